@@ -22,7 +22,7 @@ const IN_A_POD = { listen: ':8480', admin: ':8481', upstream: 'http://127.0.0.1:
 
 describe('the docs for pods', () => {
   test.each(['docs/tutorials/kubernetes.md', 'chart/sidegate/README.md'])(
-    'show a whole config for a pod in %s, which the sidecar starts with as the injector makes it',
+    'show a complete config for a pod in %s, with which an injected sidecar starts',
     (page) => {
       const blocks = [...read(page).matchAll(/```yaml(?: \S+)?\n(.*?)```/gs)].map(([, text = '']) => text);
       const config = blocks.find((text) => text.includes('routes:') && text.includes('../secrets/')) ?? '';
@@ -39,7 +39,7 @@ describe('the docs for pods', () => {
     },
   );
 
-  test("of the chart show a Redis with password, authority and Sentinel that the gate takes, from a Secret that the pod's annotation names", () => {
+  test("of the chart show a Redis with password, CA and Sentinel that the gate accepts, from a Secret that the pod's annotation names", () => {
     const page = read('chart/sidegate/README.md');
     const blocks = [...page.matchAll(/```yaml\n(store:.*?)```/gs)].map(([, text = '']) => text);
     expect(blocks.join()).toMatch(/rediss:.*passwordFile:.*caFile:.*sentinel:/s);
@@ -52,7 +52,7 @@ describe('the docs for pods', () => {
     expect(page).toMatch(/sidegate\.dev\/secrets: \S+, redis`/);
   });
 
-  test('show a NetworkPolicy by which the doctor finds nothing at an injected pod of the same page, and something without it', () => {
+  test('show a NetworkPolicy with which the doctor has no findings for the injected pod of the same page, and some without it', () => {
     const blocks = [...read('docs/injection.md').matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
     const policy = parse(blocks.find((text) => text.includes('kind: NetworkPolicy')) ?? '') as NetworkPolicy;
     const [deployment] = parseAllDocuments(blocks[0] ?? '').map((document) => document.toJS() as { spec: { template: object } });
@@ -69,7 +69,7 @@ describe('the docs for pods', () => {
     expect(judge([{ ...policy, metadata: { ...policy.metadata, namespace: 'shop' } }])).toEqual([]);
   });
 
-  test('of the injector name one namespace, in config and commands', () => {
+  test('of the injector use one namespace, in config and commands', () => {
     const page = read('docs/injector.md');
     const [, namespace] = /namespace: (\S+)/.exec(page) ?? [];
     expect(namespace).toBe('sidegate-system');
@@ -78,14 +78,14 @@ describe('the docs for pods', () => {
     for (const command of commands) expect(command).toMatch(/^kubectl -n sidegate-system /);
   });
 
-  test.each(['docs/injection.md', 'docs/injector.md'])('keep the lines of %s readable where they are no table', (page) => {
+  test.each(['docs/injection.md', 'docs/injector.md'])('have lines of readable length in %s, except in tables', (page) => {
     const prose = read(page)
       .split('\n')
       .filter((line) => !line.startsWith('|'));
     expect(prose.filter((line) => line.length > 150)).toEqual([]);
   });
 
-  test('tell decisions in one form: a number, and context before decision', () => {
+  test('record decisions in one form: a number, and context before decision', () => {
     const files = readdirSync(join(ROOT, 'docs/adr')).sort();
     for (const [index, file] of files.entries()) {
       const text = read(join('docs/adr', file));
@@ -94,7 +94,7 @@ describe('the docs for pods', () => {
     }
   });
 
-  test('say of excluded namespaces which mode excludes the one of the release', () => {
+  test('say in which mode the namespace of the release is excluded', () => {
     const row = read('chart/sidegate/README.md').match(/^\| `admission\.excludedNamespaces`.*$/m)?.[0];
     expect(row).toMatch(/`mode: webhook` also excludes the release namespace; `mode: policy` does not/);
   });

@@ -15,7 +15,7 @@ const alerts = readRules().filter(({ alert }) => alert !== undefined);
 const names = [...new Set(alerts.map(({ alert = '' }) => alert))];
 
 describe('every alert', () => {
-  test('has a page that says what it means, what to look at and what to do; and no page is without its alert', () => {
+  test('has a page with its meaning, what to check and what to do; and every page has its alert', () => {
     expect(readdirSync(join(ROOT, 'docs', 'runbooks')).sort()).toEqual(names.map((name) => `${name}.md`).sort());
     for (const name of names) {
       const headings = read(`docs/runbooks/${name}.md`).match(/^#.*$/gm);
@@ -23,16 +23,13 @@ describe('every alert', () => {
     }
   });
 
-  test.each(alerts.map((rule) => [rule.alert, rule] as const))(
-    '%s says how bad it is, what it is, and where to read on',
-    (name, rule) => {
-      expect(['critical', 'warning', 'info']).toContain(rule.labels?.['severity']);
-      expect(Object.keys(rule.annotations ?? {}).sort()).toEqual(['description', 'runbook_url', 'summary']);
-      expect(rule.annotations?.['runbook_url']).toBe(`${DEFAULT_RUNBOOK_URL}/${name}.md`);
-    },
-  );
+  test.each(alerts.map((rule) => [rule.alert, rule] as const))('%s has a severity, a summary and a link', (name, rule) => {
+    expect(['critical', 'warning', 'info']).toContain(rule.labels?.['severity']);
+    expect(Object.keys(rule.annotations ?? {}).sort()).toEqual(['description', 'runbook_url', 'summary']);
+    expect(rule.annotations?.['runbook_url']).toBe(`${DEFAULT_RUNBOOK_URL}/${name}.md`);
+  });
 
-  test('speaks only of labels that its expression leaves', () => {
+  test('uses only labels that its expression keeps', () => {
     for (const { alert, expr, annotations = {} } of alerts) {
       const kept = toGroupedLabels(expr);
       const used = [
@@ -49,7 +46,7 @@ describe('every alert', () => {
     }
   });
 
-  test('is shown to fire and to stay quiet, also where there is no data', () => {
+  test('has tests that it fires and stays quiet, also without data', () => {
     const folder = join(ROOT, 'test', 'promtool');
     const titles = readdirSync(folder).flatMap((file) =>
       (parse(readFileSync(join(folder, file), 'utf8')) as { tests: { name: string }[] }).tests.map(({ name }) => name),
@@ -72,7 +69,7 @@ describe('every alert', () => {
   });
 });
 
-test('the page on monitoring lists every alert with how bad it is, and none that does not exist', () => {
+test('the page on monitoring lists every alert with its severity, and no others', () => {
   const rows = [...read('docs/monitoring.md').matchAll(/^\| \[(\w+)\]\(runbooks\/\w+\.md\) \| ([^|]+) \|/gm)];
   expect(rows.map(([, name]) => name).sort()).toEqual([...names].sort());
   for (const [, name = '', severities] of rows) {
@@ -82,7 +79,7 @@ test('the page on monitoring lists every alert with how bad it is, and none that
 });
 
 describe('the pages of the alerts', () => {
-  test('name only commands of sidegate that exist, by options that they have', () => {
+  test('name only existing commands and options of sidegate', () => {
     const program = createProgram(
       { stdin: process.stdin, env: {}, stdout: () => undefined, stderr: () => undefined },
       () => undefined,
@@ -96,7 +93,7 @@ describe('the pages of the alerts', () => {
     }
   });
 
-  test('name only metrics that there are', () => {
+  test('name only existing metrics', () => {
     const known = read('docs/metrics.md');
     for (const name of names) {
       for (const [, metric = ''] of read(`docs/runbooks/${name}.md`).matchAll(/\b(sidegate_(?!injector)[a-z_]+)/g))
@@ -106,7 +103,7 @@ describe('the pages of the alerts', () => {
 });
 
 describe('the dashboards', () => {
-  test('are written from their panels', () => {
+  test('are generated from their panels', () => {
     const files = Object.keys(DASHBOARD_FILES);
     expect(readdirSync(join(ROOT, 'chart', 'sidegate', 'dashboards')).sort()).toEqual(
       files.map((file) => file.split('/').at(-1)).sort(),
@@ -114,7 +111,7 @@ describe('the dashboards', () => {
     for (const [file, render] of Object.entries(DASHBOARD_FILES)) expect(read(file), file).toBe(render());
   });
 
-  test('keep the ids that links go by, and let the reader choose source, cluster, namespace and route', () => {
+  test('keep the IDs that links use, with variables for source, cluster, namespace and route', () => {
     const boards = readDashboards();
     expect(boards.map(({ uid }) => uid)).toEqual(['sidegate-fleet', 'sidegate-routes', 'sidegate-security']);
     for (const { templating } of boards)
@@ -122,7 +119,7 @@ describe('the dashboards', () => {
   });
 
   test.each(readDashboards().map((board) => [board.title, board] as const))(
-    '%s begins with a row that tells, and says of each panel what it shows in which unit',
+    '%s begins with a summary row, and has a description and a unit for each panel',
     (_title, { panels }) => {
       expect(panels.slice(0, 9).map(({ type }) => type)).toEqual(['row', ...Array.from({ length: 8 }, () => 'stat')]);
       expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
@@ -133,7 +130,7 @@ describe('the dashboards', () => {
     },
   );
 
-  test('lay no panel over another', () => {
+  test('have no overlapping panels', () => {
     for (const { panels } of readDashboards()) {
       const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
         Array.from({ length: w * h }, (_, i) => `${x + (i % w)}/${y + Math.floor(i / w)}`),
@@ -143,15 +140,15 @@ describe('the dashboards', () => {
     }
   });
 
-  test('take rates over the interval that suits the graph', () => {
+  test('compute rates over the interval of the graph', () => {
     for (const { title, panels } of readDashboards())
       for (const { expr } of panels.flatMap(({ targets = [] }) => targets))
         for (const [range] of expr.matchAll(/\brate\([^[]*\[([^\]]+)\]/g)) expect(range, title).toContain('[$__rate_interval]');
   });
 });
 
-describe('the reader of PromQL', () => {
-  test('finds each metric with its matchers, and neither functions, words nor groupings', () => {
+describe('the PromQL parser', () => {
+  test('finds each metric with its matchers, but no functions, keywords or groupings', () => {
     expect(
       toSelectors(
         'sum by (a, b) (rate(x_total{c="}[", d=~"e|f"}[5m] offset 1d)) / on (g) group_left (h) y:z > 0.5 and time() or vector(0)',

@@ -13,11 +13,11 @@ const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 const run = readSizingRun();
 
 describe('the page on sizing', () => {
-  test('is written from the last run, the defaults and the budgets in the code', () => {
+  test('is generated from the last run, the defaults and the budgets in the code', () => {
     expect(read('docs/sizing.md')).toBe(renderSizingPage());
   });
 
-  test('has every load under every limit, and nothing was killed', () => {
+  test('has every load under every limit, without OOM kills', () => {
     const measured = run.measurements.map(({ limit, load }) => `${load} ${limit}`).sort();
     expect(measured).toEqual(run.loads.flatMap(({ name }) => LIMITS.map((limit) => `${name} ${limit}`)).sort());
     expect(run.measurements.filter(({ oomKills }) => oomKills !== 0)).toEqual([]);
@@ -25,7 +25,7 @@ describe('the page on sizing', () => {
 });
 
 describe('the default memory of a sidecar', () => {
-  test('is what the rules make of the measurements', () => {
+  test('follows from the measurements by the rules', () => {
     const { request, limit } = recommend(run) ?? {};
     expect([DEFAULT_MEMORY_REQUEST, DEFAULT_MEMORY_LIMIT]).toEqual([`${request}Mi`, `${limit}Mi`]);
   });
@@ -39,7 +39,7 @@ describe('the default memory of a sidecar', () => {
     expect(read('docs/memory.md')).toContain(`${Number.parseInt(DEFAULT_MEMORY_LIMIT, 10)} MiB is the default of the chart`);
   });
 
-  test('leaves the bodies what the page on memory says', () => {
+  test('leaves the memory for bodies that the page on memory says', () => {
     const rows = [...read('docs/memory.md').matchAll(/^\| (\d+)Mi \| (\d+)Mi \| (\d+) \|$/gm)];
     expect(rows.length).toBeGreaterThanOrEqual(LIMITS.length);
     for (const [, limit, bytes, places] of rows) {
@@ -109,7 +109,7 @@ describe('the rules recommend', () => {
     expect(recommend(makeRun(() => ({ oomKills: 1 })))).toBeUndefined();
   });
 
-  test('by shares of all requests', () => {
+  test('values by the shares of all requests', () => {
     const [one] = makeRun(() => ({ statuses: { 200: 5, 401: 2, 503: 1 }, failed: 2 })).measurements;
     expect(one && toShares(one)).toEqual({ served: 0.5, shed: 0.1 });
   });

@@ -57,7 +57,7 @@ describe('on a running gate', () => {
     return send(gate.port, { ...delivery, headers: { ...delivery.headers, 'X-Forwarded-For': from, ...headers } });
   };
 
-  test('a flood from one client keeps five captures of it, and those of the sender', async () => {
+  test('keeps five captures of a client that floods, and those of the sender', async () => {
     await start();
     await attack(SENDER, '{"from":"sender"}');
     for (let i = 0; i < 100; i++) await attack('203.0.113.5', `{"i":${i}}`);
@@ -68,13 +68,13 @@ describe('on a running gate', () => {
     expect(await gate.metric('sidegate_captures_total{outcome="dropped"}')).toBe(130 - 2 * MAX_CAPTURES_PER_CLIENT);
   });
 
-  test('addresses of one IPv6 network count as one client', async () => {
+  test('counts the addresses of one IPv6 network as one client', async () => {
     await start();
     for (let i = 0; i < 30; i++) await attack(`2001:db8::${i + 1}`);
     expect(await list()).toHaveLength(MAX_CAPTURES_PER_CLIENT);
   });
 
-  test('bodies of megabytes are cut, and explain is told so', async () => {
+  test('truncates bodies of megabytes, and marks them for explain', async () => {
     await start();
     await attack(SENDER, JSON.stringify({ text: 'x'.repeat(3_000_000) }));
     const [capture] = await list();
@@ -83,7 +83,7 @@ describe('on a running gate', () => {
     expect(await readAll()).toContain('the signature cannot be checked');
   });
 
-  test('a hundred header fields are captured with their names, and without the values of unknown ones', async () => {
+  test('captures the names of a hundred header fields, without the values of unknown ones', async () => {
     await start();
     const many = Object.fromEntries(Array.from({ length: 80 }, (_, i) => [`X-Field-${i}`, `value-${i}`]));
     await attack(SENDER, '{}', many);
@@ -92,7 +92,7 @@ describe('on a running gate', () => {
     expect(text).not.toContain('value-79');
   });
 
-  test('no credentials in headers or query are captured, and nothing of a body that contains a configured secret', async () => {
+  test('captures no credentials in headers or query, and nothing of a body that contains a configured secret', async () => {
     await start({}, { allowQuery: true });
     const secrets = {
       Authorization: 'Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==',
@@ -117,7 +117,7 @@ describe('on a running gate', () => {
     expect(text).toContain(signature);
   });
 
-  test('captures appear in no log line, metric or journal entry', async () => {
+  test('shows captures in no log line, metric or journal entry', async () => {
     await start();
     await attack(SENDER, '{"name":"Erika Mustermann"}', { 'User-Agent': 'agent-of-the-sender' });
     expect(await readAll()).toContain('Erika Mustermann');
@@ -126,7 +126,7 @@ describe('on a running gate', () => {
     expect(elsewhere).not.toContain('agent-of-the-sender');
   });
 
-  test('callers without the token get no captures, and delete none', async () => {
+  test('rejects callers without the token, who can neither read nor delete captures', async () => {
     await start({ admin: { address: '127.0.0.1:0', token: { secret: { file: 'token' } } } });
     await attack(SENDER);
     const paths = ['/captures', '/captures/x'] as const;
@@ -137,7 +137,7 @@ describe('on a running gate', () => {
     expect(JSON.parse(text).captures).toHaveLength(1);
   });
 
-  test('web pages get no captures by DNS rebinding, and delete none', async () => {
+  test('rejects web pages that use DNS rebinding, which can neither read nor delete captures', async () => {
     await start();
     await attack(SENDER);
     expect((await ask('/captures', { Host: 'rebound.example' })).status).toBe(403);
@@ -194,7 +194,7 @@ describe('the memory', () => {
     expect(captures.list().length).toBeGreaterThan(5);
   });
 
-  test('is not pushed out by one client, however many captures it may make over time', async () => {
+  test('is not filled by one client, however many captures it causes over time', async () => {
     const sent = offer(SENDER, Buffer.from('{}'));
     for (let i = 0; i < 19; i++) offer(`203.0.113.${i}`, Buffer.from('{}'));
     for (let i = 0; i < 50; i++) {
@@ -217,13 +217,13 @@ describe('the memory', () => {
     expect(captures.list()).toEqual([]);
   });
 
-  test('a delivery too large for its share is dropped, not cut into something else', () => {
+  test('omits a delivery that is too large for its share, instead of truncating it into another', () => {
     const id = offer(SENDER, randomBytes(65_536), ['Webhook-Id', '\u0001'.repeat(60_000)]);
     expect(captures.find(id)).toBeUndefined();
     expect(captures.allocated).toBe(0);
   });
 
-  test('of a sender that signs the URL, a query is captured without the values that look like credentials', () => {
+  test('captures the query of a sender that signs the URL without values that look like credentials', () => {
     captures.take(new Map([['billing', findPreset('twilio') as SchemeDescription]]), () => [Buffer.from('path-secret')]);
     const query =
       'bodySHA256=00&n=1&access_%74oken=hidden1&X-Api-Key=hidden2&hidden3&%zz=hidden4&password=hidden5&a=1;token=hidden6';
@@ -235,7 +235,7 @@ describe('the memory', () => {
     expect(captures.find(offer(SENDER, Buffer.from('{}'), [], '/hooks/path%2dsecret'))).not.toContain('path%2d');
   });
 
-  test('a signature in Authorization is captured only in the form of the scheme', () => {
+  test('captures a signature in Authorization only in the form of the scheme', () => {
     const signature = {
       header: 'Authorization',
       encoding: 'hex',

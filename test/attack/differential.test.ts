@@ -17,7 +17,7 @@ const frameworks = FRAMEWORKS.filter(({ name }) => NAMES.includes(name));
 describe.each(frameworks)('in front of $title', (framework) => {
   describe.runIf(framework.isAvailable())('the gate', () => {
     test.each(RUNS)(
-      'lets no generated request reach a protected handler without its proof, by %s',
+      'forwards no generated request to a protected handler without its proof, over %s',
       async (front, requests) => {
         const { bypasses, served, statuses } = await fuzz({ framework, front, requests, seed: SEED });
         expect(bypasses.map(formatBypass)).toEqual([]);

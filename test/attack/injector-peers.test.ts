@@ -124,7 +124,7 @@ describe('slow clients of one address', () => {
   test.each([
     ['1,100 whose handshake never begins', (address: string) => openSilent(address, 1_100)],
     ['1,100 whose body never ends', (address: string) => openUploads(address, 1_100)],
-  ])('%s: no admission of another is denied', { timeout: 90_000 }, async (_title, flood) => {
+  ])('%s: no admission of another client is denied', { timeout: 90_000 }, async (_title, flood) => {
     await start({ perClient: { connectionsPerSecond: 1_000 } });
     const kept = await open('127.0.0.1');
     expect(await useKept(kept)).toBe('HTTP/1.1 400 Bad Request');
@@ -136,7 +136,7 @@ describe('slow clients of one address', () => {
     expect(await useKept(kept)).toBe('HTTP/1.1 400 Bad Request');
   });
 
-  test('at two addresses fill the port, and a third gets in', async () => {
+  test('at two addresses fill the port, and a third client is still served', async () => {
     await start({ perClient: { connectionsPerSecond: 1_000 } });
     const kept = await open('127.0.0.1');
     await useKept(kept);
@@ -149,7 +149,7 @@ describe('slow clients of one address', () => {
 });
 
 describe('one client', () => {
-  test('opens connections at its rate, without a handshake for the rest, and leaves others theirs', async () => {
+  test('opens connections at its rate limit, without a handshake for the rest, and others keep theirs', async () => {
     await start({ perClient: { connectionsPerSecond: 10 } });
     const opened = await Promise.all(Array.from({ length: 60 }, () => open(STRANGER)));
     const refused = opened.filter(({ authorizationError, destroyed }) => destroyed || authorizationError === null);
@@ -158,14 +158,14 @@ describe('one client', () => {
     expect(await injector.metric('sidegate_injector_connections_closed_total{limit="rate"}')).toBeGreaterThan(20);
   });
 
-  test('sends requests at its rate, and gets 429 for the rest', async () => {
+  test('sends requests at its rate limit, and gets 429 for the rest', async () => {
     await start({ perClient: { requestsPerSecond: 5 } });
     const statuses = await Promise.all(Array.from({ length: 40 }, () => review(STRANGER)));
     expect(statuses.filter((reply) => reply?.status === 429).length).toBeGreaterThan(20);
     expect((await review('127.0.0.1'))?.status).toBe(200);
   });
 
-  test('has few unfinished bodies, and not all of the buffer', async () => {
+  test('can have only a few unfinished bodies, and a part of the buffer', async () => {
     await start({ perClient: { maxUploads: 4 } });
     for (let i = 0; i < 4; i++) (await open(STRANGER)).write(`${HEAD}Content-Length: 1000\r\n\r\n{`);
     await until(async () => (await review(STRANGER))?.status === 429);
@@ -177,7 +177,7 @@ describe('one client', () => {
     expect((await review('127.0.0.1'))?.status).toBe(200);
   });
 
-  test('cannot leave its length open: three million chunks of one byte are not read', async () => {
+  test('must declare its length: three million chunks of one byte are not read', async () => {
     await start();
     const socket = await open(STRANGER);
     const ended = new Promise<string>((done) => {
@@ -199,14 +199,14 @@ describe('one client', () => {
 });
 
 describe('a forged review', () => {
-  test('learns nothing of ConfigMaps', async () => {
+  test('reveals nothing about ConfigMaps', async () => {
     await start();
     const reply = await review(STRANGER);
     expect([reply?.status, warningsOf(reply?.text)]).toEqual([200, [expect.stringMatching(/^sidegate: native sidecar/)]]);
     expect(toLookups()).toEqual([]);
   });
 
-  test('is rejected where the API server never asks, and leaves no Event there', async () => {
+  test('is rejected for a namespace that the API server never reviews, and leaves no Event there', async () => {
     await start({ excludedNamespaces: ['kube-system'] });
     expect((await review(STRANGER, { content: toReview('kube-system') }))?.status).toBe(403);
     expect((await review(STRANGER))?.status).toBe(200);
@@ -224,7 +224,7 @@ describe('with client certificates', () => {
   };
   const clientAuth = { caFile: callers.ca, allowedNames: [API_SERVER] };
 
-  test('nobody but the API server is answered', async () => {
+  test('only the API server gets a response', async () => {
     await start({ clientAuth });
     expect((await review('127.0.0.1', toCaller(callers, API_SERVER)))?.status).toBe(200);
     expect(await review(STRANGER)).toBeUndefined();
@@ -234,7 +234,7 @@ describe('with client certificates', () => {
     expect(await injector.metric('sidegate_injector_requests_rejected_total{reason="caller_unknown"}')).toBe(1);
   });
 
-  test('that are optional, others are answered, but cause no look-up and no Event', async () => {
+  test('that are optional, other clients get a response, but cause no look-up and no Event', async () => {
     await start({ clientAuth: { ...clientAuth, mode: 'optional' } });
     for (const caller of [{}, toCaller(callers, 'somebody'), toCaller(makeAuthority(folder, 'other'), API_SERVER)])
       expect((await review(STRANGER, caller))?.status).toBe(200);
@@ -247,14 +247,14 @@ describe('with client certificates', () => {
     await until(() => toEvents().length > 0);
   });
 
-  test('the API server has no limits of requests, whatever others do from its address', async () => {
+  test('the API server has no request limit, whatever others send from its address', async () => {
     await start({ clientAuth: { ...clientAuth, mode: 'optional' }, perClient: { requestsPerSecond: 1, maxUploads: 1 } });
     const apiServer = toCaller(callers, API_SERVER);
     await until(async () => (await review('127.0.0.1'))?.status === 429);
     for (let i = 0; i < 20; i++) expect((await review('127.0.0.1', apiServer))?.status).toBe(200);
   });
 
-  test('a replaced CA counts at once, on open connections as well; a broken file leaves the one before', async () => {
+  test('a replaced CA applies at once, also on open connections; a broken file keeps the previous one', async () => {
     const caFile = join(folder, 'client-ca.crt');
     writeFileSync(caFile, readFileSync(callers.ca));
     await start({ clientAuth: { ...clientAuth, caFile } });

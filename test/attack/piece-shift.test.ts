@@ -133,7 +133,7 @@ describe.each(SEVERAL.map((description) => ({ name: description.name, descriptio
   });
 });
 
-test('rejects a captured Twitch delivery whose id took over its time and the start of its content', () => {
+test('rejects a captured Twitch delivery whose ID took over its time and the start of its body', () => {
   const one = toCase(PRESETS.find(({ name }) => name === 'twitch') as SchemeDescription);
   const id = 'e76c6bd4-55c9-4987-8304-da1588d8988b';
   const inner = new Date(NOW - 60_000).toISOString();
@@ -145,7 +145,7 @@ test('rejects a captured Twitch delivery whose id took over its time and the sta
   expect(judge(one, moved)).toBe('malformed_signature');
 });
 
-test('rejects a time of another length where nothing but its length ends it, however wide the tolerance', () => {
+test('rejects a time of another length if only its length delimits it, with any tolerance', () => {
   const discord = PRESETS.find(({ name }) => name === 'discord') as SchemeDescription;
   const one = toCase({ ...discord, tolerance: { past: Number.MAX_SAFE_INTEGER, future: Number.MAX_SAFE_INTEGER } });
   const genuine = sign(one, { id: 'a', method: 'POST', url: '', body: Buffer.from('5 apples'), timestamp: NOW });
@@ -197,7 +197,7 @@ test('rejects every other message with the same signed string in each custom lay
   expect(others).toBeGreaterThan(500);
 });
 
-test('finds no end of a URL before a JSON body whose own end is unknown', () => {
+test('rejects a URL before a JSON body whose end is unknown', () => {
   const sample = fc.sample(layouts, 1)[0] as SchemeDescription;
   const toLayout = (...signed: Piece[]): SchemeDescription => ({ ...sample, signed, separator: '', contentShape: 'json-object' });
   expect(findAmbiguity(toLayout('url', 'body', 'id'))).toEqual({ before: 'url', after: 'body' });
@@ -206,7 +206,7 @@ test('finds no end of a URL before a JSON body whose own end is unknown', () => 
   expect(findAmbiguity(toLayout('url', 'body', 'timestamp'))).toBeUndefined();
 });
 
-describe('a custom layout with two readings', () => {
+describe('a custom layout with two interpretations', () => {
   const toProblems = (custom: object, match: object = { path: '/hook' }): string[] => {
     const webhook = {
       scheme: 'custom',
@@ -244,7 +244,7 @@ describe('a custom layout with two readings', () => {
     ['a separator that no URL has', { signed: ['method', 'url', 'timestamp', 'body'], separator: ' ', timestamp }],
     ['text between', { signed: ['id', { text: '.' }, 'timestamp', { text: '.' }, 'body'], id, timestamp }],
     ['a time with a shape of its own', { signed: ['id', 'timestamp', 'body'], id, timestamp: { ...timestamp, unit: 'rfc3339' } }],
-  ])('has one reading with %s', (_, custom) => {
+  ])('has one interpretation with %s', (_, custom) => {
     expect(toProblems(custom)).toEqual([]);
   });
 

@@ -27,7 +27,7 @@ async function start(admin: Record<string, unknown> = ADMIN): Promise<void> {
 const countLeaving = (): number => gate.log().filter(({ msg }) => msg === 'leaving').length;
 
 describe('/prestop', () => {
-  test.skipIf(OUTSIDE === undefined)('rejects clients that are not on loopback, and closes no connection for them', async () => {
+  test.skipIf(OUTSIDE === undefined)('rejects clients that are not on loopback, and closes no connections for them', async () => {
     await start();
     const hook = `http://${OUTSIDE}:${gate.adminPort}/prestop`;
     for (const [path, method] of [
@@ -105,7 +105,7 @@ describe('the injected preStop hook', () => {
     expect(code).toBe(0);
   });
 
-  test('fails where nothing listens, rather than passing for a success', async () => {
+  test('fails if nothing listens, instead of reporting success', async () => {
     await start();
     expect(await run(toCommand(1, 0))).not.toBe(0);
   });

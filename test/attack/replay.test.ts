@@ -91,7 +91,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
       await gate.stop();
     });
 
-    test('rejects kinds in other characters than senders use', async () => {
+    test('rejects kinds with characters that senders do not use', async () => {
       const gate = await start(store, { scheme });
       const body = toBody();
       for (const kind of FOREIGN) expect((await post(sender, gate.port, body, kind)).code, kind).toBe('malformed_signature');
@@ -99,7 +99,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
       await gate.stop();
     });
 
-    test('forwards the same content under two kinds at most, and says how to allow more', async () => {
+    test('forwards the same content under at most two kinds, and reports how to allow more', async () => {
       const gate = await start(store, { scheme });
       const body = toBody();
       expect((await post(sender, gate.port, body, 'orders/create')).text).toBe('handled');
@@ -117,7 +117,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
 
   const [shopify] = SENDERS as [Sender];
 
-  test('forwards two of many kinds that come at once, over two replicas', async () => {
+  test('forwards two of many concurrent kinds, across two replicas', async () => {
     const gates =
       store === 'redis'
         ? [await start(store, { scheme: 'shopify' }), await start(store, { scheme: 'shopify' })]
@@ -133,7 +133,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
     for (const gate of gates) await gate.stop();
   });
 
-  test('keeps no place for a kind that the app failed on', async () => {
+  test('frees the place of a kind that the app failed to handle', async () => {
     const gate = await start(store, { scheme: 'shopify' });
     const body = toBody();
     app.handler = (_request, response) => response.writeHead(500).end('failed');
@@ -145,7 +145,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
     await gate.stop();
   });
 
-  test('lets a forgotten event through again although all places are taken', async () => {
+  test('forwards a forgotten event again although all places are occupied', async () => {
     const gate = await start(store, { scheme: 'shopify' });
     const body = toBody();
     const id = randomUUID();
@@ -168,7 +168,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   });
 });
 
-test('reads two headers of a kind as two: no bytes move from one to the other', async () => {
+test('distinguishes two headers of a kind: no bytes can move from one to the other', async () => {
   const gate = await start('memory', { scheme: 'shopify-events', dedup: { maxKinds: 16 } });
   const body = toBody();
   const signature = createHmac('sha256', SECRET).update(body).digest('base64');
@@ -202,7 +202,7 @@ describe('a sender that signs no timestamp', () => {
   const REDIS = { redis: { url: 'redis://127.0.0.1:6379' } };
 
   test.each(['github', 'shopify', 'square', 'pagerduty', 'meta'])(
-    'has its ids kept for 30 days in Redis, and a warning: %s',
+    'has its IDs kept for 30 days in Redis, with a warning: %s',
     (scheme) => {
       const publicUrl = scheme === 'square' ? { publicUrl: 'https://hooks.example.com' } : {};
       const inRedis = load({ scheme, ...publicUrl }, REDIS);
@@ -216,14 +216,14 @@ describe('a sender that signs no timestamp', () => {
     },
   );
 
-  test('has its ids kept as long as the route says, without a warning', () => {
+  test('has its IDs kept as long as the route says, without a warning', () => {
     const { days, text } = load({ scheme: 'github', dedup: { retention: '90d' } }, REDIS);
     expect(days).toBe(90);
     expect(text).toBe('');
   });
 
   test.each(['standard-webhooks', 'stripe', 'linear', 'gitlab'])(
-    'is told from one that does, and from one that signs nothing: %s',
+    'is distinguished from one that does, and from one that signs nothing: %s',
     (scheme) => {
       const { days, text } = load({ scheme }, REDIS);
       expect(days).toBe(3);

@@ -29,7 +29,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       ({ store, pass } = open());
     });
 
-    test('lets one of a hundred that come at once enter, whatever their versions, and tells the others for how long', async () => {
+    test('admits one of a hundred concurrent events, with any versions, and returns the remaining time to the others', async () => {
       const { key } = request();
       const asks = Array.from({ length: 100 }, (_, i) => store.enter(request({ key, token: `r${i}`, version: String(100 + i) })));
       const results = await Promise.all(asks);
@@ -40,12 +40,12 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(Math.max(...busy)).toBeLessThanOrEqual(60_000);
     });
 
-    test('resources do not meet', async () => {
+    test('keeps resources separate', async () => {
       expect(await store.enter(request())).toEqual({ state: 'entered' });
       expect(await store.enter(request())).toEqual({ state: 'entered' });
     });
 
-    test('admits the newer and the same version after a handled one, and calls the older stale', async () => {
+    test('admits newer and equal versions after a handled one, and reports older ones as stale', async () => {
       const first = request({ version: '50' });
       await store.enter(first);
       expect(await store.leave({ ...first, handled: handled('50') })).toBe(true);
@@ -55,7 +55,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'newer', version: '51' })).toEqual({ state: 'entered' });
     });
 
-    test('calls an older event stale even while another is with the app', async () => {
+    test('reports an older event as stale even while another one is in progress', async () => {
       const first = request({ version: '50' });
       await store.enter(first);
       await store.leave({ ...first, handled: handled('50') });
@@ -63,7 +63,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'older', version: '49' })).toEqual({ state: 'stale' });
     });
 
-    test('compares byte by byte from the front, so that one that goes on is newer than the one it begins with', async () => {
+    test('compares byte by byte from the start, so that a longer version is newer than its prefix', async () => {
       const first = request({ version: '15' });
       await store.enter(first);
       await store.leave({ ...first, handled: handled('15') });
@@ -73,7 +73,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, version: '15' })).toEqual({ state: 'stale' });
     });
 
-    test('tells versions of a thousand digits apart by the last', async () => {
+    test('distinguishes versions of a thousand digits by the last digit', async () => {
       const long = '7'.repeat(1_000);
       const first = request({ version: `${long}5` });
       await store.enter(first);
@@ -89,7 +89,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'older', version: '1' })).toEqual({ state: 'entered' });
     });
 
-    test('lets the same token enter again, with its lease anew', async () => {
+    test('admits the same token again, with a new lease', async () => {
       const first = request({ leaseMs: 100 });
       await store.enter(first);
       expect(await store.enter({ ...first, leaseMs: 60_000 })).toEqual({ state: 'entered' });
@@ -97,7 +97,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'other' })).toMatchObject({ state: 'busy' });
     });
 
-    test('lets the next one enter when the lease is over, and no longer lets the first free the place', async () => {
+    test('admits the next one when the lease ends, and then the first can no longer free the place', async () => {
       const first = request({ leaseMs: 40 });
       await store.enter(first);
       await pass(60);
@@ -106,7 +106,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'third' })).toMatchObject({ state: 'busy' });
     });
 
-    test('raises the newest version by one that was overtaken, whose place stays with the other', async () => {
+    test('raises the newest version with one whose place another token took, and leaves that place', async () => {
       const first = request({ version: '50', leaseMs: 40 });
       await store.enter(first);
       await pass(60);
@@ -118,7 +118,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'fifth', version: '49' })).toEqual({ state: 'stale' });
     });
 
-    test('records what was handled after the lease where nobody took the place, and has nothing to do where nothing was', async () => {
+    test('records a handled event after its lease if nobody took the place, and changes nothing if nothing was handled', async () => {
       const first = request({ version: '50', leaseMs: 40 });
       await store.enter(first);
       await pass(60);
@@ -127,7 +127,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'older', version: '49' })).toEqual({ state: 'stale' });
     });
 
-    test('never lowers the newest version, nor forgets it sooner for an older one', async () => {
+    test('never lowers the newest version, or forgets it earlier because of an older one', async () => {
       const first = request({ version: '50' });
       await store.enter(first);
       await store.leave({ ...first, handled: handled('50') });
@@ -137,7 +137,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, version: '49' })).toEqual({ state: 'stale' });
     });
 
-    test('forgets the newest version when its retention is over, and keeps the place of who is there', async () => {
+    test('forgets the newest version when its retention ends, and keeps an occupied place', async () => {
       const first = request({ version: '50' });
       await store.enter(first);
       await store.leave({ ...first, handled: handled('50', 80) });
@@ -148,14 +148,14 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'third', version: '1' })).toEqual({ state: 'entered' });
     });
 
-    test('does not take one token for another that begins alike', async () => {
+    test('distinguishes tokens with the same prefix', async () => {
       const first = request({ token: 'abc' });
       await store.enter(first);
       expect(await store.leave({ key: first.key, token: 'ab' })).toBe(false);
       expect(await store.enter({ ...first, token: 'ab' })).toMatchObject({ state: 'busy' });
     });
 
-    test('does as its model, whatever the order of those who enter and leave', async () => {
+    test('behaves like its model for any order of operations', async () => {
       const operation = fc.record({
         kind: fc.constantFrom('enter', 'handled', 'failed'),
         token: fc.constantFrom('t1', 't2', 't3'),
@@ -186,7 +186,7 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       );
     });
 
-    test('holds to its promise however many come and go at once: one at a time, none stale, the newest never sinks', async () => {
+    test('admits one at a time, never a stale one, and never lowers the newest version, with any concurrency', async () => {
       const visitor = fc.record({
         version: fc.integer({ min: 10, max: 30 }).map(String),
         /** Other visitors' turns while it is with the app. */

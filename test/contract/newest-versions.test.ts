@@ -40,7 +40,7 @@ afterAll(async () => {
 describeNewestVersions('in Redis', () => ({ store: shared, pass: (ms) => new Promise((resolve) => setTimeout(resolve, ms)) }));
 
 describe('in memory', () => {
-  test('a resource is refused when the store is full of live ones, and none is forgotten', async () => {
+  test('a resource is rejected if the store is full of live ones, and none is forgotten', async () => {
     const clock = new FakeClock();
     const store = createMemoryNewestVersions(clock, { maxResources: 2 });
     await store.enter({ ...ENTER, key: 'a' });
@@ -51,7 +51,7 @@ describe('in memory', () => {
     expect(await store.enter({ ...ENTER, key: 'c' })).toEqual({ state: 'entered' });
   });
 
-  test('a store that was closed rejects, and leaves no timer behind', async () => {
+  test('a closed store rejects, and leaves no timer', async () => {
     const clock = new FakeClock();
     const store = createMemoryNewestVersions(clock, { maxResources: 2 });
     await store.close();
@@ -62,7 +62,7 @@ describe('in memory', () => {
 });
 
 describe('in Redis', () => {
-  test('a key lives under the prefix, as long as the longer of lease and retention, and goes when nothing is left', async () => {
+  test('a key has the prefix, lives as long as the longer of lease and retention, and is deleted when it is empty', async () => {
     const key = 'visible';
     const ttl = (): number => Number(server.cli('PTTL', `test:${key}`));
     await shared.enter({ ...ENTER, key });
@@ -78,7 +78,7 @@ describe('in Redis', () => {
     expect(ttl()).toBeGreaterThan(590_000);
   });
 
-  test('claims, places and attempts of one turn go in one call, each with an answer of its own', async () => {
+  test('claims, places and attempts of one turn share one call, each with its own reply', async () => {
     const before = Number(/cmdstat_evalsha:calls=(\d+)/.exec(server.cli('INFO', 'commandstats'))?.[1] ?? 0);
     const answers = await Promise.all([
       shared.claim({ key: 'mixed', token: 't', fingerprint: 'f', leaseMs: 60_000 }),

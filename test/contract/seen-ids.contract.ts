@@ -25,14 +25,14 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       ({ store, pass } = open());
     });
 
-    test('gives one of a hundred who claim at once the claim, and tells the others', async () => {
+    test('grants one of a hundred concurrent claims, and reports it to the others', async () => {
       const key = request().key;
       const results = await Promise.all(Array.from({ length: 100 }, (_, i) => store.claim(request({ key, token: `racer${i}` }))));
       expect(results.filter(({ state }) => state === 'new')).toHaveLength(1);
       expect(results.filter(({ state }) => state === 'in-progress')).toHaveLength(99);
     });
 
-    test('tells how long a claim still holds, and whether the content is the same', async () => {
+    test('returns how long a claim is still valid, and if the content is the same', async () => {
       const first = request();
       await store.claim(first);
       const again = await store.claim({ ...first, token: 'other' });
@@ -44,7 +44,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...first, token: 'other', fingerprint: 'f2' })).toMatchObject({ sameContent: false });
     });
 
-    test('remembers a confirmed id, whoever claims it next', async () => {
+    test('remembers a confirmed ID for every later claim', async () => {
       const first = request();
       await store.claim(first);
       expect(await store.confirm(first.key, first.token, first.fingerprint, 60_000)).toBe(true);
@@ -52,14 +52,14 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...first, fingerprint: 'f2' })).toEqual({ state: 'handled', sameContent: false });
     });
 
-    test('forgets a released id', async () => {
+    test('forgets a released ID', async () => {
       const first = request();
       await store.claim(first);
       expect(await store.release(first.key, first.token)).toBe(true);
       expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'new' });
     });
 
-    test('forgets a claim when its lease is over, and an id when its retention is over', async () => {
+    test('forgets a claim when its lease ends, and an ID when its retention ends', async () => {
       const first = request({ leaseMs: 40 });
       await store.claim(first);
       await pass(60);
@@ -69,7 +69,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...first, token: 'third' })).toEqual({ state: 'new' });
     });
 
-    test('changes nothing for who lost the claim to another', async () => {
+    test('ignores a token that lost the claim to another', async () => {
       const first = request({ leaseMs: 40 });
       await store.claim(first);
       await pass(60);
@@ -79,7 +79,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...first, token: 'third' })).toMatchObject({ state: 'in-progress' });
     });
 
-    test('records a late confirm where nobody took the lapsed claim', async () => {
+    test('records a late confirm if nobody took the expired claim', async () => {
       const first = request({ leaseMs: 40 });
       await store.claim(first);
       await pass(60);
@@ -87,7 +87,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...first, token: 'other' })).toMatchObject({ state: 'handled' });
     });
 
-    test('does not confirm or release what is handled', async () => {
+    test('does not confirm or release a handled ID', async () => {
       const first = request();
       await store.claim(first);
       await store.confirm(first.key, first.token, 'f1', 60_000);
@@ -96,7 +96,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', sameContent: true });
     });
 
-    test('forgets an id on demand, whatever its state, and says what it was', async () => {
+    test('forgets an ID on demand in any state, and returns the state', async () => {
       const first = request();
       expect(await store.forget(first.key)).toEqual({ was: 'absent' });
       await store.claim(first);
@@ -108,7 +108,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'new' });
     });
 
-    test('forgets no other id', async () => {
+    test('forgets no other ID', async () => {
       const [first, second] = [request(), request()];
       await store.claim(first);
       await store.claim(second);
@@ -116,7 +116,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...second, token: 'other' })).toMatchObject({ state: 'in-progress' });
     });
 
-    test('a claim that was forgotten is confirmed where nobody took it, and changes nothing where somebody did', async () => {
+    test('confirms a forgotten claim if nobody took it, and changes nothing otherwise', async () => {
       const first = request();
       await store.claim(first);
       await store.forget(first.key);
@@ -128,7 +128,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.confirm(first.key, first.token, 'f1', 60_000)).toBe(false);
     });
 
-    test('an id whose lease or retention is over is absent to who forgets it', async () => {
+    test('reports an ID whose lease or retention has ended as absent when it is forgotten', async () => {
       const first = request({ leaseMs: 40 });
       await store.claim(first);
       await pass(60);
@@ -138,14 +138,14 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.forget(first.key)).toEqual({ was: 'absent' });
     });
 
-    test('does not take one token for another that begins alike', async () => {
+    test('distinguishes tokens with the same prefix', async () => {
       const first = request({ token: 'abc' });
       await store.claim(first);
       expect(await store.release(first.key, 'ab')).toBe(false);
       expect(await store.confirm(first.key, 'a', 'f1', 1_000)).toBe(false);
     });
 
-    test('does as its model, whatever the order of operations', async () => {
+    test('behaves like its model for any order of operations', async () => {
       const operation = fc.record({
         kind: fc.constantFrom('claim', 'confirm', 'release', 'forget'),
         key: fc.constantFrom('a', 'b'),

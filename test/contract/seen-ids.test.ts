@@ -62,7 +62,7 @@ afterAll(async () => {
 describeSeenIds('in Redis', () => ({ store: shared, pass: (ms) => new Promise((resolve) => setTimeout(resolve, ms)) }));
 
 describe('the memory store', () => {
-  test('refuses a new id when it is full of live ones, forgetting none', async () => {
+  test('rejects a new ID if it is full of live ones, and forgets none', async () => {
     const clock = new FakeClock();
     const store = createMemorySeenIds(clock, { maxIds: 2 });
     await store.claim({ ...CLAIM, key: 'a' });
@@ -74,7 +74,7 @@ describe('the memory store', () => {
     expect(await store.claim({ ...CLAIM, key: 'c' })).toEqual({ state: 'new' });
   });
 
-  test('keeps an id whose retention outlasts the lease it was claimed with', async () => {
+  test('keeps an ID whose retention is longer than the lease of its claim', async () => {
     const clock = new FakeClock();
     const store = createMemorySeenIds(clock, { maxIds: 10 });
     await store.claim(CLAIM);
@@ -83,7 +83,7 @@ describe('the memory store', () => {
     expect(await store.claim({ ...CLAIM, token: 'x' })).toMatchObject({ state: 'handled' });
   });
 
-  test('rejects after it was closed', async () => {
+  test('rejects once it is closed', async () => {
     const store = createMemorySeenIds(new FakeClock(), { maxIds: 10 });
     await store.close();
     expect(store.isUp()).toBe(false);
@@ -99,7 +99,7 @@ describe('the Redis store', () => {
     events.length = 0;
   });
 
-  test('gives an id to one of many that ask in the same turn, however many that are', async () => {
+  test('grants an ID to one of many claims in the same turn', async () => {
     const asks = Array.from({ length: 200 }, (_, i) =>
       shared.claim({ ...CLAIM, key: `turn-${i % 50}`, token: `t${i}`, fingerprint: `f${i % 50}` }),
     );
@@ -108,7 +108,7 @@ describe('the Redis store', () => {
     for (const late of results.slice(50)) expect(late).toMatchObject({ state: 'in-progress', sameContent: true });
   });
 
-  test('an operation that fails takes none of its turn with it', async () => {
+  test('fails only the operation that failed, and no other of the same turn', async () => {
     server.cli('RPUSH', 'test:list', 'a');
     const [good, bad, alsoGood] = await Promise.allSettled([
       shared.claim({ ...CLAIM, key: 'beside-1' }),
@@ -119,7 +119,7 @@ describe('the Redis store', () => {
     expect(bad).toMatchObject({ status: 'rejected', reason: { name: 'StoreUnavailable', failure: 'error' } });
   });
 
-  test('loads its scripts again after Redis lost them', async () => {
+  test('loads its scripts again if Redis lost them', async () => {
     server.cli('SCRIPT', 'FLUSH');
     expect(await shared.claim({ ...CLAIM, key: 'after-flush' })).toEqual({ state: 'new' });
   });
@@ -130,7 +130,7 @@ describe('the Redis store', () => {
     expect(Number(server.cli('PTTL', 'test:visible'))).toBeGreaterThan(50_000);
   });
 
-  test('rejects at once where nobody listens, and says no more than that', async () => {
+  test('rejects at once if nothing listens, without details of the library', async () => {
     own = await startRedis();
     await own.kill();
     const store = open(options(own.port));
@@ -138,7 +138,7 @@ describe('the Redis store', () => {
     expect(store.isUp()).toBe(false);
   });
 
-  test('rejects in time when Redis hangs, and works again when it goes on', async () => {
+  test('rejects in time if Redis hangs, and works again when it continues', async () => {
     own = await startRedis();
     const store = open(options(own.port, { commandTimeout: 200 }));
     await until(() => store.isUp());
@@ -150,7 +150,7 @@ describe('the Redis store', () => {
     expect(store.isUp()).toBe(true);
   });
 
-  test('comes back by itself when Redis was restarted', async () => {
+  test('reconnects by itself after a restart of Redis', async () => {
     own = await startRedis();
     const store = open(options(own.port));
     await until(() => store.isUp());
@@ -166,7 +166,7 @@ describe('the Redis store', () => {
     expect(events.filter((event) => event === 'up').length).toBeGreaterThanOrEqual(2);
   });
 
-  test('says that Redis is full, and that it may evict', async () => {
+  test('reports that Redis is full, and that it may evict keys', async () => {
     own = await startRedis();
     const store = open(options(own.port));
     await until(() => store.isUp());
@@ -178,7 +178,7 @@ describe('the Redis store', () => {
     await until(() => events.some((event) => event.startsWith('warning:') && event.includes('volatile-lru')));
   });
 
-  test('reports once that Redis is up, however often it answers, and no eviction where none can happen', async () => {
+  test('reports once that Redis is up, and no eviction if none can happen', async () => {
     const configs = [
       ['maxmemory 0', 'maxmemory-policy allkeys-lru'],
       ['maxmemory 100mb', 'maxmemory-policy noeviction'],
@@ -197,7 +197,7 @@ describe('the Redis store', () => {
     }
   });
 
-  test('signs in by ACL user over TLS, and never shows the password when that fails', async () => {
+  test('authenticates as an ACL user over TLS, and never shows the password if that fails', async () => {
     const folder = server.folder;
     const authority = makeAuthority(folder, 'ca');
     const { ca } = authority;

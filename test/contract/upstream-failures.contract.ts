@@ -66,7 +66,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       expect((await ask(open(port), POST)).failure).toMatchObject({ kind: 'protocol', nothingSent: false });
     });
 
-    test('report that nothing was sent if nobody listens', async () => {
+    test('report that nothing was sent if nothing listens', async () => {
       const port = await startScript(() => undefined);
       closeNow();
       await settle();

@@ -32,7 +32,7 @@ const toBytes = ({ status, rawHeaders, text }: Answer): unknown => [
 ];
 
 describe('a user', () => {
-  test('gets in with the right password, and the app learns who it is and not the password', async () => {
+  test('is allowed with the correct password, and the app gets the name but not the password', async () => {
     await start();
     const answer = await ask(toBasic('Aladdin', 'open sesame'), '/admin/x?y=1');
     expect([answer.status, answer.text]).toEqual([200, 'handled']);
@@ -51,27 +51,27 @@ describe('a user', () => {
     expect((await ask(toBasic(user, password))).status).toBe(200);
   });
 
-  test('costs a hash once, and then none until the password changes', async () => {
+  test('needs one hash, and then none until the password changes', async () => {
     await start();
     for (let i = 0; i < 5; i++) expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
     expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(1);
     expect(await gate.metric('sidegate_password_checks_total{outcome="hit"}')).toBe(4);
   });
 
-  test('that asks ten times at once costs one hash', async () => {
+  test('with ten concurrent requests needs one hash', async () => {
     await start();
     const answers = await Promise.all(Array.from({ length: 10 }, () => ask(toBasic('Aladdin', 'open sesame'))));
     expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(200));
     expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(1);
   });
 
-  test('beyond ASCII is told to the app percent-encoded', async () => {
+  test('with a non-ASCII name is percent-encoded for the app', async () => {
     await start({}, [], makeEntry('Amélie 100%', 'x'));
     expect((await ask(toBasic('Ame\u0301lie 100%', 'x'))).status).toBe(200);
     expect(app.received[0]?.headers['sidegate-user']).toBe('Am%C3%A9lie%20100%25');
   });
 
-  test('is kept from the app, or the password handed on, where the route says so', async () => {
+  test('is not forwarded, or the password is, if the route says so', async () => {
     await start({ forwardUser: false, forwardAuthorization: true });
     await ask({
       ...toBasic('Aladdin', 'open sesame'),
@@ -86,8 +86,8 @@ describe('a user', () => {
   });
 });
 
-describe('nobody gets in', () => {
-  test('without the right password; the same bytes answer whatever was wrong', async () => {
+describe('no request is allowed', () => {
+  test('without the correct password; the response is the same for every cause', async () => {
     await start();
     const answers = await Promise.all([
       ask(),
@@ -107,14 +107,14 @@ describe('nobody gets in', () => {
     expect(app.received).toHaveLength(0);
   });
 
-  test('and HEAD is answered without content', async () => {
+  test('and HEAD gets a response without a body', async () => {
     await start();
     const answer = await ask({}, '/admin', 'HEAD');
     expect([answer.status, answer.body.length]).toEqual([401, 0]);
     expect(answer.headers['www-authenticate']).toContain('Basic');
   });
 
-  test('and two Authorization lines are 400, in either order', async () => {
+  test('and two Authorization lines are rejected with 400, in either order', async () => {
     await start();
     const good = toBasic('Aladdin', 'open sesame').Authorization;
     const bad = toBasic('Aladdin', 'wrong').Authorization;
@@ -128,13 +128,13 @@ describe('nobody gets in', () => {
     }
   });
 
-  test('by TRACE, nor by a method that the route does not name', async () => {
+  test('with TRACE, or a method that the route does not allow', async () => {
     await start();
     const answer = await ask(toBasic('Aladdin', 'open sesame'), '/admin', 'TRACE');
     expect([answer.status, answer.headers.allow]).toEqual([405, 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS']);
   });
 
-  test('over plain HTTP where TLS is required, before a password is read', async () => {
+  test('over plain HTTP if TLS is required, before a password is read', async () => {
     gate = await startGate(
       {
         listen: { address: '127.0.0.1:0', trustedProxies: ['10.0.0.0/8'] },
@@ -157,7 +157,7 @@ describe('nobody gets in', () => {
 });
 
 describe('guessing', () => {
-  test('is over after so many failures, for the client and for the user, and says when to come again', async () => {
+  test('is stopped after the limit, for the client and for the user, with Retry-After', async () => {
     await start({ limit: { failures: 3, per: '1m', by: ['client'], ban: '5m' } });
     for (let i = 0; i < 3; i++) expect((await ask(toBasic('Aladdin', `guess ${i}`))).status).toBe(401);
     const answer = await ask(toBasic('Aladdin', 'guess 4'));
@@ -167,7 +167,7 @@ describe('guessing', () => {
     expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(3);
   });
 
-  test('locks out nobody who got in before', async () => {
+  test('does not ban clients that logged in before', async () => {
     await start({ limit: { failures: 2, by: ['user'] } });
     expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
     for (let i = 0; i < 3; i++) await ask(toBasic('Aladdin', `guess ${i}`));
@@ -176,7 +176,7 @@ describe('guessing', () => {
     expect((await ask(toBasic('test', '123£'))).status).toBe(200);
   });
 
-  test('counts the same wrong password of a page’s many requests once', async () => {
+  test('counts the same wrong password in many requests of a page once', async () => {
     await start({ limit: { failures: 2, by: ['client'] } });
     const answers = await Promise.all(Array.from({ length: 10 }, () => ask(toBasic('Aladdin', 'saved and wrong'))));
     expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(401));
@@ -184,7 +184,7 @@ describe('guessing', () => {
     expect((await ask(toBasic('Aladdin', 'guess'))).status).toBe(429);
   });
 
-  test('counts no success', async () => {
+  test('does not count successful logins', async () => {
     await start({ limit: { failures: 2 }, cache: { ttl: '0s' } });
     for (let i = 0; i < 6; i++) expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
   });
@@ -194,7 +194,7 @@ describe('users that change', () => {
   const write = (text: string): void => writeFileSync(join(gate.folder, 'users'), text);
   const events = (msg: string): number => gate.log().filter((line) => line['msg'] === msg).length;
 
-  test('count at once: who is removed is out, though found good before', async () => {
+  test('apply at once: a removed user is rejected, even with a cached login', async () => {
     await start();
     expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
     write(makeEntry('test', '123£'));
@@ -205,7 +205,7 @@ describe('users that change', () => {
     expect((await ask(toBasic('Aladdin', 'new'))).status).toBe(200);
   });
 
-  test('to a file with a broken line are applied but for that line, loudly', async () => {
+  test('in a file with a broken line are applied except for that line, with a log line', async () => {
     await start();
     write(`${makeEntry('Aladdin', 'new')}\nbroken line\n`);
     await until(() => events('users_reloaded') === 1);
@@ -221,7 +221,7 @@ describe('users that change', () => {
 });
 
 describe('routes', () => {
-  test('of one realm share its users; an open one says so', async () => {
+  test('of one realm share its users; an open one is declared', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     await start({}, [
       { name: 'second', match: { pathPrefix: '/second' }, upstream, basic: { realm: 'admin', requireTls: false } },
@@ -233,7 +233,7 @@ describe('routes', () => {
     expect(app.received.at(-1)?.headers['sidegate-user']).toBeUndefined();
   });
 
-  test('with basic and webhook ask for both', async () => {
+  test('with basic and webhook require both', async () => {
     gate = await startGate(
       {
         routes: [

@@ -36,7 +36,7 @@ async function explainLatest(): Promise<{ readonly status: number | null; readon
   return { status, result: JSON.parse(stdout) as Record<string, unknown> };
 }
 
-test('keeps a rejected delivery byte for byte, and explain finds that a proxy wrote its JSON again', async () => {
+test('keeps a rejected delivery byte for byte, and explain finds that a proxy re-serialised its JSON', async () => {
   gate = await startGate(toSections('failures'));
   const id = 'msg_1';
   const body = Buffer.from('{"type":"a","text":"é \u2028"}');
@@ -63,7 +63,7 @@ test('keeps a rejected delivery byte for byte, and explain finds that a proxy wr
   expect(await gate.metric('sidegate_captures_total{outcome="kept"}')).toBe(1);
 });
 
-test('explains a delivery that was rejected by its headers alone, and says that the body is missing', async () => {
+test('explains a delivery that was rejected by its headers, and reports that the body is missing', async () => {
   gate = await startGate(toSections('failures'));
   await deliver({ timestamp: unixNow() - 10_000 });
   expect(await explainLatest()).toMatchObject({
@@ -78,7 +78,7 @@ test('explains a delivery that was rejected by its headers alone, and says that 
   expect(await explainLatest()).toMatchObject({ result: { result: 'missing_signature' } });
 });
 
-test('keeps what a route in observe mode would have rejected, and forwards it whole', async () => {
+test('keeps a delivery that a route in observe mode would have rejected, and forwards it completely', async () => {
   gate = await startGate(toSections('failures', { mode: 'observe' }));
   const delivery = makeDelivery({ secret: OTHER_SECRET });
   expect((await send(gate.port, delivery)).status).toBe(200);
@@ -86,7 +86,7 @@ test('keeps what a route in observe mode would have rejected, and forwards it wh
   expect(await list()).toMatchObject([{ reason: 'bad_signature', body: 'complete' }]);
 });
 
-test('keeps nothing by default, nothing that is valid, and nothing that was rejected for another reason', async () => {
+test('keeps nothing by default, no valid deliveries, and none rejected for another reason', async () => {
   gate = await startGate(toSections('off'));
   await deliver({ secret: OTHER_SECRET });
   expect(await list()).toEqual([]);
@@ -99,7 +99,7 @@ test('keeps nothing by default, nothing that is valid, and nothing that was reje
   expect(await list()).toEqual([]);
 });
 
-test('a reload that switches capture off deletes the captures, and one that keeps it on does not', async () => {
+test('a reload that disables capture deletes the captures, and one that keeps it enabled does not', async () => {
   gate = await startGate(toSections('failures'));
   await deliver({ secret: OTHER_SECRET });
   await gate.gate.reload();

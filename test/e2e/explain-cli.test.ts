@@ -59,7 +59,7 @@ function toRaw(path: string, headers: Fields, body: string | Buffer): string {
 }
 
 describe('by a config', () => {
-  test('a genuine request is genuine, found by its path', () => {
+  test('reports a valid request as valid, with the route of its path', () => {
     const { body, headers } = makeDelivery();
     const { status, stdout } = explain(toRaw('/hooks/billing', headers, body), '--config', config);
     expect(stdout).toMatch(
@@ -68,7 +68,7 @@ describe('by a config', () => {
     expect(status).toBe(0);
   });
 
-  test('a curl line, a HAR file and a raw request of one re-serialised delivery have one explanation', () => {
+  test('gives a curl command, a HAR file and a raw request of one re-serialised delivery the same explanation', () => {
     const { id, body } = makeDelivery({ body: JSON.stringify({ type: 'a', text: 'é' }) });
     const signature = signV1(id, unixNow(), Buffer.from(JSON.stringify(JSON.parse(body.toString()), null, 4)));
     const headers: Fields = { 'Webhook-Id': id, 'Webhook-Timestamp': String(unixNow()), 'Webhook-Signature': signature };
@@ -94,7 +94,7 @@ describe('by a config', () => {
     }
   });
 
-  test('names the route whose secret it was, and as JSON the causes', () => {
+  test('names the route whose secret matched, and the causes in JSON', () => {
     const { body, headers } = makeDelivery({ secret: REFUNDS });
     const { status, stdout } = explain(toRaw('/hooks/billing', headers, body), '--config', config, '--json');
     expect(JSON.parse(stdout)).toMatchObject({
@@ -107,7 +107,7 @@ describe('by a config', () => {
     expect(stdout).not.toContain(REFUNDS.slice(6));
   });
 
-  test('judges the time as of --at, or of the HAR file, or now', () => {
+  test('checks the time against --at, the HAR file, or now', () => {
     const { body, headers } = makeDelivery({ timestamp: 1_700_000_000 });
     const request = toRaw('/hooks/billing', headers, body);
     expect(explain(request, '--config', config).stdout).toMatch(
@@ -122,7 +122,7 @@ describe('by a config', () => {
     expect(explain(JSON.stringify({ log: { entries: [entry] } }), '--config', config)).toMatchObject({ status: 0 });
   });
 
-  test('takes the route that is named, whatever the path, and its public URL', () => {
+  test('uses the named route for any path, and its public URL', () => {
     const sum = createHmac('sha256', SECRET).update('http://hooks.example.com/hooks/sums').update('{}').digest('hex');
     const { stdout } = explain(toRaw('/hooks/sums', { 'X-Sum': sum }, '{}'), '--config', config, '--route', 'sums');
     expect(stdout).toContain('it matches over a URL with http://');
@@ -134,7 +134,7 @@ describe('by a config', () => {
 });
 
 describe('by one secret', () => {
-  test('a preset and a secret are enough, and standard input is read', () => {
+  test('needs only a preset and a secret, and reads standard input', () => {
     const body = '{"zen":"Keep it logically awesome."}';
     const headers = { 'X-Hub-Signature-256': `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}` };
     const by = ['--scheme', 'github', '--secret-env', 'CLI_SECRET'];
@@ -147,7 +147,7 @@ describe('by one secret', () => {
     expect([status, stdout]).toEqual([1, expect.stringContaining('without the line end after the body')]);
   });
 
-  test('a secret that is none as the scheme reads it says so, and is tried in other readings', () => {
+  test('reports a secret that the scheme cannot use, and tries it in other encodings', () => {
     const { body, headers } = makeDelivery();
     const bare = join(folder, 'bare');
     writeFileSync(bare, SECRET.slice(6));

@@ -44,7 +44,7 @@ function explained(gate: TestGate): Promise<Line> {
 
 const PATH = '/hooks/billing';
 
-test('a proxy that parses JSON and writes it again is found out; the log and the metric name it, the answer does not', async () => {
+test('finds a proxy that re-serialises JSON; the log and the metric name it, the response does not', async () => {
   const gate = await start();
   // Middleware as it stands before many an app: it parses, and passes on what it parsed.
   const middleware = express();
@@ -79,7 +79,7 @@ test('a proxy that parses JSON and writes it again is found out; the log and the
   await gate.stop();
 });
 
-describe('the log tells', () => {
+describe('the log shows', () => {
   test('which expired key, or key of another route, would have matched', async () => {
     const gate = await start();
     const deliver = (secret: string): Promise<unknown> => send(gate.port, { path: PATH, ...makeDelivery({ secret }) });
@@ -96,7 +96,7 @@ describe('the log tells', () => {
     await gate.stop();
   });
 
-  test('by the head alone that it is another sender, or another time', async () => {
+  test('from the head alone that it is another sender, or another time', async () => {
     const gate = await start();
     const headers = {
       'Content-Type': 'application/json',
@@ -114,7 +114,7 @@ describe('the log tells', () => {
     await gate.stop();
   });
 
-  test('nothing of deliveries that are genuine, nor of refusals that have nothing to do with signatures', async () => {
+  test('nothing about valid deliveries, or about rejections unrelated to signatures', async () => {
     const gate = await start();
     const delivery = makeDelivery();
     for (let i = 0; i < 2; i++) await send(gate.port, { path: PATH, ...delivery });
@@ -127,7 +127,7 @@ describe('the log tells', () => {
   });
 });
 
-test('more than a route may have in a minute are counted as skipped', async () => {
+test('analyses beyond the limit of a route per minute are counted as skipped', async () => {
   const gate = await start({ explain: { perMinute: 2 } });
   for (let i = 0; i < 5; i++) await send(gate.port, { path: PATH, ...makeDelivery({ secret: OLD }) });
   await until(() => explanations(gate).length === 2);
@@ -135,7 +135,7 @@ test('more than a route may have in a minute are counted as skipped', async () =
   await gate.stop();
 });
 
-test('a content larger than explain.maxBody is not looked into', async () => {
+test('a body larger than explain.maxBody is not analysed', async () => {
   const gate = await start({ explain: { maxBody: '1Ki' } });
   const body = JSON.stringify({ text: 'x'.repeat(2_000) });
   await send(gate.port, { path: PATH, ...makeDelivery({ secret: OLD, body }) });

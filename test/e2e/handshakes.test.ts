@@ -52,7 +52,7 @@ function postV0(body: string, { at = unixNow(), secret = SECRET, headers = {} } 
 describe('Slack', () => {
   const body = JSON.stringify({ token: 'x', challenge: 'abc123', type: 'url_verification' });
 
-  test('reads its challenge again as often as it asks; events reach the app', async () => {
+  test('gets its challenge back each time; events reach the app', async () => {
     await start({ scheme: 'custom', custom: V0, handshake: { type: 'slack' } });
     const at = unixNow();
     for (let i = 0; i < 3; i++) {
@@ -79,7 +79,7 @@ describe('Slack', () => {
     });
   });
 
-  test('is refused forged, stale or malformed, and told nothing', async () => {
+  test('is rejected if forged, stale or malformed, without details', async () => {
     await start({ scheme: 'custom', custom: V0, handshake: { type: 'slack' } });
     expect(await postV0(body, { secret: 'another key of many bytes' })).toMatchObject({
       status: 401,
@@ -95,14 +95,14 @@ describe('Slack', () => {
     expect(gate.log().find(({ code }) => code === 'handshake_refused')?.['detail']).toContain('challenge');
   });
 
-  test('is left to the app where the handshake is off', async () => {
+  test('is forwarded to the app if the handshake is disabled', async () => {
     await start({ scheme: 'custom', custom: V0, handshake: 'off' });
     expect((await postV0(body)).text).toBe('handled');
     expect(app.received).toHaveLength(1);
   });
 });
 
-test('Zoom gets the HMAC of its token by whichever key verified it, and again after three days', async () => {
+test('Zoom gets the HMAC of its token with the key that verified it, and again after three days', async () => {
   const keys = [
     { name: 'new', secret: { file: 'new' } },
     { name: 'current', secret: { file: 'secret' } },
@@ -118,7 +118,7 @@ test('Zoom gets the HMAC of its token by whichever key verified it, and again af
   expect(app.received).toEqual([]);
 });
 
-test('Twitch reads its challenge again; notifications and revocations are for the app', async () => {
+test('Twitch gets its challenge back; notifications and revocations reach the app', async () => {
   await start({ scheme: 'custom', custom: V0, handshake: { type: 'twitch' } });
   const field = (type: string) => ({ headers: { 'Twitch-Eventsub-Message-Type': type } });
   const body = JSON.stringify({ challenge: 'pogchamp', subscription: { status: 'webhook_callback_verification_pending' } });
@@ -145,7 +145,7 @@ describe('Discord', () => {
     return send(gate.port, { headers: { ...JSON_TYPE, 'X-Signature-Timestamp': at, 'X-Signature-Ed25519': signature }, body });
   };
 
-  test('gets a PONG, and 204 without content; forged ones get the 401 that it tries', async () => {
+  test('gets a PONG, and 204 without a body; forged requests get the 401 that it tests for', async () => {
     await start({ scheme: 'custom', custom, handshake: { type: 'discord' } }, { secret: publicKey });
     expect(await post({ type: 1, token: 'a' })).toMatchObject({ status: 200, text: '{"type":1}' });
     const events = await post({ type: 0, version: 1, application_id: '1' });
@@ -164,7 +164,7 @@ describe('Meta', () => {
     handshake: { type: 'meta', verifyToken: { file: 'token' }, ...more },
   });
 
-  test('reads its challenge again with the right token, and no other GET comes through', async () => {
+  test('gets its challenge back with the correct token, and no other GET is forwarded', async () => {
     await start(meta());
     expect(await send(gate.port, { method: 'GET', path: ask(TOKEN) })).toMatchObject({ status: 200, text: '1158201444' });
     expect(await send(gate.port, { method: 'GET', path: ask('wrong') })).toMatchObject({
@@ -192,7 +192,7 @@ describe('Meta', () => {
     expect((await send(gate.port, { headers, body: '{}', path: `${PATH}?a=1` })).code).toBe('malformed_request');
   });
 
-  test('asks a route of one method that the operator named, too', async () => {
+  test('can also verify a route with one configured method', async () => {
     await startWithMethods();
     expect((await send(gate.port, { method: 'GET', path: ask(TOKEN) })).text).toBe('1158201444');
     // The route's own GET: like any delivery it needs a signature.
@@ -208,7 +208,7 @@ describe('Meta', () => {
     });
   }
 
-  test('is told to come again while the token is gone, and deliveries do not mind', async () => {
+  test('gets 503 while the token is missing, and deliveries are not affected', async () => {
     await start(meta());
     rmSync(join(gate.folder, 'token'));
     await until(async () => (await send(gate.port, { method: 'GET', path: ask(TOKEN) })).status === 503);
@@ -232,7 +232,7 @@ describe('X', () => {
   const crc = (token: string, headers = {}): Promise<Answer> =>
     send(gate.port, { method: 'GET', path: `${PATH}?crc_token=${token}&nonce=a`, headers });
 
-  test('gets the HMAC of its token, which is the signature of nothing that passes', async () => {
+  test('gets the HMAC of its token, which is not the signature of any accepted delivery', async () => {
     await start(x);
     const token = '9b4507b3-9040-4669-9ca3-6b94edb50553';
     const answer = await crc(token);
@@ -248,7 +248,7 @@ describe('X', () => {
     ).toBe('handled');
   });
 
-  test('is held to its signature where it signs the query', async () => {
+  test('needs a valid signature if it signs the query', async () => {
     await start(x);
     const signature = `sha256=${mac('crc_token=abc&nonce=a', 'base64')}`;
     expect((await crc('abc', { 'X-Signature': signature })).status).toBe(200);
@@ -262,7 +262,7 @@ describe('Microsoft Graph', () => {
   const toBody = (states: readonly unknown[], id?: string): string =>
     JSON.stringify({ value: states.map((clientState) => ({ clientState, changeType: 'created', ...(id && { id }) })) });
 
-  test('reads its token again, and delivers by the clientState of every item', async () => {
+  test('gets its token back, and delivers with the clientState of every item', async () => {
     await start(graph);
     const asked = await send(gate.port, {
       path: `${url}&validationToken=Validation%3a+Testing+client`,
@@ -282,7 +282,7 @@ describe('Microsoft Graph', () => {
     expect(await decisions('allow', 'handshake', 'microsoft-graph')).toBe(1);
   });
 
-  test('has a delivery with the token come again while the token is gone, and no other', async () => {
+  test('gets 503 for a delivery with the token while the token is missing, and for no other', async () => {
     await start(graph);
     const post = (body: string, path = url): Promise<Answer> => send(gate.port, { path, headers: JSON_TYPE, body });
     rmSync(join(gate.folder, 'token'));
@@ -293,7 +293,7 @@ describe('Microsoft Graph', () => {
     await until(async () => (await post(toBody([SECRET], 'one'))).text === 'handled');
   });
 
-  test('is refused without the token, however it asks', async () => {
+  test('is rejected without the token, in any form', async () => {
     await start(graph);
     for (const path of [`${PATH}?validationToken=a`, `${PATH}?token=x&validationToken=a`])
       expect(await send(gate.port, { path })).toMatchObject({ status: 403, code: 'handshake_refused' });
@@ -309,7 +309,7 @@ describe('CloudEvents', () => {
     handshake: { type: 'cloudevents', allowedOrigins: ['eventgrid.azure.net'], allowedRate: 120 },
   };
 
-  test('is welcome from an allowed origin, and no other OPTIONS comes through', async () => {
+  test('is accepted from an allowed origin, and no other OPTIONS is forwarded', async () => {
     await start(webhook);
     const ask = (origin: string) => send(gate.port, { method: 'OPTIONS', headers: { 'WebHook-Request-Origin': origin } });
     const answer = await ask('eventgrid.azure.net');
@@ -327,7 +327,7 @@ describe('CloudEvents', () => {
   });
 });
 
-test('a route that only observes hands handshakes on, as the app answers them so far, but takes no more methods', async () => {
+test('an observed route forwards handshakes, because the app still answers them, but accepts no more methods', async () => {
   const match = { path: PATH, methods: ['POST'] };
   const webhook = { scheme: 'custom', custom: CONTENT, handshake: { type: 'meta', verifyToken: { file: 'token' } } };
   const sections = { routes: [toRoute(app.port, { match, webhook, route: { mode: 'observe' } })] };

@@ -50,7 +50,7 @@ const keySet = async (): Promise<JSONWebKeySet> =>
   (await (await fetch(`http://127.0.0.1:${gate.adminPort}/identity/jwks.json`)).json()) as JSONWebKeySet;
 
 describe('Sidegate-Identity', () => {
-  test('says who asked for what by which route, signed with the shared secret', async () => {
+  test('names the user, the request and the route, signed with the shared secret', async () => {
     await start(HMAC);
     const before = Math.floor(Date.now() / 1000);
     await get('/admin/users?page=2', toBasic('Zoë', 'secret'));
@@ -66,7 +66,7 @@ describe('Sidegate-Identity', () => {
     expect(await keySet()).toEqual({ keys: [] });
   });
 
-  test('is checked by the published key where a private one signs', async () => {
+  test('can be verified with the published key if a private one signs', async () => {
     await start({ ...ED25519, ttl: '10s' }, { 'private.pem': makePem() });
     await get('/open/a');
     const { payload } = await jwtVerify(token(), createLocalJWKSet(await keySet()), { algorithms: ['EdDSA'] });
@@ -83,7 +83,7 @@ describe('Sidegate-Identity', () => {
     expect(decodeJwt(token())).toMatchObject({ webhook: { id, key: 'current' }, method: 'POST' });
   });
 
-  test('is never the client’s own', async () => {
+  test('is never the one that a client sent', async () => {
     await start(undefined);
     await get('/open', { 'Sidegate-Identity': 'forged', sidegate_identity: 'forged' });
     expect(Object.keys(app.received[0]?.headers ?? {}).filter((name) => /sidegate.identity/.test(name))).toEqual([]);
@@ -102,7 +102,7 @@ describe('Sidegate-Identity', () => {
     expect(decodeJwt(token())).toMatchObject({ host: app.received.at(-1)?.headers.host });
   });
 
-  test('goes to a proxy that asks on behalf of an app, for the request in question', async () => {
+  test('is returned to a proxy with forward-auth, for the original request', async () => {
     await start(HMAC);
     const headers = {
       ...toBasic('Zoë', 'secret'),
@@ -122,7 +122,7 @@ describe('Sidegate-Identity', () => {
     });
   });
 
-  test('is signed by a rotated key at once, and both are published while tokens of the first are good', async () => {
+  test('is signed with a rotated key at once, and both keys are published while tokens of the first are valid', async () => {
     await start(ED25519, { 'private.pem': makePem() });
     await get('/open');
     const first = token();
@@ -135,7 +135,7 @@ describe('Sidegate-Identity', () => {
     await expect(jwtVerify(token(), keys)).resolves.toBeDefined();
   });
 
-  test('goes on with the key it had when a new one is broken, loudly', async () => {
+  test('keeps the previous key if the new one is broken, with a log line', async () => {
     await start(ED25519, { 'private.pem': makePem() });
     await get('/open');
     const { kid } = decodeProtectedHeader(token());
@@ -162,7 +162,7 @@ test.each([
     },
     'of type ec, not ed25519',
   ],
-])('%s is told of before the gate starts', async (_what, identity, files, message) => {
+])('%s is reported before the gate starts', async (_what, identity, files, message) => {
   await start(undefined);
   for (const [name, text] of Object.entries(files)) writeFileSync(join(gate.folder, name), text);
   gate.writeConfig({ identity, routes: [toRoute(app.port)] });

@@ -73,7 +73,7 @@ const running = (): TestInjector => injector as TestInjector;
 const isReady = async (): Promise<boolean> => (await running().ready()).status === 200;
 
 describe('a review', () => {
-  test('is answered with the patch, by its uid', async () => {
+  test('gets the patch in response, with its UID', async () => {
     const authority = await startWithDirectory();
     await until(isReady);
     const { status, text } = await running().send(toReview(), { ca: readFileSync(authority.ca) });
@@ -84,7 +84,7 @@ describe('a review', () => {
     expect(await running().metric('sidegate_injector_admission_duration_seconds_count')).toBe(1);
   });
 
-  test('needs no right but to be asked: what may not be read is silently not looked at', async () => {
+  test('needs no permissions: resources that cannot be read are silently skipped', async () => {
     const callers = makeAuthority(folder, 'lookups');
     const caller = callers.issue('kube-apiserver', 'DNS:apiserver');
     await startWithDirectory(undefined, { clientAuth: { caFile: callers.ca, allowedNames: ['kube-apiserver'] } });
@@ -95,7 +95,7 @@ describe('a review', () => {
     await until(async () => (await running().metric('sidegate_injector_events_total{outcome="forbidden"}')) === 1);
   });
 
-  test('that comes before the version of the cluster is known is left to the failurePolicy', async () => {
+  test('that arrives before the version of the cluster is known is left to the failurePolicy', async () => {
     injector = await startInjector(
       (_asked, response) => answerJson(response, 503, toStatus(503, 'ServiceUnavailable', 'later')),
       (folder) => ({ certificate: { directory: folder } }),
@@ -114,7 +114,7 @@ describe('a review', () => {
     ['not_a_review', 400, 'none', {}],
     ['not_a_review', 400, '{}', {}],
     ['not_a_review', 400, Buffer.from([0x22, 0xff, 0x22]), {}],
-  ] as const)('is none, and counted %s (%i), in another form', async (reason, status, content, options) => {
+  ] as const)('in another form is counted as %s (%i)', async (reason, status, content, options) => {
     await startWithDirectory();
     await until(isReady);
     const answer = await running()
@@ -127,7 +127,7 @@ describe('a review', () => {
 });
 
 describe('certificates in a directory', () => {
-  test('are taken up when they are swapped, for new connections', async () => {
+  test('are reloaded when they are swapped, for new connections', async () => {
     const authority = await startWithDirectory();
     await until(isReady);
     const next = makeAuthority(running().folder, 'next');
@@ -140,7 +140,7 @@ describe('certificates in a directory', () => {
     await expect(running().send(toReview(), { ca: readFileSync(authority.ca) })).rejects.toThrow();
   });
 
-  test('are served on while their files are broken', async () => {
+  test('stay in use while their files are broken', async () => {
     const authority = await startWithDirectory();
     await until(isReady);
     writeFileSync(join(folder, 'broken.key'), 'none');
@@ -154,7 +154,7 @@ describe('certificates in a directory', () => {
     expect(await isReady()).toBe(true);
   });
 
-  test('are not ready before the caBundle leads to them', async () => {
+  test('are not ready before the caBundle verifies them', async () => {
     let bundle = '';
     const authority = await startWithDirectory(() => bundle);
     await until(async () => (await running().ready()).text.includes('the caBundle of the webhook configuration is empty'));
@@ -167,7 +167,7 @@ describe('certificates in a directory', () => {
   });
 });
 
-test('an injector whose certificate is in a Secret says what it lacks', async () => {
+test('an injector whose certificate is in a Secret reports what is missing', async () => {
   injector = await startInjector(
     toCluster(() => ''),
     () => ({ certificate: { secret: { namespace: 'gate', name: 'tls' }, webhook: 'injector' } }),
@@ -179,7 +179,7 @@ test('an injector whose certificate is in a Secret says what it lacks', async ()
 const runSidegate = (args: readonly string[]): Promise<Ended> => run(process.execPath, [LAUNCHER, ...args]);
 
 describe('the command', () => {
-  test('says what is wrong with its config', async () => {
+  test('reports what is wrong with its config', async () => {
     const file = join(folder, 'injector.yaml');
     writeFileSync(
       file,
@@ -191,7 +191,7 @@ describe('the command', () => {
     }
   });
 
-  test('asks for a config, and knows its options', async () => {
+  test('requires a config, and checks its options', async () => {
     for (const command of ['inject-server', 'rotate-certificates']) {
       expect(await runSidegate([command])).toMatchObject({ code: 2, stderr: expect.stringContaining('--config FILE') });
       const stdout = expect.stringContaining(`Usage: sidegate ${command}`);
@@ -202,7 +202,7 @@ describe('the command', () => {
   test.each([
     ['inject-server', 'server: missing'],
     ['rotate-certificates', 'rotation: missing'],
-  ])('%s asks for its section', async (command, problem) => {
+  ])('%s requires its section', async (command, problem) => {
     const file = join(folder, 'sidecar.yaml');
     writeFileSync(file, 'sidecar: { image: a }\n');
     const { code, stderr } = await runSidegate([command, '--config', file]);

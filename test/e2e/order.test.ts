@@ -83,7 +83,7 @@ describe.each([
   ['in memory', startInMemory],
   ['by two replicas on one Redis', startReplicas],
 ] as const)('%s', (_where, start) => {
-  test('an older event after a newer one is answered 200 stale without the app, and a repeat of it is a duplicate', async () => {
+  test('an older event after a newer one gets 200 stale without the app, and its repetition is a duplicate', async () => {
     const { first, second, metric } = await start(toSections());
     const resource = makeResource();
     expect(toVerdict(await send(first, resource(2)))).toEqual([200, 'handled']);
@@ -101,7 +101,7 @@ describe.each([
     ).toBe(1);
   });
 
-  test('a creation that comes after the deletion of its resource does not bring it back', async () => {
+  test('a creation that arrives after the deletion of its resource does not restore it', async () => {
     const { first, second } = await start(toSections({ version: '$.data.version' }));
     const resource = makeResource();
     expect((await send(first, resource('2026-11-21T10:00:00.2Z', 'thing.deleted'))).text).toBe('handled');
@@ -109,7 +109,7 @@ describe.each([
     expect(versionsAtApp()).toEqual(['2026-11-21T10:00:00.2Z']);
   });
 
-  test('two versions at once end with the newer one, the older first with the app', async () => {
+  test('two concurrent versions end with the newer one if the older reaches the app first', async () => {
     const { first, second } = await start(toSections());
     const resource = makeResource();
     const { arrived, finish } = holdApp();
@@ -124,7 +124,7 @@ describe.each([
     expect(versionsAtApp()).toEqual([1, 2]);
   });
 
-  test('two versions at once end with the newer one, the newer first with the app', async () => {
+  test('two concurrent versions end with the newer one if the newer reaches the app first', async () => {
     const { first, second } = await start(toSections());
     const resource = makeResource();
     const { arrived, finish } = holdApp();
@@ -137,7 +137,7 @@ describe.each([
     expect(versionsAtApp()).toEqual([2]);
   });
 
-  test('the older one gets through when the app fails the newer, and the retry of the newer after it', async () => {
+  test('the older one is forwarded when the app fails the newer, and then the retry of the newer', async () => {
     const { first, second } = await start(toSections());
     const resource = makeResource();
     const { arrived, finish } = holdApp();
@@ -155,7 +155,7 @@ describe.each([
     expect(versionsAtApp()).toEqual([2, 1, 2]);
   });
 
-  test('one that waits longer than it may is told to come again, and its retry gets through', async () => {
+  test('one that waits too long gets 503, and its retry is forwarded', async () => {
     const { first, second, metric } = await start(toSections({ maxWait: '100ms' }));
     const resource = makeResource();
     const { arrived, finish } = holdApp();
@@ -172,7 +172,7 @@ describe.each([
     expect(await metric('sidegate_order_operations_total{outcome="busy"}')).toBeGreaterThanOrEqual(1);
   });
 
-  test('a hundred versions of five resources, sent at once in any order, all end with the newest, and none goes back', {
+  test('a hundred concurrent versions of five resources in any order end with the newest, and none goes back', {
     timeout: 60_000,
   }, async () => {
     const { first, second } = await start(
@@ -204,7 +204,7 @@ describe.each([
     }
   });
 
-  test('an older event is forwarded where the route says so, marked as stale, which no sender can write', async () => {
+  test('an older event is forwarded if the route allows it, marked as stale, which no sender can set', async () => {
     const { first, second } = await start(toSections({ onStale: 'forward' }));
     const resource = makeResource();
     const forged = resource(2);
@@ -219,7 +219,7 @@ describe.each([
     expect(app.received.at(-1)?.headers['sidegate-stale']).toBeUndefined();
   });
 
-  test('without dedup the order holds, and the same version comes through again', async () => {
+  test('without dedup the order is kept, and the same version is forwarded again', async () => {
     const { first, second } = await start(toSections({}, { webhook: { dedup: 'off' } }));
     const resource = makeResource();
     const delivery = resource(2);
@@ -229,7 +229,7 @@ describe.each([
   });
 });
 
-test('a route that only observes lets an older event through, and tells what it would have been answered', async () => {
+test('an observed route forwards an older event, and reports what the response would have been', async () => {
   const { first, metric } = await startInMemory(toSections({}, { route: { mode: 'observe' } }));
   const resource = makeResource();
   await send(first, resource(2));
@@ -239,13 +239,13 @@ test('a route that only observes lets an older event through, and tells what it 
   expect(await metric(series)).toBe(1);
 });
 
-test('an event that says no resource passes, counted as unordered', async () => {
+test('an event without a resource passes, counted as unordered', async () => {
   const { first, metric } = await startInMemory(toSections());
   expect((await send(first, makeDelivery({ body: '{"data":{}}' }))).text).toBe('handled');
   expect(await metric('sidegate_order_operations_total{outcome="unordered"}')).toBe(1);
 });
 
-test('a replica that dies with an event at the app blocks its resource until the lease is over, and no longer', async () => {
+test('a replica that dies with an event in progress blocks its resource until the lease ends, and no longer', async () => {
   const { first, second, processes } = await startReplicas(
     toSections({ lease: '3s', maxWait: '50ms' }, { route: { timeout: '1s' } }),
   );
@@ -269,7 +269,7 @@ test('a replica that dies with an event at the app blocks its resource until the
   await until(async () => ((await send(second, resource(4))).code === 'stale' ? true : undefined));
 });
 
-test('while Redis is down events are refused, or pass where the route says so and are remembered when it is back', async () => {
+test('while Redis is down events are rejected, or pass if the route allows it and are recorded when it is back', async () => {
   const own = await startRedis();
   stops.push(own.stop);
   const store = { redis: { url: `redis://127.0.0.1:${own.port}`, commandTimeout: '300ms' } };

@@ -34,7 +34,7 @@ function toBody(): string {
 }
 
 describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
-  test('a captured body is a duplicate under any other id, and the log says that it is a replay', async () => {
+  test('a captured body is a duplicate under any other ID, and the log reports a replay', async () => {
     const gate = await start(store);
     const body = toBody();
     expect((await push(gate.port, body, 'first')).text).toBe('handled');
@@ -47,7 +47,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
     expect(reasons.map(({ reason }) => reason)).toEqual(['duplicate', 'replayed_under_new_id']);
   });
 
-  test('of many who bring one body under different ids at once, one gets through, over two replicas', async () => {
+  test('one of many concurrent deliveries of one body under different IDs is forwarded, across two replicas', async () => {
     const gates = store === 'redis' ? [await start(store), await start(store)] : [await start(store)];
     const bodies = Array.from({ length: 10 }, toBody);
     const answers = await Promise.all(
@@ -60,7 +60,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
     for (const gate of gates) await gate.stop();
   });
 
-  test('a delivery that the app failed on may come again, under its id or another', async () => {
+  test('a delivery that the app failed to handle can be retried, under its ID or another', async () => {
     const gate = await start(store);
     const body = toBody();
     app.handler = (_request, response) => {
@@ -75,7 +75,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
     await gate.stop();
   });
 
-  test('an id that comes again with another body is a duplicate, as a retry may be stamped anew', async () => {
+  test('a repeated ID with another body is a duplicate, because a retry may have a new timestamp', async () => {
     const gate = await start(store);
     const id = randomUUID();
     expect((await push(gate.port, toBody(), id)).text).toBe('handled');
@@ -88,7 +88,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   });
 });
 
-test('the id alone counts where the route trusts it', async () => {
+test('only the ID counts if the route trusts it', async () => {
   const gate = await start('memory', { dedup: { unsignedId: 'trust' } });
   const body = toBody();
   expect((await push(gate.port, body, 'a')).text).toBe('handled');
@@ -97,7 +97,7 @@ test('the id alone counts where the route trusts it', async () => {
   await gate.stop();
 });
 
-test('a sender without any id is known by what it signed', async () => {
+test('an event without an ID is identified by its signed content', async () => {
   const gate = await start('memory');
   const body = toBody();
   const headers = {
@@ -114,7 +114,7 @@ describe('a sender that signs nothing', () => {
   const tokenRoute = (webhook: Sections): Sections => toRoute(app.port, { webhook: { scheme: 'bearer', ...webhook } });
   const toHeaders = (token: string) => ({ 'Content-Type': 'application/json', Authorization: `bearer ${token}` });
 
-  test('is let in by its token, and its events are told apart by the id that the route names', async () => {
+  test('is authenticated by its token, and its events are distinguished by the configured ID', async () => {
     const gate = await startGate({ routes: [tokenRoute({ id: { json: '$.event.id' } })] }, undefined, {
       secret: 'a-long-enough-token',
     });
@@ -131,12 +131,12 @@ describe('a sender that signs nothing', () => {
     await gate.stop();
   });
 
-  test('is an error in the config where nothing tells its events apart', async () => {
+  test('is a config error if nothing distinguishes its events', async () => {
     await expect(startGate({ routes: [tokenRoute({})] })).rejects.toThrow(/bearer has no ID that identifies duplicates/);
   });
 });
 
-test('no field under another spelling, and no Connection option, can come between the gate and the app', async () => {
+test('no field in another spelling, and no Connection option, can change an ID between the gate and the app', async () => {
   const gate = await start('memory');
   const body = toBody();
   const signature = `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`;
@@ -150,7 +150,7 @@ test('no field under another spelling, and no Connection option, can come betwee
   await gate.stop();
 });
 
-test('the same content under another topic is another event, where a sender tells kinds apart by a header alone', async () => {
+test('the same content under another topic is another event if a sender distinguishes kinds only by a header', async () => {
   const route = toRoute(app.port, { webhook: { scheme: 'shopify' } });
   const gate = await startGate({ routes: [route] }, undefined, { secret: SECRET });
   const body = JSON.stringify({ id: 1 });

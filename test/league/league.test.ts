@@ -19,12 +19,12 @@ describe('sidegate’s column', () => {
   });
   afterAll(() => gate.stop());
 
-  test.each(ROWS.map((row) => [row.title, row] as const))('holds: %s', async (_title, row) => {
+  test.each(ROWS.map((row) => [row.title, row] as const))('is correct: %s', async (_title, row) => {
     expect(row.column).toContain(await playRow(row, gate));
   });
 });
 
-test('a server that lets everything through as it comes has next to no matches', async () => {
+test('a server that forwards everything unchanged has almost no matches', async () => {
   const app: Recorder = await startRecorder();
   const opponent = { port: app.port, app, isAlive: () => true };
   const matched: string[] = [];
@@ -33,7 +33,7 @@ test('a server that lets everything through as it comes has next to no matches',
   expect(matched).toEqual(['`basic` / `BASIC`', 'two spaces after the scheme', 'chunked DELETE']);
 });
 
-test('a server that has ended matches nothing', async () => {
+test('a stopped server matches nothing', async () => {
   const app = await startRecorder();
   app.close();
   const opponent = { port: app.port, app, isAlive: () => false };
@@ -72,7 +72,7 @@ describe('the app', () => {
 });
 
 describe('the report', () => {
-  test('marks what is no match and counts what is, by RFC and by policy', () => {
+  test('marks mismatches and counts matches, by RFC and by policy', () => {
     const line = (title: string, ground: string, ...cells: readonly [string, boolean][]) => ({
       title,
       column: '401',
@@ -96,7 +96,7 @@ describe('the report', () => {
     expect(text).toContain('- Caddy is left out');
   });
 
-  test('in docs/ is of the rows that there are', () => {
+  test('in docs/ has exactly the existing rows', () => {
     const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'league.md'), 'utf8').split('\n');
     const shown = page.filter((line) => line.startsWith('| ')).map((line) => line.slice(2, -2).split(' | '));
     const rows = [...ROWS.map((row) => ({ ...row, column: row.column.join(' or ') })), ...MEASURED_ROWS];

@@ -10,7 +10,7 @@ export async function check(size: number, kind: Kind): Promise<string> {
 }
 `;
 
-test('makes each change once, and none of imports, types and texts for people', () => {
+test('makes each change once, and none in imports, types and messages', () => {
   const mutants = findMutants('check.ts', SOURCE);
   const toLines = (): string[] => mutants.map(({ line, mutation }) => `${line} ${mutation}`);
   expect(toLines()).toEqual([
@@ -30,7 +30,7 @@ test('makes each change once, and none of imports, types and texts for people', 
   ]);
 });
 
-test('gives the same change at two places of a line two names', () => {
+test('gives the same change at two positions of a line two names', () => {
   const names = findMutants('check.ts', "const [a = '', b = ''] = read();\n").map(({ mutation }) => mutation);
   expect(names).toEqual(["string: '' → 'mutant'", "string: '' → 'mutant' (2)"]);
 });
@@ -44,7 +44,7 @@ test('changes nothing but the place of the mutant', () => {
   }
 });
 
-test('draws the same sample after the file moved and other lines were added, and another one by another seed', () => {
+test('draws the same sample after the file was moved and lines were added, and another one with another seed', () => {
   const toNames = (file: string, source: string, seed = 1): string[] =>
     sampleMutants(findMutants(file, source), 5, seed).map(({ code, mutation }) => `${code} ${mutation}`);
   const sample = toNames('src/a/check.ts', SOURCE);

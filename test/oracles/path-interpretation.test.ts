@@ -20,7 +20,7 @@ describe.each(HEAVY)('in front of $title', (framework) => {
     await running?.stop();
   });
 
-  test('serves no guarded handler without its gates, however its path is spelt', async (context) => {
+  test('serves no protected handler without its gates, in any spelling of its path', async (context) => {
     if (gate === undefined) return context.skip();
     const bypasses: string[] = [];
     for (const target of [...SHOWN_TARGETS, ...MORE_TARGETS]) {

@@ -76,7 +76,7 @@ function signByPreset(
 }
 
 describe.each(cases)('$title', ({ description, oracle }) => {
-  test('signs what the preset takes, whatever the content says, and what another key does not verify', async () => {
+  test('signs deliveries that the preset accepts, with any content, and that no other key verifies', async () => {
     const text = fc.string({ unit: 'grapheme', maxLength: 30 });
     const property = fc.asyncProperty(fc.oneof(text, fc.constantFrom('$$ $& $1', '%', '\u2028', '</script>')), async (more) => {
       const delivery = toVaried(oracle.sample(Date.now()), more);
@@ -93,7 +93,7 @@ describe.each(cases)('$title', ({ description, oracle }) => {
       expect({ [name]: isTaken(description, changed, oracle.secret) }).toEqual({ [name]: !isCovered });
   });
 
-  test.runIf(oracle.verify !== undefined)('takes what the preset signs', async () => {
+  test.runIf(oracle.verify !== undefined)('accepts deliveries that the preset signs', async () => {
     const key: ReceiverKey =
       description.publicKey?.prefix === undefined && description.publicKey !== undefined ? toPair() : oracle.secret;
     const delivery = oracle.sample(Date.now());
@@ -110,7 +110,7 @@ describe.each(cases)('$title', ({ description, oracle }) => {
   }
 });
 
-test('every sender with a preset and a library meets it here', () => {
+test('every sender with a preset and a library is tested here', () => {
   const met = new Set(cases.map(({ oracle }) => oracle.preset));
   expect(oracles.filter(({ preset }) => findPreset(preset) !== undefined && !met.has(preset))).toEqual([]);
   expect(met.size).toBeGreaterThan(24);

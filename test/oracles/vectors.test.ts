@@ -58,7 +58,7 @@ describe('a known answer', () => {
   );
 
   test.each(oracles.filter(({ preset }) => BY_CLOCK.includes(preset)))(
-    "is what the sender's oracle signs at that time: $preset $form",
+    'equals what the oracle of the sender signs at that time: $preset $form',
     async (oracle) => {
       const [known] = vectors.filter(
         ({ preset, secret, verdict }) => preset === oracle.preset && verdict === 'ok' && secret.text === oracle.secret.text,
@@ -68,7 +68,7 @@ describe('a known answer', () => {
     },
   );
 
-  test('is there for every sender, right and wrong, and published where the sender has published one', () => {
+  test('exists for every sender, valid and invalid, and is a published one if the sender published any', () => {
     for (const { preset } of oracles) {
       const own = vectors.filter((vector) => vector.preset === preset);
       expect({ preset, verdicts: [...new Set(own.map(({ verdict }) => verdict))].sort() }).toEqual({
@@ -95,7 +95,7 @@ describe('a known answer', () => {
     );
   });
 
-  test("of Svix's public key holds by ed25519", () => {
+  test("of Svix's public key verifies with ed25519", () => {
     const [vector] = vectors.filter(isV1a);
     const { headers = {}, body = Buffer.alloc(0) } = vector?.signed ?? {};
     const raw = Buffer.from(vector?.secret.text.slice('whpk_'.length) ?? '', 'base64');
@@ -121,29 +121,32 @@ describe('a handshake', () => {
   const table = handshakes.map((handshake) => ({ ...handshake, title: `${handshake.preset}, ${handshake.source}` }));
   const inUrl = ({ signed }: Handshake, name: string): string => new URL(signed.url).searchParams.get(name) ?? '';
 
-  test.each(table.filter(({ origin }) => origin === 'sdk'))('is answered so by a library: $title', async (handshake) => {
-    const { status, json, text } = handshake.answer;
-    const reply = await ask(handshake);
-    expect(reply?.status).toBe(status);
-    expect(json === undefined ? reply?.text : JSON.parse(reply?.text ?? '')).toEqual(json ?? text);
-  });
+  test.each(table.filter(({ origin }) => origin === 'sdk'))(
+    'gets the same response from a library: $title',
+    async (handshake) => {
+      const { status, json, text } = handshake.answer;
+      const reply = await ask(handshake);
+      expect(reply?.status).toBe(status);
+      expect(json === undefined ? reply?.text : JSON.parse(reply?.text ?? '')).toEqual(json ?? text);
+    },
+  );
 
   test.each(table.filter(({ origin, preset }) => origin === 'sdk' && preset !== 'zoom'))(
-    'is refused by that library without a good signature: $title',
+    'is rejected by that library without a valid signature: $title',
     async (handshake) => {
       const body = Buffer.concat([handshake.signed.body, Buffer.from(' ')]);
       expect((await ask({ ...handshake, signed: { ...handshake.signed, body } }))?.status).toBeGreaterThanOrEqual(400);
     },
   );
 
-  test("of X is answered by its sample's value", () => {
+  test('of X gets the value of its sample', () => {
     for (const handshake of handshakes.filter(({ preset }) => preset === 'x')) {
       const mac = createHmac('sha256', handshake.secret.text).update(inUrl(handshake, 'crc_token')).digest('base64');
       expect(handshake.answer).toEqual({ status: 200, json: { response_token: `sha256=${mac}` } });
     }
   });
 
-  test('of Slack is signed as its other requests are, and repeats the challenge', async () => {
+  test('of Slack is signed like its other requests, and gets the challenge back', async () => {
     for (const { signed, secret, answer, atEpochSeconds } of handshakes.filter(({ preset }) => preset === 'slack')) {
       vi.useFakeTimers({ toFake: ['Date'], now: atEpochSeconds * 1000 });
       expect(await oracles.find(({ preset }) => preset === 'slack')?.verify?.(signed, secret)).toBe(true);
@@ -151,7 +154,7 @@ describe('a handshake', () => {
     }
   });
 
-  test('in the URL repeats what is asked, decoded', () => {
+  test('in the URL gets the decoded challenge back', () => {
     const [meta] = handshakes.filter(({ preset }) => preset === 'meta');
     const [graph] = handshakes.filter(({ preset }) => preset === 'microsoft-graph');
     if (!meta || !graph) throw new Error('no handshake of Meta or Microsoft Graph');
