@@ -16,7 +16,7 @@ describe('Meta', () => {
       ...over,
     }).toString();
 
-  test('reads its challenge again where the token is the right one', () => {
+  test('gets its challenge back with the correct token', () => {
     expect(ask('meta', { query: toQuery() })).toEqual({
       code: 'handshake',
       reason: 'handshake',
@@ -56,11 +56,11 @@ describe('Meta', () => {
       'handshake_refused: no handshake.verifyToken is configured',
     ],
     ['a token that is gone', { query: toQuery(), isTokenGone: true }, 'secret_unavailable: handshake.verifyToken cannot be read'],
-  ])('is refused with %s', (_title, given, told) => {
+  ])('is rejected with %s', (_title, given, told) => {
     expect(toText(ask('meta', given))).toBe(told);
   });
 
-  test('is not meant by another method, or a query without hub.', () => {
+  test('is not detected with another method, or a query without hub.', () => {
     for (const method of ['POST', 'HEAD', 'OPTIONS', 'get']) expect(ask('meta', { method, query: toQuery() })).toBeUndefined();
     for (const query of [undefined, '', 'a=1', 'hub_mode=subscribe'])
       expect(ask('meta', query === undefined ? {} : { query })).toBeUndefined();
@@ -73,7 +73,7 @@ describe('X', () => {
   const signed = (text: string, key = KEY): string[] => ['X-Signature', `sha256=${macOf(text, key)}`];
   const toAnswer = (token: string, key = KEY): string => `200 application/json {"response_token":"sha256=${macOf(token, key)}"}`;
 
-  test('gets the HMAC of its token by the first live key, where it signs nothing', () => {
+  test('gets the HMAC of its token with the first live key, if it signs nothing', () => {
     expect(toText(ask('x', { query }))).toBe(toAnswer(TOKEN_TEXT));
     expect(toText(ask('x', { query: `crc_token=${TOKEN_TEXT}` }))).toBe(toAnswer(TOKEN_TEXT));
     expect(toText(ask('x', { query, keys: ['the-new-one-of-two-keys', KEY] }))).toBe(
@@ -81,7 +81,7 @@ describe('X', () => {
     );
   });
 
-  test('gets it by the key that signed the query, as sent or decoded, where it signs it', () => {
+  test('gets it with the key that signed the query, as sent or decoded, if it signs it', () => {
     const keys = ['the-new-one-of-two-keys', KEY];
     expect(toText(ask('x', { query, keys, headers: signed(query) }))).toBe(toAnswer(TOKEN_TEXT));
     const padded = 'crc_token=ab%3D%3D&nonce=x';
@@ -106,15 +106,15 @@ describe('X', () => {
     ['a repeated token', { query: 'crc_token=a&crc_token=b' }, 'the query must consist of crc_token and nonce, each once'],
     ['a parameter more', { query: 'crc_token=a&a=1' }, 'the query must consist of crc_token and nonce, each once'],
     ['a crc_token in another name', { query: 'my_crc_token=a' }, 'the query must consist of crc_token and nonce, each once'],
-  ])('is refused with %s', (_title, given, detail) => {
+  ])('is rejected with %s', (_title, given, detail) => {
     expect(toText(ask('x', given))).toBe(`handshake_refused: ${detail}`);
   });
 
-  test('is told to come again while no key is usable', () => {
+  test('gets 503 while no key is usable', () => {
     expect(ask('x', { query, keys: [] })?.code).toBe('secret_unavailable');
   });
 
-  test('never signs what could be a JSON object, or the query of another check', () => {
+  test('never gets an HMAC of a JSON object, or of the query of another check', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 40 }), (token) => {
         const answered = ask('x', { query: `crc_token=${encodeURIComponent(token.toWellFormed())}` });
@@ -129,7 +129,7 @@ describe('Microsoft Graph', () => {
   const query = `token=${ENCODED}&validationToken=${encodeURIComponent(VALIDATION).replaceAll('%20', '+')}`;
   const post = (over: Case): string | undefined => toText(ask('microsoft-graph', { method: 'POST', ...over }));
 
-  test('reads its token again, decoded once', () => {
+  test('gets its token back, decoded once', () => {
     expect(post({ query })).toBe(`200 text/plain ${VALIDATION}`);
     expect(post({ query: `validationToken=%253Cb%253E&token=${ENCODED}` })).toBe('200 text/plain %3Cb%3E');
   });
@@ -151,15 +151,15 @@ describe('Microsoft Graph', () => {
       { query: `token=${ENCODED}&validationToken=${'a'.repeat(1025)}` },
       'validationToken is not 1 to 1024 printable characters',
     ],
-  ])('is refused with %s', (_title, given, detail) => {
+  ])('is rejected with %s', (_title, given, detail) => {
     expect(post(given)).toBe(`handshake_refused: ${detail}`);
   });
 
-  test('is told to come again while the token is gone', () => {
+  test('gets 503 while the token is missing', () => {
     expect(post({ query, isTokenGone: true })).toBe('secret_unavailable: handshake.verifyToken cannot be read');
   });
 
-  test('delivers with the token in the query and nothing else, or without any', () => {
+  test('delivers with only the token in the query, or without a query', () => {
     expect(post({})).toBeUndefined();
     expect(post({ query: `token=${ENCODED}` })).toBeUndefined();
     for (const wrong of ['', 'token=x', `token=${ENCODED}&a=1`, 'a=1', `token=${ENCODED}&token=${ENCODED}`])
@@ -170,17 +170,17 @@ describe('Microsoft Graph', () => {
   });
 });
 
-describe.each(['microsoft-graph', 'cloudevents'] as const)('a delivery of %s while the token is gone', (type) => {
+describe.each(['microsoft-graph', 'cloudevents'] as const)('a delivery of %s while the token is missing', (type) => {
   const post = (query?: string): string | undefined =>
     toText(ask(type, { method: 'POST', isTokenGone: true, ...(query === undefined ? undefined : { query }) }));
 
-  test('comes again where its query may be the token, and goes on without any', () => {
+  test('gets 503 if its query may be the token, and passes without a query', () => {
     for (const query of [`token=${ENCODED}`, 'token=x'])
       expect(post(query)).toBe('secret_unavailable: handshake.verifyToken cannot be read');
     expect(post()).toBeUndefined();
   });
 
-  test('is refused where no token could make its query right', () => {
+  test('is rejected if no token could make its query valid', () => {
     for (const query of ['', 'token', 'token=', 'a=1', `token=${ENCODED}&a=1`, `token=${ENCODED}&token=${ENCODED}`, 'token=%ff'])
       expect(post(query)).toBe('malformed_request: the query is not the token in token alone');
   });
@@ -196,7 +196,7 @@ describe('CloudEvents', () => {
     ...over,
   });
 
-  test('is welcome from an allowed origin, however it is capitalised, at any rate or the configured one', () => {
+  test('is accepted from an allowed origin in any case, at any rate or the configured one', () => {
     expect(ask('cloudevents', options({}))?.reply?.headers).toEqual([
       ['WebHook-Allowed-Origin', 'EventGrid.azure.net'],
       ['WebHook-Allowed-Rate', '*'],
@@ -208,7 +208,7 @@ describe('CloudEvents', () => {
     expect(asked?.reply?.headers).toContainEqual(['WebHook-Allowed-Rate', '60']);
   });
 
-  test('shows its token in Authorization or in the query, where one is configured', () => {
+  test('must send its token in Authorization or in the query, if one is configured', () => {
     const bearer = [...ORIGIN, 'Authorization', `bearer ${TOKEN}`];
     expect(ask('cloudevents', options({ hasToken: true, headers: bearer }))?.code).toBe('handshake');
     expect(ask('cloudevents', options({ hasToken: true, query: `access_token=${ENCODED}` }))?.code).toBe('handshake');
@@ -239,16 +239,16 @@ describe('CloudEvents', () => {
     ],
     ['another scheme', { hasToken: true, headers: [...ORIGIN, 'Authorization', `Basic ${TOKEN}`] }, NEITHER],
     ['a token that is gone', { hasToken: true, isTokenGone: true }, 'secret_unavailable: handshake.verifyToken cannot be read'],
-  ])('is refused with %s', (_title, given, told) => {
+  ])('is rejected with %s', (_title, given, told) => {
     expect(toText(ask('cloudevents', options(given)))).toBe(told);
   });
 
-  test('is not meant by the preflight of a browser', () => {
+  test('is not detected in the preflight of a browser', () => {
     expect(ask('cloudevents', options({ headers: ['Origin', 'https://a.example'] }))).toBeUndefined();
   });
 });
 
-describe('whatever comes', () => {
+describe('for any request', () => {
   const KINDS: readonly HandshakeName[] = ['meta', 'x', 'microsoft-graph', 'cloudevents'];
   const name = fc.constantFrom(
     ...['hub.mode', 'hub.verify_token', 'hub.challenge', 'crc_token', 'nonce', 'token', 'validationToken', 'access_token', 'a'],
@@ -261,7 +261,7 @@ describe('whatever comes', () => {
   const method = fc.constantFrom('GET', 'POST', 'OPTIONS', 'HEAD', 'PUT');
   const headers = fc.constantFrom([], ['WebHook-Request-Origin', 'evil.example'], ['X-Signature', 'sha256=']);
 
-  test('nobody is answered without the token, but a CRC, and nothing throws', () => {
+  test('only a CRC is answered without the token, and nothing throws', () => {
     fc.assert(
       fc.property(fc.constantFrom(...KINDS), method, query, headers, (type, verb, text, fields) => {
         const told = ask(type, { method: verb, query: text, headers: fields });

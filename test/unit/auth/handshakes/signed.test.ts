@@ -18,7 +18,7 @@ describe('Slack', () => {
     expect(toText(tell('slack', JSON.stringify(ask, undefined, 2)))).toBe(`200 text/plain ${ask.challenge}`);
   });
 
-  test.each(UNSAFE)('is refused where its challenge is %o', (challenge) => {
+  test.each(UNSAFE)('is rejected if its challenge is %o', (challenge) => {
     expect(tell('slack', { ...ask, challenge })?.code).toBe('handshake_refused');
   });
 
@@ -29,11 +29,11 @@ describe('Slack', () => {
     ['a list', [ask]],
     ['text that is no JSON', `${JSON.stringify(ask)}}`],
     ['content that is too long to be one', { ...ask, more: 'x'.repeat(20_000) }],
-  ])('is left alone where it is %s', (_title, body) => {
+  ])('is not detected if it is %s', (_title, body) => {
     expect(tell('slack', body)).toBeUndefined();
   });
 
-  test('is left alone where it is no UTF-8', () => {
+  test('is not detected if it is not UTF-8', () => {
     expect(tell('slack', Buffer.concat([Buffer.from(JSON.stringify(ask)), Buffer.from([0xff])]))).toBeUndefined();
   });
 });
@@ -45,7 +45,7 @@ describe('Zoom', () => {
     event: 'endpoint.url_validation',
   });
 
-  test('gets the HMAC of its token by the key that verified it, each time alike', () => {
+  test('gets the HMAC of its token with the key that verified it, the same each time', () => {
     const plainToken = 'qgg8vlvZRS6UYooatFL8Aw';
     const encryptedToken = createHmac('sha256', KEY).update(plainToken).digest('hex');
     for (let i = 0; i < 2; i++)
@@ -54,12 +54,12 @@ describe('Zoom', () => {
       );
   });
 
-  test.each([...UNSAFE, 'v0:1654503849:{}', '{"event":"meeting.ended"}'])('is refused where its token is %o', (plainToken) => {
+  test.each([...UNSAFE, 'v0:1654503849:{}', '{"event":"meeting.ended"}'])('is rejected if its token is %o', (plainToken) => {
     expect(tell('zoom', toAsk(plainToken))?.code).toBe('handshake_refused');
     expect(tell('zoom', { ...toAsk('a'), payload: plainToken })?.code).toBe('handshake_refused');
   });
 
-  test('is told to come again where the key is no longer there', () => {
+  test('gets 503 if the key no longer exists', () => {
     expect(tell('zoom', toAsk('a'), { keys: [] })?.code).toBe('secret_unavailable');
   });
 
@@ -96,11 +96,11 @@ describe('Twitch', () => {
     ['revocation under the type of a verification', { subscription }, VERIFICATION],
     ['verification that is no JSON', '"challenge"', VERIFICATION],
     ['verification with a challenge that must not be echoed', { ...ask, challenge: 'a b' }, VERIFICATION],
-  ])('is refused for a %s', (_title, body, headers) => {
+  ])('is rejected for a %s', (_title, body, headers) => {
     expect(tell('twitch', body, { headers })?.code).toBe('handshake_refused');
   });
 
-  test('is left alone with notifications and revocations', () => {
+  test('is not detected in notifications and revocations', () => {
     expect(tell('twitch', { subscription, event: { challenge: 'a' } }, { headers: of('notification') })).toBeUndefined();
     expect(tell('twitch', { subscription, event: {}, challenge: 'a' }, { headers: of('notification') })).toBeUndefined();
     expect(tell('twitch', { subscription }, { headers: of('revocation') })).toBeUndefined();
@@ -122,14 +122,14 @@ describe('Discord', () => {
     ['a type that is text', { type: '1' }],
     ['no type', { version: 1 }],
     ['a list', [{ type: 1 }]],
-  ])('is left alone with %s', (_title, body) => {
+  ])('is not detected in %s', (_title, body) => {
     expect(tell('discord', body)).toBeUndefined();
   });
 });
 
 describe('X', () => {
   test.each(['9b4507b3-9040-4669-9ca3-6b94edb50553', '', 'YWJj==', '1234'])(
-    'is refused for content that anybody could have had signed: %o',
+    'is rejected for a body that anyone could have had signed: %o',
     (body) => {
       expect(tell('x', body)?.code).toBe('handshake_refused');
     },
@@ -140,7 +140,7 @@ describe('X', () => {
   });
 });
 
-test('whatever is signed, nothing throws, and nothing but a challenge that may be echoed is', () => {
+test('for any signed body nothing throws, and only a valid challenge is echoed', () => {
   const kinds: readonly HandshakeName[] = ['slack', 'zoom', 'twitch', 'discord', 'x'];
   const text = fc.oneof(fc.constantFrom('url_verification', 'endpoint.url_validation'), fc.string({ unit: 'binary' }));
   const leaf = fc.oneof(text, fc.integer({ min: 0, max: 2 }), fc.constant(null));

@@ -7,7 +7,7 @@ const key = (name: string, notBefore?: number, notAfter?: number): VerifyKey => 
 const names = (ring: KeyRing, now: number): string[] => ring.live(now).map(({ name }) => name);
 
 describe('a key ring', () => {
-  test('gives a key from its notBefore on and up to its notAfter', () => {
+  test('returns a key from its notBefore until its notAfter', () => {
     const ring = new KeyRing({ keys: [key('next', 100), key('current', 50, 150), key('old', undefined, 100)], unavailable: [] });
     expect([49, 50, 99, 100, 149, 150].map((now) => names(ring, now))).toEqual([
       ['old'],
@@ -19,7 +19,7 @@ describe('a key ring', () => {
     ]);
   });
 
-  test('gives the very same list each time where no key has dates, so that a request costs nothing', () => {
+  test('returns the same list each time if no key has dates, so that a request costs nothing', () => {
     const ring = new KeyRing({ keys: [key('a'), key('b')], unavailable: [] });
     expect(ring.live(1)).toBe(ring.live(2));
     ring.replace({ keys: [key('a', 5)], unavailable: ['b'] });
@@ -27,7 +27,7 @@ describe('a key ring', () => {
     expect([ring.isUnavailable('b'), ring.isUnavailable('a'), ring.isIncomplete]).toEqual([true, false, true]);
   });
 
-  test('never gives a key outside its dates, and keeps the order of the config', () => {
+  test('never returns a key outside its dates, and keeps the order of the config', () => {
     const instant = fc.option(fc.integer({ min: 0, max: 20 }), { nil: undefined });
     fc.assert(
       fc.property(fc.array(fc.tuple(instant, instant), { maxLength: 6 }), fc.integer({ min: 0, max: 20 }), (dates, now) => {

@@ -30,7 +30,7 @@ function start(first: unknown = { keys: [KEY] }, freshFor?: number) {
   return { set, keys, problems, advance, asked: () => asked, answer: reply };
 }
 
-test('asks at once, and then as often as it is told', async () => {
+test('fetches at once, and then at the interval of the response', async () => {
   const { keys, advance, asked } = start();
   await settle();
   expect(keys).toEqual([[KEY]]);
@@ -40,7 +40,7 @@ test('asks at once, and then as often as it is told', async () => {
   expect(asked()).toBe(2);
 });
 
-test('keeps the keys it has while they cannot be fetched, tries again more and more slowly, and gives them up after a day', async () => {
+test('keeps its keys while they cannot be fetched, retries with increasing delays, and drops them after a day', async () => {
   const { keys, problems, advance, asked, answer } = start();
   await settle();
   answer(new RemoteFailure('keys.example: answered 500'));
@@ -66,7 +66,7 @@ test.each([
   ['null', 'null', 'the response is not a JWK Set with keys'],
   ['a set without keys', { keys: [] }, 'the response is not a JWK Set with keys'],
   ['too many keys', { keys: Array(21).fill(KEY) }, 'more than 20 keys'],
-])('takes %s as a failure, which leaves the keys as they are', async (_title, wrong, message) => {
+])('treats %s as a failure, which leaves the keys unchanged', async (_title, wrong, message) => {
   const { keys, problems, advance, answer } = start();
   await settle();
   answer(wrong);
@@ -74,7 +74,7 @@ test.each([
   expect([keys, problems]).toEqual([[[KEY]], [`keys.example: ${message}`]]);
 });
 
-test('asks early when no key fits, but not more than once a minute, whatever strangers send', async () => {
+test('fetches early if no key matches, at most once a minute, whatever untrusted clients send', async () => {
   const { set, advance, asked } = start();
   await settle();
   for (let i = 0; i < 5; i++) expect(set.refreshEarly()).toBe(false);
@@ -87,7 +87,7 @@ test('asks early when no key fits, but not more than once a minute, whatever str
   expect(set.refreshEarly()).toBe(false);
 });
 
-test('says nothing more once it is closed', async () => {
+test('reports nothing once it is closed', async () => {
   const { set, keys, advance, asked } = start();
   set.close();
   await settle();
@@ -99,7 +99,7 @@ test.each([
   ['its cache lifetime', 30 * 60_000, 30 * 60_000],
   ['five minutes, if it may not be cached', 0, 5 * 60_000],
   ['keepFor, if the server says longer', 72 * HOUR, 24 * HOUR],
-])('ends the keys of a sender that cannot be reached after %s', async (_title, freshFor, lifetime) => {
+])('drops the keys of an unreachable sender after %s', async (_title, freshFor, lifetime) => {
   const { keys, advance, answer } = start({ keys: [KEY] }, freshFor);
   await settle();
   answer(new RemoteFailure('keys.example: ECONNREFUSED'));

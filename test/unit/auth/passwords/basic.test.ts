@@ -34,7 +34,7 @@ describe('credentials', () => {
     ['unused bits that are not zero', 'Basic QTpiYx==', 'malformed'],
     ["URL-safe base64's alphabet", 'Basic Pz8_Og==', 'malformed'],
     ['a quoted token', 'Basic "QTpi"', 'malformed'],
-  ])('that are %s are not taken', (_, value, problem) => {
+  ])('that are %s are rejected', (_, value, problem) => {
     expect(readBasic(value, STRICT)).toBe(problem);
   });
 
@@ -51,7 +51,7 @@ describe('credentials', () => {
     ['an overlong form', Buffer.from([0x75, 0x3a, 0xc0, 0xaf]), 'charset'],
     ['a lone surrogate', Buffer.from([0x75, 0x3a, 0xed, 0xa0, 0x80]), 'charset'],
     ['more than anyone types', `u:${'p'.repeat(1_100)}`, 'too_long'],
-  ])('with %s are not taken', (_, pair, problem) => {
+  ])('with %s are rejected', (_, pair, problem) => {
     expect(read(pair)).toBe(problem);
   });
 
@@ -66,21 +66,21 @@ describe('credentials', () => {
     expect(read(pair)).toEqual({ user, password: Buffer.from(password) });
   });
 
-  test('agree whatever form of Unicode they were typed in', () => {
+  test('are equal in every Unicode normalization form', () => {
     expect(read('Ame\u0301lie:pass\u0301')).toEqual(read('Am\u00e9lie:pas\u015b'));
   });
 
-  test('keep a byte order mark, as it is part of the password', () => {
+  test('keep a byte order mark, because it is part of the password', () => {
     expect(read('u:\ufeffp')).toEqual({ user: 'u', password: Buffer.from('\ufeffp') });
   });
 
-  test('are read as Latin-1 only where that is allowed and they are not UTF-8', () => {
+  test('are read as Latin-1 only if that is allowed and they are not UTF-8', () => {
     const latin1 = Buffer.from('test:123£', 'latin1');
     expect(read(latin1, { latin1: true })).toEqual({ user: 'test', password: Buffer.from('123£') });
     expect(read('test:123£', { latin1: true })).toEqual({ user: 'test', password: Buffer.from('123£') });
   });
 
-  test('of any text without controls come back as they were', () => {
+  test('of any text without control characters are decoded unchanged', () => {
     const part = fc.string({ unit: 'grapheme', maxLength: 40 }).filter((text) => !/\p{Cc}/u.test(text));
     fc.assert(
       fc.property(part, part, (user, password) => {
@@ -93,7 +93,7 @@ describe('credentials', () => {
     );
   });
 
-  test('never throw, whatever is sent', () => {
+  test('never throw for any input', () => {
     fc.assert(fc.property(fc.string({ unit: 'binary' }), (value) => void readBasic(value, STRICT)));
     fc.assert(fc.property(fc.uint8Array(), (bytes) => void read(Buffer.from(bytes))));
   });

@@ -17,12 +17,12 @@ describe('password threads', () => {
     expect(toThreadCount(15, toHashBudget(mebibytes * MIB), ARGON2)).toBe(threads);
   });
 
-  test('are as many as wanted where there is no limit', () => {
+  test('are as many as requested without a limit', () => {
     expect(toThreadCount(15, toHashBudget(undefined), 256 * MIB)).toBe(15);
     expect(toLargestHash(undefined)).toBe(Number.POSITIVE_INFINITY);
   });
 
-  test('take argon2id with 19 MiB from 96 MiB on', () => {
+  test('accept argon2id with 19 MiB from 96 MiB on', () => {
     expect(toLargestHash(toHashBudget(96 * MIB))).toBeGreaterThan(ARGON2);
     expect(toLargestHash(toHashBudget(64 * MIB))).toBeLessThan(ARGON2);
     expect(toLargestHash(MIB)).toBe(0);

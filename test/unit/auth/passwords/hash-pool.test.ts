@@ -21,7 +21,7 @@ function readNiceValues(): number[] {
 /** On Linux; at the highest nice value the threads cannot have a higher one. */
 const canTell = process.platform === 'linux' && getPriority() < HIGHEST_NICE;
 
-test.runIf(canTell)('leaves the core to the event loop where both want it', async () => {
+test.runIf(canTell)('leaves the core to the event loop if both need it', async () => {
   pool = new HashPool({ threads: 2, queue: 0 });
   const own = getPriority();
   const hash = { algorithm: 'bcrypt', text: await makeHash('open sesame', { algorithm: 'bcrypt', cost: 4 }) } as const;
@@ -32,7 +32,7 @@ test.runIf(canTell)('leaves the core to the event loop where both want it', asyn
   expect(getPriority()).toBe(own);
 });
 
-test('has no more threads than it was resized to, and finishes what is in line', async () => {
+test('has no more threads than it was resized to, and finishes its queue', async () => {
   pool = new HashPool({ threads: 4, queue: 10 });
   const hash = { algorithm: 'bcrypt', text: await makeHash('open sesame', { algorithm: 'bcrypt', cost: 4 }) } as const;
   const check = (): Promise<unknown> => pool.check({ hashes: [hash], decoys: [], password: Buffer.from('open sesame') });

@@ -39,7 +39,7 @@ const WRITERS: readonly (readonly [string, string, (password: string) => string]
 ];
 
 describe.each(WRITERS)('a hash by %s', (_, algorithm, write) => {
-  test.each(PASSWORDS)('fits %j and nothing else', (password) => {
+  test.each(PASSWORDS)('matches %j and nothing else', (password) => {
     const hash = parse(write(password));
     expect(hash.algorithm).toBe(algorithm);
     expect(verifyPassword(hash, Buffer.from(password))).toBe(true);
@@ -50,7 +50,7 @@ describe.each(WRITERS)('a hash by %s', (_, algorithm, write) => {
 });
 
 describe('bcrypt', () => {
-  test('is read in each of its spellings', () => {
+  test('is parsed in each of its formats', () => {
     const made = htpasswd(['-B', '-C', '4'], 'open sesame');
     for (const version of ['2a', '2b', '2y']) {
       const hash = parse(made.replace('$2y$', `$${version}$`));
@@ -59,7 +59,7 @@ describe('bcrypt', () => {
     expect(reject(made.replace('$2y$', '$2x$')).problem).toContain('incomplete or has an unsupported format');
   });
 
-  test('does not let a password be what its first 72 bytes are', () => {
+  test('does not match a password by its first 72 bytes', () => {
     const hash = parse(htpasswd(['-B', '-C', '4'], 'a'.repeat(72)));
     expect(verifyPassword(hash, Buffer.from('a'.repeat(72)))).toBe(true);
     expect(verifyPassword(hash, Buffer.from(`${'a'.repeat(72)}b`))).toBe(false);
@@ -71,7 +71,7 @@ describe('bcrypt', () => {
   });
 });
 
-test('argon2id as the reference tools write it', () => {
+test('parses argon2id as the reference tools write it', () => {
   const nonce = Buffer.from('somesalt16bytes!');
   const made = argon2Sync('argon2id', {
     message: 'open sesame',
@@ -88,27 +88,27 @@ test('argon2id as the reference tools write it', () => {
 });
 
 describe('a password in plain text', () => {
-  test('is not taken', () => {
+  test('is rejected by default', () => {
     expect(reject('hunter2')).toEqual({
       problem: 'not a hash; plain-text passwords are not accepted',
       hint: expect.stringContaining('sidegate hash-password') as string,
     });
   });
 
-  test('is taken by who insists, and called what it is', () => {
+  test('is accepted if the config allows it, and reported as plain text', () => {
     const hash = parse('hunter2', { allowPlainText: true });
     expect(hash.grade).toBe('broken');
     expect(verifyPassword(hash, Buffer.from('hunter2'))).toBe(true);
     expect(verifyPassword(hash, Buffer.from('hunter'))).toBe(false);
   });
 
-  test('is never what looks like a hash', () => {
+  test('is never a text that looks like a hash', () => {
     expect(parsePasswordHash('$2y$10$tooshort', { allowPlainText: true })).toHaveProperty('problem');
     expect(parsePasswordHash('{SSHA}abc', { allowPlainText: true })).toHaveProperty('problem');
   });
 });
 
-describe('what would hold a thread for too long is not taken', () => {
+describe('a hash that would occupy a thread for too long is rejected:', () => {
   test.each([
     ['bcrypt', `$2y$31$${'a'.repeat(53)}`],
     ['argon2id by memory', '$argon2id$v=19$m=4000000,t=2,p=1$c29tZXNhbHQxNmJ5dGVz$c29tZXNhbHQxNmJ5dGVzYWFh'],

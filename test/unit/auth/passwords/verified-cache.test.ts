@@ -15,7 +15,7 @@ vi.mock('node:crypto', async (importOriginal) => {
   return { ...real, randomBytes };
 });
 
-test('knows credentials by their HMAC-SHA-256 (RFC 2104), each field behind its length', () => {
+test('identifies credentials by their HMAC-SHA-256 (RFC 2104), each field after its length', () => {
   const cache = new VerifiedCache({ ttl: 1_000, maxEntries: 2 }, new FakeClock());
   const [bytes] = made;
   if (bytes === undefined) throw new Error('no key was made');

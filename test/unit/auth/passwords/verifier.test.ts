@@ -28,8 +28,8 @@ function start(sources = [toSource('one', makeEntry('ann', 'x'))], cache = { ttl
   return { clock, pool, verifier, outcomes };
 }
 
-describe('a password that fitted', () => {
-  test('is remembered for its time, and no longer', async () => {
+describe('a correct password', () => {
+  test('is cached for its time, and no longer', async () => {
     const { verifier, clock } = start();
     expect(verifier.recall(of('ann', 'x'), HOME)).toBeUndefined();
     expect(await verifier.verify(of('ann', 'x'), HOME, FREE)).toMatchObject({ source: 'one' });
@@ -41,7 +41,7 @@ describe('a password that fitted', () => {
     expect(verifier.recall(of('ann', 'x'), HOME)).toBeUndefined();
   });
 
-  test('is forgotten where its hash is another, even of the same password', async () => {
+  test('is removed from the cache if its hash changes, even to one of the same password', async () => {
     const { verifier } = start();
     await verifier.verify(of('ann', 'x'), HOME, FREE);
     verifier.replace(new UserSet([toSource('one', makeEntry('ann', 'x'))]));
@@ -50,7 +50,7 @@ describe('a password that fitted', () => {
     expect(await verifier.verify(of('ann', 'x'), HOME, FREE)).toBeUndefined();
   });
 
-  test("is no other user's, even where their hash is the same and a character moves from the name to the password", async () => {
+  test('is not accepted for another user, even with the same hash and a character moved from the name to the password', async () => {
     const entry = makeEntry('ab', 'c');
     const { verifier } = start([toSource('one', `${entry}\na${entry.slice(2)}`)]);
     await verifier.verify(of('ab', 'c'), HOME, FREE);
@@ -58,14 +58,14 @@ describe('a password that fitted', () => {
     for (const other of [of('a', 'bc'), of('a', 'c'), of('ab', '')]) expect(verifier.recall(other, HOME)).toBeUndefined();
   });
 
-  test('may be of any bytes, and is told from all others', async () => {
+  test('may contain any bytes, and is distinguished from all others', async () => {
     const { verifier } = start([toSource('one', makeEntry('ann', 'é\u{1f511}'))]);
     await verifier.verify(of('ann', 'é\u{1f511}'), HOME, FREE);
     expect(verifier.recall(of('ann', 'é\u{1f511}'), HOME)).toBeDefined();
     for (const other of ['Ã©\u{1f511}', 'é', 'è\u{1f511}']) expect(verifier.recall(of('ann', other), HOME)).toBeUndefined();
   });
 
-  test('makes room for others: the one that was used longest ago goes', async () => {
+  test('replaces the least recently used one in a full cache', async () => {
     const text = ['a', 'b', 'c'].map((user) => makeEntry(user, 'x')).join('\n');
     const { verifier } = start([toSource('one', text)]);
     await verifier.verify(of('a', 'x'), HOME, FREE);
@@ -75,13 +75,13 @@ describe('a password that fitted', () => {
     expect(['a', 'b', 'c'].map((user) => verifier.recall(of(user, 'x'), HOME) !== undefined)).toEqual([true, false, true]);
   });
 
-  test('is hashed each time where nothing is to be remembered', async () => {
+  test('is hashed each time if the cache is disabled', async () => {
     const { verifier } = start(undefined, { ttl: 0, maxEntries: 10 });
     await verifier.verify(of('ann', 'x'), HOME, FREE);
     expect(verifier.recall(of('ann', 'x'), HOME)).toBeUndefined();
   });
 
-  test('of a user who is removed while it is checked lets nobody in', async () => {
+  test('of a user who is removed during the check is rejected', async () => {
     const { verifier } = start();
     const result = verifier.verify(of('ann', 'x'), HOME, FREE);
     verifier.replace(new UserSet([]));
@@ -89,7 +89,7 @@ describe('a password that fitted', () => {
   });
 });
 
-test('two passwords are good while one is changed for the other, and each tells its source', async () => {
+test('two passwords are valid during a change, and each reports its source', async () => {
   const { verifier, clock } = start([]);
   const until = clock.now() + 5_000;
   verifier.replace(new UserSet([toSource('old', makeEntry('ann', 'x'), until), toSource('new', makeEntry('ann', 'y'))]));
@@ -101,13 +101,13 @@ test('two passwords are good while one is changed for the other, and each tells 
   expect(await verifier.verify(of('ann', 'y'), HOME, FREE)).toMatchObject({ source: 'new' });
 });
 
-test('more checks than threads and line are not made', async () => {
+test('rejects more checks than fit into the threads and the queue', async () => {
   const { verifier } = start();
   const results = await Promise.all(['a', 'b', 'c', 'd'].map((password) => verifier.verify(of('ann', password), HOME, FREE)));
   expect(results).toEqual([undefined, undefined, { notChecked: 'busy' }, { notChecked: 'busy' }]);
 });
 
-test('an attempt is paid for before the hash, once for all who send the same, and given back where it did not fail', async () => {
+test('an attempt is counted before the hash, once for all concurrent requests with the same password, and refunded if it did not fail', async () => {
   const { verifier, outcomes } = start();
   const log: string[] = [];
   const take: TakeAttempt = async () => {
@@ -127,7 +127,7 @@ test('an attempt is paid for before the hash, once for all who send the same, an
 describe('a network', () => {
   const AWAY = '192.0.2.2';
 
-  test('gets nothing from what another proved unless it has an attempt left', async () => {
+  test('cannot use a cached login of another network without an attempt left', async () => {
     const { verifier, outcomes } = start();
     await verifier.verify(of('ann', 'x'), HOME, FREE);
     expect(verifier.recall(of('ann', 'x'), AWAY)).toBeUndefined();
@@ -137,7 +137,7 @@ describe('a network', () => {
     expect(verifier.recall(of('ann', 'x'), AWAY)).toBeDefined();
   });
 
-  test('makes an attempt of its own for what another sends at the same time, and shares the hash', async () => {
+  test('needs a separate attempt for a concurrent request of another network, and shares the hash', async () => {
     const { verifier, outcomes } = start();
     let taken = 0;
     const take: TakeAttempt = async () => {
@@ -148,7 +148,7 @@ describe('a network', () => {
     expect([results, taken, outcomes.sort()]).toEqual([[undefined, undefined], 2, ['joined', 'miss']]);
   });
 
-  test('needs no attempt for what it proved within the last hour, and a hash once the time to live is over', async () => {
+  test('needs no attempt for a login within the last hour, and a hash once the cache entry expired', async () => {
     const { verifier, clock, outcomes } = start();
     await verifier.verify(of('ann', 'x'), HOME, FREE);
     for (let minutes = 0; minutes < 120; minutes += 59) {
@@ -161,7 +161,7 @@ describe('a network', () => {
     expect(await verifier.verify(of('ann', 'x'), HOME, BANNED)).toMatchObject({ notChecked: 'banned' });
   });
 
-  test('loses the exception with the password, or after 100 wrong ones while it is banned', async () => {
+  test('loses the exception when the password changes, or after 100 wrong ones while it is banned', async () => {
     const { verifier } = start();
     await verifier.verify(of('ann', 'x'), HOME, FREE);
     for (let i = 0; i < 99; i++) await verifier.verify(of('ann', `guess ${i}`), HOME, BANNED);
@@ -174,7 +174,7 @@ describe('a network', () => {
   });
 });
 
-describe('what lasts longer than a request', () => {
+describe('a connection that outlives its request', () => {
   const open = async (sources: Parameters<typeof start>[0]) => {
     const { verifier, clock } = start(sources);
     const password = (await verifier.verify(of('ann', 'x'), HOME, FREE)) as LivePassword;
@@ -183,7 +183,7 @@ describe('what lasts longer than a request', () => {
     return { verifier, clock, ended, watch };
   };
 
-  test('ends with its user, or when the hash is another; not when somebody else is removed', async () => {
+  test('ends when its user is removed or its hash changes, but not when another user is removed', async () => {
     const [ann, bob] = [makeEntry('ann', 'x'), makeEntry('bob', 'x')];
     const { verifier, ended, watch } = await open([
       toSource(
@@ -230,14 +230,14 @@ describe('a cache', () => {
     expect([has(cache, HOME, 'ann'), cache.size]).toEqual([true, 100]);
   });
 
-  test('that may hold nothing holds nothing, not even while it adds', () => {
+  test('with size 0 holds nothing, not even while it adds an entry', () => {
     const cache = new VerifiedCache({ ttl: 1_000, maxEntries: 0 }, clock);
     fill(cache, HOME, 'ann');
     fill(cache, HOME, 'ann');
     expect([has(cache, HOME, 'ann'), cache.size]).toEqual([false, 0]);
   });
 
-  test('that gets smaller drops what was used longest ago', () => {
+  test('that shrinks drops the least recently used entries', () => {
     const cache = new VerifiedCache({ ttl: 1_000, maxEntries: 100 }, clock);
     for (const user of ['a', 'b', 'c']) fill(cache, HOME, user);
     has(cache, HOME, 'a');
@@ -249,11 +249,11 @@ describe('a cache', () => {
   });
 });
 
-describe('a refusal costs the same for everybody', () => {
+describe('a rejection costs the same for everyone:', () => {
   const kinds = (hashes: readonly { text: string }[]): string[] => hashes.map(({ text }) => text.slice(0, 7)).sort();
   const text = [makeEntry('fast', 'x', ['-s']), makeEntry('slow', 'x'), makeEntry('slower', 'x', ['-B', '-C', '5'])].join('\n');
 
-  test('whoever it is: one hash of each kind that any user has', () => {
+  test('one hash of each kind that any user has', () => {
     const set = new UserSet([toSource('one', text)]);
     const all = ['fast', 'slow', 'slower', 'nobody'].map((user) => {
       const own = set.find(user, 0);
@@ -263,7 +263,7 @@ describe('a refusal costs the same for everybody', () => {
     for (const one of all) expect(one).toEqual(all[3]);
   });
 
-  test('as many as the user has who has most', () => {
+  test('as many hashes as the user with the most', () => {
     const twice = [makeEntry('two', 'x'), makeEntry('two', 'y'), makeEntry('one', 'x')].join('\n');
     const set = new UserSet([toSource('one', twice)]);
     expect(set.toDecoys(set.find('nobody', 0))).toHaveLength(2);
@@ -273,7 +273,7 @@ describe('a refusal costs the same for everybody', () => {
 });
 
 describe('a pool', () => {
-  test('that is closed rejects, and what is in line with it', async () => {
+  test('that is closed rejects new and queued checks', async () => {
     const { pool } = start();
     const job = { hashes: [], decoys: [], password: Buffer.from('x') };
     expect(await pool.check(job)).toBe(-1);
@@ -282,7 +282,7 @@ describe('a pool', () => {
     expect(pool.pending).toBe(0);
   });
 
-  test('goes on with another thread where one died', async () => {
+  test('replaces a thread that died', async () => {
     const { pool } = start();
     const bad = { hashes: [{ algorithm: 'bcrypt', text: 'no hash at all' } as const], decoys: [], password: Buffer.from('x') };
     const good = { hashes: [], decoys: [], password: Buffer.from('x') };

@@ -33,20 +33,20 @@ function toSigned(body: Buffer): string {
 }
 
 describe('the parameters of a form', () => {
-  test('are verified up to 1,000, and not beyond', () => {
+  test('are verified up to 1,000, and rejected beyond', () => {
     const most = toForm(MAX_PARAMETERS);
     const more = toForm(MAX_PARAMETERS + 1);
     expect([MAX_PARAMETERS, verify(most, toSigned(most)), verify(more, toSigned(more))]).toEqual([1_000, 'k', undefined]);
   });
 
-  test('are not even made into text where there are more', () => {
+  test('are not even decoded if there are more', () => {
     const body = toForm(150_000);
     const read = vi.spyOn(body, 'toString');
     expect([toFormText(body), read.mock.calls.length]).toEqual([undefined, 0]);
     expect(toFormText(Buffer.from('&'.repeat(MAX_PARAMETERS)))).toBeUndefined();
   });
 
-  test('are read once, whether the first URL matches, the second or none', () => {
+  test('are parsed once, whether the first URL matches, the second or none', () => {
     for (const [signed, verdict] of [
       [`${URL}A1`, 'k'],
       ['https://hooks.example.com:443/smsA1', 'k'],
@@ -58,14 +58,14 @@ describe('the parameters of a form', () => {
     }
   });
 
-  test('are not read where the URL holds the digest of the content', () => {
+  test('are not parsed if the URL contains the digest of the body', () => {
     const body = Buffer.from('{}');
     const read = vi.spyOn(body, 'toString');
     const url = `${URL}?bodySHA256=44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a`;
     expect([verify(body, url, url), read.mock.calls.length]).toEqual(['k', 0]);
   });
 
-  test('are not signed where no gate would take them, and the error says so', () => {
+  test('are not signed if no gate would accept them, with a clear error', () => {
     const request = { id: '', timestamp: 0, url: URL, body: toForm(MAX_PARAMETERS + 1) };
     expect(() => scheme.sign(request, new Secret(Buffer.from(SECRET)), undefined)).toThrow(
       'the form has more than 1000 parameters',

@@ -64,7 +64,7 @@ describe.each(NAMED)('$name', ({ description }) => {
   const scheme = compileScheme(description);
   const keys = description.signature === undefined ? [] : [toCase(description).key];
 
-  test('reads any headers and judges any content without a throw, and takes none of it', () => {
+  test('parses any headers and verifies any body without an exception, and accepts none', () => {
     const property = fc.property(toFields(description), content, url, fc.string(), (fields, body, href, method) => {
       const head = scheme.readHead(new HeaderFields(fields), { allowDotInId: fields.length % 4 === 0 });
       if ('code' in head) {
@@ -78,7 +78,7 @@ describe.each(NAMED)('$name', ({ description }) => {
     fc.assert(property, { numRuns: RUNS });
   });
 
-  test('reads any text as a key, or says what is wrong with it, and never shows it', () => {
+  test('parses any text as a key, or reports what is wrong with it, and never shows it', () => {
     const pem = (title: string): fc.Arbitrary<string> =>
       bytes.map((inner) => `-----BEGIN ${title}-----\n${inner.toString('base64')}\n-----END ${title}-----\n`);
     const prefixed = fc.tuple(fc.constantFrom('whsec_', 'whpk_', 'whsk_', 'MFkw', ''), latin1).map((parts) => parts.join(''));

@@ -36,7 +36,7 @@ const toMessage = (content: unknown) => ({
 const verify = (content: unknown): string | undefined => scheme.verify(HEAD, toMessage(content), KEYS)?.name;
 
 describe('the clientState of a notification', () => {
-  test('proves it by any key, each item by itself', () => {
+  test('verifies it with any key, each item separately', () => {
     expect(verify({ value: [toItem(NEW)] })).toBe('new');
     expect(verify({ value: [toItem(OLD)] })).toBe('old');
     expect(verify({ value: [toItem(OLD), toItem(NEW)] })).toBe('old');
@@ -55,7 +55,7 @@ describe('the clientState of a notification', () => {
     ['in no JSON', `${JSON.stringify({ value: [toItem(NEW)] })},`],
     ['in bytes that are not UTF-8', Buffer.concat([Buffer.from(JSON.stringify({ value: [toItem(NEW)] })), Buffer.from([0xff])])],
     ['nowhere', ''],
-  ])('proves nothing where it is %s', (_title, content) => {
+  ])('is rejected if it is %s', (_title, content) => {
     expect(verify(content)).toBeUndefined();
   });
 
@@ -82,19 +82,19 @@ describe('the clientState of a notification', () => {
     }
   });
 
-  test('proves up to 1,000 items, and no more', () => {
+  test('verifies up to 1,000 items, and no more', () => {
     const toValue = (length: number) => ({ value: Array.from({ length }, () => ({ clientState: OLD })) });
     expect([verify(toValue(1_000)), verify(toValue(1_001))]).toEqual(['old', undefined]);
   });
 
-  test('is all that is asked of the head', () => {
+  test('is the only proof; the head needs none', () => {
     expect(scheme.headerNames).toEqual([]);
     expect(() => scheme.sign({ id: '', timestamp: 0, body: Buffer.from('') }, new Secret(Buffer.from(NEW)), undefined)).toThrow(
       'put the secret into the body at $.value[*].clientState',
     );
   });
 
-  test('proves an event only where every item has one of the keys', () => {
+  test('verifies an event only if every item has one of the keys', () => {
     const state = fc.constantFrom(NEW, OLD, '', 'x', undefined);
     fc.assert(
       fc.property(fc.array(state, { maxLength: 5 }), (states) => {
@@ -108,7 +108,7 @@ describe('the clientState of a notification', () => {
 describe('the id of notifications', () => {
   const idOf = (content: unknown) => scheme.identify(HEAD, toMessage(content));
 
-  test('is that of one, and the digest of all of several', () => {
+  test('is the ID of a single one, and a digest of several', () => {
     expect(idOf({ value: [toItem(NEW, 'lsgTZMr9KwAAA')] })).toEqual({ id: 'lsgTZMr9KwAAA', timestamp: undefined });
     const both = idOf({ value: [toItem(NEW, 'a'), toItem(NEW, 'b')] });
     expect(both).toEqual({ id: expect.stringMatching(/^sha256-[\w-]{22}$/), timestamp: undefined });
@@ -117,13 +117,13 @@ describe('the id of notifications', () => {
     expect(idOf({ value: [toItem(NEW, 'a b'), toItem(NEW, 'c')] })).toEqual({ id: undefined, timestamp: undefined });
   });
 
-  test('is not known where one has none: the others must not pass for all', () => {
+  test('is undefined if one has none, so that the others do not stand for all', () => {
     expect(idOf({ value: [toItem(NEW)] })).toEqual({ id: undefined, timestamp: undefined });
     expect(idOf({ value: [toItem(NEW, 'a'), toItem(NEW)] })).toEqual({ id: undefined, timestamp: undefined });
   });
 });
 
-test('a path reads a list by one [*], and nothing else', () => {
+test('a path reads a list with one [*], and nothing else', () => {
   const read = (text: string, value: unknown) => {
     const path = parseJsonListPath(text);
     return path === undefined ? 'no path' : readJsonList(path, value);

@@ -82,11 +82,11 @@ describe.each(NAMED)('$name', ({ description }) => {
   const one = toCase(description);
   const names = [...new Set([...toSignedParts(description), 'signature'] as const)];
 
-  test('takes what it signs itself', () => {
+  test('accepts what it signs', () => {
     fc.assert(fc.property(toDelivery(one), (parts) => judge(one, parts) === 'ok'));
   });
 
-  test('refuses every change of one byte of what is signed, and of the signature', () => {
+  test('rejects every change of one byte of the signed parts, and of the signature', () => {
     let refused = 0;
     const check = (parts: Parts, changed: Parts): void => {
       if (isSameMessage(description, parts, changed)) return;
@@ -106,7 +106,7 @@ describe.each(NAMED)('$name', ({ description }) => {
 
   // Twilio puts nothing between the URL and the parameters: what moves changes the path, or the query, that the route sees.
   const hasBoundaries = toSignedParts(description).length > 1 && !description.signed.includes('form');
-  test.runIf(hasBoundaries)('refuses bytes that moved over a boundary between two pieces', () => {
+  test.runIf(hasBoundaries)('rejects bytes that moved across a boundary between two parts', () => {
     const parts = toSignedParts(description);
     let refused = 0;
     const pairs = parts.slice(1).map((after, index) => [parts[index] ?? after, after] as const);

@@ -45,7 +45,7 @@ describe('an entry beside others', () => {
     expect(judgeParts('stripe', { timestamp: SECONDS, signature })).toBe(verdict);
   });
 
-  test('may stand behind a space, as PagerDuty and WorkOS write them', () => {
+  test('may follow a space, as PagerDuty and WorkOS write them', () => {
     const signature = hmac('sha256', 'hex', '{}');
     expect(judgeParts('pagerduty', { signature: `v1=${wrong}, v1=${signature}` })).toBe('ok');
     const milliseconds = String(NOW);
@@ -62,7 +62,7 @@ describe('an entry beside others', () => {
 describe('X', () => {
   const sign = (body: string): string => `sha256=${hmac('sha256', 'base64', body)}`;
 
-  test('signs whatever token a stranger asks for, so that only a JSON object is an event', () => {
+  test('signs any token on request, so only a JSON object is an event', () => {
     for (const token of ['9b4507b3-9040-4669-9ca3-6b94edb50553', '"a"', '[{"for_user_id":"1"}]', '12', 'null', '{'])
       expect(judgeParts('x', { body: Buffer.from(token), signature: sign(token) })).toBe('the body is not a JSON object');
     expect(judgeParts('x', { signature: sign('{}') })).toBe('ok');
@@ -80,7 +80,7 @@ describe('Linear and Zoom', () => {
     return judgeParts('zoom', { timestamp, signature: `v0=${hmac('sha256', 'hex', `v0:${timestamp}:{}`)}` });
   };
 
-  test('may send again with the first time: Linear after 7 hours in all, Zoom after 85 minutes', () => {
+  test('may retry with the first timestamp: Linear for 7 hours in total, Zoom for 85 minutes', () => {
     expect([linear(7.1 * HOUR), linear(9 * HOUR), linear(-HOUR)]).toEqual([
       'ok',
       'timestamp_outside_tolerance',
@@ -93,7 +93,7 @@ describe('Linear and Zoom', () => {
     ]);
   });
 
-  test('are refused where the time in the content is no time', () => {
+  test('are rejected if the time in the body is malformed', () => {
     for (const time of ['"x"', '1e3000', '{}', '1.5', '-1']) {
       const body = Buffer.from(`{"webhookTimestamp":${time}}`);
       expect(judgeParts('linear', { body, signature: hmac('sha256', 'hex', body) })).toBe(
@@ -128,12 +128,12 @@ describe('HubSpot', () => {
     expect(judgeUrl(`/hook?a=%${digits.toLowerCase()}b`, `/hook?a=${character}b`)).toBe('ok');
   });
 
-  test.each(['20', '25', '26', '2B', '3D', '23', '5B', 'C3%A9'])('signs %%%s as it stands', (digits) => {
+  test.each(['20', '25', '26', '2B', '3D', '23', '5B', 'C3%A9'])('signs %%%s unchanged', (digits) => {
     expect(judgeUrl(`/hook?a=%${digits}`, `/hook?a=%${digits}`)).toBe('ok');
     expect(judgeUrl(`/hook?a=%${digits}`, `/hook?a=${decodeURIComponent(`%${digits}`)}`)).toBe('mismatch');
   });
 
-  test('decodes once: what comes out of an escape is none', () => {
+  test('decodes once: the result of an escape is not decoded again', () => {
     expect(judgeUrl('/hook?a=%252F', '/hook?a=%252F')).toBe('ok');
     expect(judgeUrl('/hook?a=%252F', '/hook?a=/')).toBe('mismatch');
   });
@@ -143,7 +143,7 @@ describe('Twilio', () => {
   const judgeTwilio = (url: string, body: string | Buffer, signed: string | Buffer): string =>
     judgeParts('twilio', { url, body: Buffer.from(body), signature: hmac('sha1', 'base64', signed) });
 
-  test('writes its default port or leaves it out', () => {
+  test('writes its default port or omits it', () => {
     for (const url of [`${PUBLIC_URL}/hook`, `${PUBLIC_URL}:443/hook`])
       expect(judgeTwilio(`${PUBLIC_URL}/hook`, 'A=1', `${url}A1`)).toBe('ok');
     expect(judgeTwilio(`${PUBLIC_URL}/hook`, 'A=1', `${PUBLIC_URL}:8443/hookA1`)).toBe('mismatch');
@@ -153,7 +153,7 @@ describe('Twilio', () => {
     expect(judgeTwilio(`${PUBLIC_URL}/hook`, 'b=2&a=3&b=1&b=2', `${PUBLIC_URL}/hooka3b1b2`)).toBe('ok');
   });
 
-  test('signs bytes: none that is not UTF-8 stands for another', () => {
+  test('signs bytes: invalid UTF-8 never equals other bytes', () => {
     const url = `${PUBLIC_URL}/hook`;
     const signed = Buffer.concat([Buffer.from(`${url}A`), Buffer.from([0xff])]);
     expect(judgeTwilio(url, 'A=%FF', signed)).toBe('ok');
@@ -161,7 +161,7 @@ describe('Twilio', () => {
     expect(judgeTwilio(url, 'A=%EF%BF%BD', signed)).toBe('mismatch');
   });
 
-  test('binds other content by its digest in the query, and there is one such', () => {
+  test('binds another body by its digest in the query, of which there must be one', () => {
     const digest = createHash('sha256').update('{}').digest('hex');
     const url = `${PUBLIC_URL}/hook?bodySHA256=${digest}`;
     expect(judgeTwilio(url, '{}', url)).toBe('ok');
@@ -185,7 +185,7 @@ describe('a batch', () => {
     return 'problem' in identity ? identity.problem : identity.id;
   };
 
-  test("of LINE is known again by its events' ids, though a redelivery says that it is one", () => {
+  test('of LINE is recognized by the IDs of its events, although a redelivery is marked as one', () => {
     const event = (webhookEventId: string, isRedelivery = false): object => ({
       webhookEventId,
       deliveryContext: { isRedelivery },
@@ -199,7 +199,7 @@ describe('a batch', () => {
     expect(identify('line', { destination: 'x', events: [] })).toMatch(/^sha256-/);
   });
 
-  test('of SendGrid is known by all of its ids, and by what was signed where one has none', () => {
+  test('of SendGrid is recognized by all of its IDs, or by the signed content if one has none', () => {
     const both = identify('sendgrid', [{ sg_event_id: 'a' }, { sg_event_id: 'b' }]);
     expect(identify('sendgrid', [{ sg_event_id: 'a', event: 'open' }, { sg_event_id: 'b' }])).toBe(both);
     expect(identify('sendgrid', [{ sg_event_id: 'a' }, { sg_event_id: 'c' }])).not.toBe(both);
@@ -231,7 +231,7 @@ describe('a key of the wrong kind', () => {
     ['svix', 'abcdefabcdefabcdefabcdef', /no whsec_ prefix.*Svix/],
     ['github', '', /empty.*GitHub/],
     ['twitch', 'short', /5 bytes; it should have at least 10/],
-  ])('is told what the right one is: %s', (preset, secret, expected) => {
+  ])('gets an error that names the right one: %s', (preset, secret, expected) => {
     expect(parse(preset, secret)).toMatch(expected);
   });
 
@@ -241,11 +241,11 @@ describe('a key of the wrong kind', () => {
     ['sendgrid', spki(generateKeyPairSync('ec', { namedCurve: 'prime256v1' }))],
     ['adyen-platforms', '44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056'],
     ['twitch', 's3cre77890'],
-  ])('is not what this one is: %s', (preset, secret) => {
+  ])('is not reported for a correct one: %s', (preset, secret) => {
     expect(parse(preset, secret)).toBe('ok');
   });
 
-  test("is not guessed: Polar's secret is its text, and its decoded half only where the config says so", () => {
+  test('is not guessed: the key of Polar is the text of its secret, and the decoded part only if the config says so', () => {
     const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
     const description = toPreset('polar');
     const scheme = compileScheme(description);

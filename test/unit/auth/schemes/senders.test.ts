@@ -6,17 +6,17 @@ import { REFUSALS } from '../../../../src/core/refusal-catalogue.ts';
 const CODES = Object.keys(REFUSALS) as RefusalCode[];
 const statusOf = (preset: string, code: RefusalCode): number => toStatuses(preset).get(code) ?? REFUSALS[code].status;
 
-describe.each(Object.entries(SENDERS))('what %s is answered', (preset, profile) => {
-  test('never tells it to stop for good', () => {
+describe.each(Object.entries(SENDERS))('the responses to %s', (preset, profile) => {
+  test('never make it stop permanently', () => {
     for (const code of CODES) expect(profile.disabledBy ?? []).not.toContain(statusOf(preset, code));
   });
 
-  test('brings it back after trouble of ours, if anything does', () => {
+  test('make it retry after an error of the gate, if any status does', () => {
     for (const code of CODES.filter((each) => toMeaning(each) === 'later'))
       if (profile.retries !== 'nothing') expect([code, isSentAgain(profile, statusOf(preset, code))]).toEqual([code, true]);
   });
 
-  test('counts as delivered where the event is done, and never elsewhere', () => {
+  test('count as delivered only if the event was handled', () => {
     for (const code of CODES) {
       const status = statusOf(preset, code);
       const isTaken = profile.acknowledgedBy?.includes(status) ?? (status >= 200 && status < 300);
@@ -25,12 +25,12 @@ describe.each(Object.entries(SENDERS))('what %s is answered', (preset, profile) 
   });
 });
 
-test('what most senders understand is left as it is', () => {
+test('statuses that most senders understand are unchanged', () => {
   expect([...translate({})]).toEqual([]);
   expect([...toStatuses('a sender that nobody knows')]).toEqual([]);
 });
 
-test('a status that a sender takes otherwise is replaced by one that it takes as it is meant', () => {
+test('a status that a sender interprets differently is replaced by one with the intended meaning', () => {
   expect(translate({ acknowledgedBy: [204] }).get('duplicate')).toBe(204);
   expect(translate({ disabledBy: [401, 400] }).get('signature_mismatch')).toBe(403);
   expect(translate({ givesUpOn: [503] }).get('store_unavailable')).toBe(500);

@@ -10,7 +10,7 @@ import { Secret } from '../../../../src/core/secret.ts';
 const SECRET = 'a secret that both of us know';
 
 describe('a time in digits', () => {
-  test.each(['s', 'ms'] as const)('is read in one spelling only (%s)', (unit) => {
+  test.each(['s', 'ms'] as const)('is accepted in one spelling only (%s)', (unit) => {
     const { parse } = TIMESTAMP_FORMATS[unit];
     for (const text of ['00', '01', '01700000000', '001700000000', '', '-1', '+1', '1.0', '1e3'])
       expect(parse(text)).toBeUndefined();
@@ -21,7 +21,7 @@ describe('a time in digits', () => {
     fc.assert(fc.property(fc.nat(), (n) => parse(String(n)) === n * factor && parse(`0${n}`) === undefined));
   });
 
-  test('takes no zeros from the content that stands before it without a separator', () => {
+  test('takes no zeros from preceding content without a separator', () => {
     const scheme = compileScheme({
       ...standardWebhooks,
       name: 'own',

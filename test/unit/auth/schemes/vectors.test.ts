@@ -33,18 +33,18 @@ describe('a known answer', () => {
     return description === undefined ? [] : [{ vector, description, title: `${vector.preset}: ${vector.source}` }];
   });
 
-  test.each(cases.filter(({ vector }) => vector.verdict === 'ok'))('is taken: $title', ({ vector, description }) => {
+  test.each(cases.filter(({ vector }) => vector.verdict === 'ok'))('is accepted: $title', ({ vector, description }) => {
     expect(judge(description, vector)).toBe('ok');
   });
 
   test.each(cases.filter(({ vector }) => vector.verdict === 'refused'))(
-    'is refused where $vector.why: $title',
+    'is rejected if $vector.why: $title',
     ({ vector, description }) => {
       expect(judge(description, vector)).not.toBe('ok');
     },
   );
 
-  test('is left out only for those senders that have no preset', () => {
+  test('is skipped only for senders without a preset', () => {
     const unknown = new Set(VECTORS.map(({ preset }) => preset).filter((preset) => findPreset(preset) === undefined));
     expect([...unknown]).toEqual(WITHOUT_PRESET);
   });
@@ -53,11 +53,11 @@ describe('a known answer', () => {
 describe('the catalogue', () => {
   const named = PRESETS.filter(({ from }) => from !== undefined).map((description) => ({ description, name: description.name }));
 
-  test.each(named)('has $name, which its sender or an independent signer confirms', ({ description }) => {
+  test.each(named)('has $name, confirmed by its sender or an independent signer', ({ description }) => {
     expect(toConfirming(description)).not.toEqual([]);
   });
 
-  test('has no name twice, and none that is another but for its case', () => {
+  test('has no name twice, in any case', () => {
     const names = PRESETS.map(({ name }) => name.toLowerCase());
     expect(new Set(names).size).toBe(names.length);
   });

@@ -74,7 +74,7 @@ describe.each(SIGNING.map((description) => ({ name: description.name, descriptio
     expect(webhook?.tolerance).toEqual(description.timestamp === undefined ? undefined : description.tolerance);
   });
 
-  test('behaves as its preset, written as a custom scheme, for what is signed and for what is changed', () => {
+  test('behaves like its preset as a custom scheme, for signed and for modified deliveries', () => {
     const preset = toCase(description);
     const written = { ...(webhook?.description as SchemeDescription), tolerance: description.tolerance };
     const custom = toCase(written, { secret: preset.secret, signingSecret: preset.signingSecret });
@@ -91,7 +91,7 @@ describe.each(SIGNING.map((description) => ({ name: description.name, descriptio
   });
 });
 
-test('what the docs say of Vercel is taken, and judges as its document says', () => {
+test('the example for Vercel in the docs is valid, and verifies as its document says', () => {
   const page = readFileSync(join(import.meta.dirname, '..', '..', '..', '..', 'docs', 'presets.md'), 'utf8');
   const { config } = parseConfig('gate.yaml', /```yaml\n(.*?)```/s.exec(page)?.[1] ?? '', systemClock);
   const scheme = compileScheme(config?.routes[0]?.webhook?.description as SchemeDescription);
@@ -107,7 +107,7 @@ test('what the docs say of Vercel is taken, and judges as its document says', ()
   expect(verdicts).not.toContain(false);
 });
 
-test('a preset brings the handshake of its sender', () => {
+test('a preset includes the handshake of its sender', () => {
   const types = PRESETS.map(({ name }): [string, string | undefined] => {
     const webhook = { scheme: name, publicUrl: PUBLIC_URL, keys: [{ name: 'k', secret: { env: 'SECRET' } }] };
     const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
@@ -136,12 +136,12 @@ describe('the name of a scheme', () => {
     ['shopify-event', 'shopify-events'],
     ['standard_webhooks', 'standard-webhooks'],
     ['what-sapp', 'whatsapp'],
-  ])('is told where it is nearly one: %s', (written, meant) => {
+  ])('is suggested if it is similar: %s', (written, meant) => {
     expect(toProblem(written)).toMatch(new RegExp(`Did you mean "${meant}"\\?\n  hint: allowed values: standard-webhooks, `));
   });
 
   test.each(['facebook', 'vercel', 'twitter', 'mailgun', 'ab'])(
-    'is an error, and nothing is guessed, where it is none: %s',
+    'is an error without a suggestion if none is similar: %s',
     (written) => {
       expect(toProblem(written)).toMatch(/is not one of/);
       expect(toProblem(written)).not.toMatch(/did you mean/i);
@@ -157,7 +157,7 @@ describe('a custom scheme', () => {
     [{ ...base, contentDigestParameter: 'a b' }, /a parameter name is 1 to 64 letters/],
     [{ ...base, decodedInUrl: 'abc' }, /punctuation/],
     [{ ...base, isPortOptional: false }, /isPortOptional/],
-  ])('says what is wrong with %j', (custom, expected) => {
+  ])('reports what is wrong with %j', (custom, expected) => {
     expect(toConfig(SIGNING[0] as SchemeDescription, custom).problems.join('\n')).toMatch(expected);
   });
 });

@@ -14,18 +14,21 @@ const clock = new FakeClock();
 const folder = useFolder();
 
 describe('every golden config', () => {
-  test.each(readdirSync(GOLDEN).filter((name) => name.endsWith('.yaml')))('gives what stands beside it: %s', async (name) => {
-    const result = parseConfig(name, readFileSync(join(GOLDEN, name), 'utf8'), clock);
-    const problems = result.problems.map((problem) => `${formatProblem(problem)}\n`).join('');
-    await expect(problems).toMatchFileSnapshot(join(GOLDEN, name.replace('.yaml', '.problems.txt')));
-    if (result.config === undefined) return;
-    const text = JSON.stringify(result.config, undefined, 2).replaceAll(process.cwd(), '');
-    await expect(`${text}\n`).toMatchFileSnapshot(join(GOLDEN, name.replace('.yaml', '.config.json')));
-    expect(Object.isFrozen(result.config.routes[0]?.webhook)).toBe(true);
-  });
+  test.each(readdirSync(GOLDEN).filter((name) => name.endsWith('.yaml')))(
+    'is loaded as its expected output: %s',
+    async (name) => {
+      const result = parseConfig(name, readFileSync(join(GOLDEN, name), 'utf8'), clock);
+      const problems = result.problems.map((problem) => `${formatProblem(problem)}\n`).join('');
+      await expect(problems).toMatchFileSnapshot(join(GOLDEN, name.replace('.yaml', '.problems.txt')));
+      if (result.config === undefined) return;
+      const text = JSON.stringify(result.config, undefined, 2).replaceAll(process.cwd(), '');
+      await expect(`${text}\n`).toMatchFileSnapshot(join(GOLDEN, name.replace('.yaml', '.config.json')));
+      expect(Object.isFrozen(result.config.routes[0]?.webhook)).toBe(true);
+    },
+  );
 });
 
-describe('a file that is no config', () => {
+describe('a file that is not a config', () => {
   const cases: [string, string | Buffer, string][] = [
     ['an empty one', '', 'the file is empty'],
     ['one with comments only', '# nothing\n', 'the file is empty'],
@@ -39,7 +42,7 @@ describe('a file that is no config', () => {
       'alias',
     ],
   ];
-  test.each(cases)('is refused with a reason: %s', async (_title, text, reason) => {
+  test.each(cases)('is rejected with a reason: %s', async (_title, text, reason) => {
     const file = join(folder, 'gate.yaml');
     writeFileSync(file, text);
     const { config, problems } = await loadConfig(file, clock);
@@ -47,13 +50,13 @@ describe('a file that is no config', () => {
     expect(problems.map(formatProblem).join('\n')).toContain(reason);
   });
 
-  test('is refused when it is a directory, or not there', async () => {
+  test('is rejected if it is a directory, or missing', async () => {
     expect((await loadConfig(folder, clock)).problems[0]?.message).toBe('the path is a directory, not a file');
     expect((await loadConfig(join(folder, 'none'), clock)).problems[0]?.message).toBe('the file does not exist');
   });
 });
 
-test('loading never throws, whatever the text', () => {
+test('loading never throws for any text', () => {
   fc.assert(fc.property(fc.string({ maxLength: 200 }), (text) => void parseConfig('f', text, clock)));
   const key = fc.constantFrom(
     'listen',
@@ -104,7 +107,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
   expect(JSON.parse(JSON.stringify(schema))).toEqual(schema);
 });
 
-test('the hash follows the text', () => {
+test('the hash changes with the text', () => {
   const text =
     'routes: [{ name: a, match: { path: /a }, upstream: "http://a", webhook: { keys: [{ name: k, secret: { env: A } }] } }]\n';
   const [one, two] = [parseConfig('f', text, clock), parseConfig('f', `${text}\n`, clock)];

@@ -28,11 +28,11 @@ test.each([
     'on another machine, by TLS',
     { address: '0.0.0.0:9091', tls: { certFile: 'c', keyFile: 'k' }, trustedCallers: ['10.0.0.0/8'] },
   ],
-])('finds nothing wrong with an endpoint %s, and routes that ask for TLS there', (_, authz) => {
+])('accepts an endpoint %s, and routes that require TLS there', (_, authz) => {
   expect(check(authz)).toEqual([]);
 });
 
-test('finds that no request can come by TLS where there is no endpoint either', () => {
+test('reports that no request can use TLS if there is no endpoint either', () => {
   expect(check(undefined)).toEqual([
     'error routes.0.basic.requireTls: no request can arrive over TLS, so every request would be rejected',
   ]);
@@ -64,6 +64,6 @@ test.each([
     { address: '127.0.0.1:9091', trustedCallers: [] },
     [BASIC],
   ],
-])('tells: %s', (problem, authz, routes) => {
+])('reports: %s', (problem, authz, routes) => {
   expect(check(authz, routes)).toEqual([problem]);
 });

@@ -21,7 +21,7 @@ test.each([
   ['a key for ever', [{}]],
   ['a key that takes over from another', [{ notBefore: LATER }, { notAfter: LAST }]],
   ['a key with a beginning and an end', [{ notBefore: PAST, notAfter: LAST }]],
-])('finds nothing wrong with %s', (_, dates) => {
+])('accepts %s', (_, dates) => {
   expect(check(...dates)).toEqual([]);
 });
 
@@ -37,10 +37,10 @@ test.each([
   [[{ notBefore: LATER }, { notBefore: LAST }], `warning ${AT}: no key is valid yet, so every delivery gets 503`],
   [[{ notBefore: LATER }, { notAfter: PAST }], `warning ${AT}: no key is valid yet, so every delivery gets 503`],
   [[{}, { notAfter: PAST }], `warning ${AT}.1.notAfter: the key has expired`],
-])('finds what is wrong with the dates of keys: %j', (dates, problem) => {
+])('reports what is wrong with the dates of keys: %j', (dates, problem) => {
   expect(check(...dates)).toContain(problem);
 });
 
-test('does not speak of keys to come where all have expired', () => {
+test('does not mention future keys if all have expired', () => {
   expect(check({ notAfter: PAST })).toEqual([`warning ${AT}.0.notAfter: the key has expired`]);
 });

@@ -23,7 +23,7 @@ function toNotes(...routes: readonly string[]): readonly string[] {
 }
 
 describe('sidegate check warns', () => {
-  test('of a route that trusts its app to tell paths apart', () => {
+  test('about a route that trusts its app to distinguish paths', () => {
     const [warning] = toWarnings(`match: { path: /a, trustAppToDistinguish: [letterCase, extension] }, ${GUARDED}`);
     expect(warning).toContain(
       "routes.0.match.trustAppToDistinguish: a client can bypass this route's gates by spelling the path differently",
@@ -31,7 +31,7 @@ describe('sidegate check warns', () => {
     expect(warning).toContain('letterCase, extension');
   });
 
-  test('of a route that forwards method overrides', () => {
+  test('about a route that forwards method overrides', () => {
     expect(toWarnings(`match: { path: /a }, ${ALL}, forwardMethodOverride: true`)).toEqual([
       'routes.0.forwardMethodOverride: the app may handle a request as another method than the one that the route matched',
     ]);
@@ -41,7 +41,7 @@ describe('sidegate check warns', () => {
     ['/Admin', '/admin'],
     ['/account', '/account/'],
     ['/%61', '/a'],
-  ])('of two routes that no request can tell apart: %s and %s', (one, other) => {
+  ])('about two routes that no request can distinguish: %s and %s', (one, other) => {
     const warnings = toWarnings(`match: { path: ${one} }, ${ALL}`, `match: { path: ${other} }, ${GUARDED}`);
     expect(warnings.map((text) => text.slice(0, 58))).toEqual([
       'routes.0.match: requests for this path are rejected (ambig',
@@ -49,13 +49,13 @@ describe('sidegate check warns', () => {
     ]);
   });
 
-  test('of the one route only whose path may lead to the other', () => {
+  test('only about the route whose path may select the other', () => {
     expect(
       toWarnings(`match: { path: /a.json }, ${ALL}`, `match: { path: /a }, ${GUARDED}`).map((text) => text.slice(0, 14)),
     ).toEqual(['routes.0.match']);
   });
 
-  test('of a guarded route that a route with a host goes before', () => {
+  test('about a protected route that a route with a host precedes', () => {
     const warnings = toWarnings(`match: { pathPrefix: /admin }, ${GUARDED}`, `match: { pathPrefix: /, host: a.example }, ${ALL}`);
     expect(warnings).toEqual([
       'routes.0.match: does not apply to Host a.example: route r1 matches the path there, and its gates differ',
@@ -68,25 +68,25 @@ describe('sidegate check warns', () => {
     [[`match: { path: /Hooks/x }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`]],
     [[`match: { path: /a, methods: [GET] }, ${GUARDED}`, `match: { path: /a, methods: [POST] }, ${ALL}`]],
     [[`match: { path: /a, host: x }, ${GUARDED}`, `match: { path: /A, host: y }, ${ALL}`]],
-  ])('of nothing where the gates agree or the paths nest: %j', (routes) => {
+  ])('about nothing if the gates are the same or the paths are nested: %j', (routes) => {
     expect(toWarnings(...routes)).toEqual([]);
   });
 });
 
 describe('sidegate check notes', () => {
-  test('how a guarded route inside an open one is kept apart from it', () => {
+  test('how a protected route inside an open one is separated from it', () => {
     expect(toNotes(`match: { pathPrefix: /admin, methods: [GET] }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`)).toEqual([
       'route r0 is inside route r1, whose gates differ: a path that an app may interpret as /admin is rejected (400 ambiguous_target); methods other than GET, HEAD are rejected (405)',
     ]);
   });
 
-  test('that the app must tell hosts apart, where only the Host does', () => {
+  test('that the app must distinguish hosts if only the Host differs', () => {
     expect(toNotes(`match: { pathPrefix: /, host: a.example }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`)[0]).toMatch(
       /with a Host other than a\.example, route r1 matches the path: the app must distinguish hosts$/,
     );
   });
 
-  test('nothing of routes with the same gates, or side by side', () => {
+  test('nothing about routes with the same gates, or separate ones', () => {
     expect(toNotes(`match: { pathPrefix: /admin }, ${GUARDED}`, `match: { pathPrefix: / }, ${GUARDED}`)).toEqual([]);
     expect(toNotes(`match: { pathPrefix: /admin }, ${GUARDED}`, `match: { pathPrefix: /open }, ${ALL}`)).toEqual([]);
   });

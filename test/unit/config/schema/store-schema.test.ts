@@ -19,7 +19,7 @@ describe('the number of IDs in memory', () => {
     for (let heap = 32; heap < 512; heap++) expect(deriveMaxIds(heap * MIB) * BYTES_PER_ID).toBeLessThanOrEqual((heap * MIB) / 3);
   });
 
-  test('is what the config says, whatever the heap', () => {
+  test('is the configured one with any heap', () => {
     expect(store.parse({ memory: { maxIds: 3 } }).memory.maxIds).toBe(3);
     expect(store.parse({ memory: {} }).memory.maxIds).toBe(store.parse(undefined).memory.maxIds);
   });

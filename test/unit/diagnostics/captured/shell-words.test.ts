@@ -54,12 +54,12 @@ describe('finds the words that bash finds', () => {
     expect(read(line)).toEqual(runBash(line));
   });
 
-  test('also where a browser writes one character as two escapes, which bash does not join', () => {
+  test('even if a browser writes one character as two escapes, which bash does not join', () => {
     expect(read(`$'\\ud83d\\ude00'`)).toEqual([Buffer.from('😀').toString('latin1')]);
   });
 });
 
-describe('rejects what only a shell can look up', () => {
+describe('rejects words that only a shell can expand:', () => {
   const parts = ['$NAME', '$_', `\${NAME}`, '$(date)', '`date`', '$1', '$@', '$*', '$#', '$?', '$$', '$!', '$-', '$[1+1]'];
 
   test.each(parts)('%s', (part) => {
@@ -67,13 +67,13 @@ describe('rejects what only a shell can look up', () => {
       expect(() => read(line)).toThrow(`the command line has ${part[0]}…, which only a shell can look up: put the value there`);
   });
 
-  test.each(parts)('%s, but not where it is quoted or in a comment', (part) => {
+  test.each(parts)('%s, but not if it is quoted or in a comment', (part) => {
     expect(read(`'${part}' # ${part}`)).toEqual([part]);
     expect(read(`"\\${part.replaceAll('`date`', '`date\\`')}"`)).toEqual([part]);
   });
 });
 
-test('ends where the command ends', () => {
+test('stops at the end of the command', () => {
   expect(read("curl http://h/ -d 'a\nb'\ncurl http://other/")).toEqual(['curl', 'http://h/', '-d', 'a\nb']);
   expect(read('curl http://h/ | jq .')).toEqual(['curl', 'http://h/']);
   expect(read('# first\ncurl http://h/ # then\ncurl http://other/')).toEqual(['curl', 'http://h/']);

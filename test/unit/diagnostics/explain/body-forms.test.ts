@@ -20,7 +20,7 @@ test.each([
   ['ampersands', '&'],
   ['letters', 'A'],
   ['brackets', '['],
-])('the forms of 256 KiB of %s before a letter are made within the budget', (_title, run) => {
+])('the forms of 256 KiB of %s before a letter are generated within the budget', (_title, run) => {
   const text = run.repeat(SIZE / run.length);
   for (const body of [`${text}x`, `x${text}x`, `"${text}x"`, `{"a":"b"${text}x`, `payload=${text}x`]) {
     const meter = new Meter(DEFAULT_BUDGET);

@@ -471,7 +471,7 @@ describe('finds', () => {
     for (const finding of found.findings) expect(finding.fix).toBe(CAUSES[finding.cause].fix);
   });
 
-  test('every cause there is, but the one of analyses that never were', () => {
+  test('every cause, except the one of skipped analyses', () => {
     expect(EXPLAIN_CAUSES.filter((cause) => !ROWS.some(([found]) => found === cause))).toEqual(['skipped']);
   });
 });
@@ -495,7 +495,7 @@ describe('names both of two causes', () => {
   });
 });
 
-describe('of every preset that signs with a secret', () => {
+describe('for every preset that signs with a secret', () => {
   const symmetric = PRESETS.filter(
     ({ signature, signed }) => signed.length > 0 && signature?.forms.some(({ algorithm }) => algorithm.startsWith('hmac-')),
   );
@@ -511,7 +511,7 @@ describe('of every preset that signs with a secret', () => {
   const form = (preset: SchemeDescription): string => (preset.signed.includes('form') ? 'a=b&c=d' : TEXT);
 
   test.each(symmetric.map((preset) => [preset.name, preset] as const))(
-    '%s: what the content and the secret went through is found',
+    '%s: finds how the body and the secret were changed',
     (_name, preset) => {
       const one = toSigned(preset, form(preset));
       expect(explain(one).causes.filter((cause) => cause !== 'late')).toEqual([]);
@@ -525,7 +525,7 @@ describe('of every preset that signs with a secret', () => {
   );
 });
 
-test('presets that sign alike are named together, as nothing tells them apart', () => {
+test('names presets with the same signature together', () => {
   const analysisInput = toAnalysisInput({ headers: github(), body: undefined });
   const alike = { ...(findPreset('github') as SchemeDescription), name: 'alike' };
   const { findings } = explainNow({ ...analysisInput, presets: [...PRESETS, alike] }, new Meter(DEFAULT_BUDGET));
@@ -535,20 +535,20 @@ test('presets that sign alike are named together, as nothing tells them apart', 
   expect(findings.filter(({ cause }) => cause === 'other_preset')).toHaveLength(1);
 });
 
-describe('what is genuine', () => {
-  test('as it is has no cause of content or secret, and the time alone is told', () => {
+describe('a valid signature', () => {
+  test('has no cause in body or secret, and only the time is reported', () => {
     expect(explain({ headers: standard() })).toMatchObject({ findings: [], isProven: true });
     const late = explain({ headers: standard(BODY, KEY, String(NOW / 1_000 - 1_000)) });
     expect(late).toMatchObject({ causes: ['late'], isProven: true });
   });
 
-  test('but foreign is unknown, and nothing is proven', () => {
+  test('of an unknown sender has an unknown cause, without proof', () => {
     const { causes, isProven } = explain({ ...gh(BODY), headers: github(BODY, 'the secret of somebody else') });
     expect({ causes, isProven }).toEqual({ causes: ['unknown'], isProven: false });
   });
 });
 
-test('of presets that sign alike, the one whose id header is there is named alone', () => {
+test('names only the preset whose ID header is present, of those with the same signature', () => {
   const { findings } = explainNow(toAnalysisInput({ headers: github(), body: undefined }), new Meter(DEFAULT_BUDGET));
   expect(findings.map(({ text }) => text)).toContain(
     'this looks like github: the request has X-Hub-Signature-256 (scheme: github)',

@@ -77,8 +77,8 @@ function start(options: { find?: (route: string) => AnalysisContext | undefined;
   return { clock, explainer, explained, skipped, failed, held, release };
 }
 
-describe('a refused signature', () => {
-  test('is explained after the caller went on, and other work comes first before each step', async () => {
+describe('a rejected signature', () => {
+  test('is explained after the caller continued, and each step yields to other work', async () => {
     const { explainer, explained, held, release } = start({ isHeld: true });
     explainer.offer('a', toExchange('r1'), BAD);
     expect(explained).toEqual([]);
@@ -91,7 +91,7 @@ describe('a refused signature', () => {
     expect(explained).toEqual(['r1 body_whitespace']);
   });
 
-  test('waits for those before it: one is worked on at a time', async () => {
+  test('waits for those before it: one is analysed at a time', async () => {
     const { explainer, explained, held, release } = start({ isHeld: true });
     for (const id of ['r1', 'r2', 'r3']) explainer.offer('a', toExchange(id), BAD);
     await settle();
@@ -100,7 +100,7 @@ describe('a refused signature', () => {
     expect(explained.map((line) => line.slice(0, 2))).toEqual(['r1', 'r2', 'r3']);
   });
 
-  test('is skipped and counted when 32 wait already, beside the one at work', async () => {
+  test('is skipped and counted if 32 are waiting, in addition to the current one', async () => {
     const { explainer, explained, skipped, release } = start({ isHeld: true });
     for (let i = 0; i < 40; i++) explainer.offer(`route-${i}`, toExchange(`r${i}`, undefined, `203.0.113.${i}`), BAD);
     expect(skipped).toHaveLength(7);
@@ -108,7 +108,7 @@ describe('a refused signature', () => {
     expect(explained).toHaveLength(33);
   });
 
-  test('is skipped when eight of its client wait already, and no other client suffers', async () => {
+  test('is skipped if eight of its client are waiting, without an effect on other clients', async () => {
     const { explainer, explained, skipped, release } = start({ isHeld: true });
     for (let i = 0; i < 20; i++) explainer.offer(`route-${i}`, toExchange(`r${i}`), BAD);
     expect(skipped).toHaveLength(11);
@@ -118,7 +118,7 @@ describe('a refused signature', () => {
     expect(explained.at(-1)).toMatch(/^other /);
   });
 
-  test('is skipped while its client has used up its share of the CPU, and no other client suffers', async () => {
+  test('is skipped while its client has used up its share of the CPU, without an effect on other clients', async () => {
     const { clock, explainer, explained, skipped } = start({ cost: 300 });
     const offer = async (requestId: string, address: string): Promise<void> => {
       explainer.offer('a', toExchange(requestId, undefined, address), BAD);
@@ -135,7 +135,7 @@ describe('a refused signature', () => {
     expect(explained.length).toBe(3);
   });
 
-  test('waits until the share of all analyses has paid for those before it', async () => {
+  test('waits until the CPU share of all analyses covers those before it', async () => {
     const { clock, explainer, explained } = start({ cost: 300 });
     explainer.offer('a', toExchange('r1'), BAD);
     await settle();
@@ -146,7 +146,7 @@ describe('a refused signature', () => {
     expect(explained).toHaveLength(1);
   });
 
-  test('is skipped when its route had ten in this minute, and no other route suffers', async () => {
+  test('is skipped if its route had ten in this minute, without an effect on other routes', async () => {
     const { clock, explainer, explained, skipped } = start();
     const offer = async (route: string, count: number): Promise<void> => {
       for (let i = 0; i < count; i++) {
@@ -165,7 +165,7 @@ describe('a refused signature', () => {
     expect([explained.length, skipped.length]).toEqual([22, 4]);
   });
 
-  test('is judged by its head where its content was not read, or is larger than what is kept', async () => {
+  test('is analysed by its head if its body was not read, or is larger than the limit', async () => {
     const { explainer, explained } = start();
     explainer.offer('a', toExchange('head', BROKEN), BAD);
     await explainer.idle();
@@ -195,14 +195,14 @@ test.each<Reason>(['duplicate', 'bad_credentials', 'queue_full', 'upstream_conne
   },
 );
 
-test('a route that a reload took away while its refusal waited is counted as skipped', async () => {
+test('a rejection whose route was removed by a reload is counted as skipped', async () => {
   const { explainer, skipped } = start({ find: () => undefined });
   explainer.offer('gone', toExchange('r'), BAD);
   await explainer.idle();
   expect(skipped).toEqual(['gone']);
 });
 
-test('an analysis that fails is told, and the next one is done', async () => {
+test('an analysis that fails is reported, and the next one runs', async () => {
   let isBroken = true;
   const { explainer, explained, failed } = start({
     find: () => {

@@ -57,7 +57,7 @@ function github(key: Buffer, body: Buffer): string[] {
 }
 
 describe('an explanation', () => {
-  test('never holds a secret, however it is written, whether it matches or not', () => {
+  test('never contains a secret in any encoding, whether it matches or not', () => {
     const proven = new Set<boolean>();
     fc.assert(
       fc.property(secretText, how, fc.boolean(), (text, encoding, isEnded) => {
@@ -81,7 +81,7 @@ describe('an explanation', () => {
     expect(proven).toEqual(new Set([true, false]));
   });
 
-  test('shows nothing of the headers, the target or the content that a stranger wrote', () => {
+  test('shows nothing of the headers, the target or the body of an untrusted client', () => {
     const mark = 'canary-7f3a';
     const headers = [
       'Webhook-Id',
@@ -105,7 +105,7 @@ describe('an explanation', () => {
     }
   });
 
-  test('comes of anything, without a throw', () => {
+  test('is produced for any input, without an exception', () => {
     const names = fc.constantFrom(
       'Webhook-Id',
       'Webhook-Timestamp',
@@ -164,24 +164,24 @@ describe('the budget', () => {
     return [meter, JSON.stringify(findings)];
   };
 
-  test('bounds the bytes that are hashed and rewritten, and says that it was used up', () => {
+  test('limits the bytes that are hashed and rewritten, and reports when it is used up', () => {
     const [meter, text] = stranger(large, { bytes: 4 * 1024 * 1024, candidates: 2_000 });
     expect(meter.bytes).toBeGreaterThan(3 * 1024 * 1024);
     expect(meter.bytes).toBeLessThanOrEqual(4 * 1024 * 1024);
     expect(text).toContain('the budget of the analysis was used up');
   });
 
-  test('bounds the combinations that are tried', () => {
+  test('limits the combinations that are tried', () => {
     const [meter] = stranger(Buffer.from('{"a":"é/"}'), { bytes: DEFAULT_BUDGET.bytes, candidates: 50 });
     expect([meter.candidates, meter.isExceeded]).toEqual([50, true]);
   });
 
-  test('is enough for everything there is to try of a usual content', () => {
+  test('is sufficient for all candidates of a typical body', () => {
     const [meter] = stranger(Buffer.from(JSON.stringify({ text: 'é/<'.repeat(1_000) })), DEFAULT_BUDGET);
     expect(meter.isExceeded).toBe(false);
   });
 
-  test('is enough to find what a proxy did to a content as large as is kept', () => {
+  test('is sufficient to find what a proxy changed in a body of the maximum size', () => {
     const value = { list: Array.from({ length: 6_000 }, (_, i) => ({ id: i, text: `é/${i}/${'y'.repeat(20)}` })) };
     const body = Buffer.from(JSON.stringify(value));
     expect(body.length).toBeGreaterThan(256_000);
@@ -193,7 +193,7 @@ describe('the budget', () => {
     }
   });
 
-  test('is not used up by contents that are made to blow up', () => {
+  test('is not used up by bodies that are made to grow', () => {
     for (const body of [
       Buffer.from('['.repeat(50_000) + ']'.repeat(50_000)),
       Buffer.from('/'.repeat(100_000)),
@@ -205,7 +205,7 @@ describe('the budget', () => {
   });
 });
 
-test("a key's own text comes with it, and prints nowhere", () => {
+test('a key includes its text, which is never printed', () => {
   const text = `whsec_${Buffer.from('this is the secret text!').toString('base64')}`;
   const parsed = compileScheme(findPreset('standard-webhooks') as SchemeDescription).parseKey(
     'k',

@@ -46,7 +46,7 @@ function parseXml(text: string): { tag: string; attributes: Record<string, strin
 }
 
 describe('the JUnit report', () => {
-  test('is XML to a parser, whatever it has to say', () => {
+  test('is valid XML for any text', () => {
     const elements = parseXml(toJunit(report));
     const counts = { tests: '5', failures: '1', errors: '0', skipped: '3' };
     expect(elements[0]).toMatchObject({ tag: 'testsuites', attributes: counts });
@@ -59,7 +59,7 @@ describe('the JUnit report', () => {
     );
   });
 
-  test('keeps every character that XML has', () => {
+  test('keeps every character that XML allows', () => {
     const elements = parseXml(toJunit(report));
     const kept = ['\0', '\u001b', '\ufffe', '\ud800'].reduce((text, sign) => text.replaceAll(sign, '\ufffd'), AWKWARD);
     const failure = elements.find(({ tag }) => tag === 'failure');

@@ -18,7 +18,7 @@ describe('a target', () => {
     'http://[fd00::1]/',
     'http://[::ffff:127.0.0.1]/',
     'http://2130706433/',
-  ])('is taken at %s, without asking the network', async (url) => {
+  ])('is accepted at %s, without a DNS lookup', async (url) => {
     expect(await find(url)).toMatchObject({ isPrivate: true });
   });
 
@@ -31,19 +31,19 @@ describe('a target', () => {
     'http://172.32.0.1/',
     'http://0.0.0.0/',
     'http://134744072/',
-  ])('is refused at %s, without asking the network', async (url) => {
+  ])('is rejected at %s, without a DNS lookup', async (url) => {
     const found = await find(url);
     expect(found).toMatchObject({ problem: expect.stringContaining('neither a loopback nor a private address') });
   });
 
-  test('is taken by name where all its addresses are private, and refused where one is not', async () => {
+  test('is accepted by name if all its addresses are private, and rejected if one is not', async () => {
     expect(await find('http://app.internal/', undefined, ['10.0.0.1', '::1'])).toMatchObject({ addresses: ['10.0.0.1', '::1'] });
     expect(await find('http://app.internal/', undefined, ['10.0.0.1', '8.8.8.8'])).toMatchObject({
       problem: expect.stringContaining('app.internal (8.8.8.8)'),
     });
   });
 
-  test('is taken in public where its owner names that very host', async () => {
+  test('is accepted at a public host that its owner names', async () => {
     expect(await find('https://Hooks.Example.com/', 'hooks.example.COM', ['8.8.8.8'])).toMatchObject({ isPrivate: false });
     expect(await find('https://8.8.8.8/', '8.8.8.8')).toMatchObject({ isPrivate: false });
     expect(await find('https://hooks.example.com/', 'example.com', ['8.8.8.8'])).toMatchObject({
@@ -61,7 +61,7 @@ describe('a target', () => {
     expect(JSON.stringify(found)).not.toContain('secret@');
   });
 
-  test('is not a name that nobody knows', async () => {
+  test('is not a name that does not resolve', async () => {
     expect(await find('http://nowhere.internal/')).toEqual({
       problem: expect.stringContaining('cannot resolve nowhere.internal'),
     });

@@ -26,7 +26,7 @@ function start(limits: CapacityLimits = LIMITS) {
 }
 
 describe('places', () => {
-  test('are given at once while there are some, then queued for, then refused', async () => {
+  test('are granted at once while any are free, then queued for, then rejected', async () => {
     const { capacity, enter, results, gauges } = start();
     for (let i = 0; i < 5; i++) void enter();
     await settle();
@@ -35,7 +35,7 @@ describe('places', () => {
     expect(capacity.inFlight).toBe(2);
   });
 
-  test('go to whoever waits longest', async () => {
+  test('go to the request that has waited longest', async () => {
     const { capacity, enter, results, gauges } = start();
     for (let i = 0; i < 4; i++) void enter();
     await settle();
@@ -45,7 +45,7 @@ describe('places', () => {
     expect(gauges).toEqual({ inFlight: 2, queued: 1 });
   });
 
-  test('are not waited for longer than the queue allows, and a timer is left for nobody', async () => {
+  test('are waited for at most as long as the queue allows, without leftover timers', async () => {
     const { capacity, clock, enter, results, gauges } = start();
     for (let i = 0; i < 4; i++) void enter();
     await clock.advance(999);
@@ -56,7 +56,7 @@ describe('places', () => {
     expect(clock.timers).toBe(0);
   });
 
-  test('are given to nobody once the capacity is closed', async () => {
+  test('are not granted once the capacity is closed', async () => {
     const { capacity, clock, enter, results, gauges } = start();
     for (let i = 0; i < 3; i++) void enter();
     await settle();
@@ -71,7 +71,7 @@ describe('places', () => {
   });
 });
 
-test('whatever comes and goes, no more are inside or waiting than allowed, and each ask has one end', async () => {
+test('for any order of requests the limits hold, and each request has one outcome', async () => {
   const step = fc.oneof(
     { weight: 4, arbitrary: fc.constant('enter') },
     { weight: 3, arbitrary: fc.constant('leave') },
@@ -119,7 +119,7 @@ describe('shares', () => {
     return { results, count: count_ };
   };
 
-  test('leave half of the places and of the queue to verified requests, whatever number of clients sends others', async () => {
+  test('leave half of the places and of the queue to verified requests, with any number of other clients', async () => {
     const { capacity } = start(BUSY);
     const flood = enterMany(capacity, 100, (i) => toSlot(`198.51.100.${i}`, false));
     expect([flood.count('entered'), flood.count(undefined), flood.count('unverified_share')]).toEqual([4, 4, 92]);
@@ -127,7 +127,7 @@ describe('shares', () => {
     expect([valid.count('entered'), valid.count(undefined)]).toEqual([4, 4]);
   });
 
-  test('leave a quarter of the places and of the queue to other clients, whatever one of them has proven', async () => {
+  test('leave a quarter of the places and of the queue to other clients, even for verified requests', async () => {
     const { capacity } = start(BUSY);
     const flood = enterMany(capacity, 100, () => PLACE);
     expect([flood.count('entered'), flood.count(undefined), flood.count('client_share')]).toEqual([6, 6, 88]);
@@ -141,7 +141,7 @@ describe('shares', () => {
     expect([flood.count('entered'), flood.count(undefined)]).toEqual([6, 6]);
   });
 
-  test('give a freed place to the first that may have it, not to the first that waits', async () => {
+  test('give a freed place to the first request that may have it, not to the first in the queue', async () => {
     const { capacity } = start({ ...BUSY, maxInFlightPerClient: 6, maxInFlightUnverified: 4 });
     const open = enterMany(capacity, 5, (i) => toSlot(`198.51.100.${i}`, false));
     const valid = enterMany(capacity, 5, () => PLACE);

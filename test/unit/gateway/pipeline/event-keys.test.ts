@@ -10,7 +10,7 @@ const claim = async (store: SeenIds, key: string): Promise<string> =>
   (await store.claim({ key, token: 't', fingerprint: DIGEST, leaseMs: 1_000 })).state;
 
 describe('keys', () => {
-  test('hold the route, and a plain id cannot pose as a hashed one or as a digest', () => {
+  test('contain the route, and a plain ID never equals a hashed one or a digest', () => {
     const long = 'x'.repeat(65);
     const keys = [
       toIdKey('a', 'x'),
@@ -27,7 +27,7 @@ describe('keys', () => {
 });
 
 describe('forgetting an event', () => {
-  test('clears its id and the digest that was recorded with it, and nothing else', async () => {
+  test('clears its ID and the digest recorded with it, and nothing else', async () => {
     const store = open();
     const keys = [toIdKey('a', 'x'), toDigestKey('a', DIGEST)];
     const others = [toIdKey('b', 'x'), toIdKey('a', 'y')];
@@ -37,21 +37,21 @@ describe('forgetting an event', () => {
     for (const key of others) expect(await claim(store, key)).toBe('handled');
   });
 
-  test('says that it was with the app, or that nobody knows it', async () => {
+  test('reports that it was in progress, or unknown', async () => {
     const store = open();
     await claim(store, toIdKey('a', 'x'));
     expect(await forgetEvent(store, 'a', 'x')).toBe('in-progress');
     expect(await forgetEvent(store, 'a', 'x')).toBe('absent');
   });
 
-  test('clears an event that has no id but its digest', async () => {
+  test('clears an event that only has a digest', async () => {
     const store = open();
     await store.confirm(toDigestKey('a', DIGEST), 't', DIGEST, 1_000);
     expect(await forgetEvent(store, 'a', `sha256-${DIGEST}`)).toBe('handled');
     expect(await claim(store, toDigestKey('a', DIGEST))).toBe('new');
   });
 
-  test('that stops half-way says how to finish it, and can be finished', async () => {
+  test('that stops half-way reports how to finish it, and can be finished', async () => {
     const store = open();
     for (const key of [toIdKey('a', 'x'), toDigestKey('a', DIGEST)]) await store.confirm(key, 't', DIGEST, 1_000);
     const failing: Pick<SeenIds, 'forget'> = {
@@ -69,7 +69,7 @@ describe('forgetting an event', () => {
     expect(await forgetEvent(store, 'a', `sha256-${DIGEST}`)).toBe('handled');
   });
 
-  test('fails as the store fails where nothing was done yet', async () => {
+  test('fails like the store if nothing was done yet', async () => {
     const store = open();
     await store.close();
     await expect(forgetEvent(store, 'a', 'x')).rejects.toThrow(StoreUnavailable);

@@ -111,7 +111,7 @@ describe('a gate that throws', () => {
       }),
     ],
     ['later', toHead(() => Promise.reject(new Error('boom')))],
-  ])('%s is a refusal, and tells the sender nothing', async (_, gates) => {
+  ])('%s is a refusal, and reveals nothing to the sender', async (_, gates) => {
     openWith(gates);
     const answer = await send(port);
     expect([answer.status, answer.code]).toEqual([500, 'internal_error']);
@@ -120,7 +120,7 @@ describe('a gate that throws', () => {
     expect(pipeline.inFlight).toBe(0);
   });
 
-  test('after the claim leaves it to its lease: nobody knows what the app saw', async () => {
+  test('after the claim leaves it to its lease, because it is unknown what the app received', async () => {
     const calls: string[] = [];
     const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
     openWith(
@@ -136,11 +136,11 @@ describe('a gate that throws', () => {
   });
 });
 
-describe('what a gate claimed before a later one refuses', () => {
+describe('a claim, if a later gate rejects the request,', () => {
   test.each([
-    ['is confirmed where the event is stale: it is dealt with for good', 'stale', 'stale', 'confirm'],
-    ['is released where it was in progress: the retry must get through', 'in_progress', 'resource_busy', 'release'],
-    ['is released where the store was away', 'store_unavailable', 'order_unavailable', 'release'],
+    ['is confirmed if the event is stale, because it needs no retry', 'stale', 'stale', 'confirm'],
+    ['is released if the event was in progress, because the retry must be forwarded', 'in_progress', 'resource_busy', 'release'],
+    ['is released if the store was unreachable', 'store_unavailable', 'order_unavailable', 'release'],
   ] as const)('%s', async (_title, code, reason, expected) => {
     const calls: string[] = [];
     const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
@@ -155,13 +155,13 @@ describe('what a gate claimed before a later one refuses', () => {
   });
 });
 
-test('a route whose gates verified nothing lets nothing through', async () => {
+test('a route whose gates verified nothing forwards nothing', async () => {
   openWith(toHead(() => undefined));
   expect((await send(port)).code).toBe('internal_error');
   expect(lines.join('')).toContain('no gate of route a verified the request');
 });
 
-test('a log that fails ends neither the process nor the next request', async () => {
+test('a failing log ends neither the process nor the next request', async () => {
   openWith(toHead(() => refuse('route_not_found', 'route_not_found')));
   isLogBroken = true;
   await send(port).catch(() => undefined);
@@ -171,7 +171,7 @@ test('a log that fails ends neither the process nor the next request', async () 
   await pipeline.idle();
 });
 
-test('a request is under way until its answer has left the process', async () => {
+test('a request is in flight until its response has left the process', async () => {
   const length = 30_000_000;
   forward = async (_admitted, response) => {
     response.writeHead(200, undefined, ['Content-Length', String(length), 'Connection', 'close']);
@@ -191,7 +191,7 @@ test('a request is under way until its answer has left the process', async () =>
   expect(pipeline.inFlight).toBe(0);
 });
 
-test('a sender that leaves before its answer has left the process holds nobody up', async () => {
+test('a sender that disconnects before its response has left the process blocks nothing', async () => {
   forward = async (_admitted, response) => {
     response.writeHead(200, undefined, []);
     response.write(Buffer.alloc(30_000_000));

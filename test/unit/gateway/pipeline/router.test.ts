@@ -35,24 +35,24 @@ test.each([
   ['/hooks', 'hooks'],
   ['/hooksx', 'root'],
   ['/', 'root'],
-])('the most specific route takes %s: %s', (path, name) => {
+])('the most specific route matches %s: %s', (path, name) => {
   expect(find(path)).toBe(name);
 });
 
 test.each([['api.example'], ['API.Example:8080'], ['api.example.'], ['api.example:']])(
-  'a route that names the host goes first for %s',
+  'a route with the host has precedence for %s',
   (host) => {
     expect(find('/hooks/billing', host)).toBe('hosted');
   },
 );
 
-test('looks for a method in all routes of the most specific path and host, and in no others', () => {
+test('finds a method in the routes of the most specific path and host, and in no others', () => {
   expect(find('/hooks/billing', 'other', 'PUT')).toBe('billing-put');
   expect(find('/hooks/billing', 'other', 'GET')).toEqual(['POST', 'PUT']);
   expect(find('/hooks/billing', 'api.example', 'PUT')).toEqual(['POST']);
 });
 
-test('no route is no route, and an ambiguous path is refused even where none is', () => {
+test('a path without a route has none, and an ambiguous one is rejected even then', () => {
   const empty = new RouteTable([]);
   const code = (path: string): string | undefined => {
     const found = empty.find({ method: 'POST', host: undefined, target: parseTarget(path) as RequestTarget });

@@ -58,7 +58,7 @@ const CONFIRM: IdSettlement = {
 const CLAIM = { key: 'k', token: 't', fingerprint: 'f', leaseMs: 60_000 };
 
 describe('a settlement', () => {
-  test('goes through at once where the store is there', async () => {
+  test('succeeds at once if the store is reachable', async () => {
     const { store, settlements, outcomes } = start();
     await store.claim(CLAIM);
     settlements.settle(CONFIRM);
@@ -69,7 +69,7 @@ describe('a settlement', () => {
     expect(outcomes).toEqual(['confirmed', 'fenced']);
   });
 
-  test('is tried again until the store is back, and then done', async () => {
+  test('is retried until the store is back', async () => {
     const { clock, store, settlements, outcomes, setDown } = start();
     await store.claim(CLAIM);
     setDown(true);
@@ -86,7 +86,7 @@ describe('a settlement', () => {
     expect(await store.claim({ ...CLAIM, token: 'x' })).toMatchObject({ state: 'handled' });
   });
 
-  test('is given up quietly as a release once its lease is over, and loudly as a confirm once its retention is', async () => {
+  test('is dropped silently as a release when its lease ends, and reported as a confirm when its retention ends', async () => {
     const { clock, settlements, outcomes, lost, setDown } = start();
     setDown(true);
     settlements.settle({ ...CONFIRM, kind: 'release', key: 'r', mootAt: 10_000 });
@@ -97,7 +97,7 @@ describe('a settlement', () => {
     expect(outcomes.filter((outcome) => outcome === 'settle_lost')).toHaveLength(1);
   });
 
-  test('beyond the bound is lost, and says so', async () => {
+  test('beyond the limit is lost, and reported', async () => {
     const { settlements, lost, setDown } = start();
     setDown(true);
     for (let i = 0; i < 10_001; i++) settlements.settle({ ...CONFIRM, key: `k${i}` });
@@ -108,7 +108,7 @@ describe('a settlement', () => {
 });
 
 describe('draining', () => {
-  test('waits for what is under way', async () => {
+  test('waits for pending settlements', async () => {
     const { store, settlements, outcomes } = start();
     await store.claim(CLAIM);
     settlements.settle(CONFIRM);
@@ -116,7 +116,7 @@ describe('draining', () => {
     expect(outcomes).toEqual(['confirmed']);
   });
 
-  test('ends after its time, and names what is lost', async () => {
+  test('ends after its time, and names the lost ones', async () => {
     const { clock, settlements, lost, setDown } = start();
     setDown(true);
     settlements.settle(CONFIRM);

@@ -11,7 +11,7 @@ describe('the head for the sender', () => {
     expect(policy.toSenderHead(200, ['X-A', '1', name.toLowerCase(), 'x']).fields).toEqual(['X-A', '1']);
   });
 
-  test('keeps order, case and repetition, Set-Cookie above all', () => {
+  test('keeps order, case and repetition, especially of Set-Cookie', () => {
     const headers = ['Set-Cookie', 'a=1', 'X-A', 'é', 'set-cookie', 'b=2', 'Sidegate-X', '1', 'Date', 'now'];
     expect(policy.toSenderHead(200, headers).fields).toEqual(headers);
   });
@@ -32,7 +32,7 @@ describe('the head for the sender', () => {
   });
 
   test.each(['webhook-delivery', 'Webhook-Delivery', 'WEBHOOK_DELIVERY', 'X-Slack-No-Retry', 'x_slack_no_retry'])(
-    'lacks %s, by which the app would switch its sender off',
+    'lacks %s, with which the app would disable its sender',
     (name) => {
       expect(policy.toSenderHead(200, [name, '1']).fields).toEqual([]);
     },

@@ -98,7 +98,7 @@ describe('advice', () => {
       { ...toConfigMap(GATE('store: { redis: { url: "redis://redis:6379" } }')), ...toReplicas(2) },
       [],
     ],
-  ] as const)('gives %s', async (_, answers, expected) => {
+  ] as const)('includes %s', async (_, answers, expected) => {
     const { advise } = start(answers);
     expect(await advise(POD)).toEqual(expected.map((pattern) => expect.stringMatching(pattern)));
   });
@@ -114,7 +114,7 @@ describe('advice', () => {
     expect(clock.timers).toBe(0);
   });
 
-  test('judges a ConfigMap once, until it changes', async () => {
+  test('checks a ConfigMap once, until it changes', async () => {
     let resourceVersion = '1';
     let text = GATE('lisen: {}');
     const configmaps = async () => ({ metadata: { uid: 'c', resourceVersion }, data: { 'gate.yaml': text } });
@@ -158,7 +158,7 @@ describe('advice', () => {
     expect(asked).toHaveLength(4);
   });
 
-  test('leads nowhere else by names that somebody made up', async () => {
+  test('requests no other path, even with crafted names', async () => {
     const { advise, asked } = start({});
     for (const configMap of ['../secrets/a', 'a?b', 'a/b', '', 'ä'])
       expect(await advise({ ...POD, configMap, request: { ...POD.request, owner: undefined } })).toEqual([]);
@@ -167,7 +167,7 @@ describe('advice', () => {
     expect(asked).toEqual([]);
   });
 
-  test('asks no more than 16 things at once', async () => {
+  test('sends at most 16 concurrent requests', async () => {
     const { advise, clock, asked } = start({ configmaps: () => NEVER });
     for (let i = 0; i < 40; i++) void advise({ ...POD, configMap: `gate-${i}`, request: { ...POD.request, owner: undefined } });
     await settle();
@@ -185,7 +185,7 @@ describe('the version of the cluster', () => {
   };
   const server = async (): Promise<object> => ({ major: '1', minor: '34+' });
 
-  test('is that of the oldest kubelet where it is older, over all pages', async () => {
+  test('is that of the oldest kubelet if it is older, across all pages', async () => {
     let page = 0;
     const pages = [
       { items: [toNode('v1.34.2'), toNode('v1.33.1-gke.100')], metadata: { continue: 'more' } },
@@ -197,14 +197,14 @@ describe('the version of the cluster', () => {
     version.close();
   });
 
-  test('is that of the API server where nodes may not be listed', async () => {
+  test('is that of the API server if nodes cannot be listed', async () => {
     const { version } = begin({ '/version': server });
     await version.start();
     expect([version.oldest, version.notReadyBecause()]).toEqual([{ major: 1, minor: 34 }, undefined]);
     version.close();
   });
 
-  test('is waited for, and asked for again', async () => {
+  test('is waited for, and requested again', async () => {
     let isUp = false;
     const { clock, version } = begin({ '/version': () => (isUp ? server() : refuse(0, 'Unreachable')) });
     await version.start();

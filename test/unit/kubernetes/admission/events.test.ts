@@ -38,7 +38,7 @@ describe('an Event', () => {
     expect(sent[0]?.body).toMatchObject({ regarding: { ...OWNER, namespace: 'shop' }, eventTime: '2027-01-15T08:00:00.000000Z' });
   });
 
-  test('is on the pod where it has no owner but its name, and nowhere where it has neither', async () => {
+  test('is on the pod if it has a name but no owner, and is omitted if it has neither', async () => {
     const { events, outcomes, sent } = start();
     events.send(toPodEvent({ owner: undefined, name: 'web' }));
     events.send(toPodEvent({ owner: undefined }));
@@ -47,7 +47,7 @@ describe('an Event', () => {
     expect(sent[0]?.body['regarding']).toEqual({ apiVersion: 'v1', kind: 'Pod', name: 'web', namespace: 'shop' });
   });
 
-  test('is told once in ten minutes', async () => {
+  test('is created once in ten minutes', async () => {
     const { clock, events, outcomes } = start();
     for (let i = 0; i < 3; i++) events.send(toPodEvent());
     await settle();
@@ -58,7 +58,7 @@ describe('an Event', () => {
     expect(outcomes.at(-1)).toBe('sent');
   });
 
-  test('is dropped beyond 25 at once, and one more may be told each second', async () => {
+  test('is dropped beyond 25 at once, with one more allowed each second', async () => {
     const { clock, events, outcomes } = start();
     let id = 0;
     const tellMany = async (): Promise<void> => {
@@ -74,7 +74,7 @@ describe('an Event', () => {
     expect(outcomes.filter((outcome) => outcome === 'sent')).toHaveLength(28);
   });
 
-  test('that may not be made is not tried again for ten minutes, and harms nobody', async () => {
+  test('that is forbidden is not retried for ten minutes, without other effects', async () => {
     const { clock, events, outcomes, sent } = start(() => Promise.reject(new KubeError(403, 'Forbidden', 'no')));
     events.send(toPodEvent());
     await settle();

@@ -31,23 +31,23 @@ function start(advise: () => Promise<readonly string[]>) {
   });
 }
 
-describe('what a review becomes in memory', () => {
+describe('a parsed review', () => {
   test.each([
-    ['values that are too many', `[${'{},'.repeat(1_000_000)}{}]`],
+    ['too many values', `[${'{},'.repeat(1_000_000)}{}]`],
     ['nesting that is too deep', `${'['.repeat(65)}${']'.repeat(65)}`],
     ['nesting that never ends', '['.repeat(4_000_000)],
     ['a string that never ends', `{"a":"${'['.repeat(100)}`],
-    ['what is not UTF-8', Buffer.from([0x22, 0xff, 0x22])],
-  ])('is not found out by parsing: it leaves %s alone', (_, text) => {
+    ['bytes that are not UTF-8', Buffer.from([0x22, 0xff, 0x22])],
+  ])('is undefined, before it takes memory, for %s', (_, text) => {
     expect(parseBounded(Buffer.from(text))).toBeUndefined();
   });
 
-  test('is not held against what merely looks like it in strings', () => {
+  test('may contain brackets in strings', () => {
     const value = { 'a\\"[[{{': `${'[{,'.repeat(200_000)}\\"`, b: [[{ c: '"' }]] };
     expect(parseBounded(Buffer.from(JSON.stringify(value)))).toEqual(value);
   });
 
-  test('is let go of before anything is waited for', async () => {
+  test('is freed before anything is awaited', async () => {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc') as () => void;
     let proceed: () => void = () => undefined;

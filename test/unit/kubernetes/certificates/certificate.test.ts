@@ -37,7 +37,7 @@ describe('a server certificate', () => {
   const keys = toKeys();
   const server = issueServer(NAMES, keys.publicKey, toValidity(now - HOUR, now + HOUR), authority);
 
-  test('is verified by OpenSSL in strict mode, for its names and as a server', () => {
+  test('is accepted by OpenSSL in strict mode, for its names and as a server', () => {
     const files = ['-CAfile', write('ca.pem', authority.certificate), write('server.pem', server)];
     for (const name of NAMES)
       expect(openssl('verify', '-x509_strict', '-purpose', 'sslserver', '-verify_hostname', name, ...files)).toMatch(/: OK$/m);
@@ -47,14 +47,14 @@ describe('a server certificate', () => {
     );
   });
 
-  test('is not verified by another authority of the same kind', () => {
+  test('is not accepted with another CA of the same kind', () => {
     const other = write('other.pem', makeAuthority().certificate);
     expect(() => openssl('verify', '-x509_strict', '-CAfile', other, write('server.pem', server))).toThrow(
       /unable to get local issuer/,
     );
   });
 
-  test('is verified where two authorities are trusted at once, in either order', () => {
+  test('is accepted if two CAs are trusted, in either order', () => {
     const other = makeAuthority().certificate.toString();
     for (const bundle of [other + authority.certificate, authority.certificate + other]) {
       writeFileSync(join(folder, 'both.pem'), bundle);
@@ -64,7 +64,7 @@ describe('a server certificate', () => {
     }
   });
 
-  test('says in its extensions what it is for, and whose it is', () => {
+  test('names its purpose and its issuer in its extensions', () => {
     const text = openssl('x509', '-text', '-noout', '-in', write('server.pem', server));
     expect(text).toMatch(/Version: 3/);
     expect(text).toMatch(/Basic Constraints: critical\s+CA:FALSE/);
@@ -79,7 +79,7 @@ describe('a server certificate', () => {
     expect(issuerKeyId).toBe(caKeyId);
   });
 
-  test('is read by Node as it was meant', () => {
+  test('is parsed by Node with the same values', () => {
     expect(server.checkIssued(authority.certificate)).toBe(true);
     expect(server.verify(authority.certificate.publicKey)).toBe(true);
     expect(server.ca).toBe(false);
@@ -95,7 +95,7 @@ describe('a server certificate', () => {
   });
 
   test.each(['TLSv1.2', 'TLSv1.3'] as const)(
-    'carries a handshake of %s, and only for who trusts its authority',
+    'supports a handshake with %s, only for clients that trust its CA',
     async (version) => {
       const listener = createServer({ cert: server.toString(), key: toPem(keys.privateKey) });
       await new Promise<void>((done) => listener.listen(0, '127.0.0.1', done));
@@ -117,8 +117,8 @@ describe('a server certificate', () => {
   );
 });
 
-describe('an authority', () => {
-  test('has a name that no other has', () => {
+describe('a CA', () => {
+  test('has a unique name', () => {
     expect(makeAuthority().certificate.subject).not.toBe(makeAuthority().certificate.subject);
     expect(makeAuthority().certificate.subject).toMatch(/^CN=sidegate injector [0-9a-f]{8}$/);
   });
@@ -132,7 +132,7 @@ describe('an authority', () => {
     expect(Date.parse(certificate.validTo)).toBe(from + 1000);
   });
 
-  test('has a serial that is positive, of 16 bytes, and another each time', () => {
+  test('has a positive serial number of 16 bytes, a new one each time', () => {
     const serials = Array.from({ length: 50 }, () => makeAuthority().certificate.serialNumber);
     expect(new Set(serials).size).toBe(50);
     for (const serial of serials) expect(serial).toMatch(/^[4-7][0-9A-F]{31}$/);
@@ -154,7 +154,7 @@ describe('DER', () => {
     for (const [magnitude, der] of cases) expect(integer(Buffer.from(magnitude, 'hex')).toString('hex')).toBe(der);
   });
 
-  test('has identifiers as OpenSSL reads them', () => {
+  test('has object identifiers as OpenSSL reads them', () => {
     fc.assert(
       fc.property(fc.array(fc.nat({ max: 2 ** 31 - 1 }), { minLength: 1, maxLength: 5 }), (rest) => {
         const dotted = `1.3.${rest.join('.')}`;
@@ -174,12 +174,12 @@ describe('DER', () => {
     );
   });
 
-  test('refuses years that no certificate can hold', () => {
+  test('rejects years that a certificate cannot represent', () => {
     expect(() => time(Date.UTC(10_000, 0, 1))).toThrow(/10000-01-01/);
     expect(() => time(Date.UTC(1949, 11, 31))).toThrow(RangeError);
   });
 
-  test('gives certificates that Node reads, whatever their names and times', () => {
+  test('produces certificates that Node can parse, for any names and times', () => {
     const keys = toKeys();
     const label = fc.stringMatching(/^[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?$/);
     fc.assert(

@@ -11,7 +11,7 @@ const [root, other] = [read(authority.ca), read(makeAuthority(folder, 'other').c
 const chain = read(authority.issue('server', 'DNS:injector.gate.svc').cert);
 const now = Date.now();
 
-test('accepts a server whose authority is among those that are trusted', () => {
+test('accepts a server whose CA is trusted', () => {
   expect(findChainProblem(chain, root, 'injector.gate.svc', now)).toBeUndefined();
   expect(findChainProblem(chain, [...other, ...root], 'injector.gate.svc', now)).toBeUndefined();
 });
@@ -27,11 +27,11 @@ test.each([
   ['another name', chain, root, 'injector.other.svc', now, /not for injector\.other\.svc/],
   ['a certificate that has ended', chain, root, 'injector.gate.svc', now + 3 * 86_400_000, /expired on/],
   ['a certificate that has not begun', chain, root, 'injector.gate.svc', now - 86_400_000, /is not valid before/],
-] as const)('tells of %s', (_, given, trusted, name, at, problem) => {
+] as const)('reports %s', (_, given, trusted, name, at, problem) => {
   expect(findChainProblem(given, trusted, name, at)).toMatch(problem);
 });
 
-test('passes over what is no certificate', () => {
+test('skips text that is not a certificate', () => {
   expect(readCertificates('-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n')).toEqual([]);
   expect(readCertificates('')).toEqual([]);
 });

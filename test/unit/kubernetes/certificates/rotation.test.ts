@@ -33,13 +33,13 @@ function live(authorities: CaSet, hours: number): { readonly hour: number; reado
   return steps;
 }
 
-describe('an authority', () => {
-  test('is made where there is none', () => {
+describe('a CA', () => {
+  test('is created if there is none', () => {
     expect(planRotation(undefined, undefined, START, TIMES)?.step).toBe('created');
     expect(toEnd(make().current.certificate)).toBe(START + TIMES.caLifetime);
   });
 
-  test('is succeeded after two thirds of its life: announced, then signing, then the old one leaves', () => {
+  test('is replaced after two thirds of its life: the new one is announced, then signs, then the old one is removed', () => {
     expect(live(make(), 650)).toEqual([
       { hour: 600, step: 'announced', trusted: 2 },
       { hour: 610, step: 'switched', trusted: 2 },
@@ -47,7 +47,7 @@ describe('an authority', () => {
     ]);
   });
 
-  test('stays trusted until every certificate that it signed has ended', () => {
+  test('stays trusted until every certificate that it signed has expired', () => {
     const { current } = make();
     const next = createCa(START, TIMES.caLifetime);
     const switched = { current: next, previous: { certificate: current.certificate, since: START } };
@@ -55,7 +55,7 @@ describe('an authority', () => {
     expect(planRotation(switched, undefined, START + TIMES.serverLifetime + 60 * SECOND, TIMES)?.step).toBe('retired');
   });
 
-  test('that has ended is replaced at once, or by its successor where one is announced', () => {
+  test('that has expired is replaced at once, or by its announced successor', () => {
     const old = make();
     const late = START + TIMES.caLifetime;
     const plan = planRotation(old, undefined, late, TIMES);
@@ -65,14 +65,14 @@ describe('an authority', () => {
     expect(planRotation(announced, undefined, late, TIMES)?.step).toBe('switched');
   });
 
-  test('that somebody took out of the Secret stays trusted, where a replica knows it', () => {
+  test('that was removed from the Secret stays trusted if a replica knows it', () => {
     const known = make().current.certificate;
     const plan = planRotation(undefined, known, START + HOUR, TIMES);
     expect(toTrusted(plan?.caSet as CaSet)[1]?.serialNumber).toBe(known.serialNumber);
     expect(planRotation(undefined, known, START + TIMES.caLifetime, TIMES)?.caSet.previous).toBeUndefined();
   });
 
-  test('that signs now is always among those that were trusted for the overlap before', () => {
+  test('that signs has always been trusted for the overlap before', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 400 }), { minLength: 1, maxLength: 12 }), (pauses) => {
         let now = START;
@@ -98,7 +98,7 @@ describe('an authority', () => {
 });
 
 describe('the Secret', () => {
-  test('gives back what was written to it', () => {
+  test('is read as it was written', () => {
     const { current } = make();
     const next = createCa(START, TIMES.caLifetime);
     const whole = { current, next, previous: { certificate: createCa(START, HOUR).certificate, since: START + 1 } };
@@ -112,11 +112,11 @@ describe('the Secret', () => {
     }
   });
 
-  test('is nothing yet where it is empty', () => {
+  test('is undefined while it is empty', () => {
     expect(readSecretData({})).toBeUndefined();
   });
 
-  test('is not touched where it holds what is not ours, and never shows what it holds', () => {
+  test('is not changed if it contains other data, which is never shown', () => {
     const data = toSecretData(make());
     expect(readSecretData({ ...data, password: 'aHVudGVyMg==' })).toEqual({
       problem: expect.stringMatching(/^it contains password, /),

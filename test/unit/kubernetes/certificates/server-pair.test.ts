@@ -8,8 +8,8 @@ const DAY = 86_400_000;
 const NAMES = { service: 'injector', namespace: 'gate', dnsNames: ['injector.example'], serverLifetime: DAY };
 const issue = (): SecretData => toPairData(issuePair(createCa(NOW, 30 * DAY), NAMES, NOW));
 
-describe('the Secret with the certificate that is served', () => {
-  test('is read as it was written, for all of its names', () => {
+describe('the Secret with the server certificate', () => {
+  test('is read as it was written, for all its names', () => {
     const read = readPairData(issue());
     for (const name of ['injector.gate.svc', 'injector.gate.svc.cluster.local', 'injector.gate', 'injector', 'injector.example'])
       expect(read?.certificate.checkHost(name), name).toBe(name);
@@ -22,7 +22,7 @@ describe('the Secret with the certificate that is served', () => {
     ['has the key of another', { ...issue(), 'tls.key': issue()['tls.key'] as string }],
     ['has the CA of another', { ...issue(), 'ca.crt': issue()['ca.crt'] as string }],
     ['holds text', { ...issue(), 'tls.crt': Buffer.from('none').toString('base64') }],
-  ])('gives nothing to serve where it %s', (_title, data) => {
+  ])('has no certificate if it %s', (_title, data) => {
     expect(readPairData(data)).toBeUndefined();
   });
 

@@ -65,7 +65,7 @@ test('finds nothing in a healthy cluster', () => {
 });
 
 describe('a workload', () => {
-  test('is what stands at the top of its pods: their Deployment, CronJob, StatefulSet, foreign controller, or themselves', () => {
+  test('is the top owner of its pods: a Deployment, CronJob, StatefulSet, unknown controller, or the pods themselves', () => {
     const owned = (name: string, kind: string, uid: string): Pod => makePod(name, template, { kind, name: uid, uid });
     const job = {
       metadata: {
@@ -99,7 +99,7 @@ describe('a workload', () => {
     ]);
   });
 
-  test('counts neither pods that ended, nor those that are about to, nor mirrors of static ones', () => {
+  test('does not count finished or terminating pods, or mirrors of static ones', () => {
     const ended = (status: Json, metadata: Json = {}): Pod => {
       const pod = makeBare('x', template, OWNER);
       return { ...pod, metadata: { ...pod.metadata, ...metadata }, status: { ...pod.status, ...status } };
@@ -114,7 +114,7 @@ describe('a workload', () => {
     expect(examine({ pods }).web.pods.total).toBe(1);
   });
 
-  test('is left alone where nobody asked for the sidecar', () => {
+  test('is ignored if it does not request the sidecar', () => {
     const plain = { ...template, metadata: { labels: { app: 'other' } } };
     const { web, codes, states } = examine({
       ...makeDeployment(plain),
@@ -124,7 +124,7 @@ describe('a workload', () => {
     expect([web.state, codes, states.unasked]).toEqual(['unasked', [], 1]);
   });
 
-  test('is idle without pods, unless it should have some', () => {
+  test('is idle without pods, unless replicas are expected', () => {
     expect(examine({ ...makeDeployment(template, { spec: { replicas: 0 } }), pods: [] })).toMatchObject({
       codes: [],
       web: { state: 'idle' },
@@ -135,7 +135,7 @@ describe('a workload', () => {
     expect(messageOf('pods-missing')).toBe('deployment/web should have 1 pod but has none: denied the request: no sidecar');
   });
 
-  test('comes before another that has less to find', () => {
+  test('precedes one with less severe findings', () => {
     const { workloads } = examine({
       pods: [
         makePod('a', template, OWNER),
@@ -194,13 +194,13 @@ describe('the sidecar', () => {
       1,
       /other pods of rollout\/web/,
     ],
-  ])('is missing where %s', (_, over, count, message) => {
+  ])('is missing if %s', (_, over, count, message) => {
     const { web, messageOf } = examine(over);
     expect([web.state, web.pods.protected]).toEqual(['unprotected', count]);
     expect(messageOf('no-sidecar')).toMatch(message);
   });
 
-  test('is missing where the namespace demands it of all', () => {
+  test('is missing if the namespace requires it for all pods', () => {
     const plain = { ...template, metadata: { labels: { app: 'x' } } };
     const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
     const { codes, messageOf, fixOf } = examine({ ...makeDeployment(plain), pods: [makeBare('a', plain, OWNER)], namespaces });
@@ -209,13 +209,13 @@ describe('the sidecar', () => {
     expect(fixOf('no-sidecar')).toMatch(/^set the label/);
   });
 
-  test('ends before the app where it is an init container that does not restart', () => {
+  test('ends before the app if it is an init container that does not restart', () => {
     const pod: Json = makePod('a', template, OWNER);
     delete pod.spec.initContainers[0].restartPolicy;
     expect(examine({ pods: [pod] })).toMatchObject({ codes: ['sidecar-ends'], web: { state: 'unprotected' } });
   });
 
-  test('is there as a container, too', () => {
+  test('can also be a container', () => {
     expect(examine(of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } })))).toMatchObject({
       codes: [],
       web: { state: 'protected', forms: ['container'] },
@@ -231,26 +231,26 @@ describe('the sidecar', () => {
     });
   });
 
-  test('stands on the network of the node', () => {
+  test('uses the network of the node', () => {
     const pod: Json = makePod('a', template, OWNER);
     pod.spec.hostNetwork = true;
     expect(examine({ pods: [pod] })).toMatchObject({ codes: ['host-network'], web: { state: 'bypassed' } });
   });
 
-  test('will be missing after the next rollout, as the template lost the label', () => {
+  test('will be missing after the next rollout, because the template lost the label', () => {
     const unlabelled = { ...template, metadata: { labels: { app: 'web' } } };
     expect(examine(makeDeployment(unlabelled))).toMatchObject({ codes: ['label-lost'], web: { state: 'protected' } });
     const off = makeTemplate({ labels: { 'sidegate.dev/inject': 'false' } });
     expect(examine(makeDeployment(off)).messageOf('label-lost')).toMatch(/has another value of the label/);
   });
 
-  test('needs no label where the template has it itself', () => {
+  test('needs no label if the template contains it', () => {
     const pod = makePod('a', template, OWNER);
     const own = { metadata: { labels: { app: 'web' } }, spec: pod.spec };
     expect(examine({ ...makeDeployment(own), pods: [pod] }).codes).toEqual([]);
   });
 
-  test('is not asked for by another word, nor by a label in the wrong place', () => {
+  test('is not requested with another value, or with a label in the wrong place', () => {
     const yes = makeTemplate({ labels: { 'sidegate.dev/inject': 'True' } });
     expect(examine({ ...makeDeployment(yes), pods: [makeBare('a', yes, OWNER)] }).messageOf('label-value')).toBe(
       'the label sidegate.dev/inject is "True", which has no effect',
@@ -260,7 +260,7 @@ describe('the sidecar', () => {
     expect(examine(misplaced)).toMatchObject({ codes: ['label-misplaced'], web: { state: 'unasked' } });
   });
 
-  test('is never put where the webhook is not asked', () => {
+  test('is never injected in namespaces that the webhook skips', () => {
     const namespaceSelector = {
       matchExpressions: [{ key: 'kubernetes.io/metadata.name', operator: 'NotIn', values: [NAMESPACE] }],
     };
@@ -276,7 +276,7 @@ describe('a Service', () => {
     ['past a renamed port', 'rename', { targetPort: 8080 }, 'set its targetPort to http'],
     ["by the app's new name", 'rename', { targetPort: 'http-app' }, 'set its targetPort to http'],
     ['to where the app was moved', 'env', { targetPort: 8482 }, 'set its targetPort to sidegate'],
-  ])('leads to the app %s', (_, interception, port, fix) => {
+  ])('bypasses the sidecar %s', (_, interception, port, fix) => {
     const { codes, fixOf, web } = examine(
       of(with_(interception), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
     );
@@ -294,14 +294,14 @@ describe('a Service', () => {
     ['same-port', { targetPort: 'http' }],
     ['env', { targetPort: 8080 }],
     ['env', { targetPort: 'http' }],
-  ])('is right in mode %s with %j', (interception, port) => {
+  ])('is correct in mode %s with %j', (interception, port) => {
     const { codes } = examine(
       of(with_(interception), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
     );
     expect(codes).toEqual(['not-known']);
   });
 
-  test('is named with all that reaches it from outside', () => {
+  test('is named with everything that reaches it from outside', () => {
     const ingress = {
       metadata: { name: 'front', namespace: NAMESPACE },
       spec: { rules: [{ host: 'shop.example', http: { paths: [{ backend: { service: { name: 'web' } } }] } }] },
@@ -314,7 +314,7 @@ describe('a Service', () => {
     expect(examine({ services, ingresses: [fallback] }).messageOf('service-to-app')).toContain('behind Ingress all)');
   });
 
-  test('counts only where it selects the pods, in their namespace', () => {
+  test('counts only if it selects the pods, in their namespace', () => {
     const ports = [{ port: 80, targetPort: 8080 }];
     const elsewhere = makeService({ ports }, 'elsewhere');
     const services = [
@@ -325,7 +325,7 @@ describe('a Service', () => {
     expect(examine({ services }).codes).toEqual([]);
   });
 
-  test('that is headless leads to the app by its own port, as that is where those who resolve it connect', () => {
+  test('that is headless bypasses the sidecar on its own port, because its clients connect there', () => {
     const headless = (port: Json) => examine({ services: [makeService({ clusterIP: 'None', ports: [port] })] });
     expect(headless({ port: 8080, targetPort: 'sidegate' })).toMatchObject({
       codes: ['headless-to-app'],
@@ -335,7 +335,7 @@ describe('a Service', () => {
     expect(headless({ port: 80, targetPort: 8080 }).codes).toEqual(['service-to-app']);
   });
 
-  test('has no endpoints where it names a port that is not there, or that the version does not find', () => {
+  test('has no endpoints if it names a port that does not exist, or that the version does not find', () => {
     const named = (targetPort: string) => ({ services: [makeService({ ports: [{ port: 80, targetPort }] })] });
     expect(examine(named('sidgate')).messageOf('service-to-nothing')).toMatch(
       /targetPort sidgate, a name that no container of the pod declares: it has no endpoints/,
@@ -350,7 +350,7 @@ describe('a Service', () => {
     expect(examine({ version: undefined }).codes).toEqual([]);
   });
 
-  test('without a selector has endpoints that somebody wrote', () => {
+  test('without a selector has manual endpoints', () => {
     const slice = (port: number, address = '10.1.0.1') => ({
       metadata: { name: 'by-hand', namespace: NAMESPACE },
       endpoints: [{ addresses: [address] }],
@@ -371,7 +371,7 @@ test.each([
   ['service', ['host-port']],
   ['same-port', []],
   ['env', []],
-])('judges a hostPort in mode %s', (interception, codes) => {
+])('reports a hostPort in mode %s', (interception, codes) => {
   const its = with_(interception, { container: { ports: [{ name: 'http', containerPort: 8080, hostPort: 80 }] } });
   const services = [makeService({ ports: [{ port: 80, targetPort: interception === 'service' ? 'sidegate' : 8080 }] })];
   expect(
@@ -418,7 +418,7 @@ describe('a NetworkPolicy', () => {
     ['some pods of all namespaces', { from: [{ namespaceSelector: {}, podSelector: { matchLabels: { app: 'a' } } }] }],
     ['a block', { from: [{ ipBlock: { cidr: '10.0.0.0/8' } }] }],
     ['all but a block', { from: [{ ipBlock: { cidr: '0.0.0.0/0', except: ['10.0.0.0/8'] } }] }],
-  ])('is noted where it admits %s', (_, rule) => {
+  ])('is noted if it admits %s', (_, rule) => {
     expect(judge(makeNetworkPolicy([data, rule])).codes).toEqual(['network-policy-admits']);
   });
 
@@ -427,11 +427,11 @@ describe('a NetworkPolicy', () => {
     ['a range beside it', { ports: [{ port: 8081, endPort: 9000 }] }],
     ['another protocol', { ports: [{ port: 8080, protocol: 'UDP' }] }],
     ['a name that no container has', { ports: [{ port: 'nothing' }] }],
-  ])('is right with %s', (_, rule) => {
+  ])('is correct with %s', (_, rule) => {
     expect(judge(makeNetworkPolicy([data, rule])).codes).toEqual([]);
   });
 
-  test('selects by expressions, and in doubt', () => {
+  test('selects with expressions, and if they are unknown', () => {
     const selecting = (operator: string, key: string, values?: string[]) =>
       judge(makeNetworkPolicy([data], { podSelector: { matchExpressions: [{ key, operator, values }] } })).codes;
     expect(selecting('In', 'app', ['web'])).toEqual([]);
@@ -448,7 +448,7 @@ describe('a NetworkPolicy', () => {
       expect(selecting(operator, key, values as Json)).toEqual(['no-network-policy']);
   });
 
-  test('names a port of a native sidecar, which some networks do not find', () => {
+  test('names a port of a native sidecar, which some network plug-ins do not find', () => {
     const named = makeNetworkPolicy([{ ports: [{ port: 'sidegate' }] }]);
     expect(judge(named).fixOf('network-policy-name')).toBe('write 8480 instead');
     expect(
@@ -456,7 +456,7 @@ describe('a NetworkPolicy', () => {
     ).toEqual([]);
   });
 
-  test('shuts everybody out of the sidecar', () => {
+  test('blocks all clients of the sidecar', () => {
     expect(judge(makeNetworkPolicy([])).messageOf('network-policy-shuts')).toBe(
       "NetworkPolicy web does not allow any connection to port 8480, the sidecar's",
     );
@@ -477,7 +477,7 @@ describe('the config', () => {
       /the config in the ConfigMap web-gate is invalid: line 3: routes: missing/,
     ],
     [{ state: 'unknown', reason: 'you may not get it' }, 'not-known', /web-gate was not checked: you may not get it/],
-  ])('is judged as %j', (config, code, message) => {
+  ])('is checked as %j', (config, code, message) => {
     const { codes, messageOf } = configs(config);
     expect(codes).toEqual([code]);
     expect(messageOf(code)).toMatch(message);
@@ -490,14 +490,14 @@ describe('the config', () => {
     expect(fixOf('secret-not-mounted')).toMatch(/sidegate\.dev\/secrets in the pod template: other$/);
   });
 
-  test('names Secrets that are not there, or nobody knows', () => {
+  test('names Secrets that are missing or unknown', () => {
     expect(examine({ secrets: new Map([['shop/web-secret', 'missing']]) }).codes).toEqual(['secret-missing']);
     expect(examine({ secrets: new Map([['shop/web-secret', { unknown: 'you may not get it' }]]) }).messageOf('not-known')).toBe(
       'cannot determine whether the Secret web-secret exists: you may not get it',
     );
   });
 
-  test('remembers per replica where there is no Redis', () => {
+  test('remembers IDs per replica without Redis', () => {
     const alone = sound({ isShared: false });
     expect(examine({ configs: alone }).codes).toEqual([]);
     const pods = [makePod('a', template, OWNER), makePod('b', template, OWNER)];
@@ -513,7 +513,7 @@ describe('the config', () => {
     expect(examine({ pods }).codes).toEqual([]);
   });
 
-  test('is another in what runs than in the ConfigMap, or among replicas', () => {
+  test('differs between running sidecars and the ConfigMap, or between replicas', () => {
     const pods = [makePod('a', template, OWNER), makePod('b', template, OWNER)];
     const live = (a: Json, b: Json) =>
       examine({
@@ -532,14 +532,14 @@ describe('the config', () => {
 });
 
 describe('staleness', () => {
-  test('is another version or other defaults than the injector has now', () => {
+  test('is another version, or other defaults, than those of the injector', () => {
     const { codes, messageOf, fixOf } = examine({ current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
     expect(codes).toEqual(['version-stale', 'settings-stale']);
     expect(messageOf('version-stale')).toBe('the sidecars of web-1-a have version 1.0.0; the injector has 1.1.0');
     expect(fixOf('settings-stale')).toBe('kubectl -n shop rollout restart deployment/web');
   });
 
-  test('is of no defaults where the library chart made the sidecar, and is mended in the chart', () => {
+  test('ignores the defaults of the injector if the library chart rendered the sidecar, and is fixed in the chart', () => {
     const pod: Json = makePod('a', template, OWNER);
     const its = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
     pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...its, hash: 'library' });
@@ -551,7 +551,7 @@ describe('staleness', () => {
     );
   });
 
-  test('is not known without the injector, which matters only where there are sidecars', () => {
+  test('is unknown without the injector, which matters only if there are sidecars', () => {
     const current = { version: undefined, hash: undefined, rules: undefined, unknown: 'no injector was found' };
     expect(examine({ current })).toMatchObject({ codes: ['not-known', 'image-not-known'], web: { state: 'unknown' } });
     expect(examine({ current, pods: [], Deployment: [], ReplicaSet: [] }).codes).toEqual([]);
@@ -560,7 +560,7 @@ describe('staleness', () => {
 });
 
 describe('admission', () => {
-  test('lacks the webhook, which matters only where somebody asks', () => {
+  test('lacks the webhook, which matters only if a workload requests the sidecar', () => {
     expect(examine({ webhooks: [], injectors: [] }).messageOf('webhook-missing')).toMatch(/^shop\/web request the sidecar/);
     expect(examine({ webhooks: [], injectors: [], pods: [], Deployment: [], ReplicaSet: [] }).codes).toEqual([]);
     const policy = {
@@ -587,7 +587,7 @@ describe('admission', () => {
     expect(NOW).toBeLessThan(END);
   });
 
-  test('fails open where nobody denies what the injector missed', () => {
+  test('fails open if no policy denies what the injector missed', () => {
     const none = { policies: [], bindings: [] };
     expect(examine(none).codes).toEqual(['fails-open']);
     expect(examine({ ...none, webhooks: [makeWebhook({ failurePolicy: 'Fail' })] }).codes).toEqual(['policy-missing']);
@@ -596,7 +596,7 @@ describe('admission', () => {
     ]);
   });
 
-  test('has policies that nothing binds, or that only tell', () => {
+  test('has policies without a binding, or that only warn', () => {
     const bindings = (...given: [string, string][]) => ({
       bindings: given.map(([policyName, action]) => ({
         metadata: { name: policyName },
@@ -611,7 +611,7 @@ describe('admission', () => {
     expect(telling.messageOf('policy-unbound')).toBe('the policy sidegate-protected only reports (Warn) and denies nothing');
   });
 
-  test('does not enforce what a namespace demands', () => {
+  test('does not enforce what a namespace requires', () => {
     const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
     expect(examine({ namespaces }).codes).toEqual([]);
     expect(examine({ namespaces, policies: [{ metadata: { name: 'sidegate-protected' } }] }).codes).toEqual([
@@ -619,7 +619,7 @@ describe('admission', () => {
     ]);
   });
 
-  test('has no injector that is ready', () => {
+  test('has no ready injector', () => {
     const injectors = [{ metadata: { name: 'sidegate-injector', namespace: 'sidegate' }, status: {} }];
     expect(examine({ injectors }).messageOf('injector-down')).toBe(
       'no replica of the injector sidegate/sidegate-injector is ready',
@@ -627,7 +627,7 @@ describe('admission', () => {
   });
 });
 
-describe('what may not be read', () => {
+describe('a resource that may not be read', () => {
   const LISTS = [
     'namespaces',
     'services',
@@ -648,20 +648,20 @@ describe('what may not be read', () => {
     'CronJob',
   ] as const;
 
-  test.each(LISTS)('is told of %s, and nothing is made of it', (list) => {
+  test.each(LISTS)('is reported for %s, without other findings', (list) => {
     const { codes, messageOf, findings } = examine({ [list]: { unknown: `you may not list ${list}` } });
     expect(codes.every((code) => code === 'not-known')).toBe(true);
     expect(messageOf('not-known')).toMatch(new RegExp(`: you may not list ${list}$`));
     expect(findings.error).toBe(0);
   });
 
-  test('is told of pods as an error, as then nobody knows what is protected', () => {
+  test('is an error for pods, because then the protection is unknown', () => {
     const { codes, web } = examine({ pods: { unknown: 'you may not list pods in shop' } });
     expect(codes).toEqual(['pods-not-known']);
     expect(web.state).toBe('unknown');
   });
 
-  test('keeps pods under their Deployment where ReplicaSets are not known, and under what they name where nothing is', () => {
+  test('leaves pods under their Deployment without ReplicaSets, and under their named owner without both', () => {
     const unknown = { unknown: 'x' };
     expect(examine({ ReplicaSet: unknown, Deployment: unknown }).workloads).toMatchObject([{ kind: 'Deployment', name: 'web' }]);
     const foreign = [makePod('a', template, { name: 'canary-7', uid: 'x' })];
@@ -722,7 +722,7 @@ const dual = (pod: Json) => {
   pod.status.podIPs = [{ ip: '10.1.0.1' }, { ip: 'fd00::a1' }];
 };
 
-describe('no workload is called protected', () => {
+describe('no workload is reported as protected', () => {
   test.each<[string, Over, string, string]>([
     ['where Services are not known', { services: { unknown: 'x' } }, 'unknown', 'not-known'],
     ['where EndpointSlices are not known', { ownEndpointSlices: { unknown: 'x' } }, 'unknown', 'not-known'],
@@ -886,12 +886,12 @@ describe('no workload is called protected', () => {
     ['some routes only observe', configured({ routes: 2, observing: ['a'] }), ['config-observes']],
     ['some routes are open', configured({ routes: 2, open: ['a'] }), []],
     ['a config has no routes at all', configured({ routes: 0 }), []],
-  ])('but one is where %s', (_, over, expected) => {
+  ])('but one is if %s', (_, over, expected) => {
     const { web, codes } = examine(over);
     expect([web.state, codes]).toEqual(['protected', expected]);
   });
 
-  test('says what to do where the ports are not known, and what may stand where the sidecar is not ready', () => {
+  test('shows a fix if the ports are unknown, and the possible cause if the sidecar is not ready', () => {
     expect(examine(changed('service', withoutOption('--upstream'))).messageOf('ports-not-known')).toBe(
       'the arguments of the container sidegate of a do not contain both --listen and --upstream with a port',
     );
@@ -901,6 +901,6 @@ describe('no workload is called protected', () => {
   });
 });
 
-test('has a test for every code that there is', () => {
+test('has a test for every code', () => {
   expect(Object.keys(FINDINGS).filter((code) => !seen.has(code))).toEqual([]);
 });

@@ -24,7 +24,7 @@ describe('the hash of the config', () => {
     ['in starts without ends', 'sidegate_config_info{\n'.repeat(LARGEST / 22)],
     ['in labels without ends', 'sidegate_config_info{hash="0"hash="0"hash="0"\n'.repeat(LARGEST / 46)],
     ['in one line of them', `sidegate_config_info{${'hash="0"'.repeat(LARGEST / 8)}`],
-  ])('is not looked for long %s', (_, text) => {
+  ])('is not searched for long %s', (_, text) => {
     expect(readConfigHash(text)).toBeUndefined();
   });
 });

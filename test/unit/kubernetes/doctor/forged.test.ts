@@ -47,7 +47,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
     },
   );
 
-  test('leaves it unprotected with an image that the chart does not allow', () => {
+  test('leaves its workload unprotected with an image that the chart does not allow', () => {
     const { state, web } = examinePod((sidecar) => {
       sidecar.image = 'busybox:1';
     });
@@ -55,7 +55,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
     expect(web?.findings[0]?.message).toContain('it differs in image busybox:1');
   });
 
-  test('is the sidecar with another tag of an allowed image, which is stale', () => {
+  test('counts as a stale sidecar with another tag of an allowed image', () => {
     const pod: Json = makePod('web-1-a', makeTemplate(), OWNER);
     const rules = { ...CURRENT.rules, allowedImages: ['sidegate:1.1.0'] };
     const { state, codes } = examine({ pods: [pod], current: { ...CURRENT, rules } });
@@ -64,7 +64,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
     expect(examine({ pods: [pod], current: { ...CURRENT, rules } }).state).toBe('unprotected');
   });
 
-  test('is the sidecar with an older tag of its image, and with what the chart lets other webhooks add', () => {
+  test('counts as the sidecar with an older tag of its image, and with additions that the chart allows other webhooks', () => {
     const pod: Json = makePod('web-1-a', makeTemplate(), OWNER);
     sidecarOf(pod).image = 'sidegate:0.9.0';
     sidecarOf(pod).env = [{ name: 'AWS_REGION', value: 'x' }];
@@ -78,12 +78,12 @@ describe('a pod around its sidecar', () => {
     ['shareProcessNamespace', { shareProcessNamespace: true }],
     ['hostPID', { hostPID: true }],
     ['an ephemeral container that targets it', { ephemeralContainers: [{ name: 'debug', targetContainerName: 'sidegate' }] }],
-  ])('makes its workload bypassed with %s', (_what, spec) => {
+  ])('makes its workload bypassable with %s', (_what, spec) => {
     const { state, codes } = examinePod((_sidecar, pod) => Object.assign(pod.spec, spec));
     expect([state, codes]).toEqual(['bypassed', ['processes-shared']]);
   });
 
-  test('leaves its workload unprotected where a plain container stays away once it ended', () => {
+  test('leaves its workload unprotected if a plain container does not restart', () => {
     const template = makeTemplate({ annotations: { 'sidegate.dev/sidecar': 'container' } });
     const { state, codes } = examinePod((_sidecar, pod) => {
       pod.spec.restartPolicy = 'Never';
@@ -106,21 +106,21 @@ describe('a Service', () => {
   test.each([
     ['by number', 8080],
     ['by name', 'http'],
-  ])('that leads to the app %s makes a workload bypassed whose annotation names a decoy', (_how, targetPort) => {
+  ])('that targets the app %s makes a workload with a decoy in its annotation bypassable', (_how, targetPort) => {
     const services = [makeService({ ports: [{ port: 80, targetPort }] })];
     const { state, web } = examine({ ...makeDeployment(decoy), pods: [makePod('a', decoy, OWNER)], services });
     expect(state).toBe('bypassed');
     expect(web?.findings.find(({ code }) => code === 'port-beside')?.message).toContain('targets port 8080 of the pod');
   });
 
-  test('is not the only way to the app behind a decoy: a NetworkPolicy that admits everybody to it is reported', () => {
+  test('is not the only bypass with a decoy: a NetworkPolicy that admits all clients to the app is reported', () => {
     const networkPolicies = [makeNetworkPolicy([{ ports: [{ port: 8480 }, { port: 8481 }, { port: 8080 }] }])];
     const { codes, web } = examine({ ...makeDeployment(decoy), pods: [makePod('a', decoy, OWNER)], networkPolicies });
     expect(codes).toEqual(['network-policy-wide']);
     expect(web?.findings[0]?.message).toContain('port 8080 of the container web');
   });
 
-  test('that leads nowhere but to the sidecar leaves it protected, whatever other containers declare', () => {
+  test('that only targets the sidecar leaves the workload protected, whatever other containers declare', () => {
     expect(examine({ ...makeDeployment(decoy), pods: [makePod('a', decoy, OWNER)] }).state).toBe('protected');
   });
 
@@ -138,7 +138,7 @@ describe('a Service', () => {
     ['by the name of its port', stranger(), {}],
     ['by number', stranger({ containers: [{ name: 'x' }] }), { ports: [{ port: 80, targetPort: 8480 }] }],
     ['headless', stranger({ containers: [{ name: 'x' }] }), { clusterIP: 'None' }],
-  ])('that also leads to a pod without the sidecar makes the workload bypassed: %s', (_how, pod, service) => {
+  ])('that also selects a pod without the sidecar makes the workload bypassable: %s', (_how, pod, service) => {
     const { state, web } = examine(beside(pod, service));
     expect(state).toBe('bypassed');
     expect(web?.findings.find(({ code }) => code === 'service-shared')?.message).toBe(
@@ -146,7 +146,7 @@ describe('a Service', () => {
     );
   });
 
-  test('that also leads to a pod with a forged sidecar makes the workload bypassed', () => {
+  test('that also selects a pod with a forged sidecar makes the workload bypassable', () => {
     const forged: Json = makePod('canary');
     sidecarOf(forged).command = ['sleep', 'infinity'];
     expect(examine(beside(forged)).codes).toContain('service-shared');
@@ -157,7 +157,7 @@ describe('a Service', () => {
     ['has ended', { ...stranger(), status: { phase: 'Succeeded' } }],
     ['is in another namespace', { ...stranger(), metadata: { ...stranger().metadata, namespace: 'other' } }],
     ['has other labels', { ...stranger(), metadata: { ...stranger().metadata, labels: { app: 'other' } } }],
-  ])('leaves it protected where the pod without the sidecar %s', (_why, pod) => {
+  ])('leaves the workload protected if the pod without the sidecar %s', (_why, pod) => {
     expect(examine(beside(pod)).state).toBe('protected');
   });
 });

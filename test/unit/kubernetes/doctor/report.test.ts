@@ -23,14 +23,14 @@ function hostileReport() {
   );
 }
 
-describe('what objects say', () => {
-  test('reaches a terminal without what it would obey', () => {
+describe('text from objects', () => {
+  test('reaches a terminal without control sequences', () => {
     const text = toText(hostileReport(), SUBJECT, false);
     expect(text.split('\n').filter((line) => /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(line))).toEqual([]);
     expect(text).toContain('the config in the ConfigMap web-gate is invalid: a]0;x31mbc protected d\n');
   });
 
-  test('reaches tools as it is, escaped', () => {
+  test('reaches tools unchanged, escaped', () => {
     const text = toJson(hostileReport(), SUBJECT);
     expect(text.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}]/u);
     const { context, workloads } = JSON.parse(text);
@@ -45,7 +45,7 @@ describe('what objects say', () => {
     ['takeover', 'other'],
     ['sidecar', 'init'],
     ['hash', '../x'],
-  ])('is no status with the %s %j', (key, value) => {
+  ])('is not used as a status with the %s %j', (key, value) => {
     const pod: Json = makePod('a');
     const status = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
     const interceptionsOf = () => diagnose(makeFacts({ pods: [pod] })).workloads.flatMap(({ interceptions }) => interceptions);

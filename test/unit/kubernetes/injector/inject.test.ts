@@ -72,7 +72,7 @@ describe('the old name of an annotation', () => {
 });
 
 describe('the sidecar', () => {
-  test('is started by arguments that sidegate run reads, probes with header fields and variables among them', () => {
+  test('is started with arguments that sidegate run accepts, including probes with header fields and variables', () => {
     const livenessProbe = {
       httpGet: { path: '/a=b?c=$(D)&e=$$(F)', port: 'http', httpHeaders: [{ name: 'X-A', value: 'pa$$"w$rd' }] },
     };
@@ -115,7 +115,7 @@ describe('the sidecar', () => {
     [29, 'service', 'native'],
     [32, 'rename', 'container'],
     [33, 'rename', 'native'],
-  ] as const)('is on Kubernetes 1.%i, with interception %s, %s by itself', (minor, interception, kind) => {
+  ] as const)('is on Kubernetes 1.%i, with interception %s, %s by default', (minor, interception, kind) => {
     const { sidecar, paths } = inject({ 'sidegate.dev/interception': interception }, {}, { kube: { major: 1, minor } });
     expect(sidecar['restartPolicy']).toBe(kind === 'native' ? 'Always' : undefined);
     expect(paths).toContain(kind === 'native' ? '/spec/initContainers' : '/spec/containers/-');
@@ -124,7 +124,7 @@ describe('the sidecar', () => {
   test.each([
     [28, {}, 'native sidecars require Kubernetes 1.29, but the cluster has 1.28'],
     [32, { 'sidegate.dev/interception': 'rename' }, 'interception mode rename with a native sidecar requires Kubernetes 1.33'],
-  ])('is denied on Kubernetes 1.%i where native is asked for with %j', (minor, annotations, message) => {
+  ])('is denied on Kubernetes 1.%i if a native sidecar is requested with %j', (minor, annotations, message) => {
     const asked = { 'sidegate.dev/sidecar': 'native', ...annotations };
     expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
   });
@@ -135,14 +135,14 @@ describe('the sidecar', () => {
     ['same-port:HOST', 'auto', 28, 'native sidecars require Kubernetes 1.29'],
     ['env', 'auto', 28, 'native sidecars require Kubernetes 1.29'],
   ])(
-    'is denied with interception %s where it comes out as a plain container: %s on Kubernetes 1.%i',
+    'is denied with interception %s if it would be a plain container: %s on Kubernetes 1.%i',
     (interception, sidecar, minor, message) => {
       const asked = { 'sidegate.dev/interception': interception, 'sidegate.dev/sidecar': sidecar };
       expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
     },
   );
 
-  test('is denied beside a Job that owns the pod, where it would be a plain container', () => {
+  test('is denied in a pod of a Job if it would be a plain container', () => {
     const injection = injectPod(
       { ...pod(), metadata: { ...(pod() as { metadata: object }).metadata, ownerReferences: [{ kind: 'Job', name: 'x' }] } },
       { ...CONTEXT, kube: { major: 1, minor: 28 } },
@@ -150,7 +150,7 @@ describe('the sidecar', () => {
     expect(injection).toMatchObject({ outcome: 'denied', reason: 'job_never_completes' });
   });
 
-  test('tells of ports that need more than it has, and of gRPC probes that must stay reachable', () => {
+  test('warns about ports that it cannot serve, and gRPC probes that must stay reachable', () => {
     const containers = [{ ...WEB, ports: [{ containerPort: 80 }], livenessProbe: { grpc: { port: 9090 } } }];
     const { warnings } = inject({ 'sidegate.dev/interception': 'same-port' }, { containers });
     expect(warnings).toEqual([
@@ -159,14 +159,14 @@ describe('the sidecar', () => {
     ]);
   });
 
-  test('asks an app by HTTPS on a port that is not its own', () => {
+  test('probes an app over HTTPS on another port', () => {
     const livenessProbe = { httpGet: { path: '/', port: 9443, scheme: 'HTTPS' } };
     const { sidecar } = inject({ 'sidegate.dev/interception': 'same-port' }, { containers: [{ ...WEB, livenessProbe }] });
     expect(sidecar.args.at(-1)).toBe('--app-probe=web/livez=https://127.0.0.1:9443/');
   });
 });
 
-describe('a hook that is asked by network', () => {
+describe('a hook over the network', () => {
   const AUTHORIZATION = [{ name: 'Authorization', value: 'Basic YTpi' }];
   const stop = (port: unknown) => ({ preStop: { httpGet: { path: '/admin/shutdown', port, httpHeaders: AUTHORIZATION } } });
   const samePort = { 'sidegate.dev/interception': 'same-port' };
@@ -184,11 +184,11 @@ describe('a hook that is asked by network', () => {
       [{ ...WEB, lifecycle: stop('stop') }],
       'the container web (preStop) uses the name of a port that it does not declare',
     ],
-  ])('is denied where same-port takes its port away: %s', (_which, containers, message) => {
+  ])('is denied if same-port takes its port: %s', (_which, containers, message) => {
     expect(() => inject(samePort, { containers })).toThrow(message);
   });
 
-  test('is no question that the sidecar asks for strangers, and stays where it leads to another port', () => {
+  test('is not relayed by the sidecar, and stays unchanged if it uses another port', () => {
     const { sidecar, warnings, paths } = inject(samePort, { containers: [{ ...WEB, lifecycle: stop(9100) }] });
     expect(sidecar.args.join(' ')).not.toContain('--app-probe');
     expect(paths.filter((path) => path.includes('preStop'))).toEqual([]);

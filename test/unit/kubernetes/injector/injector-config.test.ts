@@ -5,7 +5,7 @@ import { loadInjectorConfig, parseInjectorConfig } from '../../../../src/kuberne
 const problemsOf = (text: string): string[] => parseInjectorConfig('injector.yaml', text).problems.map(formatProblem);
 
 describe("the injector's config", () => {
-  test('needs the image only', () => {
+  test('needs only the image', () => {
     const { config } = parseInjectorConfig('injector.yaml', 'sidecar: { image: "registry.example/sidegate:1" }');
     expect(config?.sidecar).toEqual({
       image: 'registry.example/sidegate:1',
@@ -34,7 +34,7 @@ describe("the injector's config", () => {
     expect(problems.map((problem) => problem.message).join()).toContain(message);
   });
 
-  test('has the server that the chart asks for', () => {
+  test('has the server settings of the chart', () => {
     const { config } = parseInjectorConfig(
       'injector.yaml',
       'sidecar: { image: a }\nserver:\n  certificate:\n    secret: { namespace: n, name: s }\n    webhook: w\n',
@@ -48,7 +48,7 @@ describe("the injector's config", () => {
     });
   });
 
-  test('tells mistakes with their places and how to mend them', () => {
+  test('reports errors with their positions and fixes', () => {
     expect(problemsOf('sidecar:\n  image: a b\n  intercepton: service\n')).toEqual([
       'injector.yaml:2:10: error sidecar.image: "a b" is invalid: expected an image reference without blanks, for example registry.example/sidegate:1.0.0',
       'injector.yaml:3:3: error sidecar.intercepton: unknown key "intercepton"\n  hint: did you mean "interception"?',
@@ -84,7 +84,7 @@ describe("the injector's config", () => {
     ]);
   });
 
-  test('has ports that there are', () => {
+  test('rejects ports that do not exist', () => {
     expect(problemsOf('sidecar:\n  image: a\n  port: 99999\n  adminPort: 0\n')).toEqual([
       'injector.yaml:3:9: error sidecar.port: port 99999 is above 65535',
       'injector.yaml:4:14: error sidecar.adminPort: port 0 is below 1',
@@ -94,7 +94,7 @@ describe("the injector's config", () => {
     ]);
   });
 
-  test('asks for no more than its limits, those that are left out among them', () => {
+  test('rejects requests above the limits, including the default ones', () => {
     const withResources = (resources: string): string => `sidecar:\n  image: a\n  resources: ${resources}\n`;
     expect(problemsOf(withResources('{ requests: { memory: 512Mi } }'))).toEqual([
       'injector.yaml:3:36: error sidecar.resources.requests.memory: 512Mi is above sidecar.resources.limits.memory, which is 192Mi\n  hint: raise the limit, or lower the request',
@@ -108,7 +108,7 @@ describe("the injector's config", () => {
     );
   });
 
-  test('says so where there is no file', async () => {
+  test('reports a missing file', async () => {
     const { problems } = await loadInjectorConfig('/nonexistent/injector.yaml');
     expect(problems.map(formatProblem)).toEqual(['/nonexistent/injector.yaml: error the file does not exist']);
   });

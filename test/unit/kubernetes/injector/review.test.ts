@@ -37,7 +37,7 @@ const review = (object: unknown, more: object = {}): object => ({
 const answer = (asked: unknown) => respondToReview(asked, toContext).response as { response: Record<string, unknown> };
 
 describe('an admission review', () => {
-  test('is denied where its settings would make thousands of volumes', () => {
+  test('is denied if its settings would create thousands of volumes', () => {
     const secrets = Array.from({ length: 4_000 }, (_, i) => `s${i}`).join(',');
     const annotations = { ...POD.metadata.annotations, 'sidegate.dev/secrets': secrets };
     const { response } = answer(review({ ...POD, metadata: { ...POD.metadata, annotations } }));
@@ -52,7 +52,7 @@ describe('an admission review', () => {
     expect((response['status'] as { message: string }).message).toMatch(/^.{1,2047}…$/u);
   });
 
-  test('is answered by its UID, a patch in base64 and a warning that says what was done', () => {
+  test('gets its UID, a patch in base64 and a warning that describes the change', () => {
     const { response } = answer(review(POD));
     expect(response).toMatchObject({ uid: 'u1', allowed: true, patchType: 'JSONPatch' });
     const patch = JSON.parse(Buffer.from(String(response['patch']), 'base64').toString()) as { path: string }[];
@@ -62,7 +62,7 @@ describe('an admission review', () => {
     ]);
   });
 
-  test('tells whom it is about: the controller, the namespace, and whether it is for real', () => {
+  test('names its subject: the controller, the namespace, and whether it is a dry run', () => {
     const { request } = respondToReview(review(POD, { dryRun: true }), toContext);
     expect(request).toEqual({
       uid: 'u1',
@@ -73,7 +73,7 @@ describe('an admission review', () => {
     });
   });
 
-  test('is denied by 400 where the author wrote something wrong, and by 403 where the pod may not be', () => {
+  test('is denied with 400 for an error of the author, and with 403 for a forbidden pod', () => {
     const wrong = { ...POD, metadata: { ...POD.metadata, annotations: { 'sidegate.dev/confg': 'x' } } };
     expect(answer(review(wrong)).response).toMatchObject({
       allowed: false,
@@ -87,7 +87,7 @@ describe('an admission review', () => {
     });
   });
 
-  test('lets everything through that is not the creation of a pod', () => {
+  test('allows everything that is not the creation of a pod', () => {
     for (const more of [
       { operation: 'UPDATE' },
       { subResource: 'ephemeralcontainers' },
@@ -104,11 +104,11 @@ describe('an admission review', () => {
     {},
     { request: null },
     { apiVersion: 'admission.k8s.io/v1beta1', kind: 'AdmissionReview', request: { uid: 'x' } },
-  ])('denies %j, which is no review', (asked) => {
+  ])('denies %j, which is not a review', (asked) => {
     expect(answer(asked).response).toMatchObject({ allowed: false, status: { code: 400 } });
   });
 
-  test('cuts warnings to 256 characters', () => {
+  test('truncates warnings to 256 characters', () => {
     const name = 'w'.repeat(63);
     const [container] = POD.spec.containers;
     const lifecycle = { preStop: { exec: { command: ['true'] } } };

@@ -39,7 +39,7 @@ function makeInjected(annotations: Json = {}, context: Partial<InjectContext> = 
 
 const sidecarOf = (pod: Json): Json => findNamed(pod)?.container;
 
-describe('the sidecar that the injector made', () => {
+describe('an injected sidecar', () => {
   test.each([
     ['service', {}],
     ['rename', { 'sidegate.dev/interception': 'rename' }],
@@ -53,7 +53,7 @@ describe('the sidecar that the injector made', () => {
     expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'skipped', reason: 'already_injected' });
   });
 
-  test('has none as the API server stores it, with what other admission plug-ins add', () => {
+  test('has no differences as stored by the API server, with additions of other admission plug-ins', () => {
     const pod = makeInjected({ 'sidegate.dev/interception': 'same-port' });
     const sidecar = sidecarOf(pod);
     for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe']) {
@@ -81,14 +81,14 @@ describe('the sidecar that the injector made', () => {
     expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'], allowedMounts: ['/vault/secrets'] })).toEqual([]);
   });
 
-  test('is told from a pod that has none', () => {
+  test('is distinguished from a pod without one', () => {
     expect(findDifferences({ spec: { containers: [{ name: 'web' }] } }, RULES)).toBeUndefined();
   });
 });
 
 describe('a container with the name of the sidecar and the marks of an injected pod', () => {
   test.each(TAMPERED.map(({ what, tamper, named }) => [what, tamper, named] as const))(
-    'is not taken for the sidecar with %s',
+    'does not count as the sidecar with %s',
     (_what, tamper, named) => {
       const pod = makeInjected();
       tamper(sidecarOf(pod), pod);
@@ -99,7 +99,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
     },
   );
 
-  test('is denied by a sentence about webhooks where nothing but its restartPolicy was lost', () => {
+  test('is denied with a message about webhooks if only its restartPolicy was lost', () => {
     const pod = makeInjected();
     delete sidecarOf(pod).restartPolicy;
     const injection = injectPod(pod, CONTEXT) as { message: string };
@@ -113,7 +113,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
     ['env', (index: number) => ({ name: `A${index}`, value: 'x' })],
     ['args', (index: number) => `--listen=:${index}`],
     ['ports', (index: number) => ({ containerPort: index })],
-  ])('does not hold up the injector with 50,000 %s, and is named in few words', (field, make) => {
+  ])('does not block the injector with 50,000 %s, and gets a short message', (field, make) => {
     const pod = makeInjected();
     sidecarOf(pod)[field] = [...(sidecarOf(pod)[field] ?? []), ...Array.from({ length: 50_000 }, (_, index) => make(index))];
     const started = performance.now();
@@ -124,13 +124,13 @@ describe('a container with the name of the sidecar and the marks of an injected 
     expect(injection.message.length).toBeLessThan(1_000);
   });
 
-  test('is not taken for it with an address of its own', () => {
+  test('does not count as the sidecar with another address', () => {
     const pod = makeInjected({ 'sidegate.dev/interception': 'same-port' });
     sidecarOf(pod).env = [{ name: 'SIDEGATE_POD_IPS', value: '127.0.0.1' }];
     expect(findDifferences(pod, { allowedEnv: ['SIDEGATE_POD_IPS_2'], allowedMounts: [] })).toEqual(['env SIDEGATE_POD_IPS']);
   });
 
-  test('is denied by the injector with an image that is not allowed, and named in words that nobody can forge', () => {
+  test('is denied by the injector with an image that is not allowed, in a message that cannot be forged', () => {
     const pod = makeInjected();
     sidecarOf(pod).image = `busybox\u001b[2J${'x'.repeat(200)}`;
     const injection = injectPod(pod, { ...CONTEXT, defaults: { ...DEFAULTS, allowedImages: ['sidegate'] } });
@@ -139,7 +139,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
   });
 });
 
-describe('a pod around a sound sidecar', () => {
+describe('a pod with a valid sidecar', () => {
   test.each([
     ['hostPID: true', { hostPID: true }, 'hostPID'],
     ['shareProcessNamespace: true', { shareProcessNamespace: true }, 'shareProcessNamespace'],
@@ -176,18 +176,18 @@ describe('a new pod', () => {
     spec: { containers: [{ name: 'web', ports: [{ containerPort: 8080 }] }], ...spec },
   });
 
-  test.each(['hostPID', 'shareProcessNamespace'])('is denied with %s, and told why', (key) => {
+  test.each(['hostPID', 'shareProcessNamespace'])('is denied with %s, with the reason', (key) => {
     const injection = injectPod(make({ [key]: true }), CONTEXT);
     expect(injection).toMatchObject({ outcome: 'denied', reason: 'shared_processes' });
     expect((injection as { message: string }).message).toContain('could read the secrets in the sidecar');
   });
 
-  test('is denied where its plain container would end for good', () => {
+  test('is denied if its plain container would not restart', () => {
     const pod = make({ restartPolicy: 'OnFailure' }, { 'sidegate.dev/sidecar': 'container' });
     expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'denied', reason: 'sidecar_ends' });
   });
 
-  test('is denied with an image that the cluster does not allow, and told who can allow it', () => {
+  test('is denied with an image that the cluster does not allow, with a hint who can allow it', () => {
     const context = { ...CONTEXT, defaults: { ...DEFAULTS, allowedImages: ['sidegate:1.0.0'] } };
     const injection = injectPod(make({}, { 'sidegate.dev/image': 'mirror.example/sidegate:1.0.0' }), context);
     expect(injection).toMatchObject({ outcome: 'denied', reason: 'invalid_setting' });

@@ -22,7 +22,7 @@ describe('the cause of an outage', () => {
       'the connection failed (DEPTH_ZERO_SELF_SIGNED_CERT)',
     ],
     [{}, 'not connected'],
-  ])('is told without words of the library: %j', (error, cause) => {
+  ])('is reported without messages of the library: %j', (error, cause) => {
     expect(toCause(error)).toBe(cause);
   });
 });
@@ -33,7 +33,7 @@ test('the address names every form of Redis, and no password', () => {
   expect(formatAddress({ kind: 'cluster', nodes: [NODE, NODE] })).toBe('10.0.0.7:6379, 10.0.0.7:6379 (Cluster)');
 });
 
-test('an outage keeps its start and the last telling cause until it ends', async () => {
+test('an outage keeps its start and the last specific cause until it ends', async () => {
   const clock = new FakeClock();
   const record = new OutageRecord({ kind: 'standalone', node: NODE }, clock);
   const start = clock.now();

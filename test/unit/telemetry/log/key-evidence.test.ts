@@ -20,7 +20,7 @@ function start() {
   return { clock, evidence, use, log: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>) };
 }
 
-test('says once an hour for each key that it was still needed, and when', async () => {
+test('logs once per hour for each key that it was used, and when', async () => {
   const { clock, use, log } = start();
   use('old', 5);
   use('old', 6);
@@ -43,7 +43,7 @@ test('says once an hour for each key that it was still needed, and when', async 
   expect(log()[2]).toMatchObject({ neededAt: '2027-01-15T09:00:00.000Z', matches: 8 });
 });
 
-test('is silent when keys are taken over, and does not say it again because of a reload', () => {
+test('logs nothing when keys are replaced, and does not repeat it because of a reload', () => {
   const { evidence, use, log } = start();
   use();
   evidence.take(KEYS);
@@ -51,7 +51,7 @@ test('is silent when keys are taken over, and does not say it again because of a
   expect(log()).toHaveLength(1);
 });
 
-test('watches a key since it was first there, and anew when its secret or its source changes', async () => {
+test('tracks a key from its first appearance, and again when its secret or its source changes', async () => {
   const { clock, evidence } = start();
   const began = clock.now();
   await clock.advance(HOUR);
@@ -63,7 +63,7 @@ test('watches a key since it was first there, and anew when its secret or its so
   expect([evidence.since('a', 'new'), evidence.since('a', 'old')]).toEqual([began + 2 * HOUR, began + 2 * HOUR]);
 });
 
-test('says nothing of a key that the config no longer has', () => {
+test('logs nothing about a key that was removed from the config', () => {
   const { evidence, use, log } = start();
   evidence.take([]);
   use();

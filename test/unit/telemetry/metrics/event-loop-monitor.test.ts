@@ -33,7 +33,7 @@ test('a loop with an occasional turn of a second is not stuck', () => {
   expect(monitor.stuckFor).toBeUndefined();
 });
 
-test('a single pause does not count, however long: the machine was suspended, or the process stopped', () => {
+test('a single pause of any length does not count, because the machine was suspended or the process stopped', () => {
   const { monitor, turn } = makeLoop();
   turn(3_600_000);
   expect(monitor.stuckFor).toBeUndefined();

@@ -30,7 +30,7 @@ const observations = fc.array(fc.tuple(fc.constantFrom('a', 'b\\"', 'c\nd'), fc.
   minLength: 1,
 });
 
-test('a histogram says what the client library says of the same observations', async () => {
+test('a histogram equals that of the client library for the same observations', async () => {
   await fc.assert(
     fc.asyncProperty(observations, async (all) => {
       const [ours, theirs] = [new Registry(), new Registry()];
@@ -46,7 +46,7 @@ test('a histogram says what the client library says of the same observations', a
   );
 });
 
-test('counters and gauges say what the client library says of the same sums', async () => {
+test('counters and gauges equal those of the client library for the same sums', async () => {
   await fc.assert(
     fc.asyncProperty(observations, async (all) => {
       const [ours, theirs] = [new Registry(), new Registry()];
@@ -66,7 +66,7 @@ test('counters and gauges say what the client library says of the same sums', as
   );
 });
 
-test('shows a series from the moment it is named until it is removed', async () => {
+test('shows a series from its creation until it is removed', async () => {
   const registry = new Registry();
   const family = new CounterFamily({ ...NAMES, registers: [registry] });
   family.series('a', '200');

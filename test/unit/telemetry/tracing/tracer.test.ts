@@ -23,21 +23,24 @@ const begin = (
 describe('a caller’s trace', () => {
   const continued = TRUSTS.flatMap((trust) => TRUST_LEVELS.map((trustLevel) => [trust, trustLevel] as const));
 
-  test.each(continued)('trust %s, %s: is continued only where all are trusted and it was let through', (trust, trustLevel) => {
-    for (const part of ['pass', 'propagate', 'record'] as const) {
-      const isContinued = begin(part, trust, trustLevel)?.traceId === TRACE;
-      expect(isContinued).toBe(trust === 'always' && trustLevel !== 'rejected');
-    }
-  });
+  test.each(continued)(
+    'trust %s, %s: is continued only if all are trusted and the request was forwarded',
+    (trust, trustLevel) => {
+      for (const part of ['pass', 'propagate', 'record'] as const) {
+        const isContinued = begin(part, trust, trustLevel)?.traceId === TRACE;
+        expect(isContinued).toBe(trust === 'always' && trustLevel !== 'rejected');
+      }
+    },
+  );
 
-  test.each(continued)('trust %s, %s: is linked to where it is not continued, but the caller is trusted', (trust, trustLevel) => {
+  test.each(continued)('trust %s, %s: is linked if it is not continued, but the caller is trusted', (trust, trustLevel) => {
     const trace = begin('record', trust, trustLevel);
     const isLinked = (trust === 'verified' && trustLevel === 'verified') || (trust === 'always' && trustLevel === 'rejected');
     expect(trace?.link).toEqual(isLinked ? CONTEXT : undefined);
     expect(trace?.parentId).toBe(trust === 'always' && trustLevel !== 'rejected' ? SPAN : undefined);
   });
 
-  test('that is not sampled is not sampled here either, whatever the share', () => {
+  test('that is not sampled is not sampled here either, with any sample ratio', () => {
     expect(begin('record', 'always', 'verified', toHeaders('00'))).toMatchObject({
       flags: 0,
       isRecorded: false,
@@ -45,7 +48,7 @@ describe('a caller’s trace', () => {
     });
   });
 
-  test('goes on by the gate’s own span where that is recorded, and by the caller’s where it is not', () => {
+  test('continues with the span of the gate if it is recorded, else with that of the caller', () => {
     const recorded = begin('record', 'always', 'verified');
     expect(recorded).toMatchObject({ isRecorded: true, parentId: SPAN, tracestate: 'a=1,b=2', flags: 1 });
     expect(new Set([recorded?.spanId, recorded?.appParentId, SPAN]).size).toBe(3);
@@ -53,7 +56,7 @@ describe('a caller’s trace', () => {
       expect(begin(part, 'always', 'verified')).toMatchObject({ spanId: SPAN, appParentId: SPAN, isRecorded: false });
   });
 
-  test('of which nothing can be read is none, and its tracestate goes with it', () => {
+  test('that is malformed is dropped, with its tracestate', () => {
     for (const raw of [
       ['tracestate', 'a=1'],
       ['traceparent', 'junk', 'tracestate', 'a=1'],
@@ -68,12 +71,12 @@ describe('a caller’s trace', () => {
 });
 
 describe('a trace of the gate’s own', () => {
-  test('is begun by nobody who takes no part', () => {
+  test('is not started if tracing is disabled', () => {
     for (const trust of TRUSTS)
       for (const trustLevel of TRUST_LEVELS) expect(begin('pass', trust, trustLevel, new HeaderFields([]))).toBeUndefined();
   });
 
-  test('has new ids each time, and says that they are random', () => {
+  test('has new IDs each time, marked as random', () => {
     const tracer = new Tracer({ part: 'record', sampleRatio: 1 });
     const ids = new Set<string>();
     for (let i = 0; i < 1_000; i++) {
@@ -93,7 +96,7 @@ describe('a trace of the gate’s own', () => {
     [0, 0],
     [0.25, 0.25],
     [1, 1],
-  ])('is sampled by the share of %d', (sampleRatio, share) => {
+  ])('is sampled with the ratio %d', (sampleRatio, share) => {
     let at = 0;
     const ids = new TraceIds((pool) => {
       for (let i = 0; i < pool.length; i += 32) createHash('sha256').update(String(++at)).digest().copy(pool, i);
@@ -105,7 +108,7 @@ describe('a trace of the gate’s own', () => {
     for (const trace of traces) expect(trace?.flags).toBe(trace?.isRecorded === true ? 3 : 2);
   });
 
-  test('is sampled by what the caller wants in no case', () => {
+  test('is never sampled because of the caller', () => {
     const tracer = new Tracer({ part: 'record', sampleRatio: 0 });
     for (const trustLevel of TRUST_LEVELS)
       for (const trust of ['none', 'verified'] as const)
@@ -114,7 +117,7 @@ describe('a trace of the gate’s own', () => {
   });
 });
 
-test('an id is never all zeros', () => {
+test('an ID is never all zeros', () => {
   let fills = 0;
   const ids = new TraceIds((pool) => {
     pool.fill(0);
@@ -124,7 +127,7 @@ test('an id is never all zeros', () => {
   expect(ids.trace()).toBe('11'.repeat(16));
 });
 
-test('fields of other tracing systems are known by name and by prefix, and nothing else is', () => {
+test('fields of other tracing systems are detected by name and by prefix, and no others', () => {
   for (const name of [
     'traceparent',
     'tracestate',

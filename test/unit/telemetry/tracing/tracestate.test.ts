@@ -42,7 +42,7 @@ describe('a tracestate is dropped', () => {
   });
 });
 
-test('too long a tracestate loses its long members first, then the last ones, and never a part of one', () => {
+test('a tracestate that is too long loses its long members first, then the last ones, but never a part of one', () => {
   const long = `long=${'v'.repeat(124)}`;
   const members = [...Array.from({ length: 8 }, (_, i) => `k${i}=${'v'.repeat(57)}`)];
   expect(parseTracestate([long, members.join(',')])).toBe(members.join(','));

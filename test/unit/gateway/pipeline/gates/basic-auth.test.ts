@@ -32,7 +32,7 @@ function open(): { clock: FakeClock; check: () => unknown } {
   return { clock, check: () => gate.check(head) };
 }
 
-test('whoever is banned waits a tenth of a second for the answer', async () => {
+test('a banned client waits 100 ms for the response', async () => {
   const { clock, check } = open();
   expect(await check()).toMatchObject({ code: 'credentials_required' });
   let verdict: unknown;
@@ -47,7 +47,7 @@ test('whoever is banned waits a tenth of a second for the answer', async () => {
   expect(verdict).toMatchObject({ code: 'too_many_attempts', reason: 'banned', retryAfterSeconds: 60 });
 });
 
-test('beyond a thousand that wait, the answer comes at once', async () => {
+test('beyond a thousand waiting clients the response is immediate', async () => {
   const { clock, check } = open();
   await check();
   const waiting = Array.from({ length: 1_000 }, () => Promise.resolve(check()));

@@ -92,8 +92,8 @@ test('reports how long a claim took', async () => {
   expect(durations).toEqual([7]);
 });
 
-describe('while the store is away', () => {
-  test('a delivery is refused, and what a lost answer may have claimed is released', async () => {
+describe('while the store is unreachable', () => {
+  test('a delivery is rejected, and a claim that a lost response may have made is released', async () => {
     const { gate, arrive, fail, events, settled } = start();
     fail('timeout');
     expect(await gate.check(arrive())).toMatchObject({ code: 'store_unavailable', reason: 'dedup_unavailable' });
@@ -101,7 +101,7 @@ describe('while the store is away', () => {
     expect([events, settled]).toEqual([['unavailable'], ['fenced']]);
   });
 
-  test('a store that is full claimed nothing, so nothing is released', async () => {
+  test('a full store claimed nothing, so nothing is released', async () => {
     const { gate, arrive, fail, settled } = start();
     fail('full');
     expect(await gate.check(arrive())).toMatchObject({ code: 'store_unavailable' });
@@ -109,7 +109,7 @@ describe('while the store is away', () => {
     expect(settled).toEqual([]);
   });
 
-  test('a delivery passes where the route says so, counted, and its outcome is recorded', async () => {
+  test('a delivery passes if the route allows it, is counted, and its outcome is recorded', async () => {
     const { gate, arrive, fail, events, memory } = start({ onStoreError: 'forward' });
     fail('unreachable');
     const arrived = arrive();
@@ -122,7 +122,7 @@ describe('while the store is away', () => {
     await memory.close();
   });
 
-  test('a full store lets it pass without a claim', async () => {
+  test('a delivery passes without a claim if the store is full', async () => {
     const { gate, arrive, fail } = start({ onStoreError: 'forward' });
     fail('full');
     const arrived = arrive();
@@ -130,15 +130,15 @@ describe('while the store is away', () => {
     expect(arrived.grant?.claim).toBeUndefined();
   });
 
-  test('a bug is no outage: it comes out as a throw, which the pipeline refuses', async () => {
+  test('a bug is not an outage: it throws, and the pipeline rejects the delivery', async () => {
     const { gate, arrive, fail } = start({ onStoreError: 'forward' });
     fail('bug');
     await expect(gate.check(arrive())).rejects.toThrow('a bug');
   });
 });
 
-describe('a delivery that comes while the first is at work', () => {
-  test('is never forwarded when the store goes away meanwhile, whatever the route says', async () => {
+describe('a delivery that arrives while the first is in progress', () => {
+  test('is never forwarded if the store fails in the meantime, with any setting of the route', async () => {
     const { gate, arrive, fail, clock, events } = start({ onStoreError: 'forward' });
     await gate.check(arrive());
     const second = gate.check(arrive());
@@ -149,7 +149,7 @@ describe('a delivery that comes while the first is at work', () => {
     expect(events).toEqual(['new', 'in_progress', 'unavailable']);
   });
 
-  test('leaves no claim behind that it took over while the answer was lost', async () => {
+  test('leaves no claim that it took over while the response was lost', async () => {
     const { gate, arrive, clock, loseAnswers, settled } = start();
     const first = arrive();
     await gate.check(first);
@@ -165,7 +165,7 @@ describe('a delivery that comes while the first is at work', () => {
     expect(await gate.check(arrive())).toBeUndefined();
   });
 
-  test('waits as long as it may, and is then told to come again, with the place free for the next', async () => {
+  test('waits up to the limit, then gets a Retry-After, and frees its place for the next', async () => {
     const { gate, arrive, clock } = start();
     await gate.check(arrive());
     const second = gate.check(arrive());
@@ -179,7 +179,7 @@ describe('a delivery that comes while the first is at work', () => {
     expect(await third).toMatchObject({ reason: 'in_progress' });
   });
 
-  test('is told to come again when the lease is over, counted from the end of its own wait', async () => {
+  test('gets a Retry-After until the end of the lease, counted from the end of its wait', async () => {
     const { gate, arrive, clock } = start({ lease: 10_000 });
     await gate.check(arrive());
     const second = gate.check(arrive());
@@ -188,7 +188,7 @@ describe('a delivery that comes while the first is at work', () => {
     expect(await second).toMatchObject({ code: 'in_progress', retryAfterSeconds: 6 });
   });
 
-  test('is forwarded once the lease of a first that vanished is over', async () => {
+  test('is forwarded once the lease of a vanished first one ends', async () => {
     const { gate, arrive, clock, events } = start();
     await gate.check(arrive());
     await clock.advance(58_000);
@@ -202,7 +202,7 @@ describe('a delivery that comes while the first is at work', () => {
   });
 });
 
-test('ids too long to be kept as they are still tell apart', async () => {
+test('distinguishes IDs that are too long to be stored unchanged', async () => {
   const { gate, arrive } = start();
   const long = 'x'.repeat(200);
   expect(await gate.check(arrive(`${long}1`))).toBeUndefined();

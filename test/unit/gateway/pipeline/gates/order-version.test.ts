@@ -20,7 +20,7 @@ const B = { text: '$.b', steps: ['b'] };
 /** Of JSON texts: as their numbers are in an event. */
 const json = (text: string): unknown => readValues(Buffer.from(`{"a":${text}}`), [A])[0];
 
-describe('of two numbers the smaller sorts first', () => {
+describe('the smaller of two numbers sorts first:', () => {
   test.each([
     ['0', '1'],
     ['9', '10'],
@@ -61,18 +61,18 @@ test.each([
   ['0', '0e5'],
   ['0.0', '-0.00'],
   ['1500', '1.5E+3'],
-])('one number is one version, however it is written: %s and %s', (a, b) => {
+])('a number is the same version in every spelling: %s and %s', (a, b) => {
   expect(compare(json(a), json(b))).toBe(0);
 });
 
-test('a text of digits is the number it says', () => {
+test('a string of digits equals its number', () => {
   expect(compare('42', json('42'))).toBe(0);
   expect(compare('0042', json('42'))).toBe(0);
   expect(compare('99', 100)).toBe(-1);
   expect(compare(10n ** 40n, '1'.padEnd(41, '0'))).toBe(0);
 });
 
-describe('of two times the earlier sorts first', () => {
+describe('the earlier of two times sorts first:', () => {
   test.each([
     ['2026-11-21T10:00:00Z', '2026-11-21T10:00:01Z'],
     ['2026-11-21T10:00:00Z', '2026-11-21T10:00:00.000000001Z'],
@@ -101,7 +101,7 @@ describe('of two times the earlier sorts first', () => {
   });
 });
 
-describe('what has no known order is no version', () => {
+describe('a value without a known order is not a version:', () => {
   test.each([
     [undefined],
     [null],
@@ -141,12 +141,12 @@ describe('what has no known order is no version', () => {
   });
 });
 
-test('versions of two kinds are told apart by their first digit', () => {
+test('versions of two kinds differ in their first digit', () => {
   expect(sortable(5)[0]).not.toBe(sortable('2026-11-21T10:00:00Z')[0]);
 });
 
-describe('the order holds for any two', () => {
-  test('whole numbers', () => {
+describe('the order is correct for any two', () => {
+  test('integers', () => {
     fc.assert(
       fc.property(
         fc.bigInt({ min: -(10n ** 30n), max: 10n ** 30n }),
@@ -168,7 +168,7 @@ describe('the order holds for any two', () => {
     );
   });
 
-  test('times, with what Date makes of them as the judge', () => {
+  test('times, compared with Date', () => {
     const at = fc.date({ min: new Date('0000-01-02T00:00:00Z'), max: new Date('9999-12-30T00:00:00Z'), noInvalidDate: true });
     fc.assert(
       fc.property(at, at, fc.integer({ min: -1_439, max: 1_439 }), (a, b, offset) => {
@@ -207,7 +207,7 @@ describe('a name', () => {
   });
 });
 
-describe('reading places', () => {
+describe('reading values', () => {
   const read = (text: string): unknown => readValues(Buffer.from(text), [A, B]);
 
   test.each<[string, unknown, unknown]>([
@@ -221,21 +221,21 @@ describe('reading places', () => {
     ['\ufeff{"a":1}', 1, undefined],
     ['[1]', undefined, undefined],
     ['{"a":1', undefined, undefined],
-  ])('of %s takes digits from the text where a double may lack them', (text, a, b) => {
+  ])('of %s takes digits from the text if a double may lack them', (text, a, b) => {
     expect(read(text)).toEqual([a, b]);
   });
 
-  test('of what is no UTF-8 finds nothing', () => {
+  test('finds nothing in invalid UTF-8', () => {
     expect(readValues(Buffer.from([0x22, 0xff, 0x22]), [A])).toEqual([undefined]);
   });
 
-  test('finds nothing in nests too deep to read digit by digit, and throws nothing', () => {
+  test('finds nothing, without an exception, in values that are nested too deeply', () => {
     const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
     expect(read(`{"a":1,"b":2,"c":${deep}}`)).toEqual([1, 2]);
     expect(read(`{"a":12345678901234567890,"c":${deep}}`)).toEqual([undefined, undefined]);
   });
 
-  test('gives every number its own digits, however it is written', () => {
+  test('returns the digits of every number, in any spelling', () => {
     const digits = fc.stringMatching(/^(?:0|[1-9]\d{0,24})(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?$/);
     fc.assert(
       fc.property(digits, (text) => {

@@ -42,7 +42,7 @@ for one in request.resource_spans[0].scope_spans[0].spans:
 const hasProto = PYTHON !== undefined && spawnSync(PYTHON, ['-c', 'import opentelemetry.proto']).status === 0;
 
 describe('an export', () => {
-  test.skipIf(!hasProto)('is read by the format’s own definition as it was meant', () => {
+  test.skipIf(!hasProto)('is decoded with the same values by the official definition of the format', () => {
     const client: Span = {
       ...SPAN,
       kind: 'client',
@@ -61,7 +61,7 @@ describe('an export', () => {
     ]);
   });
 
-  test('keeps whatever text it is given within its place', () => {
+  test('keeps any text within its field', () => {
     const name = '"},{"\u2028\ud800\u0000é';
     const { resourceSpans } = JSON.parse(toExport([{ ...SPAN, name, attributes: { name } }], SOURCE));
     const [span] = resourceSpans[0].scopeSpans[0].spans;

@@ -58,7 +58,7 @@ async function withCollector(use: (collector: Collector) => Promise<void>): Prom
 }
 
 describe('spans', () => {
-  test('wait for others as long as they are told, and go in one export', () =>
+  test('wait for others for the interval, and are sent in one export', () =>
     withCollector(async (collector) => {
       const { exporter, clock, counts } = open(`${collector.url}/v1/traces`);
       for (let i = 0; i < 3; i++) exporter.add(SPAN);
@@ -75,7 +75,7 @@ describe('spans', () => {
       });
     }));
 
-  test('wait no longer where there are enough for an export', () =>
+  test('are sent early if there are enough for an export', () =>
     withCollector(async (collector) => {
       const { exporter, counts } = open(collector.url);
       for (let i = 0; i < 1_030; i++) exporter.add(SPAN);
@@ -85,7 +85,7 @@ describe('spans', () => {
       expect(counts).toEqual({ exported: 1_030, dropped: 0, rejected: 0, failed: 0 });
     }));
 
-  test('are dropped and counted where nobody takes them, in bounded memory', () =>
+  test('are dropped and counted if the collector accepts none, in limited memory', () =>
     withCollector(async (collector) => {
       collector.answer = () => undefined;
       const { exporter, clock, counts } = open(collector.url, { maxQueued: 600 });
@@ -99,7 +99,7 @@ describe('spans', () => {
       expect(counts).toEqual({ exported: 0, dropped: 10_000 - 512 - 600, rejected: 0, failed: 1_112 });
     }));
 
-  test('of refused requests take half of the room at most', () =>
+  test('of rejected requests use at most half of the buffer', () =>
     withCollector(async (collector) => {
       const { exporter, counts } = open(collector.url, { maxQueued: 100 });
       for (let i = 0; i < 1_000; i++) exporter.add(REFUSED);
@@ -110,7 +110,7 @@ describe('spans', () => {
       expect(counts.exported).toBe(100);
     }));
 
-  test('that come while the gate stops are dropped', () =>
+  test('that arrive while the gate stops are dropped', () =>
     withCollector(async (collector) => {
       const { exporter, counts } = open(collector.url);
       await exporter.close(1_000);
@@ -121,7 +121,7 @@ describe('spans', () => {
 });
 
 describe('a collector', () => {
-  test('that is away is asked again, more and more seldom, and told of once', async () => {
+  test('that is down is retried with increasing delays, and reported once', async () => {
     const first = await startCollector();
     const { port } = new URL(first.url);
     await first.close();
@@ -138,7 +138,7 @@ describe('a collector', () => {
     await collector.close();
   });
 
-  test('that stays away costs its batch after the last attempt, and the next one is tried', async () => {
+  test('that stays down loses its batch after the last attempt, and the next one is tried', async () => {
     const collector = await startCollector();
     collector.answer = (response) => void response.writeHead(503).end();
     const { exporter, clock, counts, told } = open(collector.url);
@@ -162,7 +162,7 @@ describe('a collector', () => {
     ['404', 404],
     ['500', 500],
     ['a redirect', 307],
-  ])('that answers %s is not asked again with the same spans', (_, status) =>
+  ])('that responds with %s does not get the same spans again', (_, status) =>
     withCollector(async (collector) => {
       collector.answer = (response) => void response.writeHead(status, { Location: `${collector.url}/else` }).end();
       const { exporter, clock, counts } = open(collector.url);
@@ -173,7 +173,7 @@ describe('a collector', () => {
     }),
   );
 
-  test('that says when is asked then', () =>
+  test('that sends Retry-After is retried then', () =>
     withCollector(async (collector) => {
       collector.answer = (response) => void response.writeHead(429, { 'Retry-After': '20' }).end();
       const { exporter, clock, counts, told } = open(collector.url);
@@ -187,7 +187,7 @@ describe('a collector', () => {
       await until(() => counts.exported === 1);
     }));
 
-  test('that wants some of them only is believed, and its words are bounded', () =>
+  test('that rejects some of them has these counted, and its message truncated', () =>
     withCollector(async (collector) => {
       const errorMessage = `too\nold${'x'.repeat(1_000)}`;
       collector.answer = (response) =>
@@ -207,7 +207,7 @@ describe('a collector', () => {
       (response: { write(text: string): unknown }) => void response.write('{'),
       'no response within 10 s',
     ],
-  ])('that %s is given up in time', (_, answer, why) =>
+  ])('that %s is aborted in time', (_, answer, why) =>
     withCollector(async (collector) => {
       collector.answer = answer;
       const { exporter, clock, told } = open(collector.url);
@@ -222,7 +222,7 @@ describe('a collector', () => {
     }),
   );
 
-  test('that answers with a flood is cut off', () =>
+  test('that floods its response is disconnected', () =>
     withCollector(async (collector) => {
       collector.answer = (response) => void response.end('x'.repeat(1_000_000));
       const { exporter, clock, told } = open(collector.url);
@@ -235,7 +235,7 @@ describe('a collector', () => {
     }));
 });
 
-test('headers are read for each export, and one that cannot be read is trouble like any other', () =>
+test('headers are read for each export, and an unreadable one is an error like any other', () =>
   withCollector(async (collector) => {
     let value = 'one';
     const readHeaders = async (): Promise<[string, string][]> => {
