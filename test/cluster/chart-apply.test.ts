@@ -21,7 +21,7 @@ describe.each(['1.34', '1.36'] as const)('an API server of version %s', (version
   afterAll(() => cluster?.cleanUp());
 
   test.each(CI.filter((name) => name !== 'policy' || version === '1.36'))(
-    'takes every object of ci/%s, with strict field validation and without a warning',
+    'accepts every object of ci/%s, with strict field validation and without a warning',
     async (name) => {
       const files = [join(CHART, 'ci', `${name}-values.yaml`)];
       const options = { namespace, kubeVersion: `${version}.0`, files, tests: true };

@@ -18,13 +18,13 @@ describe('the chart', () => {
     ['a group within', 'sidecar.resources', "missing property 'resources'"],
     ['a value that pods need', 'sidecar.resources.limits.memory', "missing property 'memory'"],
     ['a default that protects', 'admission.excludedNamespaces', "missing property 'excludedNamespaces'"],
-  ])('refuses to have %s taken away by null', async (_what, path, message) => {
+  ])('rejects null for %s', async (_what, path, message) => {
     const { code, stderr } = await setToNull(path);
     expect(stderr).toContain(message);
     expect(code).not.toBe(0);
   });
 
-  test('takes null for what is empty anyway', async () => {
+  test('accepts null for values that are empty by default', async () => {
     const paths = [
       'commonLabels',
       'image.tag',
@@ -58,7 +58,7 @@ describe('the chart', () => {
     ['a mount that leads up', { admission: { allowedMounts: ['/a/../opt'] } }, '/admission/allowedMounts/0'],
     ['an image without text', { admission: { allowedImages: [''] } }, '/admission/allowedImages/0'],
     ['a label that is no text', { commonLabels: { a: true } }, 'got boolean, want string'],
-  ])('refuses %s, and says where', async (_what, values, message) => {
+  ])('rejects %s, with its path', async (_what, values, message) => {
     const { code, stderr } = await templateChart(values);
     expect(stderr).toContain(message);
     expect(code).not.toBe(0);
@@ -138,19 +138,19 @@ describe('the chart', () => {
       '1.36.3',
       'issuerRef needs a name',
     ],
-  ] as const)('refuses %s with a sentence', async (_what, values, kubeVersion, message) => {
+  ] as const)('rejects %s with a clear message', async (_what, values, kubeVersion, message) => {
     const { code, stderr } = await templateChart(values, { kubeVersion });
     expect(stderr).toContain(message);
     expect(code).not.toBe(0);
   });
 
-  test('sees that ports collide, whether they come from a file or from the command line', async () => {
+  test('rejects colliding ports, from a file or from the command line', async () => {
     const { code, stderr } = await helm('template', 'sidegate', CHART, '--namespace', 'a', '--set', 'sidecar.port=8481');
     expect(stderr).toContain('must differ');
     expect(code).not.toBe(0);
   });
 
-  test('takes the namespace of the release for the self-test where the API server injects, and any where there is none', async () => {
+  test('accepts the namespace of the release for the self-test in policy mode, or if the self-test is disabled', async () => {
     const selfTest = { namespace: 'sidegate-system' };
     for (const values of [{ admission: { mode: 'policy' }, selfTest }, { selfTest: { ...selfTest, enabled: false } }])
       expect((await templateChart(values)).stderr).toBe('');

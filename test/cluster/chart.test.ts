@@ -72,13 +72,13 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
     }
   });
 
-  test('gives the injector a config that it takes', () => {
+  test('renders a config that the injector accepts', () => {
     const config = objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name.endsWith('-injector'));
     const text = (config?.['data'] as Record<string, string> | undefined)?.['injector.yaml'];
     if (text !== undefined) expect(parseInjectorConfig('injector.yaml', text).problems).toEqual([]);
   });
 
-  test('selects only by labels that never change, and the pods that the Deployment makes', async () => {
+  test('selects only by labels that never change, and that match the pods of the Deployment', async () => {
     for (const deployment of objects.filter(({ kind }) => kind === 'Deployment')) checkSelectors(deployment);
   });
 
@@ -98,7 +98,7 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
     }
   }
 
-  test('runs nothing that PodSecurity `restricted` would refuse, but for the network that was asked for', async () => {
+  test('runs nothing that PodSecurity `restricted` would reject, except for a requested host network', async () => {
     for (const deployment of objects.filter(({ kind }) => kind === 'Deployment')) {
       const { spec } = toTemplate(deployment);
       expect(spec.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
@@ -122,7 +122,7 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
 });
 
 describe('the chart', () => {
-  test('takes nothing from the cluster, the clock or chance', () => {
+  test('depends on neither the cluster, the clock nor randomness', () => {
     const templates = readdirSync(join(CHART, 'templates'), { recursive: true, encoding: 'utf8' }).filter((name) =>
       /\.(?:yaml|tpl|txt)$/.test(name),
     );
@@ -141,7 +141,7 @@ describe('the chart', () => {
     expect(chart['appVersion']).toBe(version);
   });
 
-  test('installs on a cluster too old for policies once it is told to fail closed by the webhook', async () => {
+  test('installs on a cluster without policies if the webhook fails closed', async () => {
     const objects = await renderChart(
       { admission: { protect: false, enforce: false, failurePolicy: 'Fail' } },
       { kubeVersion: '1.26.15' },
@@ -150,14 +150,14 @@ describe('the chart', () => {
     expect(objects.map(({ kind }) => kind)).not.toContain('ValidatingAdmissionPolicy');
   });
 
-  test('has the injector judge containers of the name of the sidecar where no policy does', async () => {
+  test('makes the injector check containers with the name of the sidecar if no policy does', async () => {
     const names = async (admission: ChartInput['admission']): Promise<unknown> =>
       (toWebhook(await renderChart({ admission }))['matchConditions'] as { name: string }[]).map(({ name }) => name);
     expect(await names({})).toEqual(['not-a-mirror-pod', 'not-injected-yet']);
     expect(await names({ protect: false, failurePolicy: 'Fail' })).toEqual(['not-a-mirror-pod']);
   });
 
-  test('has no injector, certificate or right in policy mode, and the same two policies', async () => {
+  test('has no injector, certificate or permission in policy mode, and the same two policies', async () => {
     const objects = await renderChart({ admission: { mode: 'policy' } });
     const kinds = new Set(
       objects.filter(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === undefined).map(({ kind }) => kind),
@@ -176,7 +176,7 @@ describe('the chart', () => {
     for (const name of ['sidegate-protected', 'sidegate-enforced']) pick(objects, 'ValidatingAdmissionPolicy', name);
   });
 
-  test('asks the injector about labelled pods alone, outside of the namespaces that a cluster needs to start', async () => {
+  test('sends only labelled pods to the injector, except in namespaces that a cluster needs to start', async () => {
     expect(toWebhook(await renderChart())).toMatchObject({
       name: 'inject.sidegate.dev',
       objectSelector: { matchLabels: { 'sidegate.dev/inject': 'true' } },
@@ -196,7 +196,7 @@ describe('the chart', () => {
     });
   });
 
-  test('leaves the authority of the webhook to whoever owns it', async () => {
+  test('leaves the CA of the webhook to its owner', async () => {
     const toClient = (objects: readonly Rendered[]): unknown => toWebhook(objects)['clientConfig'];
     expect(toClient(await renderChart())).not.toHaveProperty('caBundle');
     const certManager = await renderChart({ certificate: { mode: 'cert-manager' } });
@@ -216,7 +216,7 @@ describe('the chart', () => {
       .flatMap(({ rules }) => rules as { resources: string[]; resourceNames?: string[]; verbs: string[] }[])
       .map(({ resources, resourceNames, verbs }) => [resources.join(), resourceNames?.join(), verbs]);
 
-  test('gives the injector nothing to change but Events, and the rotation controller two Secrets and one webhook by name', async () => {
+  test('allows the injector to change only Events, and the rotation controller only two Secrets and one webhook by name', async () => {
     const objects = await renderChart();
     expect(rulesOf(objects, 'sidegate-injector')).toEqual([
       ['mutatingwebhookconfigurations', 'sidegate-injector', ['get']],
@@ -233,7 +233,7 @@ describe('the chart', () => {
         expect(pick(objects, kind, name)).toMatchObject({ roleRef: { name }, subjects: [{ name }] });
   });
 
-  test('runs the rotation controller without a port, and lets nobody connect to it', async () => {
+  test('runs the rotation controller without a port, and blocks all connections to it', async () => {
     const objects = await renderChart();
     const { spec } = toTemplate(pick(objects, 'Deployment', 'sidegate-rotation'));
     expect(spec).toMatchObject({
@@ -249,12 +249,12 @@ describe('the chart', () => {
     ['cert-manager', { certificate: { mode: 'cert-manager' } }],
     ['an existing Secret', { certificate: { mode: 'existing-secret', existingSecret: 'a', caBundle: CA } }],
     ['policy mode', { admission: { mode: 'policy' } }],
-  ] as const)('has no rotation controller and none of its rights with %s', async (_title, values) => {
+  ] as const)('has no rotation controller and none of its permissions with %s', async (_title, values) => {
     const text = (await renderChart(values as never)).map(({ kind, metadata }) => `${kind} ${metadata.name}`).join('\n');
     expect(text).not.toMatch(/rotation|-ca$|-tls$|^Role /m);
   });
 
-  test('lets the injector read ConfigMaps where it is told to only, and only with callers that prove who they are', async () => {
+  test('allows the injector to read ConfigMaps only if enabled, and only with authenticated callers', async () => {
     const clientAuth = { mode: 'require' as const, caConfigMap: 'kube-root-ca.crt', allowedNames: ['apiserver'] };
     const some = await renderChart({ injector: { clientAuth }, rbac: { readConfigs: ['shop', 'shop', 'web'] } });
     const roles = some.filter(({ kind, metadata }) => kind === 'Role' && metadata.name === 'sidegate-injector-configs');
@@ -267,7 +267,7 @@ describe('the chart', () => {
     );
   });
 
-  test('mounts the CA of callers, without the key that its Secret may hold', async () => {
+  test('mounts the CA of callers, without the key that its Secret may contain', async () => {
     const clientAuth = { mode: 'require' as const, caSecret: 'callers', allowedNames: ['apiserver'] };
     const { spec } = toTemplate(pick(await renderChart({ injector: { clientAuth } }), 'Deployment', 'sidegate-injector'));
     const items = [{ key: 'ca.crt', path: 'ca.crt' }];
@@ -278,7 +278,7 @@ describe('the chart', () => {
       );
   });
 
-  test('has an account each for the injector and the rotation controller', async () => {
+  test('has separate service accounts for the injector and the rotation controller', async () => {
     const values = { serviceAccount: { name: 'one' }, rotation: { serviceAccount: { name: 'one' } } };
     await expect(renderChart(values)).rejects.toThrow(/Use two accounts/);
   });
@@ -294,7 +294,7 @@ describe('the chart', () => {
     expect(createHash('sha256').update(config.trimEnd()).digest('hex')).toBe(sum);
   });
 
-  test('keeps the labels that its selectors go by, whatever labels the values add', async () => {
+  test('keeps the labels of its selectors, whatever labels the values add', async () => {
     const labels = Object.fromEntries(
       ['name', 'instance', 'component'].map((label) => [`app.kubernetes.io/${label}`, 'other'] as const),
     );
@@ -310,7 +310,7 @@ describe('the chart', () => {
     expect(toTemplate(deployment).metadata.labels).toMatchObject({ ...own, tier: 'control' });
   });
 
-  test('names ports by number in the NetworkPolicy, and has none where it would not hold', async () => {
+  test('uses port numbers in the NetworkPolicy, and omits it if it would have no effect', async () => {
     const { ingress } = pick(await renderChart(), 'NetworkPolicy', 'sidegate-injector')['spec'] as {
       ingress: { ports: { port: unknown }[] }[];
     };
@@ -320,7 +320,7 @@ describe('the chart', () => {
     expect(policies).toEqual(['sidegate-rotation']);
   });
 
-  test('keeps its names short enough for what is made from them, however long the release is', async () => {
+  test('keeps its names short enough for derived names, with a release name of any length', async () => {
     const objects = await renderChart({}, { release: `a.${'b'.repeat(51)}` });
     for (const { metadata } of objects) expect(metadata.name, metadata.name).toMatch(/^[a-z0-9-]{1,63}$/);
   });

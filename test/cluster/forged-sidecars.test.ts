@@ -87,7 +87,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
         return pod;
       },
     ],
-  ])('lets %s through', async (_what, pod) => {
+  ])('allows %s', async (_what, pod) => {
     for (const where of [namespace, enforced]) {
       const { status, body } = await create(pod(), where);
       expect(status, body.message).toBe(201);
@@ -95,7 +95,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
   });
 
   test.each(TAMPERED.map(({ what, tamper, named }) => [what, tamper, named] as const))(
-    'denies a container that has the name and all marks of the sidecar, with %s',
+    'denies a container with the name and all marks of the sidecar, with %s',
     async (_what, tamper, named) => {
       for (const where of [namespace, enforced])
         for (const metadata of [MARKS, {}]) {
@@ -109,7 +109,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     },
   );
 
-  test('denies an address that is not the one of the pod', async () => {
+  test('denies an address that is not that of the pod', async () => {
     const pod = make({}, MARKS, { isOnPodAddresses: true, isOnAllAddresses: false, port: 8080 });
     pod['spec'].initContainers[0].env = [{ name: 'SIDEGATE_POD_IPS', value: '127.0.0.1' }];
     expect((await create(pod)).body.message).toContain('env SIDEGATE_POD_IPS');
@@ -119,7 +119,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     ['shareProcessNamespace', { shareProcessNamespace: true }],
     ['hostPID', { hostPID: true }],
     ['hostNetwork', { hostNetwork: true }],
-  ])('denies %s beside the sidecar, and says why', async (key, spec) => {
+  ])('denies %s beside the sidecar, with the reason', async (key, spec) => {
     const pod = make(spec);
     // The API server wants the same hostPort then.
     if (key === 'hostNetwork') delete pod['spec'].containers[0].ports;
@@ -136,7 +136,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     },
   );
 
-  test('denies a port of the name that Services go by on any other container, in pods that nobody labelled', async () => {
+  test('denies a port with the name that Services use on any other container, in unlabelled pods', async () => {
     const ports = [{ name: 'sidegate', containerPort: 8480 }];
     const pod = makePod('canary', { metadata: { labels: { app: 'web' } }, container: { ports } });
     expect((await create(pod)).body.message).toContain('has a port named sidegate on another container than the sidecar');
@@ -147,7 +147,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     'registry.example.com/sidegate:1.0.1',
     'mirror.example.com/sidegate:1.0.0',
     'registry.example.com/sidegate',
-  ])('denies the image %s, as the chart’s own with its tag is all that is allowed where nothing is said', async (image) => {
+  ])('denies the image %s, because only the image of the chart with its tag is allowed by default', async (image) => {
     const { body } = await create(make({ initContainers: [makeSidecar({ image })] }));
     expect(body.message).toContain(`from ${image}, which is not an allowed image (allowed: ${IMAGE}`);
     expect(body.message).toContain('add its repository to admission.allowedImages');
@@ -160,7 +160,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       name = (await create(make())).body.metadata.name;
     });
 
-    test('denies another image, also after the label was taken away', async () => {
+    test('denies another image, even after the label was removed', async () => {
       const change = { spec: { initContainers: [{ name: 'sidegate', image: 'busybox:1' }] } };
       expect((await patch(name, change)).body.message).toContain('from busybox:1');
       const unlabelled = { metadata: { labels: { 'sidegate.dev/inject': null, 'sidegate.dev/injected': null } } };
@@ -168,7 +168,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       expect((await patch(name, change)).body.message).toContain('from busybox:1');
     });
 
-    test('denies an ephemeral container in the process namespace of the sidecar, and lets another one through', async () => {
+    test('denies an ephemeral container in the process namespace of the sidecar, and allows another one', async () => {
       const debug = (targetContainerName: string): Kube => ({
         spec: { ephemeralContainers: [{ name: `debug-${targetContainerName}`, image: 'busybox:1', targetContainerName }] },
       });
@@ -178,7 +178,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       expect(allowed.status, allowed.body.message).toBe(200);
     });
 
-    test('lets every other change through', async () => {
+    test('allows every other change', async () => {
       expect((await patch(name, { metadata: { labels: { other: 'x' } } })).status).toBe(200);
       expect((await patch(name, { spec: { containers: [{ name: 'app', image: 'app:2' }] } })).status).toBe(200);
     });

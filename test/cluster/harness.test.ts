@@ -13,24 +13,24 @@ describe.each(['1.36', '1.34'] as const)('the control plane of Kubernetes %s', (
   });
   afterAll(() => cluster?.cleanUp());
 
-  test('is of the version that was asked for', async () => {
+  test('has the requested version', async () => {
     expect((await cluster.ok('GET', '/version')).gitVersion).toMatch(new RegExp(`^v${version.replace('.', '\\.')}\\.\\d+$`));
   });
 
-  test('takes a careful pod and denies a careless one where PodSecurity restricted is enforced', async () => {
+  test('allows a compliant pod and denies another one if PodSecurity restricted is enforced', async () => {
     expect((await cluster.create(makePod('careful'), { namespace })).status).toBe(201);
     const careless = await cluster.create(makePod('careless', { container: { securityContext: {} } }), { namespace });
     expect(careless.status).toBe(403);
     expect(careless.body.message).toContain('violates PodSecurity "restricted:latest"');
   });
 
-  test('refuses a field that does not exist', async () => {
+  test('rejects a field that does not exist', async () => {
     const { status, body } = await cluster.apply(makePod('misspelt', { spec: { restartPolize: 'Always' } }), { namespace });
     expect(status).toBe(500);
     expect(body.message).toContain('restartPolize');
   });
 
-  test('gives a user without roles nothing, and a service account what it was bound to', async () => {
+  test('allows a user without roles nothing, and a service account what it is bound to', async () => {
     const secrets = `/api/v1/namespaces/${namespace}/secrets`;
     expect((await cluster.request('GET', secrets, undefined, { token: cluster.connection.users.nobody })).status).toBe(403);
     const token = await cluster.serviceAccountToken(namespace, 'default');

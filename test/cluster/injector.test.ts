@@ -152,7 +152,7 @@ function review({ service }: InjectorInstallation, ca: string): Promise<number> 
 }
 
 describe('two rotation controllers that start at once', () => {
-  test('agree on one CA, which the webhook configuration holds, and two replicas serve one certificate by it', async () => {
+  test('agree on one CA, which the webhook configuration contains, and two replicas serve one certificate of it', async () => {
     installation = await installInjector(cluster, USUAL, { clientAuth: 'optional' });
     installation.startController();
     installation.startController();
@@ -171,7 +171,7 @@ describe('two rotation controllers that start at once', () => {
 });
 
 describe('the power of the injector', () => {
-  test('is split: the process that pods can reach neither reads the key of the CA nor changes the webhook', async () => {
+  test('is split: the process that pods can reach can neither read the key of the CA nor change the webhook', async () => {
     const installed = await install(USUAL, 1);
     const status = async (token: string, method: string, path: string, body?: object): Promise<number> => {
       const contentType = 'application/strategic-merge-patch+json';
@@ -192,7 +192,7 @@ describe('the power of the injector', () => {
     expect(await status(rotation, 'PATCH', other, patch)).toBe(403);
   });
 
-  test('is split in an upgrade, too: the CA that an injector of 0.1.0 kept is adopted, and stays trusted', async () => {
+  test('is also split after an upgrade: the CA of an injector 0.1.0 is adopted, and stays trusted', async () => {
     installation = await installInjector(cluster, USUAL);
     const before = createCa(Date.now(), 86_400_000 * 365);
     const secret = await cluster.ok('GET', installation.secret);
@@ -208,7 +208,7 @@ describe('the power of the injector', () => {
 });
 
 describe('a caller', () => {
-  test('that is not the API server is not answered, while the API server is, by its client certificate', async () => {
+  test('that is not the API server gets no response, while the API server does, with its client certificate', async () => {
     const installed = await install(USUAL, 1);
     const namespace = await toApps(installed);
     await expect(review(installed, (await readAuthority(installed)).toString())).rejects.toThrow();
@@ -216,8 +216,8 @@ describe('a caller', () => {
   });
 });
 
-describe('a pod that is created by way of the API server', () => {
-  test('gets the sidecar and a warning that says so; without the label it stays as it is', async () => {
+describe('a pod that is created through the API server', () => {
+  test('gets the sidecar and a warning about it; without the label it stays unchanged', async () => {
     const namespace = await toApps(await install(USUAL, 1));
     const answer = await create(namespace);
     expect(isInjected(answer)).toBe(true);
@@ -242,7 +242,7 @@ describe('a pod that is created by way of the API server', () => {
     });
   });
 
-  test('is denied with a sentence where its settings are wrong', async () => {
+  test('is denied with a clear message if its settings are wrong', async () => {
     const namespace = await toApps(await install(USUAL, 1));
     const annotations = { ...METADATA.annotations, 'sidegate.dev/intercepton': 'service' };
     const { status, body } = await create(namespace, { metadata: { ...METADATA, annotations } });
@@ -251,7 +251,7 @@ describe('a pod that is created by way of the API server', () => {
     expect(await replica.metric('sidegate_injector_admissions_total{result="denied",reason="invalid_setting"}')).toBe(1);
   });
 
-  test('brings a warning where its ConfigMap is missing or wrong', async () => {
+  test('gets a warning if its ConfigMap is missing or wrong', async () => {
     const namespace = await toApps(await install(USUAL, 1));
     const toMetadata = (name: string): Kube => ({ ...METADATA, annotations: { 'sidegate.dev/config': name } });
     const missing = await create(namespace, { metadata: toMetadata('nowhere') });
@@ -272,7 +272,7 @@ describe('a pod that is created by way of the API server', () => {
     );
   });
 
-  test('of a Deployment leaves Events on its ReplicaSet, with a warning where replicas share no store', async () => {
+  test('of a Deployment leaves Events on its ReplicaSet, with a warning if replicas share no store', async () => {
     const installed = await install(USUAL, 1);
     const namespace = await toApps(installed);
     const { kind: _kind, apiVersion: _version, metadata: _metadata, ...pod } = makePod('x');
@@ -298,7 +298,7 @@ describe('a pod that is created by way of the API server', () => {
     await until(async () => (await replica.metric('sidegate_injector_events_total{outcome="repeated"}')) === 4);
   });
 
-  test('leaves no Event in a dry run, and none is worth a failure', async () => {
+  test('leaves no Event in a dry run, and a failed Event has no effect', async () => {
     const installed = await install(USUAL, 1);
     const namespace = await toApps(installed);
     expect(isInjected(await create(namespace, { isDryRun: true }))).toBe(true);
@@ -311,7 +311,7 @@ describe('a pod that is created by way of the API server', () => {
 });
 
 describe('under load', () => {
-  test('certificates and authorities are rotated, and the old authority leaves, without one failed admission', async () => {
+  test('certificates and CAs are rotated, and the old CA is removed, without a failed admission', async () => {
     const installed = await install(SHORT, 2, { clientAuth: 'optional' });
     const first = await readAuthority(installed);
     const load = startLoad(installed, await toApps(installed));
@@ -328,7 +328,7 @@ describe('under load', () => {
       expect(await replica.metric('sidegate_injector_certificate_rotations_total{step="server_loaded"}')).toBeGreaterThan(3);
   });
 
-  test('an emptied Secret forces a rotation in which both authorities are trusted, without one failed admission', async () => {
+  test('an emptied Secret forces a rotation in which both CAs are trusted, without a failed admission', async () => {
     const installed = await install(USUAL, 2, { clientAuth: 'optional' });
     const first = await readAuthority(installed);
     const load = startLoad(installed, await toApps(installed));
@@ -343,7 +343,7 @@ describe('under load', () => {
     expect(serials[0]).not.toBe(first.serialNumber);
   });
 
-  test('a replica that is stopped loses none of its reviews', async () => {
+  test('a stopped replica loses none of its reviews', async () => {
     const installed = await install(USUAL, 2, { clientAuth: 'optional' });
     const load = startLoad(installed, await toApps(installed));
     const enough = load.admitted() + 20;
@@ -361,7 +361,7 @@ describe('under load', () => {
 describe('a caBundle', () => {
   const foreign = Buffer.from(createCa(Date.now(), 60_000).certificate.toString()).toString('base64');
 
-  test('that somebody else changed is mended, by the name of the webhook and leaving the others alone', async () => {
+  test('that was changed is restored, by the name of the webhook, without changing others', async () => {
     const installed = await install(USUAL, 1);
     const [authority] = await readBundle(installed);
     const before = await cluster.ok('GET', installed.webhook);
@@ -374,7 +374,7 @@ describe('a caBundle', () => {
     await until(async () => isInjected(await create(namespace, { isDryRun: true })));
   });
 
-  test('that is right is not written again', async () => {
+  test('that is correct is not written again', async () => {
     const installed = await install(USUAL, 2);
     const { metadata } = await cluster.ok('GET', installed.webhook);
     const [replica] = installed.replicas as [Replica];

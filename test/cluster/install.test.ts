@@ -26,7 +26,7 @@ const findSidecar = (pod: Kube): Kube => pod.spec.initContainers?.find(({ name }
 const listPods = async (label: string): Promise<Kube[]> =>
   (await cluster.ok('GET', `/api/v1/namespaces/${namespace}/pods?labelSelector=${label}`)).items;
 
-test('is installed by server-side apply without one unknown field, and becomes ready by itself', async () => {
+test('is installed with server-side apply without unknown fields, and becomes ready', async () => {
   expect(installation.objects.length).toBeGreaterThan(10);
   const [one, two] = await installation.injectors();
   expect(one?.steps).toContain('injector ready');
@@ -38,7 +38,7 @@ test('is installed by server-side apply without one unknown field, and becomes r
   expect(Buffer.from(webhook.webhooks[0].clientConfig.caBundle, 'base64').toString()).toContain('BEGIN CERTIFICATE');
 });
 
-test('puts the sidecar first into a pod of a namespace that enforces PodSecurity restricted, and says so', async () => {
+test('injects the sidecar first into a pod of a namespace that enforces PodSecurity restricted, with a warning', async () => {
   const { status, body, warnings } = await cluster.create(makeGatedPod('plain', 'service'), { namespace });
   expect(status).toBe(201);
   expect(body.spec.initContainers[0]).toMatchObject({ name: 'sidegate', restartPolicy: 'Always' });
@@ -47,20 +47,20 @@ test('puts the sidecar first into a pod of a namespace that enforces PodSecurity
   expect(warnings.join('\n')).toContain('sidegate: native sidecar on port 8480 in front of app on port 8080');
 });
 
-test('leaves a pod without the label as it is', async () => {
+test('leaves a pod without the label unchanged', async () => {
   const { body } = await cluster.create(makePod('unlabelled'), { namespace });
   expect(findSidecar(body)).toBeUndefined();
   expect(body.spec.volumes).toBeUndefined();
 });
 
-test('denies a pod whose annotation is misspelt, in a sentence', async () => {
+test('denies a pod with a misspelt annotation, with a clear message', async () => {
   const pod = makeGatedPod('misspelt', 'service', { annotations: { 'sidegate.dev/interseption': 'rename' } });
   const { status, body } = await cluster.create(pod, { namespace });
   expect(status).toBe(400);
   expect(body.message).toMatch(/sidegate\.dev\/interseption.*interception/);
 });
 
-test('puts the sidecar into the pods of Deployments, StatefulSets and Jobs', async () => {
+test('injects the sidecar into the pods of Deployments, StatefulSets and Jobs', async () => {
   const template = (name: string, more: Kube = {}): Kube => ({
     metadata: askForGate('service', { labels: { app: name } }),
     spec: { ...makeGatedPod(name, 'service').spec, ...more },
@@ -87,7 +87,7 @@ test('puts the sidecar into the pods of Deployments, StatefulSets and Jobs', asy
   }
 });
 
-test('tells it on the owner by an Event', async () => {
+test('reports it on the owner with an Event', async () => {
   const events = await until(async () => {
     const { items } = await cluster.ok('GET', `/apis/events.k8s.io/v1/namespaces/${namespace}/events`);
     const found = (items as Kube[]).filter(({ reportingController }) => String(reportingController).includes('sidegate'));
@@ -114,7 +114,7 @@ test('is not fooled by the marks of an injected pod without its sidecar', async 
 });
 
 // The last one: from here on there is no injector.
-test('denies labelled pods by policy while the injector is dead, creates all others, and the API server counts it', async () => {
+test('denies labelled pods by policy while the injector is down, allows all others, and the API server counts it', async () => {
   await installation.killInjector();
   const counter = 'apiserver_admission_webhook_fail_open_count{name="inject.sidegate.dev"';
   const before = await cluster.metric(counter);

@@ -110,7 +110,7 @@ test.each(['same-port:HOST', 'env:PORT'])(
   },
 );
 
-test('has no endpoint for an uninjected pod behind a Service to the name of the sidecar: the network itself fails closed', async () => {
+test('has no endpoint for an uninjected pod behind a Service to the port name of the sidecar, so that the network fails closed', async () => {
   const app = 'closed';
   const proxy = await serve(app, 'sidegate');
   const labels = { app };

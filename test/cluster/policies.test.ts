@@ -62,7 +62,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster?.cleanUp());
 
-test('the API server finds nothing to object to in the expressions', async () => {
+test('the API server accepts the expressions', async () => {
   for (const name of ['any', 'listed'].flatMap((release) => [`${release}-sidegate-protected`, `${release}-sidegate-enforced`])) {
     const path = `/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/${name}`;
     await until(async () => (await cluster.ok('GET', path)).status?.typeChecking !== undefined);
@@ -85,7 +85,7 @@ describe('the policy `protected`', () => {
     ['a pod that declines', { labels: { 'sidegate.dev/inject': 'false' } }, {}],
     ['a labelled pod with a native sidecar', { labels: LABEL }, { initContainers: [sidecar()] }],
     ['a labelled pod with a sidecar in its containers', { labels: LABEL }, containers(asContainer())],
-  ])('lets %s through', async (_what, metadata, spec) => {
+  ])('allows %s', async (_what, metadata, spec) => {
     const { status, body } = await create(namespace, metadata, spec);
     expect(status, body.message).toBe(201);
   });
@@ -110,14 +110,14 @@ describe('the policy `protected`', () => {
       { initContainers: [endingSidecar()] },
       /without `restartPolicy: Always`/,
     ],
-  ])('denies %s, and says why', async (_what, metadata, spec, message) => {
+  ])('denies %s, with the reason', async (_what, metadata, spec, message) => {
     const { status, body } = await create(namespace, metadata, spec);
     expect(body.message).toMatch(message);
     expect(body.message).toContain(`Pod ${namespace}/pod-`);
     expect([403, 422]).toContain(status);
   });
 
-  test('denies the label on a pod that runs without the sidecar, and lets every other change of it through', async () => {
+  test('denies the label on a pod that runs without the sidecar, and allows every other change of it', async () => {
     const { body } = await create(namespace, {});
     const { name } = body.metadata;
     const labelled = await merge(namespace, name, { metadata: { labels: LABEL } });
@@ -125,7 +125,7 @@ describe('the policy `protected`', () => {
     expect((await merge(namespace, name, { metadata: { labels: { other: 'x' } } })).status).toBe(200);
   });
 
-  test('lets controllers finish with pods that are older than the policy', async () => {
+  test('allows controllers to finish pods that are older than the policy', async () => {
     const { body } = await create(old, { labels: LABEL, finalizers: ['batch.kubernetes.io/job-tracking'] });
     const { name } = body.metadata;
     await cluster.ok(
@@ -139,13 +139,13 @@ describe('the policy `protected`', () => {
     expect((await merge(old, name, { metadata: { labels: { 'sidegate.dev/inject': null } } })).status).toBe(200);
   });
 
-  test('leaves mirror pods alone, which the kubelet writes', async () => {
+  test('ignores mirror pods, which the kubelet writes', async () => {
     const metadata = { labels: LABEL, annotations: { 'kubernetes.io/config.mirror': 'abc' } };
     const { status, body } = await create(namespace, metadata, { nodeName: 'a', volumes: [] });
     expect(status, body.message).toBe(201);
   });
 
-  test('lets an update of the sidecar through where any image is allowed', async () => {
+  test('allows an update of the sidecar if any image is allowed', async () => {
     const { body } = await create(namespace, { labels: LABEL }, { initContainers: [sidecar()] });
     const initContainers = [{ ...body.spec.initContainers[0], image: 'other:2' }];
     expect((await merge(namespace, body.metadata.name, { spec: { initContainers } })).status).toBe(200);
@@ -160,14 +160,14 @@ describe('the policy `enforced`', () => {
     await untilDenied(namespace, {});
   });
 
-  test('denies a pod that forgot the label, and says what to write', async () => {
+  test('denies a pod without the label, with the text to add', async () => {
     const { status, body } = await create(namespace, {});
     expect(status).toBe(403);
     expect(body.message).toMatch(/labeled sidegate\.dev\/enforce: "true"\. Set the label sidegate\.dev\/inject/);
     expect((await create(namespace, { labels: { 'sidegate.dev/inject': 'false' } })).status).toBe(403);
   });
 
-  test('lets a pod with the sidecar through, whatever its labels', async () => {
+  test('allows a pod with the sidecar, with any labels', async () => {
     expect((await create(namespace, {}, { initContainers: [sidecar()] })).status).toBe(201);
   });
 });
@@ -184,7 +184,7 @@ describe('with a list of images', () => {
   });
 
   test.each([IMAGE, `${IMAGE}:1.2`, `${IMAGE}@sha256:${'0'.repeat(64)}`, `${IMAGE}:1@sha256:${'0'.repeat(64)}`, 'sidegate:1'])(
-    'lets the image %s through',
+    'allows the image %s',
     async (image) => {
       for (const where of [namespace, enforced])
         expect((await create(where, { labels: LABEL }, { initContainers: [sidecar({ image })] })).status).toBe(201);
@@ -206,12 +206,12 @@ describe('with a list of images', () => {
     }
   });
 
-  test('denies one genuine sidecar and one false one', async () => {
+  test('denies one valid sidecar and one forged one', async () => {
     const { body } = await create(enforced, {}, containers(asContainer({ image: 'busybox' })));
     expect(body.message).toContain('from busybox');
   });
 
-  test('denies an update of a running sidecar to another image, and lets a newer tag through', async () => {
+  test('denies an update of a running sidecar to another image, and allows a newer tag', async () => {
     for (const where of [namespace, enforced]) {
       const { body } = await create(where, { labels: LABEL }, { initContainers: [sidecar()] });
       const update = (image: string): Promise<{ status: number; body: Kube }> =>
@@ -223,7 +223,7 @@ describe('with a list of images', () => {
   });
 });
 
-test('warns instead, for the time of a roll-out', async () => {
+test('only warns during a roll-out', async () => {
   await install('soft', { protectActions: ['Warn', 'Audit'] });
   const namespace = await cluster.createNamespace({ release: 'soft' });
   await until(async () => {

@@ -165,7 +165,7 @@ const CASES: readonly (readonly [string, Kube])[] = [
 ];
 
 describe('the API server’s own policy', () => {
-  test.each(CASES)('makes of %s what the injector makes of it', async (_what, pod) => {
+  test.each(CASES)('changes %s like the injector', async (_what, pod) => {
     const injection = inject(pod);
     if (injection.outcome !== 'injected') throw new Error(injection.message);
     const expected = structuredClone(pod);
@@ -276,7 +276,7 @@ describe('the API server’s own policy', () => {
       'sidegate.dev/takeover is the old name of sidegate.dev/interception, which is set as well: remove it',
     ],
     ['a request above the limit', toPod({ annotations: { 'sidegate.dev/memory-request': '1Gi' } }), 'above its limit'],
-  ] as const)('denies %s with a sentence, as the injector would', async (what, pod, message) => {
+  ] as const)('denies %s with a clear message, like the injector', async (what, pod, message) => {
     const { status, body } = await create(injecting, pod);
     expect(body['message']).toContain(message);
     expect(status).toBe(422);
@@ -285,13 +285,13 @@ describe('the API server’s own policy', () => {
     expect(inject(pod).outcome).toBe(isBeyond ? 'injected' : 'denied');
   });
 
-  test('finds nothing to object to in the expressions', async () => {
+  test('has valid expressions', async () => {
     const path = `/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/${RELEASE}-sidegate-settings`;
     await until(async () => (await cluster.ok('GET', path))['status']?.typeChecking !== undefined);
     expect((await cluster.ok('GET', path))['status'].typeChecking).toEqual({});
   });
 
-  test('leaves a pod alone that has the sidecar already', async () => {
+  test('does not change a pod that already has the sidecar', async () => {
     const { body } = await create(injecting, toPod());
     const { metadata, spec } = body;
     const again = await create(injecting, {

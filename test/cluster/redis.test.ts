@@ -39,7 +39,7 @@ function claim(key: string, token = 't'): Parameters<SeenIds['claim']>[0] {
 const toNode = ({ port }: RedisServer): { host: string; port: number } => ({ host: '127.0.0.1', port });
 
 describe('under Sentinels', () => {
-  test('finds the master, and the new one after a failover, with the ids it had', async () => {
+  test('finds the master, and the new one after a failover, with its IDs', async () => {
     const master = await start();
     const replica = await start({ config: [`replicaof 127.0.0.1 ${master.port}`] });
     await until(() => replica.cli('INFO', 'replication').includes('master_link_status:up'));
@@ -81,7 +81,7 @@ describe('under Sentinels', () => {
 });
 
 describe('on a Cluster of three', () => {
-  test('spreads ids over the nodes, and goes on when a master is replaced by its replica', async () => {
+  test('spreads IDs over the nodes, and continues when a master is replaced by its replica', async () => {
     const config = [
       'cluster-enabled yes',
       'cluster-node-timeout 1000',

@@ -131,14 +131,14 @@ function tell(what: string, { sent, lost }: Tally): void {
   );
 }
 
-test('loses no request in a rolling restart under load, behind a balancer that learns late which pods leave', async () => {
+test('loses no request in a rolling restart under load, behind a load balancer that learns late which pods end', async () => {
   const tally = await rollUnderLoad('pausing', {});
   tell('with the pause before the end', tally);
   expect(tally.lost).toEqual([]);
   expect(tally.sent).toBeGreaterThan(200);
 });
 
-test('would lose some without the pause before the end', async () => {
+test('loses some without the pause before the end', async () => {
   const tally = await rollUnderLoad('abrupt', { 'sidegate.dev/pre-stop': '0s' });
   tell('without the pause', tally);
   expect(tally.lost.length).toBeGreaterThan(0);
