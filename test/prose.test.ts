@@ -100,7 +100,7 @@ describe('skips', () => {
     ['a code span', 'docs/a.md', 'The field `mend` and ``left out``.'],
     ['a code block', 'docs/a.md', '```json\n{"mend": 1}\n```\n\n    mend\n'],
     ['the target of a link', 'docs/a.md', 'See [this](left%20out/mend.md "mend").'],
-    ['YAML that is no text', 'chart/a/values.yaml', 'mend: mend\n'],
+    ['YAML that is not prose', 'chart/a/values.yaml', 'mend: mend\n'],
     ['commands in notes', 'chart/a/templates/NOTES.txt', 'Run:\n\n     mend it\n'],
     ['names in sources', 'src/a.ts', "const mend = { mend: 'mend', a: 'mend it' };\n"],
     ['an example of a doc comment', 'src/a.ts', "/** A.\n * @example\n * mend('it now');\n */\n"],

@@ -147,7 +147,7 @@ describe('a path that an app may interpret as another route', () => {
     '/admin%E2%80%A8',
     `/${'%25'.repeat(40)}61dmin`,
     `/${'%25'}${'25'.repeat(40)}61dmin`,
-  ])('is rejected even where the wider route opens all forms: %s', async (path) => {
+  ])('is rejected even if the wider route allows all forms: %s', async (path) => {
     await withGate({ routes: toGuardedRoutes(app.port, { allowInPath: AMBIGUOUS_FORMS }) }, async (gate) => {
       expect((await get(gate, path)).status).toBe(400);
       expect(app.received).toHaveLength(0);

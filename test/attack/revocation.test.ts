@@ -96,7 +96,7 @@ describe('a users file', () => {
   test.each([
     ['is missing', () => undefined],
     ['is a directory', () => mkdirSync(file())],
-    ['is a pipe that nobody writes to', () => execFileSync('mkfifo', [file()])],
+    ['is a pipe without a writer', () => execFileSync('mkfifo', [file()])],
     ['is a device without an end', () => symlinkSync('/dev/zero', file())],
     ['has a gigabyte', writeGigabyte],
   ])('that %s makes its realm respond with 503 until it can be read again', async (_, apply) => {

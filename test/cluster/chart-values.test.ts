@@ -57,7 +57,7 @@ describe('the chart', () => {
     ['a mount over the program of sidecars', { admission: { allowedMounts: ['/opt/sidegate'] } }, '/admission/allowedMounts/0'],
     ['a mount that leads up', { admission: { allowedMounts: ['/a/../opt'] } }, '/admission/allowedMounts/0'],
     ['an image without text', { admission: { allowedImages: [''] } }, '/admission/allowedImages/0'],
-    ['a label that is no text', { commonLabels: { a: true } }, 'got boolean, want string'],
+    ['a label that is not a string', { commonLabels: { a: true } }, 'got boolean, want string'],
   ])('rejects %s, with its path', async (_what, values, message) => {
     const { code, stderr } = await templateChart(values);
     expect(stderr).toContain(message);
@@ -120,18 +120,18 @@ describe('the chart', () => {
       'needs certificate.existingSecret',
     ],
     [
-      'no authority for the existing Secret',
+      'no CA for the existing Secret',
       { certificate: { mode: 'existing-secret', existingSecret: 'a' } },
       '1.36.3',
       'needs certificate.caBundle',
     ],
     [
-      'an authority that is no PEM',
+      'a CA that is not PEM',
       { certificate: { mode: 'existing-secret', existingSecret: 'a', caBundle: 'AA==' } },
       '1.36.3',
       'is not PEM text',
     ],
-    ['an authority that would be ignored', { certificate: { caBundle: CA } }, '1.36.3', 'would be ignored'],
+    ['a CA that would be ignored', { certificate: { caBundle: CA } }, '1.36.3', 'would be ignored'],
     [
       'an issuer without name',
       { certificate: { mode: 'cert-manager', certManager: { issuerRef: { kind: 'Issuer' } } } },

@@ -152,7 +152,7 @@ describe('a chart that renders the sidecar through the library', () => {
     ],
     ['ports that collide', { port: 3000 }, 'must differ'],
     ['a rename without a name', { interception: 'rename' }, 'interception=rename needs the setting portName'],
-    ['a probe that nobody could ask', { interception: 'same-port' }, 'the probe web/livez is not in the setting appProbes'],
+    ['a probe that cannot be requested', { interception: 'same-port' }, 'the probe web/livez is not in the setting appProbes'],
     [
       'a hook that anyone could set off',
       { interception: 'same-port', appProbes: { web: { ...appProbes.web, prestop: 'http://127.0.0.1:3000/stop' } } },
@@ -165,7 +165,7 @@ describe('a chart that renders the sidecar through the library', () => {
       'interception=same-port needs a native sidecar',
     ],
     ['probes that need no help', { appProbes }, 'appProbes need interception=same-port'],
-  ])('is refused with a sentence for %s', async (_what, settings, message) => {
+  ])('is rejected with a clear message for %s', async (_what, settings, message) => {
     await expect(render(settings)).rejects.toThrow(message);
   });
 

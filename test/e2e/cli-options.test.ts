@@ -39,7 +39,7 @@ function runShell(line: string): SpawnSyncReturns<string> {
 describe('a pipe whose reader has closed it', () => {
   test.each([
     ['schema', '$SIDEGATE schema | head -1; echo $PIPESTATUS', '{\n0\n'],
-    ['schema, read by nobody', '$SIDEGATE schema | true; echo $PIPESTATUS', '0\n'],
+    ['schema, without a reader', '$SIDEGATE schema | true; echo $PIPESTATUS', '0\n'],
     ['help', '$SIDEGATE --help | head -1; echo $PIPESTATUS', 'Usage: sidegate [options] [command]\n0\n'],
   ])('does not cause an error: %s', (_title, line, stdout) => {
     expect(runShell(line)).toMatchObject({ stdout, stderr: '' });

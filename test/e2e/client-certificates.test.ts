@@ -82,7 +82,7 @@ test('a certificate with one of the names is accepted, and forwarded to the app'
 
 test.each([
   ['none', {}, 'no_certificate'],
-  ['one of another authority', () => readPair(forged), 'no_certificate'],
+  ['one of another CA', () => readPair(forged), 'no_certificate'],
   ['one that expired', () => readPair(expired), 'no_certificate'],
   ['one whose common name is another’s alternative name', () => readPair(other), 'certificate_not_allowed'],
 ])('%s is rejected', async (_what, options, reason) => {

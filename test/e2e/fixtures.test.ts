@@ -125,7 +125,7 @@ describe('decisions are those of the gate', () => {
     ],
     [
       'signature_mismatch',
-      'a stranger',
+      'another sender',
       { request: REQUEST, sign: { secret: `whsec_${Buffer.alloc(24, 1).toString('base64')}` } },
     ],
     ['signature_mismatch', 'another body', { request: REQUEST, sign: { tamper: 'body' } }],

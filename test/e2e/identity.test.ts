@@ -149,7 +149,7 @@ describe('Sidegate-Identity', () => {
 test.each([
   ['a short secret', HMAC, { shared: Buffer.alloc(16).toString('base64') }, 'the secret has 16 bytes'],
   ['a secret in another encoding', HMAC, { shared: 'not base64!' }, 'the secret is not base64'],
-  ['a secret that is not there', { audience: 'a', key: { name: 'k', secret: { file: 'missing' } } }, {}, 'does not exist'],
+  ['a missing secret', { audience: 'a', key: { name: 'k', secret: { file: 'missing' } } }, {}, 'does not exist'],
   ['a file without a key', ED25519, { 'private.pem': 'nonsense' }, 'this is not a private key'],
   [
     'a key of another kind',

@@ -119,7 +119,7 @@ describe('a notification', () => {
     ['with a changed message', () => ({ ...toMessage(), Message: 'x' }), 'signature_mismatch'],
     ['with a subject that was added', () => ({ ...toMessage(), Subject: 'x' }), 'signature_mismatch'],
     ['with another id', () => ({ ...toMessage(), MessageId: randomUUID() }), 'signature_mismatch'],
-    ['of another topic, genuine as it is', () => toMessage({ TopicArn: `${TOPIC}2` }), 'signature_mismatch'],
+    ['of another topic, although valid', () => toMessage({ TopicArn: `${TOPIC}2` }), 'signature_mismatch'],
     [
       'of a day ago',
       () => toMessage({ Timestamp: new Date(Date.now() - 86_400_000).toISOString() }),

@@ -50,8 +50,8 @@ function toRoutes(port: number): Sections[] {
 const WAYS = [
   ['a signed delivery', 'hook', true],
   ['a user with a password', 'user', true],
-  ['a stranger by an open route', 'open', false],
-  ['a stranger whom nobody stops', 'watched', false],
+  ['an untrusted client on an open route', 'open', false],
+  ['an untrusted client on an observed route', 'watched', false],
 ] as const;
 type Way = (typeof WAYS)[number][1];
 

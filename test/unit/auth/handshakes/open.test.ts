@@ -224,7 +224,7 @@ describe('CloudEvents', () => {
     ['an empty origin', { headers: ['WebHook-Request-Origin', ''] }, 'handshake_refused: the origin is not among allowedOrigins'],
     ['two origins', { headers: [...ORIGIN, ...ORIGIN] }, 'handshake_refused: the origin is not among allowedOrigins'],
     [
-      'an odd rate',
+      'a malformed rate',
       { headers: [...ORIGIN, 'WebHook-Request-Rate', '0'] },
       'handshake_refused: WebHook-Request-Rate is not a positive number',
     ],

@@ -51,7 +51,7 @@ describe('the clientState of a notification', () => {
     ['beside the items', { value: [], clientState: NEW }],
     ['in no list', { value: toItem(NEW) }],
     ['inherited', '{"value":[{"__proto__":{"clientState":"secretClientState-2"}}]}'],
-    ['in an item that is no object', { value: [toItem(NEW), NEW] }],
+    ['in an item that is not an object', { value: [toItem(NEW), NEW] }],
     ['in no JSON', `${JSON.stringify({ value: [toItem(NEW)] })},`],
     ['in bytes that are not UTF-8', Buffer.concat([Buffer.from(JSON.stringify({ value: [toItem(NEW)] })), Buffer.from([0xff])])],
     ['nowhere', ''],

@@ -83,7 +83,7 @@ describe('the rules, applied to the valid rest,', () => {
       ['upstream'],
     ],
     ['a route without a name is not told to share it', { routes: [route('A'), route('A')] }, ['routes.0.name', 'routes.1.name']],
-    ['a route that is no object hides no other', { routes: ['x', asksNothing('b')] }, ['routes.0', 'routes.1']],
+    ['a route that is not an object hides no other', { routes: ['x', asksNothing('b')] }, ['routes.0', 'routes.1']],
     [
       'a port that is rejected is not taken for its default',
       { listen: { address: 'x' }, admin: { address: '0.0.0.0:8080' }, routes: [route('a')] },

@@ -60,7 +60,7 @@ describe('where spans are sent', () => {
   });
 
   test.each([
-    ['nobody says it', {}, 'no collector is configured'],
+    ['nothing sets it', {}, 'no collector is configured'],
     ['it is no URL', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector' }, 'OTEL_EXPORTER_OTLP_ENDPOINT is malformed'],
     ['it has a password', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://a:hunter2@e' }, 'OTEL_EXPORTER_OTLP_ENDPOINT is malformed'],
     [
@@ -126,7 +126,7 @@ describe('headers', () => {
 
 describe('the resource', () => {
   test.each([
-    ['sidegate, where nobody says more', {}, {}, { 'service.name': 'sidegate' }],
+    ['sidegate by default', {}, {}, { 'service.name': 'sidegate' }],
     [
       'the environment’s',
       {},

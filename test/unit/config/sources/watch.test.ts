@@ -119,7 +119,7 @@ test('a change between reading and watching is reported at once', async () => {
   expect(changes).toEqual([['a', 'c']]);
 });
 
-test('a directory that is not there is told of, and found by the poll once it is', async () => {
+test('a missing directory is reported, and found by polling once it exists', async () => {
   const { folder, clock, open, changes, problems } = await start('later/file');
   await open();
   expect(problems).toEqual([expect.stringContaining('cannot be watched (ENOENT); it is polled every 30 s')]);

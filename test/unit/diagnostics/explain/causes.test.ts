@@ -456,7 +456,7 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   ['unknown', 'nothing left of the content', 'the body is empty', gh(BODY, '')],
   [
     'unknown',
-    'an encoding that nobody can undo',
+    'an encoding that cannot be decoded',
     'Content-Encoding',
     { headers: { ...standard(), 'Content-Encoding': 'x-own' }, body: 'x' },
   ],

@@ -73,7 +73,7 @@ describe('an original request is unclear', () => {
     ['with two hosts', { 'X-Original-Host': 'b' }, 'x-original-host and x-forwarded-host differ'],
     ['with a repeated field', { 'X-Forwarded-Uri': ['/admin', '/admin'] }, 'repeated x-forwarded-uri'],
     ['with a repeated URL', { 'X-Original-URL': ['https://a/', 'https://a/'] }, 'repeated x-original-url'],
-    ['with a method that is no token', { 'X-Forwarded-Method': 'GET /' }, 'x-forwarded-method is not a valid method'],
+    ['with a method that is not a token', { 'X-Forwarded-Method': 'GET /' }, 'x-forwarded-method is not a valid method'],
     ['with an empty method', { 'X-Forwarded-Method': '' }, 'x-forwarded-method is not a valid method'],
     ['with a list of hosts', { 'X-Forwarded-Host': 'a, b' }, 'x-forwarded-host is not a valid host'],
     ['with a user in the host', { 'X-Forwarded-Host': 'u@a' }, 'x-forwarded-host is not a valid host'],

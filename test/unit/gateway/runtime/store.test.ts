@@ -82,7 +82,7 @@ describe('Redis is found', () => {
 
 describe('an error has its path, and never a password:', () => {
   test.each([
-    ['a file that is not there', { urlFile: '/nowhere/url' }, 'store.redis.urlFile'],
+    ['a missing file', { urlFile: '/nowhere/url' }, 'store.redis.urlFile'],
     ['a URL that is none', { urlFile: file('bad', 'http://u:canary@h') }, 'store.redis.urlFile'],
     ['half an escape', { urlFile: file('half', 'redis://u:canary%zz@h') }, 'store.redis.urlFile'],
     ['no password', { url: 'redis://h', passwordFile: '/nowhere/password' }, 'store.redis.passwordFile'],
@@ -92,7 +92,7 @@ describe('an error has its path, and never a password:', () => {
       { sentinel: { name: 'g', nodes: ['h:1'], passwordFile: '/nowhere/p' } },
       'store.redis.sentinel.passwordFile',
     ],
-    ['no authority', { url: 'redis://h', tls: { caFile: '/nowhere/ca' } }, 'store.redis.tls.caFile'],
+    ['no CA', { url: 'redis://h', tls: { caFile: '/nowhere/ca' } }, 'store.redis.tls.caFile'],
     ['no key', { url: 'redis://h', tls: { keyFile: '/nowhere/key' } }, 'store.redis.tls.keyFile'],
   ])('%s', async (_, redis, path) => {
     const settings = await read(redis);

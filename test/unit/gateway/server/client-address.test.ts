@@ -23,11 +23,11 @@ test.each([
   ['a port behind an address is none of it', client('10.1.1.1', ['198.51.100.7:1234, 10.2.2.2:80']), '198.51.100.7 http true'],
   ['a port behind an IPv6 address is none of it', client('10.1.1.1', ['[2001:db8::1]:1234']), '2001:db8::1 http true'],
   ['an IPv6 address without brackets has no port', client('10.1.1.1', ['2001:db8::1:80']), '2001:db8::1:80 http true'],
-  ['what is no port ends the walk', client('10.1.1.1', ['198.51.100.7:x, 10.2.2.2']), '10.2.2.2 http true'],
+  ['an invalid port ends the walk', client('10.1.1.1', ['198.51.100.7:x, 10.2.2.2']), '10.2.2.2 http true'],
   ['an empty list leaves the peer', client('10.1.1.1', ['']), '10.1.1.1 http true'],
   ['IPv6 and mapped IPv4 are understood', client('::ffff:10.1.1.1', ['[2001:db8::1]']), '2001:db8::1 http true'],
   ['a trusted IPv6 range is believed', client('fd00::1', ['1.1.1.1']), '1.1.1.1 http true'],
-  ['an odd scheme is not believed', client('10.1.1.1', [], ['gopher'], true), '10.1.1.1 https true'],
+  ['an unusual scheme is not trusted', client('10.1.1.1', [], ['gopher'], true), '10.1.1.1 https true'],
   ['the nearest proxy’s scheme counts', client('10.1.1.1', [], ['https, http']), '10.1.1.1 http true'],
 ])('%s', (_title, found, expected) => {
   expect(found).toBe(expected);

@@ -23,7 +23,7 @@ test('accepts a server that is trusted itself', () => {
 test.each([
   ['no certificate at all', [], root, 'injector.gate.svc', now, /no certificate yet/],
   ['an empty bundle', chain, [], 'injector.gate.svc', now, /is empty/],
-  ['a bundle without its authority', chain, other, 'injector.gate.svc', now, /does not contain its CA/],
+  ['a bundle without its CA', chain, other, 'injector.gate.svc', now, /does not contain its CA/],
   ['another name', chain, root, 'injector.other.svc', now, /not for injector\.other\.svc/],
   ['a certificate that has ended', chain, root, 'injector.gate.svc', now + 3 * 86_400_000, /expired on/],
   ['a certificate that has not begun', chain, root, 'injector.gate.svc', now - 86_400_000, /is not valid before/],

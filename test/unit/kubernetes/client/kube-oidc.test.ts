@@ -296,7 +296,7 @@ describe('an unusable provider is reported with a fix:', () => {
     ['no refresh token', { 'refresh-token': null }, /the id-token has expired .* no refresh-token: log in again/],
     ['another type', { 'refresh-token': [REFRESH] }, /users\.1\.user\.auth-provider\.config\.refresh-token: .*expected string/],
     [
-      'a CA that is not there',
+      'a missing CA',
       { 'idp-certificate-authority-data': null, 'idp-certificate-authority': 'none.crt' },
       /none\.crt cannot be read/,
     ],
@@ -306,7 +306,7 @@ describe('an unusable provider is reported with a fix:', () => {
       /the request for a new token failed: 127\.0\.0\.1:\d+: its certificate is not signed by/,
     ],
     [
-      'nobody there',
+      'a provider that is down',
       { 'idp-issuer-url': 'https://127.0.0.1:9' },
       /the request for a new token failed: 127\.0\.0\.1:9: connection refused/,
     ],

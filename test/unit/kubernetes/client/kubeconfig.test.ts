@@ -161,9 +161,13 @@ describe('the cluster', () => {
   test.each([
     ['no server', { server: undefined }, /server must be a URL/],
     ['plain http afar', { server: 'http://203.0.113.1:8080' }, /uses http \(203\.0\.113\.1:8080\)/],
-    ['both authority and none', { 'insecure-skip-tls-verify': true, 'certificate-authority-data': 'eA==' }, /remove one of them/],
     [
-      'an authority that is not there',
+      'both a CA and no verification',
+      { 'insecure-skip-tls-verify': true, 'certificate-authority-data': 'eA==' },
+      /remove one of them/,
+    ],
+    [
+      'a missing CA',
       { 'certificate-authority-data': undefined, 'certificate-authority': 'none.crt' },
       /certificate-authority .*none\.crt cannot be read \(ENOENT\)/,
     ],
@@ -173,7 +177,7 @@ describe('the cluster', () => {
       /proxy-url has the scheme socks5, which is not supported/,
     ],
     ['a proxy that is no URL', { 'proxy-url': `:${SECRET}` }, /proxy-url must be a URL/],
-  ])('is refused with %s', async (_, cluster, text) => {
+  ])('is rejected with %s', async (_, cluster, text) => {
     expect(await troubleOf(find({ file: write('config', toConfig({}, { cluster })) }))).toMatch(text);
   });
 
@@ -240,7 +244,7 @@ describe('the user', () => {
       /auth-provider gcp, which is not supported.*gke-gcloud-auth-plugin/,
     ],
     ['a key without certificate', { 'client-key-data': SECRET }, /has a client-key but no client-certificate/],
-    ['a token file that is not there', { tokenFile: 'absent' }, /tokenFile .*absent cannot be read/],
+    ['a missing token file', { tokenFile: 'absent' }, /tokenFile .*absent cannot be read/],
     [
       'an old plugin',
       { exec: { command: 'x', apiVersion: 'client.authentication.k8s.io/v1alpha1' } },
@@ -251,7 +255,7 @@ describe('the user', () => {
       { exec: { command: 'x', apiVersion: 'client.authentication.k8s.io/v1', interactiveMode: 'Always' } },
       /plugin x requires a terminal/,
     ],
-  ])('is refused with %s', async (_, user, text) => {
+  ])('is rejected with %s', async (_, user, text) => {
     expect(await troubleOf(ask({ file: write('config', toConfig(user)) }))).toMatch(text);
   });
 });

@@ -802,7 +802,7 @@ describe('no workload is reported as protected', () => {
       'bypassed',
       'port-beside',
     ],
-    ['where it leads to a port that nobody declares', toService({ targetPort: 9000 }), 'bypassed', 'port-beside'],
+    ['to a port that no container declares', toService({ targetPort: 9000 }), 'bypassed', 'port-beside'],
     [
       'where a headless Service leads to it by its own port',
       { ...of(with_('service', TWO_PORTS)), ...toService({ port: 9000, targetPort: 'sidegate' }, { clusterIP: 'None' }) },
