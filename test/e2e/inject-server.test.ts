@@ -127,17 +127,19 @@ describe('a review', () => {
 });
 
 describe('certificates in a directory', () => {
+  const UNTRUSTED = { code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE' };
+
   test('are reloaded when they are swapped, for new connections', async () => {
     const authority = await startWithDirectory();
     await until(isReady);
     const next = makeAuthority(running().folder, 'next');
-    await expect(running().send(toReview(), { ca: readFileSync(next.ca) })).rejects.toThrow();
+    await expect(running().send(toReview(), { ca: readFileSync(next.ca) })).rejects.toMatchObject(UNTRUSTED);
     mount(join(running().folder, 'tls'), next.issue('server-2', 'DNS:injector.gate.svc'), 2);
     await until(
       async () => (await running().metric('sidegate_injector_certificate_rotations_total{step="server_loaded"}')) === 2,
     );
     expect((await running().send(toReview(), { ca: readFileSync(next.ca) })).status).toBe(200);
-    await expect(running().send(toReview(), { ca: readFileSync(authority.ca) })).rejects.toThrow();
+    await expect(running().send(toReview(), { ca: readFileSync(authority.ca) })).rejects.toMatchObject(UNTRUSTED);
   });
 
   test('stay in use while their files are broken', async () => {
