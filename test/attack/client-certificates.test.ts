@@ -1,14 +1,14 @@
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect as connectHttp2 } from 'node:http2';
-import { type AddressInfo, connect as connectTcp, createServer as createTcpServer, type Socket } from 'node:net';
+import { connect as connectTcp, createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { checkConfig } from '../../src/gateway/runtime/check.ts';
 import { makeAuthority, readPair, toTlsFiles } from '../support/certificates.ts';
-import { makeFolder, useFolder, useServer } from '../support/fixtures.ts';
+import { makeFolder, startServer, useFolder, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { PROXY_AUTH, PROXY_PASSWORD, PROXY_USER, readToEnd } from '../support/proxy.ts';
 import { makeEntry } from '../support/users.ts';
@@ -314,8 +314,7 @@ test('ends a connection whose handshake began before the certificate was revoked
       release = () => near.pipe(far);
     });
   });
-  await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
-  const handshake = open({ ...readPair(alice), maxVersion: 'TLSv1.3' }, (relay.address() as AddressInfo).port);
+  const handshake = open({ ...readPair(alice), maxVersion: 'TLSv1.3' }, await startServer(relay));
   // In TLS 1.3 the client is done with its own flight, which the relay holds.
   const socket = await handshake;
   await reload('clients.crl', withAlice);
@@ -323,7 +322,6 @@ test('ends a connection whose handshake began before the certificate was revoked
   socket.write(toHead('/'));
   await closed(socket);
   expect(requests).toEqual([]);
-  relay.close();
 });
 
 describe('a revocation list', () => {

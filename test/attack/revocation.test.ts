@@ -1,12 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer as createHttpServer } from 'node:http';
+import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
 import { systemClock } from '../../src/core/clock.ts';
 import { type Answer, send } from '../support/client.ts';
-import { makeFolder, useApp } from '../support/fixtures.ts';
+import { makeFolder, useApp, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
@@ -191,25 +192,22 @@ test('the gate does not start with an empty users file, as with any other unusab
 });
 
 describe('a connection that outlives its request', () => {
-  let server: Server;
-  let sockets: WebSocketServer;
   const open = new Set<Socket>();
-  beforeEach(async () => {
-    server = createServer((socket) => {
+  const destination = useServer(
+    createServer((socket) => {
       open.add(socket.resume());
       socket.on('error', () => undefined);
       socket.on('close', () => open.delete(socket));
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    sockets = new WebSocketServer({ port: 0, host: '127.0.0.1' });
-    await new Promise((resolve) => sockets.once('listening', resolve));
-  });
+    }),
+  );
+  const webSocketServer = createHttpServer();
+  const sockets = new WebSocketServer({ server: webSocketServer });
+  const webSocketApp = useServer(webSocketServer);
   afterEach(async () => {
     for (const socket of open) socket.destroy();
-    server.close();
     for (const client of sockets.clients) client.terminate();
-    sockets.close();
     await gate.stop();
+    await until(() => open.size === 0);
   });
 
   test.each([
@@ -219,7 +217,7 @@ describe('a connection that outlives its request', () => {
     ['has a broken line', `Aladdin:broken\n${BOB}`, 407],
     ['is in a file that is empty', '', 503],
   ])('ends when its user is revoked: a tunnel whose user %s', async (_, text, status) => {
-    const { port } = server.address() as AddressInfo;
+    const { port } = destination;
     gate = await startProxyGate({ allow: [`localhost:${port}`], names: { localhost: ['127.0.0.1'] } });
     const tunnel = await openTunnel(gate.proxyPort, `localhost:${port}`);
     const ended = readToEnd(tunnel);
@@ -231,7 +229,7 @@ describe('a connection that outlives its request', () => {
   });
 
   test('stays open when another user is removed, or the file is written unchanged', async () => {
-    const { port } = server.address() as AddressInfo;
+    const { port } = destination;
     const own = makeEntry('Aladdin', 'open sesame');
     gate = await startProxyGate({ allow: [`127.0.0.1:${port}`], files: { users: `${own}\n${BOB}` } });
     const tunnel = await openTunnel(gate.proxyPort, `127.0.0.1:${port}`);
@@ -244,8 +242,7 @@ describe('a connection that outlives its request', () => {
   });
 
   test('ends when its user is revoked: a WebSocket', async () => {
-    const { port } = sockets.address() as AddressInfo;
-    const route = { ...toRoute({}), upstream: `http://127.0.0.1:${port}` };
+    const route = { ...toRoute({}), upstream: `http://127.0.0.1:${webSocketApp.port}` };
     gate = await startGate({ routes: [route] }, undefined, { users: BOTH });
     const [alice, bob] = await Promise.all(
       [toBasic('alice', 'a'), toBasic('bob', 'b')].map(

@@ -1,12 +1,11 @@
 /** What a gate tells its operator of a refused signature, and what it does not tell the sender. */
 import { createHmac } from 'node:crypto';
-import { request } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, request } from 'node:http';
 import express from 'express';
 import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET, unixNow } from '../support/deliveries.ts';
-import { useApp } from '../support/fixtures.ts';
+import { startServer, useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
 const OLD = 'whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX';
@@ -57,10 +56,9 @@ test('finds a proxy that re-serialises JSON; the log and the metric name it, the
     });
     onward.end(JSON.stringify(incoming.body));
   });
-  const proxy = middleware.listen(0, '127.0.0.1');
-  await new Promise((done) => proxy.once('listening', done));
+  const port = await startServer(createServer(middleware));
   const { body, headers } = makeDelivery({ body: '{\n  "type": "invoice.paid",\n  "data": {}\n}' });
-  const answer = await send((proxy.address() as AddressInfo).port, { path: PATH, headers, body });
+  const answer = await send(port, { path: PATH, headers, body });
   expect(answer).toMatchObject({ status: 401, code: 'signature_mismatch' });
   const line = await explained(gate);
   expect(line).toMatchObject({
@@ -75,7 +73,6 @@ test('finds a proxy that re-serialises JSON; the log and the metric name it, the
   expect(journal).toContain('it matches over JSON indented by 2 spaces, with the key current');
   expect(journal).toContain('fix: find the proxy');
   expect(JSON.stringify(answer)).not.toMatch(/indented|reseriali[sz]ed|JSON\.stringify/);
-  proxy.close();
   await gate.stop();
 });
 

@@ -1,14 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { generateKeyPairSync, type KeyObject, type X509Certificate } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { connect, createServer } from 'node:tls';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { issueCa, issueServer, type KeyPair, type Validity } from '../../../../src/kubernetes/certificates/certificate.ts';
 import { integer, oid, time } from '../../../../src/kubernetes/certificates/der.ts';
-import { useFolder } from '../../../support/fixtures.ts';
+import { startServer, useFolder } from '../../../support/fixtures.ts';
 
 const NAMES = ['injector.gate.svc', 'injector.gate.svc.cluster.local'];
 const HOUR = 3_600_000;
@@ -97,9 +96,7 @@ describe('a server certificate', () => {
   test.each(['TLSv1.2', 'TLSv1.3'] as const)(
     'supports a handshake with %s, only for clients that trust its CA',
     async (version) => {
-      const listener = createServer({ cert: server.toString(), key: toPem(keys.privateKey) });
-      await new Promise<void>((done) => listener.listen(0, '127.0.0.1', done));
-      const { port } = listener.address() as AddressInfo;
+      const port = await startServer(createServer({ cert: server.toString(), key: toPem(keys.privateKey) }));
       const handshake = (ca: X509Certificate, servername: string): Promise<string> =>
         new Promise((done) => {
           const options = { port, host: '127.0.0.1', servername, ca: ca.toString(), minVersion: version, maxVersion: version };
@@ -112,7 +109,6 @@ describe('a server certificate', () => {
       expect(await handshake(authority.certificate, 'injector.gate.svc')).toBe(version);
       expect(await handshake(authority.certificate, 'other.gate.svc')).toBe('ERR_TLS_CERT_ALTNAME_INVALID');
       expect(await handshake(makeAuthority().certificate, 'injector.gate.svc')).toMatch(/UNABLE_TO_/);
-      listener.close();
     },
   );
 });
