@@ -41,7 +41,7 @@ const ALLOWED: readonly Allowed[] = [
     reason: 'lines of at most 1,024 characters, on the command line only',
   },
   {
-    file: 'kubernetes/doctor/judge-admission.ts',
+    file: 'kubernetes/doctor/check-admission.ts',
     pattern: '/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g',
     reason: 'linear (no dash between the two lines); too large for the checker',
   },

@@ -6,8 +6,8 @@ import { parse, parseAllDocuments } from 'yaml';
 import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { warnOfVariables } from '../src/kubernetes/admission/variables.ts';
+import { checkNetwork } from '../src/kubernetes/doctor/check-network.ts';
 import type { Facts } from '../src/kubernetes/doctor/facts.ts';
-import { judgeNetwork } from '../src/kubernetes/doctor/judge-network.ts';
 import type { NetworkPolicy } from '../src/kubernetes/doctor/objects.ts';
 import type { Workload } from '../src/kubernetes/doctor/workloads.ts';
 import { injectPod } from '../src/kubernetes/injector/inject.ts';
@@ -61,7 +61,7 @@ describe('the docs for pods', () => {
     const injection = injectPod(template, context);
     applyPatch(template, 'patch' in injection ? ([...injection.patch] as Operation[]) : []);
     const judge = (items: readonly unknown[]): string[] =>
-      judgeNetwork(
+      checkNetwork(
         { namespace: 'shop', pods: [template] } as unknown as Workload,
         { networkPolicies: { items } } as unknown as Facts,
       ).map(({ code }) => code);

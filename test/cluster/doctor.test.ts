@@ -138,10 +138,10 @@ test('reports every kind of fault in workloads that the injector and the control
     'StatefulSet/renamed': ['bypassed', 'service-to-app'],
     'Deployment/lost': ['protected', 'label-lost'],
     'CronJob/nightly': ['idle', 'config-missing', 'secret-missing'],
-    'Deployment/misplaced': ['unasked', 'label-misplaced'],
+    'Deployment/misplaced': ['not-requested', 'label-misplaced'],
     'Deployment/good': ['protected'],
     'Job/once': ['protected'],
-    'Deployment/plain': ['unasked'],
+    'Deployment/plain': ['not-requested'],
   });
   expect(report.workloads[0].state).toBe('unprotected');
   expect((await doctor(cluster.kubeconfig(), '-n', installation.namespace)).code).toBe(0);
@@ -164,7 +164,7 @@ test('reports bypasses of correct sidecars', async () => {
   expect(toTable(report)).toMatchObject({
     'Deployment/decoyed': ['bypassed', 'port-beside'],
     'Deployment/shared': ['bypassed', 'service-shared'],
-    'Pod/canary': ['unasked'],
+    'Pod/canary': ['not-requested'],
   });
 });
 

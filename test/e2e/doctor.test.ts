@@ -151,7 +151,7 @@ test('prints JSON with a stable form', async () => {
     format: 2,
     context: 'test',
     namespace: 'shop',
-    states: { unprotected: 0, bypassed: 0, unknown: 0, idle: 0, protected: 1, unasked: 0 },
+    states: { unprotected: 0, bypassed: 0, unknown: 0, idle: 0, protected: 1, 'not-requested': 0 },
     findings: { error: 0, warning: 1, note: 0 },
     cluster: [],
     workloads: [

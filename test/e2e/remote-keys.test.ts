@@ -45,9 +45,9 @@ function toJwk({ publicKey }: Pair, more: object = {}): object {
 }
 
 function start(webhook: Sections = {}, clock?: FakeClock): Promise<TestGate> {
-  const detour = { ca, reach: () => ({ host: '127.0.0.1', port: sender.port }) };
+  const connectOverride = { ca, reach: () => ({ host: '127.0.0.1', port: sender.port }) };
   const route = toRoute(app.port, { webhook: { keys: [], jwks: [{ name: 'sender', url: URL_TEXT }], ...webhook } });
-  return startGate({ routes: [route] }, clock, {}, {}, detour);
+  return startGate({ routes: [route] }, clock, {}, {}, connectOverride);
 }
 
 /** Signed as `v1a`; `at` in unix seconds. */

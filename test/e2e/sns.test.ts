@@ -42,8 +42,8 @@ beforeEach(() => {
 
 function start(options: Sections = {}): Promise<TestGate> {
   const webhook = { scheme: 'aws-sns', keys: [], sns: { topics: [TOPIC], ...options } };
-  const detour = { ca, reach: () => ({ host: '127.0.0.1', port: sns.port }) };
-  return startGate({ routes: [toRoute(app.port, { webhook })] }, undefined, {}, {}, detour);
+  const connectOverride = { ca, reach: () => ({ host: '127.0.0.1', port: sns.port }) };
+  return startGate({ routes: [toRoute(app.port, { webhook })] }, undefined, {}, {}, connectOverride);
 }
 
 /** Signed as Amazon's documentation has it; `fields` win over what would be genuine. */

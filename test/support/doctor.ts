@@ -155,7 +155,7 @@ export function makeFacts(over: Over = {}): Facts {
         [
           'shop/web-gate',
           {
-            ...{ state: 'sound', hash: 'abc', routes: 1, open: [], observing: [] },
+            ...{ state: 'valid', hash: 'abc', routes: 1, open: [], observing: [] },
             ...{ isShared: true, remembered: ['handled IDs'], secrets: ['web-secret'] },
           },
         ],

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import type { Detour } from '../../src/auth/keys/https-get.ts';
+import type { ConnectOverride } from '../../src/auth/keys/https-get.ts';
 import { formatProblem } from '../../src/config/schema/problem.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { prepare } from '../../src/gateway/runtime/check.ts';
@@ -54,7 +54,7 @@ export async function startGate(
   clock: Clock = systemClock,
   files: Readonly<Record<string, string>> = {},
   names: Readonly<Record<string, readonly string[]>> = {},
-  detour?: Detour,
+  connectOverride?: ConnectOverride,
 ): Promise<TestGate> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-test-'));
   const file = join(folder, 'gate.yaml');
@@ -71,7 +71,7 @@ export async function startGate(
     destination: { write: (line: string) => void lines.push(line) },
   });
   const resolve = async (host: string): Promise<readonly string[]> => names[host] ?? [];
-  const gate = new Gate(ready, { file, clock, logger, version: 'test', resolve, ...(detour && { detour }) });
+  const gate = new Gate(ready, { file, clock, logger, version: 'test', resolve, ...(connectOverride && { connectOverride }) });
   const { data, admin, proxy, authz } = await gate.start();
   const metrics = async (): Promise<string> => (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text();
   return {

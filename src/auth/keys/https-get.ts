@@ -30,7 +30,7 @@ export class RemoteFailure extends Error {
 }
 
 /** Redirects connections to another address, with another CA; for tests. */
-export interface Detour {
+export interface ConnectOverride {
   readonly ca: Buffer;
   reach(host: string): { readonly host: string; readonly port: number };
 }
@@ -40,17 +40,20 @@ const MAX_AGE = /^max-age="?(\d{1,9})"?$/;
 const SECONDS = /^\d{1,9}$/;
 
 /** Creates the fetch function. */
-export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
+export function createHttpsGet(clock: Clock, connectOverride?: ConnectOverride): HttpsGet {
   return (url, { maxBytes, timeout }) =>
     new Promise((resolve, reject) => {
-      const at = detour?.reach(url.hostname) ?? { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) };
+      const at = connectOverride?.reach(url.hostname) ?? {
+        host: url.hostname.replace(/^\[|\]$/g, ''),
+        port: Number(url.port || 443),
+      };
       const outgoing = request({
         ...at,
         servername: url.hostname,
         method: 'GET',
         path: `${url.pathname}${url.search}`,
         headers: { Host: url.host, Accept: '*/*', 'User-Agent': 'sidegate' },
-        ca: detour?.ca,
+        ca: connectOverride?.ca,
         agent: false,
       });
       const fail = (message: string): void => {

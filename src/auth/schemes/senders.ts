@@ -37,7 +37,7 @@ export function toMeaning(code: RefusalCode): Meaning {
 }
 
 /** Whether the sender retries after a response with this status. */
-export function isSentAgain({ retries, givesUpOn = [], disabledBy = [] }: SenderProfile, status: number): boolean {
+export function isRetried({ retries, givesUpOn = [], disabledBy = [] }: SenderProfile, status: number): boolean {
   if (retries === 'nothing' || givesUpOn.includes(status) || disabledBy.includes(status)) return false;
   return retries !== 'server-errors' || status >= SERVER_ERROR || status === TOO_MANY;
 }
@@ -57,7 +57,7 @@ function toNeeded(profile: SenderProfile, meaning: Meaning, status: number): num
   const { acknowledgedBy, disabledBy = [] } = profile;
   if (meaning === 'done') return acknowledgedBy?.includes(status) === false ? acknowledgedBy[0] : status;
   if (meaning === 'never') return [status, ...NEVER_STATUSES].find((each) => !disabledBy.includes(each));
-  return [status, ...LATER_STATUSES].find((each) => isSentAgain(profile, each));
+  return [status, ...LATER_STATUSES].find((each) => isRetried(profile, each));
 }
 
 /** The documented behavior of senders with a preset. */

@@ -82,8 +82,8 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
     const more = rest.ratings.map(({ severity, ...finding }) => toProblem(severity, finding));
     return { config: undefined, problems: [...problems, ...more], rest: { config: rest.config, locate } };
   }
-  const { config, ratings, toOwnPlace } = complete(parsed.data, file, options);
-  const rated = toDistinct([...read.ratings, ...ratings, ...validate(config, clock.now())].map(toOwnPlace));
+  const { config, ratings, toOwnPath } = complete(parsed.data, file, options);
+  const rated = toDistinct([...read.ratings, ...ratings, ...validate(config, clock.now())].map(toOwnPath));
   const problems = [
     ...flagProblems,
     ...truncate(rated, maxProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
@@ -97,11 +97,11 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
 /** Completes the schema's output with upstreams, default retentions and absolute paths. */
 function complete(data: z.output<typeof ConfigSchema>, file: string, { fakeSources, needsUpstream }: LoadOptions) {
   const provided = provideUpstreams(data, needsUpstream ?? fakeSources === undefined);
-  const { ratings, toOwnPlace } = provided;
+  const { ratings, toOwnPath } = provided;
   const routes = provideRetention(provided.routes, data.store.redis !== undefined);
   const resolved = resolveFiles({ ...data, routes }, dirname(resolve(file)));
   const config: Config = freeze(fakeSources === undefined ? resolved : withFakeSources(resolved, fakeSources));
-  return { config, ratings, toOwnPlace };
+  return { config, ratings, toOwnPath };
 }
 
 /** Options for checking the remainder of a config. */
@@ -117,7 +117,7 @@ function checkRest(value: unknown, issues: readonly z.core.$ZodIssue[], { file, 
     const remainder = removeRejected(value, issues, depth);
     const parsed = remainder === undefined ? undefined : ConfigSchema.safeParse(remainder.value);
     if (remainder === undefined || parsed?.success !== true) continue;
-    const { config, ratings: missing, toOwnPlace } = complete(parsed.data, file, options);
+    const { config, ratings: missing, toOwnPath } = complete(parsed.data, file, options);
     let hasReadRemoved = false;
     const watched = watchRemoved(config, remainder.removed, () => {
       hasReadRemoved = true;
@@ -128,7 +128,7 @@ function checkRest(value: unknown, issues: readonly z.core.$ZodIssue[], { file, 
       return hasReadRemoved ? [] : ratings;
     });
     const isKept = ({ path }: Rating): boolean => !isRemoved(path, remainder.removed);
-    const ratings = toDistinct([...missing, ...found].map(toOwnPlace).filter(isKept));
+    const ratings = toDistinct([...missing, ...found].map(toOwnPath).filter(isKept));
     return { config: withoutFaulty(config, toErrorPaths(ratings)), ratings };
   }
   return undefined;

@@ -13,7 +13,7 @@ export interface ResolvedUpstreams<R> {
   /** Errors for routes without an upstream. */
   readonly ratings: readonly Rating[];
   /** Moves a finding about an inherited upstream to the top-level key. */
-  readonly toOwnPlace: (rating: Rating) => Rating;
+  readonly toOwnPath: (rating: Rating) => Rating;
 }
 
 /** A placeholder address that no rule objects to. */
@@ -32,7 +32,7 @@ export function provideUpstreams<R extends { readonly upstream?: SocketAddress |
   return {
     routes: provided,
     ratings: missing.map((index) => error(['routes', index, 'upstream'], 'missing: the address of the app', hint)),
-    toOwnPlace(rating) {
+    toOwnPath(rating) {
       const [section, index, key] = rating.path;
       const isOfRoute = section === 'routes' && key === 'upstream' && typeof index === 'number';
       return isOfRoute && top !== undefined && routes[index]?.upstream === undefined ? { ...rating, path: TOP } : rating;

@@ -1,6 +1,6 @@
 /** The context that a caller starts a gate with, and the addresses that the gate reports. */
 
-import type { Detour, HttpsGet } from '../../auth/keys/https-get.ts';
+import type { ConnectOverride, HttpsGet } from '../../auth/keys/https-get.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Resolve } from '../egress-proxy/dial.ts';
@@ -21,7 +21,7 @@ export interface GateContext {
   /** For tests: resolves the names of the forward proxy's destinations. */
   readonly resolve?: Resolve;
   /** For tests: redirects requests for remote keys. */
-  readonly detour?: Detour;
+  readonly connectOverride?: ConnectOverride;
   /** For the simulator: replaces the connection pools of the apps. */
   readonly createUpstream?: CreateUpstream;
   /** For the simulator: replaces https requests to other hosts. */

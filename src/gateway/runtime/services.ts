@@ -75,7 +75,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   });
   metrics.watchPendingPasswords(() => realms.pending);
   const signer = new IdentitySigner(clock);
-  const get = context.httpsGet ?? createHttpsGet(clock, context.detour);
+  const get = context.httpsGet ?? createHttpsGet(clock, context.connectOverride);
   const routeParts = {
     clock,
     metrics,

@@ -51,7 +51,7 @@ export function toValidity(now: EpochMilliseconds, life: Milliseconds): Validity
 }
 
 /** When the certificate was issued, to the second. */
-export function toMadeAt({ validFrom }: X509Certificate): EpochMilliseconds {
+export function toIssuedAt({ validFrom }: X509Certificate): EpochMilliseconds {
   return Date.parse(validFrom) + BACKDATED_MS;
 }
 

@@ -1,7 +1,7 @@
 /** Decides when a CA is replaced, in steps that keep every server trusted at all times. Pure. */
 import type { X509Certificate } from 'node:crypto';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { type CaSet, createCa, toEnd, toMadeAt } from './ca.ts';
+import { type CaSet, createCa, toEnd, toIssuedAt } from './ca.ts';
 
 /** Lifetimes. */
 export interface RotationTimes {
@@ -41,7 +41,7 @@ export function planRotation(
   }
   const { current, next, previous } = caSet;
   const end = toEnd(current.certificate);
-  if (next !== undefined && toEnd(next.certificate) > now && now >= Math.min(toMadeAt(next.certificate) + times.overlap, end))
+  if (next !== undefined && toEnd(next.certificate) > now && now >= Math.min(toIssuedAt(next.certificate) + times.overlap, end))
     return { step: 'switched', caSet: { current: next, previous: { certificate: current.certificate, since: now } } };
   // An expired CA is not trusted by any client, so it can be replaced without an overlap.
   if (end <= now) return { step: 'replaced', caSet: { current: createCa(now, times.caLifetime) } };
@@ -57,7 +57,7 @@ export function planRotation(
 
 /** When a certificate must be renewed: after two thirds of its lifetime. */
 export function toRenewal(certificate: X509Certificate): EpochMilliseconds {
-  const made = toMadeAt(certificate);
+  const made = toIssuedAt(certificate);
   return made + (toEnd(certificate) - made) * RENEWED_AFTER;
 }
 

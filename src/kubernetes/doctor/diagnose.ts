@@ -1,23 +1,24 @@
 /** Derives the report from the facts: every workload with its state and findings, and the findings about the cluster. */
+
+import { checkAdmission } from './check-admission.ts';
+import { areConfigsKnown, checkConfig } from './check-config.ts';
+import { checkInjection, findUnprotected, isRequested } from './check-injection.ts';
+import { checkNetwork } from './check-network.ts';
+import { checkServices } from './check-services.ts';
+import { checkShared } from './check-shared.ts';
+import { checkSidecar, findForged, isGate } from './check-sidecar.ts';
+import { checkStale } from './check-stale.ts';
 import { CONTROLLER_KINDS, type Facts, type Found, itemsOf } from './facts.ts';
 import { type Finding, type FindingCode, type FindingSeverity, finding, sortFindings, toRank } from './finding.ts';
-import { judgeAdmission } from './judge-admission.ts';
-import { areConfigsKnown, judgeConfig } from './judge-config.ts';
-import { findNaked, isAsked, judgeInjection } from './judge-injection.ts';
-import { judgeNetwork } from './judge-network.ts';
-import { judgeServices } from './judge-services.ts';
-import { judgeShared } from './judge-shared.ts';
-import { findForged, isGate, judgeSidecar } from './judge-sidecar.ts';
-import { judgeStale } from './judge-stale.ts';
 import { findSidecar, isConcerned, isOnAppPort, isReady } from './sidecar.ts';
 import { findWorkloads, nameOf, type Workload } from './workloads.ts';
 
 /**
  * `unprotected`: pods that should have the sidecar do not have it. `bypassed`: they have it, but something bypasses it. `idle`: the
- * workload has no pods at present. `unasked`: it does not request the sidecar. `unknown`: `protected` depends on something that could
+ * workload has no pods at present. `not-requested`: it does not request the sidecar. `unknown`: `protected` depends on something that could
  * not be determined.
  */
-export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'protected', 'unasked'] as const;
+export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'protected', 'not-requested'] as const;
 export type State = (typeof STATES)[number];
 
 /** One workload. */
@@ -60,7 +61,7 @@ const DOUBTS: ReadonlySet<FindingCode> = new Set(['ports-not-known', 'config-not
 export function diagnose(facts: Facts): Report {
   const found = findWorkloads(facts);
   const workloads = found.map((workload) => toReport(workload, facts)).sort(compare);
-  const cluster = sortFindings([...judgeAdmission(found, facts), ...judgeUnknown(facts)]);
+  const cluster = sortFindings([...checkAdmission(found, facts), ...checkUnknown(facts)]);
   const all = [...cluster, ...workloads.flatMap(({ findings }) => findings)];
   return {
     workloads,
@@ -79,13 +80,13 @@ export function diagnose(facts: Facts): Report {
 function toReport(workload: Workload, facts: Facts): WorkloadReport {
   const { namespace, kind, name, pods } = workload;
   const findings = sortFindings([
-    ...judgeInjection(workload, facts),
-    ...judgeSidecar(workload, facts),
-    ...judgeServices(workload, facts),
-    ...judgeShared(workload, facts),
-    ...judgeNetwork(workload, facts),
-    ...judgeConfig(workload, facts),
-    ...judgeStale(workload, facts),
+    ...checkInjection(workload, facts),
+    ...checkSidecar(workload, facts),
+    ...checkServices(workload, facts),
+    ...checkShared(workload, facts),
+    ...checkNetwork(workload, facts),
+    ...checkConfig(workload, facts),
+    ...checkStale(workload, facts),
   ]);
   const sidecars = pods.flatMap((pod) => findSidecar(pod) ?? []);
   const gates = pods.filter((pod) => isGate(pod, facts));
@@ -108,9 +109,9 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
 
 function toState(workload: Workload, facts: Facts, findings: readonly Finding[]): State {
   const { pods } = workload;
-  if (findNaked(workload, facts).length > 0 || findForged(workload, facts).length > 0) return 'unprotected';
+  if (findUnprotected(workload, facts).length > 0 || findForged(workload, facts).length > 0) return 'unprotected';
   if (findings.some(({ code }) => BYPASSES.has(code))) return 'bypassed';
-  if (!isAsked(workload)) return 'unasked';
+  if (!isRequested(workload)) return 'not-requested';
   if ('unknown' in facts.pods) return 'unknown';
   if (pods.length === 0) return 'idle';
   if (isDoubtful(workload, facts, findings)) return 'unknown';
@@ -140,7 +141,7 @@ function compare(a: WorkloadReport, b: WorkloadReport): number {
 }
 
 /** Findings about checks that were not possible because a list is unknown. */
-function judgeUnknown(facts: Facts): Finding[] {
+function checkUnknown(facts: Facts): Finding[] {
   const {
     services,
     ownEndpointSlices,

@@ -27,7 +27,7 @@ export type GateConfig =
   /** Messages with line numbers. */
   | { readonly state: 'broken'; readonly problems: readonly string[] }
   | {
-      readonly state: 'sound';
+      readonly state: 'valid';
       readonly hash: string;
       readonly routes: number;
       /** Names of the routes with `allow: anyone`. */

@@ -7,8 +7,8 @@ import { RULES_ANNOTATION } from '../injector/names.ts';
 import { isRaw, listAt } from '../injector/raw.ts';
 import { repositoryOf, type SidecarRules } from '../injector/sidecar-rules.ts';
 import { toDefaultsHash } from '../injector/status.ts';
+import { WEBHOOK } from './check-injection.ts';
 import { type Current, type Found, itemsOf } from './facts.ts';
-import { WEBHOOK } from './judge-injection.ts';
 import type { Named, WebhookConfiguration } from './objects.ts';
 
 const FORBIDDEN = 403;

@@ -6,9 +6,9 @@ import type { Clock } from '../../core/clock.ts';
 import { type KubeClient, METADATA_ONLY_OBJECT } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { CONFIG_FOLDER, CONFIG_KEY, SECRETS_FOLDER } from '../injector/names.ts';
+import { concernedOf, configNameOf, secretNamesOf } from './check-config.ts';
 import { readConfigHash } from './exposition.ts';
 import { type ByName, type Facts, type GateConfig, itemsOf, keyOf, type Live, type Presence } from './facts.ts';
-import { concernedOf, configNameOf, secretNamesOf } from './judge-config.ts';
 import type { Pod, PodTemplate } from './objects.ts';
 import { findSidecar } from './sidecar.ts';
 import { findWorkloads } from './workloads.ts';
@@ -111,7 +111,7 @@ function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): Gat
   }
   const { config, hash } = loaded;
   return {
-    state: 'sound',
+    state: 'valid',
     hash,
     routes: config.routes.length,
     open: config.routes.filter(({ allow }) => allow === 'anyone').map(({ name }) => name),

@@ -19,7 +19,7 @@ const COLORS: Readonly<Record<State | FindingSeverity, number>> = {
   warning: 33,
   idle: 2,
   note: 2,
-  unasked: 2,
+  'not-requested': 2,
   protected: 32,
 };
 const HEADS = ['STATE', 'NAMESPACE', 'WORKLOAD', 'PODS', 'INTERCEPTION', 'SIDECAR'];
@@ -29,7 +29,7 @@ export function toText(report: Report, { context, namespace }: Subject, isColore
   const paint = (word: State | FindingSeverity, text: string): string =>
     isColored ? `\u001b[${COLORS[word]}m${text}\u001b[0m` : text;
   const subject = toPlain(`${context}, ${namespace === undefined ? 'all namespaces' : `namespace ${namespace}`}`);
-  const shown = report.workloads.filter(({ state, findings }) => state !== 'unasked' || findings.length > 0);
+  const shown = report.workloads.filter(({ state, findings }) => state !== 'not-requested' || findings.length > 0);
   const rows = shown.map(toCells);
   const widths = HEADS.map((head, column) => Math.max(head.length, ...rows.map((cells) => cells[column]?.length ?? 0)));
   const line = (cells: readonly string[]): string =>
@@ -75,11 +75,11 @@ function toPlain(text: string): string {
 
 /** The numbers of states and findings, in one line. */
 function toSummary({ states, findings }: Report): string {
-  const { unasked, ...asked } = states;
-  const words = (Object.entries(asked) as [State, number][])
+  const { 'not-requested': notRequested, ...requested } = states;
+  const words = (Object.entries(requested) as [State, number][])
     .filter(([, number]) => number > 0)
     .map(([state, number]) => `${number} ${state}`);
-  const others = unasked === 0 ? '' : `; ${unasked} ${unasked === 1 ? 'does' : 'do'} not request the sidecar`;
+  const others = notRequested === 0 ? '' : `; ${notRequested} ${notRequested === 1 ? 'does' : 'do'} not request the sidecar`;
   const workloads = words.length === 0 ? 'no workload requests the sidecar' : words.join(', ');
   const counts = [count(findings.error, 'error'), count(findings.warning, 'warning'), count(findings.note, 'note')];
   return `${workloads}${words.length === 0 ? '' : others}. ${counts.join(', ')}.`;

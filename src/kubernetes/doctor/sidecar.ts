@@ -77,13 +77,13 @@ export function isReady(pod: Pod): boolean | undefined {
 }
 
 /** The value of the label that requests the sidecar. */
-export function askOf(pod: { readonly metadata?: PodTemplate['metadata'] }): string | undefined {
+export function injectLabelOf(pod: { readonly metadata?: PodTemplate['metadata'] }): string | undefined {
   return pod.metadata?.labels?.[INJECT_LABEL];
 }
 
 /** Whether the pod requests the sidecar, has it, or had it injected. */
 export function isConcerned(pod: PodTemplate): boolean {
-  return askOf(pod) === 'true' || pod.metadata?.labels?.[INJECTED_LABEL] === 'true' || findSidecar(pod) !== undefined;
+  return injectLabelOf(pod) === 'true' || pod.metadata?.labels?.[INJECTED_LABEL] === 'true' || findSidecar(pod) !== undefined;
 }
 
 function readPorts(args: readonly string[]): SidecarPorts {

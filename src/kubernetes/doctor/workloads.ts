@@ -53,7 +53,7 @@ export function findWorkloads(facts: Facts): readonly Workload[] {
     if (ownerOf(object) === undefined)
       draftOf(object.metadata.namespace ?? '', { kind, name: object.metadata.name, controller: object });
   }
-  for (const pod of itemsOf(facts.pods).filter(isLiving)) {
+  for (const pod of itemsOf(facts.pods).filter(isActive)) {
     draftOf(pod.metadata.namespace ?? '', climb(pod, byUid, byName)).pods.push(pod);
   }
   // A Job without pods has ended.
@@ -75,7 +75,7 @@ export function restartOf({ kind, name, namespace }: Workload): string {
 }
 
 /** Mirror pods represent static pods of a kubelet, which nothing in the cluster controls. */
-export function isLiving({ metadata, status }: Pod): boolean {
+export function isActive({ metadata, status }: Pod): boolean {
   if (metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined) return false;
   return metadata.deletionTimestamp === undefined && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 }

@@ -1,6 +1,7 @@
 /** Finds Services in the same manifests that bypass the injected sidecars, with the rules of `sidegate doctor`. */
+
+import { checkServices } from '../doctor/check-services.ts';
 import type { FindingCode } from '../doctor/finding.ts';
-import { judgeServices } from '../doctor/judge-services.ts';
 import type { Container, Ingress, Pod, PodTemplate, Service, ServicePort } from '../doctor/objects.ts';
 import type { KubeVersion } from '../injector/outcome.ts';
 import { isRaw, listAt, objectAt, type Raw, textAt } from '../injector/raw.ts';
@@ -25,7 +26,7 @@ export function findBypasses(
   };
   const workloads = values.flatMap((value) => findWorkloads(value));
   const found = workloads.flatMap(({ kind, name, namespace = fallback, pod }) =>
-    judgeServices({ namespace, pods: [toPod(pod, namespace)] }, facts)
+    checkServices({ namespace, pods: [toPod(pod, namespace)] }, facts)
       .filter(({ code }) => CODES.has(code))
       .map(({ message, fix }) => `${kind}/${name}: warning: ${message}; ${fix}`),
   );

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isSentAgain, SENDERS, toMeaning, toStatuses, translate } from '../../../../src/auth/schemes/senders.ts';
+import { isRetried, SENDERS, toMeaning, toStatuses, translate } from '../../../../src/auth/schemes/senders.ts';
 import type { RefusalCode } from '../../../../src/core/refusal.ts';
 import { REFUSALS } from '../../../../src/core/refusal-catalogue.ts';
 
@@ -13,7 +13,7 @@ describe.each(Object.entries(SENDERS))('the responses to %s', (preset, profile) 
 
   test('make it retry after an error of the gate, if any status does', () => {
     for (const code of CODES.filter((each) => toMeaning(each) === 'later'))
-      if (profile.retries !== 'nothing') expect([code, isSentAgain(profile, statusOf(preset, code))]).toEqual([code, true]);
+      if (profile.retries !== 'nothing') expect([code, isRetried(profile, statusOf(preset, code))]).toEqual([code, true]);
   });
 
   test('count as delivered only if the event was handled', () => {

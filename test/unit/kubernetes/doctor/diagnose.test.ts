@@ -44,7 +44,7 @@ const sound = (over: Json = {}): Json =>
     [
       'shop/web-gate',
       {
-        ...{ state: 'sound', hash: 'abc', routes: 1, open: [], observing: [] },
+        ...{ state: 'valid', hash: 'abc', routes: 1, open: [], observing: [] },
         ...{ isShared: true, remembered: ['handled IDs'], secrets: [], ...over },
       },
     ],
@@ -121,7 +121,7 @@ describe('a workload', () => {
       pods: [makeBare('a', plain, OWNER)],
       services: [makeService({ selector: { app: 'other' } })],
     });
-    expect([web.state, codes, states.unasked]).toEqual(['unasked', [], 1]);
+    expect([web.state, codes, states['not-requested']]).toEqual(['not-requested', [], 1]);
   });
 
   test('is idle without pods, unless replicas are expected', () => {
@@ -257,7 +257,7 @@ describe('the sidecar', () => {
     );
     const plain = { ...template, metadata: { labels: { app: 'web' } } };
     const misplaced = { ...makeDeployment(plain, { metadata: { labels: LABEL } }), pods: [makeBare('a', plain, OWNER)] };
-    expect(examine(misplaced)).toMatchObject({ codes: ['label-misplaced'], web: { state: 'unasked' } });
+    expect(examine(misplaced)).toMatchObject({ codes: ['label-misplaced'], web: { state: 'not-requested' } });
   });
 
   test('is never injected in namespaces that the webhook skips', () => {

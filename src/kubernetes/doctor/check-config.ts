@@ -25,19 +25,19 @@ export function concernedOf({ template, pods }: Workload): readonly PodTemplate[
 }
 
 /** All findings about the config. */
-export function judgeConfig(workload: Workload, facts: Facts): Finding[] {
+export function checkConfig(workload: Workload, facts: Facts): Finding[] {
   const concerned = concernedOf(workload);
   const names = new Set(concerned.flatMap((each) => configNameOf(each) ?? []));
   const secrets = new Set(concerned.flatMap(secretNamesOf));
   return [
-    ...[...names].flatMap((name) => judgeOne(name, workload, facts)),
-    ...[...secrets].flatMap((name) => judgeSecret(name, workload, facts)),
-    ...judgeNameless(workload),
-    ...judgeLive(workload, facts),
+    ...[...names].flatMap((name) => checkOne(name, workload, facts)),
+    ...[...secrets].flatMap((name) => checkSecret(name, workload, facts)),
+    ...checkNameless(workload),
+    ...checkLive(workload, facts),
   ];
 }
 
-function judgeNameless({ pods }: Workload): Finding[] {
+function checkNameless({ pods }: Workload): Finding[] {
   const nameless = pods.filter((pod) => isProtected(pod) && configNameOf(pod) === undefined);
   if (nameless.length === 0) return [];
   const message = `cannot determine which config the sidecar of ${listNames(nameless.map(({ metadata }) => metadata.name))} uses: there is no volume ${CONFIG_VOLUME} of a ConfigMap`;
@@ -46,10 +46,10 @@ function judgeNameless({ pods }: Workload): Finding[] {
 
 /** Whether the config of every pod could be read and is valid. */
 export function areConfigsKnown({ namespace, pods }: Workload, facts: Facts): boolean {
-  return pods.every((pod) => facts.configs.get(keyOf(namespace, configNameOf(pod) ?? ''))?.state === 'sound');
+  return pods.every((pod) => facts.configs.get(keyOf(namespace, configNameOf(pod) ?? ''))?.state === 'valid');
 }
 
-function judgeOne(name: string, workload: Workload, facts: Facts): Finding[] {
+function checkOne(name: string, workload: Workload, facts: Facts): Finding[] {
   const { namespace } = workload;
   const config = facts.configs.get(keyOf(namespace, name));
   switch (config?.state) {
@@ -85,17 +85,17 @@ function judgeOne(name: string, workload: Workload, facts: Facts): Finding[] {
           'run sidegate doctor with an account that may get it',
         ),
       ];
-    case 'sound':
-      return [...judgeRoutes(name, config), ...judgeMounts(name, config, workload), ...judgeMemory(name, config, workload)];
+    case 'valid':
+      return [...checkRoutes(name, config), ...checkMounts(name, config, workload), ...checkMemory(name, config, workload)];
     default:
       return [];
   }
 }
 
-type Sound = Extract<GateConfig, { readonly state: 'sound' }>;
+type ValidConfig = Extract<GateConfig, { readonly state: 'valid' }>;
 
 /** Finds configs and routes that do not reject anything. */
-function judgeRoutes(name: string, { routes, open, observing }: Sound): Finding[] {
+function checkRoutes(name: string, { routes, open, observing }: ValidConfig): Finding[] {
   if (routes > 0 && new Set([...open, ...observing]).size === routes) {
     const message = `no route in the ConfigMap ${name} rejects anything (${listNames([...new Set([...open, ...observing])])})`;
     return [finding('config-open', message, 'configure checks on the routes, and remove allow: anyone and mode: observe')];
@@ -105,7 +105,7 @@ function judgeRoutes(name: string, { routes, open, observing }: Sound): Finding[
   return [finding('config-observes', message, 'remove mode: observe once the log shows that no valid request would be rejected')];
 }
 
-function judgeMounts(name: string, { secrets }: Sound, workload: Workload): Finding[] {
+function checkMounts(name: string, { secrets }: ValidConfig, workload: Workload): Finding[] {
   const readers = concernedOf(workload).filter((each) => configNameOf(each) === name);
   const missing = secrets.filter((secret) => readers.some((each) => !secretNamesOf(each).includes(secret)));
   if (missing.length === 0) return [];
@@ -119,7 +119,7 @@ function judgeMounts(name: string, { secrets }: Sound, workload: Workload): Find
   ];
 }
 
-function judgeMemory(name: string, { isShared, remembered }: Sound, { pods, wanted = 0 }: Workload): Finding[] {
+function checkMemory(name: string, { isShared, remembered }: ValidConfig, { pods, wanted = 0 }: Workload): Finding[] {
   const replicas = Math.max(pods.length, wanted);
   if (isShared || remembered.length === 0 || replicas < 2) return [];
   return [
@@ -131,7 +131,7 @@ function judgeMemory(name: string, { isShared, remembered }: Sound, { pods, want
   ];
 }
 
-function judgeSecret(name: string, { namespace }: Workload, facts: Facts): Finding[] {
+function checkSecret(name: string, { namespace }: Workload, facts: Facts): Finding[] {
   const presence = facts.secrets.get(keyOf(namespace, name));
   if (presence === 'missing') {
     return [
@@ -153,7 +153,7 @@ function judgeSecret(name: string, { namespace }: Workload, facts: Facts): Findi
 }
 
 /** A kubelet needs two minutes at most to update a changed ConfigMap in its pods. */
-function judgeLive(workload: Workload, facts: Facts): Finding[] {
+function checkLive(workload: Workload, facts: Facts): Finding[] {
   const { namespace, pods } = workload;
   const found: Finding[] = [];
   const serving = new Map<string, string[]>();

@@ -2,11 +2,11 @@
 import { X509Certificate } from 'node:crypto';
 import { toInstant } from '../../core/clock.ts';
 import { ENFORCE_LABEL } from '../injector/names.ts';
+import { WEBHOOK } from './check-injection.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
-import { WEBHOOK } from './judge-injection.ts';
 import type { WebhookConfiguration } from './objects.ts';
-import { askOf, isProtected } from './sidecar.ts';
+import { injectLabelOf, isProtected } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
 type Webhook = NonNullable<WebhookConfiguration['webhooks']>[number];
@@ -15,26 +15,26 @@ const TWO_WEEKS_MS = 14 * 86_400_000;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /** All findings about admission; they concern the cluster, not a single workload. */
-export function judgeAdmission(workloads: readonly Workload[], facts: Facts): Finding[] {
+export function checkAdmission(workloads: readonly Workload[], facts: Facts): Finding[] {
   const webhooks = itemsOf(facts.webhooks)
     .flatMap((each) => each.webhooks ?? [])
     .filter(({ name }) => name === WEBHOOK);
   return [
-    ...judgePresence(workloads, webhooks, facts),
-    ...webhooks.flatMap((webhook) => [...judgeCa(webhook, facts), ...judgeFailure(webhook, facts)]),
-    ...judgePolicies(facts),
-    ...judgeEnforcement(facts),
-    ...judgeInjectors(facts),
+    ...checkPresence(workloads, webhooks, facts),
+    ...webhooks.flatMap((webhook) => [...checkCa(webhook, facts), ...checkFailure(webhook, facts)]),
+    ...checkPolicies(facts),
+    ...checkEnforcement(facts),
+    ...checkInjectors(facts),
   ];
 }
 
-function judgePresence(workloads: readonly Workload[], webhooks: readonly Webhook[], facts: Facts): Finding[] {
+function checkPresence(workloads: readonly Workload[], webhooks: readonly Webhook[], facts: Facts): Finding[] {
   const isUnknown = 'unknown' in facts.webhooks || 'unknown' in facts.mutatingPolicies || 'unknown' in facts.mutatingBindings;
   const bound = itemsOf(facts.mutatingBindings).map(({ spec }) => spec.policyName);
   const isPolicy = itemsOf(facts.mutatingPolicies).some(({ metadata }) => bound.includes(metadata.name));
   if (webhooks.length > 0 || isPolicy || isUnknown) return [];
   const asking = workloads.filter(({ template, pods }) =>
-    (template === undefined ? pods : [template]).some((each) => askOf(each) === 'true' && !isProtected(each)),
+    (template === undefined ? pods : [template]).some((each) => injectLabelOf(each) === 'true' && !isProtected(each)),
   );
   if (asking.length === 0) return [];
   return [
@@ -46,7 +46,7 @@ function judgePresence(workloads: readonly Workload[], webhooks: readonly Webhoo
   ];
 }
 
-function judgeCa({ clientConfig }: Webhook, { now }: Facts): Finding[] {
+function checkCa({ clientConfig }: Webhook, { now }: Facts): Finding[] {
   const text = Buffer.from(clientConfig.caBundle ?? '', 'base64').toString('latin1');
   const ends = [...text.matchAll(CERTIFICATE)].flatMap(([pem]) => toEnd(pem));
   if (ends.length === 0) {
@@ -79,7 +79,7 @@ function isDenying(ending: string, facts: Facts): boolean {
   );
 }
 
-function judgeFailure({ failurePolicy = 'Fail' }: Webhook, facts: Facts): Finding[] {
+function checkFailure({ failurePolicy = 'Fail' }: Webhook, facts: Facts): Finding[] {
   if ('unknown' in facts.policies || 'unknown' in facts.bindings || isDenying('-protected', facts)) return [];
   const fix = 'set admission.protect: true in the values of the chart (Kubernetes 1.30 and newer)';
   if (failurePolicy === 'Ignore') {
@@ -90,7 +90,7 @@ function judgeFailure({ failurePolicy = 'Fail' }: Webhook, facts: Facts): Findin
   return [finding('policy-missing', 'no policy denies a pod from which another webhook removed the sidecar', fix)];
 }
 
-function judgePolicies({ policies, bindings }: Facts): Finding[] {
+function checkPolicies({ policies, bindings }: Facts): Finding[] {
   if ('unknown' in bindings) return [];
   return itemsOf(policies).flatMap(({ metadata: { name } }) => {
     const own = bindings.items.filter(({ spec }) => spec.policyName === name);
@@ -103,7 +103,7 @@ function judgePolicies({ policies, bindings }: Facts): Finding[] {
   });
 }
 
-function judgeEnforcement(facts: Facts): Finding[] {
+function checkEnforcement(facts: Facts): Finding[] {
   if ('unknown' in facts.policies || 'unknown' in facts.bindings) return [];
   const enforced = itemsOf(facts.namespaces).filter(({ metadata }) => metadata.labels?.[ENFORCE_LABEL] === 'true');
   if (enforced.length === 0 || isDenying('-enforced', facts)) return [];
@@ -117,7 +117,7 @@ function judgeEnforcement(facts: Facts): Finding[] {
   ];
 }
 
-function judgeInjectors({ injectors }: Facts): Finding[] {
+function checkInjectors({ injectors }: Facts): Finding[] {
   const all = itemsOf(injectors);
   if (all.length === 0 || all.some(({ status }) => (status?.readyReplicas ?? 0) > 0)) return [];
   const [first] = all;

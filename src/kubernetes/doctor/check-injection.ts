@@ -4,7 +4,7 @@ import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { Pod } from './objects.ts';
 import { fits } from './selector.ts';
-import { arePortsKnown, askOf, findSidecar, isConcerned, isOnAppPort, isProtected, isReady } from './sidecar.ts';
+import { arePortsKnown, findSidecar, injectLabelOf, isConcerned, isOnAppPort, isProtected, isReady } from './sidecar.ts';
 import { nameOf, restartOf, type Workload } from './workloads.ts';
 
 /** The name of the webhook in its configuration. */
@@ -17,32 +17,32 @@ export function isEnforced(namespace: string, facts: Facts): boolean {
 }
 
 /** Whether a pod or the template requests the sidecar. One is enough, because Services send requests to all pods of a workload. */
-export function isAsked({ pods, template }: Workload): boolean {
+export function isRequested({ pods, template }: Workload): boolean {
   return [...pods, ...(template === undefined ? [] : [template])].some(isConcerned);
 }
 
 /** Pods that should have the sidecar but have none, or one that ends. */
-export function findNaked(workload: Workload, facts: Facts): readonly Pod[] {
-  if (!isEnforced(workload.namespace, facts) && !isAsked(workload)) return [];
+export function findUnprotected(workload: Workload, facts: Facts): readonly Pod[] {
+  if (!isEnforced(workload.namespace, facts) && !isRequested(workload)) return [];
   return workload.pods.filter((pod) => !isProtected(pod));
 }
 
 /** All findings about injection. */
-export function judgeInjection(workload: Workload, facts: Facts): Finding[] {
+export function checkInjection(workload: Workload, facts: Facts): Finding[] {
   return [
-    ...judgeNaked(workload, facts),
-    ...judgeTemplate(workload),
-    ...judgeLabels(workload),
-    ...judgeNamespace(workload, facts),
-    ...judgePods(workload),
-    ...judgeMissing(workload, facts),
+    ...checkUnprotected(workload, facts),
+    ...checkTemplate(workload),
+    ...checkLabels(workload),
+    ...checkNamespace(workload, facts),
+    ...checkPods(workload),
+    ...checkMissing(workload, facts),
   ];
 }
 
-function judgeNaked(workload: Workload, facts: Facts): Finding[] {
-  const naked = findNaked(workload, facts);
-  const ending = naked.filter((pod) => findSidecar(pod) !== undefined);
-  const without = naked.filter((pod) => findSidecar(pod) === undefined);
+function checkUnprotected(workload: Workload, facts: Facts): Finding[] {
+  const unprotected = findUnprotected(workload, facts);
+  const ending = unprotected.filter((pod) => findSidecar(pod) !== undefined);
+  const without = unprotected.filter((pod) => findSidecar(pod) === undefined);
   const found: Finding[] = [];
   if (ending.length > 0) {
     found.push(
@@ -67,15 +67,16 @@ function judgeNaked(workload: Workload, facts: Facts): Finding[] {
 
 function toReason(workload: Workload, without: readonly Pod[]): string {
   const { template } = workload;
-  if (without.some((pod) => askOf(pod) === 'true')) return `although the label ${INJECT_LABEL} requests it`;
+  if (without.some((pod) => injectLabelOf(pod) === 'true')) return `although the label ${INJECT_LABEL} requests it`;
   if (template !== undefined && isConcerned(template)) return `although the template of ${nameOf(workload)} has or requests it`;
-  if (isAsked(workload)) return `although other pods of ${nameOf(workload)} have or request it`;
+  if (isRequested(workload)) return `although other pods of ${nameOf(workload)} have or request it`;
   return `in a namespace that is labeled ${ENFORCE_LABEL}`;
 }
 
 function toFix(workload: Workload, without: readonly Pod[]): string {
   const { template } = workload;
-  const asks = template === undefined ? without.every((pod) => askOf(pod) === 'true') : askOf(template) === 'true';
+  const asks =
+    template === undefined ? without.every((pod) => injectLabelOf(pod) === 'true') : injectLabelOf(template) === 'true';
   if (template !== undefined && isProtected(template)) return restartOf(workload);
   if (asks) return `make sure that the injector is ready, then ${restartOf(workload)}`;
   return `set the label ${INJECT_LABEL}: "true" and the annotation sidegate.dev/config in the pod template`;
@@ -87,22 +88,22 @@ function describe(some: readonly Pod[], { pods }: Workload): string {
   return `${some.length} of ${pods.length} ${pods.length === 1 ? 'pod' : 'pods'} (${names}) ${some.length === 1 ? 'has' : 'have'}`;
 }
 
-function judgeTemplate(workload: Workload): Finding[] {
+function checkTemplate(workload: Workload): Finding[] {
   const { template, pods } = workload;
-  if (template === undefined || askOf(template) === 'true' || isProtected(template)) return [];
+  if (template === undefined || injectLabelOf(template) === 'true' || isProtected(template)) return [];
   if (!pods.some(isProtected)) return [];
   return [
     finding(
       'label-lost',
-      `pods have the sidecar, but the template of ${nameOf(workload)} ${askOf(template) === undefined ? 'has no' : 'has another value of the'} label ${INJECT_LABEL}: new pods will not have it`,
+      `pods have the sidecar, but the template of ${nameOf(workload)} ${injectLabelOf(template) === undefined ? 'has no' : 'has another value of the'} label ${INJECT_LABEL}: new pods will not have it`,
       `set the label ${INJECT_LABEL}: "true" in spec.template.metadata.labels`,
     ),
   ];
 }
 
-function judgeLabels(workload: Workload): Finding[] {
+function checkLabels(workload: Workload): Finding[] {
   const { template, metadata, pods } = workload;
-  const values = new Set([template, ...pods].flatMap((each) => (each === undefined ? [] : (askOf(each) ?? []))));
+  const values = new Set([template, ...pods].flatMap((each) => (each === undefined ? [] : (injectLabelOf(each) ?? []))));
   const found = [...values]
     .filter((value) => value !== 'true' && value !== 'false')
     .map((value) =>
@@ -112,7 +113,8 @@ function judgeLabels(workload: Workload): Finding[] {
         'write "true", in lower case and in quotes',
       ),
     );
-  const isMisplaced = metadata?.labels?.[INJECT_LABEL] === 'true' && template !== undefined && askOf(template) === undefined;
+  const isMisplaced =
+    metadata?.labels?.[INJECT_LABEL] === 'true' && template !== undefined && injectLabelOf(template) === undefined;
   if (isMisplaced && !isProtected(template)) {
     found.push(
       finding(
@@ -126,8 +128,8 @@ function judgeLabels(workload: Workload): Finding[] {
 }
 
 /** The webhook's namespaceSelector determines for which namespaces it is called. */
-function judgeNamespace({ namespace, template, pods }: Workload, facts: Facts): Finding[] {
-  const asks = [template, ...pods].some((each) => each !== undefined && askOf(each) === 'true');
+function checkNamespace({ namespace, template, pods }: Workload, facts: Facts): Finding[] {
+  const asks = [template, ...pods].some((each) => each !== undefined && injectLabelOf(each) === 'true');
   const labels = itemsOf(facts.namespaces).find(({ metadata }) => metadata.name === namespace)?.metadata.labels;
   if (!asks || labels === undefined || itemsOf(facts.mutatingPolicies).length > 0) return [];
   const webhooks = itemsOf(facts.webhooks)
@@ -143,7 +145,7 @@ function judgeNamespace({ namespace, template, pods }: Workload, facts: Facts): 
   ];
 }
 
-function judgePods(workload: Workload): Finding[] {
+function checkPods(workload: Workload): Finding[] {
   const { pods } = workload;
   const found: Finding[] = [];
   const unready = pods.filter((pod) => isProtected(pod) && isReady(pod) === false);
@@ -180,7 +182,7 @@ function judgePods(workload: Workload): Finding[] {
   return found;
 }
 
-function judgeMissing({ pods, wanted = 0, template, failure, ...rest }: Workload, facts: Facts): Finding[] {
+function checkMissing({ pods, wanted = 0, template, failure, ...rest }: Workload, facts: Facts): Finding[] {
   if ('unknown' in facts.pods || pods.length > 0 || wanted === 0 || template === undefined || !isConcerned(template)) return [];
   const count = `${wanted} ${wanted === 1 ? 'pod' : 'pods'}`;
   return [

@@ -24,7 +24,7 @@ interface Case {
 }
 
 /** All findings about bypasses; several pods can lead to the same finding. */
-export function judgeServices({ namespace, pods }: Pick<Workload, 'namespace' | 'pods'>, facts: ServiceFacts): Finding[] {
+export function checkServices({ namespace, pods }: Pick<Workload, 'namespace' | 'pods'>, facts: ServiceFacts): Finding[] {
   const here = itemsOf(facts.services).filter(({ metadata }) => metadata.namespace === namespace);
   return pods.filter(isProtected).flatMap((pod) => {
     const sidecar = findSidecar(pod);
@@ -33,7 +33,7 @@ export function judgeServices({ namespace, pods }: Pick<Workload, 'namespace' | 
     const cases = selecting.flatMap((service) =>
       (service.spec.ports ?? []).map((port) => ({ pod, sidecar, service, port, facts })),
     );
-    return [...cases.flatMap(judgePort), ...judgeSlices(pod, facts), ...judgeHostPorts(pod)];
+    return [...cases.flatMap(checkPort), ...checkSlices(pod, facts), ...checkHostPorts(pod)];
   });
 }
 
@@ -42,7 +42,7 @@ export function selects(selector: Service['spec']['selector'] = {}, { metadata }
   return Object.keys(selector).length > 0 && fits({ matchLabels: selector }, metadata.labels);
 }
 
-function judgePort(each: Case): Finding[] {
+function checkPort(each: Case): Finding[] {
   const { pod, sidecar, service, port } = each;
   const number = resolveTarget(pod.spec, port);
   const target = (port.protocol ?? 'TCP') === 'TCP' ? classify(pod.spec, number) : 'other';
@@ -55,7 +55,7 @@ function judgePort(each: Case): Finding[] {
       ),
     ];
   }
-  if (target === 'beside') return [judgeBeside(`${describe(each)} targets`, number)];
+  if (target === 'beside') return [checkBeside(`${describe(each)} targets`, number)];
   const direct = service.spec.clusterIP === 'None' ? classify(pod.spec, port.port) : 'other';
   if (direct === 'app') {
     return [
@@ -68,11 +68,11 @@ function judgePort(each: Case): Finding[] {
   }
   // An undeclared port usually has no listener: the targetPort says which port is meant.
   if (direct === 'beside' && pod.spec.containers.some((container) => declares(container, port.port)))
-    return [judgeBeside(`${describe(each)} is headless and exposes`, port.port)];
-  return target === 'nothing' || isUnfound(each) ? [judgeNothing(each)] : [];
+    return [checkBeside(`${describe(each)} is headless and exposes`, port.port)];
+  return target === 'nothing' || isUnfound(each) ? [checkNothing(each)] : [];
 }
 
-function judgeBeside(what: string, port: number | undefined): Finding {
+function checkBeside(what: string, port: number | undefined): Finding {
   return finding(
     'port-beside',
     `${what} port ${port} of the pod, which the sidecar does not guard`,
@@ -87,7 +87,7 @@ function isUnfound({ facts: { version }, pod, sidecar, port }: Case): boolean {
   return inApp === undefined && version.major === 1 && version.minor < NAMES_FOUND_FROM;
 }
 
-function judgeNothing(each: Case): Finding {
+function checkNothing(each: Case): Finding {
   const { facts, port } = each;
   const why = isUnfound(each)
     ? `a name that Kubernetes ${facts.version?.major}.${facts.version?.minor} does not resolve in native sidecars`
@@ -130,7 +130,7 @@ function ingressesOf({ metadata: { name, namespace } }: Service, facts: ServiceF
     });
 }
 
-function judgeSlices(pod: Pod, facts: ServiceFacts): Finding[] {
+function checkSlices(pod: Pod, facts: ServiceFacts): Finding[] {
   const { podIP = '', podIPs = [] } = pod.status ?? {};
   // IPv6 has many spellings of one address, and the author of a slice may use any of them.
   const own = new Set([podIP, ...podIPs.map(({ ip = '' }) => ip)].flatMap((ip) => normalizeIp(ip) ?? []));
@@ -142,7 +142,7 @@ function judgeSlices(pod: Pod, facts: ServiceFacts): Finding[] {
     return (ports ?? []).flatMap(({ port, protocol = 'TCP' }) => {
       const target = protocol === 'TCP' ? classify(pod.spec, port) : 'other';
       const place = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
-      if (target === 'beside') return [judgeBeside(`EndpointSlice ${metadata.name} targets ${place},`, port)];
+      if (target === 'beside') return [checkBeside(`EndpointSlice ${metadata.name} targets ${place},`, port)];
       if (target !== 'app') return [];
       return [
         finding(
@@ -155,11 +155,11 @@ function judgeSlices(pod: Pod, facts: ServiceFacts): Finding[] {
   });
 }
 
-function judgeHostPorts(pod: Pod): Finding[] {
+function checkHostPorts(pod: Pod): Finding[] {
   return pod.spec.containers.flatMap(({ name, ports = [] }) =>
     ports.flatMap(({ hostPort = 0, containerPort, protocol = 'TCP' }) => {
       const target = hostPort === 0 || protocol !== 'TCP' ? 'other' : classify(pod.spec, containerPort);
-      if (target === 'beside') return [judgeBeside(`hostPort ${hostPort} of the container ${name} exposes`, containerPort)];
+      if (target === 'beside') return [checkBeside(`hostPort ${hostPort} of the container ${name} exposes`, containerPort)];
       if (target !== 'app') return [];
       return [
         finding(

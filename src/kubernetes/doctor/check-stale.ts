@@ -6,7 +6,7 @@ import { findSidecar } from './sidecar.ts';
 import { nameOf, restartOf, type Workload } from './workloads.ts';
 
 /** All findings about stale sidecars. Sidecars without a status were not created by an injector, so they are not compared. */
-export function judgeStale(workload: Workload, { current }: Facts): Finding[] {
+export function checkStale(workload: Workload, { current }: Facts): Finding[] {
   const made = workload.pods.flatMap((pod) => {
     const status = findSidecar(pod)?.status;
     return status === undefined ? [] : [{ name: pod.metadata.name, status }];

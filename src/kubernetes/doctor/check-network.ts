@@ -15,14 +15,14 @@ interface Subject {
 }
 
 /** All findings about NetworkPolicies; several pods can lead to the same finding. */
-export function judgeNetwork({ namespace, pods }: Workload, facts: Facts): Finding[] {
+export function checkNetwork({ namespace, pods }: Workload, facts: Facts): Finding[] {
   if ('unknown' in facts.networkPolicies) return [];
   const here = facts.networkPolicies.items.filter(({ metadata }) => metadata.namespace === namespace);
   return pods.filter(isProtected).flatMap((pod) => {
     const sidecar = findSidecar(pod);
     if (sidecar?.ports.app === undefined) return [];
     const policies = here.filter(({ spec }) => isForIngress(spec) && fits(spec.podSelector, pod.metadata.labels));
-    return judgePod({ pod, sidecar, app: sidecar.ports.app, data: sidecar.ports.data }, policies);
+    return checkPod({ pod, sidecar, app: sidecar.ports.app, data: sidecar.ports.data }, policies);
   });
 }
 
@@ -31,7 +31,7 @@ function isForIngress({ policyTypes = ['Ingress'] }: NetworkPolicy['spec']): boo
   return policyTypes.includes('Ingress');
 }
 
-function judgePod(subject: Subject, policies: readonly NetworkPolicy[]): Finding[] {
+function checkPod(subject: Subject, policies: readonly NetworkPolicy[]): Finding[] {
   const { sidecar, app, data } = subject;
   const fix = `allow only ${listNames([data, sidecar.ports.admin].flatMap((port) => port ?? []).map(String))}, by number, in a NetworkPolicy`;
   if (policies.length === 0) {
@@ -40,14 +40,14 @@ function judgePod(subject: Subject, policies: readonly NetworkPolicy[]): Finding
     return [finding('no-network-policy', message, fix)];
   }
   return [
-    ...(isOnLoopback(sidecar) ? [] : policies.flatMap((policy) => judgeAppPort(policy, subject, fix))),
-    ...policies.flatMap((policy) => judgeOtherPorts(policy, subject)),
-    ...policies.flatMap((policy) => judgeNames(policy, subject)),
-    ...judgeShut(policies, subject),
+    ...(isOnLoopback(sidecar) ? [] : policies.flatMap((policy) => checkAppPort(policy, subject, fix))),
+    ...policies.flatMap((policy) => checkOtherPorts(policy, subject)),
+    ...policies.flatMap((policy) => checkNames(policy, subject)),
+    ...checkShut(policies, subject),
   ];
 }
 
-function judgeAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, fix: string): Finding[] {
+function checkAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, fix: string): Finding[] {
   const admitting = (spec.ingress ?? []).filter((rule) => admitsPort(rule, app, pod));
   if (admitting.some(isFromAnywhere)) {
     return [
@@ -69,7 +69,7 @@ function judgeAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, 
 }
 
 /** Only an annotation says which container is the app, so a port of another container that everyone can reach may also be the app's. */
-function judgeOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, sidecar }: Subject): Finding[] {
+function checkOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, sidecar }: Subject): Finding[] {
   const own = [app, data, sidecar.ports.admin];
   const others = pod.spec.containers.flatMap(({ name, ports = [] }) =>
     ports
@@ -85,7 +85,7 @@ function judgeOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, si
 }
 
 /** Some network plug-ins do not resolve named ports of native sidecars (projectcalico/calico#8881). */
-function judgeNames({ metadata, spec }: NetworkPolicy, { sidecar }: Subject): Finding[] {
+function checkNames({ metadata, spec }: NetworkPolicy, { sidecar }: Subject): Finding[] {
   if (sidecar.form !== 'native') return [];
   const own = new Map((sidecar.container.ports ?? []).map(({ name, containerPort }) => [name, containerPort]));
   const named = (spec.ingress ?? []).flatMap(({ ports = [] }) =>
@@ -104,7 +104,7 @@ function judgeNames({ metadata, spec }: NetworkPolicy, { sidecar }: Subject): Fi
   });
 }
 
-function judgeShut(policies: readonly NetworkPolicy[], { pod, data }: Subject): Finding[] {
+function checkShut(policies: readonly NetworkPolicy[], { pod, data }: Subject): Finding[] {
   if (data === undefined) return [];
   const isOpen = policies.some(({ spec }) => (spec.ingress ?? []).some((rule) => admitsPort(rule, data, pod)));
   if (isOpen) return [];

@@ -20,8 +20,8 @@ export function findForged({ pods }: Workload, facts: Facts): readonly Pod[] {
 }
 
 /** All findings about the sidecar container. */
-export function judgeSidecar(workload: Workload, facts: Facts): Finding[] {
-  return [...judgeForged(workload, facts), ...judgeFaults(workload), ...judgeImages(workload, facts)];
+export function checkSidecar(workload: Workload, facts: Facts): Finding[] {
+  return [...checkForged(workload, facts), ...checkFaults(workload), ...checkImages(workload, facts)];
 }
 
 /** Excludes `restartPolicy`, which has a separate finding. Another tag of an allowed repository is stale, not forged. */
@@ -31,7 +31,7 @@ function differencesOf(pod: Pod, { current: { rules } }: Facts): readonly string
   return isProtected(pod) ? differences : differences.filter((name) => name !== 'restartPolicy');
 }
 
-function judgeForged(workload: Workload, facts: Facts): Finding[] {
+function checkForged(workload: Workload, facts: Facts): Finding[] {
   return findForged(workload, facts).map((pod) =>
     finding(
       'sidecar-differs',
@@ -41,7 +41,7 @@ function judgeForged(workload: Workload, facts: Facts): Finding[] {
   );
 }
 
-function judgeFaults(workload: Workload): Finding[] {
+function checkFaults(workload: Workload): Finding[] {
   const sidecars = workload.pods.filter((pod) => findSidecar(pod) !== undefined);
   const faulty = (kind: PodFault['kind']): { readonly names: string; readonly texts: string } | undefined => {
     const found = sidecars.map((pod) => ({ pod, faults: findPodFaults({ ...pod }).filter((fault) => fault.kind === kind) }));
@@ -75,7 +75,7 @@ function judgeFaults(workload: Workload): Finding[] {
 }
 
 /** The allowed images are recorded on the chart's policies and in the injector's config. */
-function judgeImages(workload: Workload, { current }: Facts): Finding[] {
+function checkImages(workload: Workload, { current }: Facts): Finding[] {
   const images = workload.pods.flatMap((pod) => findSidecar(pod)?.container.image ?? []);
   if (images.length === 0) return [];
   const { rules } = current;

@@ -1,14 +1,15 @@
 /** Finds Services that select pods with the sidecar and pods without it, so that some of their requests are not verified. */
+
+import { selects } from './check-services.ts';
+import { isGate } from './check-sidecar.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
-import { selects } from './judge-services.ts';
-import { isGate } from './judge-sidecar.ts';
 import type { Pod, Service } from './objects.ts';
 import { resolveTarget } from './ports.ts';
-import { isLiving, type Workload } from './workloads.ts';
+import { isActive, type Workload } from './workloads.ts';
 
 /** All findings about shared Services. Pods of the workload itself have separate findings. */
-export function judgeShared({ namespace, pods }: Workload, facts: Facts): Finding[] {
+export function checkShared({ namespace, pods }: Workload, facts: Facts): Finding[] {
   const gates = pods.filter((pod) => isGate(pod, facts));
   if (gates.length === 0) return [];
   const selecting = itemsOf(facts.services).filter(
@@ -17,7 +18,7 @@ export function judgeShared({ namespace, pods }: Workload, facts: Facts): Findin
   const own = new Set(pods);
   return selecting.flatMap((service) => {
     const others = itemsOf(facts.pods).filter(
-      (pod) => pod.metadata.namespace === namespace && !own.has(pod) && selects(service.spec.selector, pod) && isLiving(pod),
+      (pod) => pod.metadata.namespace === namespace && !own.has(pod) && selects(service.spec.selector, pod) && isActive(pod),
     );
     const reached = others.filter((pod) => isReached(service, pod) && !isGate(pod, facts));
     if (reached.length === 0) return [];
