@@ -163,7 +163,7 @@ describe('two rotation controllers that start at once', () => {
     const authority = await readAuthority(installation);
     expect((await readBundle(installation)).map(({ serialNumber }) => serialNumber)).toEqual([authority.serialNumber]);
     const issued = controllers.flatMap(({ log }) => log().filter(({ msg }) => msg === 'certificate_issued'));
-    expect(issued).toEqual([expect.objectContaining({ by: authority.subject.replace('CN=', '') })]);
+    expect(issued).toEqual([expect.objectContaining({ issuer: authority.subject.replace('CN=', '') })]);
     for (const { log } of replicas)
       expect(log().find(({ msg }) => msg === 'certificate_loaded')).toMatchObject({ serial: issued[0]?.['serial'] });
     for (let i = 0; i < 4; i++) expect(await review(installation, authority.toString())).toBe(200);

@@ -36,7 +36,7 @@ export type SettlementOutcome = 'confirmed' | 'released' | 'fenced' | 'settle_re
 /** Reports every outcome; `onLost` also says why. */
 export interface SettlementEvents {
   onOutcome(outcome: SettlementOutcome, settlement: Settlement): void;
-  onLost(settlement: Settlement, why: string): void;
+  onLost(settlement: Settlement, message: string): void;
 }
 
 const MIN_RETRY_MS = 100;
@@ -137,9 +137,9 @@ export class Settlements {
     this.#reportIdle();
   }
 
-  #lose(settlement: Settlement, why: string): void {
+  #lose(settlement: Settlement, message: string): void {
     this.#events.onOutcome('settle_lost', settlement);
-    this.#events.onLost(settlement, why);
+    this.#events.onLost(settlement, message);
   }
 
   #reportIdle(): void {

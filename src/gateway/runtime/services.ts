@@ -65,7 +65,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   const store = openReportedStore(ready, telemetry);
   const settlements = new Settlements(store.seenIds, clock, {
     onOutcome: (outcome, settled) => (settled.of === 'resource' ? metrics.order(outcome) : metrics.dedup(outcome)),
-    onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
+    onLost: ({ kind, key }, message) => logger.error('settlement_lost', { kind, key, message }),
   });
   const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
   const realms = new Realms({ threads, queue: limits.passwordQueue, memory: toPasswordMemory(limits) }, clock, {

@@ -61,7 +61,7 @@ export function buildTracing(config: Config['tracing'], read: TracingRead | unde
   const { interval, maxQueued } = otlp;
   const exporter = new SpanExporter({ source: { resource, version }, interval, maxQueued }, post, clock, {
     onSpans: (outcome, count) => metrics.traceSpans(outcome, count),
-    onFailure: (why) => logger.warn('tracing_export_failed', { why }),
+    onFailure: (message) => logger.warn('tracing_export_failed', { message }),
     onRecovery: () => logger.info('tracing_export_recovered'),
   });
   return {

@@ -147,7 +147,7 @@ function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: Rep
   };
   if (injection.outcome === 'injected') {
     const warnings = [...injection.warnings, ...advice].map(shorten);
-    logger.info('pod_injected', { ...facts, did: injection.summary, ...(warnings.length === 0 ? undefined : { warnings }) });
+    logger.info('pod_injected', { ...facts, summary: injection.summary, ...(warnings.length === 0 ? undefined : { warnings }) });
   } else if (injection.outcome === 'denied') logger.warn('pod_denied', { ...facts, message: injection.message });
   else logger.info('pod_skipped', facts);
 }

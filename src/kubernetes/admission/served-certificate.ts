@@ -88,7 +88,7 @@ export class ServedCertificate {
     if (issuer !== undefined) metrics.caEnds(Date.parse(issuer.validTo));
     logger.info('certificate_loaded', {
       serial: server.serialNumber,
-      until: server.validTo,
+      notAfter: server.validTo,
       ...(warnings.length > 0 && { warnings }),
     });
   }

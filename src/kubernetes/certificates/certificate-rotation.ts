@@ -136,8 +136,8 @@ export class CertificateRotation {
     if (!(await this.#bundle.write(bundle, trusted))) return false;
     this.#parts.logger.info('ca_bundle_patched', {
       webhook: this.#config.webhook,
-      was: bundle.trusted.map(toTitle),
-      is: trusted.map(toTitle),
+      previous: bundle.trusted.map(toTitle),
+      current: trusted.map(toTitle),
     });
     return true;
   }
@@ -158,7 +158,11 @@ export class CertificateRotation {
     if (!(await this.#server.write(object, toPairData(renewed)))) return false;
     this.#lastIssuer = renewed.issuer;
     const { certificate, issuer } = renewed;
-    logger.info('certificate_issued', { serial: certificate.serialNumber, by: toTitle(issuer), until: certificate.validTo });
+    logger.info('certificate_issued', {
+      serial: certificate.serialNumber,
+      issuer: toTitle(issuer),
+      notAfter: certificate.validTo,
+    });
     return true;
   }
 

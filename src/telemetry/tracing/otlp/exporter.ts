@@ -17,7 +17,7 @@ export interface ExporterOptions {
 export interface ExporterEvents {
   onSpans(outcome: SpanOutcome, count: number): void;
   /** Called when exports start to fail. */
-  onFailure(why: string): void;
+  onFailure(message: string): void;
   /** Called when exports succeed again. */
   onRecovery(): void;
 }
@@ -99,7 +99,7 @@ export class SpanExporter {
     for (let attempt = 0; ; attempt++) {
       const result = await this.#post.send(body);
       if (result.kind === 'accepted') return this.#onAccepted(batch.length, result.rejected, result.message);
-      this.#reportFailure(result.why);
+      this.#reportFailure(result.message);
       const delay = RETRY_DELAYS_MS[attempt];
       if (!result.mayRetry || delay === undefined || this.#isClosing)
         return this.#events.onSpans(result.mayRetry ? 'failed' : 'rejected', batch.length);
@@ -118,8 +118,8 @@ export class SpanExporter {
     this.#isFailing = false;
   }
 
-  #reportFailure(why: string): void {
-    if (!this.#isFailing) this.#events.onFailure(why);
+  #reportFailure(message: string): void {
+    if (!this.#isFailing) this.#events.onFailure(message);
     this.#isFailing = true;
   }
 

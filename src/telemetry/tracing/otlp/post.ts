@@ -11,7 +11,12 @@ export type PostResult =
   /** `rejected`: how many spans the collector rejected. */
   | { readonly kind: 'accepted'; readonly rejected: number; readonly message: string | undefined }
   /** `why` contains the host but no header, which may be secret. */
-  | { readonly kind: 'failed'; readonly why: string; readonly mayRetry: boolean; readonly retryAfter?: Milliseconds | undefined };
+  | {
+      readonly kind: 'failed';
+      readonly message: string;
+      readonly mayRetry: boolean;
+      readonly retryAfter?: Milliseconds | undefined;
+    };
 
 /** Posts exports to a collector. */
 export interface PostSpans {
@@ -42,7 +47,7 @@ const NOT_PRINTABLE = /[^\x20-\x7e]/g;
 /** Creates the client; it connects for each export. */
 export function createPost(options: PostOptions, clock: Clock): PostSpans {
   const isTls = options.url.protocol === 'https:';
-  const aborts = new Set<(why: string) => void>();
+  const aborts = new Set<(message: string) => void>();
   let isClosed = false;
 
   const post = (body: string, headers: readonly (readonly [string, string])[]): Promise<PostResult> =>
@@ -65,9 +70,9 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
         aborts.delete(abort);
         resolve(result);
       };
-      const abort = (why: string): void => {
+      const abort = (message: string): void => {
         outgoing.destroy();
-        finish({ kind: 'failed', why: `${url.host}: ${why}`, mayRetry: true });
+        finish({ kind: 'failed', message: `${url.host}: ${message}`, mayRetry: true });
       };
       const cancel = clock.after(timeout, () => abort(`no response within ${timeout / 1_000} s`));
       aborts.add(abort);
@@ -82,10 +87,10 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
     async send(body) {
       try {
         const headers = await options.readHeaders();
-        if (isClosed) return { kind: 'failed', why: 'the process is stopping', mayRetry: true };
+        if (isClosed) return { kind: 'failed', message: 'the process is stopping', mayRetry: true };
         return await post(body, headers);
       } catch (thrown) {
-        return { kind: 'failed', why: toErrorText(thrown), mayRetry: true };
+        return { kind: 'failed', message: toErrorText(thrown), mayRetry: true };
       }
     },
     close() {
@@ -95,7 +100,7 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
   };
 }
 
-function readResponse(incoming: IncomingMessage, onEnd: (text: string) => void, abort: (why: string) => void): void {
+function readResponse(incoming: IncomingMessage, onEnd: (text: string) => void, abort: (message: string) => void): void {
   const bytes = new GrowingBuffer();
   onEvent(incoming, 'data', (chunk: Buffer) => {
     if (bytes.length + chunk.length > MAX_RESPONSE_BYTES) abort(`the response has more than ${MAX_RESPONSE_BYTES} bytes`);
@@ -110,7 +115,7 @@ function toResult({ statusCode = 0, headers }: IncomingMessage, text: string, ho
   const mayRetry = RETRYABLE.has(statusCode);
   const seconds = /^\d{1,6}$/.exec(headers['retry-after'] ?? '')?.[0];
   const retryAfter = seconds === undefined ? undefined : Number(seconds) * 1_000;
-  return { kind: 'failed', why: `${host}: responded ${statusCode}`, mayRetry, retryAfter };
+  return { kind: 'failed', message: `${host}: responded ${statusCode}`, mayRetry, retryAfter };
 }
 
 /** ExportTraceServiceResponse; any other body means that all spans were accepted. */
