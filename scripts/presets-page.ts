@@ -139,7 +139,7 @@ function toTime({ timestamp, tolerance }: SchemeDescription): string {
   if (timestamp === undefined) return 'none';
   const { from } = timestamp;
   const place =
-    'header' in from ? `\`${from.header}\`` : 'entry' in from ? `\`${from.entry}\` beside the signature` : `\`${from.json}\``;
+    'header' in from ? `\`${from.header}\`` : 'entry' in from ? `\`${from.entry}\` in the signature header` : `\`${from.json}\``;
   return `${place}, ${UNITS[timestamp.unit]}; ${toTolerance(tolerance)}`;
 }
 
