@@ -13,6 +13,12 @@ const BITS = { ipv4: 32, ipv6: 128 } as const;
 const MAPPED_PREFIX = '::ffff:';
 const MAPPED = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
 const PREFIX = /^\d{1,3}$/;
+/** Prefixes of addresses in 32 hex digits. */
+const TUNNELLED_6TO4 = /^2002/;
+const TEREDO = /^20010000/;
+const EMBEDDED_AT_END = /^(?:0064ff9b0{16}|0064ff9b0001|0{16}ffff0000)/;
+/** `::` and `::1` embed nothing. */
+const IPV4_COMPATIBLE = /^0{24}(?:[1-9a-f]|0[1-9a-f]|00[1-9a-f]|000[1-9a-f])/;
 
 /**
  * The canonical form of an address: an IPv6 address as in RFC 5952, without brackets and zone; an IPv4-mapped IPv6 address as the IPv4
@@ -49,6 +55,20 @@ export function toIpv6Groups(ip: string): readonly string[] {
   const after = tail === '' ? [] : tail.split(':');
   while (before.length + after.length < IPV6_GROUPS) before.push('0');
   return [...before, ...after];
+}
+
+/**
+ * The IPv4 address that a normalized IPv6 address stands for, where a translator or a tunnel delivers to it: NAT64 (RFC 6052, and
+ * RFC 8215 with a prefix of 96 bits), 6to4 (RFC 3056), Teredo (RFC 4380), IPv4-translated (RFC 2765) and IPv4-compatible (RFC 4291).
+ */
+export function findEmbeddedIpv4(ip: string): string | undefined {
+  if (!ip.includes(':')) return undefined;
+  const groups = toIpv6Groups(ip);
+  const start = groups.map((group) => group.padStart(4, '0')).join('');
+  const [, first = '0', second = '0', , , , last = '0', end = '0'] = groups;
+  if (TUNNELLED_6TO4.test(start)) return toDotted(first, second);
+  if (TEREDO.test(start)) return toDotted(toInverted(last), toInverted(end));
+  return EMBEDDED_AT_END.test(start) || IPV4_COMPATIBLE.test(start) ? toDotted(last, end) : undefined;
 }
 
 /** Returns whether the text is an address of this machine only (RFC 6890). Names, even `localhost`, are not addresses. */
@@ -98,6 +118,11 @@ function parseIpRange(text: string): IpRange | undefined {
 function withoutZone(text: string): string {
   const at = text.indexOf('%');
   return at === -1 ? text : text.slice(0, at);
+}
+
+/** Teredo inverts the bits of the client's address. */
+function toInverted(group: string): string {
+  return (Number.parseInt(group, 16) ^ 0xffff).toString(16);
 }
 
 function toDotted(...groups: readonly string[]): string {

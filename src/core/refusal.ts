@@ -99,6 +99,7 @@ export type Reason =
   | 'envelope_mismatch'
   | 'dedup_unavailable'
   | 'order_unavailable'
+  | 'queue_unavailable'
   | 'secret_unavailable'
   | 'users_unavailable'
   | 'queue_full'

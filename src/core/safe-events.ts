@@ -31,14 +31,18 @@ interface StreamEvents {
   end: [];
   error: [error: NodeJS.ErrnoException];
   finish: [];
+  /** Of a Redis client that subscribed. */
+  message: [channel: string, text: string];
   ready: [];
   secureConnect: [];
+  session: [session: Buffer];
   wantTrailers: [];
 }
 
 interface ClientRequestEvents extends Pick<StreamEvents, 'close' | 'error'> {
   response: [response: IncomingMessage];
   socket: [socket: Socket];
+  timeout: [];
 }
 
 interface ServerEvents extends Pick<StreamEvents, 'close' | 'error'> {
@@ -181,6 +185,19 @@ export function offEvent<E extends Emitter, K extends keyof EventsOf<E> & string
   added: AddedListener,
 ): void {
   emitter.off(event, added);
+}
+
+/** Calls `listener` when the signal aborts. Returns how to stop listening. */
+export function onAbort(signal: AbortSignal, listener: () => void): () => void {
+  const guarded = (): void => {
+    try {
+      listener();
+    } catch (error) {
+      reportEscaped('listener', error);
+    }
+  };
+  signal.addEventListener('abort', guarded, { once: true });
+  return () => signal.removeEventListener('abort', guarded);
 }
 
 /** Guards a callback that Node calls when an operation is done: exceptions in it are reported. */

@@ -172,8 +172,17 @@ function readPrivateKey(
   const raw = parseBase64(text.slice(privatePrefix.length));
   if (raw?.length !== ED25519_KEY_LENGTH && raw?.length !== 2 * ED25519_KEY_LENGTH)
     return problem(`the text after ${privatePrefix} is not base64 of 32 or 64 bytes`, 'copy the whole private key');
-  const der = Buffer.concat([PKCS8_HEAD, raw.subarray(0, ED25519_KEY_LENGTH)]);
-  return createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
+  return toEd25519Key(raw.subarray(0, ED25519_KEY_LENGTH));
+}
+
+/** The private key of a seed of 32 bytes. */
+export function toEd25519Key(seed: Buffer): KeyObject {
+  return createPrivateKey({ key: Buffer.concat([PKCS8_HEAD, seed]), format: 'der', type: 'pkcs8' });
+}
+
+/** The 32 raw bytes of the public key that belongs to an Ed25519 private key. */
+export function toRawPublicKey(key: KeyObject): Buffer {
+  return createPublicKey(key).export({ format: 'der', type: 'spki' }).subarray(SPKI_HEAD.length);
 }
 
 /** The bytes of a secret. */

@@ -286,8 +286,8 @@ export class Connection implements ParserEvents {
   }
 }
 
-/** Uses half of a hint that is too short for the margin. */
-function toIdleTimeout(hintSeconds: number, atMost: Milliseconds): Milliseconds {
+/** The idle timeout for the peer's hint (`Keep-Alive: timeout=`). Uses half of a hint that is too short for the margin. */
+export function toIdleTimeout(hintSeconds: number, atMost: Milliseconds): Milliseconds {
   const hint = hintSeconds * 1_000;
   return Math.min(atMost, Math.max(hint - IDLE_MARGIN_MS, hint / 2));
 }

@@ -10,6 +10,8 @@ export type RedisClient = Redis | Cluster;
 const FIRST_RECONNECT_MS = 50;
 const MAX_RECONNECT_MS = 2_000;
 const MAX_REDIRECTIONS = 8;
+/** Commands that block do so for at most 10 s; a connection that is silent for longer is dead. */
+const MAX_SILENCE_MS = 15_000;
 
 /** Doubles up to the maximum delay. Half of it is random, so that a fleet of sidecars does not reconnect all at once. */
 export function toReconnectDelay(attempt: number): Milliseconds {
@@ -17,11 +19,17 @@ export function toReconnectDelay(attempt: number): Milliseconds {
   return Math.round(full / 2 + Math.random() * (full / 2));
 }
 
+/**
+ * `requests`: calls are rejected at once while there is no connection, and after `commandTimeout`. `batches`: likewise, for a caller that groups
+ * calls itself. `background`: commands wait until there is a connection, for as long as it takes.
+ */
+export type RedisUse = 'requests' | 'batches' | 'background';
+
 /** Connects in the background, and reconnects after every failure. */
-export function openRedis(options: RedisStoreOptions): RedisClient {
+export function openRedis(options: RedisStoreOptions, use: RedisUse = 'requests'): RedisClient {
   const { topology } = options;
-  const common = toCommonOptions(options);
-  if (topology.kind === 'cluster') return openCluster(topology.nodes, options);
+  const common = toCommonOptions(options, use);
+  if (topology.kind === 'cluster') return openCluster(topology.nodes, options, use);
   if (topology.kind === 'standalone') return new Redis({ ...common, ...topology.node, retryStrategy: toReconnectDelay });
   return new Redis({
     ...common,
@@ -35,11 +43,11 @@ export function openRedis(options: RedisStoreOptions): RedisClient {
   });
 }
 
-function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): Cluster {
+function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions, use: RedisUse): Cluster {
   const settings = {
-    redisOptions: toCommonOptions(options),
-    enableAutoPipelining: true,
-    enableOfflineQueue: false,
+    redisOptions: toCommonOptions(options, use),
+    enableAutoPipelining: use === 'requests',
+    enableOfflineQueue: use === 'background',
     maxRedirections: MAX_REDIRECTIONS,
     clusterRetryStrategy: toReconnectDelay,
     retryDelayOnFailover: FIRST_RECONNECT_MS,
@@ -52,14 +60,18 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): C
   );
 }
 
-function toCommonOptions(options: RedisStoreOptions) {
-  return {
-    connectTimeout: options.connectTimeout,
+function toCommonOptions(options: RedisStoreOptions, use: RedisUse) {
+  // A request must not wait for a connection that may never be established: it is rejected or forwarded, as its route says.
+  const requests = {
     commandTimeout: options.commandTimeout,
-    // A request must not wait for a connection that may never be established: it is rejected or forwarded, as its route says.
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
+  };
+  const background = { maxRetriesPerRequest: null, socketTimeout: MAX_SILENCE_MS };
+  return {
+    connectTimeout: options.connectTimeout,
+    ...(use === 'background' ? background : requests),
     keepAlive: 10_000,
     noDelay: true,
     connectionName: 'sidegate',

@@ -1,7 +1,7 @@
 import { BlockList, isIP, isIPv6 } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { IpRanges, isIpRange, isLoopbackIp, normalizeIp } from '../../../src/core/ip-address.ts';
+import { findEmbeddedIpv4, IpRanges, isIpRange, isLoopbackIp, normalizeIp } from '../../../src/core/ip-address.ts';
 
 describe('normalizeIp', () => {
   test.each([
@@ -142,4 +142,24 @@ describe('IpRanges', () => {
   test.each(['0.0.0.0/0', '::/0', '192.0.2.7', '10.0.0.0/8', 'fd00::/8'])('accepts the range %s', (text) => {
     expect(isIpRange(text)).toBe(true);
   });
+});
+
+describe('findEmbeddedIpv4', () => {
+  test.each([
+    ['64:ff9b::7f00:1', '127.0.0.1'],
+    ['64:ff9b:1::a9fe:a9fe', '169.254.169.254'],
+    ['2002:7f00:1::1', '127.0.0.1'],
+    ['2001:0:808:808::80ff:fffe', '127.0.0.1'],
+    ['::ffff:0:c0a8:1', '192.168.0.1'],
+    ['::a00:1', '10.0.0.1'],
+  ])('finds it in %s', (ip, embedded) => {
+    expect(findEmbeddedIpv4(ip)).toBe(embedded);
+  });
+
+  test.each(['8.8.8.8', '::', '::1', '2606:4700::1111', '64:ff9b:2::1', '2003::1', '2001:1::1', 'fd00::1', '1::ffff:0:a00:1'])(
+    'finds none in %s',
+    (ip) => {
+      expect(findEmbeddedIpv4(ip)).toBeUndefined();
+    },
+  );
 });

@@ -1,0 +1,138 @@
+/** Scans JSON text without parsing it: bounds its size in memory, and finds the bytes of its parts. */
+
+/** Bounds for untrusted JSON. */
+export interface JsonBounds {
+  readonly maxDepth: number;
+  /** Each value takes 40 to 250 bytes of heap, although a single byte of text is enough for it. */
+  readonly maxValues: number;
+}
+
+/** A part of the text: the offset of its first byte, and of the byte after it. */
+export interface JsonSpan {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** A member of an object. */
+export interface JsonMember {
+  readonly name: string;
+  readonly value: JsonSpan;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_LIST = 0x5b;
+const CLOSE_LIST = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+const SPACE = 0x20;
+
+/** Counts the members of all objects; undefined if a bound is exceeded. The count can be wrong for invalid JSON, which a parser rejects. */
+export function countMembers(text: Buffer, { maxDepth, maxValues }: JsonBounds): number | undefined {
+  let depth = 0;
+  let values = 0;
+  let members = 0;
+  for (let at = 0; at < text.length; at++) {
+    const byte = text[at] ?? 0;
+    if (byte === QUOTE) at = findStringEnd(text, at + 1);
+    else if (byte === COMMA) values++;
+    else if (byte === COLON) members++;
+    else if (isOpening(byte)) {
+      values++;
+      depth++;
+    } else if (isClosing(byte)) depth--;
+    if (depth > maxDepth || values > maxValues) return undefined;
+  }
+  return members;
+}
+
+/** The value of a valid JSON text, with the whitespace after it. */
+export function toWholeSpan(text: Buffer): JsonSpan {
+  return { from: skipSpace(text, 0), to: text.length };
+}
+
+/** The members of an object in valid JSON; none if the value is not an object. */
+export function* listMembers(text: Buffer, object: JsonSpan): Generator<JsonMember> {
+  if (text[object.from] !== OPEN_OBJECT) return;
+  let at = skipSpace(text, object.from + 1);
+  while (text[at] === QUOTE) {
+    const end = findStringEnd(text, at + 1) + 1;
+    const name = JSON.parse(text.toString('utf8', at, end)) as string;
+    const from = skipSpace(text, skipSpace(text, end) + 1);
+    const to = skipValue(text, from);
+    yield { name, value: { from, to } };
+    at = skipSeparator(text, to);
+  }
+}
+
+/** The elements of an array in valid JSON; none if the value is not an array. */
+export function* listElements(text: Buffer, array: JsonSpan): Generator<JsonSpan> {
+  if (text[array.from] !== OPEN_LIST) return;
+  let from = skipSpace(text, array.from + 1);
+  while (from < array.to && text[from] !== CLOSE_LIST) {
+    const to = skipValue(text, from);
+    yield { from, to };
+    from = skipSeparator(text, to);
+  }
+}
+
+/** The value of a member of an object in valid JSON. */
+export function findMember(text: Buffer, object: JsonSpan, name: string): JsonSpan | undefined {
+  for (const member of listMembers(text, object)) if (member.name === name) return member.value;
+  return undefined;
+}
+
+/** The closing quote of the string whose content starts at `from`. */
+function findStringEnd(text: Buffer, from: number): number {
+  let at = from;
+  while (at < text.length && text[at] !== QUOTE) at += text[at] === BACKSLASH ? 2 : 1;
+  return at;
+}
+
+function skipSpace(text: Buffer, from: number): number {
+  let at = from;
+  while (at < text.length && (text[at] ?? 0) <= SPACE) at++;
+  return at;
+}
+
+function skipSeparator(text: Buffer, from: number): number {
+  const at = skipSpace(text, from);
+  return text[at] === COMMA ? skipSpace(text, at + 1) : at;
+}
+
+function skipValue(text: Buffer, from: number): number {
+  const first = text[from];
+  if (first === QUOTE) return findStringEnd(text, from + 1) + 1;
+  return isOpening(first) ? skipNested(text, from) : skipLiteral(text, from);
+}
+
+function skipNested(text: Buffer, from: number): number {
+  let depth = 0;
+  for (let at = from; at < text.length; at++) {
+    const byte = text[at];
+    if (byte === QUOTE) at = findStringEnd(text, at + 1);
+    else if (isOpening(byte)) depth++;
+    else if (isClosing(byte) && --depth === 0) return at + 1;
+  }
+  return text.length;
+}
+
+/** A number, `true`, `false` or `null`. */
+function skipLiteral(text: Buffer, from: number): number {
+  let at = from;
+  for (; at < text.length; at++) {
+    const byte = text[at] ?? 0;
+    if (byte <= SPACE || byte === COMMA || isClosing(byte)) break;
+  }
+  return at;
+}
+
+function isOpening(byte: number | undefined): boolean {
+  return byte === OPEN_LIST || byte === OPEN_OBJECT;
+}
+
+function isClosing(byte: number | undefined): boolean {
+  return byte === CLOSE_LIST || byte === CLOSE_OBJECT;
+}

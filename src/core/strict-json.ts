@@ -1,0 +1,82 @@
+/**
+ * Parses untrusted JSON so that every parser reads the same value from it (RFC 7493, I-JSON): UTF-8 without a byte order mark, no repeated
+ * member names, no unpaired surrogates. Its size in memory is bounded before it is parsed.
+ */
+import { isUtf8 } from 'node:buffer';
+import { countMembers, type JsonBounds, type JsonSpan, listElements, listMembers, toWholeSpan } from './json-scan.ts';
+
+/** The value, or what is wrong with the text. */
+export type StrictJson =
+  | { readonly kind: 'value'; readonly value: unknown }
+  | { readonly kind: 'problem'; readonly problem: string };
+
+const MAX_SHOWN_NAME = 64;
+/** The escape of a surrogate: only escapes can be unpaired in UTF-8. */
+const SURROGATE_ESCAPES = ['\\ud', '\\uD'] as const;
+
+/** Parses one JSON text. */
+export function parseStrictJson(text: Buffer, bounds: JsonBounds): StrictJson {
+  if (!isUtf8(text)) return toProblem('it is not UTF-8');
+  const members = countMembers(text, bounds);
+  if (members === undefined)
+    return toProblem(`it has more than ${bounds.maxDepth} levels or more than ${bounds.maxValues} values`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text.toString('utf8'));
+  } catch {
+    return toProblem('it is not valid JSON');
+  }
+  const found: Found = { members: 0, isWellFormed: true };
+  inspect(
+    value,
+    found,
+    SURROGATE_ESCAPES.some((prefix) => text.includes(prefix)),
+  );
+  if (found.members !== members)
+    return toProblem(`the member ${quote(findRepeated(text, toWholeSpan(text)))} is repeated in an object`);
+  return found.isWellFormed ? { kind: 'value', value } : toProblem('a string contains an unpaired surrogate');
+}
+
+interface Found {
+  members: number;
+  isWellFormed: boolean;
+}
+
+/** The depth is bounded. */
+function inspect(value: unknown, found: Found, checksStrings: boolean): void {
+  if (typeof value === 'string') {
+    if (checksStrings && !value.isWellFormed()) found.isWellFormed = false;
+  } else if (Array.isArray(value)) {
+    for (const item of value) inspect(item, found, checksStrings);
+  } else if (typeof value === 'object' && value !== null) {
+    for (const name of Object.keys(value)) {
+      found.members++;
+      if (checksStrings && !name.isWellFormed()) found.isWellFormed = false;
+      inspect((value as Readonly<Record<string, unknown>>)[name], found, checksStrings);
+    }
+  }
+}
+
+/** Finds a member name that an object has twice; only for an error message. */
+function findRepeated(text: Buffer, span: JsonSpan): string | undefined {
+  const names = new Set<string>();
+  for (const { name, value } of listMembers(text, span)) {
+    if (names.has(name)) return name;
+    names.add(name);
+    const inner = findRepeated(text, value);
+    if (inner !== undefined) return inner;
+  }
+  for (const element of listElements(text, span)) {
+    const inner = findRepeated(text, element);
+    if (inner !== undefined) return inner;
+  }
+  return undefined;
+}
+
+function quote(name = ''): string {
+  return JSON.stringify(name.slice(0, MAX_SHOWN_NAME));
+}
+
+function toProblem(problem: string): StrictJson {
+  return { kind: 'problem', problem };
+}

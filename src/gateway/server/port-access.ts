@@ -1,0 +1,72 @@
+/** Authorizes requests on a port for operators or the app: by a bearer token or, if none is configured, by the loopback address. */
+import type { IncomingMessage } from 'node:http';
+import { isIP } from 'node:net';
+import { BearerToken } from '../../core/bearer-token.ts';
+import { isLoopbackIp } from '../../core/ip-address.ts';
+import type { Secret } from '../../core/secret.ts';
+
+/** Why a request is not authorized; a closed set, used as a metric label. */
+export type AccessDenial = 'not_loopback' | 'foreign_host' | 'no_token' | 'wrong_token';
+
+/** The values of `Sec-Fetch-Site` in requests that no other origin caused (Fetch Metadata §2.4). */
+const OWN_SITES: ReadonlySet<unknown> = new Set([undefined, 'none', 'same-origin']);
+const HOST = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::\d{1,5})?$/;
+
+/** Whether the connection comes from this machine: in Kubernetes, from the same pod. */
+export function isFromLoopback({ socket }: Pick<IncomingMessage, 'socket'>): boolean {
+  return isLoopbackIp(socket.remoteAddress ?? '');
+}
+
+/**
+ * Whether a web page in a browser on this machine caused the request. A page can send POST requests without a body, or of type text/plain,
+ * to any port here: it cannot read the responses, but the requests have an effect. Browsers mark them with `Origin` (Fetch §3.2).
+ */
+export function isFromWebPage({ headers }: IncomingMessage): boolean {
+  return headers.origin !== undefined || !OWN_SITES.has(headers['sec-fetch-site']);
+}
+
+/** The rule of one port. */
+export class PortAccess {
+  #token: BearerToken | undefined;
+
+  /** `token`: checked with `findTokenProblem` of core/bearer-token.ts; undefined if none is configured. */
+  constructor(token: Secret | undefined) {
+    this.#token = toToken(token);
+  }
+
+  /** Whether requests need a token. */
+  get hasToken(): boolean {
+    return this.#token !== undefined;
+  }
+
+  /** Replaces the token after a rotation. */
+  replace(token: Secret | undefined): void {
+    this.#token = toToken(token);
+  }
+
+  /** Returns undefined if the request is authorized. */
+  authorize(request: IncomingMessage): AccessDenial | undefined {
+    if (this.#token === undefined) return authorizeLocal(request);
+    const { authorization } = request.headers;
+    if (authorization === undefined) return 'no_token';
+    return this.#token.isPresentedIn(authorization) ? undefined : 'wrong_token';
+  }
+}
+
+function authorizeLocal(request: IncomingMessage): AccessDenial | undefined {
+  if (!isFromLoopback(request)) return 'not_loopback';
+  const hosts = request.headersDistinct['host'] ?? [];
+  // DNS rebinding: a web page can make its own host name resolve to this machine and then read the responses. It cannot do so with an address.
+  return hosts.length === 1 && isHostOfThisMachine(hosts[0] as string) ? undefined : 'foreign_host';
+}
+
+function isHostOfThisMachine(text: string): boolean {
+  const match = HOST.exec(text);
+  const host = match?.[1] ?? match?.[2] ?? '';
+  // Browsers resolve localhost themselves, so a name server cannot point it elsewhere (RFC 6761 §6.3).
+  return host.toLowerCase() === 'localhost' || isIP(host) !== 0;
+}
+
+function toToken(token: Secret | undefined): BearerToken | undefined {
+  return token === undefined ? undefined : new BearerToken(token);
+}
