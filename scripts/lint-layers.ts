@@ -13,7 +13,7 @@ const LAYERS: Layers = [
   ['auth', 'state'],
   ['config', 'telemetry'],
   ['gateway'],
-  ['admin', 'diagnostics/explain'],
+  ['admin', 'provider', 'diagnostics/explain'],
   ['gateway/runtime', 'kubernetes'],
   ['diagnostics'],
   ['cli'],
@@ -30,6 +30,20 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   ['config', [['schema'], ['sources', 'rules'], ['load']]],
   ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
   ['gateway', [['upstream'], ['server'], ['pipeline'], ['egress-proxy', 'forward-auth']]],
+  [
+    'provider',
+    [
+      ['events'],
+      ['endpoints'],
+      ['queue'],
+      ['egress-guard'],
+      ['attempt'],
+      ['telemetry', 'schedule'],
+      ['lanes'],
+      ['api', 'inbox', 'settings'],
+      ['runtime'],
+    ],
+  ],
   [
     'kubernetes',
     [
@@ -58,6 +72,7 @@ const FILE_READERS: ReadonlySet<string> = new Set([
   'diagnostics/simulate/fixtures.ts',
   'gateway/runtime/store.ts',
   'gateway/server/process-memory.ts',
+  'provider/queue/sqlite/queue-file.ts',
 ]);
 const RULES: readonly Rule[] = [
   {

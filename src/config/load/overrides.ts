@@ -11,6 +11,8 @@ export interface Overrides {
   readonly upstream?: string | undefined;
   /** Added to `admin.appProbes`; each replaces the probe of the same container and kind. */
   readonly appProbes?: readonly string[] | undefined;
+  /** `sidegate deliver`: only the provider runs, and only with the role `deliver`. */
+  readonly isDeliverOnly?: boolean | undefined;
 }
 
 /** The values, and the flag that each overridden value comes from. */
@@ -26,6 +28,8 @@ type PlainObject = Readonly<Record<string, unknown>>;
 /** `app/livez=…` */
 const APP_PROBE = /^([^/=]*)\/([^/=]*)=(.+)$/s;
 const PROBE_FLAG = '--app-probe';
+/** Sections that a process that only delivers does not have. */
+const RECEIVING_SECTIONS: readonly string[] = ['routes', 'proxy', 'authz', 'upstream'];
 
 /** Applies the overrides. A file that is not an object stays unchanged; the schema reports it. */
 export function override(value: unknown, overrides: Overrides): Overridden {
@@ -37,6 +41,11 @@ export function override(value: unknown, overrides: Overrides): Overridden {
     next = withValue(next, path, text);
     flags.set(path.join('.'), flag);
   };
+  if (overrides.isDeliverOnly === true) {
+    next = withoutKeys(next, RECEIVING_SECTIONS);
+    next = withValue(next, ['provider', 'roles'], ['deliver']);
+    flags.set('provider.roles', 'sidegate deliver');
+  }
   put(['listen', 'address'], overrides.listen, '--listen');
   put(['admin', 'address'], overrides.admin, '--admin');
   put(['upstream'], overrides.upstream, '--upstream');
@@ -59,6 +68,11 @@ function findFlag(flags: ReadonlyMap<string, string>, path: readonly PropertyKey
     if (flag !== undefined) return flag;
   }
   return undefined;
+}
+
+function withoutKeys(value: unknown, keys: readonly string[]): unknown {
+  if (!isPlainObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).filter(([key]) => !keys.includes(key)));
 }
 
 function withValue(value: unknown, [key, ...rest]: readonly string[], given: unknown): unknown {

@@ -8,6 +8,7 @@ import { checkAppProbes } from './validate-app-probes.ts';
 import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms } from './validate-basic.ts';
 import { checkNeighbors } from './validate-neighbors.ts';
+import { checkInbox, checkProvider } from './validate-provider.ts';
 import { checkProxy } from './validate-proxy.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkTraces } from './validate-trace.ts';
@@ -21,18 +22,27 @@ export function validate(config: Config, now: EpochMilliseconds): Rating[] {
 /** The rules, in the order in which their findings are reported. */
 export function toRules(config: Config, now: EpochMilliseconds): (() => readonly Rating[])[] {
   return [
+    () => checkPurpose(config),
     () => checkAddresses(config),
     () => checkRevocationLists(config),
     () => checkAppProbes(config),
     () => checkStore(config),
     ...config.routes.flatMap((route, index) => toRouteRules(route, ['routes', index], config, now)),
     () => checkProxy(config, now),
+    () => checkProvider(config),
     () => checkAuthz(config),
     () => checkTraces(config),
     () => checkRealms(config),
     () => checkOverlaps(config.routes),
     () => checkNeighbors(config.routes),
   ];
+}
+
+/** A config must do something: the usual cause of one that does not is a key at the wrong level. */
+function checkPurpose({ routes, proxy, provider }: Config): Rating[] {
+  if (routes.length > 0 || proxy !== undefined || provider !== undefined) return [];
+  const example = 'for example routes: [ { name: orders, match: { path: /hooks/orders }, upstream: http://127.0.0.1:3000 } ]';
+  return [error(['routes'], 'without routes every request would be rejected; add at least one route', example)];
 }
 
 function checkAddresses({ listen, admin }: Config): Rating[] {
@@ -98,17 +108,27 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
     () => (route.webhook === undefined ? [] : checkRetention(route.webhook, config.limits.bodyTimeout, at)),
     () => (route.basic === undefined ? [] : checkBasic(route.basic, config, [...path, 'basic'], now)),
     () => checkClientCertificate(route, path, config),
+    () => checkInbox(route, path, config),
     () => checkProof(route, path),
   ];
 }
 
-function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin }: Config): Rating[] {
+function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, provider }: Config): Rating[] {
   const found: Rating[] = [];
   const at = [...path, 'upstream'];
   const hint = 'use the port that the app listens on';
   if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the upstream points to the gate itself', hint));
   if (isReachedBy(admin.address, upstream))
     found.push(error(at, 'the upstream points to the admin port, which trusts requests from loopback', hint));
+  // With the interception mode env, the app has moved to 8482, which is also the default port of the API.
+  if (provider?.roles.includes('accept') === true && isReachedBy(provider.address, upstream))
+    found.push(
+      error(
+        at,
+        'the upstream points to the API of provider, which trusts requests from loopback',
+        `${hint}, or set provider.address to another port, such as 127.0.0.1:8483`,
+      ),
+    );
   return found;
 }
 

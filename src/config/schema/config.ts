@@ -31,6 +31,9 @@ export type OrderConfig = NonNullable<WebhookConfig['order']>;
 export type LimitsConfig = Config['limits'];
 export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;
+export type ProviderConfig = NonNullable<Config['provider']>;
+export type ProviderEndpointConfig = ProviderConfig['endpoints'][number];
+export type ProviderQueueConfig = ProviderConfig['queue'];
 export type IdentityConfig = NonNullable<Config['identity']>;
 export type SocketListen = Config['listen'];
 export type AdminConfig = Config['admin'];
@@ -71,6 +74,16 @@ export function methodsOf(route: RouteConfig): readonly string[] {
 /** Whether the route forwards each ID once, so that it has to remember handled IDs. */
 export function remembersIds({ webhook }: RouteConfig): boolean {
   return webhook !== undefined && webhook.dedup !== 'off';
+}
+
+const DEFAULT_QUEUE_FILE = './sidegate-queue.db';
+
+/** The file of the embedded queue; undefined without `provider`, and if the queue is in Redis. */
+export function queueFileOf({ provider, store }: Config): string | undefined {
+  if (provider === undefined) return undefined;
+  const { sqlite, redis } = provider.queue;
+  if (sqlite !== undefined) return sqlite.path;
+  return redis !== undefined || store.redis !== undefined ? undefined : DEFAULT_QUEUE_FILE;
 }
 
 /** Every section with a realm, with its config path. */

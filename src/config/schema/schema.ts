@@ -8,6 +8,7 @@ import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
 import { adminToken, identity } from './key-schema.ts';
 import { limits } from './limits-schema.ts';
+import { provider } from './provider-schema.ts';
 import { proxy } from './proxy-schema.ts';
 import { addressRange, duration, listenAddress, size, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
@@ -151,6 +152,9 @@ export const ConfigSchema = z.strictObject({
     .prefault({}),
   proxy: proxy.optional().describe('A forward proxy with authentication, on a separate port. Default: none.'),
   authz: authz.optional().describe('A forward-auth endpoint for other proxies, on a separate port. Default: none.'),
+  provider: provider
+    .optional()
+    .describe('Sends webhooks: accepts events from the app, and delivers them signed, with retries for days. Default: none.'),
   identity: identity
     .optional()
     .describe(
@@ -246,6 +250,7 @@ export const ConfigSchema = z.strictObject({
   upstream: upstream().optional().describe('The app of all routes without an `upstream`, as http://host:port.'),
   routes: z
     .array(route)
-    .min(1, 'without routes every request would be rejected; add at least one route')
-    .meta({ examples: [[{ name: 'orders', match: { path: '/hooks/orders' }, upstream: 'http://127.0.0.1:3000' }]] }),
+    .default([])
+    .meta({ examples: [[{ name: 'orders', match: { path: '/hooks/orders' }, upstream: 'http://127.0.0.1:3000' }]] })
+    .describe('Routes of the data port. Without routes the port is not opened; then `provider` is required.'),
 });

@@ -132,6 +132,12 @@ const written = z.strictObject({
     .describe(
       'Does not forward events that are older than an already handled event of the same resource. Default: events are forwarded in order of arrival.',
     ),
+  ack: z
+    .enum(['onResponse', 'onAccept'])
+    .default('onResponse')
+    .describe(
+      'When a delivery is acknowledged: `onResponse` returns the response of the app; `onAccept` returns 202 once the delivery is stored in the queue of `provider`, which then sends it to the app with retries.',
+    ),
   allowQuery: z
     .boolean()
     .default(false)

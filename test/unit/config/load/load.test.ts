@@ -91,6 +91,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
     'listen',
     'proxy',
     'authz',
+    'provider',
     'identity',
     'admin',
     'store',

@@ -72,6 +72,15 @@ describe('a setting of the command line', () => {
     expect(found.join('\n')).not.toContain('gate.yaml:');
   });
 
+  test('is not the port of the provider’s API, to which the interception mode env moves the app by default', () => {
+    const overrides = { upstream: 'http://127.0.0.1:8482' };
+    const [found = ''] = tell({ provider: { endpoints: [] } }, overrides);
+    expect(found).toMatch(/^--upstream: error upstream: the upstream points to the API of provider.*\n.*127\.0\.0\.1:8483/);
+    expect(tell({ provider: { address: '127.0.0.1:8483' } }, overrides)).toEqual([]);
+    const redis = { url: 'redis://127.0.0.1:6379' };
+    expect(tell({ store: { redis }, provider: { roles: ['deliver'] } }, overrides)).toEqual([]);
+  });
+
   test('is never shown if it could contain a secret', () => {
     const secret = 'Bearer c2VjcmV0';
     for (const value of [`={"url":"x","headers":[{"value":"${secret}"`, `={"url":"${secret}"}`, `"${secret}"`]) {

@@ -1,0 +1,130 @@
+/** The rules of the sending side. URLs and secrets of endpoints are checked where they are read (provider/config/). */
+import { isLoopbackOnly, isOverlapping } from '../../core/listen-address.ts';
+import type { Config, ProviderConfig, RouteConfig } from '../schema/config.ts';
+import { error, type Path, type Rating, warning } from './rating.ts';
+
+/** Everything wrong or risky in the provider's section. */
+export function checkProvider(config: Config): Rating[] {
+  const { provider } = config;
+  if (provider === undefined) return [];
+  return [
+    ...checkAddress(provider, config),
+    ...checkQueue(provider, config),
+    ...checkNames(provider),
+    ...checkEgress(provider),
+    ...checkLimits(provider),
+  ];
+}
+
+function checkAddress({ address, tls, token, roles }: ProviderConfig, { listen, admin, proxy, authz }: Config): Rating[] {
+  if (!roles.includes('accept')) return [];
+  const found: Rating[] = [];
+  const path = ['provider', 'address'];
+  const others = [listen.address, admin.address, proxy?.address, authz?.address];
+  if (others.some((other) => other !== undefined && isOverlapping(address, other)))
+    found.push(error(path, 'another listener of the gate uses this address', 'choose a separate port for the provider'));
+  if (isLoopbackOnly(address)) return found;
+  if (token === undefined)
+    found.push(
+      error(path, 'anyone who reaches this address could send events in your name', 'set provider.token, or listen on 127.0.0.1'),
+    );
+  if (tls === undefined)
+    found.push(error(path, 'the token would cross the network in clear text', 'set provider.tls, or listen on 127.0.0.1'));
+  return found;
+}
+
+function checkQueue({ queue, roles }: ProviderConfig, { store }: Config): Rating[] {
+  const found: Rating[] = [];
+  const path = ['provider', 'queue'];
+  if (queue.sqlite !== undefined && queue.redis !== undefined)
+    found.push(error(path, 'the queue is configured twice', 'set either sqlite or redis'));
+  if (queue.redis !== undefined && store.redis === undefined)
+    found.push(error([...path, 'redis'], 'no Redis is configured', 'set store.redis, or use queue.sqlite'));
+  const usesRedis = queue.sqlite === undefined && store.redis !== undefined;
+  if (roles.length === 1 && !usesRedis)
+    found.push(
+      error(
+        ['provider', 'roles'],
+        'a SQLite queue belongs to one process, so no other replica can have the missing role',
+        'set store.redis, or remove roles',
+      ),
+    );
+  return found;
+}
+
+function checkNames({ endpoints }: ProviderConfig): Rating[] {
+  const names = endpoints.map(({ name }) => name);
+  return names.flatMap((name, index) =>
+    names.indexOf(name) === index
+      ? []
+      : [error(['provider', 'endpoints', index, 'name'], `another endpoint is named "${name}"`, 'choose a unique name')],
+  );
+}
+
+function checkEgress({ egress }: ProviderConfig): Rating[] {
+  const found: Rating[] = [];
+  if (egress.allowHttp)
+    found.push(
+      warning(
+        ['provider', 'egress', 'allowHttp'],
+        'events may cross the network in clear text',
+        'remove allowHttp once all endpoints use https',
+      ),
+    );
+  for (const [index, range] of egress.allowPrivate.entries())
+    if (range === '0.0.0.0/0' || range === '::/0')
+      found.push(
+        warning(
+          ['provider', 'egress', 'allowPrivate', index],
+          'anyone who registers an endpoint can reach every address in the internal network',
+          'list only the ranges that your endpoints need',
+        ),
+      );
+  return found;
+}
+
+function checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout }: ProviderConfig): Rating[] {
+  const found: Rating[] = [];
+  const path = ['provider'];
+  if (maxConnections < maxConcurrency)
+    found.push(error([...path, 'maxConnections'], 'it is below maxConcurrency', `set it to at least ${maxConcurrency}`));
+  if (queue.deadRetention < queue.retention)
+    found.push(
+      error(
+        [...path, 'queue', 'deadRetention'],
+        'it is below retention',
+        'dead deliveries are kept to be replayed; set it to at least retention',
+      ),
+    );
+  if (timeout < MIN_TIMEOUT_MS) found.push(tooShort([...path, 'timeout']));
+  for (const [index, endpoint] of endpoints.entries())
+    if (endpoint.timeout !== undefined && endpoint.timeout < MIN_TIMEOUT_MS)
+      found.push(tooShort([...path, 'endpoints', index, 'timeout']));
+  return found;
+}
+
+const MIN_TIMEOUT_MS = 100;
+
+function tooShort(path: readonly PropertyKey[]): Rating {
+  return error(path, 'an attempt needs at least 100 ms', 'Standard Webhooks recommends 15s to 30s');
+}
+
+/** The rules of routes whose deliveries are stored in the queue. */
+export function checkInbox(route: RouteConfig, path: Path, { provider, identity }: Config): Rating[] {
+  if (route.webhook?.ack !== 'onAccept') return [];
+  const at = [...path, 'webhook', 'ack'];
+  const found: Rating[] = [];
+  if (provider === undefined)
+    found.push(error(at, 'there is no queue to store deliveries in', 'add a section provider, for example provider: {}'));
+  if (route.mode === 'observe')
+    found.push(
+      error(at, 'in mode observe, deliveries that were not verified would be stored', 'remove ack, or set mode: enforce'),
+    );
+  if (identity !== undefined)
+    found.push(
+      error(at, 'the identity token of a request would expire before a later attempt', 'remove identity, or remove ack'),
+    );
+  if (route.webhook.order !== undefined)
+    found.push(error(at, 'the queue sends deliveries in any order', 'remove order, or remove ack'));
+  return found;
+}

@@ -1,0 +1,213 @@
+/** The schema of the sending side: accepting events, endpoints, the queue, and where deliveries may be sent. */
+import * as z from 'zod';
+import { tokenSource } from './key-schema.ts';
+import { addressRange, count, duration, filePath, listenAddress, size } from './scalars.ts';
+import { portTls } from './tls-schema.ts';
+
+/** The example schedule of Standard Webhooks: ten attempts over 75 hours. */
+const DEFAULT_SCHEDULE = ['5s', '5m', '30m', '2h', '5h', '10h', '14h', '20h', '24h'];
+const MAX_SCHEDULE_LENGTH = 50;
+/** Endpoint IDs become parts of URLs, of store keys, and metric labels. */
+export const ENDPOINT_NAME = /^[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?$/;
+const EVENT_PATTERN = /^(?:\*|[A-Za-z0-9_-]+)(?:\.(?:\*|[A-Za-z0-9_-]+))*$/;
+const CHANNEL = /^[A-Za-z0-9_:.-]{1,128}$/;
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
+
+const schedule = () =>
+  z
+    .array(duration())
+    .max(MAX_SCHEDULE_LENGTH)
+    .meta({ examples: [['5s', '5m', '1h']] });
+
+const secretSource = tokenSource.describe('Source of the secret (whsec_… or whsk_…): { env: NAME } or { file: PATH }.');
+
+/** The settings of an endpoint that the management API has, too. */
+export const endpointSettings = {
+  url: z
+    .string()
+    .max(2048)
+    .meta({ examples: ['https://acme.example/hooks'] })
+    .describe('Where deliveries are sent. https, without user and password; http only with `egress.allowHttp`.'),
+  description: z.string().max(256).default('').describe('Free text for operators.'),
+  events: z
+    .array(
+      z.string().max(128).regex(EVENT_PATTERN, 'expected an event type such as invoice.paid, or a pattern such as invoice.*'),
+    )
+    .max(100)
+    .default([])
+    .describe('Event types that are delivered; `*` stands for one or more segments. Default: all types.'),
+  channels: z
+    .array(z.string().regex(CHANNEL, 'a channel is 1 to 128 letters, digits and _ : . -'))
+    .max(100)
+    .default([])
+    .describe('Only events with one of these channels are delivered. Default: all events.'),
+  headers: z
+    .record(z.string().regex(HEADER_NAME, 'a header name must be a token'), z.string().max(4096))
+    .default({})
+    .describe('Headers that are sent in addition.'),
+  timeout: duration().optional().describe('Maximum time for a response. Default: `provider.timeout`.'),
+  concurrency: z
+    .int()
+    .min(1)
+    .max(100)
+    .optional()
+    .describe('Maximum number of attempts at once. Default: `provider.concurrency`.'),
+  rateLimit: z
+    .number()
+    .min(0.001)
+    .max(100_000)
+    .optional()
+    .describe('Maximum number of attempts per second, over all replicas. Default: unlimited.'),
+  schedule: schedule().optional().describe('Delays between attempts. Default: `provider.schedule`.'),
+  retryClientErrors: z
+    .union([z.literal('all'), z.array(z.int().min(400).max(499)).max(100)])
+    .default([])
+    .describe('Statuses of 4xx that are retried besides 408, 425 and 429, or `all`. 410 always disables the endpoint.'),
+  orderBy: z
+    .string()
+    .max(256)
+    .regex(/^\$\.data(?:\.[A-Za-z0-9_-]+)+$/, 'expected a path into data, such as $.data.customer')
+    .optional()
+    .describe(
+      'Path of a value in the event. Events with the same value are delivered strictly in order: a failing delivery blocks the later ones until it is delivered or its attempts are exhausted. Events where the value is missing, null, an object or an array have no order. Default: no order.',
+    ),
+  operational: z
+    .boolean()
+    .default(false)
+    .describe('Receives only the operational events endpoint.disabled and message.exhausted, which no other endpoint receives.'),
+};
+
+const configEndpoint = z.strictObject({
+  name: z
+    .string()
+    .regex(
+      ENDPOINT_NAME,
+      'an endpoint name is 1 to 63 lower-case letters, digits, dashes and underscores, with a letter or digit at both ends',
+    )
+    .describe('Name of the endpoint in the API, logs and metrics.'),
+  ...endpointSettings,
+  secret: secretSource,
+  previousSecret: secretSource
+    .optional()
+    .describe('The secret before a rotation; deliveries are signed with both. Remove it once all receivers know the new one.'),
+  clientCertificate: z
+    .strictObject({
+      certFile: filePath.describe('PEM file of the client certificate chain.'),
+      keyFile: filePath.describe('PEM file of its private key.'),
+    })
+    .optional()
+    .describe('Client certificate that the endpoint requires (mTLS).'),
+});
+
+const queue = z.strictObject({
+  sqlite: z
+    .strictObject({
+      path: filePath.prefault('./sidegate-queue.db').describe('File of the queue, on a persistent volume.'),
+      allowVolatile: z
+        .boolean()
+        .default(false)
+        .describe('Allows a file on tmpfs, overlay or a network file system, where accepted events can be lost.'),
+    })
+    .optional()
+    .describe('Embedded queue in a SQLite file, for one process.'),
+  redis: z
+    .strictObject({
+      shards: z
+        .int()
+        .min(1)
+        .max(64)
+        .default(1)
+        .describe('Number of key groups, each on one node of a Redis Cluster. Cannot be changed while events are queued.'),
+      durability: z
+        .enum(['local', 'replicated'])
+        .default('local')
+        .describe('`replicated` accepts an event only after a Redis replica has it (WAIT 1).'),
+      allowVolatile: z
+        .boolean()
+        .default(false)
+        .describe('Allows a Redis that evicts keys or does not persist them, where accepted events can be lost.'),
+    })
+    .optional()
+    .describe('Queue in the Redis of `store.redis`, shared by all replicas.'),
+  maxEvents: z.int().min(1).max(100_000_000).default(1_000_000).describe('Maximum number of stored events; then events get 503.'),
+  maxBytes: size().prefault('4Gi').describe('Maximum size of the stored events; then events get 503.'),
+  retention: duration().prefault('3d').describe('How long delivered events are kept.'),
+  deadRetention: duration().prefault('30d').describe('How long events with dead or skipped deliveries are kept for replays.'),
+});
+
+/** The whole section. */
+export const provider = z.strictObject({
+  address: listenAddress()
+    .prefault('127.0.0.1:8482')
+    .describe('Listen address of the API. Addresses other than loopback require `tls` and `token`.'),
+  tls: portTls.optional().describe('TLS on this port. Default: plain HTTP.'),
+  token: z
+    .strictObject({ secret: tokenSource.describe('Source of the token: { env: NAME } or { file: PATH }.') })
+    .optional()
+    .describe(
+      'Bearer token that every request needs, except for /openapi.json. Default: only requests from loopback are accepted.',
+    ),
+  roles: z
+    .array(z.enum(['accept', 'deliver']))
+    .min(1)
+    .default(['accept', 'deliver'])
+    .describe('`accept`: has the API; `deliver`: sends. Replicas with different roles share a Redis queue.'),
+  queue: queue
+    .prefault({})
+    .describe('Where events are stored. Default: Redis if `store.redis` is set, otherwise ./sidegate-queue.db.'),
+  egress: z
+    .strictObject({
+      allowHttp: z.boolean().default(false).describe('Allows http:// endpoints. Insecure.'),
+      allowPrivate: z
+        .array(addressRange())
+        .default([])
+        .describe('Address ranges outside the public internet that deliveries may be sent to.'),
+      deny: z.array(addressRange()).default([]).describe('Address ranges that deliveries may not be sent to.'),
+      allowHosts: z
+        .array(z.string().min(1).max(255))
+        .optional()
+        .describe('Hosts, or *.host for all subdomains, that deliveries may be sent to. Default: all.'),
+      caFile: filePath
+        .optional()
+        .describe('PEM file of the CAs that may issue certificates of endpoints. Default: the CAs of the system.'),
+      proxy: z
+        .strictObject({
+          url: z
+            .string()
+            .max(2048)
+            .describe('URL of a forward proxy (http:// or https://) that all deliveries go through, with CONNECT.'),
+          username: z.string().min(1).max(255).optional().describe('User name for the proxy.'),
+          password: tokenSource.optional().describe('Source of the password for the proxy: { env: NAME } or { file: PATH }.'),
+        })
+        .optional()
+        .describe('Egress proxy. Default: direct connections.'),
+    })
+    .prefault({}),
+  schedule: schedule()
+    .prefault(DEFAULT_SCHEDULE)
+    .describe('Delays between attempts, each with a jitter of 20 %; one attempt more than entries.'),
+  timeout: duration().prefault('15s').describe('Maximum time for an endpoint to respond.'),
+  concurrency: z.int().min(1).max(100).default(4).describe('Maximum number of attempts at once for one endpoint.'),
+  maxConcurrency: count
+    .default(64)
+    .describe('Maximum number of attempts younger than a second at once, for all endpoints together.'),
+  maxConnections: count.default(512).describe('Maximum number of attempts at once, for all endpoints together.'),
+  maxEventSize: size().prefault('256Ki').describe('Maximum size of the body of one event; larger ones get 413.'),
+  rotationGrace: duration()
+    .prefault('24h')
+    .describe('How long deliveries are also signed with the old secret after a rotation by the API.'),
+  disable: z
+    .union([
+      z.literal('off'),
+      z.literal(false).transform(() => 'off' as const),
+      z
+        .strictObject({
+          after: duration().prefault('5d').describe('An endpoint is disabled if all attempts failed for this long, ...'),
+          attempts: count.default(20).describe('... and there were at least this many.'),
+        })
+        .prefault({}),
+    ])
+    .prefault({})
+    .describe('When a failing endpoint is disabled; `off` never does, except for 410.'),
+  endpoints: z.array(configEndpoint).max(10_000).default([]).describe('Endpoints; more can be created with the API.'),
+});

@@ -1,0 +1,82 @@
+/** Reads the secrets and certificates of the sending side, and reports each problem with its config path. */
+import { readFile } from 'node:fs/promises';
+import { Secret } from '../../core/secret.ts';
+import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
+import { readSecret } from './secrets.ts';
+import type { SourceProblem } from './source-problem.ts';
+
+/** A certificate chain and its key, PEM. */
+interface ReadCertificate {
+  readonly cert: string;
+  readonly key: Secret;
+}
+
+/** The contents that an endpoint of the config refers to; undefined if they could not be read. */
+export interface EndpointSecrets {
+  readonly secret: Secret | undefined;
+  readonly previousSecret: Secret | undefined;
+  readonly clientCertificate: ReadCertificate | undefined;
+}
+
+/** The contents that the section refers to. */
+export interface ProviderFiles {
+  /** For each endpoint. */
+  readonly endpoints: readonly EndpointSecrets[];
+  readonly token: Secret | undefined;
+  readonly proxyPassword: Secret | undefined;
+  readonly ca: string | undefined;
+  readonly problems: readonly SourceProblem[];
+}
+
+/** Reads everything that the section refers to, except for the port's TLS files. */
+export async function readProviderFiles(config: ProviderConfig): Promise<ProviderFiles> {
+  const problems: SourceProblem[] = [];
+  const readText = async (source: SecretSource | undefined, path: string): Promise<Secret | undefined> => {
+    if (source === undefined) return undefined;
+    const read = await readSecret(source);
+    if ('problem' in read) {
+      problems.push({ severity: 'error', path, message: read.problem, hint: read.hint });
+      return undefined;
+    }
+    for (const message of read.warnings) problems.push({ severity: 'warning', path, message });
+    return read.secret;
+  };
+  const readPem = async (file: string | undefined, path: string): Promise<Buffer | undefined> => {
+    if (file === undefined) return undefined;
+    try {
+      return await readFile(file);
+    } catch (thrown) {
+      const reason = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
+      problems.push({ severity: 'error', path, message: `${file} cannot be read (${reason})` });
+      return undefined;
+    }
+  };
+  const readEndpoint = async (endpoint: ProviderEndpointConfig, path: string): Promise<EndpointSecrets> => {
+    const cert = await readPem(endpoint.clientCertificate?.certFile, `${path}.clientCertificate.certFile`);
+    const key = await readPem(endpoint.clientCertificate?.keyFile, `${path}.clientCertificate.keyFile`);
+    return {
+      secret: await readText(endpoint.secret, `${path}.secret`),
+      previousSecret: await readText(endpoint.previousSecret, `${path}.previousSecret`),
+      clientCertificate: cert === undefined || key === undefined ? undefined : { cert: cert.toString(), key: new Secret(key) },
+    };
+  };
+  const endpoints: EndpointSecrets[] = [];
+  for (const [index, endpoint] of config.endpoints.entries())
+    endpoints.push(await readEndpoint(endpoint, `provider.endpoints.${index}`));
+  const token = await readText(config.token?.secret, 'provider.token.secret');
+  const proxyPassword = await readText(config.egress.proxy?.password, 'provider.egress.proxy.password');
+  const ca = await readPem(config.egress.caFile, 'provider.egress.caFile');
+  return { endpoints, token, proxyPassword, ca: ca?.toString(), problems };
+}
+
+/** The files to watch. */
+export function toProviderFiles(config: ProviderConfig | undefined): string[] {
+  if (config === undefined) return [];
+  const sources = config.endpoints.flatMap(({ secret, previousSecret }) => [secret, previousSecret]);
+  const secrets = [...sources, config.token?.secret, config.egress.proxy?.password];
+  const files = config.endpoints.flatMap(({ clientCertificate }) => [clientCertificate?.certFile, clientCertificate?.keyFile]);
+  return [
+    ...secrets.flatMap((source) => (source !== undefined && 'file' in source ? [source.file] : [])),
+    ...[...files, config.egress.caFile].filter((file) => file !== undefined),
+  ];
+}
