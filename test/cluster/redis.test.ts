@@ -1,25 +1,19 @@
-import { execFileSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import type { SeenIds } from '../../src/state/claims/seen-ids.ts';
 import type { RedisTopology } from '../../src/state/redis/options.ts';
 import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
 import { until } from '../support/gate.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
+import type { RedisServer } from '../support/redis.ts';
+import { startCluster, startSentinelGroup } from '../support/redis-topologies.ts';
 
-const servers: RedisServer[] = [];
+const started: { stop: () => Promise<void> }[] = [];
 const stores: SeenIds[] = [];
 
 afterAll(async () => {
   await Promise.all(stores.map((store) => store.close()));
-  await Promise.all(servers.map((server) => server.stop()));
+  await Promise.all(started.map(({ stop }) => stop()));
 });
-
-async function start(...args: Parameters<typeof startRedis>): Promise<RedisServer> {
-  const server = await startRedis(...args);
-  servers.push(server);
-  return server;
-}
 
 function open(topology: RedisTopology): RedisStoreParts {
   const nothing = (): void => undefined;
@@ -36,33 +30,12 @@ function claim(key: string, token = 't'): Parameters<SeenIds['claim']>[0] {
   return { key, token, fingerprint: 'f', leaseMs: 60_000 };
 }
 
-const toNode = ({ port }: RedisServer): { host: string; port: number } => ({ host: '127.0.0.1', port });
-
 describe('under Sentinels', () => {
   test('finds the master, and the new one after a failover, with its IDs', async () => {
-    const master = await start();
-    const replica = await start({ config: [`replicaof 127.0.0.1 ${master.port}`] });
-    await until(() => replica.cli('INFO', 'replication').includes('master_link_status:up'));
-    const watch = [
-      `sentinel monitor gate 127.0.0.1 ${master.port} 2`,
-      'sentinel down-after-milliseconds gate 500',
-      'sentinel failover-timeout gate 3000',
-      'sentinel parallel-syncs gate 1',
-    ];
-    const sentinels: RedisServer[] = [];
-    for (let i = 0; i < 3; i++) sentinels.push(await start({ binary: 'redis-sentinel', config: watch }));
-    await until(() =>
-      sentinels.every(
-        (sentinel) =>
-          sentinel
-            .cli('SENTINEL', 'sentinels', 'gate')
-            .split('\n')
-            .filter((line) => line === 'ip').length === 2 &&
-          sentinel.cli('SENTINEL', 'replicas', 'gate').includes(String(replica.port)),
-      ),
-    );
-
-    const store = open({ kind: 'sentinel', name: 'gate', nodes: sentinels.map(toNode) });
+    const group = await startSentinelGroup();
+    started.push(group);
+    const { master, replica } = group;
+    const store = open(group.topology);
     await until(() => store.claim(claim('before')).catch(() => undefined));
     await store.confirm('before', 't', 'f', 600_000);
     const place = { key: 'resource', version: '50', token: 't', leaseMs: 60_000 };
@@ -82,19 +55,10 @@ describe('under Sentinels', () => {
 
 describe('on a Cluster of three', () => {
   test('spreads IDs over the nodes, and continues when a master is replaced by its replica', async () => {
-    const config = [
-      'cluster-enabled yes',
-      'cluster-node-timeout 1000',
-      'cluster-require-full-coverage no',
-      'cluster-replica-validity-factor 0',
-    ];
-    const nodes = await Promise.all(Array.from({ length: 6 }, () => start({ config })));
-    const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
-    execFileSync('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-replicas', '1', '--cluster-yes'], {
-      stdio: 'ignore',
-    });
-    await until(() => nodes.every((node) => node.cli('CLUSTER', 'INFO').includes('cluster_state:ok')));
-    const store = open({ kind: 'cluster', nodes: nodes.slice(0, 2).map(toNode) });
+    const cluster = await startCluster(1);
+    started.push(cluster);
+    const { nodes } = cluster;
+    const store = open(cluster.topology);
     await until(() => store.claim(claim('warm')).catch(() => undefined));
 
     const keys = Array.from({ length: 100 }, (_, i) => `route:i:msg_${i}`);

@@ -1,0 +1,149 @@
+/** Finds the endpoints of an event: indexed by channel and type, so that an event does not look at every endpoint. */
+import { createHash } from 'node:crypto';
+import { type JsonPath, parseJsonPath, readJsonPath } from '../../core/json-path.ts';
+import type { Endpoint } from './endpoint.ts';
+import { type EventPattern, matchesPattern, parseEventPattern } from './event-pattern.ts';
+import type { RoutedEvent } from './registry.ts';
+import type { Target } from './target.ts';
+
+interface Entry {
+  readonly channels: readonly string[];
+  readonly patterns: readonly EventPattern[];
+  readonly orderBy: JsonPath | undefined;
+  /** The target of events without an order. */
+  readonly target: Target;
+}
+
+/** Types whose endpoints are remembered, for each channel. */
+const MAX_CACHED_TYPES = 1_000;
+/** Longer lists are not remembered: their fan-out takes longer than finding them. */
+const MAX_CACHED_ENTRIES = 256;
+/** Longer values are replaced by their digest. */
+const MAX_ORDER_KEY_LENGTH = 256;
+const NONE: readonly Entry[] = [];
+
+/** The endpoints, by channel and type. */
+export class EndpointIndex {
+  readonly #entries = new Map<string, Entry>();
+  /** Endpoints without channels receive the events of all channels. */
+  readonly #anyChannel = new TypeIndex();
+  readonly #byChannel = new Map<string, TypeIndex>();
+
+  /** Adds an endpoint, or replaces the one with the same ID. */
+  set(endpoint: Endpoint): void {
+    this.delete(endpoint.id);
+    const entry = toEntry(endpoint);
+    this.#entries.set(endpoint.id, entry);
+    if (entry.channels.length === 0) this.#anyChannel.add(entry);
+    for (const channel of entry.channels) {
+      const index = this.#byChannel.get(channel) ?? new TypeIndex();
+      this.#byChannel.set(channel, index);
+      index.add(entry);
+    }
+  }
+
+  delete(id: string): void {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return;
+    this.#entries.delete(id);
+    this.#anyChannel.remove(entry);
+    for (const channel of entry.channels) {
+      const index = this.#byChannel.get(channel);
+      if (index?.remove(entry) === 0) this.#byChannel.delete(channel);
+    }
+  }
+
+  /** The targets of an event, each endpoint once. */
+  route(event: RoutedEvent): Target[] {
+    const { channel } = event;
+    const targets: Target[] = [];
+    collect(this.#anyChannel, event, targets);
+    const ofChannel = channel === undefined ? undefined : this.#byChannel.get(channel);
+    if (ofChannel !== undefined) collect(ofChannel, event, targets);
+    return targets;
+  }
+}
+
+/** Endpoints by event type. */
+class TypeIndex {
+  readonly #all = new Set<Entry>();
+  readonly #byType = new Map<string, Set<Entry>>();
+  readonly #wildcards = new Set<Entry>();
+  readonly #cache = new Map<string, readonly Entry[]>();
+
+  add(entry: Entry): void {
+    this.#cache.clear();
+    if (entry.patterns.length === 0) this.#all.add(entry);
+    for (const pattern of entry.patterns)
+      if (pattern.isWildcard) this.#wildcards.add(entry);
+      else {
+        const type = pattern.segments.join('.');
+        this.#byType.set(type, (this.#byType.get(type) ?? new Set()).add(entry));
+      }
+  }
+
+  /** Returns how many remain. */
+  remove(entry: Entry): number {
+    this.#cache.clear();
+    this.#all.delete(entry);
+    this.#wildcards.delete(entry);
+    for (const { segments } of entry.patterns) {
+      const type = segments.join('.');
+      const entries = this.#byType.get(type);
+      entries?.delete(entry);
+      if (entries?.size === 0) this.#byType.delete(type);
+    }
+    return this.#all.size + this.#wildcards.size + this.#byType.size;
+  }
+
+  /** Endpoints for all types. */
+  get all(): Iterable<Entry> {
+    return this.#all;
+  }
+
+  /** Endpoints that select this type. */
+  find(type: string): readonly Entry[] {
+    if (this.#byType.size === 0 && this.#wildcards.size === 0) return NONE;
+    const known = this.#cache.get(type);
+    if (known !== undefined) return known;
+    const found = new Set(this.#byType.get(type));
+    const segments = type.split('.');
+    for (const entry of this.#wildcards)
+      if (entry.patterns.some((pattern) => pattern.isWildcard && matchesPattern(pattern, segments))) found.add(entry);
+    const entries = [...found];
+    if (entries.length <= MAX_CACHED_ENTRIES) {
+      if (this.#cache.size >= MAX_CACHED_TYPES) this.#cache.clear();
+      this.#cache.set(type, entries);
+    }
+    return entries;
+  }
+}
+
+function collect(index: TypeIndex, event: RoutedEvent, targets: Target[]): void {
+  for (const entry of index.all) targets.push(toTarget(entry, event));
+  for (const entry of index.find(event.type)) targets.push(toTarget(entry, event));
+}
+
+function toTarget({ orderBy, target }: Entry, event: RoutedEvent): Target {
+  if (orderBy === undefined) return target;
+  const orderKey = toOrderKey(readJsonPath(orderBy, event));
+  return orderKey === undefined ? target : { ...target, orderKey };
+}
+
+/** Strings, numbers and booleans are keys. Events where the value is missing, null, an object or an array have no order. */
+function toOrderKey(value: unknown): string | undefined {
+  if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean') return undefined;
+  const text = String(value);
+  if (text.length <= MAX_ORDER_KEY_LENGTH) return text;
+  return `sha256:${createHash('sha256').update(text).digest('base64url')}`;
+}
+
+function toEntry({ id, events, channels, orderBy, disabled }: Endpoint): Entry {
+  const path = orderBy === undefined ? undefined : parseJsonPath(orderBy);
+  return {
+    channels: [...new Set(channels)],
+    patterns: events.map(parseEventPattern),
+    orderBy: path === undefined || 'problem' in path ? undefined : path,
+    target: disabled === undefined ? { endpoint: id } : { endpoint: id, isSkipped: true },
+  };
+}

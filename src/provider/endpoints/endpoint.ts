@@ -1,0 +1,58 @@
+/** An endpoint: where events are sent to, and how. */
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import type { Secret } from '../../core/secret.ts';
+
+/** Why an endpoint is disabled. */
+export const DISABLED_REASONS = ['failing', 'gone', 'manual'] as const;
+export type DisabledReason = (typeof DISABLED_REASONS)[number];
+
+/** A secret that signs deliveries. */
+export interface SigningKey {
+  /** `v1`: HMAC-SHA256; `v1a`: Ed25519. */
+  readonly version: 'v1' | 'v1a';
+  /** The HMAC key's bytes, or the 32-byte Ed25519 seed. */
+  readonly secret: Secret;
+  /** Signs until then; undefined: the current key. */
+  readonly expiresAt?: EpochMilliseconds | undefined;
+}
+
+/** The TLS client certificate of an endpoint, as PEM. */
+export interface ClientCertificate {
+  readonly cert: string;
+  readonly key: Secret;
+}
+
+/** An endpoint, from YAML or from the management API. */
+export interface Endpoint {
+  /** `ep_…` from the API; the name for endpoints from YAML. Never contains `~`. */
+  readonly id: string;
+  readonly source: 'config' | 'api';
+  readonly description: string;
+  readonly url: string;
+  /** Patterns such as `invoice.*`; empty: all types. `*` matches one or more whole segments. */
+  readonly events: readonly string[];
+  /** Empty: all events. Otherwise only events with one of these channels. */
+  readonly channels: readonly string[];
+  readonly keys: readonly SigningKey[];
+  /** Sent in addition; never framing, signature or `Host`. */
+  readonly headers: readonly (readonly [string, string])[];
+  readonly timeout: Milliseconds;
+  readonly connectTimeout: Milliseconds;
+  /** Attempts at once. */
+  readonly concurrency: number;
+  /** Attempts per second over all replicas; undefined: unlimited. */
+  readonly rateLimit: number | undefined;
+  /** Delays between attempts; one attempt more than entries. */
+  readonly schedule: readonly Milliseconds[];
+  /** Statuses of 4xx that are retried, besides 408, 425 and 429; `all`: every 4xx except 410. */
+  readonly retryClientErrors: readonly number[] | 'all';
+  /** A JSON path into `data`; undefined: no order. */
+  readonly orderBy: string | undefined;
+  readonly disabled: { readonly at: EpochMilliseconds; readonly reason: DisabledReason } | undefined;
+  /** When it was created or last enabled. */
+  readonly enabledAt: EpochMilliseconds;
+  readonly createdAt: EpochMilliseconds;
+  readonly clientCertificate: ClientCertificate | undefined;
+  /** Receives `endpoint.disabled` and `message.exhausted`, and only those. */
+  readonly isOperational: boolean;
+}

@@ -1,0 +1,34 @@
+/** Events: their ID, and the envelope that is sent (interface.md part 2). */
+import { randomBytes } from 'node:crypto';
+
+/** Without `.`, which separates the parts of the signed text, and without `~`, which separates event and endpoint. */
+export const EVENT_ID = /^[A-Za-z0-9_:-]{1,128}$/;
+/** Segments of letters, digits, `_` and `-`, separated by dots. */
+export const EVENT_TYPE = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$/;
+export const MAX_EVENT_TYPE_LENGTH = 128;
+/** One tag, such as a tenant's ID. */
+export const CHANNEL = /^[A-Za-z0-9_:.-]{1,128}$/;
+
+/** The JSON that is sent; `created` is in seconds since 1970, or what the app gave. */
+export interface Envelope {
+  readonly type: string;
+  readonly id: string;
+  readonly created: number;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** A new ID with 128 random bits. */
+export function createEventId(): string {
+  return `msg_${randomBytes(16).toString('base64url')}`;
+}
+
+/** The body of every attempt: the same bytes each time. */
+export function toBody({ type, id, created, data }: Envelope): Buffer {
+  return Buffer.from(JSON.stringify({ type, id, created, data }));
+}
+
+/** Like `toBody`, with `data` as its JSON text: formatting parsed data again would change numbers that JavaScript cannot represent. */
+export function joinBody({ type, id, created }: Omit<Envelope, 'data'>, data: Uint8Array): Buffer {
+  const head = JSON.stringify({ type, id, created }).slice(0, -1);
+  return Buffer.concat([Buffer.from(`${head},"data":`), data, Buffer.from('}')]);
+}

@@ -1,0 +1,182 @@
+/** Converts between the contract's types and what the queue's script reads and writes; base-script.ts describes the formats. */
+import type { EpochMilliseconds } from '../../../core/clock.ts';
+import type { Target } from '../../endpoints/target.ts';
+import type {
+  AttemptRecord,
+  Delivery,
+  DeliveryRecord,
+  DeliveryState,
+  NewEvent,
+  SettledDelivery,
+  StoredEvent,
+} from '../delivery-queue.ts';
+import type { Argument, Reply } from './operations.ts';
+
+/** Redis memory for an event, and for each of its deliveries, besides body and metadata (test/unit/provider/queue/redis-memory.test.ts). */
+const BYTES_PER_EVENT = 600;
+const BYTES_PER_DELIVERY = 350;
+
+const STATES: Readonly<Record<string, DeliveryState>> = { w: 'waiting', d: 'delivered', x: 'dead', s: 'skipped' };
+const LETTERS: Readonly<Record<DeliveryState, string>> = { waiting: 'w', delivered: 'd', dead: 'x', skipped: 's' };
+const SETTLEMENTS = { delivered: 'd', dead: 'x', skipped: 's', retry: 'r', postponed: 'p' } as const;
+const MEMBER_PREFIX_LENGTH = 10;
+
+/** The reply as a list. */
+export function toList(reply: Reply | undefined): readonly Reply[] {
+  return Array.isArray(reply) ? reply : [];
+}
+
+/** The reply as text; numbers of Lua that are not whole come as text, too. */
+export function toText(reply: Reply | undefined): string {
+  return Buffer.isBuffer(reply) ? reply.toString() : String(reply ?? '');
+}
+
+/** Undefined for an empty text. */
+export function toTime(reply: Reply | undefined): EpochMilliseconds | undefined {
+  const text = toText(reply);
+  return text === '' ? undefined : Number(text);
+}
+
+/** The letters of `states` in the script; undefined: all. */
+export function toLetters(states: readonly DeliveryState[] | undefined): string {
+  return (states ?? (Object.keys(LETTERS) as DeliveryState[])).map((state) => LETTERS[state]).join('');
+}
+
+/** How much an event counts towards the bound in bytes, if one shard has all of it. */
+export function sizeOf({ body, metadata, targets }: NewEvent): number {
+  return toSize(body.length + metadata.length, targets.length);
+}
+
+function toSize(content: number, targets: number): number {
+  return content + BYTES_PER_EVENT + BYTES_PER_DELIVERY * targets;
+}
+
+/** The arguments of `append` for one event with some of its targets. `parts`: the shards with the others, or empty. */
+export function encodeEvent(event: NewEvent | StoredEvent, targets: readonly Target[], parts: string): Argument[] {
+  const metadata = Buffer.from(event.metadata);
+  const blob = Buffer.concat([Buffer.from(`${metadata.length}:`), metadata, event.body]);
+  const info = JSON.stringify(event.channel === undefined ? [event.type] : [event.type, event.channel]);
+  const encoded = targets.flatMap(({ endpoint, orderKey, isSkipped }) => [
+    endpoint,
+    orderKey === undefined ? '' : `=${orderKey}`,
+    isSkipped === true ? 1 : 0,
+  ]);
+  return [event.id, info, event.createdAt, toSize(blob.length, targets.length), blob, parts, targets.length, ...encoded];
+}
+
+/** The arguments of `settle` for one delivery. */
+export function encodeSettlement({ event, attempt, at, settlement, record }: SettledDelivery): Argument[] {
+  const due = settlement.kind === 'retry' || settlement.kind === 'postponed' ? settlement.due : '';
+  return [event, attempt, at, SETTLEMENTS[settlement.kind], due, record === undefined ? '' : encodeAttempt(record)];
+}
+
+function encodeAttempt({ at, duration, outcome, status, detail }: AttemptRecord): string {
+  const values = [at, duration, outcome, status ?? null, detail ?? null];
+  while (values.at(-1) === null) values.pop();
+  return JSON.stringify(values);
+}
+
+function decodeAttempt(line: string): AttemptRecord {
+  const [at, duration, outcome, status, detail] = JSON.parse(line) as [number, number, string, number | null, string];
+  return {
+    at,
+    duration,
+    outcome,
+    ...(typeof status === 'number' ? { status } : undefined),
+    ...(detail === undefined ? undefined : { detail }),
+  };
+}
+
+/** The newest attempt first. */
+export function decodeAttempts(reply: Reply | undefined): AttemptRecord[] {
+  return toText(reply)
+    .split('\n')
+    .filter((line) => line !== '')
+    .map(decodeAttempt);
+}
+
+/** `m` and `i` of an event. */
+function decodeInfo(m: Reply | undefined, i: Reply | undefined) {
+  const [type = '', channel] = JSON.parse(toText(i)) as readonly string[];
+  const createdAt = Number(toText(m).split('|')[2]);
+  return { type, createdAt, ...(channel === undefined ? undefined : { channel }) };
+}
+
+function decodeBlob(reply: Reply | undefined): { body: Buffer; metadata: string } {
+  const blob = Buffer.isBuffer(reply) ? reply : Buffer.from('0:');
+  const start = blob.indexOf(':') + 1;
+  const end = start + Number(blob.subarray(0, start - 1).toString());
+  return { metadata: blob.subarray(start, end).toString(), body: blob.subarray(end) };
+}
+
+/** The reply of `event`. */
+export function decodeEvent(id: string, reply: Reply): StoredEvent | undefined {
+  const [i, m, blob] = toList(reply);
+  return m === undefined ? undefined : { id, ...decodeInfo(m, i), ...decodeBlob(blob) };
+}
+
+function decodeState(text: string) {
+  const [state = '', attempt, tries, replay, due = '', settled = ''] = text.split('|', 6);
+  return {
+    state: STATES[state] ?? 'waiting',
+    attempt: Number(attempt),
+    tries: Number(tries),
+    isReplay: replay === '1',
+    due,
+    settled,
+  };
+}
+
+/** The deliveries that `take` returned. */
+export function decodeDeliveries(endpoint: string, reply: Reply | undefined): Delivery[] {
+  const values = toList(reply);
+  const deliveries: Delivery[] = [];
+  for (let at = 0; at < values.length; at += 5) {
+    const [id, i, m, text, blob] = values.slice(at, at + 5);
+    const { attempt, tries, isReplay, due } = decodeState(toText(text));
+    deliveries.push({
+      event: toText(id),
+      endpoint,
+      ...decodeInfo(m, i),
+      attempt,
+      tries,
+      isReplay,
+      due: Number(due),
+      ...decodeBlob(blob),
+    });
+  }
+  return deliveries;
+}
+
+/** Where a delivery is in a list. */
+export interface Position {
+  readonly score: string;
+  readonly member: string;
+  readonly endpoint: string;
+}
+
+/** A delivery of a list, with its position. */
+export interface Row extends Position {
+  readonly record: DeliveryRecord;
+}
+
+/** A row of `scan`. */
+export function decodeRow(reply: Reply): Row {
+  const [score, member, endpoint, text, attempts, i] = toList(reply).map(toText);
+  const { state, attempt, due, settled } = decodeState(text ?? '');
+  const [lastAttempt] = attempts === undefined || attempts === '' ? [] : [decodeAttempt(attempts)];
+  const [type = '', channel] = JSON.parse(i ?? '[]') as readonly string[];
+  const record: DeliveryRecord = {
+    event: (member ?? '').slice(MEMBER_PREFIX_LENGTH),
+    endpoint: endpoint ?? '',
+    type,
+    ...(channel === undefined ? undefined : { channel }),
+    state,
+    createdAt: Number(score),
+    attempts: attempt,
+    ...(state === 'waiting' ? { due: Number(due) } : undefined),
+    ...(settled === '' ? undefined : { settledAt: Number(settled) }),
+    ...(lastAttempt === undefined ? undefined : { lastAttempt }),
+  };
+  return { score: score ?? '', member: member ?? '', endpoint: endpoint ?? '', record };
+}

@@ -1,0 +1,181 @@
+/** Runs the operations of the queue's script. Operations of one turn of the event loop on one shard share a call; each has a separate result. */
+import { createHash } from 'node:crypto';
+import { SidegateError, toErrorText } from '../../../core/errors.ts';
+import { runDetached, runNextTurn } from '../../../core/safe-events.ts';
+import type { RedisClient } from '../../../state/redis/client.ts';
+import { BASE_LUA } from './base-script.ts';
+import type { Shard } from './keys.ts';
+import { LANES_LUA } from './lanes-script.ts';
+import { RECORDS_LUA } from './records-script.ts';
+
+/** An argument of an operation. */
+export type Argument = string | number | Buffer;
+/** The result of an operation: Redis gives Lua strings as bytes. */
+export type Reply = Buffer | number | readonly Reply[];
+
+/** The names of the operations, which the scripts describe. */
+export type OperationName =
+  | 'append'
+  | 'attempts'
+  | 'backlogs'
+  | 'begin'
+  | 'claim'
+  | 'confirm'
+  | 'event'
+  | 'finish'
+  | 'known'
+  | 'listEndpoints'
+  | 'part'
+  | 'putEndpoint'
+  | 'removable'
+  | 'remove'
+  | 'removeEndpoint'
+  | 'replay'
+  | 'revision'
+  | 'scan'
+  | 'settle'
+  | 'shardsOf'
+  | 'stats'
+  | 'sweep'
+  | 'take'
+  | 'unclaim'
+  | 'wake';
+
+/** Callbacks for the outcome of calls. */
+export interface OperationEvents {
+  onReply(): void;
+  /** Returns the message for the operator. */
+  onFailure(error: { readonly message?: string }): string;
+}
+
+/** How calls are sent. */
+export interface OperationSettings {
+  readonly client: RedisClient;
+  readonly shard: Shard;
+  readonly events: OperationEvents;
+  /** Waits until a replica has what was written: how long at most, in milliseconds. One batch at a time, so that calls share the wait. */
+  readonly confirmWithin?: number;
+}
+
+interface Waiting {
+  readonly args: readonly Argument[];
+  readonly resolve: (reply: Reply) => void;
+  readonly reject: (error: SidegateError) => void;
+}
+
+const SCRIPT = `${BASE_LUA}${LANES_LUA}${RECORDS_LUA}`;
+const SHA = createHash('sha1').update(SCRIPT).digest('hex');
+/** A script blocks Redis while it runs, so a call is limited: 150 events, with ten arguments each, take about 6 ms. */
+const MAX_BATCH = 64;
+const MAX_BATCH_ARGUMENTS = 1_500;
+const MAX_BATCH_BYTES = 1 << 20;
+
+/** The operations of one shard. */
+export class Operations {
+  readonly #settings: OperationSettings;
+  readonly #key: string;
+  #waiting: Waiting[] = [];
+  #isScheduled = false;
+
+  constructor(settings: OperationSettings) {
+    this.#settings = settings;
+    this.#key = `${settings.shard.prefix}:n`;
+  }
+
+  /** Rejects with SidegateError `queue_unavailable` and nothing else. */
+  run(name: OperationName, args: readonly Argument[]): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ args: [name, args.length, ...args], resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || this.#waiting.length === 0) return;
+    this.#isScheduled = true;
+    runNextTurn(() => {
+      if (this.#settings.confirmWithin === undefined) {
+        this.#isScheduled = false;
+        while (this.#waiting.length > 0) runDetached(this.#send(this.#nextBatch()));
+      } else {
+        runDetached(this.#sendInTurn());
+      }
+    });
+  }
+
+  async #sendInTurn(): Promise<void> {
+    try {
+      while (this.#waiting.length > 0) await this.#send(this.#nextBatch());
+    } finally {
+      this.#isScheduled = false;
+    }
+  }
+
+  #nextBatch(): readonly Waiting[] {
+    let bytes = 0;
+    let count = 0;
+    let end = 0;
+    for (const { args } of this.#waiting) {
+      for (const arg of args) bytes += typeof arg === 'number' ? 8 : arg.length;
+      count += args.length;
+      if (end > 0 && (bytes > MAX_BATCH_BYTES || count > MAX_BATCH_ARGUMENTS || end === MAX_BATCH)) break;
+      end++;
+    }
+    return this.#waiting.splice(0, end);
+  }
+
+  async #send(batch: readonly Waiting[]): Promise<void> {
+    const args = batch.flatMap((each) => each.args);
+    let replies: readonly (readonly [number, Reply])[];
+    try {
+      replies = (await this.#call(args)) as readonly (readonly [number, Reply])[];
+    } catch (thrown) {
+      const error = thrown instanceof SidegateError ? thrown : this.#toUnavailable(toErrorText(thrown), thrown as Error);
+      for (const { reject } of batch) reject(error);
+      return;
+    }
+    this.#settings.events.onReply();
+    for (const [i, { resolve, reject }] of batch.entries()) {
+      const [isDone, reply] = replies[i] ?? [0, Buffer.from('no reply')];
+      if (isDone === 1) resolve(reply);
+      else reject(this.#toUnavailable(String(reply)));
+    }
+  }
+
+  async #call(args: readonly Argument[]): Promise<unknown> {
+    try {
+      return await this.#execute('evalsha', SHA, args);
+    } catch (error) {
+      // Redis was restarted, failed over, or its scripts were flushed.
+      if (!toErrorText(error).startsWith('NOSCRIPT')) throw error;
+      return this.#execute('eval', SCRIPT, args);
+    }
+  }
+
+  async #execute(command: 'evalsha' | 'eval', script: string, args: readonly Argument[]): Promise<unknown> {
+    const { client, confirmWithin } = this.#settings;
+    if (confirmWithin === undefined) return client.callBuffer(command, script, 1, this.#key, ...args);
+    // WAIT confirms what its own connection wrote before. In a Cluster, the key sends the pipeline to the connection of the shard's node.
+    const pipeline = client.pipeline();
+    pipeline.callBuffer(command, script, 1, this.#key, ...args);
+    pipeline.call('wait', 1, confirmWithin);
+    const [[failed, replies] = [], [unconfirmed, replicas] = []] = (await pipeline.exec()) ?? [];
+    const error = failed ?? unconfirmed;
+    if (error !== null && error !== undefined) throw error;
+    if (Number(replicas) < 1)
+      throw new SidegateError(
+        'system',
+        'queue_unavailable',
+        `no replica of Redis confirmed the events within ${confirmWithin} ms`,
+      );
+    return replies;
+  }
+
+  #toUnavailable(text: string, cause?: Error): SidegateError {
+    const message = this.#settings.events.onFailure(cause ?? { message: text });
+    // The master was demoted: reconnect to find the new one.
+    if (text.startsWith('READONLY')) this.#settings.client.disconnect(true);
+    const code = text.includes('OOM command not allowed') ? 'queue_full' : 'queue_unavailable';
+    return new SidegateError('system', code, message, { cause });
+  }
+}

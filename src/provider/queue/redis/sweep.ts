@@ -1,0 +1,62 @@
+/** Finds due work that no lane will serve. It does not depend on what BullMQ stored, because it repairs what BullMQ lost: it is not a job. */
+import type { Clock, Milliseconds } from '../../../core/clock.ts';
+import { toList, toText } from './codec.ts';
+import type { LaneQueue } from './lane-queue.ts';
+import type { Operations } from './operations.ts';
+
+/** When the sweep runs. */
+export interface SweepTimes {
+  readonly sweepEvery: Milliseconds;
+  /** Work that is due for less than this may still get its lane. */
+  readonly sweepGrace: Milliseconds;
+}
+
+/** The parts that the sweep uses. */
+export interface SweepSettings {
+  readonly shards: readonly Operations[];
+  /** Of each shard. */
+  readonly lanes: readonly LaneQueue[];
+  readonly clock: Clock;
+  readonly grace: Milliseconds;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Endpoints that one call of the script reads. */
+const STEP = 1_000;
+
+export class Sweep {
+  readonly #settings: SweepSettings;
+  #finds = 0;
+
+  constructor(settings: SweepSettings) {
+    this.#settings = settings;
+  }
+
+  /** Endpoints that were woken because their wake-up was lost. */
+  get finds(): number {
+    return this.#finds;
+  }
+
+  /** Wakes endpoints with due work and without a lane, unless a replica did so within the interval. */
+  async run(interval: Milliseconds): Promise<void> {
+    const { shards, onError } = this.#settings;
+    for (const [number, shard] of shards.entries()) {
+      try {
+        await this.#sweepShard(number, shard, interval);
+      } catch (error) {
+        onError(error);
+      }
+    }
+  }
+
+  async #sweepShard(number: number, shard: Operations, interval: Milliseconds): Promise<void> {
+    const { clock, grace, lanes } = this.#settings;
+    let read = STEP;
+    for (let offset = 0; read === STEP; offset += STEP) {
+      const [count, ...found] = toList(await shard.run('sweep', [clock.now(), interval, grace, offset, STEP]));
+      read = Number(count);
+      this.#finds += found.length;
+      for (const endpoint of found) lanes[number]?.wake(toText(endpoint));
+    }
+  }
+}

@@ -1,0 +1,96 @@
+/** One run of a lane. */
+import type { EpochMilliseconds } from '../../../core/clock.ts';
+import type { Delivery, Lane, LaneState, SettledDelivery } from '../delivery-queue.ts';
+import type { LaneEntry } from './lane-scheduler.ts';
+import type { SettleMessage, TakenMessage } from './messages.ts';
+import type { WorkerClient } from './worker-client.ts';
+
+/** A taken delivery: the number of its event, which finds it faster than the ID, and the fence. */
+interface Taken {
+  readonly seq: number;
+  readonly attempt: number;
+}
+
+/** The lane of an endpoint, for one run. */
+export class LaneRun implements Lane {
+  readonly endpoint: string;
+  readonly state: LaneState | undefined;
+  readonly signal: AbortSignal;
+  readonly #entry: LaneEntry;
+  readonly #number: number;
+  readonly #client: WorkerClient;
+  readonly #taken = new Map<string, Taken>();
+  #isActive = false;
+  #isEnded = false;
+
+  constructor(entry: LaneEntry, number: number, signal: AbortSignal, client: WorkerClient) {
+    this.endpoint = entry.endpoint;
+    this.state = entry.stateText === undefined ? undefined : (JSON.parse(entry.stateText) as LaneState);
+    this.signal = signal;
+    this.#entry = entry;
+    this.#number = number;
+    this.#client = client;
+  }
+
+  async take(limit: number, now: EpochMilliseconds): Promise<readonly Delivery[]> {
+    // The entry is never later than the database, so this asks only if there may be something.
+    if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#entry.next > now) return [];
+    const { endpoint } = this;
+    const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#number, limit, now });
+    this.#entry.next = result.next ?? Number.POSITIVE_INFINITY;
+    if (result.taken.length > 0) this.#isActive = true;
+    return result.taken.map((taken, i) => {
+      this.#taken.set(taken.event, taken);
+      return toDelivery(endpoint, taken, bodies[i] ?? Buffer.alloc(0));
+    });
+  }
+
+  async settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void> {
+    const messages = settled.flatMap((each) => this.#toMessage(each));
+    const isHolder = !this.#isEnded;
+    this.#isActive = true;
+    const text = isHolder ? this.#noteState(state) : undefined;
+    if (messages.length === 0 && text === undefined) return;
+    const next = await this.#send(messages, text);
+    for (const { event, attempt } of settled) if (this.#taken.get(event)?.attempt === attempt) this.#taken.delete(event);
+    if (next !== undefined) this.#entry.next = Math.min(this.#entry.next, next);
+  }
+
+  /** Ends the run; what it took can still be settled. */
+  end(): { readonly isActive: boolean; readonly hasUnsettled: boolean } {
+    this.#isEnded = true;
+    return { isActive: this.#isActive, hasUnsettled: this.#taken.size > 0 };
+  }
+
+  /** The state as text, if it has to be written: most settlements do not change it. Before it is sent: the next settlement may take it back. */
+  #noteState(state: LaneState): string | undefined {
+    const text = JSON.stringify(state);
+    const entry = this.#entry;
+    if (entry.isStateStored && text === entry.stateText) return undefined;
+    entry.stateText = text;
+    entry.isStateStored = true;
+    return text;
+  }
+
+  async #send(settled: readonly SettleMessage[], state: string | undefined): Promise<EpochMilliseconds | undefined> {
+    try {
+      return await this.#client.call('settle', { endpoint: this.endpoint, run: this.#number, settled, state });
+    } catch (error) {
+      if (state !== undefined) this.#entry.isStateStored = false;
+      throw error;
+    }
+  }
+
+  #toMessage({ event, attempt, at, settlement, record }: SettledDelivery): SettleMessage[] {
+    const taken = this.#taken.get(event);
+    return taken?.attempt === attempt
+      ? [{ seq: taken.seq, attempt, at, settlement, record: record && JSON.stringify(record) }]
+      : [];
+  }
+}
+
+function toDelivery(endpoint: string, taken: TakenMessage, body: Buffer): Delivery {
+  const { event, type, channel, createdAt, attempt, tries, isReplay, due, metadata } = taken;
+  const common = { event, endpoint, type, createdAt, attempt, tries, isReplay, due, body, metadata };
+  return channel === null ? common : { ...common, channel };
+}

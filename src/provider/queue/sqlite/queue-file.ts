@@ -1,0 +1,91 @@
+/** Checks the file of the queue and the file system that it is on, before SQLite opens it. */
+import { chmodSync, closeSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { SidegateError, toErrorText } from '../../../core/errors.ts';
+import type { QueueWarning } from '../delivery-queue.ts';
+
+const OWNER_ONLY = 0o600;
+const LOST_WITH_POD = 'is lost when the pod ends, or the machine restarts';
+const LOST_WITH_CONTAINER = 'is lost with the container';
+const REMOTE = 'does not lock and sync files as reliably as a local disk';
+
+/** Types of file systems (statfs(2)) on which accepted events can be lost, with why. */
+const UNSAFE_FILE_SYSTEMS: ReadonlyMap<number, readonly [string, string]> = new Map([
+  [0x01021994, ['tmpfs', LOST_WITH_POD]],
+  [0x858458f6, ['ramfs', LOST_WITH_POD]],
+  [0x794c7630, ['overlay', LOST_WITH_CONTAINER]],
+  [0x61756673, ['aufs', LOST_WITH_CONTAINER]],
+  [0x00006969, ['NFS', REMOTE]],
+  [0x0000517b, ['SMB', REMOTE]],
+  [0xff534d42, ['SMB', REMOTE]],
+  [0xfe534d42, ['SMB', REMOTE]],
+  [0x01021997, ['9p', REMOTE]],
+  [0x65735546, ['FUSE', REMOTE]],
+  [0x00c36400, ['CephFS', REMOTE]],
+  [0x5346414f, ['AFS', REMOTE]],
+  [0x73757245, ['Coda', REMOTE]],
+  [0x0bd00bd0, ['Lustre', REMOTE]],
+  [0x19830326, ['BeeGFS', REMOTE]],
+  [0x47504653, ['GPFS', REMOTE]],
+  [0x786f4256, ['vboxsf', REMOTE]],
+]);
+
+/** Why a file system of this type (`f_type` of statfs) cannot be trusted with events; undefined if it can. */
+export function findFileSystemRisk(type: number): string | undefined {
+  // Some architectures sign-extend the 32 bits.
+  const [name, why] = UNSAFE_FILE_SYSTEMS.get(type >>> 0) ?? [];
+  return name === undefined ? undefined : `a file on ${name} ${why}`;
+}
+
+/**
+ * Creates the file if it does not exist, readable by its owner only. Throws a SidegateError of kind `user` if that fails, or, without
+ * `allowVolatile`, if its file system can lose events.
+ */
+export function prepareQueueFile(path: string, allowVolatile: boolean): QueueWarning[] {
+  const risk = findFileSystemRisk(attempt(path, () => statfsSync(dirname(path)).type));
+  if (risk !== undefined && !allowVolatile)
+    throw new SidegateError(
+      'user',
+      'queue_volatile',
+      `cannot keep the queue in ${path}: ${risk}. Give provider.queue.sqlite.path a file on a persistent local volume, use Redis, or set provider.queue.sqlite.allowVolatile: true to risk accepted events`,
+    );
+  attempt(path, () => {
+    closeSync(openSync(path, 'a', OWNER_ONLY));
+    // The bodies of events are confidential, and the write-ahead log gets the mode of the file.
+    if ((statSync(path).mode & 0o077) !== 0) chmodSync(path, OWNER_ONLY);
+  });
+  return risk === undefined ? [] : [{ message: `accepted events can be lost: the queue is in ${path}, and ${risk}` }];
+}
+
+function attempt<T>(path: string, action: () => T): T {
+  try {
+    return action();
+  } catch (thrown) {
+    throw new SidegateError(
+      'user',
+      'queue_unusable',
+      `cannot open the queue ${path}: ${toErrorText(thrown)}; create the folder, or mount a volume there, and let this user write to it`,
+      { cause: thrown },
+    );
+  }
+}
+
+/** Says which process has the file open, for the second one that wants it. */
+export function describeHolder(path: string): string {
+  const pid = findHolder(path);
+  const who = pid === undefined ? 'another process, perhaps in another container' : `process ${pid}`;
+  return `the queue ${path} is in use by ${who}; only one process can use it. Stop that one, give this one another provider.queue.sqlite.path, or use Redis for several replicas`;
+}
+
+/** Linux lists who has locked a file: `1: POSIX  ADVISORY  WRITE 4711 08:01:1234 1073741824 1073742335`. */
+function findHolder(path: string): number | undefined {
+  try {
+    const { ino } = statSync(path);
+    const lines = readFileSync('/proc/locks', 'latin1').split('\n');
+    const fields = lines.map((line) => line.trim().split(/ +/)).find((each) => each[5]?.split(':')[2] === String(ino));
+    const pid = Number(fields?.[4]);
+    return Number.isInteger(pid) && pid > 0 ? pid : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,66 @@
+/** The contract of the delivery queue: one suite, which every engine passes. */
+import { afterEach, beforeEach, describe } from 'vitest';
+import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
+import type { CreateQueueStore, QueueBounds, QueueStore } from '../support/queue/store.ts';
+import { describeAppending } from './delivery-queue-append.contract.ts';
+import { describeCrashes } from './delivery-queue-crash.contract.ts';
+import { describeLanes } from './delivery-queue-lanes.contract.ts';
+import { describeModel } from './delivery-queue-model.contract.ts';
+import { describeRecords } from './delivery-queue-records.contract.ts';
+import { describeReplays } from './delivery-queue-replay.contract.ts';
+import { describeSettling } from './delivery-queue-settle.contract.ts';
+import { describeEndpointStore } from './endpoint-store.contract.ts';
+
+/** An empty store for each test. */
+export interface QueueFixture {
+  readonly store: () => QueueStore;
+  /** A queue on the store; it is closed after the test. */
+  readonly open: (bounds?: Partial<QueueBounds>) => Promise<DeliveryQueue>;
+  /** Closes a queue before the test ends. */
+  readonly close: (queue: DeliveryQueue) => Promise<void>;
+}
+
+/** The suite. */
+export function describeDeliveryQueue(name: string, create: CreateQueueStore): void {
+  describe(name, () => {
+    const fixture = useStore(create);
+    describeAppending(fixture);
+    describeLanes(fixture);
+    describeSettling(fixture);
+    describeRecords(fixture);
+    describeReplays(fixture);
+    describeEndpointStore(fixture);
+    describeCrashes(fixture);
+    describeModel(fixture);
+  });
+}
+
+function useStore(create: CreateQueueStore): QueueFixture {
+  const opened = new Set<DeliveryQueue>();
+  let store: QueueStore | undefined;
+  const get = (): QueueStore => {
+    if (store === undefined) throw new Error('no test is running');
+    return store;
+  };
+  const close = async (queue: DeliveryQueue): Promise<void> => {
+    opened.delete(queue);
+    await queue.close();
+  };
+  beforeEach(async () => {
+    store = await create();
+  });
+  afterEach(async () => {
+    for (const queue of [...opened]) await close(queue);
+    await get().remove();
+    store = undefined;
+  });
+  return {
+    store: get,
+    open: async (bounds) => {
+      const queue = await get().open(bounds);
+      opened.add(queue);
+      return queue;
+    },
+    close,
+  };
+}

@@ -1,0 +1,77 @@
+import { describe, expect, test } from 'vitest';
+import { until } from '../support/gate.ts';
+import type { QueueFixture } from './delivery-queue.contract.ts';
+
+/** What every store of endpoints keeps to. */
+export function describeEndpointStore({ open, close, store }: QueueFixture): void {
+  describe('the store of endpoints', () => {
+    test('lists what was stored, also after it was opened again', async () => {
+      const queue = await open();
+      expect(await queue.endpoints.list()).toEqual([]);
+      const json = JSON.stringify({ url: 'https://acme.example', text: 'ü€😀', long: 'x'.repeat(100_000) });
+      expect(await queue.endpoints.put({ id: 'ep_1', version: 1, json })).toBe(true);
+      expect(await queue.endpoints.put({ id: 'ep_2', version: 1, json: '{}' })).toBe(true);
+      const stored = [
+        { id: 'ep_1', version: 1, json },
+        { id: 'ep_2', version: 1, json: '{}' },
+      ];
+      const list = async (from: typeof queue) => (await from.endpoints.list()).toSorted((a, b) => (a.id < b.id ? -1 : 1));
+      expect(await list(queue)).toEqual(stored);
+      await close(queue);
+      expect(await list(await open())).toEqual(stored);
+    });
+
+    test('stores a change only over the version before', async () => {
+      const { endpoints } = await open();
+      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'early' })).toBe(false);
+      expect(await endpoints.put({ id: 'ep_1', version: 1, json: 'one' })).toBe(true);
+      expect(await endpoints.put({ id: 'ep_1', version: 1, json: 'again' })).toBe(false);
+      expect(await endpoints.put({ id: 'ep_1', version: 3, json: 'late' })).toBe(false);
+      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'two' })).toBe(true);
+      expect(await endpoints.list()).toEqual([{ id: 'ep_1', version: 2, json: 'two' }]);
+    });
+
+    test('lets one of many concurrent changes win', async () => {
+      const { endpoints } = await open();
+      await endpoints.put({ id: 'ep_1', version: 1, json: 'one' });
+      const results = await Promise.all(
+        Array.from({ length: 20 }, (_, i) => endpoints.put({ id: 'ep_1', version: 2, json: `${i}` })),
+      );
+      expect(results.filter(Boolean)).toHaveLength(1);
+      expect(await endpoints.list()).toEqual([{ id: 'ep_1', version: 2, json: String(results.indexOf(true)) }]);
+    });
+
+    test('removes, once, and then stores the same ID as a new endpoint', async () => {
+      const { endpoints } = await open();
+      await endpoints.put({ id: 'ep_1', version: 1, json: 'one' });
+      expect(await endpoints.remove('ep_1')).toBe(true);
+      expect(await endpoints.remove('ep_1')).toBe(false);
+      expect(await endpoints.list()).toEqual([]);
+      expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'two' })).toBe(false);
+      expect(await endpoints.put({ id: 'ep_1', version: 1, json: 'new' })).toBe(true);
+    });
+
+    test('calls listeners of other replicas after a change, until they stop listening', async ({ skip }) => {
+      skip(!store().isShared, 'one process only');
+      const [one, two] = [await open(), await open()];
+      let calls = 0;
+      const stop = two.endpoints.onChange(() => calls++);
+      await one.endpoints.put({ id: 'ep_1', version: 1, json: 'one' });
+      await until(() => calls === 1);
+      expect(await two.endpoints.list()).toEqual([{ id: 'ep_1', version: 1, json: 'one' }]);
+      await one.endpoints.remove('ep_1');
+      await until(() => calls === 2);
+      stop();
+      await one.endpoints.put({ id: 'ep_2', version: 1, json: 'two' });
+      await store().pass(100);
+      expect(calls).toBe(2);
+    });
+
+    test('stops listening without harm, twice', async () => {
+      const { endpoints } = await open();
+      const stop = endpoints.onChange(() => undefined);
+      stop();
+      stop();
+    });
+  });
+}

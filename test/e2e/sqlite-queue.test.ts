@@ -1,0 +1,294 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import type { Worker } from 'node:worker_threads';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
+import { createSqliteQueue } from '../../src/provider/queue/sqlite/sqlite-queue.ts';
+import { until } from '../support/gate.ts';
+import { appendMany, newEvent } from '../support/queue/events.ts';
+import { drain, holdLanes } from '../support/queue/lanes.ts';
+import { makeQueueFolder, NO_HOOKS, openSqliteQueue, toOptions } from '../support/queue/sqlite-store.ts';
+import { createRandom } from '../support/seeded.ts';
+
+const SUPPORT = join(import.meta.dirname, '..', 'support', 'queue');
+
+let path: string;
+let remove: () => void;
+const opened: DeliveryQueue[] = [];
+const children: ChildProcess[] = [];
+beforeEach(() => {
+  ({ path, remove } = makeQueueFolder());
+});
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+  for (const queue of opened.splice(0)) await queue.close();
+  remove();
+});
+
+async function open(over: Parameters<typeof openSqliteQueue>[1] = {}): Promise<DeliveryQueue> {
+  const queue = await openSqliteQueue(path, over);
+  opened.push(queue);
+  return queue;
+}
+
+/** The error of opening the file. */
+async function openError(over: Parameters<typeof toOptions>[1] = {}): Promise<{ code: string; kind: string; message: string }> {
+  const error: unknown = await createSqliteQueue(toOptions(path, over))
+    .open()
+    .catch((thrown: unknown) => thrown);
+  return error as { code: string; kind: string; message: string };
+}
+
+describe('the file of the queue', () => {
+  test('is created for its owner only, and made so if it was not', async () => {
+    await (await open()).close();
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    chmodSync(path, 0o644);
+    const queue = await open();
+    await queue.append([newEvent()]);
+    for (const each of [path, `${path}-wal`]) expect(statSync(each).mode & 0o777).toBe(0o600);
+  });
+
+  test('is one file after the queue was closed', async () => {
+    const queue = await open();
+    await appendMany(queue, 100);
+    await queue.close();
+    expect(existsSync(`${path}-wal`)).toBe(false);
+    expect(existsSync(`${path}-shm`)).toBe(false);
+  });
+
+  test('cannot be opened twice in a process', async () => {
+    await open();
+    expect(await openError()).toMatchObject({ name: 'SidegateError', kind: 'user', code: 'queue_in_use' });
+  });
+
+  test('cannot be opened by a second process, whose message names the first', async () => {
+    const child = spawn(process.execPath, [join(SUPPORT, 'appending-child.ts'), join(SUPPORT, 'sqlite-child.ts'), path], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    children.push(child);
+    await new Promise((resolve) => child.stdout.once('data', resolve));
+    const error = await openError();
+    expect(error).toMatchObject({ kind: 'user', code: 'queue_in_use' });
+    expect(error.message).toContain(`in use by process ${child.pid}`);
+    child.kill('SIGKILL');
+    await new Promise((resolve) => child.once('exit', resolve));
+    expect((await (await open()).stats(Date.now())).events).toBeGreaterThan(0);
+  });
+
+  test('is rejected on tmpfs, unless that is allowed', async ({ skip }) => {
+    skip(!existsSync('/dev/shm'), 'no tmpfs');
+    path = `/dev/shm/sidegate-queue-${process.pid}.db`;
+    remove = ((before) => () => {
+      before();
+      spawnSync('rm', ['-f', path]);
+    })(remove);
+    const error = await openError({ allowVolatile: false });
+    expect(error).toMatchObject({ kind: 'user', code: 'queue_volatile' });
+    expect(error.message).toMatch(/a file on tmpfs is lost .*allowVolatile: true/);
+    expect(existsSync(path)).toBe(false);
+    const queue = createSqliteQueue(toOptions(path));
+    expect(await queue.open()).toEqual([{ message: expect.stringContaining('accepted events can be lost') }]);
+    await queue.close();
+  });
+
+  test('is rejected in a folder that does not exist, and as a folder', async () => {
+    path = join(path, 'missing', 'queue.db');
+    expect(await openError()).toMatchObject({
+      kind: 'user',
+      code: 'queue_unusable',
+      message: expect.stringContaining('create the folder'),
+    });
+    path = dirname(dirname(path));
+    mkdirSync(path);
+    expect(await openError()).toMatchObject({ kind: 'user', code: 'queue_unusable' });
+  });
+
+  test('is rejected if it is not a database, a database of something else, or one of a newer sidegate', async () => {
+    writeFileSync(path, 'a text that is long enough to be mistaken for a database, but is none\n'.repeat(100));
+    expect(await openError()).toMatchObject({ kind: 'user', code: 'queue_corrupt' });
+    writeFileSync(path, '');
+    const other = new DatabaseSync(path);
+    other.exec('CREATE TABLE t (a)');
+    other.close();
+    expect(await openError()).toMatchObject({ kind: 'user', code: 'queue_not_ours' });
+    writeFileSync(path, '');
+    await (await open()).close();
+    const newer = new DatabaseSync(path);
+    newer.exec('PRAGMA user_version = 99');
+    newer.close();
+    const error = await openError();
+    expect(error).toMatchObject({ kind: 'user', code: 'queue_newer' });
+    expect(error.message).toContain('format 99');
+  });
+
+  test('opens after its write-ahead log was cut anywhere: what is left are whole transactions', async () => {
+    const random = createRandom(4);
+    const queue = await open();
+    for (let i = 0; i < 40; i++) await queue.append([newEvent(['a', 'b']), newEvent(['a'])]);
+    const [file, log] = [readFileSync(path), readFileSync(`${path}-wal`)];
+    for (let run = 0; run < 8; run++) {
+      const copy = makeQueueFolder();
+      writeFileSync(copy.path, file);
+      writeFileSync(`${copy.path}-wal`, log);
+      truncateSync(`${copy.path}-wal`, random(log.length));
+      // A power failure may also leave anything in the last sector.
+      const cut = await openSqliteQueue(copy.path);
+      const { events, waiting } = await cut.stats(Date.now());
+      expect(waiting).toBe(events * 1.5);
+      await cut.close();
+      copy.remove();
+    }
+  });
+
+  test('with damaged pages is rejected, or fails single operations, and never ends the process', {
+    timeout: 60_000,
+  }, async () => {
+    const random = createRandom(5);
+    const queue = await open();
+    await appendMany(queue, 500);
+    await queue.close();
+    const file = readFileSync(path);
+    for (let run = 0; run < 10; run++) {
+      const copy = makeQueueFolder();
+      writeFileSync(copy.path, file);
+      const descriptor = openSync(copy.path, 'r+');
+      for (let i = 0; i < 20; i++) writeSync(descriptor, Buffer.alloc(64, 0xff), 0, 64, 4_096 + random(file.length - 4_200));
+      closeSync(descriptor);
+      const damaged = createSqliteQueue(toOptions(copy.path, { hooks: { ...NO_HOOKS, onUnavailable: () => undefined } }));
+      const reason: unknown = await damaged.open().catch((error: unknown) => error);
+      if (reason instanceof Error) expect(reason).toMatchObject({ name: 'SidegateError' });
+      else {
+        const results = await Promise.allSettled([
+          damaged.append([newEvent()]),
+          damaged.find({}, { limit: 250 }),
+          damaged.stats(Date.now()),
+          damaged.getEvent('msg_1'),
+        ]);
+        for (const result of results)
+          if (result.status === 'rejected') expect(result.reason).toMatchObject({ code: 'queue_unavailable' });
+      }
+      await damaged.close();
+      copy.remove();
+    }
+  });
+});
+
+describe('a full disk', () => {
+  const mount = 'mount -t tmpfs -o size=8m none "$1" && exec "$2" "$3" "$1"';
+  const isPossible = spawnSync('unshare', ['-Urm', 'mount', '-t', 'tmpfs', 'none', '/mnt']).status === 0;
+
+  test.skipIf(!isPossible)(
+    'rejects events with queue_unavailable, loses none that was accepted, and accepts again when there is space',
+    { timeout: 60_000 },
+    () => {
+      const folder = dirname(path);
+      const run = spawnSync(
+        'unshare',
+        ['-Urm', 'sh', '-c', mount, 'sh', folder, process.execPath, join(SUPPORT, 'full-disk-child.ts')],
+        {
+          encoding: 'utf8',
+          stdio: ['ignore', 'pipe', 'inherit'],
+        },
+      );
+      const result = JSON.parse(run.stdout) as Record<string, unknown> & {
+        acknowledged: number;
+        settled: number;
+        before: object;
+      };
+      expect(result).toMatchObject({ codes: ['queue_unavailable'], lost: [], stored: [], taken: 5 });
+      expect(result['reports']).toEqual(['unavailable', 'available']);
+      expect(result['full']).toMatchObject({ events: result.acknowledged - 1 });
+      expect(result['after']).toEqual(result.before);
+      expect(result.acknowledged).toBeGreaterThan(100);
+      expect(result['received']).toBe(50 + 2 * (result.acknowledged - 51) + 1 - result.settled);
+    },
+  );
+});
+
+describe('the thread of the queue', () => {
+  /** Opens a queue, and finds its thread. */
+  async function openWithThread(over: Parameters<typeof openSqliteQueue>[1]): Promise<[DeliveryQueue, Worker]> {
+    let thread: Worker | undefined;
+    const onWorker = (worker: Worker): void => {
+      thread = worker;
+    };
+    process.on('worker', onWorker);
+    const queue = await open(over);
+    process.off('worker', onWorker);
+    if (thread === undefined) throw new Error('no thread was started');
+    return [queue, thread];
+  }
+
+  test('if it ends, rejects every operation, aborts the lanes and is reported once', async () => {
+    const fatal: Error[] = [];
+    const [queue, thread] = await openWithThread({ hooks: { ...NO_HOOKS, onFatal: (error) => fatal.push(error) } });
+    await appendMany(queue, 5, 'a');
+    const lanes = holdLanes(queue);
+    const { lane } = await lanes.next('a');
+    const calls = [...Array.from({ length: 20 }, () => queue.append([newEvent()])), lane.take(1, Date.now()), queue.stats(0)];
+    const ended = thread.terminate();
+    const results = await Promise.allSettled(calls);
+    await ended;
+    for (const result of results)
+      if (result.status === 'rejected') expect(result.reason).toMatchObject({ code: 'queue_unavailable', kind: 'system' });
+    await until(() => fatal.length > 0);
+    expect(lane.signal.aborted).toBe(true);
+    await expect(queue.append([newEvent()])).rejects.toMatchObject({ code: 'queue_unavailable' });
+    await expect(queue.stats(0)).rejects.toMatchObject({ code: 'queue_unavailable' });
+    await lanes.stop();
+    await queue.close();
+    expect(fatal).toHaveLength(1);
+    // The file is free again, and complete.
+    expect((await (await open()).stats(Date.now())).events).toBeGreaterThanOrEqual(5);
+  });
+
+  test('writes what it can of a turn in which one operation cannot be written', async () => {
+    const queue = await open({ hooks: { ...NO_HOOKS, onUnavailable: () => undefined } });
+    const good = Array.from({ length: 10 }, () => newEvent());
+    const bad = [
+      newEvent(['a'], { type: undefined as never }),
+      newEvent(['a'], { createdAt: Number.NaN }),
+      newEvent([{ endpoint: undefined as never }]),
+    ];
+    const results = await Promise.allSettled(
+      [...good.slice(0, 5), ...bad, ...good.slice(5)].map((event) => queue.append([event])),
+    );
+    expect(results.map(({ status }) => status).filter((status) => status === 'fulfilled')).toHaveLength(10);
+    expect(await queue.stats(Date.now())).toMatchObject({ events: 10, waiting: 10 });
+    expect(await drain(queue, Date.now)).toHaveLength(10);
+  });
+
+  test('rejects what cannot be sent to it, and goes on', async () => {
+    const queue = await open();
+    await expect(queue.append([newEvent(['a'], { type: 1n as never })])).rejects.toMatchObject({
+      code: 'queue_unavailable',
+    });
+    expect(await queue.append([newEvent()])).toEqual(['stored']);
+  });
+
+  test('finishes what was asked when the queue is closed, and rejects what is asked later', async () => {
+    const queue = await open();
+    const appended = Promise.all(Array.from({ length: 50 }, () => queue.append([newEvent()])));
+    const closed = queue.close();
+    const late = queue.append([newEvent()]);
+    await expect(late).rejects.toMatchObject({ code: 'queue_unavailable' });
+    await closed;
+    expect((await appended).flat()).toEqual(Array.from({ length: 50 }, () => 'stored'));
+    await queue.close();
+    expect((await (await open()).stats(Date.now())).events).toBe(50);
+  });
+});
