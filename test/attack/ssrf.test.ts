@@ -5,6 +5,7 @@ import { useApp } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import type { Sections, TestGate } from '../support/gate.ts';
 import { exchangeRaw, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
+import { NAMES_OF_PRIVATE_HOSTS, PRIVATE_HOSTS } from './private-hosts.ts';
 
 const app = useApp();
 let gate: TestGate;
@@ -20,59 +21,20 @@ const get = (target: string, fields = PROXY_AUTH): string =>
 const connectTo = (target: string): string => `CONNECT ${target} HTTP/1.1\r\nHost: x\r\n${PROXY_AUTH}\r\n`;
 
 describe('a destination that is not public', () => {
-  const HOSTS = [
-    '127.0.0.1',
-    '127.255.255.254',
-    '0.0.0.0',
-    '10.0.0.1',
-    '172.16.0.1',
-    '192.168.1.1',
-    '100.64.0.1',
-    '100.100.100.200',
-    '169.254.169.254',
-    '169.254.170.2',
-    '192.0.0.192',
-    '198.18.0.1',
-    '224.0.0.1',
-    '255.255.255.255',
-    'localhost',
-    '[::]',
-    '[::1]',
-    '[::ffff:127.0.0.1]',
-    '[::ffff:7f00:1]',
-    '[::ffff:a9fe:a9fe]',
-    '[::127.0.0.1]',
-    '[64:ff9b::7f00:1]',
-    '[64:ff9b:1::a9fe:a9fe]',
-    '[2002:7f00:1::]',
-    '[2002:a9fe:a9fe::1]',
-    '[2001:0:7f00:1::]',
-    '[fd00:ec2::254]',
-    '[fe80::1]',
-    '[fec0::1]',
-    '[ff02::1]',
-    '[2001:db8::1]',
-    '[5f00::1]',
-    '[100::1]',
-  ];
-
   beforeAll(() =>
     start(
-      { denyPrivate: true, allow: [...HOSTS.map((host) => `${host}:${app.port}`), `*.ssrf.example:${app.port}`] },
+      { denyPrivate: true, allow: [...PRIVATE_HOSTS.map((host) => `${host}:${app.port}`), `*.ssrf.example:${app.port}`] },
       {},
       {
         localhost: ['127.0.0.1', '::1'],
-        'inner.ssrf.example': ['10.1.2.3'],
-        'mixed.ssrf.example': ['93.184.215.14', '127.0.0.1'],
-        'behind.ssrf.example': ['2606:4700::1111', '::ffff:169.254.169.254'],
-        'odd.ssrf.example': ['0177.0.0.1'],
+        ...NAMES_OF_PRIVATE_HOSTS,
       },
     ),
   );
   afterAll(() => gate.stop());
 
   test.each([
-    ...HOSTS,
+    ...PRIVATE_HOSTS,
     'localhost.',
     'LOCALHOST',
     'inner.ssrf.example',

@@ -1,0 +1,89 @@
+/** Parses the URL of an endpoint, in a form that has only one interpretation. */
+import { isIP } from 'node:net';
+import { parseDestination } from '../../core/destination.ts';
+import { toAddressText } from '../../core/listen-address.ts';
+import type { SettingProblem } from '../endpoints/endpoint-headers.ts';
+import type { EgressRules } from './egress-rules.ts';
+
+/** Where an endpoint is, and what is requested there. */
+export interface EndpointTarget {
+  readonly isTls: boolean;
+  /** A lower-case name without a trailing dot, or a normalized address without brackets. */
+  readonly host: string;
+  readonly port: number;
+  /** The value of `Host`. */
+  readonly authority: string;
+  /** Path and query. */
+  readonly path: string;
+}
+
+const MAX_URL_LENGTH = 2_048;
+const PARTS = /^([a-z][a-z0-9+.-]*):\/\/([^/?#]*)/i;
+const FORBIDDEN = /[^\x21-\x7e]|\\/;
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'https:': 443, 'http:': 80 };
+
+/** Why an endpoint may not have this URL; undefined if it may. Names are not resolved: each attempt checks their addresses. */
+export function findUrlProblem(url: string, rules: EgressRules): SettingProblem | undefined {
+  const target = parseEndpointUrl(url, rules);
+  return 'problem' in target ? target : undefined;
+}
+
+/** Parses the URL. The messages contain the host, but not the path, which may be secret. */
+export function parseEndpointUrl(text: string, rules: EgressRules): EndpointTarget | SettingProblem {
+  if (text.length > MAX_URL_LENGTH)
+    return { problem: `the URL has ${text.length} characters`, hint: `at most ${MAX_URL_LENGTH} are allowed` };
+  if (FORBIDDEN.test(text))
+    return {
+      problem: 'the URL has a space, a backslash, or a character that is not ASCII',
+      hint: 'percent-encode it in the path (%20); write international host names as xn--…',
+    };
+  const parts = PARTS.exec(text);
+  const url = parts !== null && URL.canParse(text) ? new URL(text) : undefined;
+  if (parts === null || url === undefined)
+    return { problem: 'it is not a URL', hint: 'write for example https://acme.example/hooks' };
+  return findFormProblem(url, text, rules) ?? toTarget(url, parts[2] as string, rules);
+}
+
+function findFormProblem(url: URL, text: string, { allowHttp }: EgressRules): SettingProblem | undefined {
+  if (url.protocol !== 'https:' && url.protocol !== 'http:')
+    return { problem: `${url.protocol}// is not supported`, hint: 'write https://…' };
+  if (url.protocol === 'http:' && !allowHttp)
+    return {
+      problem: 'http:// would send events in clear text',
+      hint: 'write https://…, or set provider.egress.allowHttp for tests',
+    };
+  if (text.includes('#')) return { problem: 'the URL has a fragment, which is never sent', hint: 'remove # and what follows it' };
+  return undefined;
+}
+
+function toTarget(url: URL, authority: string, rules: EgressRules): EndpointTarget | SettingProblem {
+  if (authority.includes('@'))
+    return {
+      problem: 'the URL contains credentials',
+      hint: 'remove them, and set the header Authorization of the endpoint instead',
+    };
+  const defaultPort = DEFAULT_PORTS[url.protocol] as number;
+  const destination = parseDestination(authority, defaultPort);
+  // Two parsers must agree on the host: `2130706433` and `0x7f.1` are other notations of 127.0.0.1.
+  if (destination === undefined || !isSameHost(destination.host, url.hostname))
+    return {
+      problem: 'the host or the port of the URL is malformed',
+      hint: 'write a plain host name or IP address, and a port from 1 to 65535',
+    };
+  const { host, port } = destination;
+  const name = toAddressText(host, port);
+  return (
+    rules.findHostProblem(host) ?? {
+      isTls: url.protocol === 'https:',
+      host,
+      port,
+      authority: port === defaultPort ? name.slice(0, name.lastIndexOf(':')) : name,
+      path: `${url.pathname}${url.search}`,
+    }
+  );
+}
+
+/** `hostname` is what the URL standard makes of the host. An IPv4-mapped address keeps that form there. */
+function isSameHost(host: string, hostname: string): boolean {
+  return isIP(host) !== 0 ? parseDestination(hostname, 1)?.host === host : hostname.replace(/\.$/, '') === host;
+}
