@@ -1,0 +1,54 @@
+/** The parts of a provider that its benchmarks share. */
+import { systemClock } from '../../src/core/clock.ts';
+import type { Sender } from '../../src/provider/attempt/attempt.ts';
+import { createSender } from '../../src/provider/attempt/sender.ts';
+import { compileEgressRules } from '../../src/provider/egress-guard/egress-rules.ts';
+import { createEventId, toBody } from '../../src/provider/events/event.ts';
+import type { LaneHooks } from '../../src/provider/lanes/lane-hooks.ts';
+import type { LaneSettings } from '../../src/provider/lanes/lane-runner.ts';
+import type { NewEvent } from '../../src/provider/queue/delivery-queue.ts';
+
+/** The defaults of the config; no endpoint is disabled. */
+export const LANE_SETTINGS: LaneSettings = {
+  maxConcurrency: 64,
+  maxConnections: 512,
+  disable: 'off',
+  maxEventSize: 256 * 1_024,
+  drainTimeout: 0,
+};
+
+const ignore = (): void => undefined;
+export const IGNORE: LaneHooks = {
+  onAttempt: ignore,
+  onExhausted: ignore,
+  onSkipped: ignore,
+  onDisabled: ignore,
+  onBreaker: ignore,
+  onFailing: ignore,
+  onOperationalEventLost: ignore,
+};
+
+const TEXT = 'x'.repeat(880);
+
+/** An event of about 1 KiB that says when it was created. */
+export function toEvent(targets: NewEvent['targets']): NewEvent {
+  const id = createEventId();
+  const now = Date.now();
+  const body = toBody({ type: 'invoice.paid', id, created: Math.floor(now / 1_000), data: { at: now, text: TEXT } });
+  return { id, type: 'invoice.paid', createdAt: now, body, metadata: '{}', targets };
+}
+
+/** A sender that may send to this machine. */
+export function createLocalSender(): Sender {
+  return createSender({
+    clock: systemClock,
+    version: '0',
+    rules: compileEgressRules({ allowHttp: true, allowPrivate: ['127.0.0.0/8'], deny: [] }),
+    resolve: () => Promise.resolve([]),
+    ownPorts: { has: () => false },
+  });
+}
+
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,59 @@
+/** Receives deliveries in a process that is not measured: `/dead/…` accepts requests and never responds, all others respond at once. */
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/** A request to this process. */
+export type ReceiverCommand = 'figures' | 'reset';
+
+/** The requests that the healthy receivers got since the last reset. */
+export interface ReceivedFigures {
+  /** Milliseconds from the creation of each event to its receipt, for first receipts. */
+  readonly delays: readonly number[];
+  readonly duplicates: number;
+  /** Attempts that the dead receivers got. */
+  readonly dead: number;
+}
+
+/** The first message of this process. */
+export interface ReceiversReady {
+  readonly port: number;
+}
+
+interface Body {
+  readonly id: string;
+  readonly data: { readonly at: number };
+}
+
+const state = { delays: [] as number[], ids: new Set<string>(), duplicates: 0, dead: 0 };
+
+function receive(request: IncomingMessage, body: Buffer): void {
+  const { id, data }: Body = JSON.parse(body.toString());
+  const key = `${id} ${request.url}`;
+  if (state.ids.has(key)) state.duplicates++;
+  else state.delays.push(Date.now() - data.at);
+  state.ids.add(key);
+}
+
+const server = createServer((request, response) => {
+  if (request.url?.startsWith('/dead/') === true) {
+    state.dead++;
+    request.resume();
+    return;
+  }
+  const chunks: Buffer[] = [];
+  request.on('data', (chunk: Buffer) => chunks.push(chunk));
+  request.on('end', () => {
+    receive(request, Buffer.concat(chunks));
+    response.writeHead(204).end();
+  });
+});
+server.keepAliveTimeout = 60_000;
+server.requestTimeout = 0;
+
+process.on('message', (command: ReceiverCommand) => {
+  const { delays, duplicates, dead } = state;
+  if (command === 'figures') process.send?.({ delays, duplicates, dead } satisfies ReceivedFigures);
+  else Object.assign(state, { delays: [], ids: new Set(), duplicates: 0, dead: 0 });
+});
+process.on('disconnect', () => process.exit());
+server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port } satisfies ReceiversReady));

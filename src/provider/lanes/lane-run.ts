@@ -1,0 +1,283 @@
+/** Serves one lane for a slice of time: takes due deliveries, starts attempts as the endpoint's state allows, and settles each when it ends. */
+import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
+import type { Sender } from '../attempt/attempt.ts';
+import type { Endpoint } from '../endpoints/endpoint.ts';
+import type { EndpointRegistry } from '../endpoints/registry.ts';
+import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery } from '../queue/delivery-queue.ts';
+import { withJitter } from '../schedule/decide.ts';
+import { type EndingParts, endAttempt } from './end-attempt.ts';
+import { takeToken, toConcurrency, toCurrentState, toHealth, toPause } from './lane-state.ts';
+import type { MemoryBudget } from './memory-budget.ts';
+import type { Slot, SlotPool, SlotRequest } from './slot-pool.ts';
+import type { Waiting } from './wait-line.ts';
+
+export interface LaneContext {
+  readonly ending: EndingParts;
+  readonly registry: Pick<EndpointRegistry, 'get'>;
+  readonly sender: Pick<Sender, 'send'>;
+  readonly budget: MemoryBudget;
+  readonly slots: SlotPool;
+  readonly drainTimeout: Milliseconds;
+}
+
+/** No attempt starts later than this after the run began: then other lanes have their turn. */
+export const SLICE_MS = 5_000;
+const MAX_SUSPECT_WAIT_MS = 1_000;
+/** After so long, the lane of an endpoint that got no slot is served again. */
+const RETURN_MS = { unproven: 250, failing: 2_000 } as const;
+/** For a token that comes later, the lane is returned. */
+const MAX_TOKEN_WAIT_MS = 100;
+/** While attempts are in flight, the lane looks so often for deliveries that became due meanwhile; less and less often if there are none. */
+const MIN_POLL_MS = 25;
+const MAX_POLL_MS = 200;
+/** A delivery takes this besides its body and metadata. */
+const DELIVERY_OVERHEAD_BYTES = 1_024;
+
+/** `more`: go on. `end`: start nothing more; `notBefore`: when the next run makes sense. */
+type Step = { readonly kind: 'more' } | { readonly kind: 'end'; readonly notBefore?: EpochMilliseconds };
+const MORE: Step = { kind: 'more' };
+const END: Step = { kind: 'end' };
+
+export class LaneRun {
+  readonly #context: LaneContext;
+  readonly #clock: Clock;
+  readonly #lane: Lane;
+  readonly #endAt: Milliseconds;
+  readonly #abort = new AbortController();
+  #state: LaneState;
+  /** Taken, and not yet started. */
+  readonly #taken: Delivery[] = [];
+  /** Started, and not yet durably settled: so a crash repeats at most as many attempts as the endpoint may have at once. */
+  #inFlight = 0;
+  /** Of the next attempt. */
+  #slot: Slot | undefined;
+  #ended: SettledDelivery[] = [];
+  /** The last take returned fewer deliveries than asked for. */
+  #isDrained = false;
+  #nextTakeAt: Milliseconds = 0;
+  #poll: Milliseconds = MIN_POLL_MS;
+  #isDisabling = false;
+  /** The slice is over: timers can be a little early. */
+  #isOver = false;
+  #failure: { readonly error: unknown } | undefined;
+  /** For a slot or for memory. */
+  #waiting: Waiting<unknown> | undefined;
+  /** Ends the current wait for a change. */
+  #resume: (() => void) | undefined;
+  #cancelDrain: CancelTimer | undefined;
+  #cancelSlice: CancelTimer | undefined;
+
+  constructor(context: LaneContext, lane: Lane, endpoint: Endpoint) {
+    this.#context = context;
+    this.#clock = context.ending.clock;
+    this.#lane = lane;
+    this.#endAt = this.#clock.monotonic() + SLICE_MS;
+    this.#state = toCurrentState(lane.state, endpoint);
+  }
+
+  /** Resolves when no attempt is in flight any more. Rejects if the queue failed. */
+  async run(): Promise<LaneResult> {
+    const stopListening = onAbort(this.#lane.signal, () => this.#stop());
+    const { notBefore } = await this.#serve();
+    this.#returnTaken();
+    while (this.#inFlight > 0) await this.#change();
+    stopListening();
+    this.#cancelDrain?.();
+    this.#cancelSlice?.();
+    if (this.#failure !== undefined) throw this.#failure.error;
+    return { notBefore: toPause(this.#state, this.#clock.now()) ?? notBefore };
+  }
+
+  async #serve(): Promise<Step & { readonly kind: 'end' }> {
+    try {
+      for (;;) {
+        const step = await this.#step();
+        if (step.kind === 'end') return step;
+      }
+    } catch (error) {
+      this.#failure ??= { error };
+      return { kind: 'end' };
+    }
+  }
+
+  /** Checks everything each time, because everything can change while it waits. */
+  #step(): Step | Promise<Step> {
+    const endpoint = this.#context.registry.get(this.#lane.endpoint);
+    if (endpoint === undefined || endpoint.disabled !== undefined || this.#mustEnd()) return END;
+    this.#state = toCurrentState(this.#state, endpoint);
+    const now = this.#clock.now();
+    const pausedUntil = toPause(this.#state, now);
+    if (pausedUntil !== undefined) return { kind: 'end', notBefore: pausedUntil };
+    const concurrency = toConcurrency(this.#state, endpoint);
+    if (this.#inFlight >= concurrency) return this.#waitForChange();
+    const token = endpoint.rateLimit === undefined ? undefined : takeToken(this.#state, endpoint.rateLimit, now);
+    if (token?.waitUntil !== undefined) return this.#waitForToken(token.waitUntil, now);
+    const [delivery] = this.#taken;
+    if (delivery === undefined) return this.#take(concurrency);
+    const request = { health: toHealth(this.#state), bytes: toBytes(delivery) };
+    this.#slot ??= this.#context.slots.take(request);
+    if (this.#slot === undefined) return this.#waitForSlot(request);
+    if (token !== undefined) this.#state = token.state;
+    this.#start(delivery, endpoint, this.#slot);
+    return MORE;
+  }
+
+  #mustEnd(): boolean {
+    const isOver = this.#isOver || this.#clock.monotonic() >= this.#endAt;
+    return isOver || this.#isDisabling || this.#failure !== undefined || this.#lane.signal.aborted;
+  }
+
+  async #take(concurrency: number): Promise<Step> {
+    if (this.#isDrained) {
+      if (this.#inFlight === 0) return END;
+      const left = this.#nextTakeAt - this.#clock.monotonic();
+      if (left > 0) return this.#waitForChange(left);
+    }
+    const { budget, slots } = this.#context;
+    const reserved = budget.reserve(concurrency) || ((await this.#waitFor(slots.waitForMemory(concurrency))) ?? 0);
+    // Freed memory can come after the end of the slice.
+    if (reserved === 0) return MORE;
+    let bytes = 0;
+    try {
+      const deliveries = await this.#lane.take(reserved, this.#clock.now());
+      for (const delivery of deliveries) bytes += toBytes(delivery);
+      this.#taken.push(...deliveries);
+      this.#isDrained = deliveries.length < reserved;
+      this.#poll = deliveries.length > 0 ? MIN_POLL_MS : Math.min(MAX_POLL_MS, 2 * this.#poll);
+      this.#nextTakeAt = this.#clock.monotonic() + this.#poll;
+    } finally {
+      budget.settle(reserved, bytes);
+    }
+    return MORE;
+  }
+
+  /** A proven endpoint waits; others do not hold their lane for long while there is no slot for them. */
+  async #waitForSlot(request: SlotRequest): Promise<Step> {
+    const { slots, ending } = this.#context;
+    const { health } = request;
+    if (health === 'proven') {
+      this.#slot = await this.#waitFor(slots.wait(request));
+      return MORE;
+    }
+    if (!slots.isCrowded(health)) this.#slot = await this.#waitFor(slots.wait(request, MAX_SUSPECT_WAIT_MS));
+    if (this.#slot !== undefined) return MORE;
+    return { kind: 'end', notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[health], ending.random())) };
+  }
+
+  async #waitForToken(until: EpochMilliseconds, now: EpochMilliseconds): Promise<Step> {
+    if (this.#inFlight === 0 && until - now > MAX_TOKEN_WAIT_MS) return { kind: 'end', notBefore: until };
+    return this.#waitForChange(until - now);
+  }
+
+  async #waitForChange(atMost?: Milliseconds): Promise<Step> {
+    this.#dropSlot();
+    await this.#change(atMost);
+    return MORE;
+  }
+
+  /** Waits for a slot or for memory; a stop or the end of the slice ends it. */
+  async #waitFor<Grant>(waiting: Waiting<Grant>): Promise<Grant | undefined> {
+    this.#waiting = waiting;
+    // One timer for all waits of the run: under load each attempt waits for a slot.
+    this.#cancelSlice ??= this.#clock.after(this.#endAt - this.#clock.monotonic(), () => {
+      this.#isOver = true;
+      this.#waiting?.leave();
+    });
+    const granted = await waiting.granted;
+    this.#waiting = undefined;
+    return granted;
+  }
+
+  #start(delivery: Delivery, endpoint: Endpoint, slot: Slot): void {
+    this.#taken.shift();
+    this.#slot = undefined;
+    this.#inFlight++;
+    runDetached(this.#attempt(delivery, endpoint, slot));
+  }
+
+  async #attempt(delivery: Delivery, endpoint: Endpoint, slot: Slot): Promise<void> {
+    try {
+      const result = await this.#context.sender.send(delivery, endpoint, this.#abort.signal);
+      slot.release();
+      const { state, settled, before, isDisabling } = endAttempt(this.#context.ending, this.#state, {
+        endpoint,
+        delivery,
+        result,
+      });
+      this.#state = state;
+      this.#isDisabling ||= isDisabling;
+      if (before !== undefined) await before;
+      this.#settleSoon(settled);
+    } catch (error) {
+      slot.release();
+      this.#finish(1, { error });
+    }
+  }
+
+  /** Attempts that end in the same turn of the event loop are settled together. */
+  #settleSoon(settled: SettledDelivery): void {
+    this.#ended.push(settled);
+    if (this.#ended.length === 1) runNextTurn(() => runDetached(this.#settle()));
+  }
+
+  async #settle(): Promise<void> {
+    const settled = this.#ended;
+    this.#ended = [];
+    try {
+      await this.#lane.settle(settled, this.#state);
+      this.#finish(settled.length);
+    } catch (error) {
+      this.#finish(settled.length, { error });
+    }
+  }
+
+  #finish(count: number, failure?: { readonly error: unknown }): void {
+    this.#inFlight -= count;
+    this.#failure ??= failure;
+    // A delivery that waited for its predecessor with the same order key can be taken now.
+    this.#isDrained &&= this.#orderBy === undefined;
+    this.#resume?.();
+  }
+
+  get #orderBy(): string | undefined {
+    return this.#context.registry.get(this.#lane.endpoint)?.orderBy;
+  }
+
+  /** Waits until an attempt was settled, the lane has to stop, or the time is over. */
+  #change(atMost?: Milliseconds): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = atMost === undefined ? undefined : this.#clock.after(Math.ceil(atMost), () => this.#resume?.());
+      this.#resume = () => {
+        this.#resume = undefined;
+        cancel?.();
+        resolve();
+      };
+    });
+  }
+
+  #stop(): void {
+    this.#cancelDrain = this.#clock.after(this.#context.drainTimeout, () => this.#abort.abort());
+    this.#waiting?.leave();
+    this.#resume?.();
+  }
+
+  /** The delivery that the slot was for belongs to the lane again, with its memory. */
+  #dropSlot(): void {
+    if (this.#slot === undefined) return;
+    this.#slot.release();
+    this.#context.budget.release(-this.#slot.bytes);
+    this.#slot = undefined;
+  }
+
+  /** They stay due. */
+  #returnTaken(): void {
+    this.#dropSlot();
+    this.#context.budget.release(this.#taken.reduce((sum, delivery) => sum + toBytes(delivery), 0));
+    this.#taken.length = 0;
+  }
+}
+
+function toBytes({ body, metadata }: Delivery): number {
+  return body.length + metadata.length + DELIVERY_OVERHEAD_BYTES;
+}

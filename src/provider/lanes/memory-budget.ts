@@ -1,0 +1,55 @@
+/** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. */
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { type Waiting, WaitLine } from './wait-line.ts';
+
+export class MemoryBudget {
+  readonly #line: WaitLine<number, number>;
+  readonly #unit: number;
+  #free: number;
+
+  /** `largest`: of one delivery. Its size is known only after it was taken; until then it counts as this. */
+  constructor(bytes: number, largest: number, clock: Clock) {
+    this.#unit = largest;
+    this.#free = Math.max(bytes, largest);
+    this.#line = new WaitLine(clock);
+  }
+
+  /** Bytes that can be reserved; negative if deliveries were larger than expected. */
+  get free(): number {
+    return this.#free;
+  }
+
+  /** How many callers wait. */
+  get waiting(): number {
+    return this.#line.length;
+  }
+
+  /** Reserves memory for up to `most` deliveries. Returns for how many; 0: the caller has to wait. */
+  reserve(most: number): number {
+    return this.#line.length > 0 ? 0 : this.#reserveNow(most);
+  }
+
+  wait(most: number, atMost?: Milliseconds): Waiting<number> {
+    return this.#line.join(most, atMost);
+  }
+
+  /** Replaces a reservation by the size of what was taken. */
+  settle(reserved: number, bytes: number): void {
+    this.release(reserved * this.#unit - bytes);
+  }
+
+  release(bytes: number): void {
+    this.#free += bytes;
+    for (let most = this.#line.first; most !== undefined; most = this.#line.first) {
+      const reserved = this.#reserveNow(most);
+      if (reserved === 0) return;
+      this.#line.admit(reserved);
+    }
+  }
+
+  #reserveNow(most: number): number {
+    const reserved = Math.max(0, Math.min(most, Math.floor(this.#free / this.#unit)));
+    this.#free -= reserved * this.#unit;
+    return reserved;
+  }
+}

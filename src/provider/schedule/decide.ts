@@ -1,0 +1,38 @@
+/** Decides what follows an attempt, from its result and the endpoint's schedule. */
+import type { Milliseconds } from '../../core/clock.ts';
+import type { AttemptResult } from '../attempt/attempt.ts';
+import type { Endpoint } from '../endpoints/endpoint.ts';
+import type { Decide } from './schedule.ts';
+
+/** Delays vary by this share in both directions, so that retries of many deliveries do not come at once. */
+const JITTER = 0.2;
+const MAX_RETRY_AFTER_MS = 24 * 3_600_000;
+/** Request timeout, too early, too many requests: the same request can succeed later. */
+const RETRIED_CLIENT_ERRORS: ReadonlySet<number> = new Set([408, 425, 429]);
+
+/**
+ * An attempt that failed is retried after the next delay of the schedule, until the schedule ends. `Retry-After` can postpone the retry, never
+ * bring it forward: by at most 24 h, and at most by the delays that remain in the schedule, so that a short schedule stays short. A redirect is
+ * a failure. An attempt that the egress guard blocked is one, too: the delivery must end some day, although no request was sent.
+ */
+export const decide: Decide = ({ result, tries, endpoint, now, random }) => {
+  if (result.outcome === 'delivered') return { kind: 'delivered' };
+  if (result.outcome === 'gone') return { kind: 'dead', reason: 'gone' };
+  if (isRejection(result, endpoint.retryClientErrors)) return { kind: 'dead', reason: 'rejected' };
+  const delay = endpoint.schedule[tries];
+  if (delay === undefined) return { kind: 'dead', reason: 'exhausted' };
+  const horizon = endpoint.schedule.slice(tries).reduce((sum, each) => sum + each, 0);
+  const retryAfter = Math.min(result.retryAfter ?? 0, MAX_RETRY_AFTER_MS, horizon);
+  return { kind: 'retry', due: Math.round(now + Math.max(withJitter(delay, random), retryAfter)) };
+};
+
+/** `delay`, 20 % shorter to 20 % longer. `random`: 0 to 1. */
+export function withJitter(delay: Milliseconds, random: number): Milliseconds {
+  return delay * (1 - JITTER + 2 * JITTER * random);
+}
+
+/** The endpoint answered that it will never accept this event. */
+function isRejection({ outcome, status = 0 }: AttemptResult, retried: Endpoint['retryClientErrors']): boolean {
+  if (outcome !== 'client_error' || RETRIED_CLIENT_ERRORS.has(status)) return false;
+  return retried !== 'all' && !retried.includes(status);
+}

@@ -1,0 +1,179 @@
+/** The metrics of the sending side. Labels of endpoints: the names in the config, and `api` for all endpoints that were created with the API. */
+import type { Registry } from '@prometheus-io/client';
+import type { Milliseconds } from '../../core/clock.ts';
+import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
+import { ATTEMPT_OUTCOMES, type AttemptOutcome } from '../attempt/attempt.ts';
+import type { EndpointBacklog, QueueStats } from '../queue/delivery-queue.ts';
+
+/** Why the API did not accept events. */
+export const EVENT_REJECTIONS = ['invalid', 'too_large', 'unauthorized', 'queue_full', 'queue_unavailable', 'busy'] as const;
+export type EventRejection = (typeof EVENT_REJECTIONS)[number];
+
+const SETTLED_RESULTS = ['delivered', 'dead', 'skipped'] as const;
+export type SettledResult = (typeof SETTLED_RESULTS)[number];
+
+const ENDPOINT_STATES = ['enabled', 'failing', 'disabled'] as const;
+export type EndpointStates = Readonly<Record<(typeof ENDPOINT_STATES)[number], number>>;
+
+/** The label of endpoints that were created with the API: their number is not bounded by the config. */
+export const API_LABEL = 'api';
+
+const ALERTED_OUTCOMES = ['delivered', 'server_error', 'timeout', 'connect'] as const;
+const DURATION_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30];
+const DELAY_BUCKETS = [0.01, 0.1, 1, 10, 60, 600, 3_600, 21_600, 86_400, 432_000];
+
+export interface ProviderMetrics {
+  /** Exports the series of these endpoint labels, and removes those of all others. */
+  setEndpoints(labels: readonly string[]): void;
+  accepted(result: 'stored' | 'duplicate', count: number): void;
+  rejected(reason: EventRejection): void;
+  attempt(endpoint: string, outcome: AttemptOutcome, duration: Milliseconds): void;
+  settled(endpoint: string, result: SettledResult): void;
+  /** From the acceptance of the event to its acknowledgement. */
+  delivered(delay: Milliseconds): void;
+  queue(stats: QueueStats, oldestDueAge: Milliseconds): void;
+  backlog(endpoint: string, backlog: EndpointBacklog): void;
+  endpointStates(states: EndpointStates): void;
+  slots(fast: number, slow: number): void;
+  queueUp(isUp: boolean): void;
+  /** `operation`: from the OpenAPI document. */
+  apiRequest(operation: string, status: number, duration: Milliseconds): void;
+}
+
+/** Registers the metrics. */
+export function createProviderMetrics(registers: readonly Registry[]): ProviderMetrics {
+  return { ...createEventMetrics(registers), ...createEndpointMetrics(registers), ...createQueueMetrics(registers) };
+}
+
+type EventMetrics = Pick<ProviderMetrics, 'accepted' | 'rejected' | 'delivered' | 'apiRequest'>;
+type QueueMetrics = Pick<ProviderMetrics, 'queue' | 'queueUp'>;
+type EndpointMetrics = Omit<ProviderMetrics, keyof EventMetrics | keyof QueueMetrics>;
+
+function createEventMetrics(registers: readonly Registry[]): EventMetrics {
+  const events = counter(registers, 'events_total', 'Accepted events, by whether the ID was new.', ['result']);
+  const rejections = counter(registers, 'rejected_requests_total', 'Requests of the app that were not accepted, by reason.', [
+    'reason',
+  ]);
+  const deliveryDelay = new HistogramFamily({
+    name: 'sidegate_provider_delivery_delay_seconds',
+    help: 'Time from the creation of an event to its acknowledgement by an endpoint.',
+    buckets: DELAY_BUCKETS,
+    registers,
+  }).series();
+  const requests = counter(registers, 'api_requests_total', 'Requests to the API, by operation and class of the status.', [
+    'operation',
+    'status',
+  ]);
+  const requestDuration = new HistogramFamily({
+    name: 'sidegate_provider_api_request_duration_seconds',
+    help: 'Duration of requests to the API.',
+    buckets: DURATION_BUCKETS,
+    registers,
+  }).series();
+  for (const result of ['stored', 'duplicate']) events.series(result);
+  for (const reason of EVENT_REJECTIONS) rejections.series(reason);
+  return {
+    accepted: (result, count) => events.series(result).add(count),
+    rejected: (reason) => rejections.series(reason).add(),
+    apiRequest(operation, status, took) {
+      requests.series(operation, `${Math.floor(status / 100)}xx`).add();
+      requestDuration.observe(took / 1_000);
+    },
+    delivered: (delay) => deliveryDelay.observe(Math.max(0, delay) / 1_000),
+  };
+}
+
+function createEndpointMetrics(registers: readonly Registry[]): EndpointMetrics {
+  const attempts = counter(registers, 'attempts_total', 'Delivery attempts, by endpoint and outcome.', ['endpoint', 'outcome']);
+  const settled = counter(registers, 'deliveries_total', 'Deliveries that ended, by endpoint and result.', [
+    'endpoint',
+    'result',
+  ]);
+  const duration = new HistogramFamily({
+    name: 'sidegate_provider_attempt_duration_seconds',
+    help: 'Duration of delivery attempts.',
+    buckets: DURATION_BUCKETS,
+    registers,
+  }).series();
+  const waiting = gauge(registers, 'endpoint_waiting', 'Waiting deliveries of an endpoint.', ['endpoint']);
+  const states = gauge(registers, 'endpoints', 'Endpoints by state; failing: attempts are paused after failures in a row.', [
+    'state',
+  ]);
+  const slots = gauge(registers, 'attempts_in_flight', 'Attempts in flight; slow: for more than a second.', ['speed']);
+  let known: readonly string[] = [];
+  const show = (label: string): void => {
+    // The outcomes that alerts read; the others appear when they happen.
+    for (const outcome of ALERTED_OUTCOMES) attempts.series(label, outcome);
+    for (const result of SETTLED_RESULTS) settled.series(label, result);
+    waiting.series(label);
+  };
+  const forget = (label: string): void => {
+    for (const outcome of ATTEMPT_OUTCOMES) attempts.remove(label, outcome);
+    for (const result of SETTLED_RESULTS) settled.remove(label, result);
+    waiting.remove(label);
+  };
+  return {
+    setEndpoints(labels) {
+      for (const label of known) if (!labels.includes(label)) forget(label);
+      for (const label of labels) show(label);
+      known = labels;
+    },
+    attempt(endpoint, outcome, took) {
+      attempts.series(endpoint, outcome).add();
+      duration.observe(took / 1_000);
+    },
+    settled: (endpoint, result) => settled.series(endpoint, result).add(),
+    backlog(endpoint, backlog) {
+      waiting.series(endpoint).value = backlog.waiting;
+    },
+    endpointStates(counts) {
+      for (const state of ENDPOINT_STATES) states.series(state).value = counts[state];
+    },
+    slots(fast, slow) {
+      slots.series('fast').value = fast;
+      slots.series('slow').value = slow;
+    },
+  };
+}
+
+function createQueueMetrics(registers: readonly Registry[]): QueueMetrics {
+  const deliveries = gauge(registers, 'queue_deliveries', 'Deliveries in the queue, by state.', ['state']);
+  const events = gauge(registers, 'queue_events', 'Stored events.').series();
+  const eventsLimit = gauge(
+    registers,
+    'queue_events_limit',
+    'Maximum number of stored events (provider.queue.maxEvents).',
+  ).series();
+  const bytes = gauge(registers, 'queue_bytes', 'Bytes of the stored events.').series();
+  const bytesLimit = gauge(
+    registers,
+    'queue_bytes_limit',
+    'Maximum size of the stored events (provider.queue.maxBytes).',
+  ).series();
+  const help = 'How long the oldest due delivery has been waiting; 0: none is due.';
+  const oldestDue = gauge(registers, 'queue_oldest_due_age_seconds', help).series();
+  const sweepFinds = gauge(registers, 'queue_sweep_finds', 'Lost wake-ups that the sweep repaired; expected: 0.').series();
+  const up = gauge(registers, 'queue_up', '1 if the queue can store events, otherwise 0.').series();
+  return {
+    queue(stats, oldestDueAge) {
+      for (const state of ['waiting', 'dead', 'skipped'] as const) deliveries.series(state).value = stats[state];
+      events.value = stats.events;
+      eventsLimit.value = stats.maxEvents;
+      bytes.value = stats.bytes;
+      bytesLimit.value = stats.maxBytes;
+      oldestDue.value = oldestDueAge / 1_000;
+      sweepFinds.value = stats.sweepFinds;
+    },
+    queueUp(isUp) {
+      up.value = isUp ? 1 : 0;
+    },
+  };
+}
+
+function counter(registers: readonly Registry[], name: string, help: string, labelNames: readonly string[] = []): CounterFamily {
+  return new CounterFamily({ name: `sidegate_provider_${name}`, help, labelNames, registers });
+}
+
+function gauge(registers: readonly Registry[], name: string, help: string, labelNames: readonly string[] = []): GaugeFamily {
+  return new GaugeFamily({ name: `sidegate_provider_${name}`, help, labelNames, registers });
+}

@@ -1,0 +1,72 @@
+/** Endpoints and rules for tests of the provider. */
+import { Secret } from '../../../src/core/secret.ts';
+import type { Endpoint } from '../../../src/provider/endpoints/endpoint.ts';
+import type { EndpointDefaults, EndpointRecord, EndpointSettings } from '../../../src/provider/endpoints/endpoint-record.ts';
+import type { EndpointRules } from '../../../src/provider/endpoints/endpoint-rules.ts';
+
+export const SECRET_TEXT = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+
+export const DEFAULTS: EndpointDefaults = { timeout: 15_000, connectTimeout: 5_000, concurrency: 4, schedule: [5_000, 300_000] };
+
+/** The settings of an endpoint. */
+export function toSettings(over: Partial<EndpointSettings> = {}): EndpointSettings {
+  return {
+    url: 'https://acme.example/hooks',
+    description: '',
+    events: [],
+    channels: [],
+    headers: {},
+    retryClientErrors: [],
+    operational: false,
+    ...over,
+  };
+}
+
+/** A stored endpoint. */
+export function toRecord(settings: Partial<EndpointSettings> = {}, over: Partial<EndpointRecord> = {}): EndpointRecord {
+  const keys = [{ version: 'v1' as const, secret: new Secret(Buffer.alloc(24, 7)) }];
+  return { settings: toSettings(settings), keys, disabled: undefined, enabledAt: 1, createdAt: 1, updatedAt: 1, ...over };
+}
+
+/** An endpoint of the config. */
+export function toConfigEndpoint(id: string, over: Partial<Endpoint> = {}): Endpoint {
+  return {
+    id,
+    source: 'config',
+    description: '',
+    url: 'https://config.example/hooks',
+    events: [],
+    channels: [],
+    keys: toRecord().keys,
+    headers: [],
+    ...DEFAULTS,
+    rateLimit: undefined,
+    retryClientErrors: [],
+    orderBy: undefined,
+    disabled: undefined,
+    enabledAt: 0,
+    createdAt: 0,
+    clientCertificate: undefined,
+    isOperational: false,
+    ...over,
+  };
+}
+
+let secrets = 0;
+
+/** Rules in the form of those of the sender, without its details. */
+export const RULES: EndpointRules = {
+  findUrlProblem: (url) =>
+    URL.canParse(url) && url.startsWith('https://') ? undefined : { problem: 'it is not an https URL', hint: 'write https://…' },
+  findHeaderProblem: (headers) =>
+    headers.some(([name]) => name.toLowerCase() === 'host')
+      ? { problem: 'the header Host cannot be set', hint: 'choose another name' }
+      : undefined,
+  parseSecret: (text) =>
+    text.startsWith('whsec_')
+      ? { version: 'v1', secret: new Secret(Buffer.from(text.slice(6), 'base64')) }
+      : { problem: 'the secret has no whsec_ prefix', hint: 'write whsec_ and base64' },
+  createSecret: () => ({ version: 'v1', secret: new Secret(Buffer.alloc(24, ++secrets)) }),
+  formatSecret: ({ secret }) => `whsec_${secret.expose().toString('base64')}`,
+  findPublicKey: () => undefined,
+};

@@ -1,0 +1,216 @@
+/** A lane, a sender, a registry and recording hooks in memory, for tests of what a lane run does. Engines are tested with their own stores. */
+import type { AttemptResult, Sender } from '../../../src/provider/attempt/attempt.ts';
+import type { DisabledReason, Endpoint } from '../../../src/provider/endpoints/endpoint.ts';
+import type { EndpointRegistry } from '../../../src/provider/endpoints/registry.ts';
+import type { Target } from '../../../src/provider/endpoints/target.ts';
+import type { LaneHooks } from '../../../src/provider/lanes/lane-hooks.ts';
+import { createLaneRunner, type LaneRunner, type LaneSettings } from '../../../src/provider/lanes/lane-runner.ts';
+import type {
+  Delivery,
+  Lane,
+  LaneResult,
+  LaneState,
+  NewEvent,
+  SettledDelivery,
+} from '../../../src/provider/queue/delivery-queue.ts';
+import type { FakeClock } from '../fake-clock.ts';
+import { aDelivery } from './endpoint.ts';
+
+/** The lane of one endpoint; what is not settled is due. */
+export class FakeLane implements Lane {
+  readonly endpoint: string;
+  state: LaneState | undefined;
+  readonly deliveries: Delivery[] = [];
+  /** One entry for each call. */
+  readonly settled: (readonly SettledDelivery[])[] = [];
+  takes = 0;
+  /** If set, `settle` rejects. */
+  failure: Error | undefined;
+  readonly #controller = new AbortController();
+  readonly #taken = new Set<string>();
+
+  constructor(endpoint = 'acme', state?: LaneState) {
+    this.endpoint = endpoint;
+    this.state = state;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  abort(): void {
+    this.#controller.abort();
+  }
+
+  add(count: number, overrides: Partial<Delivery> = {}): void {
+    for (let i = 0; i < count; i++)
+      this.deliveries.push(aDelivery(`msg_${this.deliveries.length + 1}`, { endpoint: this.endpoint, ...overrides }));
+  }
+
+  /** What was not settled is due again. */
+  returnTaken(): void {
+    this.#taken.clear();
+  }
+
+  take(limit: number, now: number): Promise<readonly Delivery[]> {
+    this.takes++;
+    const due = this.deliveries.filter(({ event, due }) => due <= now && !this.#taken.has(event)).slice(0, limit);
+    for (const { event } of due) this.#taken.add(event);
+    return Promise.resolve(due);
+  }
+
+  settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void> {
+    if (this.failure !== undefined) return Promise.reject(this.failure);
+    this.settled.push(settled);
+    this.state = state;
+    for (const { event, settlement } of settled) {
+      this.#taken.delete(event);
+      const at = this.deliveries.findIndex((delivery) => delivery.event === event);
+      const [delivery] = this.deliveries.splice(at, 1);
+      if (delivery === undefined) continue;
+      const { attempt, tries } = delivery;
+      if (settlement.kind === 'retry')
+        this.deliveries.push({ ...delivery, attempt: attempt + 1, tries: tries + 1, due: settlement.due });
+      if (settlement.kind === 'postponed') this.deliveries.push({ ...delivery, due: settlement.due });
+    }
+    return Promise.resolve();
+  }
+
+  /** The kinds of all settlements, in order. */
+  get kinds(): string[] {
+    return this.settled.flat().map(({ settlement }) => settlement.kind);
+  }
+}
+
+/** An attempt that the test ends. */
+export interface HeldAttempt {
+  readonly delivery: Delivery;
+  readonly endpoint: Endpoint;
+  readonly end: (result: AttemptResult) => void;
+}
+
+/** Holds each attempt until the test ends it, unless `respond` is set. Aborts as a sender does. */
+export class FakeSender implements Pick<Sender, 'send'> {
+  readonly inFlight: HeldAttempt[] = [];
+  readonly started: Delivery[] = [];
+  respond: ((delivery: Delivery, endpoint: Endpoint) => AttemptResult | Promise<AttemptResult> | undefined) | undefined;
+
+  send(delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): Promise<AttemptResult> {
+    this.started.push(delivery);
+    const response = this.respond?.(delivery, endpoint);
+    if (response !== undefined) return Promise.resolve(response);
+    return new Promise((resolve) => {
+      const held: HeldAttempt = {
+        delivery,
+        endpoint,
+        end: (result) => {
+          this.inFlight.splice(this.inFlight.indexOf(held), 1);
+          resolve(result);
+        },
+      };
+      this.inFlight.push(held);
+      signal.addEventListener('abort', () => held.end({ outcome: 'aborted', startedAt: 0, duration: 1, isSent: true }));
+    });
+  }
+}
+
+/** Endpoints that the test changes. */
+export class FakeRegistry implements EndpointRegistry {
+  readonly endpoints = new Map<string, Endpoint>();
+  readonly disabled: (readonly [id: string, reason: DisabledReason])[] = [];
+  operational: readonly Target[] = [];
+
+  set(endpoint: Endpoint): void {
+    this.endpoints.set(endpoint.id, endpoint);
+  }
+
+  get(id: string): Endpoint | undefined {
+    return this.endpoints.get(id);
+  }
+
+  list(): readonly Endpoint[] {
+    return [...this.endpoints.values()];
+  }
+
+  route(): readonly Target[] {
+    return [];
+  }
+
+  routeOperational(): readonly Target[] {
+    return this.operational;
+  }
+
+  disable(id: string, reason: DisabledReason, at: number): Promise<boolean> {
+    const endpoint = this.endpoints.get(id);
+    if (endpoint === undefined || endpoint.disabled !== undefined) return Promise.resolve(false);
+    this.endpoints.set(id, { ...endpoint, disabled: { at, reason } });
+    this.disabled.push([id, reason]);
+    return Promise.resolve(true);
+  }
+}
+
+/** What the hooks were told, as lines. */
+export function recordHooks(lines: string[]): LaneHooks {
+  return {
+    onAttempt: ({ id }, { event }, { outcome }, decision) => lines.push(`attempt ${id} ${event} ${outcome} ${decision?.kind}`),
+    onExhausted: ({ id }, { event }, reason) => lines.push(`exhausted ${id} ${event} ${reason}`),
+    onSkipped: (id, count) => lines.push(`skipped ${id} ${count}`),
+    onDisabled: ({ id }, reason) => lines.push(`disabled ${id} ${reason}`),
+    onBreaker: ({ id }, state) => lines.push(`breaker ${id} ${state}`),
+    onFailing: ({ id }, until) => lines.push(`failing ${id} ${until}`),
+    onOperationalEventLost: (type) => lines.push(`lost ${type}`),
+  };
+}
+
+export const LANE_SETTINGS: LaneSettings = {
+  maxConcurrency: 64,
+  maxConnections: 512,
+  disable: { after: 5 * 24 * 3_600_000, attempts: 20 },
+  maxEventSize: 256 * 1_024,
+  drainTimeout: 1_000,
+};
+
+/** A lane runner with everything around it. */
+export interface LaneScene {
+  /** As an engine serves a lane. */
+  readonly run: (lane: FakeLane) => Promise<LaneResult>;
+  readonly runner: LaneRunner;
+  readonly sender: FakeSender;
+  readonly registry: FakeRegistry;
+  /** Operational events that were appended. */
+  readonly appended: NewEvent[];
+  readonly hooks: string[];
+  /** If set, `append` rejects. */
+  failAppend: Error | undefined;
+}
+
+export function createLaneScene(
+  clock: FakeClock,
+  endpoints: readonly Endpoint[],
+  settings: Partial<LaneSettings> = {},
+): LaneScene {
+  const registry = new FakeRegistry();
+  for (const endpoint of endpoints) registry.set(endpoint);
+  const sender = new FakeSender();
+  const appended: NewEvent[] = [];
+  const hooks: string[] = [];
+  const scene: { failAppend: Error | undefined } = { failAppend: undefined };
+  const queue = {
+    append(events: readonly NewEvent[]) {
+      if (scene.failAppend !== undefined) return Promise.reject(scene.failAppend);
+      appended.push(...events);
+      return Promise.resolve(events.map(() => 'stored' as const));
+    },
+  };
+  const runner = createLaneRunner({
+    clock,
+    queue,
+    registry,
+    sender,
+    hooks: recordHooks(hooks),
+    settings: { ...LANE_SETTINGS, ...settings },
+    random: () => 0.5,
+  });
+  const run = (lane: FakeLane) => runner.run(lane).finally(() => lane.returnTaken());
+  return Object.assign(scene, { run, runner, sender, registry, appended, hooks });
+}

@@ -1,0 +1,233 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { LaneState } from '../../../../src/provider/queue/delivery-queue.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+import { anEndpoint, failed, responded } from '../../../support/provider/endpoint.ts';
+import { createLaneScene, FakeLane, type LaneScene } from '../../../support/provider/fake-lane.ts';
+
+const DAY = 24 * 3_600_000;
+const NOW = 1_800_000_000_000;
+const PROVEN: LaneState = { failures: 0, isProven: true, since: 1_000 };
+const DYING: LaneState = { ...PROVEN, failures: 19, streak: 19, firstFailureAt: NOW - 5 * DAY };
+
+let clock: FakeClock;
+let scene: LaneScene;
+let lane: FakeLane;
+
+beforeEach(() => {
+  clock = new FakeClock();
+  scene = createLaneScene(clock, [anEndpoint('acme')]);
+  lane = new FakeLane('acme', PROVEN);
+  scene.registry.operational = [{ endpoint: 'ops' }];
+});
+
+const readBodies = (): unknown[] => scene.appended.map(({ body }) => JSON.parse(body.toString()));
+
+describe('disabling', () => {
+  test('disables an endpoint after five days of failures, and reports it to the operational endpoints', async () => {
+    lane.state = DYING;
+    lane.add(3);
+    scene.sender.respond = () => failed('timeout', { startedAt: NOW, duration: 15_000, detail: 'no response within 15 s' });
+    await scene.run(lane);
+    expect(scene.registry.disabled).toEqual([['acme', 'failing']]);
+    expect(scene.sender.started).toHaveLength(1);
+    expect(scene.hooks).toContain('disabled acme failing');
+    expect(scene.appended.map(({ type, targets }) => [type, targets])).toEqual([['endpoint.disabled', [{ endpoint: 'ops' }]]]);
+    expect(readBodies()).toEqual([
+      {
+        type: 'endpoint.disabled',
+        id: scene.appended[0]?.id,
+        created: NOW / 1_000,
+        data: {
+          endpointId: 'acme',
+          url: 'https://acme.example',
+          reason: 'failing',
+          failures: 20,
+          failingSince: new Date(NOW - 5 * DAY).toISOString(),
+          lastAttempt: {
+            timestamp: new Date(NOW).toISOString(),
+            durationMs: 15_000,
+            outcome: 'timeout',
+            detail: 'no response within 15 s',
+          },
+        },
+      },
+    ]);
+  });
+
+  test('disables an endpoint at once after 410, once for all attempts in flight', async () => {
+    lane.add(10);
+    scene.sender.respond = () => responded(410);
+    await scene.run(lane);
+    expect(scene.registry.disabled).toEqual([['acme', 'gone']]);
+    expect(lane.kinds.every((kind) => kind === 'dead')).toBe(true);
+    expect(scene.sender.started.length).toBeLessThanOrEqual(4);
+    expect(scene.appended.map(({ type }) => type)).toEqual(['endpoint.disabled']);
+  });
+
+  test('disables an operational endpoint without a report about it', async () => {
+    scene.registry.set(anEndpoint('ops', { isOperational: true }));
+    lane = new FakeLane('ops', PROVEN);
+    lane.add(1, { tries: 9 });
+    lane.add(1);
+    scene.sender.respond = ({ event }) => responded(event === 'msg_1' ? 500 : 410);
+    await scene.run(lane);
+    expect(scene.registry.disabled).toEqual([['ops', 'gone']]);
+    expect(scene.hooks).toContain('exhausted ops msg_1 exhausted');
+    expect(scene.appended).toEqual([]);
+  });
+
+  test('goes on if the registry does not disable the endpoint', async () => {
+    scene.registry.disable = () => Promise.resolve(false);
+    lane.add(2);
+    scene.sender.respond = () => responded(410);
+    await scene.run(lane);
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['dead', 'dead']);
+    expect(scene.appended).toEqual([]);
+    expect(scene.hooks.filter((line) => line.startsWith('disabled'))).toEqual([]);
+  });
+});
+
+describe('a message that will not be delivered', () => {
+  test('is reported with its last attempt', async () => {
+    lane.add(1, { tries: 9, attempt: 12, channel: 'tenant-1' });
+    scene.sender.respond = () => responded(503, { startedAt: NOW, detail: 'HTTP 503' });
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['dead']);
+    expect(scene.hooks).toContain('exhausted acme msg_1 exhausted');
+    expect(readBodies()).toEqual([
+      {
+        type: 'message.exhausted',
+        id: scene.appended[0]?.id,
+        created: NOW / 1_000,
+        data: {
+          endpointId: 'acme',
+          url: 'https://acme.example',
+          msgId: 'msg_1',
+          eventType: 'invoice.paid',
+          channel: 'tenant-1',
+          reason: 'exhausted',
+          attempts: 10,
+          lastAttempt: {
+            timestamp: new Date(NOW).toISOString(),
+            durationMs: 20,
+            outcome: 'server_error',
+            responseStatusCode: 503,
+            detail: 'HTTP 503',
+          },
+        },
+      },
+    ]);
+  });
+
+  test('is reported when the endpoint rejects it', async () => {
+    lane.add(1);
+    scene.sender.respond = () => responded(422);
+    await scene.run(lane);
+    expect(readBodies()).toMatchObject([{ data: { reason: 'rejected', attempts: 1 } }]);
+  });
+
+  test('is reported before it is settled, under an ID that a repeated attempt would give it again', async () => {
+    const ids: (string | undefined)[] = [];
+    for (let run = 0; run < 2; run++) {
+      lane = new FakeLane('acme', PROVEN);
+      lane.add(1, { tries: 9, attempt: 9 });
+      lane.failure = new Error('killed before it was settled');
+      scene.sender.respond = () => responded(500);
+      await expect(scene.run(lane)).rejects.toThrow('killed');
+      ids.push(scene.appended[run]?.id);
+    }
+    expect(ids[0]).toMatch(/^msg_[A-Za-z0-9_-]{22}$/);
+    expect(ids[1]).toBe(ids[0]);
+  });
+
+  test('is settled although the queue is too full for the report', async () => {
+    lane.add(1, { tries: 9 });
+    scene.sender.respond = () => responded(500);
+    scene.failAppend = new Error('queue_full');
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['dead']);
+    expect(scene.hooks).toContain('lost message.exhausted');
+  });
+
+  test('is not stored if no operational endpoint wants it', async () => {
+    scene.registry.operational = [];
+    lane.add(1, { tries: 9 });
+    scene.sender.respond = () => responded(500);
+    await scene.run(lane);
+    expect(scene.appended).toEqual([]);
+  });
+});
+
+describe('an endpoint that is disabled or unknown', () => {
+  const disable = (): void => scene.registry.set(anEndpoint('acme', { disabled: { at: NOW, reason: 'manual' } }));
+
+  test('has its due deliveries skipped, in batches and without attempts', async () => {
+    disable();
+    lane.add(100);
+    lane.add(1, { due: NOW + DAY });
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 5_000 });
+    expect(lane.takes).toBe(0);
+    await clock.advance(5_000);
+    await scene.run(lane);
+    await clock.advance(5_000);
+    expect(await scene.run(lane)).toEqual({});
+    expect(lane.kinds).toEqual(Array(100).fill('skipped'));
+    expect(lane.settled).toHaveLength(4);
+    expect(lane.deliveries).toHaveLength(1);
+    expect(scene.sender.started).toHaveLength(0);
+    expect(scene.hooks).toContain('skipped acme 32');
+    expect(lane.state).toEqual(PROVEN);
+  });
+
+  test('keeps its deliveries if it is enabled soon, as another replica may have enabled it already', async () => {
+    disable();
+    lane.add(1);
+    await scene.run(lane);
+    await clock.advance(5_000);
+    scene.registry.set(anEndpoint('acme'));
+    scene.sender.respond = () => responded(200);
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['delivered']);
+    disable();
+    lane.add(1);
+    await clock.advance(6_000);
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['delivered']);
+  });
+
+  test('keeps its deliveries for a new look if nobody looked for a while', async () => {
+    disable();
+    lane.add(1);
+    await scene.run(lane);
+    await clock.advance(DAY);
+    await scene.run(lane);
+    expect(lane.kinds).toEqual([]);
+  });
+
+  test('keeps deliveries to an unknown endpoint for a quarter of an hour, as a newer replica may know it', async () => {
+    lane = new FakeLane('new');
+    lane.add(1);
+    for (let minutes = 0; minutes < 15; minutes++) {
+      for (let looks = 0; looks < 12; looks++) {
+        await scene.run(lane);
+        await clock.advance(5_000);
+      }
+    }
+    expect(lane.kinds).toEqual([]);
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['skipped']);
+    expect(lane.state).toEqual({ failures: 0, isProven: false, since: 0 });
+  });
+
+  test('gets no further attempt when it is disabled or deleted in the middle of a run', async () => {
+    lane.add(10);
+    const run = scene.run(lane);
+    await settle();
+    scene.registry.endpoints.delete('acme');
+    for (const { end } of [...scene.sender.inFlight]) end(responded(200));
+    expect(await run).toEqual({ notBefore: undefined });
+    expect(scene.sender.started).toHaveLength(4);
+    expect(lane.deliveries).toHaveLength(6);
+  });
+});

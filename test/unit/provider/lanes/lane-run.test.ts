@@ -1,0 +1,461 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { LaneResult, LaneState } from '../../../../src/provider/queue/delivery-queue.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+import { anEndpoint, failed, responded } from '../../../support/provider/endpoint.ts';
+import { createLaneScene, FakeLane, type LaneScene } from '../../../support/provider/fake-lane.ts';
+
+const PROVEN: LaneState = { failures: 0, isProven: true, since: 1_000 };
+const FAILING: LaneState = { ...PROVEN, failures: 3, streak: 3, firstFailureAt: 1_799_000_000_000 };
+const MIB = 1_024 * 1_024;
+
+let clock: FakeClock;
+let scene: LaneScene;
+let lane: FakeLane;
+
+beforeEach(() => {
+  clock = new FakeClock();
+  scene = createLaneScene(clock, [anEndpoint('acme')]);
+  lane = new FakeLane('acme', PROVEN);
+});
+
+/** A run, and how it ended. */
+interface Run {
+  readonly done: Promise<LaneResult>;
+  isOver: boolean;
+}
+
+async function start(each: FakeLane = lane): Promise<Run> {
+  const run: Run = { done: scene.run(each), isOver: false };
+  run.done.then(
+    () => {
+      run.isOver = true;
+    },
+    () => {
+      run.isOver = true;
+    },
+  );
+  await settle();
+  return run;
+}
+
+async function endOne(status = 200, at = 0): Promise<void> {
+  scene.sender.inFlight[at]?.end(responded(status));
+  await settle();
+}
+
+describe('a run', () => {
+  test('delivers what is due, records each attempt, and ends', async () => {
+    scene.sender.respond = () => responded(200, { startedAt: 7, duration: 12, detail: undefined });
+    lane.add(10);
+    expect(await scene.run(lane)).toEqual({ notBefore: undefined });
+    expect(scene.sender.started).toHaveLength(10);
+    expect(lane.deliveries).toHaveLength(0);
+    expect(lane.settled.flat()[0]).toEqual({
+      event: 'msg_1',
+      attempt: 0,
+      at: clock.now(),
+      settlement: { kind: 'delivered' },
+      record: { at: 7, duration: 12, status: 200, outcome: 'delivered', detail: undefined },
+    });
+    expect(scene.hooks[0]).toBe('attempt acme msg_1 delivered delivered');
+  });
+
+  test('takes several deliveries at once, and none that it does not need', async () => {
+    lane.add(100);
+    scene.sender.respond = () => responded(200);
+    await scene.run(lane);
+    expect(lane.takes).toBeLessThanOrEqual(26);
+    lane.takes = 0;
+    lane.add(1);
+    await scene.run(lane);
+    expect(lane.takes).toBe(1);
+  });
+
+  test('ends at once if nothing is due', async () => {
+    lane.add(1, { due: clock.now() + 1 });
+    expect(await scene.run(lane)).toEqual({ notBefore: undefined });
+    expect(scene.sender.started).toHaveLength(0);
+  });
+
+  test('has at most as many attempts in flight as the endpoint allows', async () => {
+    lane.add(10);
+    await start();
+    expect(scene.sender.inFlight).toHaveLength(4);
+    await endOne();
+    expect(scene.sender.inFlight).toHaveLength(4);
+    expect(scene.sender.started).toHaveLength(5);
+  });
+
+  test('counts an attempt as in flight until it is settled, so that a crash repeats no more than that', async () => {
+    lane.add(10);
+    let finish = (): void => undefined;
+    const original = lane.settle.bind(lane);
+    lane.settle = async (...args) => {
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      await original(...args);
+    };
+    await start();
+    await endOne();
+    expect(scene.sender.started).toHaveLength(4);
+    finish();
+    await settle();
+    expect(scene.sender.started).toHaveLength(5);
+  });
+
+  test('sends one delivery at a time to an endpoint without a success, then as many as it allows', async () => {
+    lane.state = undefined;
+    lane.add(10);
+    await start();
+    expect(scene.sender.inFlight).toHaveLength(1);
+    await endOne();
+    expect(scene.sender.inFlight).toHaveLength(4);
+  });
+
+  test('returns to one at a time after a failure', async () => {
+    lane.add(10);
+    await start();
+    await endOne(500);
+    await endOne(500);
+    await endOne(500);
+    await endOne(500);
+    expect(scene.sender.inFlight).toHaveLength(1);
+    expect(lane.kinds).toEqual(['retry', 'retry', 'retry', 'retry']);
+  });
+
+  test('settles each delivery when its attempt ends, although another one hangs', async () => {
+    lane.add(3);
+    const run = await start();
+    await endOne(200, 1);
+    await endOne(200, 1);
+    expect(lane.settled.map((each) => each.map(({ event }) => event))).toEqual([['msg_2'], ['msg_3']]);
+    expect(run.isOver).toBe(false);
+  });
+
+  test('settles together what ends in the same turn', async () => {
+    lane.add(4);
+    await start();
+    for (const { end } of [...scene.sender.inFlight]) end(responded(200));
+    await settle();
+    expect(lane.settled).toHaveLength(1);
+    expect(lane.settled.flat()).toHaveLength(4);
+  });
+
+  test('sends deliveries that become due while another attempt hangs', async () => {
+    lane.add(1);
+    await start();
+    lane.add(1);
+    await clock.advance(25);
+    expect(scene.sender.started).toHaveLength(2);
+  });
+
+  test('looks for new deliveries less and less often while none come', async () => {
+    lane.add(1);
+    await start();
+    lane.takes = 0;
+    await clock.advance(4_000);
+    expect(lane.takes).toBeGreaterThanOrEqual(15);
+    expect(lane.takes).toBeLessThanOrEqual(30);
+  });
+
+  test('starts no attempt after 5 s, and ends when those in flight have ended', async () => {
+    lane.add(100);
+    const run = await start();
+    await clock.advance(4_999);
+    await endOne();
+    expect(scene.sender.started).toHaveLength(5);
+    await clock.advance(1);
+    await endOne();
+    await endOne();
+    await endOne();
+    expect(scene.sender.started).toHaveLength(5);
+    expect(run.isOver).toBe(false);
+    await endOne();
+    expect(await run.done).toEqual({ notBefore: undefined });
+    expect(lane.deliveries).toHaveLength(95);
+  });
+
+  test('uses the current settings of the endpoint for each attempt', async () => {
+    lane.add(10);
+    await start();
+    scene.registry.set(anEndpoint('acme', { concurrency: 1, url: 'https://new.example/' }));
+    await endOne();
+    await endOne();
+    await endOne();
+    expect(scene.sender.started).toHaveLength(4);
+    await endOne();
+    expect(scene.sender.inFlight.map(({ endpoint }) => endpoint.url)).toEqual(['https://new.example/']);
+  });
+
+  test('starts over with an endpoint that was enabled again', async () => {
+    lane.state = { ...FAILING, streak: 9, pausedUntil: clock.now() + 60_000 };
+    scene.registry.set(anEndpoint('acme', { enabledAt: clock.now() }));
+    lane.add(1);
+    await start();
+    await endOne();
+    expect(lane.state).toMatchObject({ failures: 0, isProven: true, since: clock.now() });
+  });
+
+  test('takes again after each settlement if the endpoint keeps an order', async () => {
+    scene.registry.set(anEndpoint('acme', { orderBy: '$.data.customer' }));
+    scene.sender.respond = () => responded(200);
+    // As an engine does: one delivery of a key at a time.
+    const original = lane.take.bind(lane);
+    lane.take = (_, now) => original(1, now);
+    lane.add(5);
+    await scene.run(lane);
+    expect(lane.deliveries).toHaveLength(0);
+  });
+});
+
+describe('a paused endpoint', () => {
+  test('gets no attempt before the pause ends', async () => {
+    lane.state = { ...FAILING, pausedUntil: clock.now() + 30_000 };
+    lane.add(5);
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 30_000 });
+    expect(lane.takes).toBe(0);
+    await clock.advance(30_000);
+    await start();
+    expect(scene.sender.inFlight).toHaveLength(1);
+  });
+
+  test('gets no further attempt after 429 with Retry-After', async () => {
+    lane.add(10);
+    const run = await start();
+    scene.sender.inFlight[0]?.end(responded(429, { retryAfter: 20_000 }));
+    await settle();
+    for (let left = 3; left > 0; left--) await endOne();
+    expect(await run.done).toEqual({ notBefore: clock.now() + 20_000 });
+    expect(scene.sender.started).toHaveLength(4);
+    expect(lane.deliveries).toHaveLength(7);
+  });
+
+  test('has one probe at a time while the breaker is open, and reports both', async () => {
+    scene.sender.respond = () => failed('timeout');
+    lane.add(20);
+    let pauses = 0;
+    const untils: number[] = [];
+    for (let runs = 0; runs < 12; runs++) {
+      const { notBefore } = await scene.run(lane);
+      if (notBefore === undefined) continue;
+      pauses++;
+      untils.push(notBefore);
+      await clock.advance(notBefore - clock.now());
+    }
+    // Four at once, then one at a time; after the fifth failure one for each pause.
+    expect(scene.sender.started.length).toBeLessThanOrEqual(4 + 12);
+    expect(pauses).toBeGreaterThanOrEqual(10);
+    // After each failure, with the end of the pause, so that also a replica that did not see the breaker open knows of it.
+    expect(scene.hooks.filter((line) => line.startsWith('failing'))).toEqual(untils.map((until) => `failing acme ${until}`));
+    scene.sender.respond = () => responded(200);
+    await scene.run(lane);
+    expect(scene.hooks.filter((line) => line.startsWith('breaker'))).toEqual(['breaker acme open', 'breaker acme closed']);
+  });
+});
+
+describe('the rate limit', () => {
+  beforeEach(() => {
+    scene.sender.respond = () => responded(200);
+  });
+
+  test('returns the lane if the next attempt may start only later', async () => {
+    scene.registry.set(anEndpoint('acme', { rateLimit: 1 }));
+    lane.add(3);
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 1_000 });
+    expect(scene.sender.started).toHaveLength(1);
+    expect(lane.state).toMatchObject({ tokens: 0, tokensAt: clock.now() });
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 1_000 });
+    await clock.advance(1_000);
+    await scene.run(lane);
+    expect(scene.sender.started).toHaveLength(2);
+  });
+
+  test('keeps the lane for short waits, and sends as many as allowed', async () => {
+    scene.registry.set(anEndpoint('acme', { rateLimit: 100 }));
+    lane.add(2_000);
+    const run = await start();
+    await clock.advance(5_000);
+    await run.done;
+    expect(scene.sender.started.length).toBeGreaterThanOrEqual(490);
+    expect(scene.sender.started.length).toBeLessThanOrEqual(510);
+  });
+});
+
+describe('a stop', () => {
+  test('starts nothing more and waits for attempts in flight', async () => {
+    lane.add(10);
+    const run = await start();
+    lane.abort();
+    await settle();
+    for (let left = 4; left > 0; left--) await endOne();
+    await run.done;
+    expect(scene.sender.started).toHaveLength(4);
+    expect(lane.kinds).toEqual(['delivered', 'delivered', 'delivered', 'delivered']);
+    expect(clock.timers).toBe(0);
+  });
+
+  test('aborts attempts after the drain time, and leaves them due', async () => {
+    lane.add(10);
+    const run = await start();
+    lane.abort();
+    await clock.advance(999);
+    expect(run.isOver).toBe(false);
+    await clock.advance(1);
+    await run.done;
+    expect(lane.kinds).toEqual(['postponed', 'postponed', 'postponed', 'postponed']);
+    expect(lane.settled.flat().every(({ record }) => record === undefined)).toBe(true);
+    expect(lane.deliveries.map(({ attempt, tries }) => attempt + tries)).toEqual(Array(10).fill(0));
+    expect(lane.state).toEqual(PROVEN);
+    expect(scene.hooks[0]).toBe('attempt acme msg_1 aborted undefined');
+  });
+
+  test('ends the wait for a slot', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme'), anEndpoint('other')], { maxConcurrency: 1, maxConnections: 1 });
+    lane.add(1);
+    await start();
+    const other = new FakeLane('other', PROVEN);
+    other.add(1);
+    const run = await start(other);
+    expect(scene.runner.slots).toEqual({ fast: 1, slow: 0, waiting: 1 });
+    other.abort();
+    await run.done;
+    expect(scene.runner.slots).toEqual({ fast: 1, slow: 0, waiting: 0 });
+    expect(other.kinds).toEqual([]);
+  });
+
+  test('starts nothing if it came before the run', async () => {
+    lane.add(1);
+    lane.abort();
+    await scene.run(lane);
+    expect(lane.takes).toBe(0);
+  });
+});
+
+describe('faults', () => {
+  test('rejects if the queue fails to settle, after the attempts in flight have ended', async () => {
+    lane.add(10);
+    const run = await start();
+    lane.failure = new Error('the store is gone');
+    await endOne();
+    expect(run.isOver).toBe(false);
+    for (let left = 3; left > 0; left--) await endOne();
+    await expect(run.done).rejects.toThrow('the store is gone');
+    expect(scene.sender.started).toHaveLength(4);
+    expect(scene.runner.slots.fast).toBe(0);
+  });
+
+  test('rejects if the queue fails to hand out deliveries', async () => {
+    lane.take = () => Promise.reject(new Error('the store is gone'));
+    await expect(scene.run(lane)).rejects.toThrow('the store is gone');
+  });
+
+  test('rejects if the sender throws, and gives its slot back', async () => {
+    lane.add(1);
+    scene.sender.respond = () => {
+      throw new Error('a bug');
+    };
+    await expect(scene.run(lane)).rejects.toThrow('a bug');
+    expect(scene.runner.slots.fast).toBe(0);
+  });
+});
+
+describe('many endpoints', () => {
+  const names = Array.from({ length: 200 }, (_, index) => `ep${index}`);
+
+  test('share the fast slots in turns', async () => {
+    scene = createLaneScene(
+      clock,
+      names.map((name) => anEndpoint(name)),
+      { maxConcurrency: 10, maxConnections: 100 },
+    );
+    const lanes = names.map((name) => new FakeLane(name, PROVEN));
+    for (const each of lanes) each.add(10);
+    for (const each of lanes) await start(each);
+    expect(scene.sender.inFlight).toHaveLength(10);
+    for (let count = 0; count < 400; count++) await endOne();
+    const counts = names.map((name) => scene.sender.started.filter(({ endpoint }) => endpoint === name).length);
+    expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(4);
+  }, 60_000);
+
+  test('are served while others never respond', async () => {
+    scene = createLaneScene(
+      clock,
+      names.map((name) => anEndpoint(name)),
+    );
+    const dead = names.slice(0, 100).map((name) => new FakeLane(name));
+    for (const each of dead) each.add(10);
+    for (const each of dead) await start(each);
+    expect(scene.runner.slots).toMatchObject({ fast: 48, slow: 0, waiting: 52 });
+    const healthy = names.slice(100, 170).map((name) => new FakeLane(name));
+    for (const each of healthy) each.add(1);
+    for (const each of healthy) await start(each);
+    scene.sender.respond = () => responded(200);
+    await clock.advance(250);
+    expect(healthy.every(({ kinds }) => kinds[0] === 'delivered')).toBe(true);
+  });
+
+  test('get their slots while a thousand new ones never respond, and leave lanes to them', async () => {
+    const strangers = Array.from({ length: 1_000 }, (_, index) => `new${index}`);
+    scene = createLaneScene(
+      clock,
+      [...strangers, ...names].map((name) => anEndpoint(name)),
+    );
+    const runs: Run[] = [];
+    for (const name of strangers) {
+      const each = new FakeLane(name);
+      each.add(1);
+      runs.push({ done: scene.run(each), isOver: false });
+      const run = runs.at(-1);
+      run?.done.then(() => Object.assign(run, { isOver: true }));
+    }
+    await settle();
+    await clock.advance(5_000);
+    expect(runs.filter(({ isOver }) => !isOver).length).toBeLessThanOrEqual(512);
+    scene.sender.respond = () => responded(200);
+    for (const name of names) {
+      const each = new FakeLane(name, PROVEN);
+      each.add(5);
+      await scene.run(each);
+      expect(each.deliveries).toHaveLength(0);
+    }
+  });
+
+  test('hold a bounded number of bytes', async () => {
+    scene = createLaneScene(
+      clock,
+      names.map((name) => anEndpoint(name)),
+      { maxEventSize: MIB },
+    );
+    const lanes = names.map((name) => new FakeLane(name, PROVEN));
+    for (const each of lanes) each.add(100, { body: Buffer.alloc(MIB) });
+    let held = 0;
+    for (const each of lanes) {
+      const original = each.take.bind(each);
+      each.take = async (limit, now) => {
+        const taken = await original(limit, now);
+        held += taken.length;
+        return taken;
+      };
+    }
+    for (const each of lanes) await start(each);
+    await clock.advance(30_000);
+    // 32 MiB that wait or are young, 64 MiB slow.
+    expect(held).toBeLessThanOrEqual(32 + 64);
+    expect(held).toBeGreaterThanOrEqual(64 + 24);
+  });
+
+  test('return the lane if they fail and there is no slot for them', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme'), anEndpoint('other')], { maxConcurrency: 1, maxConnections: 2 });
+    lane.state = FAILING;
+    lane.add(1);
+    await start();
+    const other = new FakeLane('other', FAILING);
+    other.add(1);
+    const run = await start(other);
+    expect(run.isOver).toBe(false);
+    await clock.advance(1_000);
+    expect(await run.done).toEqual({ notBefore: clock.now() + 2_000 });
+    expect(other.deliveries).toHaveLength(1);
+  });
+});

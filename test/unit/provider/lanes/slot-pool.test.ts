@@ -1,0 +1,239 @@
+import { expect, test } from 'vitest';
+import type { Health } from '../../../../src/provider/lanes/lane-state.ts';
+import { MemoryBudget } from '../../../../src/provider/lanes/memory-budget.ts';
+import { type Slot, SlotPool } from '../../../../src/provider/lanes/slot-pool.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+
+const MIB = 1_024 * 1_024;
+
+function openPool(maxConcurrency = 2, maxConnections = 6) {
+  const clock = new FakeClock();
+  const budget = new MemoryBudget(32 * MIB, MIB / 4, clock);
+  const pool = new SlotPool({ maxConcurrency, maxConnections }, budget, clock);
+  const take = (health: Health = 'proven', bytes = 1_000): Slot | undefined => pool.take({ health, bytes });
+  const hold = (health: Health = 'proven', bytes = 1_000): Slot => {
+    const slot = take(health, bytes);
+    if (slot === undefined) throw new Error('there is no slot');
+    return slot;
+  };
+  const wait = (health: Health = 'proven', atMost = 60_000) => pool.wait({ health, bytes: 1_000 }, atMost);
+  return { clock, budget, pool, take, hold, wait };
+}
+
+test('gives a fast slot to one attempt at a time', () => {
+  const { pool, take, hold } = openPool();
+  const first = hold();
+  hold();
+  expect(take()).toBeUndefined();
+  first.release();
+  first.release();
+  expect(take()).toBeDefined();
+  expect(take()).toBeUndefined();
+  expect(pool.figures).toEqual({ fast: 2, slow: 0, waiting: 0 });
+});
+
+test('gives the slot of an attempt that is older than a second to the one that waits', async () => {
+  const { clock, pool, hold, wait } = openPool();
+  hold();
+  hold();
+  const waiting = wait();
+  await clock.advance(999);
+  expect(pool.figures).toEqual({ fast: 2, slow: 0, waiting: 1 });
+  await clock.advance(1);
+  await expect(waiting.granted).resolves.toBeDefined();
+  expect(pool.figures).toEqual({ fast: 2, slow: 1, waiting: 0 });
+});
+
+test('gives the slot of an endpoint without any success away after a tenth of that', async () => {
+  const { clock, pool, hold, wait } = openPool();
+  hold('unproven');
+  hold();
+  const waiting = wait();
+  await clock.advance(100);
+  await expect(waiting.granted).resolves.toBeDefined();
+  expect(pool.figures).toEqual({ fast: 2, slow: 1, waiting: 0 });
+});
+
+test('leaves old attempts fast while nobody waits, without a timer', async () => {
+  const { clock, pool, hold, take } = openPool();
+  hold();
+  hold();
+  await clock.advance(60_000);
+  expect(pool.figures.slow).toBe(0);
+  expect(clock.timers).toBe(0);
+  expect(take()).toBeDefined();
+  expect(pool.figures).toEqual({ fast: 2, slow: 1, waiting: 0 });
+});
+
+test('bounds all attempts, however old they are', async () => {
+  const { clock, pool, hold, take, wait } = openPool(2, 6);
+  const slots = [];
+  for (let i = 0; i < 6; i++) {
+    slots.push(hold());
+    await clock.advance(2_000);
+  }
+  expect(pool.figures).toEqual({ fast: 2, slow: 4, waiting: 0 });
+  expect(take()).toBeUndefined();
+  const waiting = wait();
+  slots[0]?.release();
+  await expect(waiting.granted).resolves.toBeDefined();
+  expect(pool.figures).toEqual({ fast: 2, slow: 4, waiting: 0 });
+});
+
+test('serves in the order of waiting', async () => {
+  const { hold, take, wait } = openPool(1, 1);
+  const slot = hold();
+  const order: number[] = [];
+  const serve = async (each: number): Promise<void> => {
+    const granted = await wait().granted;
+    order.push(each);
+    granted?.release();
+  };
+  const served = Promise.all([serve(1), serve(2), serve(3)]);
+  slot.release();
+  expect(take(), 'overtakes').toBeUndefined();
+  await served;
+  expect(order).toEqual([1, 2, 3]);
+});
+
+test('ends the wait when the time is over or the caller leaves, and gives the slot to the next', async () => {
+  const { clock, pool, hold, wait } = openPool(1, 1);
+  const slot = hold();
+  const [late, left, patient] = [wait('proven', 500), wait(), wait()];
+  await clock.advance(500);
+  await expect(late.granted).resolves.toBeUndefined();
+  left.leave();
+  left.leave();
+  await expect(left.granted).resolves.toBeUndefined();
+  slot.release();
+  await expect(patient.granted).resolves.toBeDefined();
+  expect(pool.figures).toEqual({ fast: 1, slow: 0, waiting: 0 });
+});
+
+test('gives failing endpoints no fast slot, and at most three quarters of the slow ones', async () => {
+  const { pool, hold, take, wait } = openPool(2, 6);
+  const failing = [hold('failing'), hold('failing'), hold('failing')];
+  expect(take('failing')).toBeUndefined();
+  expect(pool.figures).toEqual({ fast: 0, slow: 3, waiting: 0 });
+  expect(take('proven')).toBeDefined();
+  const waiting = wait('failing');
+  failing[0]?.release();
+  await expect(waiting.granted).resolves.toBeDefined();
+});
+
+test('gives endpoints without a success at most three quarters of the fast slots', async () => {
+  const { clock, pool, hold, take, wait } = openPool(4, 6);
+  for (let i = 0; i < 3; i++) hold('unproven');
+  expect(take('unproven')).toBeUndefined();
+  expect(take('proven')).toBeDefined();
+  const waiting = wait('unproven');
+  await clock.advance(100);
+  await expect(waiting.granted).resolves.toBeDefined();
+  expect(pool.figures).toEqual({ fast: 4, slow: 1, waiting: 0 });
+});
+
+test('keeps fast slots for proven endpoints while many new ones never respond', async () => {
+  const { clock, pool, hold, wait } = openPool(4, 12);
+  for (let i = 0; i < 20; i++) wait('unproven');
+  await clock.advance(10_000);
+  expect(pool.figures).toEqual({ fast: 3, slow: 8, waiting: 9 });
+  hold('proven').release();
+  hold('proven');
+});
+
+test('serves both kinds of waiting endpoints in turns', async () => {
+  const { hold, wait } = openPool(1, 1);
+  let slot: Slot | undefined = hold();
+  const order: string[] = [];
+  const serve = async (health: Health): Promise<void> => {
+    slot = await wait(health).granted;
+    order.push(health);
+  };
+  const served = Promise.all((['proven', 'proven', 'proven', 'unproven', 'unproven'] as const).map(serve));
+  for (let count = 0; count < 5; count++) {
+    slot?.release();
+    await settle();
+  }
+  await served;
+  expect(order.slice(0, 4).filter((health) => health === 'unproven')).toHaveLength(2);
+});
+
+test('says when too many wait', () => {
+  const { hold, pool, wait } = openPool(1, 8);
+  for (const health of ['unproven', 'failing'] as const) {
+    expect(pool.isCrowded(health)).toBe(false);
+    for (let i = 0; i < 9; i++) if (pool.take({ health, bytes: 1 }) === undefined) wait(health);
+    expect(pool.isCrowded(health)).toBe(true);
+  }
+  expect(() => hold()).toThrow();
+  expect(pool.isCrowded('proven')).toBe(false);
+});
+
+test('has a slot for failing endpoints even if there are only fast ones', () => {
+  const { hold, take } = openPool(2, 2);
+  expect(hold('failing')).toBeDefined();
+  expect(take('failing')).toBeUndefined();
+});
+
+test('keeps old attempts with large bodies fast once the slow ones hold 64 MiB', async () => {
+  const { clock, pool, hold, take } = openPool(2, 1_000);
+  for (let i = 0; i < 65; i++) {
+    hold('proven', MIB);
+    await clock.advance(1_000);
+  }
+  expect(pool.figures).toEqual({ fast: 2, slow: 63, waiting: 0 });
+  hold('proven', MIB);
+  await clock.advance(1_000);
+  expect(pool.figures.slow).toBe(64);
+  expect(take('proven', MIB)).toBeUndefined();
+  expect(take('failing', MIB)).toBeUndefined();
+});
+
+test('does not spin while an old attempt cannot become slow', async () => {
+  const { clock, pool, hold, wait } = openPool(1, 1_000);
+  hold('failing', 64 * MIB);
+  const big = hold('proven', MIB);
+  await clock.advance(2_000);
+  const waiting = wait();
+  expect(clock.timers, 'only the timeout of the wait').toBe(1);
+  big.release();
+  await expect(waiting.granted).resolves.toBeDefined();
+  expect(pool.figures.waiting).toBe(0);
+});
+
+test('counts the memory of fast attempts only, until they end or become slow', async () => {
+  const { clock, budget, hold } = openPool(1, 3);
+  const free = budget.free;
+  budget.settle(budget.reserve(3), 3 * MIB);
+  expect(budget.free).toBe(free - 3 * MIB);
+  const first = hold('proven', MIB);
+  await clock.advance(1_000);
+  const second = hold('proven', MIB);
+  expect(budget.free).toBe(free - 2 * MIB);
+  const failing = hold('failing', MIB);
+  expect(budget.free).toBe(free - MIB);
+  for (const slot of [first, second, failing]) slot.release();
+  expect(budget.free).toBe(free);
+});
+
+test('reserves memory in the order of waiting, and as much as there is', async () => {
+  const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
+  expect(budget.reserve(3)).toBe(3);
+  expect(budget.reserve(3)).toBe(1);
+  expect(budget.reserve(1)).toBe(0);
+  const [first, second] = [budget.wait(4, 60_000), budget.wait(1, 60_000)];
+  budget.settle(2, 0);
+  await expect(first.granted).resolves.toBe(2);
+  expect(budget.reserve(1), 'overtakes').toBe(0);
+  budget.settle(2, 1_000);
+  await expect(second.granted).resolves.toBe(1);
+});
+
+test('reserves no memory while deliveries that are larger than expected are held', () => {
+  const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
+  budget.settle(budget.reserve(1), 3 * MIB);
+  expect(budget.free).toBe(-2 * MIB);
+  expect(budget.reserve(1)).toBe(0);
+  budget.release(3 * MIB);
+  expect(budget.reserve(1)).toBe(1);
+});

@@ -1,0 +1,154 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { LaneScheduler, type RunOutcome } from '../../../../../src/provider/queue/sqlite/lane-scheduler.ts';
+import { findFileSystemRisk } from '../../../../../src/provider/queue/sqlite/queue-file.ts';
+import { TimeHeap } from '../../../../../src/provider/queue/sqlite/time-heap.ts';
+import { isSafeVersion } from '../../../../../src/provider/queue/sqlite/worker/database.ts';
+import { FakeClock, settle } from '../../../../support/fake-clock.ts';
+
+describe('SQLite releases', () => {
+  test.each([
+    ['3.51.3', true],
+    ['3.51.2', false],
+    ['3.51.0', false],
+    ['3.50.7', true],
+    ['3.50.6', false],
+    ['3.49.1', false],
+    ['3.44.6', true],
+    ['3.44.5', false],
+    ['3.45.0', false],
+    ['3.52.0', true],
+    ['3.53.4', true],
+    ['4.0.0', true],
+    ['2.8.17', false],
+    ['', false],
+  ])('%s: can be trusted: %s', (version, isSafe) => {
+    expect(isSafeVersion(version)).toBe(isSafe);
+  });
+});
+
+describe('file systems', () => {
+  test('that lose or misplace files are a risk, in whichever sign statfs gives their type', () => {
+    expect(findFileSystemRisk(0x01021994)).toContain('tmpfs');
+    expect(findFileSystemRisk(0x794c7630)).toContain('overlay');
+    expect(findFileSystemRisk(0x6969)).toContain('NFS');
+    expect(findFileSystemRisk(0xff534d42)).toContain('SMB');
+    expect(findFileSystemRisk(0xff534d42 | 0)).toContain('SMB');
+  });
+
+  test('on local disks are none: ext4, XFS, Btrfs, ZFS, F2FS', () => {
+    for (const type of [0xef53, 0x58465342, 0x9123683e, 0x2fc12fc1, 0xf2f52010]) expect(findFileSystemRisk(type)).toBeUndefined();
+  });
+});
+
+describe('the heap of times', () => {
+  test('returns any times in order, also after some were removed', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(50)), fc.nat(4), (times, divisor) => {
+        const heap = new TimeHeap<number>();
+        for (const time of times) heap.push(time, time * 2);
+        const isKept = (time: number): boolean => divisor === 0 || time % divisor === 0;
+        heap.keep((value, at) => isKept(at) && value === at * 2);
+        const popped: number[] = [];
+        for (let first = heap.first; first !== undefined; first = heap.first) {
+          popped.push(first.at);
+          heap.pop();
+        }
+        expect(popped).toEqual(times.filter(isKept).toSorted((a, b) => a - b));
+        expect(heap.size).toBe(0);
+      }),
+    );
+  });
+});
+
+describe('the scheduler of lanes', () => {
+  const ACTIVE: RunOutcome = { isActive: true, hasUnsettled: false };
+
+  function create(clock: FakeClock): { scheduler: LaneScheduler; runs: string[] } {
+    const runs: string[] = [];
+    const scheduler = new LaneScheduler({ clock, onRunError: (endpoint) => runs.push(`error ${endpoint}`) });
+    return { scheduler, runs };
+  }
+
+  /** Serves so that a run leaves nothing due. */
+  function serve(scheduler: LaneScheduler, runs: string[]): void {
+    scheduler.serve(4, async (entry) => {
+      runs.push(entry.endpoint);
+      entry.next = Number.POSITIVE_INFINITY;
+      return ACTIVE;
+    });
+  }
+
+  test('sets no timer while nothing waits, and one for any number of endpoints that wait', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    serve(scheduler, runs);
+    expect(clock.timers).toBe(0);
+    for (let i = 0; i < 1_000; i++) scheduler.addDue(`e${i}`, clock.now() + 86_400_000 - i);
+    expect(clock.timers).toBe(1);
+    expect(runs).toEqual([]);
+    await clock.advance(86_400_000);
+    expect(runs).toHaveLength(1_000);
+    expect(runs[0]).toBe('e999');
+    expect(clock.timers).toBe(0);
+  });
+
+  test('serves within a minute after the wall clock was set forward', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    serve(scheduler, runs);
+    let offset = 0;
+    const now = clock.now.bind(clock);
+    clock.now = () => now() + offset;
+    scheduler.addDue('a', clock.now() + 86_400_000);
+    await clock.advance(10_000);
+    offset = 86_400_000;
+    await clock.advance(60_000);
+    expect(runs).toEqual(['a']);
+  });
+
+  test('keeps the heap small when one endpoint changes its time again and again', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    serve(scheduler, runs);
+    for (let i = 0; i < 10_000; i++) scheduler.addDue('a', clock.now() + 20_000 - i);
+    await clock.advance(10_100);
+    expect(runs).toEqual(['a']);
+    await clock.advance(20_000);
+    expect(runs).toEqual(['a']);
+  });
+
+  test('does not repeat a run at once that leaves due deliveries without taking any', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    scheduler.serve(4, async ({ endpoint }) => {
+      runs.push(endpoint);
+      return { isActive: false, hasUnsettled: false };
+    });
+    scheduler.addDue('a', clock.now());
+    await settle();
+    expect(runs).toHaveLength(1);
+    await clock.advance(1_000);
+    expect(runs.length).toBeGreaterThan(5);
+    expect(runs.length).toBeLessThan(15);
+    await scheduler.stop();
+    expect(clock.timers).toBe(0);
+  });
+
+  test('repeats a run that rejected a second later, and reports it', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    scheduler.serve(4, async (entry) => {
+      if (runs.length === 0) throw new Error('a bug');
+      runs.push(entry.endpoint);
+      entry.next = Number.POSITIVE_INFINITY;
+      return ACTIVE;
+    });
+    scheduler.addDue('a', clock.now());
+    await settle();
+    await clock.advance(900);
+    expect(runs).toEqual(['error a']);
+    await clock.advance(100);
+    expect(runs).toEqual(['error a', 'a']);
+  });
+});

@@ -1,0 +1,251 @@
+import { describe, expect, test } from 'vitest';
+import { StoredRegistry } from '../../../src/provider/endpoints/stored-registry.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { DEFAULTS, toConfigEndpoint, toRecord } from '../../support/provider/endpoints.ts';
+import { MemoryEndpointStore } from '../../support/provider/memory-queue.ts';
+
+const NOW = 1_800_000_000_000;
+
+async function open(store = new MemoryEndpointStore(), clock = new FakeClock()) {
+  const unreadable: string[] = [];
+  const registry = new StoredRegistry({
+    store,
+    clock,
+    defaults: DEFAULTS,
+    onChanged: () => undefined,
+    onUnreadable: (id) => void unreadable.push(id),
+  });
+  await registry.open();
+  return { registry, store, clock, unreadable };
+}
+
+const event = (type: string, channel?: string, data: Record<string, unknown> = {}) => ({ type, channel, data });
+const names = (targets: readonly { endpoint: string }[]): string[] => targets.map(({ endpoint }) => endpoint).toSorted();
+
+describe('routing', () => {
+  test('selects by type and channel, each endpoint once', async () => {
+    const { registry } = await open();
+    await registry.create('all', toRecord());
+    await registry.create('paid', toRecord({ events: ['invoice.paid', 'invoice.*', '*'] }));
+    await registry.create('tenant', toRecord({ channels: ['t1', 't1', 't2'], events: ['invoice.paid'] }));
+    await registry.create('other', toRecord({ events: ['user.*'] }));
+    expect(names(registry.route(event('invoice.paid')))).toEqual(['all', 'paid']);
+    expect(names(registry.route(event('invoice.paid', 't2')))).toEqual(['all', 'paid', 'tenant']);
+    expect(names(registry.route(event('invoice.paid', 't3')))).toEqual(['all', 'paid']);
+    expect(names(registry.route(event('user.created', 't1')))).toEqual(['all', 'other', 'paid']);
+  });
+
+  test('follows changed settings, and forgets removed endpoints', async () => {
+    const { registry } = await open();
+    await registry.create('a', toRecord({ events: ['x'], channels: ['c'] }));
+    expect(names(registry.route(event('x', 'c')))).toEqual(['a']);
+    await registry.update('a', (record) => ({ ...record, settings: { ...record.settings, events: ['y.*'], channels: [] } }));
+    expect(registry.route(event('x', 'c'))).toEqual([]);
+    expect(names(registry.route(event('y.z')))).toEqual(['a']);
+    expect(await registry.remove('a')).toBe('changed');
+    expect(registry.route(event('y.z'))).toEqual([]);
+    expect(await registry.remove('a')).toBe('not_found');
+  });
+
+  test('sends operational events to operational endpoints only', async () => {
+    const { registry } = await open();
+    await registry.create('ops', toRecord({ operational: true, events: ['endpoint.*'] }));
+    await registry.create('all', toRecord());
+    expect(names(registry.route(event('endpoint.disabled')))).toEqual(['all']);
+    expect(names(registry.routeOperational('endpoint.disabled'))).toEqual(['ops']);
+    expect(registry.routeOperational('message.exhausted')).toEqual([]);
+  });
+
+  test('keeps the order of events with the same value, and has none without a usable value', async () => {
+    const { registry } = await open();
+    await registry.create('a', toRecord({ orderBy: '$.data.customer' }));
+    const keyOf = (customer: unknown) => registry.route(event('x', undefined, { customer }))[0]?.orderKey;
+    expect([keyOf('c1'), keyOf(7), keyOf(true), keyOf('')]).toEqual(['c1', '7', 'true', '']);
+    expect([keyOf(undefined), keyOf(null), keyOf({}), keyOf(['c1'])]).toEqual([undefined, undefined, undefined, undefined]);
+    expect(keyOf('x'.repeat(100_000))).toMatch(/^sha256:[\w-]{43}$/);
+  });
+
+  test('selects among 10,000 endpoints without looking at each of them for each event', async () => {
+    const { registry } = await open();
+    const endpoints = Array.from({ length: 10_000 }, (_, i) =>
+      toConfigEndpoint(`e${i}`, i % 2 === 0 ? { channels: [`t${i}`] } : { events: [`kind${i}.*`, `kind${i}`] }),
+    );
+    registry.replaceConfig(endpoints, DEFAULTS);
+    const before = process.cpuUsage();
+    for (let i = 0; i < 10_000; i++) registry.route(event(`kind${i % 500}.x`, `t${i}`));
+    // In microseconds; looking at each endpoint takes more than 1,000.
+    expect(process.cpuUsage(before).user / 10_000).toBeLessThan(300);
+    expect(names(registry.route(event('kind4001.x', 't4000')))).toEqual(['e4000', 'e4001']);
+  });
+});
+
+describe('endpoints of the config', () => {
+  test('keep their state in the store, over reloads and restarts', async () => {
+    const { registry, store } = await open();
+    registry.replaceConfig([toConfigEndpoint('acme')], DEFAULTS);
+    expect(await registry.disable('acme', 'failing', NOW)).toBe(true);
+    expect(await registry.disable('acme', 'gone', NOW + 1)).toBe(false);
+    expect(registry.route(event('x'))).toEqual([{ endpoint: 'acme', isSkipped: true }]);
+    const restarted = await open(store);
+    restarted.registry.replaceConfig([toConfigEndpoint('acme', { url: 'https://new.example' })], DEFAULTS);
+    expect(restarted.registry.get('acme')).toMatchObject({
+      url: 'https://new.example',
+      disabled: { at: NOW, reason: 'failing' },
+      enabledAt: 0,
+    });
+    expect(await restarted.registry.enable('acme', NOW + 5)).toBe(true);
+    expect(await restarted.registry.enable('acme', NOW + 6)).toBe(false);
+    expect(restarted.registry.get('acme')).toMatchObject({ disabled: undefined, enabledAt: NOW + 5 });
+    restarted.registry.replaceConfig([], DEFAULTS);
+    expect(restarted.registry.list()).toEqual([]);
+    expect(await restarted.registry.disable('acme', 'manual', NOW)).toBe(false);
+  });
+
+  test('hide stored ones with the same ID, which cannot be changed meanwhile', async () => {
+    const { registry } = await open();
+    await registry.create('acme', toRecord({ url: 'https://stored.example' }));
+    registry.replaceConfig([toConfigEndpoint('acme')], DEFAULTS);
+    expect(registry.list().map(({ url }) => url)).toEqual(['https://config.example/hooks']);
+    expect(await registry.update('acme', (record) => record)).toBe('not_found');
+    expect(await registry.create('acme', toRecord())).toBe(false);
+    registry.replaceConfig([], DEFAULTS);
+    expect(registry.get('acme')?.url).toBe('https://stored.example');
+  });
+});
+
+describe('stored endpoints', () => {
+  test('are read back with all settings and secrets, and follow changed defaults', async () => {
+    const { registry, store } = await open();
+    const record = toRecord({ headers: { 'X-A': 'b' }, rateLimit: 0.5, orderBy: '$.data.id', timeout: 3_000 });
+    await registry.create('a', {
+      ...record,
+      keys: [...record.keys, { ...record.keys[0], version: 'v1', expiresAt: 9 } as never],
+    });
+    const { registry: other } = await open(store);
+    expect(other.get('a')).toEqual(registry.get('a'));
+    expect(other.get('a')?.keys.map(({ secret }) => secret.expose().toString('hex'))).toEqual(['07'.repeat(24), '07'.repeat(24)]);
+    expect(other.get('a')).toMatchObject({ timeout: 3_000, connectTimeout: 3_000, concurrency: 4 });
+    other.replaceConfig([], { ...DEFAULTS, concurrency: 9 });
+    expect(other.get('a')?.concurrency).toBe(9);
+  });
+
+  test('that cannot be read are reported and do not exist, and the others stay', async () => {
+    const store = new MemoryEndpointStore();
+    for (const [id, json] of [
+      ['a', '{"v":2}'],
+      ['b', 'no JSON'],
+      ['c', '[]'],
+      ['config:d', '{}'],
+    ] as const)
+      store.stored.set(id, { id, version: 1, json });
+    const { registry, unreadable } = await open(store);
+    await registry.create('e', toRecord());
+    expect(unreadable).toEqual(['a', 'b', 'c', 'd']);
+    expect(registry.list().map(({ id }) => id)).toEqual(['e']);
+    expect(await registry.create('a', toRecord())).toBe(false);
+  });
+});
+
+describe('changes by other replicas', () => {
+  test('arrive, also removals and an endpoint that was created again with the same version', async () => {
+    const first = await open();
+    const second = await open(new MemoryEndpointStore(first.store));
+    await first.registry.create('a', toRecord({ url: 'https://one.example' }));
+    await second.registry.reload();
+    expect(second.registry.get('a')?.url).toBe('https://one.example');
+    await first.registry.remove('a');
+    await first.registry.create('a', toRecord({ url: 'https://two.example' }));
+    await second.registry.reload();
+    expect(second.registry.get('a')?.url).toBe('https://two.example');
+    await first.registry.remove('a');
+    await second.registry.reload();
+    expect(second.registry.get('a')).toBeUndefined();
+  });
+
+  test('are merged: of 50 concurrent changes by two replicas none is lost', async () => {
+    const first = await open();
+    await first.registry.create('a', toRecord());
+    const second = await open(new MemoryEndpointStore(first.store));
+    const add = (registry: StoredRegistry, name: string) =>
+      registry.update('a', (record) => ({
+        ...record,
+        settings: { ...record.settings, events: [...record.settings.events, name] },
+      }));
+    for (let round = 0; round < 25; round++)
+      await Promise.all([add(first.registry, `x${round}`), add(second.registry, `y${round}`)]);
+    await first.registry.reload();
+    await second.registry.reload();
+    expect(first.registry.get('a')?.events).toHaveLength(50);
+    expect(second.registry.get('a')?.events).toEqual(first.registry.get('a')?.events);
+  });
+
+  test('are refused if they require a version that is no longer current', async () => {
+    const { registry } = await open();
+    await registry.create('a', toRecord());
+    expect(await registry.update('a', (record) => record, 1)).toBe('changed');
+    expect(await registry.update('a', (record) => record, 1)).toBe('version_mismatch');
+    expect(await registry.remove('a', 1)).toBe('version_mismatch');
+    expect(await registry.remove('a', 2)).toBe('changed');
+  });
+
+  test('are only disabled once when two replicas notice at the same time', async () => {
+    const first = await open();
+    const second = await open(new MemoryEndpointStore(first.store));
+    for (const { registry } of [first, second]) registry.replaceConfig([toConfigEndpoint('acme')], DEFAULTS);
+    const results = await Promise.all([first, second].map(({ registry }) => registry.disable('acme', 'failing', NOW)));
+    expect(results.toSorted()).toEqual([false, true]);
+  });
+
+  test('that come in a burst are read together', async () => {
+    const first = await open();
+    const second = await open(new MemoryEndpointStore(first.store));
+    for (let i = 0; i < 50; i++) await first.registry.create(`e${i}`, toRecord());
+    await second.clock.advance(1_000);
+    await second.clock.advance(0);
+    expect([second.registry.list().length, second.store.lists]).toEqual([50, 2]);
+    expect(second.registry.list()).toEqual(first.registry.list());
+  });
+
+  test('are read again after an outage of the store', async () => {
+    const first = await open();
+    const second = await open(new MemoryEndpointStore(first.store));
+    second.store.failure = new Error('down');
+    await first.registry.create('a', toRecord());
+    await second.clock.advance(4_000);
+    expect(second.registry.get('a')).toBeUndefined();
+    await second.clock.advance(2_000);
+    await second.clock.advance(0);
+    expect(second.registry.get('a')).toBeDefined();
+    second.registry.close();
+    expect(second.clock.timers).toBe(0);
+  });
+
+  test('never undo a change of this replica that the list does not contain yet', async () => {
+    const { registry, store } = await open();
+    await Promise.all([registry.create('a', toRecord()), registry.reload()]);
+    expect(registry.get('a')).toBeDefined();
+    expect(store.lists).toBe(2);
+    await registry.create('b', toRecord());
+    await Promise.all([registry.remove('b'), registry.update('a', (record) => ({ ...record, updatedAt: 7 })), registry.reload()]);
+    expect([registry.get('b'), registry.find('a')?.record.updatedAt]).toEqual([undefined, 7]);
+    await registry.reload();
+    expect([registry.get('b'), registry.find('a')?.record.updatedAt]).toEqual([undefined, 7]);
+  });
+});
+
+test('lists endpoints sorted by ID, after any changes', async () => {
+  const { registry } = await open();
+  const expected = new Set<string>();
+  for (let i = 0; i < 200; i++) {
+    const id = `e${(i * 37) % 61}`;
+    if (expected.has(id)) {
+      expected.delete(id);
+      await registry.remove(id);
+    } else {
+      expected.add(id);
+      await registry.create(id, toRecord());
+    }
+    if (i % 50 === 0) registry.replaceConfig([toConfigEndpoint(`c${i}`)], DEFAULTS);
+  }
+  expect(registry.list().map(({ id }) => id)).toEqual([...expected, 'c150'].toSorted());
+});
