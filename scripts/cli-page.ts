@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import type { Command } from 'commander';
 import { createProgram } from '../src/cli/program.ts';
 
 const BEGIN = '<!-- options: written by `npm run docs` -->\n';
@@ -21,10 +22,13 @@ export function renderCliPage(): string {
 function renderHelp(): string {
   const silent = { env: {}, stdout: () => undefined, stderr: () => undefined };
   const program = createProgram({ ...silent, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
-  return program.commands
-    .map((command) => {
-      command.configureHelp({ helpWidth: WIDTH }).configureOutput({ getOutHasColors: () => false });
-      return `### sidegate ${command.name()}\n\n\`\`\`text\n${command.helpInformation().trimEnd()}\n\`\`\`\n`;
-    })
-    .join('\n');
+  return program.commands.flatMap((command) => renderCommand(command, 'sidegate')).join('\n');
+}
+
+/** A command, and the commands of a group. */
+function renderCommand(command: Command, before: string): string[] {
+  command.configureHelp({ helpWidth: WIDTH }).configureOutput({ getOutHasColors: () => false });
+  const name = `${before} ${command.name()}`;
+  const own = `### ${name}\n\n\`\`\`text\n${command.helpInformation().trimEnd()}\n\`\`\`\n`;
+  return [own, ...command.commands.flatMap((member) => renderCommand(member, name))];
 }

@@ -4,6 +4,7 @@ import type { Command, Option } from 'commander';
 import { PRESETS } from '../auth/schemes/catalogue.ts';
 import { usageError } from '../core/errors.ts';
 import { SEVERITIES } from '../diagnostics/probe/check.ts';
+import { DELIVERY_STATES } from '../provider/queue/delivery-queue.ts';
 import { CAPTURE_FORMATS } from './explain.ts';
 import type { Io } from './io.ts';
 import { REPORTS } from './output.ts';
@@ -22,6 +23,9 @@ const VALUES_OF_COMMAND: Readonly<Record<string, readonly string[]>> = {
   'probe --format': ['text', 'json', 'junit'],
   'probe --fail-on': SEVERITIES,
   'doctor --fail-on': ['error', 'warning'],
+  'endpoints --format': ['text', 'json'],
+  'deliveries --format': ['text', 'json'],
+  'deliveries --state': DELIVERY_STATES,
 };
 
 const SHELLS: Readonly<Record<string, (program: Command) => string>> = { bash: toBash, zsh: toZsh, fish: toFish };
@@ -42,13 +46,18 @@ export function addCompletion(program: Command, io: Io): void {
 interface Completed {
   readonly name: string;
   readonly description: string;
+  /** Of a group: the options of all its commands. */
   readonly options: readonly Option[];
+  /** The commands of a group. */
+  readonly members: readonly string[];
 }
 
 function toCompleted({ commands }: Command): Completed[] {
   return commands.map((command) => {
-    const options = command.options.filter(({ hidden }) => !hidden);
-    return { name: command.name(), description: command.description(), options };
+    const all = [command, ...command.commands].flatMap(({ options }) => options.filter(({ hidden }) => !hidden));
+    const options = all.filter(({ long }, index) => all.findIndex((other) => other.long === long) === index);
+    const members = command.commands.map((member) => member.name());
+    return { name: command.name(), description: command.description(), options, members };
   });
 }
 
@@ -73,11 +82,16 @@ function toBash(program: Command): string {
     }),
   );
   const flags = commands.map(({ name, options }) => `      ${name}) words=${quote(options.flatMap(toFlags).join(' '))} ;;`);
+  const groups = commands.filter(({ members }) => members.length > 0);
+  const members = groups.map(({ name, members: words }) => `    ${name}) words=${quote(words.join(' '))} ;;`);
   return `# To enable it in this shell: source <(sidegate completion bash)
 _sidegate() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD - 1]} command=\${COMP_WORDS[1]} words=
   if ((COMP_CWORD == 1)); then
     words=${quote([...commands.map(({ name }) => name), 'help', '--help', '--version'].join(' '))}
+  elif ((COMP_CWORD == 2)) && [[ $cur != -* && " ${groups.map(({ name }) => name).join(' ')} " == *" $command "* ]]; then case $command in
+${members.join('\n')}
+  esac
   else case "$command $prev" in
 ${values.join('\n')}
     *) if [[ $cur == -* ]]; then case $command in
@@ -93,9 +107,10 @@ complete -o default -F _sidegate sidegate
 function toZsh(program: Command): string {
   const commands = toCompleted(program);
   const names = commands.map(({ name, description }) => `    ${quote(`${name}:${description}`)}`);
-  const cases = commands.map(({ name, options }) => {
+  const cases = commands.map(({ name, options, members }) => {
     const specs = options.flatMap((option) => toFlags(option).map((flag) => `      ${quote(toZshSpec(name, option, flag))}`));
-    return `    ${name}) _arguments -s \\\n${[...specs, "      '*:file:_files'"].join(' \\\n')} ;;`;
+    const rest = members.length === 0 ? [] : [`      ${quote(`1:command:(${members.join(' ')})`)}`];
+    return `    ${name}) _arguments -s \\\n${[...specs, ...rest, "      '*:file:_files'"].join(' \\\n')} ;;`;
   });
   return `#compdef sidegate
 # To enable it in this shell, after compinit: source <(sidegate completion zsh)
@@ -134,7 +149,14 @@ function toFish(program: Command): string {
     ({ name, description }) => `complete -c sidegate -n __fish_use_subcommand -f -a ${name} -d ${quoteFish(description)}`,
   );
   const options = commands.flatMap(({ name, options: all }) => all.map((option) => toFishLine(name, option)));
-  return `# To enable it in this shell: sidegate completion fish | source\n${[...names, ...options].join('\n')}\n`;
+  const members = commands
+    .filter(({ members: words }) => words.length > 0)
+    .map(({ name, members: words }) => {
+      const list = words.join(' ');
+      const condition = `__fish_seen_subcommand_from ${name}; and not __fish_seen_subcommand_from ${list}`;
+      return `complete -c sidegate -n '${condition}' -f -a ${quoteFish(list)}`;
+    });
+  return `# To enable it in this shell: sidegate completion fish | source\n${[...names, ...members, ...options].join('\n')}\n`;
 }
 
 function toFishLine(command: string, option: Option): string {

@@ -62,7 +62,8 @@ interface Found {
 
 function injectOne({ file, manifest, workload }: Found, context: InjectContext, io: Io): Injected | 'skipped' | 'denied' {
   const namespace = workload.namespace ?? context.namespace;
-  const injection = injectPod(workload.pod, { ...context, namespace, isJob: workload.isJob });
+  const { pod, isJob, template } = workload;
+  const injection = injectPod(pod, { ...context, namespace, isJob, ...(template === undefined ? {} : { template }) });
   report(injection, toPlace(file, manifest, workload), workload, io);
   if (injection.outcome === 'injected') return { manifest, workload, patch: injection.patch };
   return injection.outcome === 'denied' ? 'denied' : 'skipped';

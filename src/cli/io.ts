@@ -7,6 +7,8 @@ export interface Io {
   /** Standard output is a terminal, and NO_COLOR is not set. */
   readonly isColored?: boolean;
   readonly stderr: (text: string) => void;
+  /** Standard error is a terminal. */
+  readonly isTerminal?: boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 

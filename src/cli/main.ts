@@ -10,6 +10,7 @@ const io: Io = {
   stdout: (text) => process.stdout.write(text),
   isColored: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '' && process.env['TERM'] !== 'dumb',
   stderr: (text) => process.stderr.write(text),
+  isTerminal: process.stderr.isTTY === true && process.env['TERM'] !== 'dumb',
   env: process.env,
 };
 
@@ -33,9 +34,21 @@ Options:
   -h, --help            show this help
 `;
 
+const DELIVER_HELP = `Usage: sidegate deliver --config FILE [--admin HOSTS:PORT]
+
+Starts only the sending side, with the role deliver: it sends the events that other
+replicas accept. They share a queue in Redis. SIGTERM stops it, SIGHUP reloads the config.
+
+Options:
+  -c, --config FILE     config file (required)
+      --admin HOSTS:PORT
+                        where the admin port listens, instead of admin.address
+  -h, --help            show this help
+`;
+
 async function main(argv: readonly string[]): Promise<number> {
   const [command, ...rest] = argv;
-  if (command === 'run') return run(rest);
+  if (command === 'run' || command === 'deliver') return run(command, rest);
   if (command === 'check') {
     const { runCheck } = await import('./check-command.ts');
     return runCheck(argv, io);
@@ -48,36 +61,50 @@ async function main(argv: readonly string[]): Promise<number> {
   return runTools(argv, io);
 }
 
-async function run(args: readonly string[]): Promise<number> {
-  const options = parseRunOptions(args);
+async function run(command: 'run' | 'deliver', args: readonly string[]): Promise<number> {
+  const options = parseRunOptions(command, args);
   if (options === undefined) return EXIT.usage;
   if (options.help === true) {
-    io.stdout(RUN_HELP);
+    io.stdout(command === 'run' ? RUN_HELP : DELIVER_HELP);
     return EXIT.ok;
   }
   if (options.config === undefined) {
-    io.stderr('sidegate run: missing option: --config FILE\n');
+    io.stderr(`sidegate ${command}: missing option: --config FILE\n`);
     return EXIT.usage;
   }
   const { runGate } = await import('./run.ts');
   const { config, listen, admin, upstream, 'app-probe': appProbes } = options;
-  return runGate(config, { listen, admin, upstream, appProbes }, io);
+  return runGate(config, { listen, admin, upstream, appProbes, isDeliverOnly: command === 'deliver' }, io);
 }
 
-const RUN_OPTIONS = {
+const DELIVER_OPTIONS = {
   config: { type: 'string', short: 'c' },
-  listen: { type: 'string' },
   admin: { type: 'string' },
-  upstream: { type: 'string' },
-  'app-probe': { type: 'string', multiple: true },
   help: { type: 'boolean', short: 'h' },
 } as const;
+const RUN_OPTIONS = {
+  ...DELIVER_OPTIONS,
+  listen: { type: 'string' },
+  upstream: { type: 'string' },
+  'app-probe': { type: 'string', multiple: true },
+} as const;
 
-function parseRunOptions(args: readonly string[]) {
+/** The values of the options; those that a command does not have are undefined. */
+interface RunOptions {
+  readonly config?: string | undefined;
+  readonly admin?: string | undefined;
+  readonly help?: boolean | undefined;
+  readonly listen?: string | undefined;
+  readonly upstream?: string | undefined;
+  readonly 'app-probe'?: readonly string[] | undefined;
+}
+
+function parseRunOptions(command: 'run' | 'deliver', args: readonly string[]): RunOptions | undefined {
   try {
-    return parseArgs({ args: [...args], options: RUN_OPTIONS, strict: true, allowPositionals: false }).values;
+    const options = command === 'run' ? RUN_OPTIONS : DELIVER_OPTIONS;
+    return parseArgs({ args: [...args], options, strict: true, allowPositionals: false }).values;
   } catch (thrown) {
-    io.stderr(`sidegate run: ${toErrorText(thrown)}\n`);
+    io.stderr(`sidegate ${command}: ${toErrorText(thrown)}\n`);
     return undefined;
   }
 }

@@ -3,7 +3,9 @@ import type { Command } from 'commander';
 import { COLLECT, createBaseProgram, parseCommand } from './base-program.ts';
 import { addCheck, withOverrides } from './check-command.ts';
 import { addCompletion } from './completion.ts';
+import { addDeliveries } from './deliveries.ts';
 import { examineCluster } from './doctor.ts';
+import { addEndpoints } from './endpoints.ts';
 import { explainRequest, readCaptureFormat } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
@@ -28,6 +30,11 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   const program = createBaseProgram(io);
   program.description('An authenticating reverse proxy next to your app: it forwards only verified webhooks, each exactly once.');
   withOverrides(program.command('run').description('start sidegate').requiredOption('-c, --config <file>', 'config file'));
+  program
+    .command('deliver')
+    .description('start only the sending side: send the events that other replicas accepted into the same Redis')
+    .requiredOption('-c, --config <file>', 'config file')
+    .option('--admin <hosts:port>', 'where the admin port listens, instead of admin.address');
   addCheck(program, io, setExit);
   withReport(withSecret(program.command('sign')), REPORTS.sign)
     .description('print the headers of a signed delivery')
@@ -63,6 +70,8 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addTest(program, io, setExit);
   addSchema(program, io);
   addForget(program, io, setExit);
+  addEndpoints(program, io, setExit);
+  addDeliveries(program, io, setExit);
   addForKubernetes(program, io, setExit);
   addCompletion(program, io);
   return program;

@@ -55,16 +55,16 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
   }
 }
 
-function logAddresses(logger: GateLogger, { data, admin, proxy, authz }: GateAddresses): void {
+function logAddresses(logger: GateLogger, { data, admin, proxy, authz, provider }: GateAddresses): void {
   logger.info('listening', {
-    address: data.address,
-    port: data.port,
+    ...(data === undefined ? undefined : { address: data.address, port: data.port }),
     adminAddress: admin.address,
     adminPort: admin.port,
-    ...(data.all.length > 1 ? { addresses: data.all } : undefined),
+    ...(data !== undefined && data.all.length > 1 ? { addresses: data.all } : undefined),
     ...(admin.all.length > 1 ? { adminAddresses: admin.all } : undefined),
     ...(proxy === undefined ? undefined : { proxyAddress: proxy.address, proxyPort: proxy.port }),
     ...(authz === undefined ? undefined : { authzAddress: authz.address, authzPort: authz.port }),
+    ...(provider === undefined ? undefined : { providerAddress: provider.address, providerPort: provider.port }),
   });
   logger.flushNow();
 }

@@ -60,6 +60,12 @@ describe('sidegate completion', () => {
     // Each completion starts a process.
   }, 60_000);
 
+  test('completes the commands of a group, and their options and values', () => {
+    expect(complete('sidegate', 'deliveries', '')).toEqual(['list', 'show', 'replay']);
+    expect(complete('sidegate', 'deliveries', 'replay', '--state', 'd')).toEqual(['delivered', 'dead']);
+    expect(complete('sidegate', 'endpoints', 'create', '--ur')).toEqual(['--url']);
+  }, 60_000);
+
   test.skipIf(!hasShell('fish'))(
     'completes commands, options and values in fish',
     () => {

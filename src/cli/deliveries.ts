@@ -1,0 +1,193 @@
+/** `sidegate deliveries`: lists, shows and repeats the deliveries of a running provider. */
+import type { Command } from 'commander';
+import { systemClock, toInstant } from '../core/clock.ts';
+import { usageError } from '../core/errors.ts';
+import { COLLECT } from './base-program.ts';
+import { readPages, runProviderCommand, withFormat } from './endpoints.ts';
+import { toDuration } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+import { ApiFailure, type ProviderClient, type ProviderOptions, toSegment, withProvider } from './provider-client.ts';
+import { formatJson, formatMembers, formatTable, Progress } from './provider-output.ts';
+
+interface FilterOptions {
+  readonly endpoint?: string;
+  readonly event?: string;
+  readonly type?: string;
+  readonly state?: readonly string[];
+  readonly from?: string;
+  readonly to?: string;
+}
+
+interface ListOptions extends FilterOptions {
+  readonly format: string;
+  readonly limit: string;
+}
+
+interface AttemptView {
+  readonly at: string;
+  readonly durationMs: number;
+  readonly status?: number;
+  readonly outcome: string;
+  readonly detail?: string;
+}
+
+interface DeliveryView {
+  readonly id: string;
+  readonly event: string;
+  readonly endpoint: string;
+  readonly type: string;
+  readonly channel?: string;
+  readonly state: string;
+  readonly createdAt: string;
+  readonly attempts: number;
+  readonly due?: string;
+  readonly settledAt?: string;
+  readonly lastAttempt?: AttemptView;
+}
+
+const NAME = 'deliveries';
+const PATH = '/v1/deliveries';
+const MAX_LIMIT = 1_000_000;
+
+/** Adds the commands. */
+export function addDeliveries(program: Command, io: Io, setExit: (code: number) => void): void {
+  const group = program.command(NAME).description('list, show and repeat the deliveries of a running provider');
+  const run = (options: ProviderOptions, action: (client: ProviderClient) => Promise<number>): Promise<void> =>
+    runProviderCommand(NAME, options, io, action).then(setExit);
+  withFormat(withFilter(withProvider(group.command('list').description('list deliveries, newest event first'))))
+    .option('--type <type>', 'only events of this type')
+    .option('--state <state>', 'waiting, delivered, dead or skipped; repeatable', COLLECT)
+    .option('--limit <number>', 'maximum number of deliveries', '50')
+    .action((options) => run(options, (client) => list(client, options, io)));
+  withFormat(withProvider(group.command('show').description('show a delivery and its attempts')))
+    .argument('<id>', 'EVENT~ENDPOINT')
+    .action((id, options) => run(options, (client) => show(client, id, options, io)));
+  withFilter(
+    withProvider(group.command('replay').description('repeat one delivery, or all that match; default: dead and skipped ones')),
+  )
+    .argument('[id]', 'EVENT~ENDPOINT')
+    .option('--state <state>', 'dead, skipped or delivered; repeatable', COLLECT)
+    .action((id, options) => run(options, (client) => replay(client, id, options, io)));
+}
+
+function withFilter(command: Command): Command {
+  return command
+    .option('--endpoint <id>', 'only deliveries to this endpoint; inbox:ROUTE for those of an inbox')
+    .option('--event <id>', 'only deliveries of this event')
+    .option('--from <time>', 'only events accepted since then: RFC 3339, or a duration before now such as 2h')
+    .option('--to <time>', 'only events accepted before then');
+}
+
+async function list(client: ProviderClient, options: ListOptions, io: Io): Promise<number> {
+  const { state = [], limit, format, type } = options;
+  if (!/^[1-9]\d{0,6}$/.test(limit) || Number(limit) > MAX_LIMIT)
+    throw usageError(`--limit ${limit} is not a number from 1 to ${MAX_LIMIT}`);
+  const query = new URLSearchParams({ ...toFilter(options), ...(type !== undefined && { type }) });
+  for (const each of state) query.append('state', each);
+  const all = await readPages<DeliveryView>(client, PATH, query, Number(limit));
+  const table = () =>
+    formatTable(all, [
+      ['ID', ({ id }) => id],
+      ['TYPE', ({ type: name }) => name],
+      ['STATE', ({ state: name }) => name],
+      ['ATTEMPTS', ({ attempts }) => String(attempts)],
+      ['ACCEPTED', ({ createdAt }) => createdAt],
+      ['NEXT ATTEMPT', ({ due }) => due ?? ''],
+      ['LAST OUTCOME', ({ lastAttempt }) => toOutcome(lastAttempt)],
+    ]);
+  io.stdout(format === 'json' ? formatJson(all) : table());
+  return EXIT.ok;
+}
+
+async function show(client: ProviderClient, id: string, { format }: Pick<ListOptions, 'format'>, io: Io): Promise<number> {
+  const found = (await client.request('GET', toPath(id))) as DeliveryView & { history: readonly AttemptView[] };
+  if (format === 'json') {
+    io.stdout(formatJson(found));
+    return EXIT.ok;
+  }
+  const { history } = found;
+  io.stdout(
+    formatMembers([
+      ['event', found.event],
+      ['endpoint', found.endpoint],
+      ['type', found.type],
+      ['channel', found.channel],
+      ['state', found.state],
+      ['accepted', found.createdAt],
+      ['next attempt', found.due],
+      ['settled', found.settledAt],
+      ['attempts', String(found.attempts)],
+    ]),
+  );
+  if (history.length === 0) return EXIT.ok;
+  const table = formatTable(history, [
+    ['AT', ({ at }) => at],
+    ['DURATION', ({ durationMs }) => `${Math.round(durationMs)} ms`],
+    ['OUTCOME', toOutcome],
+    ['DETAIL', ({ detail = '' }) => detail],
+  ]);
+  io.stdout(`\n${table}`);
+  return EXIT.ok;
+}
+
+async function replay(client: ProviderClient, id: string | undefined, options: FilterOptions, io: Io): Promise<number> {
+  if (id !== undefined) return replayOne(client, id, options, io);
+  const filter = toFilter(options);
+  if (Object.keys(filter).length === 0)
+    throw usageError('select deliveries: name one, or use --endpoint, --event, --from or --to');
+  const progress = new Progress(io);
+  let last = { replayed: 0, total: 0, done: false, error: undefined as string | undefined };
+  const body = { ...filter, ...(options.state !== undefined && { states: options.state }) };
+  try {
+    for await (const line of client.stream('/v1/replays', body)) {
+      last = line as typeof last;
+      progress.show(last.replayed, last.total);
+    }
+  } catch (thrown) {
+    // Before the first line, nothing was repeated.
+    if (!(thrown instanceof ApiFailure) || last.total === 0) throw thrown;
+    last = { ...last, error: thrown.message };
+  } finally {
+    progress.end();
+  }
+  if (last.done) {
+    io.stdout(`repeating ${last.replayed} deliveries\n`);
+    return EXIT.ok;
+  }
+  const why = last.error === undefined ? '' : `: ${last.error}`;
+  io.stderr(
+    `sidegate ${NAME}: the replay ended after ${last.replayed} of ${last.total}${why}; run the command again to continue\n`,
+  );
+  return EXIT.failed;
+}
+
+async function replayOne(client: ProviderClient, id: string, options: FilterOptions, io: Io): Promise<number> {
+  if (Object.keys(toFilter(options)).length > 0 || options.state !== undefined)
+    throw usageError('use either the ID of a delivery or the options that select several');
+  const { replayed } = (await client.request('POST', `${toPath(id)}/replay`)) as { replayed: boolean };
+  io.stdout(replayed ? `repeating ${id}\n` : `${id} is waiting for its next attempt already\n`);
+  return EXIT.ok;
+}
+
+function toFilter({ endpoint, event, from, to }: FilterOptions): Record<string, string> {
+  const given = { endpoint, event, from: toTime(from, '--from'), to: toTime(to, '--to') };
+  return Object.fromEntries(Object.entries(given).filter((entry): entry is [string, string] => entry[1] !== undefined));
+}
+
+/** An instant; a duration is the time before now. */
+function toTime(text: string | undefined, option: string): string | undefined {
+  if (text === undefined || text.includes('T')) return text;
+  return toInstant(systemClock.now() - toDuration(text, option));
+}
+
+function toOutcome(attempt: AttemptView | undefined): string {
+  if (attempt === undefined) return '';
+  return attempt.status === undefined ? attempt.outcome : `${attempt.outcome} (${attempt.status})`;
+}
+
+function toPath(id: string): string {
+  const [event = '', endpoint, ...rest] = id.split('~');
+  if (endpoint === undefined || rest.length > 0)
+    throw usageError(`${id} is not the ID of a delivery: write EVENT~ENDPOINT, as sidegate deliveries list shows it`);
+  return `${PATH}/${toSegment(event)}~${toSegment(endpoint)}`;
+}

@@ -1,0 +1,284 @@
+/** `sidegate endpoints`: lists, shows and changes the endpoints of a running provider. */
+import type { Command } from 'commander';
+import { usageError } from '../core/errors.ts';
+import { COLLECT } from './base-program.ts';
+import { readBody, readSecretOption, type SecretOptions } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+import { ApiFailure, ProviderClient, type ProviderOptions, toSegment, withProvider } from './provider-client.ts';
+import { formatJson, formatMembers, formatTable } from './provider-output.ts';
+
+type SetExit = (code: number) => void;
+
+interface FormatOptions {
+  readonly format: string;
+}
+
+interface SettingOptions extends SecretOptions {
+  readonly id?: string;
+  readonly url?: string;
+  readonly event?: readonly string[];
+  readonly channel?: readonly string[];
+  readonly description?: string;
+  readonly settings?: string;
+}
+
+/** The members of an endpoint that are shown. */
+interface EndpointView {
+  readonly id: string;
+  readonly source: string;
+  readonly url: string;
+  readonly description: string;
+  readonly events: readonly string[];
+  readonly channels: readonly string[];
+  readonly headerNames: readonly string[];
+  readonly timeout: string;
+  readonly concurrency: number;
+  readonly rateLimit?: number;
+  readonly schedule: readonly string[];
+  readonly orderBy?: string;
+  readonly operational: boolean;
+  readonly signatures: readonly { readonly version: string; readonly expiresAt?: string; readonly publicKey?: string }[];
+  readonly disabled?: { readonly at: string; readonly reason: string };
+}
+
+const NAME = 'endpoints';
+const PATH = '/v1/endpoints';
+const MAX_PAGE = 250;
+
+/** Runs a command with a client; reports failures of the API. */
+export async function runProviderCommand<O extends ProviderOptions>(
+  name: string,
+  options: O,
+  io: Io,
+  run: (client: ProviderClient) => Promise<number>,
+): Promise<number> {
+  const { format = 'text' } = options as Partial<FormatOptions>;
+  if (format !== 'text' && format !== 'json') throw usageError(`--format ${format} is not one of text, json`);
+  try {
+    return await run(await ProviderClient.create(options, name, io));
+  } catch (thrown) {
+    if (!(thrown instanceof ApiFailure)) throw thrown;
+    io.stderr(`sidegate ${name}: ${thrown.message}\n`);
+    return EXIT.failed;
+  }
+}
+
+/** Adds the format option. */
+export function withFormat(command: Command): Command {
+  return command.option('--format <format>', 'text or json', 'text');
+}
+
+/** Reads all pages of a list, at most `limit` entries. */
+export async function readPages<T>(client: ProviderClient, path: string, query: URLSearchParams, limit: number): Promise<T[]> {
+  const all: T[] = [];
+  let iterator: string | null = null;
+  do {
+    query.set('limit', String(Math.min(MAX_PAGE, limit - all.length)));
+    if (iterator !== null) query.set('iterator', iterator);
+    const page = (await client.request('GET', `${path}?${query}`)) as { data: T[]; iterator: string | null };
+    all.push(...page.data);
+    iterator = page.iterator;
+  } while (iterator !== null && all.length < limit);
+  return all;
+}
+
+/** Adds the commands. */
+export function addEndpoints(program: Command, io: Io, setExit: SetExit): void {
+  const group = program.command(NAME).description('list, show and change the endpoints of a running provider');
+  const add = (name: string, description: string): Command => withProvider(group.command(name).description(description));
+  const run = (options: ProviderOptions, action: (client: ProviderClient) => Promise<number>): Promise<void> =>
+    runProviderCommand(NAME, options, io, action).then(setExit);
+  withFormat(add('list', 'list all endpoints')).action((options) => run(options, (client) => list(client, options, io)));
+  withFormat(add('show', 'show the settings of an endpoint').argument('<id>')).action((id, options) =>
+    run(options, (client) => show(client, id, options, io)),
+  );
+  withSettings(add('create', 'create an endpoint, and print its secret'))
+    .option('--id <id>', 'default: random')
+    .option('--secret-env <name>', 'environment variable with the signing secret; default: a new random secret')
+    .option('--secret-file <file>', 'file with the signing secret')
+    .action((options) => run(options, (client) => create(client, options, io)));
+  withSettings(add('update', 'change settings of an endpoint').argument('<id>')).action((id, options) =>
+    run(options, (client) => update(client, id, options, io)),
+  );
+  addActions(add, run, io);
+}
+
+type Add = (name: string, description: string) => Command;
+type Run = (options: ProviderOptions, action: (client: ProviderClient) => Promise<number>) => Promise<void>;
+
+function addActions(add: Add, run: Run, io: Io): void {
+  add('rotate', 'replace the signing secret of an endpoint, and print the new one')
+    .argument('<id>')
+    .option('--grace <duration>', 'how long deliveries are also signed with the old secret; 0s if it leaked')
+    .option('--secret-env <name>', 'environment variable with the new secret; default: a random one')
+    .option('--secret-file <file>', 'file with the new secret')
+    .action((id, options) => run(options, (client) => rotate(client, id, options, io)));
+  for (const [name, description] of [
+    ['enable', 'enable an endpoint'],
+    ['disable', 'disable an endpoint: its deliveries are skipped, and can be replayed'],
+  ] as const)
+    add(name, description)
+      .argument('<id>')
+      .action((id, options) => run(options, (client) => toggle(client, id, name, io)));
+  add('delete', 'delete an endpoint')
+    .argument('<id>')
+    .action((id, options) => run(options, (client) => remove(client, id, io)));
+  add('test', 'send a test event to an endpoint')
+    .argument('<id>')
+    .action((id, options) => run(options, (client) => test(client, id, io)));
+  withFormat(add('stats', 'show the backlog of an endpoint').argument('<id>')).action((id, options) =>
+    run(options, (client) => stats(client, id, options, io)),
+  );
+}
+
+function withSettings(command: Command): Command {
+  return command
+    .option('--url <url>', 'where deliveries are sent')
+    .option('--event <pattern>', 'event type, or a pattern such as invoice.*; repeatable; default: all', COLLECT)
+    .option('--channel <channel>', 'only events of this channel; repeatable; default: all', COLLECT)
+    .option('--description <text>', 'text for operators')
+    .option('--settings <file>', 'JSON file with settings as in the API; - for standard input');
+}
+
+async function list(client: ProviderClient, { format }: FormatOptions, io: Io): Promise<number> {
+  const all = await readPages<EndpointView>(client, PATH, new URLSearchParams(), Number.POSITIVE_INFINITY);
+  const table = () =>
+    formatTable(all, [
+      ['ID', ({ id }) => id],
+      ['STATE', toState],
+      ['EVENTS', ({ events }) => events.join(',') || 'all'],
+      ['CHANNELS', ({ channels }) => channels.join(',') || 'all'],
+      ['SOURCE', ({ source }) => source],
+      ['URL', ({ url }) => url],
+    ]);
+  io.stdout(format === 'json' ? formatJson(all) : table());
+  return EXIT.ok;
+}
+
+async function show(client: ProviderClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
+  const endpoint = (await client.request('GET', toPath(id))) as EndpointView;
+  io.stdout(format === 'json' ? formatJson(endpoint) : formatEndpoint(endpoint));
+  return EXIT.ok;
+}
+
+async function create(client: ProviderClient, options: SettingOptions, io: Io): Promise<number> {
+  const settings = await readSettings(options, io);
+  if (settings['url'] === undefined) throw usageError('missing option: --url URL, or url in --settings');
+  const { id, secret } = (await client.request('POST', PATH, { ...settings, ...(await readNewSecret(options)) })) as {
+    id: string;
+    secret: string;
+  };
+  io.stderr('The secret is not shown again. The receiver needs it to verify deliveries.\n');
+  io.stdout(
+    formatMembers([
+      ['id', id],
+      ['secret', secret],
+    ]),
+  );
+  return EXIT.ok;
+}
+
+async function update(client: ProviderClient, id: string, options: SettingOptions, io: Io): Promise<number> {
+  const settings = await readSettings(options, io);
+  if (Object.keys(settings).length === 0)
+    throw usageError('nothing to change: use --url, --event, --channel, --description or --settings');
+  io.stdout(formatEndpoint((await client.request('PATCH', toPath(id), settings)) as EndpointView));
+  return EXIT.ok;
+}
+
+async function rotate(client: ProviderClient, id: string, options: SecretOptions & { grace?: string }, io: Io): Promise<number> {
+  const { grace } = options;
+  const body = { ...(grace !== undefined && { grace }), ...(await readNewSecret(options)) };
+  const { secret } = (await client.request('POST', `${toPath(id)}/rotate-secret`, body)) as { secret: string };
+  io.stderr('The secret is not shown again. Give it to the receiver within the grace period.\n');
+  io.stdout(`${secret}\n`);
+  return EXIT.ok;
+}
+
+async function toggle(client: ProviderClient, id: string, action: 'enable' | 'disable', io: Io): Promise<number> {
+  await client.request('POST', `${toPath(id)}/${action}`);
+  const hint =
+    action === 'enable' ? `; to repeat skipped events: sidegate deliveries replay --endpoint ${id} --state skipped` : '';
+  io.stdout(`${id} is ${action}d${hint}\n`);
+  return EXIT.ok;
+}
+
+async function remove(client: ProviderClient, id: string, io: Io): Promise<number> {
+  await client.request('DELETE', toPath(id));
+  io.stdout(`${id} is deleted\n`);
+  return EXIT.ok;
+}
+
+async function test(client: ProviderClient, id: string, io: Io): Promise<number> {
+  const { id: event } = (await client.request('POST', `${toPath(id)}/test`)) as { id: string };
+  io.stdout(`sent ${event}; to see what became of it: sidegate deliveries show ${event}~${id}\n`);
+  return EXIT.ok;
+}
+
+async function stats(client: ProviderClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
+  const found = (await client.request('GET', `${toPath(id)}/stats`)) as { waiting: number; oldestDue?: string };
+  const text = () =>
+    formatMembers([
+      ['waiting', String(found.waiting)],
+      ['overdue since', found.oldestDue],
+    ]);
+  io.stdout(format === 'json' ? formatJson(found) : text());
+  return EXIT.ok;
+}
+
+function formatEndpoint(endpoint: EndpointView): string {
+  const { signatures, rateLimit } = endpoint;
+  return formatMembers([
+    ['id', endpoint.id],
+    ['state', toState(endpoint)],
+    ['url', endpoint.url],
+    ['description', endpoint.description],
+    ['source', endpoint.source],
+    ['events', endpoint.events.join(', ') || 'all'],
+    ['channels', endpoint.channels.join(', ') || 'all'],
+    ['headers', endpoint.headerNames.join(', ')],
+    ['timeout', endpoint.timeout],
+    ['concurrency', String(endpoint.concurrency)],
+    ['rate limit', rateLimit === undefined ? undefined : `${rateLimit} per second`],
+    ['schedule', endpoint.schedule.join(', ')],
+    ['order by', endpoint.orderBy],
+    ['operational', endpoint.operational ? 'yes' : undefined],
+    [
+      'signatures',
+      signatures
+        .map(({ version, expiresAt }) => (expiresAt === undefined ? version : `${version} until ${expiresAt}`))
+        .join(', '),
+    ],
+    ['public key', signatures.flatMap(({ publicKey }) => publicKey ?? []).join(', ')],
+  ]);
+}
+
+function toState({ disabled }: EndpointView): string {
+  return disabled === undefined ? 'enabled' : `disabled (${disabled.reason}) since ${disabled.at}`;
+}
+
+function toPath(id: string): string {
+  return `${PATH}/${toSegment(id)}`;
+}
+
+async function readSettings(options: SettingOptions, io: Io): Promise<Record<string, unknown>> {
+  const { id, url, event, channel, description, settings } = options;
+  const fromFile = settings === undefined ? {} : parseSettings((await readBody(settings, io)).toString('utf8'), settings);
+  const given = { id, url, events: event, channels: channel, description };
+  return { ...fromFile, ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) };
+}
+
+function parseSettings(text: string, file: string): object {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch {
+    // The message below says it.
+  }
+  throw usageError(`--settings ${file} does not contain a JSON object`);
+}
+
+async function readNewSecret(options: SecretOptions): Promise<{ secret?: string }> {
+  if (options.secretEnv === undefined && options.secretFile === undefined) return {};
+  return { secret: (await readSecretOption(options)).expose().toString('utf8') };
+}

@@ -1,0 +1,85 @@
+/** Problems of the API from the errors of lower layers: refusals of the server, denied access, and errors of the queue. */
+import { SidegateError } from '../../core/errors.ts';
+import type { Refusal, RefusalCode } from '../../core/refusal.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import type { AccessDenial } from '../../gateway/server/port-access.ts';
+import type { EventRejection } from '../telemetry/provider-metrics.ts';
+import type { ApiResponse } from './operation.ts';
+import { toProblem } from './problem.ts';
+import type { ProblemCode } from './problem-catalogue.ts';
+
+const CHALLENGE = 'Bearer realm="sidegate-provider"';
+const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, string]>>> = {
+  malformed_request: ['malformed_request', 'the request is not valid HTTP, or its body was cut off'],
+  header_too_large: ['header_too_large', 'the header fields are too large'],
+  target_too_long: ['target_too_long', 'the URL is too long'],
+  request_timeout: ['request_timeout', 'the body was sent too slowly'],
+  expectation_failed: ['expectation_failed', 'only Expect: 100-continue is supported'],
+  overloaded: ['busy', 'too many large requests at once'],
+  draining: ['draining', 'sidegate is shutting down'],
+};
+const BY_ERROR: ReadonlyMap<string, readonly [ProblemCode, string]> = new Map([
+  [
+    'queue_full',
+    ['queue_full', 'the queue has reached provider.queue.maxEvents or maxBytes: post the event again later, with the same ID'],
+  ],
+  [
+    'queue_unavailable',
+    ['queue_unavailable', 'the store of the queue does not respond: post the event again later, with the same ID'],
+  ],
+  ['endpoint_conflict', ['busy', 'the endpoint is being changed by many requests at once']],
+] as const);
+/** Why a request is not authorized. */
+export type ApiDenial = AccessDenial | 'cross_origin';
+
+const DENIALS: Readonly<Record<ApiDenial, readonly [ProblemCode, string]>> = {
+  not_loopback: ['forbidden', 'only requests from this machine are accepted; or set provider.token'],
+  foreign_host: [
+    'forbidden',
+    'the Host must be localhost or an IP address, as a web page could otherwise send this request (DNS rebinding); or set provider.token',
+  ],
+  cross_origin: ['forbidden', 'requests from web pages are not accepted; or set provider.token'],
+  no_token: ['unauthorized', 'send the token of provider.token as Authorization: Bearer TOKEN'],
+  wrong_token: ['unauthorized', 'this is not the token of provider.token'],
+};
+const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
+  unauthorized: 'unauthorized',
+  forbidden: 'unauthorized',
+  too_large: 'too_large',
+  queue_full: 'queue_full',
+  queue_unavailable: 'queue_unavailable',
+  internal: 'queue_unavailable',
+  busy: 'busy',
+  draining: 'busy',
+};
+
+/** `maxBytes`: the limit of the body. */
+export function toRefusalProblem({ code }: Refusal, maxBytes = 0): ApiResponse {
+  return { ...toPlainProblem(code, maxBytes), mustClose: REFUSALS[code].close === true };
+}
+
+function toPlainProblem(code: RefusalCode, maxBytes: number): ApiResponse {
+  if (code === 'body_too_large')
+    return toProblem('too_large', `the body has more than ${maxBytes} bytes`, {
+      errors: [{ field: '', message: `more than ${maxBytes} bytes` }],
+    });
+  return toProblem(...(BY_REFUSAL[code] ?? (['malformed_request', 'the request cannot be read'] as const)));
+}
+
+export function toDenial(denial: ApiDenial): ApiResponse {
+  const [code, detail] = DENIALS[denial];
+  if (code !== 'unauthorized') return toProblem(code, detail);
+  const challenge = denial === 'no_token' ? CHALLENGE : `${CHALLENGE}, error="invalid_token"`;
+  return toProblem(code, detail, { headers: { 'WWW-Authenticate': challenge } });
+}
+
+/** Returns undefined for an error that is not expected. */
+export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
+  const known = thrown instanceof SidegateError ? BY_ERROR.get(thrown.code) : undefined;
+  return known === undefined ? undefined : toProblem(...known);
+}
+
+/** The metric label of a problem. */
+export function toRejection(problem: ProblemCode): EventRejection {
+  return REJECTIONS[problem] ?? 'invalid';
+}

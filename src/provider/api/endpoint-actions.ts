@@ -1,0 +1,157 @@
+/** The operations that act on an endpoint: rotate its secret, enable, disable, test, and its backlog. */
+import { toInstant } from '../../core/clock.ts';
+import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
+import { createEventId, toBody } from '../events/event.ts';
+import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
+import {
+  findChangeProblem,
+  readIfMatch,
+  toChangeProblem,
+  toEndpointResponse,
+  toKey,
+  toUnknownEndpoint,
+} from './endpoint-operations.ts';
+import { endpoint as endpointSchema, endpointStats, rotatedSecret, rotation, testEvent } from './endpoint-schemas.ts';
+import { acceptedEvent } from './event-schemas.ts';
+import { type ApiResponse, defineOperation, type Operation, toJson } from './operation.ts';
+import { toProblem } from './problem.ts';
+
+/** Of test events. */
+const TEST_TYPE = 'sidegate.test';
+const TEST_DATA = { message: 'This is a test event. You can ignore it.' };
+/** Old secrets that sign during their grace period; receivers bound the number of signatures that they check. */
+const MAX_OLD_KEYS = 4;
+
+/** Builds the operations. */
+export function createEndpointActions(parts: OperationParts): Operation[] {
+  return [createRotate(parts), createEnable(parts), createDisable(parts), createTest(parts), createStats(parts)];
+}
+
+function createRotate(parts: OperationParts): Operation {
+  const { registry, rules, clock, hooks, settings } = parts;
+  return defineOperation({
+    id: 'rotateSecret',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/rotate-secret',
+    tag: 'Endpoints',
+    summary: 'Replace the secret of an endpoint',
+    description: `Deliveries are signed with the new and the old secret until the grace period is over, with at most ${MAX_OLD_KEYS} old ones.`,
+    acceptsIfMatch: true,
+    body: { schema: rotation, maxBytes: MAX_SMALL_BODY, isOptional: true },
+    responses: { 200: { description: 'The new secret.', schema: rotatedSecret } },
+    problems: ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'],
+    async handle(request) {
+      const id = request.params['endpoint'] ?? '';
+      const { secret, grace = settings.rotationGrace() } = request.body;
+      const problem = findChangeProblem(id, parts);
+      if (problem !== undefined) return problem;
+      const version = readIfMatch(request);
+      if (typeof version === 'object') return version;
+      const key = toKey(secret, rules);
+      if ('status' in key) return key;
+      const now = clock.now();
+      const result = await registry.update(
+        id,
+        (record) => ({ ...record, keys: [key, ...toOldKeys(record.keys, now, now + grace)], updatedAt: now }),
+        version,
+      );
+      if (result !== 'changed') return toChangeProblem(result);
+      hooks.onEndpointChanged(id, 'rotated');
+      return toJson(200, { secret: rules.formatSecret(key) });
+    },
+  });
+}
+
+/** The keys before a rotation, newest first: none signs longer than before, or than `until`. */
+function toOldKeys(keys: readonly SigningKey[], now: number, until: number): SigningKey[] {
+  return keys
+    .map((key) => ({ ...key, expiresAt: Math.min(key.expiresAt ?? until, until) }))
+    .filter(({ expiresAt }) => expiresAt > now)
+    .slice(0, MAX_OLD_KEYS);
+}
+
+function createEnable(parts: OperationParts): Operation {
+  const { registry, queue, clock, hooks } = parts;
+  return defineOperation({
+    id: 'enableEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/enable',
+    tag: 'Endpoints',
+    summary: 'Enable an endpoint',
+    description: 'Also those of the config. Deliveries that were skipped meanwhile can be replayed.',
+    responses: { 200: { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] } },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint: id = '' } }) {
+      if (await registry.enable(id, clock.now())) {
+        hooks.onEndpointChanged(id, 'enabled');
+        await queue.wake(id);
+      }
+      return toCurrent(id, parts);
+    },
+  });
+}
+
+function createDisable(parts: OperationParts): Operation {
+  const { registry, clock, hooks } = parts;
+  return defineOperation({
+    id: 'disableEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/disable',
+    tag: 'Endpoints',
+    summary: 'Disable an endpoint',
+    description: 'Also those of the config. Its deliveries are skipped until it is enabled again.',
+    responses: { 200: { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] } },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint: id = '' } }) {
+      if (await registry.disable(id, 'manual', clock.now())) hooks.onEndpointChanged(id, 'disabled');
+      return toCurrent(id, parts);
+    },
+  });
+}
+
+function createTest({ registry, queue, clock }: OperationParts): Operation {
+  return defineOperation({
+    id: 'testEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/test',
+    tag: 'Endpoints',
+    summary: 'Send a test event to an endpoint',
+    description: `Delivers an event of type ${TEST_TYPE} to this endpoint only, even if it does not select this type.`,
+    body: { schema: testEvent, maxBytes: MAX_SMALL_BODY, isOptional: true },
+    responses: { 202: { description: 'The event is stored.', schema: acceptedEvent } },
+    problems: ['not_found', 'conflict', 'queue_full', 'queue_unavailable'],
+    async handle({ params: { endpoint = '' }, body: { data = TEST_DATA } }) {
+      const found = registry.get(endpoint);
+      if (found === undefined) return toUnknownEndpoint();
+      if (found.disabled !== undefined) return toProblem('conflict', 'the endpoint is disabled: enable it first');
+      const id = createEventId();
+      const now = clock.now();
+      const body = toBody({ type: TEST_TYPE, id, created: Math.floor(now / 1_000), data });
+      await queue.append([{ id, type: TEST_TYPE, createdAt: now, body, metadata: '{}', targets: [{ endpoint }] }]);
+      return toJson(202, { id, duplicate: false, endpoints: 1 });
+    },
+  });
+}
+
+function createStats({ registry, queue, clock }: OperationParts): Operation {
+  return defineOperation({
+    id: 'getEndpointStats',
+    method: 'GET',
+    path: '/v1/endpoints/{endpoint}/stats',
+    tag: 'Endpoints',
+    summary: 'Show the backlog of an endpoint',
+    responses: { 200: { description: 'The backlog.', schema: endpointStats } },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint = '' } }) {
+      if (registry.get(endpoint) === undefined) return toUnknownEndpoint();
+      const [backlog] = await queue.backlogs([endpoint], clock.now());
+      const { waiting = 0, oldestDue } = backlog ?? {};
+      return toJson(200, { waiting, oldestDue: oldestDue === undefined ? undefined : toInstant(oldestDue) });
+    },
+  });
+}
+
+function toCurrent(id: string, parts: OperationParts): ApiResponse {
+  const endpoint: Endpoint | undefined = parts.registry.get(id);
+  return endpoint === undefined ? toUnknownEndpoint() : toEndpointResponse(200, endpoint, parts);
+}

@@ -1,0 +1,275 @@
+/** The port of the provider's API: node:http made strict, one JSON request after the other, bounded in size, time and memory. */
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../../core/clock.ts';
+import type { ListenAddress } from '../../core/listen-address.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
+import { onEvent } from '../../core/safe-events.ts';
+import type { Secret } from '../../core/secret.ts';
+import { writeSocketRefusal } from '../../gateway/pipeline/respond.ts';
+import { Http1BodySource } from '../../gateway/server/body-source.ts';
+import { ClientErrors } from '../../gateway/server/client-errors.ts';
+import { checkHead, toIncomingHead } from '../../gateway/server/head-check.ts';
+import { BodyWatch } from '../../gateway/server/limits.ts';
+import { lingerOnClose } from '../../gateway/server/linger.ts';
+import { type BoundAddress, Listener } from '../../gateway/server/listener.ts';
+import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
+import { isFromWebPage, PortAccess } from '../../gateway/server/port-access.ts';
+import { PortClients } from '../../gateway/server/port-clients.ts';
+import { IncomingBody } from '../../gateway/server/request-body.ts';
+import { closeAfterIgnoredUpgrade, createStrictServer } from '../../gateway/server/strict-server.ts';
+import type { TlsContexts } from '../../gateway/server/tls.ts';
+import { type ApiDenial, toDenial, toRefusalProblem, toRejection, toThrownProblem } from './api-errors.ts';
+import type { OperationParts } from './api-parts.ts';
+import { ApiRouter, checkMediaType, validateBody, validateQuery } from './api-router.ts';
+import { writeResponse } from './api-writer.ts';
+import { createDeliveryOperations } from './delivery-operations.ts';
+import { createEndpointActions } from './endpoint-actions.ts';
+import { createEndpointOperations } from './endpoint-operations.ts';
+import { createEventOperations, toMaxBatchBytes } from './event-operations.ts';
+import { createOpenapiOperation } from './openapi.ts';
+import type { ApiResponse, Operation } from './operation.ts';
+import { toProblem } from './problem.ts';
+
+/** The dependencies of the API. */
+export interface ProviderApiParts extends OperationParts {
+  readonly address: ListenAddress;
+  readonly tls: TlsContexts | undefined;
+  /** Undefined: only requests from loopback are accepted. */
+  readonly token: Secret | undefined;
+  readonly memory: MemoryPressure;
+  /** Shown in the OpenAPI document. */
+  readonly version: string;
+}
+
+/** The listening API. */
+export interface ProviderApi {
+  /** Rejects with the system's error. */
+  listen(): Promise<BoundAddress>;
+  /** Stops accepting connections, and resolves when all responses are sent. */
+  drain(): Promise<void>;
+  /** Destroys the remaining connections. */
+  close(): void;
+  replaceToken(token: Secret | undefined): void;
+  /** Uses the current TLS contexts for new connections. */
+  refreshTls(): void;
+}
+
+const MIB = 1024 * 1024;
+const MAX_LARGE_BODIES = 16;
+const MIN_BUFFERED_BYTES = 16 * MIB;
+const MAX_CONNECTIONS = 1_024;
+/** The app and its connection pools; on loopback, all clients are one. */
+const MAX_REQUESTS = 512;
+const LIMITS = {
+  maxHeaderBytes: 16_384,
+  maxHeaderFields: 100,
+  maxTarget: 8_192,
+  headTimeout: 10_000,
+  bodyTimeout: 30_000,
+  bodyIdleTimeout: 10_000,
+  bodyMinRate: 500,
+  streamMinRate: 500,
+  streamTimeout: 30_000,
+  // Longer than common connection pools keep idle connections: if the app closes first, no request is lost.
+  keepAliveTimeout: 75_000,
+  sendTimeout: 30_000,
+  maxConnections: MAX_CONNECTIONS,
+  maxConnectionsPerClient: MAX_CONNECTIONS,
+  maxRequestsPerClient: MAX_REQUESTS,
+  maxUpgraded: 1,
+  maxUpgradedPerClient: 1,
+};
+const NO_LIMIT = (): void => undefined;
+const NO_OPERATION = 'none';
+const ACCEPTING: ReadonlySet<string> = new Set(['createEvent', 'createEvents']);
+
+/** Builds the API; it does not listen yet. */
+export function createProviderApi(parts: ProviderApiParts): ProviderApi {
+  return new ApiServer(parts);
+}
+
+/** Lists all operations. */
+export function createOperations(parts: OperationParts, version: string): Operation[] {
+  const operations = [
+    ...createEventOperations(parts),
+    ...createEndpointOperations(parts),
+    ...createEndpointActions(parts),
+    ...createDeliveryOperations(parts),
+  ];
+  return [...operations, createOpenapiOperation(operations, version)];
+}
+
+/** A request and what is needed to respond to it. */
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly body: IncomingBody;
+  /** The operation, once it is known. */
+  operation: Operation | undefined;
+}
+
+class ApiServer implements ProviderApi {
+  readonly #parts: ProviderApiParts;
+  readonly #clock: Clock;
+  readonly #server: Server | TlsServer;
+  readonly #listener: Listener;
+  readonly #access: PortAccess;
+  readonly #router: ApiRouter;
+  readonly #bodies: BodyWatch;
+  readonly #clients: PortClients;
+  readonly #clientErrors: ClientErrors;
+  #inFlight = 0;
+  #isDraining = false;
+  #onIdle: () => void = () => undefined;
+
+  constructor(parts: ProviderApiParts) {
+    const { clock, address, tls, token, memory, settings, version } = parts;
+    this.#parts = parts;
+    this.#clock = clock;
+    this.#access = new PortAccess(token);
+    this.#router = new ApiRouter(createOperations(parts, version));
+    const maxBufferedBytes = Math.max(MIN_BUFFERED_BYTES, 2 * toMaxBatchBytes(settings.maxEventSize));
+    this.#bodies = new BodyWatch({ ...LIMITS, maxBufferedBytes, maxLargeBodies: MAX_LARGE_BODIES }, clock, NO_LIMIT, memory);
+    this.#server = createStrictServer(LIMITS, tls, {});
+    this.#clients = new PortClients(this.#server, { limits: LIMITS, shared: [], clock, onLimit: NO_LIMIT });
+    this.#listener = new Listener(this.#server, address);
+    this.#clientErrors = new ClientErrors({
+      clock,
+      onLimit: NO_LIMIT,
+      toPeer: (socket) => socket.remoteAddress ?? 'unknown',
+      rejectSocket: (arrival, socket, refusal) => writeSocketRefusal(socket, refusal, arrival.requestId, clock),
+    });
+    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
+    onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
+    onEvent(this.#server, 'checkExpectation', (_: IncomingMessage, response: ServerResponse) => {
+      response.shouldKeepAlive = false;
+      return writeResponse(toRefusalProblem(refuse('expectation_failed', 'expectation_failed')), response, clock);
+    });
+    onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
+      this.#clientErrors.handle(error, socket),
+    );
+  }
+
+  listen(): Promise<BoundAddress> {
+    return this.#listener.open();
+  }
+
+  drain(): Promise<void> {
+    this.#isDraining = true;
+    this.#listener.close();
+    this.#clientErrors.endConnections();
+    this.#server.closeIdleConnections();
+    return new Promise((resolve) => {
+      if (this.#inFlight === 0) resolve();
+      else this.#onIdle = resolve;
+    });
+  }
+
+  close(): void {
+    this.#listener.close();
+    this.#server.closeAllConnections();
+    this.#clients.close();
+    this.#bodies.close();
+  }
+
+  replaceToken(token: Secret | undefined): void {
+    this.#access.replace(token);
+  }
+
+  refreshTls(): void {
+    const { tls } = this.#parts;
+    if (tls !== undefined) (this.#server as TlsServer).setSecureContext(tls.toServerOptions());
+  }
+
+  async #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
+    // Pipelined behind a response that closes the connection: there can be no response, so the request must not be handled.
+    if (!request.socket.writable) return;
+    const startedAt = this.#clock.monotonic();
+    closeAfterIgnoredUpgrade(request, response);
+    const source = new Http1BodySource(request, response, expectsContinue);
+    const body = new IncomingBody(source, this.#bodies);
+    body.client = request.socket.remoteAddress ?? '';
+    this.#clientErrors.track(request.socket, { response, body });
+    const exchange: Exchange = { request, response, body, operation: undefined };
+    this.#inFlight++;
+    try {
+      const tracked = this.#clients.track(request.socket, source, response, response);
+      const isAdmitted = this.#clients.admit(tracked, body.client, false);
+      const reply = isAdmitted ? await this.#respond(exchange) : toProblem('busy', 'too many requests at once');
+      await this.#write(exchange, reply);
+      this.#report(exchange, reply, this.#clock.monotonic() - startedAt);
+    } finally {
+      this.#inFlight--;
+      if (this.#inFlight === 0) this.#onIdle();
+    }
+  }
+
+  async #write({ request, response, body, operation }: Exchange, reply: ApiResponse): Promise<void> {
+    // The rest of an unread body would be parsed as the next request.
+    if (reply.mustClose === true || (!request.complete && !body.isCheapToDrain)) {
+      response.shouldKeepAlive = false;
+      lingerOnClose(request.socket, this.#clock);
+    }
+    body.discard();
+    if (this.#isDraining) response.shouldKeepAlive = false;
+    try {
+      await writeResponse(reply, response, this.#clock);
+    } catch (thrown) {
+      // In the middle of a stream: the client must not take it for complete.
+      this.#parts.hooks.onError(operation?.id ?? NO_OPERATION, thrown);
+      response.destroy();
+    }
+  }
+
+  #report({ operation }: Exchange, { status, problem }: ApiResponse, duration: number): void {
+    const { hooks } = this.#parts;
+    hooks.onRequest(operation?.id ?? NO_OPERATION, status, duration);
+    if (problem !== undefined && operation !== undefined && ACCEPTING.has(operation.id)) hooks.onRejected(toRejection(problem));
+  }
+
+  /** Never rejects. */
+  async #respond(exchange: Exchange): Promise<ApiResponse> {
+    try {
+      return await this.#handle(exchange);
+    } catch (thrown) {
+      const known = toThrownProblem(thrown);
+      if (known?.status === undefined || known.status === 500)
+        this.#parts.hooks.onError(exchange.operation?.id ?? NO_OPERATION, thrown);
+      // The error's text may contain anything, so it is not sent.
+      return known ?? toProblem('internal', 'the request failed; see the log of sidegate');
+    }
+  }
+
+  async #handle(exchange: Exchange): Promise<ApiResponse> {
+    const { request, body } = exchange;
+    const target = checkHead(toIncomingHead(request), LIMITS, NO_LIMIT);
+    if (target instanceof Refusal) return toRefusalProblem(target);
+    const found = this.#router.find(request.method ?? '', target.path);
+    exchange.operation = typeof found === 'object' ? found.operation : undefined;
+    // Before 404 and 405: only authorized clients learn what exists.
+    const denial = exchange.operation?.isPublic === true ? undefined : this.#authorize(request);
+    if (denial !== undefined) return toDenial(denial);
+    if (found === undefined) return toProblem('not_found', 'there is no such path; see /openapi.json');
+    if (typeof found === 'string')
+      return toProblem('method_not_allowed', `allowed methods: ${found}`, { headers: { Allow: found } });
+    const { operation, params } = found;
+    const query = validateQuery(operation, target.query);
+    if (query.kind === 'invalid') return query.response;
+    const mediaType = checkMediaType(operation, request, body.declaredLength === 0);
+    if (mediaType !== undefined) return mediaType;
+    if (this.#parts.memory.isFull) return toProblem('busy', 'sidegate is out of memory');
+    const content = await body.read(operation.body?.maxBytes ?? 0);
+    if (content instanceof Refusal) return toRefusalProblem(content, operation.body?.maxBytes);
+    const validated = validateBody(operation, content);
+    if (validated.kind === 'invalid') return validated.response;
+    return operation.handle({ params, query: query.value, body: validated.value, content, incoming: request });
+  }
+
+  #authorize(request: IncomingMessage): ApiDenial | undefined {
+    const denial = this.#access.authorize(request);
+    // A page cannot know a token.
+    return denial ?? (!this.#access.hasToken && isFromWebPage(request) ? 'cross_origin' : undefined);
+  }
+}

@@ -1,0 +1,287 @@
+import { spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { afterEach, describe, expect, test } from 'vitest';
+import { runProgram } from '../../src/cli/program.ts';
+import { startServer, useFolder } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
+import { LAUNCHER } from '../support/process.ts';
+import { startApi, type TestApi, type TestApiOptions } from '../support/provider/api.ts';
+import { SECRET_TEXT } from '../support/provider/endpoints.ts';
+
+const TOKEN = '0123456789abcdef0123456789abcdef';
+const AT = 1_800_000_000_000;
+
+const folder = useFolder();
+const tokenFile = join(folder, 'token');
+writeFileSync(tokenFile, `${TOKEN}\n`);
+const secretFile = join(folder, 'secret');
+writeFileSync(secretFile, `${SECRET_TEXT}\n`);
+
+let api: TestApi;
+afterEach(() => api.stop());
+
+async function start(options?: TestApiOptions): Promise<void> {
+  api = await startApi(options);
+}
+
+interface Ended {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function run(args: readonly string[], { isTerminal = false, input = '' } = {}): Promise<Ended> {
+  let stdout = '';
+  let stderr = '';
+  const code = await runProgram(args, {
+    stdin: Readable.from([Buffer.from(input)]) as NodeJS.ReadableStream,
+    env: {},
+    isTerminal,
+    stdout: (text) => {
+      stdout += text;
+    },
+    stderr: (text) => {
+      stderr += text;
+    },
+  });
+  return { code, stdout, stderr };
+}
+
+const call = (...args: string[]): Promise<Ended> => run([...args, '--provider', `http://127.0.0.1:${api.port}`]);
+
+async function append(count: number, state?: 'dead' | 'skipped'): Promise<void> {
+  const ids = Array.from({ length: count }, (_, i) => `e${i}`);
+  await api.queue.append(
+    ids.map((id, i) => ({
+      id,
+      type: 'invoice.paid',
+      createdAt: AT + i * 1_000,
+      body: Buffer.from('{}'),
+      metadata: '{}',
+      targets: [{ endpoint: 'acme' }],
+    })),
+  );
+  const lastAttempt = { at: AT, duration: 12.4, status: 503, outcome: 'server_error', detail: 'HTTP \u001b[31m503\u202e' };
+  if (state !== undefined) for (const id of ids) api.queue.settle(id, 'acme', { state, attempts: 10, lastAttempt });
+}
+
+describe('sidegate endpoints', () => {
+  test('creates an endpoint and prints its secret once, on standard output', async () => {
+    await start();
+    const args = [
+      'endpoints',
+      'create',
+      '--id',
+      'e',
+      '--url',
+      'https://a.example',
+      '--event',
+      'a.*',
+      '--event',
+      'b',
+      '--channel',
+      'c',
+    ];
+    const { code, stdout, stderr } = await call(...args, '--description', 'd');
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/^id: +e\nsecret: whsec_\S+\n$/)]);
+    expect(stderr).toContain('not shown again');
+    expect(api.registry.get('e')).toMatchObject({ events: ['a.*', 'b'], channels: ['c'], description: 'd' });
+    expect((await call('endpoints', 'show', 'e')).stdout).not.toContain('whsec_');
+  });
+
+  test('reads settings from a file or standard input, and a secret from a file', async () => {
+    await start();
+    const args = [
+      'endpoints',
+      'create',
+      '--settings',
+      '-',
+      '--secret-file',
+      secretFile,
+      '--provider',
+      `http://127.0.0.1:${api.port}`,
+    ];
+    const input = JSON.stringify({ id: 'e', url: 'https://a.example', timeout: '3s', headers: { 'X-A': 'hidden' } });
+    const { code, stdout } = await run(args, { input });
+    expect([code, stdout]).toEqual([0, expect.stringContaining(SECRET_TEXT)]);
+    const shown = (await call('endpoints', 'show', 'e')).stdout;
+    expect(shown).toMatch(/^timeout: +3s$/m);
+    expect(shown).toMatch(/^headers: +X-A$/m);
+    expect((await run([...args.slice(0, 4), '--provider', 'http://127.0.0.1:1'], { input: '[]' })).code).toBe(2);
+  });
+
+  test('lists all endpoints, over several pages', async () => {
+    await start();
+    for (let i = 0; i < 260; i++) await api.request('POST', '/v1/endpoints', { id: `e${i}`, url: 'https://a.example' });
+    await call('endpoints', 'disable', 'e7');
+    const { stdout } = await call('endpoints', 'list');
+    const lines = stdout.trimEnd().split('\n');
+    expect([lines.length, lines[0]]).toEqual([262, expect.stringMatching(/^ID +STATE +EVENTS +CHANNELS +SOURCE +URL$/)]);
+    expect(lines.find((line) => line.startsWith('acme'))).toMatch(/^acme +enabled +invoice\.\* +all +config +https/);
+    expect(lines.find((line) => line.startsWith('e7 '))).toMatch(/^e7 +disabled \(manual\) since 20/);
+    expect(JSON.parse((await call('endpoints', 'list', '--format', 'json')).stdout)).toHaveLength(261);
+  });
+
+  test('updates, rotates, disables, enables, tests and deletes', async () => {
+    await start();
+    await call('endpoints', 'create', '--id', 'e', '--url', 'https://a.example');
+    expect((await call('endpoints', 'update', 'e', '--url', 'https://b.example')).stdout).toContain('https://b.example');
+    expect((await call('endpoints', 'update', 'e')).code).toBe(2);
+    const rotated = await call('endpoints', 'rotate', 'e', '--grace', '1h', '--secret-file', secretFile);
+    expect(rotated.stdout).toBe(`${SECRET_TEXT}\n`);
+    expect((await call('endpoints', 'disable', 'e')).stdout).toBe('e is disabled\n');
+    expect((await call('endpoints', 'test', 'e')).stderr).toBe('sidegate endpoints: the endpoint is disabled: enable it first\n');
+    expect((await call('endpoints', 'enable', 'e')).stdout).toContain('deliveries replay --endpoint e --state skipped');
+    const sent = await call('endpoints', 'test', 'e');
+    const [, id] = /show (\S+)$/.exec(sent.stdout.trimEnd()) ?? [];
+    expect((await call('deliveries', 'show', id ?? '')).stdout).toMatch(/^type: +sidegate\.test$/m);
+    expect((await call('endpoints', 'stats', 'e')).stdout).toMatch(/^waiting: +1$/m);
+    expect((await call('endpoints', 'delete', 'e')).code).toBe(0);
+    expect(await call('endpoints', 'delete', 'e')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'sidegate endpoints: there is no endpoint with this ID\n',
+    });
+  });
+
+  test('shows every field that is wrong', async () => {
+    await start();
+    const { code, stderr } = await call(
+      'endpoints',
+      'create',
+      '--url',
+      'https://a.example',
+      '--event',
+      'a b',
+      '--channel',
+      'c d',
+    );
+    expect(code).toBe(1);
+    expect(stderr.trimEnd().split('\n')).toEqual([
+      expect.stringMatching(/^sidegate endpoints: events\[0\]: /),
+      expect.stringMatching(/^ {2}channels\[0\]: /),
+    ]);
+    expect((await call('endpoints', 'create')).stderr).toBe('sidegate: missing option: --url URL, or url in --settings\n');
+    expect((await call('endpoints', 'update', 'acme', '--url', 'https://x.example')).stderr).toContain('provider.endpoints');
+  });
+});
+
+describe('sidegate deliveries', () => {
+  test('lists what is selected', async () => {
+    await start();
+    await append(3, 'dead');
+    const { stdout } = await call('deliveries', 'list', '--state', 'dead', '--state', 'skipped', '--limit', '2');
+    const [head, first, ...rest] = stdout.trimEnd().split('\n');
+    expect(head).toMatch(/^ID +TYPE +STATE +ATTEMPTS +ACCEPTED +NEXT ATTEMPT +LAST OUTCOME$/);
+    expect([first, rest.length]).toEqual([expect.stringMatching(/^e2~acme +invoice\.paid +dead +10 .*server_error \(503\)$/), 1]);
+    const json = await call('deliveries', 'list', '--format', 'json', '--from', '2h');
+    expect(JSON.parse(json.stdout)).toHaveLength(3);
+    expect((await call('deliveries', 'list', '--limit', '0')).code).toBe(2);
+    expect((await call('deliveries', 'list', '--format', 'yaml')).code).toBe(2);
+    expect((await call('deliveries', 'list', '--state', 'lost')).stderr).toContain('state[0]');
+    expect((await call('deliveries', 'list', '--from', 'yesterday')).stderr).toContain('is not a duration');
+  });
+
+  test('shows attempts, without the control characters of a receiver', async () => {
+    await start();
+    await append(1, 'dead');
+    const { stdout } = await call('deliveries', 'show', 'e0~acme');
+    expect(stdout).toContain('12 ms');
+    expect(stdout).toContain('HTTP ?[31m503?');
+    expect((await call('deliveries', 'show', 'e0')).stderr).toContain('is not the ID of a delivery');
+    expect((await call('deliveries', 'show', 'e0~none')).code).toBe(1);
+  });
+
+  test('repeats one delivery', async () => {
+    await start();
+    await append(1, 'dead');
+    expect((await call('deliveries', 'replay', 'e0~acme')).stdout).toBe('repeating e0~acme\n');
+    expect((await call('deliveries', 'replay', 'e0~acme')).stdout).toContain('waiting for its next attempt already');
+    expect((await call('deliveries', 'replay', 'e0~acme', '--endpoint', 'acme')).code).toBe(2);
+  });
+
+  test('repeats many, with plain lines for logs', async () => {
+    await start();
+    await append(100, 'skipped');
+    const { code, stdout, stderr } = await call('deliveries', 'replay', '--endpoint', 'acme', '--state', 'skipped');
+    expect([code, stdout]).toEqual([0, 'repeating 100 deliveries\n']);
+    expect(stderr.trimEnd().split('\n')).toEqual(Array.from({ length: 10 }, (_, i) => `replayed ${(i + 1) * 10} of 100`));
+    expect((await call('deliveries', 'replay')).stderr).toContain('select deliveries');
+  });
+
+  test('shows a bar on a terminal', async () => {
+    await start();
+    await append(4, 'dead');
+    const args = ['deliveries', 'replay', '--endpoint', 'acme', '--provider', `http://127.0.0.1:${api.port}`];
+    const { stderr } = await run(args, { isTerminal: true });
+    expect(stderr).toContain(`\r[${'#'.repeat(15)}${'.'.repeat(15)}] 2 of 4`);
+    expect(stderr.endsWith(`\r[${'#'.repeat(30)}] 4 of 4\n`)).toBe(true);
+  });
+
+  test('exits 1 if a replay broke off, and says how to continue', async () => {
+    await start();
+    const port = await startServer(
+      createServer((request, response) => {
+        request.resume();
+        response.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
+        response.write('{"replayed":3,"total":9,"done":false}\n', () => response.destroy());
+      }),
+    );
+    const { code, stderr } = await run(['deliveries', 'replay', '--endpoint', 'a', '--provider', `http://127.0.0.1:${port}`]);
+    expect(code).toBe(1);
+    expect(stderr).toContain('the replay ended after 3 of 9');
+    expect(stderr).toContain('run the command again to continue');
+  });
+});
+
+describe('the connection to the provider', () => {
+  test('needs the token that the provider has', async () => {
+    await start({ token: TOKEN });
+    expect((await call('endpoints', 'list')).stderr).toMatch(
+      /not authorized by http:\/\/127\.0\.0\.1:\d+: use --token-file FILE/,
+    );
+    expect((await call('endpoints', 'list', '--token-file', secretFile)).stderr).toContain(
+      'the token is not that of provider.token',
+    );
+    expect((await call('endpoints', 'list', '--token-file', tokenFile)).code).toBe(0);
+    expect((await call('endpoints', 'list', '--token-file', join(folder, 'none'))).code).toBe(2);
+    expect((await call('endpoints', 'list', '--token-file', tokenFile, '--token-env', 'X')).code).toBe(2);
+  });
+
+  test('says what to check if nobody listens, or something else does', async () => {
+    await start();
+    const closed = await findFreePort();
+    const nobody = await run(['endpoints', 'list', '--provider', `http://127.0.0.1:${closed}`]);
+    expect(nobody).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `sidegate endpoints: no response from http://127.0.0.1:${closed}: ECONNREFUSED; check that sidegate runs with a provider section, and --provider\n`,
+    });
+    const port = await startServer(createServer((_, response) => void response.end('<html>')));
+    expect((await run(['endpoints', 'list', '--provider', `http://127.0.0.1:${port}`])).stderr).toContain(
+      "is not the API of sidegate's provider",
+    );
+    expect((await run(['endpoints', 'list', '--provider', 'localhost:8482'])).code).toBe(2);
+  });
+
+  test('ends with a message if the provider does not respond in time', async () => {
+    await start();
+    const port = await startServer(createServer(() => undefined));
+    const { code, stderr } = await run(['endpoints', 'list', '--provider', `http://127.0.0.1:${port}`, '--timeout', '200ms']);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('no response for 0.2 s')]);
+  });
+
+  test('works in the program as it is installed', async () => {
+    await start();
+    const child = spawn(process.execPath, [LAUNCHER, 'endpoints', 'show', 'acme', '--provider', `http://127.0.0.1:${api.port}`]);
+    let stdout = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      stdout += chunk;
+    });
+    expect(await new Promise((resolve) => child.once('close', resolve))).toBe(0);
+    expect(stdout).toMatch(/^id: +acme$/m);
+  }, 60_000);
+});

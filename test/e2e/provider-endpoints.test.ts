@@ -1,0 +1,246 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { startApi, type TestApi } from '../support/provider/api.ts';
+import { SECRET_TEXT } from '../support/provider/endpoints.ts';
+
+const URL_TEXT = 'https://hooks.example/in';
+const HOUR = 3_600_000;
+
+let api: TestApi;
+beforeEach(async () => {
+  api = await startApi();
+});
+afterEach(() => api.stop());
+
+const create = (body: object = {}) => api.request('POST', '/v1/endpoints', { url: URL_TEXT, ...body });
+
+describe('creating an endpoint', () => {
+  test('shows the secret once, and never again', async () => {
+    const { status, json, headers } = await create();
+    expect(status).toBe(201);
+    expect(json).toMatchObject({
+      source: 'api',
+      url: URL_TEXT,
+      events: [],
+      timeout: '15s',
+      schedule: ['5s', '5m'],
+      concurrency: 4,
+    });
+    expect(json.id).toMatch(/^ep_[0-9a-f]{24}$/);
+    expect(json.secret).toMatch(/^whsec_/);
+    expect([headers['etag'], headers['location']]).toEqual(['"1"', `/v1/endpoints/${json.id}`]);
+    const others = [
+      await api.request('GET', `/v1/endpoints/${json.id}`),
+      await api.request('GET', '/v1/endpoints'),
+      await api.request('PATCH', `/v1/endpoints/${json.id}`, { description: 'x' }),
+      await api.request('POST', `/v1/endpoints/${json.id}/disable`),
+    ];
+    for (const { status: each, text } of others) {
+      expect(each).toBe(200);
+      expect(text).not.toContain(json.secret.slice(6));
+      expect(text).not.toContain('whsec_');
+    }
+  });
+
+  test('takes an ID, a secret and settings, and routes events to it at once', async () => {
+    const { status, json } = await create({
+      id: 'tenant-7',
+      secret: SECRET_TEXT,
+      events: ['user.*'],
+      channels: ['t7'],
+      headers: { Authorization: 'Bearer hidden' },
+      timeout: '3s',
+      rateLimit: 0.5,
+      schedule: ['1m', '90s', '2d'],
+      retryClientErrors: 'all',
+      orderBy: '$.data.user',
+    });
+    expect([status, json.secret, json.headerNames]).toEqual([201, SECRET_TEXT, ['Authorization']]);
+    expect(json).toMatchObject({ timeout: '3s', rateLimit: 0.5, schedule: ['1m', '90s', '2d'], retryClientErrors: 'all' });
+    expect((await api.request('GET', '/v1/endpoints/tenant-7')).text).not.toContain('hidden');
+    await api.request('POST', '/v1/events', { type: 'user.new', data: { user: 'u1' }, id: 'x', channel: 't7' });
+    expect(api.queue.events.get('x')?.targets).toEqual([{ endpoint: 'tenant-7', orderKey: 'u1' }]);
+  });
+
+  test.each([
+    [{ url: 'http://plain.example' }, 'url', 'url: it is not an https URL; write https://…'],
+    [{ url: undefined }, 'url', undefined],
+    [{ headers: { Host: 'x' } }, 'headers', undefined],
+    [{ headers: { 'a b': 'x' } }, 'headers.a b', undefined],
+    [{ secret: 'plain' }, 'secret', 'secret: the secret has no whsec_ prefix; write whsec_ and base64'],
+    [{ events: ['a.**'] }, 'events[0]', undefined],
+    [{ timeout: '5 parsecs' }, 'timeout', undefined],
+    [{ schedule: ['1m', 5] }, 'schedule[1]', undefined],
+    [{ orderBy: 'customer' }, 'orderBy', undefined],
+    [{ id: 'Not~Valid' }, 'id', undefined],
+    [{ secrett: 'x' }, 'secrett', 'secrett: unknown member; did you mean secret?'],
+    [{ disabled: true }, 'disabled', undefined],
+  ])('rejects %j with 422 that names %s', async (body, field, detail) => {
+    const { status, json } = await create(body);
+    expect([status, json.field]).toEqual([422, field]);
+    if (detail !== undefined) expect(json.detail).toBe(detail);
+    expect(api.registry.list()).toHaveLength(1);
+  });
+
+  test('rejects an ID that is in use with 409, also one of the config', async () => {
+    await create({ id: 'one' });
+    expect((await create({ id: 'one' })).json).toMatchObject({ status: 409, code: 'conflict', field: 'id' });
+    expect((await create({ id: 'acme' })).status).toBe(409);
+  });
+});
+
+test('lists all endpoints in pages', async () => {
+  for (let i = 0; i < 7; i++) await create({ id: `e${i}` });
+  const ids: string[] = [];
+  let iterator: string | null = '';
+  for (let pages = 0; iterator !== null; pages++) {
+    expect(pages).toBeLessThan(4);
+    const { json } = await api.request('GET', `/v1/endpoints?limit=3${iterator === '' ? '' : `&iterator=${iterator}`}`);
+    ids.push(...json.data.map(({ id }: { id: string }) => id));
+    expect(json.done).toBe(json.iterator === null);
+    iterator = json.iterator;
+  }
+  expect(ids).toEqual(['acme', 'e0', 'e1', 'e2', 'e3', 'e4', 'e5', 'e6']);
+  for (const query of ['limit=0', 'limit=251', 'limit=x', 'limit=1&limit=2', 'page=2', 'iterator='.padEnd(1_040, 'a')])
+    expect([query, (await api.request('GET', `/v1/endpoints?${query}`)).status]).toEqual([query, 422]);
+});
+
+describe('changing an endpoint', () => {
+  test('PATCH changes what it names, null restores the default', async () => {
+    await create({ id: 'e', events: ['a'], timeout: '3s', rateLimit: 5, headers: { 'X-A': '1' }, description: 'd' });
+    const { status, json } = await api.request('PATCH', '/v1/endpoints/e', { timeout: null, rateLimit: null, events: ['b.*'] });
+    expect(status).toBe(200);
+    expect(json).toMatchObject({ timeout: '15s', events: ['b.*'], description: 'd', headerNames: ['X-A'] });
+    expect(json).not.toHaveProperty('rateLimit');
+  });
+
+  test('PUT resets what it does not name, except headers and secret', async () => {
+    await create({ id: 'e', events: ['a'], timeout: '3s', headers: { 'X-A': '1' }, secret: SECRET_TEXT });
+    const { json } = await api.request('PUT', '/v1/endpoints/e', { url: 'https://new.example' });
+    expect(json).toMatchObject({ url: 'https://new.example', events: [], timeout: '15s', headerNames: ['X-A'] });
+    expect(api.registry.get('e')?.keys).toHaveLength(1);
+    expect((await api.request('PUT', '/v1/endpoints/e', { url: 'https://new.example', headers: {} })).json.headerNames).toEqual(
+      [],
+    );
+    expect((await api.request('PUT', '/v1/endpoints/e', {})).json.field).toBe('url');
+  });
+
+  test('rejects settings that are not allowed, and changes nothing', async () => {
+    await create({ id: 'e' });
+    for (const body of [{ url: 'ftp://x' }, { url: null }, { headers: { host: 'x' } }, { id: 'f' }, { secret: SECRET_TEXT }, []])
+      expect([body, (await api.request('PATCH', '/v1/endpoints/e', body)).status]).toEqual([body, 422]);
+    expect(api.registry.find('e')?.version).toBe(1);
+  });
+
+  test('with If-Match only succeeds for the current version', async () => {
+    await create({ id: 'e' });
+    const patch = (ifMatch: string) => api.request('PATCH', '/v1/endpoints/e', { description: ifMatch }, { 'If-Match': ifMatch });
+    const first = await patch('"1"');
+    expect([first.status, first.headers['etag']]).toEqual([200, '"2"']);
+    expect((await patch('"1"')).json.code).toBe('precondition_failed');
+    expect((await patch('W/"2"')).status).toBe(412);
+    expect((await patch('*')).status).toBe(200);
+    expect((await api.request('DELETE', '/v1/endpoints/e', undefined, { 'If-Match': '"1"' })).status).toBe(412);
+    expect((await api.request('DELETE', '/v1/endpoints/e', undefined, { 'If-Match': '"3"' })).status).toBe(204);
+    expect((await api.request('DELETE', '/v1/endpoints/e')).status).toBe(404);
+  });
+
+  test('of the config is rejected with 409 that says where to change it', async () => {
+    for (const [method, path, body] of [
+      ['PATCH', '', {}],
+      ['PUT', '', { url: URL_TEXT }],
+      ['DELETE', '', undefined],
+      ['POST', '/rotate-secret', undefined],
+    ] as const) {
+      const { status, json } = await api.request(method, `/v1/endpoints/acme${path}`, body);
+      expect([method, status, json.code]).toEqual([method, 409, 'conflict']);
+      expect(json.detail).toContain('provider.endpoints');
+    }
+  });
+
+  test.each(['GET', 'PATCH', 'PUT', 'DELETE'])('that does not exist gets 404: %s', async (method) => {
+    const body = method === 'PATCH' ? {} : method === 'PUT' ? { url: URL_TEXT } : undefined;
+    expect((await api.request(method, '/v1/endpoints/none', body)).json).toMatchObject({ status: 404, code: 'not_found' });
+  });
+});
+
+describe('rotating a secret', () => {
+  const rotate = (body?: object) => api.request('POST', '/v1/endpoints/e/rotate-secret', body);
+  const expiries = () => api.registry.get('e')?.keys.map(({ expiresAt }) => expiresAt) ?? [];
+
+  test('signs with the old one for the grace period', async () => {
+    const { json: created } = await create({ id: 'e' });
+    const { status, json } = await rotate();
+    expect(status).toBe(200);
+    expect(json.secret).toMatch(/^whsec_/);
+    expect(json.secret).not.toBe(created.secret);
+    const [current, old] = expiries();
+    expect(current).toBeUndefined();
+    expect(Math.abs((old ?? 0) - Date.now() - 24 * HOUR)).toBeLessThan(10_000);
+    const { json: shown } = await api.request('GET', '/v1/endpoints/e');
+    expect(shown.signatures).toEqual([{ version: 'v1' }, { version: 'v1', expiresAt: expect.any(String) }]);
+  });
+
+  test('stops signing with all old ones at once if they leaked', async () => {
+    await create({ id: 'e' });
+    await rotate();
+    await rotate({ secret: SECRET_TEXT, grace: '0s' });
+    expect(expiries()).toEqual([undefined]);
+    expect(api.registry.get('e')?.keys[0]?.secret.expose().toString('base64')).toBe(SECRET_TEXT.slice(6));
+  });
+
+  test('keeps at most 4 old ones, and never extends their time', async () => {
+    await create({ id: 'e' });
+    await rotate({ grace: '1h' });
+    const [, old] = expiries();
+    await rotate({ grace: '7d' });
+    expect(expiries()[2]).toBe(old);
+    for (let i = 0; i < 6; i++) await rotate();
+    expect(expiries()).toHaveLength(5);
+  });
+
+  test('rejects an invalid secret', async () => {
+    await create({ id: 'e' });
+    expect((await rotate({ secret: 'x' })).json).toMatchObject({ status: 422, field: 'secret' });
+    expect((await rotate({ grace: 'long' })).json).toMatchObject({ status: 422, field: 'grace' });
+  });
+});
+
+test.each(['acme', 'e'])('disables and enables %s, and skips its events meanwhile', async (id) => {
+  await create({ id: 'e', events: ['invoice.*'] });
+  const act = (name: string) => api.request('POST', `/v1/endpoints/${id}/${name}`);
+  const disabled = await act('disable');
+  expect([disabled.status, disabled.json.disabled.reason]).toEqual([200, 'manual']);
+  expect((await act('disable')).status).toBe(200);
+  await api.request('POST', '/v1/events', { type: 'invoice.paid', data: {}, id: 'x' });
+  expect(api.queue.events.get('x')?.targets).toContainEqual({ endpoint: id, isSkipped: true });
+  expect((await act('test')).json).toMatchObject({ status: 409, detail: 'the endpoint is disabled: enable it first' });
+  expect((await act('enable')).json).not.toHaveProperty('disabled');
+  expect((await act('enable')).status).toBe(200);
+  expect(api.queue.woken).toEqual([id]);
+  expect(api.reported.changes.filter(([, change]) => change !== 'created')).toEqual([
+    [id, 'disabled'],
+    [id, 'enabled'],
+  ]);
+});
+
+test('sends a test event to one endpoint only, whatever it selects', async () => {
+  await create({ id: 'e' });
+  const { status, json } = await api.request('POST', '/v1/endpoints/acme/test');
+  expect(status).toBe(202);
+  const event = api.queue.events.get(json.id);
+  expect(event).toMatchObject({ type: 'sidegate.test', targets: [{ endpoint: 'acme' }] });
+  expect(JSON.parse(event?.body.toString() ?? '')).toMatchObject({
+    type: 'sidegate.test',
+    id: json.id,
+    data: { message: expect.any(String) },
+  });
+  const own = await api.request('POST', '/v1/endpoints/acme/test', { data: { a: 1 } });
+  expect(JSON.parse(api.queue.events.get(own.json.id)?.body.toString() ?? '').data).toEqual({ a: 1 });
+  expect((await api.request('POST', '/v1/endpoints/none/test')).status).toBe(404);
+});
+
+test('shows the backlog of an endpoint', async () => {
+  expect((await api.request('GET', '/v1/endpoints/acme/stats')).json).toEqual({ waiting: 0 });
+  await api.request('POST', '/v1/events', { type: 'invoice.paid', data: {} });
+  expect((await api.request('GET', '/v1/endpoints/acme/stats')).json).toEqual({ waiting: 1, oldestDue: expect.any(String) });
+});
