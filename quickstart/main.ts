@@ -1,13 +1,14 @@
-/** `npm start`: an example app, the gate in front of it, and four deliveries, of which the gate forwards the valid ones. */
+/** `npm start`: an example app, the gate in front of it, four deliveries, of which the gate forwards the valid ones, and an event of the app. */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { compileScheme } from '../src/auth/schemes/compile.ts';
 import { standardWebhooks } from '../src/auth/schemes/presets/standard-webhooks.ts';
 import { formatProblem } from '../src/config/schema/problem.ts';
-import { systemClock } from '../src/core/clock.ts';
+import { pause, systemClock } from '../src/core/clock.ts';
 import { Secret } from '../src/core/secret.ts';
 import { prepare } from '../src/gateway/runtime/check.ts';
 import { Gate } from '../src/gateway/runtime/gate.ts';
@@ -20,6 +21,8 @@ const SECRET_FILE = join(ROOT, '.cache', 'quickstart', 'secret');
 const BODY_FILE = join(ROOT, '.cache', 'quickstart', 'event.json');
 const APP_PORT = 3000;
 const HOUR_MS = 3_600_000;
+const ROUND_TRIP_MS = 10_000;
+const POLL_MS = 20;
 
 interface Try {
   readonly what: string;
@@ -41,15 +44,15 @@ async function main(): Promise<number> {
   const secret = prepareSecret();
   const app = await startApp(values['free-ports'] === true ? 0 : APP_PORT);
   if (app === undefined) return 1;
-  const file = values['free-ports'] === true ? writeFreePortConfig(app) : CONFIG;
+  const file = values['free-ports'] === true ? await writeFreePortConfig(app) : CONFIG;
   const gate = await startGate(file);
   if (gate === undefined) {
     app.server.close();
     return 1;
   }
-  const isRight = await showDeliveries(gate.url, secret, app);
+  const isRight = (await showDeliveries(gate.url, secret, app)) && (await showRoundTrip(gate.providerUrl, app));
   if (values.once !== true) {
-    showMore(gate.url, gate.adminUrl);
+    showMore(gate);
     await untilSignal();
   }
   await gate.stop();
@@ -82,16 +85,18 @@ async function startApp(port: number): Promise<ExampleApp | undefined> {
 }
 
 /** The same config on free ports. */
-function writeFreePortConfig(app: ExampleApp): string {
+async function writeFreePortConfig(app: ExampleApp): Promise<string> {
   const address = app.server.address();
   const port = typeof address === 'object' && address !== null ? address.port : APP_PORT;
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-quickstart-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   const text = readFileSync(CONFIG, 'utf8')
-    .replace('127.0.0.1:8080', '127.0.0.1:0')
+    .replaceAll('127.0.0.1:8080', `127.0.0.1:${await findFreePort()}`)
     .replace('127.0.0.1:9090', '127.0.0.1:0')
+    .replace('127.0.0.1:8482', '127.0.0.1:0')
+    .replace('.cache/quickstart/queue.db', join(folder, 'queue.db'))
     .replace(`127.0.0.1:${APP_PORT}`, `127.0.0.1:${port}`)
-    .replace('../.cache/quickstart/secret', SECRET_FILE);
+    .replaceAll('../.cache/quickstart/secret', SECRET_FILE);
   const file = join(folder, 'quickstart.yaml');
   writeFileSync(file, text);
   return file;
@@ -100,6 +105,7 @@ function writeFreePortConfig(app: ExampleApp): string {
 interface RunningGate {
   readonly url: string;
   readonly adminUrl: string;
+  readonly providerUrl: string;
   readonly stop: () => Promise<unknown>;
 }
 
@@ -112,8 +118,9 @@ async function startGate(file: string): Promise<RunningGate | undefined> {
   const logger = createLogger({ level: 'warn', version: 'quickstart' });
   const gate = new Gate(ready, { file, clock: systemClock, logger, version: 'quickstart' });
   try {
-    const { data, admin } = await gate.start();
-    return { url: `http://127.0.0.1:${data.port}`, adminUrl: `http://127.0.0.1:${admin.port}`, stop: () => gate.stop() };
+    const { data, admin, provider } = await gate.start();
+    const [url, adminUrl, providerUrl] = [data, admin, provider].map((address) => `http://127.0.0.1:${address?.port}`);
+    return { url: String(url), adminUrl: String(adminUrl), providerUrl: String(providerUrl), stop: () => gate.stop() };
   } catch (thrown) {
     const { code, port } = thrown as NodeJS.ErrnoException & { port?: number };
     console.error(
@@ -138,6 +145,37 @@ async function showDeliveries(url: string, secret: Secret, app: ExampleApp): Pro
   }
   printTable(rows);
   return isRight;
+}
+
+/** The way back: the app posts an event to the provider, which sends it to the gate, which forwards it to the app. */
+async function showRoundTrip(providerUrl: string, app: ExampleApp): Promise<boolean> {
+  const answer = await fetch(`${providerUrl}/v1/events`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ type: 'invoice.paid', data: { amount: 4200 } }),
+  });
+  const { id } = (await answer.json()) as { id?: string };
+  const isReceived = (): boolean => id !== undefined && app.received.includes(id);
+  const startedAt = systemClock.monotonic();
+  while (answer.status === 202 && !isReceived() && systemClock.monotonic() - startedAt < ROUND_TRIP_MS)
+    await pause(systemClock, POLL_MS);
+  const isRight = answer.status === 202 && isReceived();
+  console.log(
+    'The other direction: the app posts an event to its sidecar, which signs and sends it; here, to the gate of the same app.\n',
+  );
+  console.log(
+    `  POST /v1/events  ${answer.status} ${id ?? ''}  reached the app: ${isReceived() ? 'yes' : 'no'}  ${isRight ? 'ok' : 'WRONG'}\n`,
+  );
+  return isRight;
+}
+
+/** Two listeners that refer to each other cannot both choose their port. */
+async function findFreePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((done) => server.close(done));
+  return port;
 }
 
 async function deliver(url: string, one: Try, secret: Secret): Promise<string> {
@@ -170,7 +208,7 @@ function printTable(rows: readonly (readonly string[])[]): void {
   console.log('');
 }
 
-function showMore(url: string, adminUrl: string): void {
+function showMore({ url, adminUrl, providerUrl }: RunningGate): void {
   writeFileSync(BODY_FILE, toEvent('evt_9'));
   console.log(`The gate serves on ${url}, before the app on port ${APP_PORT}. Try more from another terminal, in this folder:
 
@@ -178,6 +216,8 @@ function showMore(url: string, adminUrl: string): void {
   node bin/sidegate.js sign .cache/quickstart/event.json --secret-file .cache/quickstart/secret --format curl --url ${url}/hooks/demo
   curl -i -X POST -H 'Content-Type: application/json' -d '{}' ${url}/hooks/demo
   curl -s ${adminUrl}/metrics | grep sidegate_auth
+  curl -s ${providerUrl}/v1/events -H 'Content-Type: application/json' -d '{"type":"invoice.paid","data":{"amount":1}}'
+  node bin/sidegate.js deliveries list --provider ${providerUrl}
   node bin/sidegate.js check --config config/quickstart.yaml
 
 Ctrl-C stops it.`);

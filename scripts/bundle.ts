@@ -12,7 +12,13 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 export const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
 
 /** The files that `bundle` writes. `sidegate.cjs` is the entry point, which loads the others when it needs them. */
-export const BUNDLES = ['sidegate.cjs', 'sidegate-tools.cjs', 'password-worker.cjs'] as const;
+export const BUNDLES = [
+  'sidegate.cjs',
+  'sidegate-tools.cjs',
+  'sidegate-provider.cjs',
+  'password-worker.cjs',
+  'queue-worker.cjs',
+] as const;
 
 /** The innermost package in a path. */
 const PACKAGE_FOLDER = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/;
@@ -25,16 +31,21 @@ function readRevision(): string {
   return status === 0 ? stdout.trim() : 'unknown';
 }
 
-/** The sidecar never loads the tools, so they are in a separate file. */
-const TOOLS_APART: Plugin = {
-  name: 'tools-apart',
-  setup: (setUp) => setUp.onResolve({ filter: /^\.\/tools\.ts$/ }, () => ({ path: './sidegate-tools.cjs', external: true })),
+/** In separate files: the sidecar never loads the tools, and the provider only if the config has one. */
+const APART: Plugin = {
+  name: 'apart',
+  setup(setUp) {
+    setUp.onResolve({ filter: /^\.\/tools\.ts$/ }, () => ({ path: './sidegate-tools.cjs', external: true }));
+    setUp.onResolve({ filter: /\/provider\/runtime\/provider\.ts$/ }, ({ kind }) =>
+      kind === 'dynamic-import' ? { path: './sidegate-provider.cjs', external: true } : undefined,
+    );
+  },
 };
 
 /** Loaded on first use. At a start without TLS and Redis, HTTP/2 would use 10 MiB of memory, and ioredis would leave 11 MiB of garbage. */
-const LAZY = /^(?:ioredis|(?:node:)?(?:child_process|http2|https|tls|zlib))$/;
-/** Dependencies load these for options that sidegate never sets: exemplars, metrics of other processes, pino's transports. */
-const NEVER_USED = /^(?:@opentelemetry\/api|thread-stream|\.\/lib\/(?:cluster|pushgateway|worker))$/;
+const LAZY = /^(?:bullmq|ioredis|(?:node:)?(?:child_process|http2|https|tls|zlib))$/;
+/** Dependencies load these for options that sidegate never sets: exemplars, metrics of other processes, pino's transports, BullMQ's PostgreSQL and cron. */
+const NEVER_USED = /^(?:@opentelemetry\/api|thread-stream|cron-parser|\.\/postgres|\.\/lib\/(?:cluster|pushgateway|worker))$/;
 
 const LAZY_DEPENDENCIES: Plugin = {
   name: 'lazy-dependencies',
@@ -98,7 +109,9 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
   const entries = [
     ['cli/main.ts', 'sidegate'],
     ['cli/tools.ts', 'sidegate-tools'],
+    ['provider/runtime/provider.ts', 'sidegate-provider'],
     ['auth/passwords/password-worker.ts', 'password-worker'],
+    ['provider/queue/sqlite/worker/queue-worker.ts', 'queue-worker'],
   ] as const;
   const { metafile } = await build({
     ...SHARED,
@@ -110,7 +123,7 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     outdir,
     outExtension: { '.js': '.cjs' },
     define,
-    plugins: [TOOLS_APART, LAZY_DEPENDENCIES, ...(isReadable ? [] : [SHORT_NAMES])],
+    plugins: [APART, LAZY_DEPENDENCIES, ...(isReadable ? [] : [SHORT_NAMES])],
   });
   const files = Object.values(metafile.outputs).flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 ? [file] : [])),

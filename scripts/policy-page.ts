@@ -21,6 +21,7 @@ const PLACEHOLDERS: CelPlaceholders = {
     portName: { expression: celText(DATA_PORT) },
     appPort: number('appPort'),
     config: text('config'),
+    queueVolume: text('queueVolume'),
     cpuRequest: text('cpuRequest'),
     memoryRequest: text('memoryRequest'),
     cpuLimit: text('cpuLimit'),
@@ -33,6 +34,7 @@ const PLACEHOLDERS: CelPlaceholders = {
     isOnPodAddresses: 'variables.isSamePort',
     isOnAllAddresses: '!variables.isSamePort',
     cpuLimit: "variables.cpuLimit != ''",
+    queueVolume: "variables.queueVolume != ''",
   },
   lists: {
     secrets: {

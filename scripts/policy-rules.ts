@@ -10,6 +10,7 @@ import {
   SECRET_VOLUME,
   STATUS_ANNOTATION,
 } from '../src/kubernetes/injector/names.ts';
+import { READ_ONLY_SOURCES } from '../src/kubernetes/injector/queue-volume.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
 import { celText } from './cel-shape.ts';
@@ -26,7 +27,7 @@ const BY_WEBHOOK = 'install the chart with admission.mode: webhook, or use `side
 
 /** All rules. */
 export function toRules(): PolicyRule[] {
-  return [...toSettingRules(), ...toPodRules(), ...toPortRules(), ...toProbeRules()];
+  return [...toSettingRules(), ...toPodRules(), ...toQueueRules(), ...toPortRules(), ...toProbeRules()];
 }
 
 const toAnnotation = (name: string): string => `${DOMAIN}/${name}`;
@@ -137,6 +138,25 @@ function toPodRules(): PolicyRule[] {
     {
       holds: 'size(variables.appPorts) == 1',
       message: `'the container ' + variables.app.name + ' declares no TCP port, or several: set the port of the app in the annotation ${DOMAIN}/app-port'`,
+    },
+  ];
+}
+
+function toQueueRules(): PolicyRule[] {
+  const isReadOnly = READ_ONLY_SOURCES.map((source) => `has(v.${source})`).join(' || ');
+  const mounting = `(variables.initContainers + variables.containers).filter(c, c.?volumeMounts.orValue([]).exists(m, m.name == variables.queueVolume))`;
+  return [
+    {
+      holds: `variables.queueVolume == '' || variables.volumes.exists(v, v.name == variables.queueVolume)`,
+      message: `'${DOMAIN}/queue-volume is ' + variables.queueVolume + ', but the pod has no such volume: add it to the volumeClaimTemplates of the StatefulSet'`,
+    },
+    {
+      holds: `!variables.volumes.exists(v, v.name == variables.queueVolume && (${isReadOnly}))`,
+      message: `'${DOMAIN}/queue-volume is ' + variables.queueVolume + ', a read-only volume: use a volume claim'`,
+    },
+    {
+      holds: `variables.queueVolume == '' || size(${mounting}) == 0`,
+      message: `'the container ' + ${mounting}[0].name + ' mounts the volume ' + variables.queueVolume + ' of ${DOMAIN}/queue-volume, so it could change queued events and read secrets of endpoints: use a separate volume'`,
     },
   ];
 }

@@ -2,7 +2,7 @@
 
 import { toDefaulted } from '../src/kubernetes/injector/defaulted.ts';
 import { PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
-import { CONTAINER, DATA_PORT, SECRET_VOLUME, SECRETS_FOLDER } from '../src/kubernetes/injector/names.ts';
+import { CONTAINER, DATA_PORT, QUEUE_FOLDER, SECRET_VOLUME, SECRETS_FOLDER } from '../src/kubernetes/injector/names.ts';
 import { isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/shape.ts';
 import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX } from '../src/kubernetes/injector/sidecar.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
@@ -35,12 +35,14 @@ const PLACEHOLDERS: CelPlaceholders = {
     adminPort: { expression: 'variables.adminPort', isNumber: true },
     portName: { expression: 'variables.portName' },
     appPort: { expression: 'variables.appPort' },
+    queueVolume: { expression: 'variables.queueVolume' },
     pause: { expression: 'variables.pause' },
   },
   conditions: {
     isNative: 'variables.isInit',
     isOnPodAddresses: 'variables.isOnPodAddresses',
     isOnAllAddresses: '!variables.isOnPodAddresses',
+    queueVolume: "variables.queueVolume != ''",
   },
   lists: {
     secrets: {
@@ -97,6 +99,11 @@ function toVariables(): Variable[] {
       expression: `size(variables.upstreams) > 0 && ${matches('variables.upstreams[0]', PORT_NUMBER.pattern)} ? variables.upstreams[0] : '0'`,
     },
     { name: 'isOnPodAddresses', expression: `variables.args.exists(a, a.startsWith(${celText(`${POD_IPS}:`)}))` },
+    {
+      name: 'queueMounts',
+      expression: `${at('volumeMounts', '[]')}.filter(m, m.mountPath == ${celText(QUEUE_FOLDER)})`,
+    },
+    { name: 'queueVolume', expression: "size(variables.queueMounts) == 0 ? '' : variables.queueMounts[0].name" },
     ...toPause(),
     ...differences,
     {

@@ -65,6 +65,7 @@ function toSettingVariables(): PolicyVariable[] {
       name: 'preStop',
       expression: `!${matches('variables.preStopText', WHOLE_SECONDS.pattern)} ? 0 : variables.preStopText.endsWith('m') ? int(variables.preStopText.replace('m', '')) * 60 : int(variables.preStopText.replace('s', ''))`,
     },
+    { name: 'queueVolume', expression: annotation('queueVolume', "''") },
     { name: 'secretList', expression: toList(annotation('secrets', "''")) },
     { name: 'secrets', expression: distinct('variables.secretList') },
     {

@@ -50,6 +50,7 @@ describe('the npm package', () => {
       'bin/sidegate.cjs',
       'dist/config.schema.json',
       'dist/password-worker.cjs',
+      'dist/queue-worker.cjs',
       'dist/sidegate-tools.cjs',
       'dist/sidegate.cjs',
       'package.json',

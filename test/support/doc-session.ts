@@ -15,7 +15,9 @@ export interface BlockResult {
 }
 
 /** Ports that pages use. Each session replaces them by free ones, so that pages can run side by side. */
-const PAGE_PORTS = /(?<![\d.])(?:3000|6379|6380|8080|8443|9090|9091)(?![\d.])/g;
+const PAGE_PORTS = /(?<![\d.])(?:3000|6379|6380|8080|8443|8482|9090|9091)(?![\d.])/g;
+
+const MODULES = join(import.meta.dirname, '..', '..', 'node_modules');
 
 /** A reader's shell. */
 export class DocSession {
@@ -93,7 +95,8 @@ export class DocSession {
       cwd,
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { PATH: path, HOME: this.folder, LANG: 'C.UTF-8' },
+      // Packages that a page installs are those of this project.
+      env: { PATH: path, HOME: this.folder, LANG: 'C.UTF-8', NODE_PATH: MODULES },
     });
   }
 }

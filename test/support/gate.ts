@@ -22,6 +22,8 @@ export interface TestGate {
   readonly proxyPort: number;
   /** 0 where there is none. */
   readonly authzPort: number;
+  /** 0 if there is none. */
+  readonly providerPort: number;
   readonly folder: string;
   readonly file: string;
   readonly gate: Gate;
@@ -72,13 +74,14 @@ export async function startGate(
   });
   const resolve = async (host: string): Promise<readonly string[]> => names[host] ?? [];
   const gate = new Gate(ready, { file, clock, logger, version: 'test', resolve, ...(connectOverride && { connectOverride }) });
-  const { data, admin, proxy, authz } = await gate.start();
+  const { data, admin, proxy, authz, provider } = await gate.start();
   const metrics = async (): Promise<string> => (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text();
   return {
-    port: data.port,
+    port: data?.port ?? 0,
     adminPort: admin.port,
     proxyPort: proxy?.port ?? 0,
     authzPort: authz?.port ?? 0,
+    providerPort: provider?.port ?? 0,
     folder,
     file,
     gate,

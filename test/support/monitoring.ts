@@ -61,6 +61,6 @@ export function readDashboards(): DashboardModel[] {
 /** All that a dashboard asks Prometheus, with each variable at All. */
 export function toExpressions({ panels, annotations }: DashboardModel): string[] {
   return [...panels.flatMap(({ targets = [] }) => targets), ...annotations.list].map(({ expr }) =>
-    expr.replaceAll('$__rate_interval', '1m').replaceAll(/\$(?:cluster|namespace|route)\b/g, '.*'),
+    expr.replaceAll('$__rate_interval', '1m').replaceAll(/\$(?:cluster|namespace|route|endpoint)\b/g, '.*'),
   );
 }

@@ -12,6 +12,8 @@ export interface GateProcess {
   readonly child: ChildProcess;
   readonly port: number;
   readonly adminPort: number;
+  /** 0 if there is none. */
+  readonly providerPort: number;
   readonly folder: string;
   readonly file: string;
   /** Everything it wrote to standard output so far, as log lines. */
@@ -33,6 +35,7 @@ export async function startGateProcess(
   sections: Sections,
   args: readonly string[] = [],
   env: Readonly<Record<string, string>> = {},
+  command: 'run' | 'deliver' = 'run',
 ): Promise<GateProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-process-'));
   const file = join(folder, 'gate.yaml');
@@ -41,7 +44,7 @@ export async function startGateProcess(
     file,
     stringify({ listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' }, ...sections }),
   );
-  const child = spawn(process.execPath, [LAUNCHER, 'run', '--config', file, ...args], {
+  const child = spawn(process.execPath, [LAUNCHER, command, '--config', file, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, ...env },
   });
@@ -59,13 +62,16 @@ export async function startGateProcess(
       done(code ?? signal);
     });
   });
-  const { port, adminPort } = await new Promise<{ port: number; adminPort: number }>((done, fail) => {
+  type Ports = Pick<GateProcess, 'port' | 'adminPort' | 'providerPort'>;
+  const ports = await new Promise<Ports>((done, fail) => {
     child.stdout?.setEncoding('utf8').on('data', (chunk: string) => {
       text += chunk;
       const line = log().find(({ msg }) => msg === 'listening');
-      if (line !== undefined) done({ port: Number(line['port']), adminPort: Number(line['adminPort']) });
+      if (line === undefined) return;
+      const toPort = (key: string): number => Number(line[key] ?? 0);
+      done({ port: toPort('port'), adminPort: toPort('adminPort'), providerPort: toPort('providerPort') });
     });
     void exit.then((code) => fail(new Error(`the gate ended with ${code} before it listened`)));
   });
-  return { child, port, adminPort, folder, file, log, exit };
+  return { child, ...ports, folder, file, log, exit };
 }

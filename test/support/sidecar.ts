@@ -18,6 +18,7 @@ const VALUES: SidecarValues = {
   appPort: 8080,
   config: 'gate',
   secrets: [{ secret: 'signing', number: 1 }],
+  queueVolume: undefined,
   appProbes: [],
   cpuRequest: '50m',
   memoryRequest: DEFAULT_MEMORY_REQUEST,

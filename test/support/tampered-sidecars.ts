@@ -51,6 +51,8 @@ export const TAMPERED: readonly TamperedSidecar[] = [
   mount('a mount over the program', '/opt/sidegate'),
   mount('a mount of one file of the program', '/opt/sidegate/sidegate.cjs', { subPath: 'sidegate.cjs' }),
   mount('a mount that leaves the folder of tokens', '/var/run/secrets/../../../opt/sidegate'),
+  mount('a part of a volume for the queue', '/var/lib/sidegate', { subPath: 'a' }),
+  mount('a mount below the folder of the queue', '/var/lib/sidegate/a'),
   argument('another config', (args) => args.map((arg) => arg.replace('gate.yaml', 'open.yaml'))),
   argument('one more argument', (args) => [...args, '--help']),
   argument('an app probe first', (args) => ['--app-probe=web/livez=http://127.0.0.1:1/', ...args]),

@@ -1,5 +1,5 @@
 /** Builds the admin port from its config: token, endpoints, server. */
-import { type AdminAccess, findTokenProblem } from '../../admin/access.ts';
+import type { AdminAccess } from '../../admin/access.ts';
 import { createAppHealthEndpoints } from '../../admin/api/app-health.ts';
 import { createCapturesEndpoints } from '../../admin/api/captures.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../../admin/api/forget.ts';
@@ -13,6 +13,7 @@ import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type AdminConfig, type Config, type RouteConfig, remembersIds } from '../../config/schema/config.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
+import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';

@@ -15,6 +15,7 @@ import { type CompiledRoute, compileRoutes } from './compiled-route.ts';
 import { testConnections } from './connections.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
 import { type KeysRead, readKeys } from './keys.ts';
+import { type ProviderRead, readProvider } from './provider-settings.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTracing, type TracingRead } from './tracing.ts';
 import { type RealmRead, readRealms } from './users.ts';
@@ -33,6 +34,7 @@ export interface PreparedConfig {
   readonly authzTls: TlsRead | undefined;
   readonly adminToken: AdminTokenRead;
   readonly tracing: TracingRead | undefined;
+  readonly provider: ProviderRead | undefined;
   readonly store: StoreSettings;
   /** Fingerprints of the files, from before they were read. */
   readonly seen: Fingerprints;
@@ -78,13 +80,29 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const proxyTls = await readTls(loaded.config.proxy?.tls, 'proxy.tls', clock);
   const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
   const tracing = await readTracing(loaded.config.tracing);
-  for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing])
+  const provider = await readProvider(loaded.config, clock);
+  for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing, provider])
     for (const { severity, path, message, hint } of read?.problems ?? []) addProblem(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.problems) addProblem('error', path, message, hint);
   for (const { path, message, hint } of findOversize(loaded.config)) addProblem('warning', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
-  return { loaded, routes, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
+  return {
+    loaded,
+    routes,
+    keys,
+    realms,
+    identity,
+    adminToken,
+    tls,
+    proxyTls,
+    authzTls,
+    tracing,
+    provider,
+    store,
+    seen,
+    problems,
+  };
 }
 
 /** The report of `sidegate check`. */

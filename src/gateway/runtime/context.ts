@@ -24,14 +24,18 @@ export interface GateContext {
   readonly connectOverride?: ConnectOverride;
   /** For the simulator: replaces the connection pools of the apps. */
   readonly createUpstream?: CreateUpstream;
+  /** For tests: redirects connections to endpoints. */
+  readonly providerDetour?: (address: string) => string;
   /** For the simulator: replaces https requests to other hosts. */
   readonly httpsGet?: HttpsGet;
 }
 
 /** Where a running gate listens. */
 export interface GateAddresses {
-  readonly data: BoundAddress;
+  /** Undefined if there are no routes. */
+  readonly data?: BoundAddress;
   readonly admin: BoundAddress;
+  readonly provider?: BoundAddress;
   readonly proxy?: BoundAddress;
   readonly authz?: BoundAddress;
 }

@@ -17,20 +17,18 @@ import type { GateAddresses, GateContext } from './context.ts';
 import { applyCaptures, createRefusalListener } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
+import { HINTS } from './log-events.ts';
 import { toAllLabels } from './proxy.ts';
 import { buildRoute } from './routes.ts';
 import { buildServices, type Services } from './services.ts';
 import { drain } from './shutdown.ts';
-import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
+import { buildSidePorts, openPorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
 import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './watched-sources.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
 /** Longer than the usual termination grace period of pods. */
 const LEAVING_TIMEOUT_MS = 15 * 60_000;
-const IN_MEMORY =
-  'event IDs are kept in the memory of this process only: with several replicas, or after a restart, a repeated delivery reaches the app again; set store.redis';
-const OBSERVED = 'this route only reports the requests that it would have rejected; set mode: enforce to reject them';
 
 /** A gate from start to stop. */
 export class Gate {
@@ -84,6 +82,7 @@ export class Gate {
       realms: services.realms,
       attempts: services.store.attempts,
       pipeline: this.#pipeline,
+      provider: services.provider,
       resolve: context.resolve,
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
@@ -110,20 +109,18 @@ export class Gate {
   async start(): Promise<GateAddresses> {
     this.#apply(this.#ready);
     const { store, routes } = this.#ready.loaded.config;
-    if (store.redis === undefined && routes.some(remembersIds)) this.#context.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
+    if (store.redis === undefined && routes.some(remembersIds))
+      this.#context.logger.warn('dedup_in_memory', { hint: HINTS.dedupInMemory });
     await this.#rewatch(this.#ready.seen);
     try {
-      const admin = await this.#admin.listen();
-      const data = await this.#listen.listen();
-      const authz = await this.#sidePorts.authz?.listen();
-      const others = [admin, data, authz].flatMap((address) => (address === undefined ? [] : [address.port]));
-      const proxy = await this.#sidePorts.proxy?.listen(others);
+      const addresses = await openPorts({ admin: this.#admin, data: routes.length > 0 && this.#listen, ...this.#sidePorts });
       this.#notReadyBecause = undefined;
-      return { data, admin, ...(proxy && { proxy }), ...(authz && { authz }) };
+      return addresses;
     } catch (thrown) {
       this.#listen.destroy();
       await this.#services.store.close();
       await this.#services.realms.close();
+      await this.#sidePorts.provider?.stop();
       this.#close();
       this.#services.unwatchErrors();
       throw thrown;
@@ -147,6 +144,7 @@ export class Gate {
       listen: this.#listen,
       proxy: this.#sidePorts.proxy,
       authz: this.#sidePorts.authz,
+      provider: this.#sidePorts.provider,
       pipeline: this.#pipeline,
       capacity: this.#capacity,
       settlements: this.#services.settlements,
@@ -218,9 +216,10 @@ export class Gate {
       rings.set(route.config.name, ring);
       return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#services.routeParts);
     });
+    this.#services.provider?.apply(ready, pools);
     this.#pipeline.swap(routes);
     for (const { name, mode } of config.routes)
-      if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
+      if (mode === 'observe') logger.warn('route_observed', { route: name, hint: HINTS.routeObserved });
     retire();
     this.#services.remoteKeys.apply(ready.routes, rings);
     applyCaptures(this.#services.telemetry.captures, config, rings);
@@ -285,6 +284,7 @@ export class Gate {
       adminAccess: this.#adminAccess,
       realms: this.#services.realms,
       signer: this.#services.signer,
+      provider: this.#sidePorts.provider,
       ports: this.#tlsPorts,
     };
   }

@@ -1,5 +1,6 @@
 /** The events that a running gate logs, besides requests. */
 import type { AdminLogEvent } from '../../admin/log-events.ts';
+import type { ProviderLogEvent } from '../../provider/telemetry/log-events.ts';
 import type { Logger, TelemetryLogEvent } from '../../telemetry/log/logger.ts';
 import type { PipelineLogEvent } from '../pipeline/log-events.ts';
 
@@ -18,6 +19,8 @@ type RuntimeLogEvent =
   | 'leaving'
   | 'listening'
   | 'memory_limits'
+  | 'provider_reload_failed'
+  | 'provider_reloaded'
   | 'remote_keys_expired'
   | 'remote_keys_failed'
   | 'remote_keys_loaded'
@@ -42,4 +45,11 @@ type RuntimeLogEvent =
   | 'watch_failed';
 
 /** The log of a gate. */
-export type GateLogger = Logger<RuntimeLogEvent | PipelineLogEvent | AdminLogEvent | TelemetryLogEvent>;
+export type GateLogger = Logger<RuntimeLogEvent | PipelineLogEvent | AdminLogEvent | ProviderLogEvent | TelemetryLogEvent>;
+
+/** Hints of warnings at the start. */
+export const HINTS = {
+  dedupInMemory:
+    'event IDs are kept in the memory of this process only: with several replicas, or after a restart, a repeated delivery reaches the app again; set store.redis',
+  routeObserved: 'this route only reports the requests that it would have rejected; set mode: enforce to reject them',
+} as const;

@@ -35,6 +35,8 @@ export interface Metrics
     TracingMetrics,
     EscapedErrorMetrics,
     Exposition {
+  /** The registry, for metrics of parts that a config may not have. */
+  readonly registers: readonly Registry[];
   /** Exports the series of these routes, starting at 0, and removes those of all other routes. */
   setRoutes(routes: readonly GateRouteLabels[]): void;
 }
@@ -56,6 +58,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const authRequests = createAuthRequestMetrics(registers);
   const explain = createExplainMetrics(registers);
   return {
+    registers,
     ...routes,
     ...store,
     ...createServerMetrics(registers),

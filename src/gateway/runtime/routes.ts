@@ -35,7 +35,7 @@ import type { RecencyOptions } from '../pipeline/gates/timestamp.ts';
 import type { PipelineRoute } from '../pipeline/request-pipeline.ts';
 import type { RouteMetrics } from '../pipeline/route-metrics.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
-import { createForwarder } from '../upstream/forwarder.ts';
+import { createForwarder, type Forwarder, type RequestPolicy } from '../upstream/forwarder.ts';
 import type { IdentityContext } from '../upstream/identity.ts';
 import type { IdentitySigner } from '../upstream/identity-token.ts';
 import type { ReadLimits } from '../upstream/relay.ts';
@@ -61,6 +61,8 @@ export interface RouteParts {
   readonly keyEvidence: KeyEvidence;
   readonly certificates: RemoteCertificates;
   readonly readLimits: ReadLimits;
+  /** For routes with `ack: onAccept`, which the rules allow only with a provider. */
+  readonly createInboxForwarder: (route: string, policy: RequestPolicy) => Forwarder;
 }
 
 /** The labels of the series that a route has before its first request. */
@@ -87,7 +89,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): GateRouteL
 export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstream, parts: RouteParts): PipelineRoute {
   const { config } = route;
   const metrics = parts.metrics.route(config.name);
-  const { name, resend, basic, webhook, clientCertificate, forwardMethodOverride } = config;
+  const { name, basic, webhook, clientCertificate, forwardMethodOverride } = config;
   const identity: IdentityContext = {
     route: name,
     ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
@@ -106,24 +108,7 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     isOpen: config.allow === 'anyone',
     mode: config.mode,
     challenges: toChallenges(config),
-    forwarder: createForwarder(
-      {
-        policy: new HeaderPolicy({
-          ...identity,
-          ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
-          trustsTraces: config.trace.trust === 'always',
-          forwardAuthorization: basic?.forwardAuthorization ?? true,
-          forwardMethodOverride,
-          ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
-        }),
-        resend,
-        allowResponseHeaders: new Set(config.allowResponseHeaders),
-        connectFailureCode: 'upstream_away',
-        readLimits: parts.readLimits,
-      },
-      upstream,
-      parts.clock,
-    ),
+    forwarder: buildForwarder(route, identity, upstream, parts),
     verifiesContent: webhook !== undefined,
     forwardMethodOverride,
     ...(webhook === undefined ? undefined : { statuses: toStatuses(webhook.scheme) }),
@@ -131,6 +116,27 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     metrics,
     trace: { trust: config.trace.trust, template: toTemplate(config.match), app: config.upstream },
   };
+}
+
+function buildForwarder({ config }: CompiledRoute, identity: IdentityContext, upstream: Upstream, parts: RouteParts): Forwarder {
+  const { name, resend, basic, webhook, clientCertificate, forwardMethodOverride } = config;
+  const policy = new HeaderPolicy({
+    ...identity,
+    ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
+    trustsTraces: config.trace.trust === 'always',
+    forwardAuthorization: basic?.forwardAuthorization ?? true,
+    forwardMethodOverride,
+    ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
+  });
+  if (webhook?.ack === 'onAccept') return parts.createInboxForwarder(name, policy);
+  const route = {
+    policy,
+    resend,
+    allowResponseHeaders: new Set(config.allowResponseHeaders),
+    connectFailureCode: 'upstream_away',
+    readLimits: parts.readLimits,
+  } as const;
+  return createForwarder(route, upstream, parts.clock);
 }
 
 /** `http.route` of spans: has few values, as they come from the config. */

@@ -12,12 +12,13 @@ import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts'
 import { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { Settlements } from '../pipeline/settlements.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../server/memory.ts';
-import { toReadLimits } from '../upstream/forwarder.ts';
+import { type Forwarder, type RequestPolicy, toReadLimits } from '../upstream/forwarder.ts';
 import { IdentitySigner } from '../upstream/identity-token.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
+import { buildProvider, type RunningProvider } from './provider.ts';
 import { Realms } from './realms.ts';
 import { RemoteKeys } from './remote-keys.ts';
 import type { RouteParts } from './routes.ts';
@@ -48,6 +49,7 @@ export interface Services {
   readonly eventLoopMonitor: EventLoopMonitor;
   readonly unwatchErrors: () => void;
   readonly memory: Memory;
+  readonly provider: RunningProvider | undefined;
 }
 
 /** Builds the services; the store connects, but nothing is fetched and no port is opened yet. */
@@ -76,6 +78,11 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   metrics.watchPendingPasswords(() => realms.pending);
   const signer = new IdentitySigner(clock);
   const get = context.httpsGet ?? createHttpsGet(clock, context.connectOverride);
+  const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory()), clock, metrics.limitHit);
+  metrics.watchBufferedBytes(() => memory.bodies.buffered);
+  const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
+  logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });
+  const provider = buildProvider(ready, context, telemetry, memory.guard);
   const routeParts = {
     clock,
     metrics,
@@ -89,12 +96,13 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     keyEvidence: new KeyEvidence(clock, logger),
     certificates: new RemoteCertificates(get, clock),
     readLimits: toReadLimits(limits),
+    createInboxForwarder(route: string, policy: RequestPolicy): Forwarder {
+      // A rule of the config rejects such routes without a provider, and a reload cannot remove it.
+      if (provider === undefined) throw new Error(`route ${route} has an inbox, but there is no provider`);
+      return provider.provider.createInboxForwarder(route, policy);
+    },
   };
   const remoteKeys = new RemoteKeys({ ...telemetry, get });
-  const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory()), clock, metrics.limitHit);
-  metrics.watchBufferedBytes(() => memory.bodies.buffered);
-  const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
-  logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });
   const eventLoopMonitor = new EventLoopMonitor(clock);
   // The simulator's logger prints nothing, so an exception ends its command instead.
   const unwatchErrors = createUpstream === undefined ? watchEscapedErrors(telemetry) : () => undefined;
@@ -110,6 +118,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     eventLoopMonitor,
     unwatchErrors,
     memory,
+    provider,
   };
 }
 

@@ -16,6 +16,7 @@ export interface ShutdownParts {
   /** The forward proxy, if there is one. */
   readonly proxy: DrainedProxy | undefined;
   readonly authz: AuthzEndpoint | undefined;
+  readonly provider: { stopDelivering(): Promise<void>; stop(): Promise<void> } | undefined;
   readonly pipeline: RequestPipeline;
   readonly capacity: Capacity;
   readonly settlements: Settlements;
@@ -41,7 +42,7 @@ const EXPORT_TIMEOUT_MS: Milliseconds = 2_000;
 
 /** Drains and closes everything. True if every request in flight was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
-  const { clock, pipeline, listen, authz, proxy, times } = parts;
+  const { clock, pipeline, listen, authz, proxy, provider, times } = parts;
   const enter = (phase: ListenPhase): void => {
     for (const port of [listen, authz, proxy]) port?.enter(phase);
   };
@@ -49,8 +50,14 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
   enter('closing');
   await pause(clock, times.grace);
   enter('refusing');
-  const isFinished = await within(clock, times.drain, Promise.all([pipeline.idle(), authz?.idle(), proxy?.idle()]));
+  const isFinished = await within(
+    clock,
+    times.drain,
+    Promise.all([pipeline.idle(), authz?.idle(), proxy?.idle(), provider?.stopDelivering()]),
+  );
   if (!isFinished) await giveUp(parts);
+  // After the requests: those of routes with an inbox are stored in its queue. Before the pools of the apps are closed.
+  await provider?.stop();
   await parts.settlements.drain(SETTLE_TIMEOUT_MS);
   listen.destroy();
   proxy?.destroy();

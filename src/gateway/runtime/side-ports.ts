@@ -1,18 +1,22 @@
 /** Builds the optional ports: the forward proxy's and the forward-auth endpoint's. */
 import type { ListenTlsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { Provider } from '../../provider/runtime/provider.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import type { Resolve } from '../egress-proxy/dial.ts';
 import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
+import type { BoundAddress } from '../server/listener.ts';
 import type { Memory } from '../server/memory.ts';
 import { TlsContexts } from '../server/tls.ts';
 import { reportNextUpdate, type TlsRead } from '../server/tls-settings.ts';
 import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import type { PreparedConfig } from './check.ts';
+import type { GateAddresses } from './context.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
+import type { RunningProvider } from './provider.ts';
 import { buildProxy, type ForwardProxy } from './proxy.ts';
 import type { Realms } from './realms.ts';
 import type { TlsPort } from './watched-sources.ts';
@@ -28,6 +32,7 @@ export interface SidePortParts {
   readonly attempts: Attempts;
   readonly pipeline: RequestPipeline;
   readonly memory: Memory;
+  readonly provider: RunningProvider | undefined;
   /** For tests: resolves names. */
   readonly resolve?: Resolve | undefined;
 }
@@ -36,6 +41,7 @@ export interface SidePortParts {
 export interface SidePorts {
   readonly proxy: ForwardProxy | undefined;
   readonly authz: AuthzEndpoint | undefined;
+  readonly provider: Provider | undefined;
   /** Those with TLS. */
   readonly tlsPorts: readonly TlsPort[];
 }
@@ -56,8 +62,36 @@ export function buildSidePorts({ loaded, proxyTls, authzTls }: PreparedConfig, p
   const tlsPorts = [
     ...toTlsPorts('proxy.tls', proxyConfig?.tls, proxyContexts, proxy),
     ...toTlsPorts('authz.tls', authzConfig?.tls, authzContexts, authz),
+    ...toTlsPorts('provider.tls', loaded.config.provider?.tls, parts.provider?.tls, parts.provider?.provider),
   ];
-  return { proxy, authz, tlsPorts };
+  return { proxy, authz, provider: parts.provider?.provider, tlsPorts };
+}
+
+/** A port that can be opened. */
+interface Opened {
+  listen(): Promise<BoundAddress>;
+}
+
+/** All ports of a gate, those of the config's sections only if it has them. */
+interface AllPorts {
+  readonly admin: Opened;
+  /** False if there are no routes. */
+  readonly data: Opened | false;
+  readonly authz: Opened | undefined;
+  readonly proxy: ForwardProxy | undefined;
+  readonly provider: { start(others: readonly number[]): Promise<BoundAddress | undefined> } | undefined;
+}
+
+/** Opens the ports; rejects with the system's error if one cannot be opened. */
+export async function openPorts(ports: AllPorts): Promise<GateAddresses> {
+  const admin = await ports.admin.listen();
+  // Before the data port: it stores deliveries of routes with an inbox.
+  const provider = await ports.provider?.start([admin.port]);
+  const data = ports.data === false ? undefined : await ports.data.listen();
+  const authz = await ports.authz?.listen();
+  const others = [admin, data, authz, provider].flatMap((address) => (address === undefined ? [] : [address.port]));
+  const proxy = await ports.proxy?.listen(others);
+  return { admin, ...(data && { data }), ...(proxy && { proxy }), ...(authz && { authz }), ...(provider && { provider }) };
 }
 
 /** The TLS contexts of a port, if it has any; `section`: its config path. */

@@ -2,9 +2,11 @@
 import type { AdminAccess } from '../../admin/access.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type Config, type ListenTlsConfig, realmsOf } from '../../config/schema/config.ts';
+import { toProviderFiles } from '../../config/sources/provider-files.ts';
 import { toTlsFiles } from '../../config/sources/tls-files.ts';
 import { toUserFiles } from '../../config/sources/user-sources.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import type { Provider } from '../../provider/runtime/provider.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { readTls, reportNextUpdate } from '../server/tls-settings.ts';
@@ -15,6 +17,7 @@ import { readIdentity, toIdentityFiles } from './identity.ts';
 import { type KeyProblem, readKeys, toSecretFiles } from './keys.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
+import { readProvider } from './provider-settings.ts';
 import type { Realms } from './realms.ts';
 import { type RealmRead, readRealms } from './users.ts';
 
@@ -39,6 +42,7 @@ export interface ReloadParts {
   readonly adminAccess: AdminAccess;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
+  readonly provider: Pick<Provider, 'apply'> | undefined;
   /** Each port with TLS. */
   readonly ports: readonly TlsPort[];
 }
@@ -57,8 +61,12 @@ const SOURCES: readonly WatchedSource[] = [
     reload: reloadUsers,
   },
   { toFiles: ({ identity }) => toIdentityFiles(identity), reload: reloadIdentity },
-  { toFiles: ({ listen, proxy, authz }) => [listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)), reload: reloadTls },
+  {
+    toFiles: ({ listen, proxy, authz, provider }) => [listen, proxy, authz, provider].flatMap((port) => toTlsFiles(port?.tls)),
+    reload: reloadTls,
+  },
   { toFiles: ({ admin }) => toAdminFiles(admin), reload: reloadAdminToken },
+  { toFiles: ({ provider }) => toProviderFiles(provider), reload: reloadProvider },
 ];
 
 /** The files that the config refers to. */
@@ -163,6 +171,20 @@ async function reloadAdminToken(
   if (token === undefined) return ALL_READ;
   adminAccess.replace(token);
   logger.info('admin_token_reloaded');
+  return ALL_READ;
+}
+
+/** A broken secret leaves all of the section's secrets in use that were there before: deliveries are signed with them. */
+async function reloadProvider(
+  _changed: readonly string[],
+  { config, clock, logger, provider }: ReloadParts,
+): Promise<readonly string[]> {
+  const read = await readProvider(config, clock);
+  const broken = read?.problems.filter(({ severity }) => severity === 'error') ?? [];
+  for (const { path, message } of broken) logger.error('provider_reload_failed', { path, message });
+  if (read === undefined || broken.length > 0) return ALL_READ;
+  provider?.apply(read.settings);
+  logger.info('provider_reloaded', { endpoints: read.settings.endpoints.length });
   return ALL_READ;
 }
 

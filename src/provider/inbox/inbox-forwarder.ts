@@ -1,0 +1,89 @@
+/** Stores an admitted delivery in the queue instead of forwarding it, and answers 202 once it is durable (`ack: onAccept`). */
+import { createHash, randomUUID } from 'node:crypto';
+import type { Admitted } from '../../core/admitted.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { SidegateError, toErrorText } from '../../core/errors.ts';
+import { refuse } from '../../core/refusal.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
+import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
+import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
+import type { DeliveryQueue, NewEvent } from '../queue/delivery-queue.ts';
+import { toInboxEndpoint, toInboxMetadata } from './inbox-request.ts';
+
+/** The dependencies of an inbox. */
+export interface InboxParts {
+  readonly clock: Clock;
+  readonly queue: Pick<DeliveryQueue, 'append'>;
+}
+
+/** The type of the events in lists and metrics: the body belongs to the sender, and is not interpreted. */
+const INBOX_TYPE = 'inbox';
+/** The bound of `NewEvent.metadata`; request heads are limited to a fraction of it by default. */
+const MAX_METADATA_BYTES = 64 * 1024;
+
+/** Creates the forwarder of a route with an inbox. */
+export function createInboxForwarder(route: string, policy: RequestPolicy, { clock, queue }: InboxParts): Forwarder {
+  return {
+    async forward(admitted, response, trace) {
+      const startedAt = clock.monotonic();
+      const took = (): Milliseconds => clock.monotonic() - startedAt;
+      try {
+        await queue.append([toEvent(route, policy, admitted, trace, clock)]);
+      } catch (thrown) {
+        return toFailure(thrown, took());
+      }
+      return accept(response, took());
+    },
+  };
+}
+
+function toEvent(
+  route: string,
+  policy: RequestPolicy,
+  admitted: Admitted,
+  trace: RequestTrace | undefined,
+  clock: Clock,
+): NewEvent {
+  const { head, body } = admitted;
+  if (!Buffer.isBuffer(body)) throw new Error(`route ${route} has an inbox but does not verify bodies`);
+  const headers = policy.toUpstreamHeaders(admitted, trace);
+  const metadata = toInboxMetadata({ method: head.method, path: head.target.raw, headers });
+  if (Buffer.byteLength(metadata) > MAX_METADATA_BYTES) throw new Error(`the request head exceeds ${MAX_METADATA_BYTES} bytes`);
+  return {
+    id: toEventId(route, admitted),
+    type: INBOX_TYPE,
+    createdAt: clock.now(),
+    body,
+    metadata,
+    targets: [{ endpoint: toInboxEndpoint(route) }],
+  };
+}
+
+/**
+ * The same for every repetition of a delivery, so that one that arrives again after a crash between here and the confirmation of its ID is
+ * stored once. Hashed, because the IDs of senders may contain any character.
+ */
+function toEventId(route: string, { claimed }: Admitted): string {
+  const { id, digest } = claimed?.event ?? {};
+  const identity = claimed?.claim === undefined ? undefined : (digest ?? id);
+  if (identity === undefined) return `in_${randomUUID()}`;
+  return `in_${createHash('sha256').update(`${route}\n${identity}`).digest('base64url')}`;
+}
+
+function accept(response: ClientResponse, upstreamMs: Milliseconds): ForwardOutcome {
+  if (response.destroyed) return { kind: 'responded', status: ACCEPTED, upstreamMs };
+  response.writeHead(ACCEPTED, undefined, ['Content-Length', '0']);
+  response.end();
+  return { kind: 'responded', status: ACCEPTED, contentBytes: 0, upstreamMs };
+}
+
+const ACCEPTED = 202;
+
+/** Nothing was stored, or the queue cannot say: the sender has to retry, and the same event is then stored once. */
+function toFailure(thrown: unknown, upstreamMs: Milliseconds): ForwardOutcome {
+  const isFull = thrown instanceof SidegateError && thrown.code === 'queue_full';
+  const detail = toErrorText(thrown);
+  const refusal = isFull ? refuse('overloaded', 'queue_full', detail) : refuse('store_unavailable', 'queue_unavailable', detail);
+  return { kind: 'failed', refusal, failure: { kind: 'connect', nothingSent: true, detail }, upstreamMs };
+}

@@ -1,0 +1,73 @@
+/** The apps of routes with an inbox, as endpoints: lanes send to them like to any other, but they cannot be listed, changed or disabled. */
+import type { Milliseconds } from '../../core/clock.ts';
+import type { Endpoint } from '../endpoints/endpoint.ts';
+import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
+import type { EndpointRegistry } from '../endpoints/registry.ts';
+import { INBOX_PREFIX, toInboxEndpoint } from './inbox-request.ts';
+
+/** A route whose deliveries are stored. */
+export interface InboxRoute {
+  readonly route: string;
+  readonly timeout: Milliseconds;
+}
+
+/** The endpoints of `registry`, and those of the inbox. */
+export class InboxRegistry implements EndpointRegistry {
+  readonly #registry: EndpointRegistry;
+  #apps = new Map<string, Endpoint>();
+
+  constructor(registry: EndpointRegistry) {
+    this.#registry = registry;
+  }
+
+  /** Replaces the routes. Deliveries of a route that no longer exists are skipped, and can be replayed when it exists again. */
+  replace(routes: readonly InboxRoute[], defaults: EndpointDefaults): void {
+    this.#apps = new Map(
+      routes.map((route) => {
+        const endpoint = toAppEndpoint(route, defaults);
+        return [endpoint.id, endpoint];
+      }),
+    );
+  }
+
+  get(id: string): Endpoint | undefined {
+    return id.startsWith(INBOX_PREFIX) ? this.#apps.get(id) : this.#registry.get(id);
+  }
+
+  list(): readonly Endpoint[] {
+    return [...this.#registry.list(), ...this.#apps.values()];
+  }
+
+  route: EndpointRegistry['route'] = (event) => this.#registry.route(event);
+
+  routeOperational: EndpointRegistry['routeOperational'] = (type) => this.#registry.routeOperational(type);
+
+  async disable(...[id, reason, at]: Parameters<EndpointRegistry['disable']>): Promise<boolean> {
+    // The app in the same pod is never given up: its failures are what the inbox is for.
+    return id.startsWith(INBOX_PREFIX) ? false : this.#registry.disable(id, reason, at);
+  }
+}
+
+function toAppEndpoint({ route, timeout }: InboxRoute, defaults: EndpointDefaults): Endpoint {
+  return {
+    ...defaults,
+    id: toInboxEndpoint(route),
+    source: 'config',
+    description: `app of the route ${route}`,
+    url: '',
+    events: [],
+    channels: [],
+    keys: [],
+    headers: [],
+    timeout,
+    rateLimit: undefined,
+    // The app's own mistakes are usually fixed by the next deployment.
+    retryClientErrors: 'all',
+    orderBy: undefined,
+    disabled: undefined,
+    enabledAt: 0,
+    createdAt: 0,
+    clientCertificate: undefined,
+    isOperational: false,
+  };
+}

@@ -1,0 +1,73 @@
+/** Sends deliveries of the inbox to the app of their route, exactly as the gate would have forwarded them. */
+import type { Clock } from '../../core/clock.ts';
+import { onAbort } from '../../core/safe-events.ts';
+import type { Upstream, UpstreamExchange, UpstreamFailure } from '../../gateway/upstream/upstream.ts';
+import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
+import { toOutcome } from '../attempt/outcomes.ts';
+import { INBOX_PREFIX, parseInboxMetadata } from './inbox-request.ts';
+
+/** The connection pools of the routes' apps. */
+export type FindApp = (route: string) => Upstream | undefined;
+
+const FAILURES: Readonly<Record<UpstreamFailure['kind'], AttemptOutcome>> = {
+  connect: 'connect',
+  timeout: 'timeout',
+  reset: 'reset',
+  protocol: 'protocol',
+};
+
+/** Sends inbox deliveries to the app, and all others with `other`. */
+export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender {
+  return {
+    send(delivery, endpoint, signal) {
+      if (!endpoint.id.startsWith(INBOX_PREFIX)) return other.send(delivery, endpoint, signal);
+      const startedAt = clock.now();
+      const begin = clock.monotonic();
+      const finish = (outcome: AttemptOutcome, more: Partial<AttemptResult> = {}): AttemptResult => ({
+        outcome,
+        startedAt,
+        duration: clock.monotonic() - begin,
+        isSent: true,
+        ...more,
+      });
+      const request = parseInboxMetadata(delivery.metadata);
+      const app = findApp(endpoint.id.slice(INBOX_PREFIX.length));
+      if (app === undefined) return Promise.resolve(finish('blocked', { isSent: false, detail: 'the route no longer exists' }));
+      if (request === undefined)
+        return Promise.resolve(finish('protocol', { isSent: false, detail: 'the stored request is damaged' }));
+      return new Promise((resolve) => {
+        let status = 0;
+        let exchange: UpstreamExchange | undefined;
+        const stopListening = onAbort(signal, () => {
+          exchange?.abort();
+          end(finish('aborted'));
+        });
+        const end = (result: AttemptResult): void => {
+          stopListening();
+          resolve(result);
+        };
+        exchange = app.send(
+          { ...request, body: delivery.body, repeatable: false },
+          {
+            onInformation: () => undefined,
+            onHead(received) {
+              status = received;
+            },
+            onData(_chunk, releaseBuffer) {
+              releaseBuffer?.();
+              return true;
+            },
+            onEnd: () => end(finish(toOutcome(status), { status })),
+            onFailure({ kind, nothingSent, detail }) {
+              // The status counts once the app has sent it: the rest of a response is not used.
+              if (status === 0) end(finish(FAILURES[kind], { isSent: !nothingSent, detail }));
+              else end(finish(toOutcome(status), { status }));
+            },
+          },
+        );
+      });
+    },
+    retain: (endpoints) => other.retain(endpoints),
+    close: () => other.close(),
+  };
+}

@@ -1,0 +1,214 @@
+/** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
+import type { Registry } from '@prometheus-io/client';
+import type { ProviderConfig } from '../../config/schema/config.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { OwnPorts } from '../../gateway/egress-proxy/own-ports.ts';
+import type { BoundAddress } from '../../gateway/server/listener.ts';
+import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
+import type { TlsContexts } from '../../gateway/server/tls.ts';
+import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
+import type { RedisStoreOptions } from '../../state/redis/options.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { Span } from '../../telemetry/tracing/span.ts';
+import { createProviderApi, type ProviderApi } from '../api/provider-api.ts';
+import type { Sender } from '../attempt/attempt.ts';
+import { createSender, type ReloadableSender } from '../attempt/sender.ts';
+import { createSigningSecret, findPublicKey, formatSigningSecret, parseSigningSecret } from '../attempt/signing-keys.ts';
+import { findUrlProblem } from '../egress-guard/endpoint-url.ts';
+import { createResolve } from '../egress-guard/resolve.ts';
+import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
+import type { EndpointRules } from '../endpoints/endpoint-rules.ts';
+import { StoredRegistry } from '../endpoints/stored-registry.ts';
+import { createInboxForwarder } from '../inbox/inbox-forwarder.ts';
+import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
+import { type FindApp, withInbox } from '../inbox/inbox-sender.ts';
+import { createLaneRunner, type LaneRunner, toLaneCount } from '../lanes/lane-runner.ts';
+import { createQueue } from '../queue/create-queue.ts';
+import type { DeliveryQueue, Serving } from '../queue/delivery-queue.ts';
+import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
+import type { ProviderLogEvent } from '../telemetry/log-events.ts';
+import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
+import { FailingEndpoints } from './failing-endpoints.ts';
+import { Housekeeping } from './housekeeping.ts';
+import { createApiHooks, createLaneHooks, createQueueHooks, type TelemetryParts, toLabel } from './telemetry-hooks.ts';
+
+/** The dependencies of the provider. */
+export interface ProviderParts {
+  readonly clock: Clock;
+  readonly logger: Logger<ProviderLogEvent>;
+  readonly registers: readonly Registry[];
+  readonly onSpan: ((span: Span) => void) | undefined;
+  readonly version: string;
+  /** The connection settings of `store.redis`. */
+  readonly redis: RedisStoreOptions | undefined;
+  readonly tls: TlsContexts | undefined;
+  readonly memory: MemoryPressure;
+  readonly findApp: FindApp;
+  /** How long attempts in flight may take after a stop. */
+  readonly drainTimeout: Milliseconds;
+  /** For tests: redirects connections to endpoints. */
+  readonly detour?: ((address: string) => string) | undefined;
+}
+
+/** The running provider. */
+export class Provider {
+  readonly #parts: ProviderParts;
+  readonly #metrics: ProviderMetrics;
+  readonly #queue: DeliveryQueue;
+  readonly #stored: StoredRegistry;
+  readonly #registry: InboxRegistry;
+  readonly #endpointSender: ReloadableSender;
+  readonly #sender: Sender;
+  readonly #lanes: LaneRunner;
+  readonly #api: ProviderApi | undefined;
+  readonly #ownPorts = new OwnPorts();
+  readonly #housekeeping: Housekeeping;
+  #settings: ProviderSettings;
+  #serving: Serving | undefined;
+
+  /** Reads what the section refers to. A static method, as the bundle of the gate loads only this class. */
+  static readSettings(config: ProviderConfig): Promise<ProviderSettings> {
+    return readProviderSettings(config);
+  }
+
+  constructor(settings: ProviderSettings, parts: ProviderParts) {
+    const { clock, logger } = parts;
+    const { config } = settings;
+    this.#parts = parts;
+    this.#settings = settings;
+    this.#metrics = createProviderMetrics(parts.registers);
+    const isShared = config.queue.sqlite === undefined && parts.redis !== undefined;
+    const failing = new FailingEndpoints(clock, isShared);
+    const telemetry: TelemetryParts = { ...parts, metrics: this.#metrics, failing };
+    this.#queue = createQueue(config.queue, { ...parts, hooks: createQueueHooks(telemetry) });
+    this.#stored = new StoredRegistry({
+      store: this.#queue.endpoints,
+      clock,
+      defaults: settings.defaults,
+      onChanged: () => this.#onEndpoints(),
+      onUnreadable: (endpoint) => logger.error('endpoint_unreadable', { endpoint }),
+    });
+    this.#registry = new InboxRegistry(this.#stored);
+    this.#endpointSender = createSender({
+      ...settings,
+      clock,
+      version: parts.version,
+      resolve: createResolve({ asksSystem: config.egress.allowPrivate.length > 0 }),
+      ownPorts: this.#ownPorts,
+      detour: parts.detour,
+    });
+    this.#sender = withInbox(this.#endpointSender, parts.findApp, clock);
+    this.#lanes = createLaneRunner({
+      clock,
+      queue: this.#queue,
+      registry: this.#registry,
+      sender: this.#sender,
+      hooks: createLaneHooks(telemetry),
+      settings: { ...config, drainTimeout: parts.drainTimeout },
+    });
+    this.#api = config.roles.includes('accept')
+      ? createProviderApi({
+          address: config.address,
+          tls: parts.tls,
+          memory: parts.memory,
+          version: parts.version,
+          token: settings.token,
+          queue: this.#queue,
+          registry: this.#stored,
+          receivers: this.#registry,
+          rules: toRules(settings),
+          clock,
+          hooks: createApiHooks(telemetry),
+          settings: {
+            maxEventSize: config.maxEventSize,
+            rotationGrace: () => this.#settings.config.rotationGrace,
+          },
+        })
+      : undefined;
+    this.#housekeeping = new Housekeeping({
+      clock,
+      logger,
+      metrics: this.#metrics,
+      queue: this.#queue,
+      registry: this.#registry,
+      slots: config.roles.includes('deliver') ? () => this.#lanes.slots : undefined,
+      failing,
+      retention: config.queue,
+    });
+  }
+
+  /** Opens the queue and the port, and starts to deliver. `others`: ports of this process that deliveries must not reach. */
+  async start(others: readonly number[]): Promise<BoundAddress | undefined> {
+    const { logger } = this.#parts;
+    const { config, endpoints, defaults } = this.#settings;
+    for (const { message } of await this.#queue.open()) logger.warn('queue_warning', { message });
+    this.#metrics.queueUp(true);
+    this.#stored.replaceConfig(endpoints, defaults);
+    await this.#stored.open();
+    this.#onEndpoints();
+    const address = await this.#api?.listen();
+    this.#ownPorts.add(...others, ...(address === undefined ? [] : [address.port]));
+    if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run);
+    this.#housekeeping.start();
+    return address;
+  }
+
+  /** The forwarder of a route with `ack: onAccept`. */
+  createInboxForwarder(route: string, policy: RequestPolicy): Forwarder {
+    return createInboxForwarder(route, policy, { clock: this.#parts.clock, queue: this.#queue });
+  }
+
+  /** Applies a reloaded config or secret, in one turn of the event loop. */
+  apply(settings: ProviderSettings): void {
+    this.#settings = settings;
+    this.#stored.replaceConfig(settings.endpoints, settings.defaults);
+    this.#endpointSender.replace(settings);
+    this.#api?.replaceToken(settings.token);
+    this.#onEndpoints();
+  }
+
+  /** Replaces the routes with `ack: onAccept`. */
+  replaceInbox(routes: readonly InboxRoute[]): void {
+    this.#registry.replace(routes, this.#settings.defaults);
+    this.#onEndpoints();
+  }
+
+  /** Uses the new certificates for new connections. */
+  refreshTls(): void {
+    this.#api?.refreshTls();
+  }
+
+  /** Starts no further attempt, and lets those in flight finish for `drainTimeout`. Events are still accepted. */
+  async stopDelivering(): Promise<void> {
+    await this.#serving?.stop();
+    this.#serving = undefined;
+  }
+
+  /** Accepts nothing more, and closes the queue. Nothing that was accepted is lost. */
+  async stop(): Promise<void> {
+    this.#housekeeping.stop();
+    await this.stopDelivering();
+    await this.#api?.drain();
+    this.#api?.close();
+    this.#sender.close();
+    this.#stored.close();
+    await this.#queue.close();
+  }
+
+  #onEndpoints(): void {
+    const endpoints = this.#registry.list();
+    this.#sender.retain(new Set(endpoints.map(({ id }) => id)));
+    this.#metrics.setEndpoints([...new Set([...endpoints.map(toLabel), API_LABEL])]);
+  }
+}
+
+function toRules({ rules }: ProviderSettings): EndpointRules {
+  return {
+    findUrlProblem: (url) => findUrlProblem(url, rules),
+    findHeaderProblem,
+    parseSecret: parseSigningSecret,
+    createSecret: createSigningSecret,
+    formatSecret: formatSigningSecret,
+    findPublicKey,
+  };
+}

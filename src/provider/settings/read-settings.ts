@@ -1,0 +1,162 @@
+/** The settings of the sending side: the config, with everything that it refers to read, parsed and checked. */
+
+import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
+import { type EndpointSecrets, type ProviderFiles, readProviderFiles } from '../../config/sources/provider-files.ts';
+import type { SourceProblem } from '../../config/sources/source-problem.ts';
+import { findTokenProblem } from '../../core/bearer-token.ts';
+import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { Secret } from '../../core/secret.ts';
+import { createEndpointContext } from '../attempt/compiled-endpoint.ts';
+import { createEgressProxy, type EgressProxy, findProxyProblem } from '../attempt/egress-proxy.ts';
+import { parseSigningSecret } from '../attempt/signing-keys.ts';
+import { compileEgressRules, type EgressRules, parseHostRule } from '../egress-guard/egress-rules.ts';
+import { findUrlProblem } from '../egress-guard/endpoint-url.ts';
+import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';
+import { findHeaderProblem, type SettingProblem } from '../endpoints/endpoint-headers.ts';
+import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
+
+/** The settings that the provider runs with; do not use it if there is an error among the problems. */
+export interface ProviderSettings {
+  readonly config: ProviderConfig;
+  /** Those of the config. Whether one is disabled is stored in the queue. */
+  readonly endpoints: readonly Endpoint[];
+  readonly defaults: EndpointDefaults;
+  readonly rules: EgressRules;
+  readonly token: Secret | undefined;
+  readonly proxy: EgressProxy | undefined;
+  readonly ca: string | undefined;
+  readonly problems: readonly SourceProblem[];
+}
+
+/** An endpoint that does not accept a connection within this time counts as down. */
+const CONNECT_TIMEOUT_MS = 5_000;
+/** The registry replaces it by the time in the store. */
+const BEFORE_ALL: EpochMilliseconds = 0;
+const PATH = 'provider';
+
+/** Reads and checks everything. Problems of one endpoint do not hide those of the others. */
+export async function readProviderSettings(config: ProviderConfig): Promise<ProviderSettings> {
+  const files = await readProviderFiles(config);
+  const problems: SourceProblem[] = [...files.problems];
+  const rules = compileEgressRules(config.egress);
+  const reader = new SettingsReader(config, rules, problems);
+  const endpoints = config.endpoints.map((endpoint, index) =>
+    reader.toEndpoint(endpoint, files.endpoints[index] as EndpointSecrets, `${PATH}.endpoints.${index}`),
+  );
+  reader.checkHosts();
+  const ca = reader.checkCa(files.ca);
+  if (files.token !== undefined) reader.add(`${PATH}.token.secret`, findTokenProblem(files.token));
+  return {
+    config,
+    endpoints: endpoints.filter((endpoint) => endpoint !== undefined),
+    defaults: toDefaults(config),
+    rules,
+    token: files.token,
+    proxy: reader.toProxy(files, ca),
+    ca,
+    problems,
+  };
+}
+
+function toDefaults({ timeout, concurrency, schedule }: ProviderConfig): EndpointDefaults {
+  return { timeout, connectTimeout: Math.min(timeout, CONNECT_TIMEOUT_MS), concurrency, schedule };
+}
+
+class SettingsReader {
+  readonly #config: ProviderConfig;
+  readonly #rules: EgressRules;
+  readonly #problems: SourceProblem[];
+
+  constructor(config: ProviderConfig, rules: EgressRules, problems: SourceProblem[]) {
+    this.#config = config;
+    this.#rules = rules;
+    this.#problems = problems;
+  }
+
+  /** Adds an error, if there is one. */
+  add(path: string, found: SettingProblem | undefined): void {
+    if (found !== undefined) this.#problems.push({ severity: 'error', path, message: found.problem, hint: found.hint });
+  }
+
+  checkHosts(): void {
+    for (const [index, host] of (this.#config.egress.allowHosts ?? []).entries())
+      if (parseHostRule(host) === undefined)
+        this.add(`${PATH}.egress.allowHosts.${index}`, {
+          problem: `${JSON.stringify(host)} is not a host`,
+          hint: 'write a host name, or *.example.com for all subdomains, without a port',
+        });
+  }
+
+  /** Returns the CAs in PEM; undefined if there are none, or if they are not valid. */
+  checkCa(ca: string | undefined): string | undefined {
+    if (ca === undefined || isUsable(() => createEndpointContext(ca))) return ca;
+    this.add(`${PATH}.egress.caFile`, { problem: 'the file has no certificate', hint: 'write the CAs in PEM' });
+    return undefined;
+  }
+
+  toProxy({ proxyPassword }: ProviderFiles, ca: string | undefined): EgressProxy | undefined {
+    const { proxy } = this.#config.egress;
+    if (proxy === undefined) return undefined;
+    const settings = { url: proxy.url, username: proxy.username, password: proxyPassword };
+    const problem = findProxyProblem(settings);
+    this.add(`${PATH}.egress.proxy.url`, problem);
+    return problem === undefined ? createEgressProxy(settings, ca) : undefined;
+  }
+
+  /** Returns undefined if the endpoint has no usable secret. */
+  toEndpoint(endpoint: ProviderEndpointConfig, secrets: EndpointSecrets, path: string): Endpoint | undefined {
+    const { name, secret: _, previousSecret: __, operational, headers, ...settings } = endpoint;
+    const { timeout = this.#config.timeout, concurrency, schedule } = endpoint;
+    this.add(`${path}.url`, findUrlProblem(endpoint.url, this.#rules));
+    this.add(`${path}.headers`, findHeaderProblem(Object.entries(headers)));
+    const current = this.#toKey(secrets.secret, `${path}.secret`);
+    const previous = this.#toKey(secrets.previousSecret, `${path}.previousSecret`);
+    const clientCertificate = this.#toCertificate(secrets.clientCertificate, `${path}.clientCertificate.certFile`);
+    if (current === undefined) return undefined;
+    return {
+      ...settings,
+      id: name,
+      source: 'config',
+      keys: previous === undefined ? [current] : [current, previous],
+      headers: Object.entries(headers),
+      timeout,
+      connectTimeout: Math.min(timeout, CONNECT_TIMEOUT_MS),
+      concurrency: concurrency ?? this.#config.concurrency,
+      rateLimit: endpoint.rateLimit,
+      schedule: schedule ?? this.#config.schedule,
+      orderBy: endpoint.orderBy,
+      disabled: undefined,
+      enabledAt: BEFORE_ALL,
+      createdAt: BEFORE_ALL,
+      clientCertificate,
+      isOperational: operational,
+    };
+  }
+
+  #toKey(secret: Secret | undefined, path: string): SigningKey | undefined {
+    if (secret === undefined) return undefined;
+    const key = parseSigningSecret(secret.expose().toString('latin1'));
+    if (!('problem' in key)) return key;
+    this.add(path, key);
+    return undefined;
+  }
+
+  #toCertificate(certificate: ClientCertificate | undefined, path: string): ClientCertificate | undefined {
+    if (certificate === undefined || isUsable(() => createEndpointContext(undefined, certificate))) return certificate;
+    this.add(path, {
+      problem: 'the certificate and its private key do not match',
+      hint: 'write both in PEM, the key without a passphrase',
+    });
+    return undefined;
+  }
+}
+
+/** OpenSSL throws for PEM that it cannot use. */
+function isUsable(use: () => unknown): boolean {
+  try {
+    use();
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,306 @@
+/** The sending side as a part of the gate: from the app's event to the app of the receiver, over real sockets, files and processes. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
+import { SECRET, signV1 } from '../support/deliveries.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { startGateProcess } from '../support/process.ts';
+import { call, listDeliveries, postEvent } from '../support/provider/client.ts';
+import { startRedis } from '../support/redis.ts';
+
+const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
+const app = useApp();
+let gate: TestGate | undefined;
+
+afterEach(async () => {
+  await gate?.stop();
+  gate = undefined;
+});
+
+/** The section, with a queue in a folder of its own and one endpoint: the app. */
+function toProvider(over: Sections = {}, endpoint: Sections = {}): Sections {
+  return {
+    address: '127.0.0.1:0',
+    queue: { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } },
+    egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
+    endpoints: [{ name: 'acme', url: `http://127.0.0.1:${app.port}/hooks`, secret: { file: 'secret' }, ...endpoint }],
+    ...over,
+  };
+}
+
+async function start(provider: Sections, sections: Sections = {}): Promise<TestGate> {
+  gate = await startGate({ provider, ...sections });
+  return gate;
+}
+
+describe('a gate with a provider and without routes', () => {
+  test('delivers an event signed, with the ID and the bytes of the envelope', async () => {
+    const { providerPort, port } = await start(toProvider());
+    const id = await postEvent(providerPort);
+    const [request] = await until(() => app.received.length > 0 && app.received);
+    expect(port).toBe(0);
+    expect(JSON.parse(String(request?.body))).toEqual({
+      type: 'invoice.paid',
+      id,
+      created: expect.any(Number),
+      data: { amount: 4200 },
+    });
+    expect(request?.headers['webhook-id']).toBe(id);
+    expect(request?.headers['webhook-signature']).toBe(
+      signV1(id, String(request?.headers['webhook-timestamp']), request?.body ?? Buffer.alloc(0)),
+    );
+  });
+
+  test('counts the attempt by the name of the endpoint', async () => {
+    const { providerPort, metric } = await start(toProvider());
+    await postEvent(providerPort);
+    await until(() => metric('sidegate_provider_deliveries_total{endpoint="acme",result="delivered"}'));
+    expect(await metric('sidegate_provider_attempts_total{endpoint="acme",outcome="delivered"}')).toBe(1);
+    expect(await metric('sidegate_provider_events_total{result="stored"}')).toBe(1);
+  });
+
+  test('sends the same bytes again after a failure, signed at the time of the attempt', async () => {
+    app.handler = (_request, response) => response.writeHead(app.received.length === 1 ? 500 : 200).end();
+    const { providerPort } = await start(toProvider({ schedule: ['50ms'] }));
+    const id = await postEvent(providerPort);
+    const [first, second] = await until(() => app.received.length === 2 && app.received);
+    expect(second?.body.equals(first?.body ?? Buffer.alloc(0))).toBe(true);
+    expect(second?.headers['webhook-id']).toBe(id);
+    const [delivery] = await until(async () => {
+      const found = await listDeliveries(providerPort, '?state=delivered');
+      return found.length > 0 && found;
+    });
+    expect(delivery).toMatchObject({ event: id, attempts: 2 });
+  });
+
+  test('keeps a queue across a restart', async () => {
+    app.handler = (_request, response) => response.writeHead(503).end();
+    const provider = toProvider({ schedule: ['100ms', '100ms', '1h'] });
+    const first = await start(provider);
+    const id = await postEvent(first.providerPort);
+    await until(() => app.received.length > 0);
+    await first.stop();
+    app.handler = (_request, response) => response.end();
+    const second = await start(provider);
+    const [delivery] = await until(async () => {
+      const found = await listDeliveries(second.providerPort, '?state=delivered');
+      return found.length > 0 && found;
+    });
+    expect(delivery).toMatchObject({ event: id });
+  });
+});
+
+describe('a reload', () => {
+  test('signs with a replaced secret, and with the previous one', async () => {
+    const endpoint = { previousSecret: { file: 'old' }, secret: { file: 'secret' } };
+    gate = await startGate({ provider: toProvider({}, endpoint) }, undefined, { old: SECRET });
+    const { folder, providerPort, logText } = gate;
+    writeFileSync(join(folder, 'secret'), OTHER_SECRET);
+    await until(() => logText().includes('provider_reloaded'));
+    const id = await postEvent(providerPort);
+    const [request] = await until(() => app.received.length > 0 && app.received);
+    const { body = Buffer.alloc(0), headers = {} } = request ?? {};
+    const timestamp = String(headers['webhook-timestamp']);
+    expect(headers['webhook-signature']).toBe(
+      [OTHER_SECRET, SECRET].map((secret) => signV1(id, timestamp, body, secret)).join(' '),
+    );
+  });
+
+  test('keeps the secrets in use if a new one is not valid, and reports it without its text', async () => {
+    const { folder, providerPort, logText } = await start(toProvider());
+    writeFileSync(join(folder, 'secret'), 'whsec_short');
+    await until(() => logText().includes('provider_reload_failed'));
+    await postEvent(providerPort);
+    await until(() => app.received.length === 1);
+    expect(logText()).not.toContain('whsec_short');
+  });
+
+  test('adds an endpoint', async () => {
+    const provider = toProvider({ endpoints: [] });
+    const { file: _, writeConfig, gate: running, providerPort } = await start(provider);
+    writeConfig({ provider: { ...provider, endpoints: toProvider()['endpoints'] } });
+    await running.reload();
+    await postEvent(providerPort);
+    await until(() => app.received.length === 1);
+  });
+
+  test.each([
+    ['the queue', { queue: { sqlite: { path: 'other.db', allowVolatile: true } } }, 'provider.queue'],
+    ['the egress rules', { egress: { allowHttp: true } }, 'provider.egress'],
+  ])('rejects a change of %s', async (_title, over, path) => {
+    const provider = toProvider({ endpoints: [] });
+    const { writeConfig, gate: running, logText } = await start(provider);
+    writeConfig({ provider: { ...provider, ...over } });
+    await running.reload();
+    expect(logText()).toContain(`changing ${path} requires a restart`);
+  });
+});
+
+describe('a route with ack: onAccept', () => {
+  const toInbox = (over: Sections = {}): Sections => ({
+    routes: [toRoute(app.port, { webhook: { ack: 'onAccept' } })],
+    provider: toProvider({ endpoints: [], schedule: ['50ms', '50ms', '50ms'], ...over }),
+  });
+  const post = async (port: number, id: string): Promise<Response> => {
+    const body = Buffer.from(JSON.stringify({ type: 'invoice.paid', id, created: 1, data: {} }));
+    const timestamp = Math.floor(Date.now() / 1_000);
+    return fetch(`http://127.0.0.1:${port}/hooks/billing`, {
+      method: 'POST',
+      headers: {
+        'Content-Type': 'application/json',
+        'Webhook-Id': id,
+        'Webhook-Timestamp': String(timestamp),
+        'Webhook-Signature': signV1(id, timestamp, body),
+      },
+      body: new Uint8Array(body),
+    });
+  };
+
+  test('answers 202, and the app gets the request as the gate would have forwarded it', async () => {
+    gate = await startGate(toInbox());
+    const response = await post(gate.port, 'msg_1');
+    expect([response.status, await response.text()]).toEqual([202, '']);
+    const [request] = await until(() => app.received.length > 0 && app.received);
+    expect(request).toMatchObject({ method: 'POST', url: '/hooks/billing' });
+    expect(request?.headers).toMatchObject({
+      'webhook-id': 'msg_1',
+      'sidegate-route': 'billing',
+      'sidegate-key': 'current',
+      host: `127.0.0.1:${gate.port}`,
+    });
+  });
+
+  test('repeats what the app failed to handle, and answers repetitions of the sender with 200', async () => {
+    app.handler = (_request, response) => response.writeHead(app.received.length < 3 ? 500 : 200).end();
+    gate = await startGate(toInbox());
+    expect((await post(gate.port, 'msg_2')).status).toBe(202);
+    await until(() => app.received.length === 3);
+    expect((await post(gate.port, 'msg_2')).status).toBe(200);
+    expect(app.received).toHaveLength(3);
+  });
+
+  test('lists a delivery that the app never handled as dead, and delivers it after a replay', async () => {
+    app.handler = (_request, response) => response.writeHead(422).end();
+    gate = await startGate(toInbox());
+    const { providerPort } = gate;
+    await post(gate.port, 'msg_3');
+    const [dead] = await until(async () => {
+      const found = await listDeliveries(providerPort, '?state=dead');
+      return found.length > 0 && found;
+    });
+    expect(dead).toMatchObject({ endpoint: 'inbox:billing', attempts: 4 });
+    app.handler = (_request, response) => response.end();
+    const replayed = await call(providerPort, 'POST', `/v1/deliveries/${String(dead?.['id'])}/replay`);
+    expect(replayed.status).toBe(202);
+    await until(async () => (await listDeliveries(providerPort, '?state=delivered')).length > 0);
+  });
+
+  test('answers 503 with Retry-After if the queue is full, and accepts the retry once there is room', async () => {
+    app.handler = () => undefined;
+    gate = await startGate(toInbox({ queue: { ...((toInbox()['provider'] as Sections)['queue'] as Sections), maxEvents: 1 } }));
+    expect((await post(gate.port, 'msg_4')).status).toBe(202);
+    const full = await post(gate.port, 'msg_5');
+    expect(full.status).toBe(503);
+    expect(Number(full.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(await gate.metric('sidegate_in_flight_requests')).toBe(0);
+  });
+
+  test('stores nothing that is not verified', async () => {
+    gate = await startGate(toInbox());
+    const response = await fetch(`http://127.0.0.1:${gate.port}/hooks/billing`, {
+      method: 'POST',
+      headers: {
+        'Content-Type': 'application/json',
+        'Webhook-Id': 'msg_6',
+        'Webhook-Timestamp': String(Math.floor(Date.now() / 1_000)),
+        'Webhook-Signature': 'v1,aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=',
+      },
+      body: '{}',
+    });
+    expect(response.status).toBe(401);
+    expect(await listDeliveries(gate.providerPort)).toEqual([]);
+  });
+});
+
+describe('a process that is killed', () => {
+  test('delivers every accepted event after it is started again', { timeout: 60_000 }, async () => {
+    const provider = toProvider({ schedule: ['200ms', '200ms', '1s', '5s'] });
+    const accepted = new Set<string>();
+    for (let round = 0; round < 3; round++) {
+      const running = await startGateProcess({ provider });
+      const posting = Array.from({ length: 8 }, async () => {
+        for (let i = 0; i < 40; i++) accepted.add(await postEvent(running.providerPort));
+      });
+      const enough = round * 320 + 100;
+      await until(() => accepted.size >= enough);
+      running.child.kill('SIGKILL');
+      await Promise.allSettled(posting);
+      await running.exit;
+    }
+    const last = await startGateProcess({ provider });
+    onTestFinished(() => void last.child.kill('SIGKILL'));
+    const toReceived = (): Set<string> => new Set(app.received.map(({ headers }) => String(headers['webhook-id'])));
+    await until(() => [...accepted].every((id) => toReceived().has(id)));
+    expect(accepted.size).toBeGreaterThan(300);
+  });
+});
+
+describe('replicas with different roles', () => {
+  test('one accepts, and sidegate deliver sends', { timeout: 60_000 }, async () => {
+    const redis = await startRedis({ config: ['appendonly yes'] });
+    onTestFinished(() => redis.stop());
+    const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
+    const provider = toProvider({ queue: { redis: {} }, roles: ['accept'] });
+    const accepting = await start(provider, { store });
+    const id = await postEvent(accepting.providerPort);
+    expect(await listDeliveries(accepting.providerPort, '?state=waiting')).toHaveLength(1);
+    const delivering = await startGateProcess(
+      { store, provider: { ...provider, roles: ['accept', 'deliver'] } },
+      [],
+      {},
+      'deliver',
+    );
+    onTestFinished(() => void delivering.child.kill('SIGKILL'));
+    const [request] = await until(() => app.received.length > 0 && app.received);
+    expect(request?.headers['webhook-id']).toBe(id);
+    expect([delivering.port, delivering.providerPort]).toEqual([0, 0]);
+    // The alerts find pods that deliver by this metric.
+    expect(await accepting.metrics()).not.toContain('sidegate_provider_attempts_in_flight{');
+  });
+});
+
+describe('config', () => {
+  test.each<[string, Sections, string]>([
+    ['an address of the network without a token', { address: '0.0.0.0:0' }, 'anyone who reaches this address could send events'],
+    ['both engines', { queue: { sqlite: {}, redis: {} } }, 'the queue is configured twice'],
+    ['a Redis queue without a Redis', { queue: { redis: {} } }, 'no Redis is configured'],
+    ['one role with a file', { roles: ['deliver'] }, 'a SQLite queue belongs to one process'],
+    [
+      'two endpoints with one name',
+      {
+        endpoints: [1, 2].map(() => ({ name: 'acme', url: 'https://acme.example/', secret: { file: 'secret' } })),
+      },
+      'another endpoint is named "acme"',
+    ],
+    ['more young attempts than connections', { maxConcurrency: 100, maxConnections: 10 }, 'it is below maxConcurrency'],
+    ['an endpoint on http', { egress: {} }, 'provider.endpoints.0.url'],
+    [
+      'a header that the sender writes',
+      { endpoints: [{ name: 'a', url: 'https://a.example/', secret: { file: 'secret' }, headers: { 'Webhook-Id': 'x' } }] },
+      'provider.endpoints.0.headers',
+    ],
+    ['a missing secret', { endpoints: [{ name: 'a', url: 'https://a.example/', secret: { file: 'none' } }] }, 'does not exist'],
+  ])('rejects %s', async (_title, over, message) => {
+    await expect(startGate({ provider: toProvider(over) })).rejects.toThrow(message);
+  });
+
+  test('rejects ack: onAccept without a provider', async () => {
+    const routes = [toRoute(app.port, { webhook: { ack: 'onAccept' } })];
+    await expect(startGate({ routes })).rejects.toThrow('there is no queue to store deliveries in');
+  });
+
+  test('rejects a config without routes, proxy and provider', async () => {
+    await expect(startGate({})).rejects.toThrow('add at least one route');
+  });
+});

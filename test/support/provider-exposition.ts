@@ -1,0 +1,24 @@
+/** The metrics of the sending side with every series that alerts and dashboards read, as a sending gate exports them. */
+import { Registry } from '@prometheus-io/client';
+import { ATTEMPT_OUTCOMES } from '../../src/provider/attempt/attempt.ts';
+import { createProviderMetrics, EVENT_REJECTIONS } from '../../src/provider/telemetry/provider-metrics.ts';
+
+/** In the text format of Prometheus. */
+export function renderProviderMetrics(): Promise<string> {
+  const registry = new Registry();
+  const metrics = createProviderMetrics([registry]);
+  metrics.setEndpoints(['acme', 'api']);
+  metrics.accepted('stored', 1);
+  for (const reason of EVENT_REJECTIONS) metrics.rejected(reason);
+  for (const outcome of ATTEMPT_OUTCOMES) metrics.attempt('acme', outcome, 1);
+  metrics.settled('acme', 'delivered');
+  metrics.delivered(1);
+  const stats = { waiting: 1, dead: 1, skipped: 1, events: 1, bytes: 1, maxEvents: 10, maxBytes: 10, sweepFinds: 0 };
+  metrics.queue(stats, 0);
+  metrics.queueUp(true);
+  metrics.backlog('acme', { waiting: 1 });
+  metrics.endpointStates({ enabled: 1, failing: 0, disabled: 0 });
+  metrics.slots(1, 0);
+  metrics.apiRequest('createEvent', 202, 1);
+  return registry.metrics();
+}
