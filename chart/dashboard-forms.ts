@@ -41,6 +41,8 @@ export interface Dashboard {
   readonly uid: string;
   readonly title: string;
   readonly description: string;
+  /** The third variable, after cluster and namespace. Default: the route. */
+  readonly variable?: Variable;
   readonly rows: readonly Row[];
 }
 
@@ -58,11 +60,14 @@ const SOURCE = { type: 'prometheus', uid: '$datasource' };
 const VARIABLES: readonly Variable[] = [
   { name: 'cluster', query: 'label_values(sidegate_build_info, cluster)' },
   { name: 'namespace', query: 'label_values(sidegate_build_info{cluster=~"$cluster"}, namespace)' },
-  { name: 'route', query: 'label_values(sidegate_route_ready{cluster=~"$cluster",namespace=~"$namespace"}, route)' },
 ];
+const ROUTE: Variable = {
+  name: 'route',
+  query: 'label_values(sidegate_route_ready{cluster=~"$cluster",namespace=~"$namespace"}, route)',
+};
 
 /** Converts a dashboard to the text of its JSON file. */
-export function renderDashboard({ uid, title, description, rows }: Dashboard): string {
+export function renderDashboard({ uid, title, description, variable = ROUTE, rows }: Dashboard): string {
   const model = {
     uid,
     title,
@@ -76,7 +81,7 @@ export function renderDashboard({ uid, title, description, rows }: Dashboard): s
     time: { from: 'now-3h', to: 'now' },
     timezone: 'browser',
     links: [{ type: 'dashboards', title: 'Sidegate', tags: ['sidegate'], asDropdown: true, keepTime: true, includeVars: true }],
-    templating: { list: [toSourceVariable(), ...VARIABLES.map(toVariable)] },
+    templating: { list: [toSourceVariable(), ...[...VARIABLES, variable].map(toVariable)] },
     annotations: { list: [toReloads()] },
     panels: toPanels(rows),
   };

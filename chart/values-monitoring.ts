@@ -19,7 +19,9 @@ const scrape = {
 };
 
 const podMonitor = z.strictObject({
-  enabled: enabled('Creates a PodMonitor for the sidecars of all namespaces.'),
+  enabled: enabled(
+    'Creates a PodMonitor for the sidecars of all namespaces, and one for the Deployment `deliver` if it is enabled.',
+  ),
   ...scrape,
   selector: freeForm()
     .default({})
@@ -77,5 +79,5 @@ export const monitoring = z.strictObject({
   podMonitor: podMonitor.prefault({}).describe('Scrapes the sidecars; needs the Prometheus operator.'),
   serviceMonitor: serviceMonitor.prefault({}).describe('Scrapes the injector; needs the Prometheus operator.'),
   rules: rules.prefault({}).describe('Alerts; needs the Prometheus operator. docs/monitoring.md explains the setup without it.'),
-  dashboards: dashboards.prefault({}).describe('Dashboards for Grafana: Security, Routes and Fleet.'),
+  dashboards: dashboards.prefault({}).describe('Dashboards for Grafana: Security, Routes, Fleet and Sending.'),
 });

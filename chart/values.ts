@@ -1,6 +1,7 @@
 /** The values of the chart `sidegate`: values.yaml, its schema and the table of its README derive from them (`npm run docs`). */
 import { z } from 'zod';
 import { admission } from './values-admission.ts';
+import { deliver } from './values-deliver.ts';
 import { freeForm, freeList, objectName, PULL_POLICIES, textMap } from './values-forms.ts';
 import { certificate, injector, rotation } from './values-injector.ts';
 import { monitoring } from './values-monitoring.ts';
@@ -107,6 +108,9 @@ export const ChartValues = z.strictObject({
       "The Deployment that holds the CA's key and updates the webhook's `caBundle`. It listens on no port. Only with `certificate.mode: self-signed`.",
     ),
   certificate: certificate.prefault({}).describe('Certificate of the webhook.'),
+  deliver: deliver
+    .prefault({})
+    .describe('The Deployment of `sidegate deliver`, which sends the webhooks of all apps that share its queue in Redis.'),
   serviceAccount: serviceAccount.prefault({}).describe('ServiceAccount of the injector.'),
   rbac: rbac.prefault({}).describe('RBAC objects.'),
   podDisruptionBudget: podDisruptionBudget.prefault({}).describe('Limits how many injectors a node drain may stop at once.'),

@@ -50,6 +50,17 @@ test('name the new name of a deprecated value, which still counts', async () => 
   expect(await renderNotes('1.36.3')).not.toContain('deprecated');
 });
 
+test('name the Deployment of the sending side, and what to do after a change of a config that is not part of the release', async () => {
+  const config = { store: { redis: { url: 'redis://a' } }, provider: {} };
+  const notes = await renderAll({ deliver: { enabled: true, config } });
+  expect(notes).toContain('kubectl -n sidegate-system rollout status deployment/sidegate-deliver');
+  expect(notes).not.toMatch(/rollout restart|only one pod/);
+  const other = await renderAll({ deliver: { enabled: true, existingSecret: 'gate', namespace: 'shop', replicas: 1 } });
+  expect(other).toContain('kubectl -n shop rollout restart deployment/sidegate-deliver');
+  expect(other).toContain('NOTE: there is only one pod that delivers.');
+  expect(await renderAll({})).not.toContain('deliver');
+});
+
 test('warn of nothing where nothing is switched off', async () => {
   expect(await renderAll({})).not.toContain('WARNING');
 });

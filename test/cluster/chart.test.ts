@@ -62,7 +62,7 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
         'app.kubernetes.io/name': file.includes('/on-') ? 'gate' : 'sidegate',
         'app.kubernetes.io/instance': 'sidegate',
         'app.kubernetes.io/version': expect.any(String),
-        'app.kubernetes.io/component': expect.stringMatching(/^(?:injector|rotation|admission|monitoring|test)$/),
+        'app.kubernetes.io/component': expect.stringMatching(/^(?:injector|rotation|deliver|admission|monitoring|test)$/),
         'app.kubernetes.io/part-of': 'sidegate',
         'app.kubernetes.io/managed-by': 'Helm',
       });

@@ -74,6 +74,13 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       () => make({}, MARKS, { appProbes: [{ appProbe: 'app/livez=http://127.0.0.1:8080/$$(A)' }] }),
     ],
     [
+      'one with a volume for its queue',
+      () =>
+        make({ volumes: [...makeSidecarVolumes(), { name: 'queue', persistentVolumeClaim: { claimName: 'q' } }] }, MARKS, {
+          queueVolume: 'queue',
+        }),
+    ],
+    [
       'one with the identity of a cloud and an allowed mount',
       () => {
         const pod = make({ volumes: [...makeSidecarVolumes(), TOKENS] });

@@ -53,6 +53,9 @@ function makeBarePod(settings: Settings): Rendered {
     kind: 'Pod',
     metadata: { name: 'web', labels: { 'sidegate.dev/inject': 'true' }, annotations: Object.fromEntries(annotations) },
     spec: {
+      ...(settings['queueVolume'] === undefined
+        ? {}
+        : { volumes: [{ name: settings['queueVolume'], persistentVolumeClaim: { claimName: 'web' } }] }),
       containers: [
         {
           name: 'web',
@@ -86,6 +89,7 @@ describe('a chart that renders the sidecar through the library', () => {
     ['its own ports', { port: 9000, adminPort: 9001 }],
     ['two Secrets', { secrets: ['stripe-webhook', 'web-users'] }],
     ['a container beside the app', { sidecar: 'container' }],
+    ['a volume for the queue', { queueVolume: 'queue' }],
     ['no time before the end', { preStop: '0s' }],
     ['more time before the end, in a container beside the app', { preStop: '1m', sidecar: 'container' }],
     ['its own resources', { cpuRequest: '100m', cpuLimit: '1', memoryRequest: '96Mi', memoryLimit: '256Mi' }],

@@ -57,7 +57,7 @@ describe('monitoring', () => {
     };
     const objects = await renderChart({ commonLabels: { release: 'far', team: 'edge' }, monitoring });
     const found = objects.filter((object) => KINDS.includes(object.kind) || isDashboard(object));
-    expect(found).toHaveLength(9);
+    expect(found).toHaveLength(11);
     for (const { kind, metadata } of found)
       expect(metadata.labels, kind).toMatchObject({ release: 'near', team: 'edge', 'app.kubernetes.io/component': 'monitoring' });
   });
@@ -149,6 +149,7 @@ describe('monitoring', () => {
     const maps = objects.filter(isDashboard);
     expect(maps.map(({ metadata }) => metadata.name)).toEqual([
       'sidegate-dashboard-fleet',
+      'sidegate-dashboard-provider',
       'sidegate-dashboard-routes',
       'sidegate-dashboard-security',
     ]);

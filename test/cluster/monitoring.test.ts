@@ -12,6 +12,7 @@ import { exercise, startCertificateGate, startMonitoredGate, TRACE_ID, toSeries 
 import { RULES, readDashboards, readRuleFiles, readRules, toExpressions } from '../support/monitoring.ts';
 import { startPrometheus, type TestPrometheus } from '../support/prometheus.ts';
 import { type Matcher, type Selector, toGroupedLabels, toSelectors } from '../support/promql.ts';
+import { renderProviderMetrics } from '../support/provider-exposition.ts';
 import { run } from '../support/run.ts';
 
 const UNIT_TESTS = resolve(import.meta.dirname, '..', 'promtool');
@@ -43,7 +44,7 @@ beforeAll(async () => {
   const injector = await installation.start();
   await until(injector.isReady);
   const ofInjector = await (await fetch(`http://127.0.0.1:${injector.adminPort}/metrics`)).text();
-  live = toLive(`${await gate.metrics()}\n${await certificateGate.metrics()}\n${ofInjector}`);
+  live = toLive(`${await gate.metrics()}\n${await certificateGate.metrics()}\n${await renderProviderMetrics()}\n${ofInjector}`);
 }, 180_000);
 afterAll(async () => {
   await installation?.stop();

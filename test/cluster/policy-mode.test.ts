@@ -126,6 +126,16 @@ const CASES: readonly (readonly [string, Kube])[] = [
       },
     }),
   ],
+  [
+    'one with a volume for its queue',
+    toPod({
+      annotations: { 'sidegate.dev/queue-volume': 'queue', 'sidegate.dev/secrets': 'a' },
+      spec: {
+        securityContext: { fsGroup: 65_532 },
+        volumes: [{ name: 'queue', persistentVolumeClaim: { claimName: 'queue-web-0' } }],
+      },
+    }),
+  ],
   ['one that waits for nothing', toPod({ annotations: { 'sidegate.dev/pre-stop': '0s' } })],
   [
     'same-port with probes of each kind',
@@ -224,6 +234,28 @@ describe('the API server’s own policy', () => {
       'a volume of the name',
       toPod({ spec: { volumes: [{ name: 'sidegate-config', emptyDir: {} }] } }),
       'which is reserved for the sidecar',
+    ],
+    [
+      'a queue without its volume',
+      toPod({ annotations: { 'sidegate.dev/queue-volume': 'queue' } }),
+      'queue-volume is queue, but the pod has no such volume',
+    ],
+    [
+      'a queue on a volume that nobody can write to',
+      toPod({
+        annotations: { 'sidegate.dev/queue-volume': 'queue' },
+        spec: { volumes: [{ name: 'queue', configMap: { name: 'a' } }] },
+      }),
+      'queue-volume is queue, a read-only volume',
+    ],
+    [
+      'a queue on the volume of the app',
+      toPod({
+        annotations: { 'sidegate.dev/queue-volume': 'queue' },
+        spec: { volumes: [{ name: 'queue', persistentVolumeClaim: { claimName: 'queue' } }] },
+        container: { volumeMounts: [{ name: 'queue', mountPath: '/data' }] },
+      }),
+      'the container web mounts the volume queue',
     ],
     [
       'a taken port',

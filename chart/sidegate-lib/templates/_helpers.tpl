@@ -224,6 +224,7 @@ ingress:
   "memoryRequest" (toString (default "96Mi" .memoryRequest))
   "memoryLimit" (toString (default "192Mi" .memoryLimit))
   "pause" (ternary 0 $preStop $isNative) -}}
+{{- if .queueVolume -}}{{- $_ := set $values "queueVolume" .queueVolume -}}{{- end -}}
 {{- if .cpuLimit -}}{{- $_ := set $values "cpuLimit" (toString .cpuLimit) -}}{{- end -}}
 {{- $values | toJson -}}
 {{- end -}}

@@ -97,6 +97,10 @@ volumeMounts:
     mountPath: {{ printf "/etc/sidegate/secrets/%v" .secret | toJson }}
     readOnly: true
 {{- end }}
+{{- if .queueVolume }}
+  - name: {{ .queueVolume | toJson }}
+    mountPath: "/var/lib/sidegate"
+{{- end }}
 {{- end -}}
 
 {{- define "sidegate.lib.volumes" -}}
@@ -122,14 +126,15 @@ volumeMounts:
 {{- if not (kindIs "map" .) -}}
 {{- fail "\n\nsidegate: a helper was given no settings: pass an object with config, image and appPort, such as .Values.sidegate." -}}
 {{- end -}}
-{{- $known := list "config" "secrets" "interception" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "appProbes" "gracePeriodSeconds" "takeover" -}}
+{{- $known := list "config" "secrets" "queueVolume" "interception" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "appProbes" "gracePeriodSeconds" "takeover" -}}
 {{- range $key := keys . | sortAlpha -}}
 {{- if not (has $key $known) -}}
-{{- fail (printf "\n\nsidegate: the setting %s is unknown; the known ones are config, secrets, interception, appPort, port, adminPort, sidecar, image, imagePullSecrets, cpuRequest, memoryRequest, cpuLimit, memoryLimit, preStop, imagePullPolicy, movedPort, portName, appProbes, gracePeriodSeconds." $key) -}}
+{{- fail (printf "\n\nsidegate: the setting %s is unknown; the known ones are config, secrets, queueVolume, interception, appPort, port, adminPort, sidecar, image, imagePullSecrets, cpuRequest, memoryRequest, cpuLimit, memoryLimit, preStop, imagePullPolicy, movedPort, portName, appProbes, gracePeriodSeconds." $key) -}}
 {{- end -}}
 {{- end -}}
 {{- include "sidegate.lib.form" (list . "config" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*$" "a name of lower-case letters, digits, dots and dashes" "web-gate") -}}
 {{- include "sidegate.lib.form" (list . "secrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, separated by commas" "stripe-webhook, web-users") -}}
+{{- include "sidegate.lib.form" (list . "queueVolume" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$" "a volume name: at most 63 lower-case letters, digits and dashes" "queue") -}}
 {{- include "sidegate.lib.form" (list . "interception" "^(?:service|rename|(?:same-port|env)(?::[A-Za-z_][A-Za-z0-9_]{0,127})?)$" "service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE" "same-port:HOST") -}}
 {{- include "sidegate.lib.form" (list . "appPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "3000") -}}
 {{- include "sidegate.lib.form" (list . "port" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8480") -}}

@@ -71,6 +71,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (include "sidegate.rotationName" .) .Values.rotation.serviceAccount.name -}}
 {{- end -}}
 
+{{/* The name of the objects of the central sending side. */}}
+{{- define "sidegate.deliverName" -}}
+{{- printf "%s-deliver" (include "sidegate.fullname" .) -}}
+{{- end -}}
+
+{{/* Its namespace. */}}
+{{- define "sidegate.deliverNamespace" -}}
+{{- default (include "sidegate.namespace" .) .Values.deliver.namespace -}}
+{{- end -}}
+
+{{/* Its ServiceAccount. */}}
+{{- define "sidegate.deliverServiceAccountName" -}}
+{{- default (include "sidegate.deliverName" .) .Values.deliver.serviceAccount.name -}}
+{{- end -}}
+
 {{/* Namespaces where the injector may read ConfigMaps: `*` for all. */}}
 {{- define "sidegate.configNamespaces" -}}
 {{- if kindIs "bool" .Values.rbac.readConfigs -}}
@@ -176,6 +191,20 @@ precedence, because selectors use them; then those of the part.
 {{- define "sidegate.componentLabels" -}}
 {{- $own := include "sidegate.labels" .root | fromYaml -}}
 {{- merge (dict "app.kubernetes.io/component" .component) $own (default dict .more) (default dict .root.Values.commonLabels) | toYaml -}}
+{{- end -}}
+
+{{/* Topology spread constraints of one part: `own`, otherwise over nodes and zones. */}}
+{{- define "sidegate.spread" -}}
+{{- if .own -}}
+{{- toYaml .own -}}
+{{- else -}}
+{{- $labels := include "sidegate.selectorLabels" .root | fromYaml | merge (dict "app.kubernetes.io/component" .component) -}}
+{{- $constraints := list -}}
+{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" -}}
+{{- $constraints = append $constraints (dict "maxSkew" 1 "topologyKey" $key "whenUnsatisfiable" "ScheduleAnyway" "labelSelector" (dict "matchLabels" $labels)) -}}
+{{- end -}}
+{{- toYaml $constraints -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Egress of a NetworkPolicy: DNS, and the TCP ports of the list. */}}

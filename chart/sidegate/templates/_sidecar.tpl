@@ -43,6 +43,12 @@ other places.
 - name: isOnPodAddresses
   expression: >-
     variables.args.exists(a, a.startsWith('$(SIDEGATE_POD_IPS):'))
+- name: queueMounts
+  expression: >-
+    variables.sidecar.?volumeMounts.orValue([]).filter(m, m.mountPath == '/var/lib/sidegate')
+- name: queueVolume
+  expression: >-
+    size(variables.queueMounts) == 0 ? '' : variables.queueMounts[0].name
 - name: pauseText
   expression: >-
     string(variables.sidecar.?lifecycle.?preStop.?exec.?command[?4].orValue(''))
@@ -84,7 +90,7 @@ other places.
     variables.sidecar.?securityContext.orValue(dyn(null)) == dyn({'runAsNonRoot': dyn(true), 'runAsUser': dyn(65532), 'runAsGroup': dyn(65532), 'allowPrivilegeEscalation': dyn(false), 'capabilities': dyn({'drop': dyn([dyn('ALL')])}), 'readOnlyRootFilesystem': dyn(true), 'seccompProfile': dyn({'type': dyn('RuntimeDefault')})}) ? [] : ['securityContext']
 - name: differs_volumeMounts
   expression: >-
-    variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) == (dyn([dyn({'name': dyn('sidegate-config'), 'mountPath': dyn('/etc/sidegate/config'), 'readOnly': dyn(true)}), dyn({'name': dyn('sidegate-no-token'), 'mountPath': dyn('/var/run/secrets/kubernetes.io/serviceaccount'), 'readOnly': dyn(true)})] + variables.sidecar.?volumeMounts.orValue([]).filter(m, m.name.startsWith('sidegate-secret-')).map(entry, dyn({'name': dyn('sidegate-secret-' + entry.name.replace('sidegate-secret-', '')), 'mountPath': dyn('/etc/sidegate/secrets/' + entry.mountPath.replace('/etc/sidegate/secrets/', '')), 'readOnly': dyn(true)})))).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) ? [] : ['volumeMounts'] + variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))).map(e, 'volumeMounts ' + e.mountPath)
+    variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) == (dyn([dyn({'name': dyn('sidegate-config'), 'mountPath': dyn('/etc/sidegate/config'), 'readOnly': dyn(true)}), dyn({'name': dyn('sidegate-no-token'), 'mountPath': dyn('/var/run/secrets/kubernetes.io/serviceaccount'), 'readOnly': dyn(true)})] + variables.sidecar.?volumeMounts.orValue([]).filter(m, m.name.startsWith('sidegate-secret-')).map(entry, dyn({'name': dyn('sidegate-secret-' + entry.name.replace('sidegate-secret-', '')), 'mountPath': dyn('/etc/sidegate/secrets/' + entry.mountPath.replace('/etc/sidegate/secrets/', '')), 'readOnly': dyn(true)})) + (variables.queueVolume != '' ? [dyn({'name': dyn(variables.queueVolume), 'mountPath': dyn('/var/lib/sidegate')})] : []))).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) ? [] : ['volumeMounts'] + variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))).map(e, 'volumeMounts ' + e.mountPath)
 - name: differs_terminationMessagePath
   expression: >-
     variables.sidecar.?terminationMessagePath.orValue('') in ['', '/dev/termination-log'] ? [] : ['terminationMessagePath']

@@ -2,7 +2,7 @@
 
 import { parseConfig } from '../../config/load/load.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
-import { type Config, remembersIds } from '../../config/schema/config.ts';
+import { type Config, queueFileOf, remembersIds } from '../../config/schema/config.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { CONFIG_FOLDER, CONFIG_KEY } from '../injector/names.ts';
@@ -15,6 +15,8 @@ export interface CheckedConfig {
   readonly warnings: readonly string[];
   /** The first route with state, if replicas do not share their state. */
   readonly unsharedRoute: string | undefined;
+  /** The file of the embedded queue, if the config has one. */
+  readonly queueFile: string | undefined;
 }
 
 const MAX_REMEMBERED = 256;
@@ -39,7 +41,7 @@ export class ConfigChecks {
 
   /** Undefined while checks are paused. */
   check(name: string, { edition, gate, gateLength }: Kept, overrides: Overrides): CheckedConfig | undefined {
-    if (gate === undefined) return { warnings: [toUncheckedWarning(name, gateLength)], unsharedRoute: undefined };
+    if (gate === undefined) return toWarned(toUncheckedWarning(name, gateLength));
     const key = edition === undefined ? undefined : `${edition} ${JSON.stringify(overrides)}`;
     const known = key === undefined ? undefined : this.#remembered.get(key);
     if (known !== undefined) return known;
@@ -50,8 +52,12 @@ export class ConfigChecks {
     const { config, problems } = parseConfig(file, gate, this.#clock, { overrides, maxProblems: MAX_PROBLEMS });
     const checked =
       config === undefined
-        ? { warnings: [toWarning(name, problems)], unsharedRoute: undefined }
-        : { warnings: warnOfVariables(config, name).map(toBounded), unsharedRoute: findUnsharedRoute(config) };
+        ? toWarned(toWarning(name, problems))
+        : {
+            warnings: warnOfVariables(config, name).map(toBounded),
+            unsharedRoute: findUnsharedRoute(config),
+            queueFile: queueFileOf(config)?.slice(0, MAX_TEXT_LENGTH),
+          };
     if (key !== undefined) this.#remember(key, checked);
     this.#pauseIfSlow(this.#clock.monotonic(), start);
     return checked;
@@ -67,6 +73,11 @@ export class ConfigChecks {
     const oldest = this.#remembered.size > MAX_REMEMBERED ? this.#remembered.keys().next().value : undefined;
     if (oldest !== undefined) this.#remembered.delete(oldest);
   }
+}
+
+/** The result for a config that cannot be used. */
+function toWarned(warning: string): CheckedConfig {
+  return { warnings: [warning], unsharedRoute: undefined, queueFile: undefined };
 }
 
 function toUncheckedWarning(name: string, length: number): string {

@@ -25,6 +25,8 @@ export interface AdvisedPod {
   readonly request: ReviewedRequest;
   /** The ConfigMap of its gate. */
   readonly configMap: string | undefined;
+  /** The volume of its queue. */
+  readonly queueVolume: string | undefined;
   /** Overrides in the arguments of its gate. */
   readonly overrides: Overrides;
 }
@@ -121,13 +123,18 @@ function review(content: Buffer, toContext: (namespace: string) => InjectContext
   const { response, injection, request } = respondToReview(parsed, toContext);
   if (injection.outcome !== 'injected') return { response, injection, request, advised: undefined };
   const { patch: _, ...reported } = injection;
-  const advised = { request, configMap: toConfigMap(parsed), overrides: toSidecarOverrides(injection) };
+  const advised = {
+    request,
+    configMap: toSetting(parsed, 'config'),
+    queueVolume: toSetting(parsed, 'queueVolume'),
+    overrides: toSidecarOverrides(injection),
+  };
   return { response, injection: reported, request, advised };
 }
 
-function toConfigMap(review: unknown): string | undefined {
+function toSetting(review: unknown, key: keyof typeof SETTINGS): string | undefined {
   const metadata = objectAt(objectAt(objectAt(review, 'request'), 'object'), 'metadata');
-  return textAt(objectAt(metadata, 'annotations'), `sidegate.dev/${SETTINGS.config.name}`);
+  return textAt(objectAt(metadata, 'annotations'), `sidegate.dev/${SETTINGS[key].name}`);
 }
 
 function toReason(injection: ReportedInjection): string {

@@ -4,6 +4,7 @@ import { checkAdmission } from './check-admission.ts';
 import { areConfigsKnown, checkConfig } from './check-config.ts';
 import { checkInjection, findUnprotected, isRequested } from './check-injection.ts';
 import { checkNetwork } from './check-network.ts';
+import { checkQueue } from './check-queue.ts';
 import { checkServices } from './check-services.ts';
 import { checkShared } from './check-shared.ts';
 import { checkSidecar, findForged, isGate } from './check-sidecar.ts';
@@ -86,6 +87,7 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
     ...checkShared(workload, facts),
     ...checkNetwork(workload, facts),
     ...checkConfig(workload, facts),
+    ...checkQueue(workload, facts),
     ...checkStale(workload, facts),
   ]);
   const sidecars = pods.flatMap((pod) => findSidecar(pod) ?? []);

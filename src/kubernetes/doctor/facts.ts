@@ -40,6 +40,8 @@ export type GateConfig =
       readonly remembered: readonly string[];
       /** The Secrets whose directories it reads. */
       readonly secrets: readonly string[];
+      /** The file of the embedded queue, if it has one. */
+      readonly queueFile: string | undefined;
     };
 
 /** How new sidecars are made at present. */

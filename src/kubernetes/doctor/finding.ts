@@ -69,6 +69,15 @@ export const FINDINGS = {
     severity: 'error',
     meaning: 'The config reads a Secret that the pod does not mount: the routes that use it respond with 503.',
   },
+  'queue-not-mounted': {
+    severity: 'error',
+    meaning:
+      'The config has an embedded queue (SQLite) that is not on a writable volume of the sidecar, so the sidecar does not start.',
+  },
+  'queue-claim-shared': {
+    severity: 'error',
+    meaning: 'Several replicas have their embedded queue on the same volume claim: only one process can open it.',
+  },
   'webhook-missing': {
     severity: 'error',
     meaning: 'Pods request the sidecar, but there is neither a webhook nor a mutating policy that injects it.',
@@ -136,6 +145,15 @@ export const FINDINGS = {
     severity: 'warning',
     meaning:
       'Several replicas run without Redis: each keeps its own state, so a delivery that one replica handled is new to the others.',
+  },
+  'queue-not-durable': {
+    severity: 'warning',
+    meaning: 'The embedded queue is on a volume that is deleted with the pod, together with all events that are not delivered.',
+  },
+  'queue-not-shared': {
+    severity: 'warning',
+    meaning:
+      'Several replicas have an embedded queue each: the limits of an endpoint apply to each replica, and an endpoint that is created with the API exists in one replica only.',
   },
   'config-observes': {
     severity: 'warning',

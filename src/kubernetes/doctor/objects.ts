@@ -40,13 +40,23 @@ export interface Container {
   readonly command?: readonly string[];
   readonly restartPolicy?: string;
   readonly ports?: readonly ContainerPort[];
+  readonly volumeMounts?: readonly VolumeMount[];
 }
 
-/** A volume; only its ConfigMap or Secret is used. */
+export interface VolumeMount {
+  readonly name: string;
+  readonly mountPath: string;
+  readonly readOnly?: boolean;
+}
+
+/** A volume, with the kinds that the doctor distinguishes. */
 export interface Volume {
   readonly name: string;
   readonly configMap?: { readonly name?: string; readonly optional?: boolean };
   readonly secret?: { readonly secretName?: string; readonly optional?: boolean };
+  readonly emptyDir?: object;
+  readonly ephemeral?: object;
+  readonly persistentVolumeClaim?: { readonly claimName?: string };
 }
 
 export interface PodSpec {

@@ -1,7 +1,7 @@
 /** Reads what pods refer to: ConfigMaps with the gate's config loader, Secrets by name only, and the metrics of running sidecars. */
 
 import { parseConfig } from '../../config/load/load.ts';
-import { type Config, remembersIds } from '../../config/schema/config.ts';
+import { type Config, queueFileOf, remembersIds } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { type KubeClient, METADATA_ONLY_OBJECT } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
@@ -119,6 +119,7 @@ function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): Gat
     isShared: config.store.redis !== undefined,
     remembered: toRemembered(config),
     secrets: toSecrets(config),
+    queueFile: queueFileOf(config),
   };
 }
 

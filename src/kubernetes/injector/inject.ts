@@ -102,6 +102,7 @@ function toValues(plan: Plan, appProbes: readonly string[], pause: number): Side
     appPort: plan.appPort,
     config: plan.config,
     secrets: plan.secrets.map((secret, index) => ({ secret, number: index + 1 })),
+    queueVolume: plan.queueVolume,
     appProbes: appProbes.map((appProbe) => ({ appProbe })),
     cpuRequest: plan.cpuRequest,
     memoryRequest: plan.memoryRequest,

@@ -34,6 +34,11 @@ export const CONTAINER_NAME: ValueForm = {
   pattern: `^${LABEL}$`,
   expected: 'a container name: at most 63 lower-case letters, digits and dashes',
 };
+/** The name of a volume of a pod (RFC 1123 label). */
+export const VOLUME_NAME: ValueForm = {
+  pattern: `^${LABEL}$`,
+  expected: 'a volume name: at most 63 lower-case letters, digits and dashes',
+};
 export const PORT_NUMBER: ValueForm = { pattern: `^${PORT}$`, expected: 'a port from 1 to 65535' };
 /** A container port, by number or name (RFC 6335 §5.1). */
 export const PORT_NUMBER_OR_NAME: ValueForm = {

@@ -24,6 +24,8 @@ export const NO_TOKEN_VOLUME = 'sidegate-no-token';
 export const TOKEN_FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount';
 export const CONFIG_FOLDER = '/etc/sidegate/config';
 export const SECRETS_FOLDER = '/etc/sidegate/secrets';
+/** Where the sidecar has the volume for its queue, writable. The injector allows no other container to mount that volume. */
+export const QUEUE_FOLDER = '/var/lib/sidegate';
 /** The ConfigMap key with the gate's config. */
 export const CONFIG_KEY = 'gate.yaml';
 /** The annotation for a pod's main container, which kubectl and other injectors use. */

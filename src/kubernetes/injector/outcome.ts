@@ -9,6 +9,13 @@ export interface KubeVersion {
   readonly minor: number;
 }
 
+/** An object with a template of pods. */
+export interface TemplateOwner {
+  readonly kind: string;
+  /** Names of the volumeClaimTemplates of a StatefulSet, which become volumes of its pods. */
+  readonly claims: readonly string[];
+}
+
 /** The input of an injection besides the pod. */
 export interface InjectContext {
   readonly defaults: SidecarDefaults;
@@ -18,6 +25,8 @@ export interface InjectContext {
   readonly namespace: string;
   /** Whether the pod is a Job's template, which has no owner reference yet. */
   readonly isJob?: boolean;
+  /** The object whose template the pod is; undefined for a pod, whose owner is in its metadata. */
+  readonly template?: TemplateOwner;
 }
 
 /** Why a pod was not changed. */

@@ -7,6 +7,7 @@ import { type Interception, toAmount } from './kubernetes-values.ts';
 import { DATA_PORT, DOMAIN } from './names.ts';
 import { type InjectContext, isAtLeast } from './outcome.ts';
 import type { Patch } from './patch.ts';
+import { checkQueueVolume } from './queue-volume.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
 import { isAllowedImage } from './sidecar-rules.ts';
@@ -28,6 +29,8 @@ export interface Plan {
   readonly pullSecrets: readonly string[];
   readonly config: string;
   readonly secrets: readonly string[];
+  /** The volume of the queue. */
+  readonly queueVolume: string | undefined;
   readonly cpuRequest: string;
   readonly memoryRequest: string;
   readonly cpuLimit: string | undefined;
@@ -75,10 +78,12 @@ export function toPlan(app: App, input: PlanInput): Plan {
     pullSecrets: [...new Set([...(settings.imagePullSecrets ?? []), ...defaults.imagePullSecrets])],
     config: settings.config,
     secrets: settings.secrets ?? [],
+    queueVolume: settings.queueVolume,
     ...toResources(settings, defaults),
   };
   checkResources(plan, findings);
   checkImage(plan.image, input);
+  checkQueueVolume(input);
   for (const low of [plan.port, plan.adminPort])
     if (low < FIRST_UNPRIVILEGED_PORT)
       findings.warn(

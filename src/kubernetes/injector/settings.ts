@@ -19,9 +19,10 @@ import {
   toNames,
   toWholeSeconds,
   type ValueForm,
+  VOLUME_NAME,
   WHOLE_SECONDS,
 } from './kubernetes-values.ts';
-import { DOMAIN, STATUS_ANNOTATION } from './names.ts';
+import { DOMAIN, QUEUE_FOLDER, STATUS_ANNOTATION } from './names.ts';
 import { isRaw, objectAt, type Raw } from './raw.ts';
 
 /** One annotation. */
@@ -60,6 +61,11 @@ export const SETTINGS = {
     fallback: 'none',
     description: 'Secrets that the config refers to; each is mounted as the directory `../secrets/NAME`, relative to the config.',
     example: 'stripe-webhook, web-users',
+  }),
+  queueVolume: setting('queue-volume', VOLUME_NAME, asIs, {
+    fallback: 'none',
+    description: `A volume of the pod for the SQLite queue of \`provider\`. It is mounted writable at \`${QUEUE_FOLDER}\`, and only into the sidecar.`,
+    example: 'queue',
   }),
   interception: setting('interception', INTERCEPTION, toInterception, {
     oldName: 'takeover',

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { toDefaulted } from './defaulted.ts';
 import { PORT_NUMBER } from './kubernetes-values.ts';
-import { CONTAINER, SECRET_VOLUME, SECRETS_FOLDER } from './names.ts';
+import { CONTAINER, QUEUE_FOLDER, SECRET_VOLUME, SECRETS_FOLDER } from './names.ts';
 import { isRaw, listAt, numberAt, objectAt, type Raw, textAt } from './raw.ts';
 import { fill } from './shape.ts';
 import { CONTAINER_SHAPE, POD_IPS, type SidecarValues, UPSTREAM_PREFIX } from './sidecar.ts';
@@ -98,9 +98,8 @@ function bindValues(container: Raw, isInit: boolean): SidecarValues {
   const [data, admin] = listAt(container, 'ports');
   const upstream = args.find((arg) => arg.startsWith(UPSTREAM_PREFIX))?.slice(UPSTREAM_PREFIX.length) ?? '';
   const isOnPodAddresses = args.some((arg) => arg.startsWith(`${POD_IPS}:`));
-  const mounts = listAt(container, 'volumeMounts')
-    .slice(0, MAX_ITEMS)
-    .filter((mount) => textAt(mount, 'name')?.startsWith(SECRET_VOLUME));
+  const mounts = listAt(container, 'volumeMounts').slice(0, MAX_ITEMS);
+  const secrets = mounts.filter((mount) => textAt(mount, 'name')?.startsWith(SECRET_VOLUME));
   return {
     image: '',
     imagePullPolicy: '',
@@ -112,10 +111,14 @@ function bindValues(container: Raw, isInit: boolean): SidecarValues {
     portName: textAt(data, 'name') ?? '',
     appPort: new RegExp(PORT_NUMBER.pattern, 'u').test(upstream) ? Number(upstream) : 0,
     config: '',
-    secrets: mounts.map((mount) => ({
+    secrets: secrets.map((mount) => ({
       secret: (textAt(mount, 'mountPath') ?? '').slice(SECRETS_FOLDER.length + 1),
       number: Number((textAt(mount, 'name') ?? '').slice(SECRET_VOLUME.length)),
     })),
+    queueVolume: textAt(
+      mounts.find((mount) => textAt(mount, 'mountPath') === QUEUE_FOLDER),
+      'name',
+    ),
     appProbes: args.filter((arg) => arg.startsWith(APP_PROBE)).map((arg) => ({ appProbe: arg.slice(APP_PROBE.length) })),
     cpuRequest: '',
     memoryRequest: '',

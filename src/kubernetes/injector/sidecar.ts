@@ -6,6 +6,7 @@ import {
   CONFIG_VOLUME,
   CONTAINER,
   NO_TOKEN_VOLUME,
+  QUEUE_FOLDER,
   SECRET_VOLUME,
   SECRETS_FOLDER,
   TOKEN_FOLDER,
@@ -26,6 +27,8 @@ export interface SidecarValues extends Values {
   readonly appPort: number;
   readonly config: string;
   readonly secrets: readonly { readonly secret: string; readonly number: number }[];
+  /** A volume of the pod. */
+  readonly queueVolume: string | undefined;
   /** Each is `CONTAINER/KIND=URL`. */
   readonly appProbes: readonly { readonly appProbe: string }[];
   readonly cpuRequest: string;
@@ -105,6 +108,7 @@ export const CONTAINER_SHAPE: Shape = {
       mountPath: text(`${SECRETS_FOLDER}/`, value('secret')),
       readOnly: true,
     }),
+    when('queueVolume', { name: value('queueVolume'), mountPath: QUEUE_FOLDER }),
   ],
 };
 

@@ -1,4 +1,5 @@
 /** Finds the pods and pod templates in Kubernetes objects. */
+import type { TemplateOwner } from '../injector/outcome.ts';
 import type { Path } from '../injector/patch.ts';
 import { isRaw, listAt, objectAt, type Raw, textAt } from '../injector/raw.ts';
 
@@ -16,6 +17,8 @@ export interface Workload {
   readonly pod: Raw;
   /** Whether its pods must complete. */
   readonly isJob: boolean;
+  /** Undefined for a pod. */
+  readonly template: TemplateOwner | undefined;
 }
 
 const TEMPLATE: Path = ['spec', 'template'];
@@ -49,8 +52,16 @@ export function findWorkloads(value: unknown, objectPath: Path = []): Workload[]
       object: value,
       pod,
       isJob: JOBS.has(kind),
+      template: kind === 'Pod' ? undefined : { kind, claims: findClaims(value) },
     },
   ];
+}
+
+/** The volumes that the controller of a StatefulSet adds to its pods. */
+function findClaims(object: Raw): readonly string[] {
+  return listAt(objectAt(object, 'spec'), 'volumeClaimTemplates').flatMap(
+    (claim) => textAt(objectAt(claim, 'metadata'), 'name') ?? [],
+  );
 }
 
 /** Items of a typed list such as PodList have no separate kind; it is derived from the list's. */

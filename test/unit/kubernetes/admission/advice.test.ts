@@ -14,10 +14,12 @@ routes:
     match: { path: /hooks }
     webhook: { keys: [{ name: a, secret: { file: ../secrets/orders/key } }] }
 `;
+const QUEUE = (file: string): string => GATE(`provider: { queue: { sqlite: { path: ${file} } } }`);
 const OWNER = { apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web', uid: '1' };
 const POD: AdvisedPod = {
   request: { uid: 'u', namespace: 'shop', name: 'web-…', isDryRun: false, owner: OWNER },
   configMap: 'gate',
+  queueVolume: undefined,
   overrides: { upstream: 'http://127.0.0.1:3000' },
 };
 const NEVER = new Promise<never>(() => undefined);
@@ -101,6 +103,42 @@ describe('advice', () => {
   ] as const)('includes %s', async (_, answers, expected) => {
     const { advise } = start(answers);
     expect(await advise(POD)).toEqual(expected.map((pattern) => expect.stringMatching(pattern)));
+  });
+
+  test.each([
+    ['nothing on a queue on its volume', QUEUE('/var/lib/sidegate/a/queue.db'), 1, []],
+    ['nothing on a queue in Redis', GATE('provider: {}\nstore: { redis: { url: "redis://redis:6379" } }'), 2, []],
+    [
+      'a queue in the default file',
+      GATE('provider: {}'),
+      1,
+      [/^the sidecar does not start, because the queue of ConfigMap gate is in \.\//],
+    ],
+    [
+      'a queue beside its volume',
+      QUEUE('/var/lib/sidegate/../queue.db'),
+      1,
+      [/is in \/var\/lib\/sidegate\/\.\.\/queue\.db, on no volume/],
+    ],
+    [
+      'replicas with a queue each',
+      QUEUE('/var/lib/sidegate/queue.db').replace('webhook: {', 'webhook: { dedup: off,'),
+      3,
+      [/^ReplicaSet web has 3 replicas without store\.redis: each has its own queue/],
+    ],
+  ] as const)('gives %s', async (_, config, replicas, expected) => {
+    const { advise } = start({ ...toConfigMap(config), ...toReplicas(replicas) });
+    expect(await advise({ ...POD, queueVolume: 'queue' })).toEqual(expected.map((pattern) => expect.stringMatching(pattern)));
+  });
+
+  test('gives a warning about a queue without a volume that the API server does not truncate', async () => {
+    const { advise } = start(toConfigMap(QUEUE(`/data/${'q'.repeat(900)}.db`)));
+    const [warning = '', ...others] = await advise(POD);
+    expect(warning).toMatch(
+      /^the sidecar does not start, because the queue of ConfigMap gate is in \/data\/q+, on no volume: set /,
+    );
+    expect(`sidegate: ${warning}`.length).toBeLessThanOrEqual(256);
+    expect(others).toEqual([]);
   });
 
   test('is not waited for longer than 300 ms', async () => {

@@ -268,6 +268,85 @@ describe('the sidecar', () => {
   });
 });
 
+describe('the embedded queue', () => {
+  const FILE = '/var/lib/sidegate/queue.db';
+  const asked = { 'sidegate.dev/queue-volume': 'queue' };
+  const onVolume = (source: Json): Json =>
+    makeTemplate({ annotations: asked, spec: { volumes: [{ name: 'queue', ...source }], securityContext: { fsGroup: 1 } } });
+  const claim = (claimName: string): Json => onVolume({ persistentVolumeClaim: { claimName } });
+  const withFile = (queueFile = FILE): Over => ({ configs: sound({ queueFile }) });
+  const set = (replicas: number, its: Json): Json => [
+    { metadata: { name: 'web', namespace: NAMESPACE, uid: 'set' }, spec: { replicas, template: its } },
+  ];
+  const ofSet = (name: string, its: Json): Pod => makePod(name, its, { kind: 'StatefulSet', name: 'web', uid: 'set' });
+  /** A StatefulSet, whose template does not have the volumes of its claims. */
+  const stateful = (pods: readonly Pod[], replicas: number = pods.length): Over => ({
+    ...{ Deployment: [], ReplicaSet: [], StatefulSet: set(replicas, makeTemplate({ annotations: asked })) },
+    pods,
+    ...withFile(),
+  });
+
+  test('is right on the claim of a StatefulSet with one replica', () => {
+    expect(examine(stateful([ofSet('web-0', claim('queue-web-0'))])).codes).toEqual([]);
+  });
+
+  test.each([
+    ['no volume', template, FILE],
+    ['a file beside its volume', claim('a'), '/var/lib/queue.db'],
+    ['the default file', claim('a'), './sidegate-queue.db'],
+    ['a file that leaves its volume', claim('a'), '/var/lib/sidegate/../queue.db'],
+    ['a file beside its config, which is read-only', claim('a'), '/etc/sidegate/config/queue.db'],
+  ])('is not mounted with %s', (_which, its, file) => {
+    const { codes, messageOf } = examine(of(its, withFile(file)));
+    expect(codes).toEqual(['queue-not-mounted']);
+    expect(messageOf('queue-not-mounted')).toBe(
+      `the ConfigMap web-gate has its queue in ${file}, which is not on a writable volume: the sidecar does not start`,
+    );
+  });
+
+  test('is not mounted by the next pods if the template lost its annotation', () => {
+    const { Deployment, ReplicaSet } = makeDeployment(template);
+    const over = { Deployment, ReplicaSet, pods: [makePod('a', claim('a'), OWNER)], ...withFile() };
+    expect(examine(over).codes).toEqual(['queue-not-mounted']);
+  });
+
+  test('is not mounted by new pods if only a changed sidecar mounts its volume', () => {
+    const pod: Json = makePod('a', claim('a'), OWNER);
+    pod.spec.initContainers[0].volumeMounts.push({ name: 'queue', mountPath: '/data' });
+    expect(examine({ ...of(claim('a')), pods: [pod], configs: sound({ queueFile: '/data/queue.db' }) }).codes).toEqual([
+      'sidecar-differs',
+      'queue-not-mounted',
+    ]);
+  });
+
+  test.each(['emptyDir', 'ephemeral'])('is lost with the pod on a volume of the kind %s', (kind) => {
+    const { codes, messageOf } = examine(of(onVolume({ [kind]: {} }), withFile()));
+    expect(codes).toEqual(['queue-not-durable']);
+    expect(messageOf('queue-not-durable')).toContain(`the queue is on the volume queue of the kind ${kind}`);
+  });
+
+  test('cannot be opened by all replicas on the same claim', () => {
+    const two = of(claim('shared'), withFile());
+    const { codes, messageOf } = examine({ ...two, ...makeDeployment(claim('shared'), { spec: { replicas: 2 } }) });
+    expect(codes).toEqual(['queue-claim-shared']);
+    expect(messageOf('queue-claim-shared')).toMatch(/^2 replicas share the volume claim shared, but only one process can/);
+    const same = stateful([ofSet('web-0', claim('old')), ofSet('web-1', claim('old'))]);
+    expect(examine(same).codes).toEqual(['queue-claim-shared']);
+  });
+
+  test('exists once for each replica of a StatefulSet', () => {
+    const { codes, messageOf } = examine(stateful([ofSet('web-0', claim('queue-web-0')), ofSet('web-1', claim('queue-web-1'))]));
+    expect(codes).toEqual(['queue-not-shared']);
+    expect(messageOf('queue-not-shared')).toMatch(/^2 replicas without Redis: each has its own queue/);
+  });
+
+  test('is not asked about with a queue in Redis', () => {
+    expect(examine({ ...of(template), ...makeDeployment(template, { spec: { replicas: 3 } }), configs: sound() }).codes).toEqual(
+      [],
+    );
+  });
+});
+
 describe('a Service', () => {
   test.each([
     ['by number', 'service', { targetPort: 8080 }, 'set its targetPort to sidegate'],

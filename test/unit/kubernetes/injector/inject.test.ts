@@ -166,6 +166,89 @@ describe('the sidecar', () => {
   });
 });
 
+describe('the volume of the queue', () => {
+  const asked = { 'sidegate.dev/queue-volume': 'queue' };
+  const claim = { name: 'queue', persistentVolumeClaim: { claimName: 'queue-web-0' } };
+  const fsGroup = { securityContext: { fsGroup: 2_000 } };
+  const mountsOf = ({ sidecar }: { sidecar: Record<string, unknown> }) => sidecar['volumeMounts'] as readonly object[];
+  const owned = (kind: string, spec: object = {}) =>
+    injectPod(
+      {
+        ...pod(asked, { volumes: [claim], ...spec }),
+        metadata: {
+          ...(pod(asked) as { metadata: object }).metadata,
+          ownerReferences: [
+            { kind: 'Other', name: 'x' },
+            { kind, name: 'web', controller: true },
+          ],
+        },
+      },
+      CONTEXT,
+    );
+
+  test('is mounted writable into the sidecar, and nothing is added without the annotation', () => {
+    const injected = inject(asked, { volumes: [claim], ...fsGroup });
+    expect(mountsOf(injected).at(-1)).toEqual({ name: 'queue', mountPath: '/var/lib/sidegate' });
+    expect(injected.warnings).toEqual([]);
+    expect(JSON.stringify(mountsOf(inject({}, { volumes: [claim] })))).not.toContain('/var/lib');
+  });
+
+  test.each([
+    ['a volume that does not exist', { volumes: [] }, 'queue-volume is queue, but the pod has no such volume: add queue to the'],
+    ['no volumes', {}, 'but the pod has no such volume'],
+    ['a Secret', { volumes: [{ name: 'queue', secret: { secretName: 'x' } }] }, 'of the kind secret, which is read-only'],
+    ['an image', { volumes: [{ name: 'queue', image: { reference: 'x' } }] }, 'of the kind image, which is read-only'],
+    [
+      'the volume of the app',
+      { volumes: [claim], containers: [{ ...WEB, volumeMounts: [{ name: 'queue', mountPath: '/data' }] }] },
+      'the container web mounts the volume queue of sidegate.dev/queue-volume',
+    ],
+    [
+      'a volume that an init container mounts',
+      { volumes: [claim], initContainers: [{ name: 'setup', volumeMounts: [{ name: 'queue', mountPath: '/data' }] }] },
+      'the container setup mounts the volume queue',
+    ],
+  ])('denies %s', (_which, spec, message) => {
+    const injection = injectPod(pod(asked, spec), CONTEXT);
+    expect(injection).toMatchObject({ outcome: 'denied', reason: 'invalid_setting' });
+    expect((injection as { message: string }).message).toContain(message);
+  });
+
+  test.each(['emptyDir', 'ephemeral'])('warns about %s, which is deleted with the pod', (kind) => {
+    const { warnings } = inject(asked, { volumes: [{ name: 'queue', [kind]: {} }] });
+    expect(warnings).toEqual([
+      expect.stringMatching(`^the volume queue of the queue is of the kind ${kind} and is deleted with`),
+    ]);
+  });
+
+  test('warns if the pods of the owner share the claim, and if the sidecar may not be able to write to it', () => {
+    const shared = expect.stringMatching(
+      /^all pods of a ReplicaSet share the volume claim queue, and only one can open the queue/,
+    );
+    const unwritable = expect.stringMatching(/^the pod has no securityContext\.fsGroup/);
+    expect(owned('ReplicaSet', fsGroup)).toMatchObject({ outcome: 'injected', warnings: [shared] });
+    expect(owned('StatefulSet', fsGroup)).toMatchObject({ outcome: 'injected', warnings: [] });
+    expect(owned('StatefulSet')).toMatchObject({ outcome: 'injected', warnings: [unwritable] });
+  });
+
+  test('is found among the claims of a StatefulSet whose template does not have it yet', () => {
+    const template = { kind: 'StatefulSet', claims: ['data', 'queue'] };
+    expect(mountsOf(inject(asked, fsGroup, { template })).at(-1)).toMatchObject({ name: 'queue' });
+    expect(() => inject(asked, fsGroup, { template: { ...template, claims: ['data'] } })).toThrow('no such volume');
+  });
+
+  test('has warnings that the API server does not truncate', () => {
+    const name = 'q'.repeat(63);
+    const injection = inject(
+      { 'sidegate.dev/queue-volume': name },
+      { volumes: [{ name, emptyDir: {}, persistentVolumeClaim: {} }] },
+      { template: { kind: 'Deployment', claims: [] } },
+    );
+    expect(injection.warnings).toHaveLength(3);
+    for (const warning of injection.warnings) expect(`sidegate: ${warning}`.length, warning).toBeLessThanOrEqual(256);
+  });
+});
+
 describe('a hook over the network', () => {
   const AUTHORIZATION = [{ name: 'Authorization', value: 'Basic YTpi' }];
   const stop = (port: unknown) => ({ preStop: { httpGet: { path: '/admin/shutdown', port, httpHeaders: AUTHORIZATION } } });

@@ -15,6 +15,7 @@ const CONTEXT: InjectContext = { defaults: DEFAULTS, version: '1.0.0', kube: { m
 const RULES = { allowedImages: ['sidegate:1.0.0'], allowedEnv: [], allowedMounts: [] };
 
 function makeInjected(annotations: Json = {}, context: Partial<InjectContext> = {}): Json {
+  const queue = annotations['sidegate.dev/queue-volume'];
   const pod: Json = {
     metadata: {
       name: 'web',
@@ -22,6 +23,7 @@ function makeInjected(annotations: Json = {}, context: Partial<InjectContext> = 
       annotations: { 'sidegate.dev/config': 'gate', 'sidegate.dev/secrets': 'stripe, users', ...annotations },
     },
     spec: {
+      volumes: queue === undefined ? [] : [{ name: queue, persistentVolumeClaim: { claimName: queue } }],
       containers: [
         {
           name: 'web',
@@ -45,6 +47,7 @@ describe('an injected sidecar', () => {
     ['rename', { 'sidegate.dev/interception': 'rename' }],
     ['same-port', { 'sidegate.dev/interception': 'same-port:HOST' }],
     ['env', { 'sidegate.dev/interception': 'env' }],
+    ['a volume for its queue', { 'sidegate.dev/queue-volume': 'queue' }],
     ['a plain container', { 'sidegate.dev/sidecar': 'container', 'sidegate.dev/port': '9000' }],
   ])('has no differences with %s', (_which, annotations) => {
     const pod = makeInjected(annotations);
@@ -79,6 +82,23 @@ describe('an injected sidecar', () => {
     sidecar.volumeMounts.push({ name: 'vault', mountPath: '/vault/secrets' });
     expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'] })).toEqual(['volumeMounts /vault/secrets']);
     expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'], allowedMounts: ['/vault/secrets'] })).toEqual([]);
+  });
+
+  test.each([
+    ['read-only', { readOnly: true }],
+    ['in part', { subPath: 'a' }],
+    ['at another path', { mountPath: '/var/lib/sidegate/a' }],
+    ['over the program', { mountPath: '/opt/sidegate' }],
+  ])('differs if the volume of the queue is mounted %s', (_how, over) => {
+    const pod = makeInjected({ 'sidegate.dev/queue-volume': 'queue' });
+    Object.assign(sidecarOf(pod).volumeMounts.at(-1), over);
+    expect(findDifferences(pod, RULES)?.join()).toContain('volumeMounts');
+  });
+
+  test('differs if two volumes are mounted for the queue', () => {
+    const pod = makeInjected({ 'sidegate.dev/queue-volume': 'queue' });
+    sidecarOf(pod).volumeMounts.push({ name: 'other', mountPath: '/var/lib/sidegate' });
+    expect(findDifferences(pod, RULES)).toEqual(['volumeMounts /var/lib/sidegate']);
   });
 
   test('is distinguished from a pod without one', () => {
