@@ -15,13 +15,19 @@ const ROOT = join(import.meta.dirname, '..');
 const ANY_ROUTE = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
 /** As the injector starts a sidecar. */
 const IN_A_POD = { listen: ':8480', admin: ':8481', upstream: 'http://127.0.0.1:3000' };
-const CONFIG_KEYS = /^(?:listen|store|routes|proxy|authz|identity|admin|journal|explain|tracing):/m;
+const CONFIG_KEYS = /^(?:listen|store|routes|proxy|authz|identity|admin|journal|explain|tracing|provider):/m;
 const chartValues = JSON.parse(readFileSync(join(ROOT, 'chart/sidegate/values.schema.json'), 'utf8')) as {
   properties: Record<string, unknown>;
 };
 
 const hasSystemd = (process.env['PATH'] ?? '').split(delimiter).some((folder) => existsSync(join(folder, 'systemd-analyze')));
-const PAGES = ['README.md', 'CONTRIBUTING.md', ...pagesIn('docs/tutorials'), ...pagesIn('docs/how-to')];
+const PAGES = [
+  'README.md',
+  'CONTRIBUTING.md',
+  'docs/provider-kubernetes.md',
+  ...pagesIn('docs/tutorials'),
+  ...pagesIn('docs/how-to'),
+];
 const blocks = PAGES.flatMap((page) => readBlocks(page, join(ROOT, page)));
 const skipped = blocks.filter(({ directive }) => directive.kind === 'not-run');
 

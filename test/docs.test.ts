@@ -39,8 +39,11 @@ import { FINDINGS } from '../src/kubernetes/doctor/finding.ts';
 import { parseInjectorConfig } from '../src/kubernetes/injector/injector-config.ts';
 import { hasForm } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
+import { ATTEMPT_OUTCOMES } from '../src/provider/attempt/attempt.ts';
+import { EVENT_REJECTIONS } from '../src/provider/telemetry/provider-metrics.ts';
 import { makeFolder } from './support/fixtures.ts';
 import { recordIo } from './support/io.ts';
+import { renderProviderMetrics } from './support/provider-exposition.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
@@ -73,9 +76,11 @@ describe('the docs', () => {
     metrics.watchPendingPasswords(() => 0);
     metrics.proxyBytes('a', { bytesSent: 0, bytesReceived: 0 });
     const { text } = await metrics.exposition();
-    const names = [...text.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? '');
-    expect(firstCells('docs/metrics.md').sort()).toEqual(names.sort());
-    for (const outcome of [...DEDUP_OUTCOMES, ...ORDER_OUTCOMES]) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
+    const all = `${text}\n${await renderProviderMetrics()}`;
+    const names = new Set([...all.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? ''));
+    expect(firstCells('docs/metrics.md').sort()).toEqual([...names].sort());
+    for (const outcome of [...DEDUP_OUTCOMES, ...ORDER_OUTCOMES, ...ATTEMPT_OUTCOMES, ...EVENT_REJECTIONS])
+      expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
   });
 
   test('name every metric of the injector, and no others', async () => {
@@ -158,7 +163,7 @@ describe('the docs', () => {
   test('match the annotations of the injector, and show pods that it accepts', async () => {
     const page = read('docs/injection.md');
     expect(page).toBe(renderInjectionPage());
-    expect(Object.keys(SETTINGS).length).toBeLessThanOrEqual(15);
+    expect(Object.keys(SETTINGS).length).toBeLessThanOrEqual(16);
     for (const [, text = ''] of page.matchAll(/```yaml\n(.*?)```/gs)) {
       const stdin = Readable.from([text]) as NodeJS.ReadableStream;
       const io = { stdin, env: {}, stdout: () => undefined, stderr: () => undefined };

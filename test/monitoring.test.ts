@@ -86,8 +86,11 @@ describe('the pages of the alerts', () => {
     );
     for (const name of names) {
       for (const [, command = '', rest = ''] of read(`docs/runbooks/${name}.md`).matchAll(/`sidegate ([a-z-]+)([^`]*)`/g)) {
-        const found = program.commands.find((each) => each.name() === command);
-        expect(found, `${name}: sidegate ${command}`).toBeDefined();
+        const group = program.commands.find((each) => each.name() === command);
+        const [, subcommand] = /^ ([a-z]+)/.exec(rest) ?? [];
+        const isGroup = group !== undefined && group.commands.length > 0;
+        const found = isGroup ? group.commands.find((each) => each.name() === subcommand) : group;
+        expect(found, `${name}: sidegate ${command}${rest}`).toBeDefined();
         for (const [option] of rest.matchAll(/--[a-z-]+/g)) expect(found?.options.map(({ long }) => long)).toContain(option);
       }
     }
@@ -111,11 +114,16 @@ describe('the dashboards', () => {
     for (const [file, render] of Object.entries(DASHBOARD_FILES)) expect(read(file), file).toBe(render());
   });
 
-  test('keep the IDs that links use, with variables for source, cluster, namespace and route', () => {
+  test('keep the IDs that links use, with variables for source, cluster, namespace, and route or endpoint', () => {
     const boards = readDashboards();
-    expect(boards.map(({ uid }) => uid)).toEqual(['sidegate-fleet', 'sidegate-routes', 'sidegate-security']);
-    for (const { templating } of boards)
-      expect(templating.list.map(({ name }) => name)).toEqual(['datasource', 'cluster', 'namespace', 'route']);
+    expect(boards.map(({ uid }) => uid)).toEqual(['sidegate-fleet', 'sidegate-provider', 'sidegate-routes', 'sidegate-security']);
+    for (const { uid, templating } of boards)
+      expect(templating.list.map(({ name }) => name)).toEqual([
+        'datasource',
+        'cluster',
+        'namespace',
+        uid === 'sidegate-provider' ? 'endpoint' : 'route',
+      ]);
   });
 
   test.each(readDashboards().map((board) => [board.title, board] as const))(
