@@ -70,9 +70,16 @@ describe('the file of the queue', () => {
     expect(existsSync(`${path}-shm`)).toBe(false);
   });
 
-  test('cannot be opened twice in a process', async () => {
-    await open();
+  test('cannot be opened twice in a process, and the attempt does not release the lock', async () => {
+    const queue = await open();
     expect(await openError()).toMatchObject({ name: 'SidegateError', kind: 'user', code: 'queue_in_use' });
+    const child = spawnSync(process.execPath, [join(SUPPORT, 'appending-child.ts'), join(SUPPORT, 'sqlite-child.ts'), path], {
+      encoding: 'utf8',
+      timeout: 15_000,
+    });
+    expect(child.stderr).toContain('queue_in_use');
+    expect(child.stdout).toBe('');
+    expect(await queue.append([newEvent()])).toEqual(['stored']);
   });
 
   test('cannot be opened by a second process, whose message names the first', async () => {

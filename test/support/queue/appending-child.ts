@@ -2,11 +2,12 @@
  * A process that appends events and delivers them until it is killed, for crash tests. Arguments: a module that exports `openQueue`, and its argument.
  * Writes `stored <id>` after each append, and `delivered <id> <endpoint>` after each settlement, to standard output.
  */
-import { writeSync } from 'node:fs';
+
 import { argv } from 'node:process';
 import { pathToFileURL } from 'node:url';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
 import { newEvent, PROVEN, settled } from './events.ts';
+import { writeAll } from './write-all.ts';
 
 const [, , module = '', argument = '', prefix = 'c'] = argv;
 const { openQueue } = (await import(pathToFileURL(module).href)) as { openQueue: (argument: string) => Promise<DeliveryQueue> };
@@ -22,7 +23,7 @@ queue.serve(8, async (lane) => {
   await lane.settle(outcomes, PROVEN);
   const delivered = outcomes.filter(({ settlement }) => settlement.kind === 'delivered');
   // Synchronous: what the parent reads was acknowledged, and what was acknowledged long ago was written.
-  writeSync(1, delivered.map(({ event }) => `delivered ${event} ${lane.endpoint}\n`).join(''));
+  writeAll(delivered.map(({ event }) => `delivered ${event} ${lane.endpoint}\n`).join(''));
   return {};
 });
 
@@ -31,7 +32,7 @@ async function appendForEver(): Promise<void> {
   for (;;) {
     const id = `${prefix}-${++next}`;
     await queue.append([newEvent([`e${next % 5}`, `e${5 + (next % 3)}`], { id, createdAt: Date.now() })]);
-    writeSync(1, `stored ${id}\n`);
+    writeAll(`stored ${id}\n`);
   }
 }
 await Promise.all(Array.from({ length: 4 }, appendForEver));

@@ -2,13 +2,14 @@
  * Fills the disk under a queue, frees it, and writes what happened to standard output, as JSON. Runs in a mount namespace of its own;
  * the argument is an empty folder on a small file system.
  */
-import { rmSync, writeFileSync, writeSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { argv } from 'node:process';
 import type { SidegateError } from '../../../src/core/errors.ts';
 import { appendMany, newEvent, PROVEN, settled } from './events.ts';
 import { drain, holdLanes } from './lanes.ts';
 import { NO_HOOKS, openSqliteQueue } from './sqlite-store.ts';
+import { writeAll } from './write-all.ts';
 
 const [, , folder = ''] = argv;
 const path = join(folder, 'queue.db');
@@ -67,4 +68,4 @@ const result = {
   stored,
   received: received.length,
 };
-writeSync(1, JSON.stringify(result));
+writeAll(JSON.stringify(result));

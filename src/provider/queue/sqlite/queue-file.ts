@@ -1,5 +1,5 @@
 /** Checks the file of the queue and the file system that it is on, before SQLite opens it. */
-import { chmodSync, closeSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import type { QueueWarning } from '../delivery-queue.ts';
@@ -50,11 +50,17 @@ export function prepareQueueFile(path: string, allowVolatile: boolean): QueueWar
       `cannot keep the queue in ${path}: ${risk}. Give provider.queue.sqlite.path a file on a persistent local volume, use Redis, or set provider.queue.sqlite.allowVolatile: true to risk accepted events`,
     );
   attempt(path, () => {
-    closeSync(openSync(path, 'a', OWNER_ONLY));
+    createFile(path);
     // The bodies of events are confidential, and the write-ahead log gets the mode of the file.
     if ((statSync(path).mode & 0o077) !== 0) chmodSync(path, OWNER_ONLY);
   });
   return risk === undefined ? [] : [{ message: `accepted events can be lost: the queue is in ${path}, and ${risk}` }];
+}
+
+/** Never opens a file that exists: to close it again would release the locks that another queue of this process has on it (fcntl(2)). */
+function createFile(path: string): void {
+  if (!existsSync(path)) closeSync(openSync(path, 'wx', OWNER_ONLY));
+  if (!statSync(path).isFile()) throw new Error('it is not a file');
 }
 
 function attempt<T>(path: string, action: () => T): T {
