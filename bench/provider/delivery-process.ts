@@ -153,6 +153,7 @@ async function play(task: DeliveryTask): Promise<void> {
   process.send?.(figures);
 }
 
+process.on('disconnect', () => process.exit());
 process.on('message', (task: DeliveryTask) => {
   play(task).catch((error: unknown) => {
     console.error(error);

@@ -7,7 +7,7 @@ import { pickNamed } from '../options.ts';
 import { median } from '../statistics.ts';
 import { type DeliveryFigures, type DeliveryTask, METHODS, type Method } from './delivery-process.ts';
 import { ENGINES } from './engines.ts';
-import { nextMessage, startProcess } from './processes.ts';
+import { nextMessage, startProcess, stopProcess } from './processes.ts';
 import type { ReceiversReady } from './receivers.ts';
 
 const COUNT = 20_000;
@@ -33,8 +33,7 @@ async function measure(method: Method): Promise<DeliveryFigures> {
     sending.send({ method, port, endpoints: ENDPOINTS, warmUp: WARM_UP, count: COUNT } satisfies DeliveryTask);
     return await nextMessage<DeliveryFigures>(sending);
   } finally {
-    sending.kill('SIGKILL');
-    receivers.kill('SIGKILL');
+    await Promise.all([sending, receivers].map(stopProcess));
   }
 }
 

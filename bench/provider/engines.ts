@@ -38,6 +38,7 @@ const BOUNDS = { maxEvents: 10_000_000, maxBytes: 2 ** 40, retention: 86_400_000
 
 export async function openEngine(name: EngineName): Promise<OpenEngine> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-bench-'));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   const engine = name === 'redis' ? await openRedis(folder) : await openSqlite(folder);
   return {
     ...engine,

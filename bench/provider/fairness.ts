@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util';
 import { toFixed, toPercent } from '../figures.ts';
 import { BusyMeter, describeMachine } from '../machine.ts';
 import { ENGINES, type EngineName } from './engines.ts';
-import { nextMessage, startProcess } from './processes.ts';
+import { nextMessage, startProcess, stopProcess } from './processes.ts';
 import type { FairnessFigures, FairnessTask, ProviderMessage } from './provider-process.ts';
 import type { ReceivedFigures, ReceiverCommand, ReceiversReady } from './receivers.ts';
 
@@ -51,8 +51,7 @@ async function play(task: Omit<FairnessTask, 'port'>): Promise<Row> {
     receivers.send('figures' satisfies ReceiverCommand);
     return { task: full, loadSeconds, done, received: await figures, busy };
   } finally {
-    provider.kill('SIGKILL');
-    receivers.kill('SIGKILL');
+    await Promise.all([provider, receivers].map(stopProcess));
   }
 }
 
@@ -73,6 +72,7 @@ function toLine({ task, done, received, busy, loadSeconds }: Row): string {
     toSum(done.rss, done.serverRss),
     String(dead),
     toFixed(loadSeconds, 0),
+    toFixed(done.lateMs, 0),
     toPercent(busy),
   ];
   return `| ${cells.join(' | ')} |`;
@@ -103,10 +103,11 @@ function toReport(rows: readonly Row[], seconds: number): string {
     }),
     '',
     'Delays are from the creation of an event, before it is stored, to its receipt. CPU and memory are of the provider with all its threads,',
-    'which creates and accepts the events, too, and of Redis after the plus sign. "Busy" is what other work took of the machine just before.',
+    'which creates and accepts the events, too, and of Redis after the plus sign. "Load late" is by how much an event was created later than',
+    'planned at most, because the process had no CPU. "Busy" is the share of the machine that other work took just before.',
     '',
-    '| engine | dead endpoints | events waiting for each | healthy events delivered | p50 ms | p99 ms | worst ms | CPU ms/s | RSS MiB | attempts to dead ones | s to load the backlog | busy |',
-    '|---|---|---|---|---|---|---|---|---|---|---|---|',
+    '| engine | dead endpoints | events waiting for each | healthy events delivered | p50 ms | p99 ms | worst ms | CPU ms/s | RSS MiB | attempts to dead ones | s to load the backlog | load late ms | busy |',
+    '|---|---|---|---|---|---|---|---|---|---|---|---|---|',
     ...rows.map(toLine),
     '',
   ].join('\n');

@@ -113,6 +113,7 @@ async function play(task: FairnessTask): Promise<void> {
   process.exit();
 }
 
+process.on('disconnect', () => process.exit());
 process.on('message', (task: FairnessTask) => {
   play(task).catch((error: unknown) => {
     console.error(error);
