@@ -17,6 +17,8 @@ const HELP = `Usage: npm run bench:fairness -- [--seconds N] [--backlog N] [--on
   --backlog N   events that wait for each dead endpoint (default 50000)
 `;
 const GOAL_P99_MS = 250;
+/** Of the machine, by others. */
+const QUIET_SHARE = 0.1;
 const HEALTHY = 200;
 const RATE = 100;
 /** The second is what the goal is about. The third has a tenth of the backlog, as loading it takes minutes. */
@@ -83,6 +85,14 @@ function toSum(own: number, server: number): string {
   return server === 0 ? toFixed(own, 0) : `${toFixed(own, 0)} + ${toFixed(server, 0)}`;
 }
 
+function describeNoise(rows: readonly Row[]): string[] {
+  if (rows.every(({ busy }) => busy <= QUIET_SHARE)) return [];
+  return [
+    '**The machine was not quiet: compare with the row without dead endpoints, and measure again on a quiet machine.**',
+    '',
+  ];
+}
+
 function toReport(rows: readonly Row[], seconds: number): string {
   const judged = rows.filter(({ task }) => task.dead === 50);
   return [
@@ -102,6 +112,7 @@ function toReport(rows: readonly Row[], seconds: number): string {
       return `**${task.engine}: ${toFixed(p99, 0)} ms, ${isReached ? 'reached' : 'missed'}.**`;
     }),
     '',
+    ...describeNoise(rows),
     'Delays are from the creation of an event, before it is stored, to its receipt. CPU and memory are of the provider with all its threads,',
     'which creates and accepts the events, too, and of Redis after the plus sign. "Load late" is by how much an event was created later than',
     'planned at most, because the process had no CPU. "Busy" is the share of the machine that other work took just before.',
