@@ -182,7 +182,7 @@ export class SlotPool {
 
   #admit(): void {
     while (this.#budget.waiting > 0) if (!this.#ageOne(FAST_HEALTHS)) break;
-    // In turns, so that neither kind waits for ever.
+    // In turns, so that neither kind waits permanently.
     for (let isDone = false; !isDone; )
       isDone = FAST_HEALTHS.map((health) => this.#admitOne(health)).every((isAdmitted) => !isAdmitted);
     while (this.#admitOne('failing'));
