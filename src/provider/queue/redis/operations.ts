@@ -154,10 +154,12 @@ export class Operations {
 
   async #execute(command: 'evalsha' | 'eval', script: string, args: readonly Argument[]): Promise<unknown> {
     const { client, confirmWithin } = this.#settings;
-    if (confirmWithin === undefined) return client.callBuffer(command, script, 1, this.#key, ...args);
+    // An array: as many arguments of a function as a large batch has would exceed the stack.
+    const all = [script, 1, this.#key, ...args];
+    if (confirmWithin === undefined) return client.callBuffer(command, all);
     // WAIT confirms what its own connection wrote before. In a Cluster, the key sends the pipeline to the connection of the shard's node.
     const pipeline = client.pipeline();
-    pipeline.callBuffer(command, script, 1, this.#key, ...args);
+    pipeline.callBuffer(command, all);
     pipeline.call('wait', 1, confirmWithin);
     const [[failed, replies] = [], [unconfirmed, replicas] = []] = (await pipeline.exec()) ?? [];
     const error = failed ?? unconfirmed;
