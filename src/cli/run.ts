@@ -43,7 +43,7 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
     const place = `${address}:${port}`;
     if (code === 'EADDRINUSE')
       io.stderr(
-        `sidegate: ${place} is in use by another process; stop it, or change the address of listen, admin, proxy or authz\n`,
+        `sidegate: ${place} is in use by another process; stop it, or change the address of listen, admin, proxy, authz or provider\n`,
       );
     else if (code === 'EACCES') io.stderr(`sidegate: permission denied to listen on ${place}; use a port of at least 1024\n`);
     else if (code === 'EADDRNOTAVAIL')

@@ -204,7 +204,7 @@ describe('an idle connection', () => {
     expect(connections()).toBe(2);
   });
 
-  test('is kept for at most 256 endpoints', async () => {
+  test('is kept for at most 1,024 endpoints', async () => {
     let open = 0;
     const { url } = await start((socket) => {
       open++;
@@ -212,8 +212,8 @@ describe('an idle connection', () => {
       socket.on('close', () => open--);
     });
     const sender = openSender();
-    for (let i = 0; i < 300; i++) await sendTo(sender, { url, id: `ep_${i}` });
-    await until(() => open === 256);
+    for (let i = 0; i < 1_100; i++) await sendTo(sender, { url, id: `ep_${i}` });
+    await until(() => open === 1_024);
   });
 });
 

@@ -178,7 +178,7 @@ describe('sidegate check', () => {
   });
 
   test('passes the config of the quickstart once its secret exists', () => {
-    const quickstart = readFileSync(resolve(import.meta.dirname, '..', '..', 'config', 'quickstart.yaml'), 'utf8').replace(
+    const quickstart = readFileSync(resolve(import.meta.dirname, '..', '..', 'config', 'quickstart.yaml'), 'utf8').replaceAll(
       '../.cache/quickstart/secret',
       secretFile,
     );
@@ -200,14 +200,15 @@ test('sidegate --help names every command', async () => {
   expect(run('run', '--help').stdout).toContain('Usage: sidegate run --config FILE');
 });
 
-test('npm start -- --once shows four correct decisions and exits 0', () => {
+test('npm start -- --once shows four correct decisions and a round trip, and exits 0', () => {
   const { status, stdout } = spawnSync(process.execPath, ['quickstart/main.ts', '--once', '--free-ports'], {
     encoding: 'utf8',
     cwd: resolve(import.meta.dirname, '..', '..'),
   });
   expect(status).toBe(0);
   expect(stdout).toMatch(/signed .*200 forwarded .*yes\s+ok/);
-  expect(stdout.match(/ ok$/gm)).toHaveLength(4);
+  expect(stdout).toMatch(/POST \/v1\/events {2}202 msg_\S+ {2}reached the app: yes {2}ok/);
+  expect(stdout.match(/ ok$/gm)).toHaveLength(5);
 });
 
 describe('sidegate hash-password', () => {

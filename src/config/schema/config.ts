@@ -1,6 +1,7 @@
 /** The config after parsing: typed, defaulted, frozen. */
 import type * as z from 'zod';
 import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
+import { DEFAULT_QUEUE_FILE } from './provider-schema.ts';
 import type { SocketAddress } from './scalars.ts';
 import type { ConfigSchema } from './schema.ts';
 
@@ -75,8 +76,6 @@ export function methodsOf(route: RouteConfig): readonly string[] {
 export function remembersIds({ webhook }: RouteConfig): boolean {
   return webhook !== undefined && webhook.dedup !== 'off';
 }
-
-const DEFAULT_QUEUE_FILE = './sidegate-queue.db';
 
 /** The file of the embedded queue; undefined without `provider`, and if the queue is in Redis. */
 export function queueFileOf({ provider, store }: Config): string | undefined {

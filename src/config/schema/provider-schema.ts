@@ -7,6 +7,8 @@ import { portTls } from './tls-schema.ts';
 /** The example schedule of Standard Webhooks: ten attempts over 75 hours. */
 const DEFAULT_SCHEDULE = ['5s', '5m', '30m', '2h', '5h', '10h', '14h', '20h', '24h'];
 const MAX_SCHEDULE_LENGTH = 50;
+/** In the working directory: the folder of the config is often read-only. */
+export const DEFAULT_QUEUE_FILE = './sidegate-queue.db';
 /** Endpoint IDs become parts of URLs, of store keys, and metric labels. */
 export const ENDPOINT_NAME = /^[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?$/;
 const EVENT_PATTERN = /^(?:\*|[A-Za-z0-9_-]+)(?:\.(?:\*|[A-Za-z0-9_-]+))*$/;
@@ -102,7 +104,9 @@ const configEndpoint = z.strictObject({
 const queue = z.strictObject({
   sqlite: z
     .strictObject({
-      path: filePath.prefault('./sidegate-queue.db').describe('File of the queue, on a persistent volume.'),
+      path: filePath
+        .prefault(DEFAULT_QUEUE_FILE)
+        .describe('File of the queue, on a persistent volume. Relative to the working directory.'),
       allowVolatile: z
         .boolean()
         .default(false)

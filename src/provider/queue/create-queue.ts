@@ -1,5 +1,6 @@
 /** Chooses the engine of the queue: the one of the config, or Redis if the gate has one, or a SQLite file. */
 import type { ProviderQueueConfig } from '../../config/schema/config.ts';
+import { DEFAULT_QUEUE_FILE } from '../../config/schema/provider-schema.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { RedisStoreOptions } from '../../state/redis/options.ts';
 import type { DeliveryQueue } from './delivery-queue.ts';
@@ -24,15 +25,12 @@ export interface QueueParts {
   readonly hooks: QueueHooks;
 }
 
-/** The file of a queue that the config does not name. */
-const DEFAULT_PATH = './sidegate-queue.db';
-
 /** Creates the queue; it is not opened yet. */
 export function createQueue(config: ProviderQueueConfig, { clock, redis, hooks }: QueueParts): DeliveryQueue {
   const { maxEvents, maxBytes, sqlite } = config;
   const bounds = { maxEvents, maxBytes, clock };
   if (redis === undefined || sqlite !== undefined) {
-    const { path, allowVolatile } = sqlite ?? { path: DEFAULT_PATH, allowVolatile: false };
+    const { path, allowVolatile } = sqlite ?? { path: DEFAULT_QUEUE_FILE, allowVolatile: false };
     return createSqliteQueue({ ...bounds, path, allowVolatile, hooks });
   }
   const { shards, durability, allowVolatile } = config.redis ?? { shards: 1, durability: 'local', allowVolatile: false };
