@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
 import { appendMany, newEvent, PROVEN, settled } from '../support/queue/events.ts';
 import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
@@ -121,6 +122,22 @@ export function describeLanes({ open, close, store }: QueueFixture): void {
       await store().pass(600);
       const second = await lanes.next('a');
       expect(await second.lane.take(10, now())).toHaveLength(4);
+      await lanes.stop();
+    });
+
+    test('serves an event that is appended during a pause at its end, although the retry before it is later', async () => {
+      const queue = await open();
+      await appendMany(queue, 1, 'a');
+      const lanes = holdLanes(queue);
+      const first = await lanes.next('a');
+      const [delivery] = await first.lane.take(1, now());
+      await first.lane.settle([settled(delivery as Delivery, { kind: 'retry', due: now() + 3_600_000 }, now())], PROVEN);
+      first.end({ notBefore: now() + 300 });
+      await store().pass(50);
+      await queue.append([newEvent(['a'])]);
+      await store().pass(400);
+      const second = await lanes.next('a');
+      expect(await second.lane.take(10, now())).toHaveLength(1);
       await lanes.stop();
     });
 

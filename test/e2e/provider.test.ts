@@ -196,6 +196,30 @@ describe('a route with ack: onAccept', () => {
     await until(async () => (await listDeliveries(providerPort, '?state=delivered')).length > 0);
   });
 
+  test('delivers a dead delivery if the sender repeats it after its ID was forgotten', async () => {
+    app.handler = (_request, response) => response.writeHead(422).end();
+    gate = await startGate(toInbox({ schedule: [] }));
+    const { providerPort, adminPort } = gate;
+    await post(gate.port, 'msg_7');
+    await until(async () => (await listDeliveries(providerPort, '?state=dead')).length > 0);
+    app.handler = (_request, response) => response.end();
+    expect((await call(adminPort, 'POST', '/routes/billing/forget', { id: 'msg_7' })).status).toBe(200);
+    expect((await post(gate.port, 'msg_7')).status).toBe(202);
+    await until(async () => (await listDeliveries(providerPort, '?state=delivered')).length > 0);
+  });
+
+  test('counts a status although the response never ends, and goes on with the next delivery', async () => {
+    app.handler = (_request, response) => void response.writeHead(200).write('x');
+    gate = await startGate({
+      ...toInbox({ concurrency: 1 }),
+      routes: [toRoute(app.port, { webhook: { ack: 'onAccept' }, route: { timeout: '200ms' } })],
+    });
+    const { port, providerPort } = gate;
+    for (const id of ['msg_8', 'msg_9']) expect((await post(port, id)).status).toBe(202);
+    await until(async () => (await listDeliveries(providerPort, '?state=delivered')).length === 2);
+    expect(app.received).toHaveLength(2);
+  });
+
   test('answers 503 with Retry-After if the queue is full, and accepts the retry once there is room', async () => {
     app.handler = () => undefined;
     gate = await startGate(toInbox({ queue: { ...((toInbox()['provider'] as Sections)['queue'] as Sections), maxEvents: 1 } }));
@@ -298,6 +322,12 @@ describe('config', () => {
   test('rejects ack: onAccept without a provider', async () => {
     const routes = [toRoute(app.port, { webhook: { ack: 'onAccept' } })];
     await expect(startGate({ routes })).rejects.toThrow('there is no queue to store deliveries in');
+  });
+
+  test('rejects ack: onAccept in a process that does not deliver', async () => {
+    const routes = [toRoute(app.port, { webhook: { ack: 'onAccept' } })];
+    const store = { redis: { url: 'redis://127.0.0.1:1' } };
+    await expect(startGate({ routes, store, provider: { roles: ['accept'] } })).rejects.toThrow('add the role deliver');
   });
 
   test('rejects a config without routes, proxy and provider', async () => {

@@ -116,6 +116,14 @@ export function checkInbox(route: RouteConfig, path: Path, { provider, identity 
   const found: Rating[] = [];
   if (provider === undefined)
     found.push(error(at, 'there is no queue to store deliveries in', 'add a section provider, for example provider: {}'));
+  else if (!provider.roles.includes('deliver'))
+    found.push(
+      error(
+        at,
+        'only this process knows the app, so no other replica can deliver',
+        'add the role deliver to provider.roles, or remove ack',
+      ),
+    );
   if (route.mode === 'observe')
     found.push(
       error(at, 'in mode observe, deliveries that were not verified would be stored', 'remove ack, or set mode: enforce'),

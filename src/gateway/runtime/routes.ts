@@ -16,6 +16,7 @@ import {
   type WebhookConfig,
 } from '../../config/schema/config.ts';
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
+import type { InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
@@ -62,7 +63,7 @@ export interface RouteParts {
   readonly certificates: RemoteCertificates;
   readonly readLimits: ReadLimits;
   /** For routes with `ack: onAccept`, which the rules allow only with a provider. */
-  readonly createInboxForwarder: (route: string, policy: RequestPolicy) => Forwarder;
+  readonly createInboxForwarder: (options: InboxOptions, policy: RequestPolicy) => Forwarder;
 }
 
 /** The labels of the series that a route has before its first request. */
@@ -128,7 +129,10 @@ function buildForwarder({ config }: CompiledRoute, identity: IdentityContext, up
     forwardMethodOverride,
     ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
   });
-  if (webhook?.ack === 'onAccept') return parts.createInboxForwarder(name, policy);
+  if (webhook?.ack === 'onAccept') {
+    const trustsUnsignedId = webhook.dedup !== 'off' && webhook.dedup.unsignedId === 'trust';
+    return parts.createInboxForwarder({ route: name, trustsUnsignedId }, policy);
+  }
   const route = {
     policy,
     resend,

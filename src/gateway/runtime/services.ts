@@ -5,6 +5,7 @@ import { createHttpsGet } from '../../auth/keys/https-get.ts';
 import { type Clock, toInstant } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { Captures } from '../../diagnostics/explain/captures.ts';
+import type { InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
 import { Journal } from '../../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
@@ -96,10 +97,10 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     keyEvidence: new KeyEvidence(clock, logger),
     certificates: new RemoteCertificates(get, clock),
     readLimits: toReadLimits(limits),
-    createInboxForwarder(route: string, policy: RequestPolicy): Forwarder {
+    createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
       // A rule of the config rejects such routes without a provider, and a reload cannot remove it.
-      if (provider === undefined) throw new Error(`route ${route} has an inbox, but there is no provider`);
-      return provider.provider.createInboxForwarder(route, policy);
+      if (provider === undefined) throw new Error(`route ${options.route} has an inbox, but there is no provider`);
+      return provider.provider.createInboxForwarder(options, policy);
     },
   };
   const remoteKeys = new RemoteKeys({ ...telemetry, get });

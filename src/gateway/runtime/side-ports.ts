@@ -79,7 +79,7 @@ interface AllPorts {
   readonly data: Opened | false;
   readonly authz: Opened | undefined;
   readonly proxy: ForwardProxy | undefined;
-  readonly provider: { start(others: readonly number[]): Promise<BoundAddress | undefined> } | undefined;
+  readonly provider: Pick<Provider, 'start' | 'forbidPorts'> | undefined;
 }
 
 /** Opens the ports; rejects with the system's error if one cannot be opened. */
@@ -91,6 +91,8 @@ export async function openPorts(ports: AllPorts): Promise<GateAddresses> {
   const authz = await ports.authz?.listen();
   const others = [admin, data, authz, provider].flatMap((address) => (address === undefined ? [] : [address.port]));
   const proxy = await ports.proxy?.listen(others);
+  // Not the data port: it verifies what it gets, and an app may send events to itself.
+  ports.provider?.forbidPorts([authz, proxy].flatMap((address) => (address === undefined ? [] : [address.port])));
   return { admin, ...(data && { data }), ...(proxy && { proxy }), ...(authz && { authz }), ...(provider && { provider }) };
 }
 

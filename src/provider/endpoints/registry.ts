@@ -13,6 +13,8 @@ export interface RoutedEvent {
 /** Looks up endpoints without I/O; changes are written through to the store, and changes by other replicas arrive within seconds. */
 export interface EndpointRegistry {
   get(id: string): Endpoint | undefined;
+  /** Whether another replica may know an endpoint that is unknown here: its deliveries wait for that replica. */
+  isElsewhere?(id: string): boolean;
   list(): readonly Endpoint[];
   /** Where an event goes. Disabled endpoints are included, marked `isSkipped`; operational ones are not. */
   route(event: RoutedEvent): readonly Target[];

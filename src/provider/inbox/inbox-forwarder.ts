@@ -14,7 +14,14 @@ import { toInboxEndpoint, toInboxMetadata } from './inbox-request.ts';
 /** The dependencies of an inbox. */
 export interface InboxParts {
   readonly clock: Clock;
-  readonly queue: Pick<DeliveryQueue, 'append'>;
+  readonly queue: Pick<DeliveryQueue, 'append' | 'replay' | 'wake'>;
+}
+
+/** The settings of a route that an inbox needs. */
+export interface InboxOptions {
+  readonly route: string;
+  /** `dedup.unsignedId: trust`: events with the same bytes and different IDs are different. */
+  readonly trustsUnsignedId: boolean;
 }
 
 /** The type of the events in lists and metrics: the body belongs to the sender, and is not interpreted. */
@@ -23,13 +30,16 @@ const INBOX_TYPE = 'inbox';
 const MAX_METADATA_BYTES = 64 * 1024;
 
 /** Creates the forwarder of a route with an inbox. */
-export function createInboxForwarder(route: string, policy: RequestPolicy, { clock, queue }: InboxParts): Forwarder {
+export function createInboxForwarder(options: InboxOptions, policy: RequestPolicy, parts: InboxParts): Forwarder {
+  const { clock, queue } = parts;
   return {
     async forward(admitted, response, trace) {
       const startedAt = clock.monotonic();
       const took = (): Milliseconds => clock.monotonic() - startedAt;
       try {
-        await queue.append([toEvent(route, policy, admitted, trace, clock)]);
+        const event = toEvent(options, policy, admitted, trace, clock);
+        const [result] = await queue.append([event]);
+        if (result === 'duplicate') await repeat(event.id, toInboxEndpoint(options.route), parts);
       } catch (thrown) {
         return toFailure(thrown, took());
       }
@@ -38,20 +48,32 @@ export function createInboxForwarder(route: string, policy: RequestPolicy, { clo
   };
 }
 
+/**
+ * The gate allowed an event that the queue still has: after a restart without a store, after `sidegate forget`, or when its ID was forgotten. If
+ * the app never handled it, it is sent again.
+ */
+async function repeat(event: string, endpoint: string, { clock, queue }: InboxParts): Promise<void> {
+  let replayed = 0;
+  for await (const progress of queue.replay({ event, endpoint, states: ['dead', 'skipped'] }, clock.now()))
+    replayed = progress.replayed;
+  if (replayed > 0) await queue.wake(endpoint);
+}
+
 function toEvent(
-  route: string,
+  options: InboxOptions,
   policy: RequestPolicy,
   admitted: Admitted,
   trace: RequestTrace | undefined,
   clock: Clock,
 ): NewEvent {
+  const { route } = options;
   const { head, body } = admitted;
   if (!Buffer.isBuffer(body)) throw new Error(`route ${route} has an inbox but does not verify bodies`);
   const headers = policy.toUpstreamHeaders(admitted, trace);
   const metadata = toInboxMetadata({ method: head.method, path: head.target.raw, headers });
   if (Buffer.byteLength(metadata) > MAX_METADATA_BYTES) throw new Error(`the request head exceeds ${MAX_METADATA_BYTES} bytes`);
   return {
-    id: toEventId(route, admitted),
+    id: toEventId(options, admitted),
     type: INBOX_TYPE,
     createdAt: clock.now(),
     body,
@@ -61,12 +83,12 @@ function toEvent(
 }
 
 /**
- * The same for every repetition of a delivery, so that one that arrives again after a crash between here and the confirmation of its ID is
+ * From what dedup claims, and so the same for every repetition of a delivery: one that arrives again after a crash between here and the confirmation of its ID is
  * stored once. Hashed, because the IDs of senders may contain any character.
  */
-function toEventId(route: string, { claimed }: Admitted): string {
+function toEventId({ route, trustsUnsignedId }: InboxOptions, { claimed }: Admitted): string {
   const { id, digest } = claimed?.event ?? {};
-  const identity = claimed?.claim === undefined ? undefined : (digest ?? id);
+  const identity = claimed?.claim === undefined ? undefined : trustsUnsignedId ? id : (digest ?? id);
   if (identity === undefined) return `in_${randomUUID()}`;
   return `in_${createHash('sha256').update(`${route}\n${identity}`).digest('base64url')}`;
 }

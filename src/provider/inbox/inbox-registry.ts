@@ -14,10 +14,13 @@ export interface InboxRoute {
 /** The endpoints of `registry`, and those of the inbox. */
 export class InboxRegistry implements EndpointRegistry {
   readonly #registry: EndpointRegistry;
+  readonly #isShared: boolean;
   #apps = new Map<string, Endpoint>();
 
-  constructor(registry: EndpointRegistry) {
+  /** `isShared`: other replicas, whose routes may differ, use the same queue. */
+  constructor(registry: EndpointRegistry, isShared: boolean) {
     this.#registry = registry;
+    this.#isShared = isShared;
   }
 
   /** Replaces the routes. Deliveries of a route that no longer exists are skipped, and can be replayed when it exists again. */
@@ -32,6 +35,10 @@ export class InboxRegistry implements EndpointRegistry {
 
   get(id: string): Endpoint | undefined {
     return id.startsWith(INBOX_PREFIX) ? this.#apps.get(id) : this.#registry.get(id);
+  }
+
+  isElsewhere(id: string): boolean {
+    return this.#isShared && id.startsWith(INBOX_PREFIX);
   }
 
   list(): readonly Endpoint[] {

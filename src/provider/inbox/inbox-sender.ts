@@ -1,5 +1,5 @@
 /** Sends deliveries of the inbox to the app of their route, exactly as the gate would have forwarded them. */
-import type { Clock } from '../../core/clock.ts';
+import type { CancelTimer, Clock } from '../../core/clock.ts';
 import { onAbort } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange, UpstreamFailure } from '../../gateway/upstream/upstream.ts';
 import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
@@ -15,6 +15,8 @@ const FAILURES: Readonly<Record<UpstreamFailure['kind'], AttemptOutcome>> = {
   reset: 'reset',
   protocol: 'protocol',
 };
+
+const MAX_RESPONSE_BYTES = 64 * 1024;
 
 /** Sends inbox deliveries to the app, and all others with `other`. */
 export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender {
@@ -37,6 +39,8 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
         return Promise.resolve(finish('protocol', { isSent: false, detail: 'the stored request is damaged' }));
       return new Promise((resolve) => {
         let status = 0;
+        let received = 0;
+        let cancelTimer: CancelTimer = () => undefined;
         let exchange: UpstreamExchange | undefined;
         const stopListening = onAbort(signal, () => {
           exchange?.abort();
@@ -44,22 +48,30 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
         });
         const end = (result: AttemptResult): void => {
           stopListening();
+          cancelTimer();
           resolve(result);
+        };
+        // The status counts once the app has sent it: the rest of a response is not used, and may be endless.
+        const finishEarly = (): void => {
+          exchange?.abort();
+          end(finish(toOutcome(status), { status }));
         };
         exchange = app.send(
           { ...request, body: delivery.body, repeatable: false },
           {
             onInformation: () => undefined,
-            onHead(received) {
-              status = received;
+            onHead(head) {
+              status = head;
+              cancelTimer = clock.after(endpoint.timeout, finishEarly);
             },
-            onData(_chunk, releaseBuffer) {
+            onData({ length }, releaseBuffer) {
               releaseBuffer?.();
+              received += length;
+              if (received > MAX_RESPONSE_BYTES) finishEarly();
               return true;
             },
             onEnd: () => end(finish(toOutcome(status), { status })),
             onFailure({ kind, nothingSent, detail }) {
-              // The status counts once the app has sent it: the rest of a response is not used.
               if (status === 0) end(finish(FAILURES[kind], { isSent: !nothingSent, detail }));
               else end(finish(toOutcome(status), { status }));
             },

@@ -43,12 +43,16 @@ export class AbsentEndpoints {
     this.#absences.delete(endpoint);
   }
 
+  /** Leaves the lane to another replica. */
+  leave(): LaneResult {
+    return { notBefore: this.#parts.clock.now() + RECHECK_MS };
+  }
+
   /** Serves the lane of an endpoint that is disabled, or undefined: not known. */
   async serve(lane: Lane, endpoint: Endpoint | undefined): Promise<LaneResult> {
-    const { clock } = this.#parts;
     const kind = endpoint === undefined ? 'unknown' : 'disabled';
     const grace = kind === 'unknown' ? UNKNOWN_GRACE_MS : DISABLED_GRACE_MS;
-    if (this.#observe(lane.endpoint, kind) < grace) return { notBefore: clock.now() + RECHECK_MS };
+    if (this.#observe(lane.endpoint, kind) < grace) return this.leave();
     return this.#skipAll(lane, lane.state ?? { failures: 0, isProven: false, since: endpoint?.enabledAt ?? 0 });
   }
 

@@ -55,8 +55,9 @@ export function createLaneRunner(parts: LaneRunnerParts): LaneRunner {
   const ending = { clock, random, registry, operational, hooks, disable: settings.disable };
   const context = { ending, registry, sender, budget, slots, drainTimeout: settings.drainTimeout };
   return {
-    run(lane) {
+    async run(lane) {
       const endpoint = registry.get(lane.endpoint);
+      if (endpoint === undefined && registry.isElsewhere?.(lane.endpoint) === true) return absent.leave();
       if (endpoint === undefined || endpoint.disabled !== undefined) return absent.serve(lane, endpoint);
       absent.forget(lane.endpoint);
       return new LaneRun(context, lane, endpoint).run();

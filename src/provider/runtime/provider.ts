@@ -1,7 +1,7 @@
 /** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
 import type { Registry } from '@prometheus-io/client';
 import type { ProviderConfig } from '../../config/schema/config.ts';
-import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { OwnPorts } from '../../gateway/egress-proxy/own-ports.ts';
 import type { BoundAddress } from '../../gateway/server/listener.ts';
 import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
@@ -19,7 +19,7 @@ import { createResolve } from '../egress-guard/resolve.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRules } from '../endpoints/endpoint-rules.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
-import { createInboxForwarder } from '../inbox/inbox-forwarder.ts';
+import { createInboxForwarder, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
 import { type FindApp, withInbox } from '../inbox/inbox-sender.ts';
 import { createLaneRunner, type LaneRunner, toLaneCount } from '../lanes/lane-runner.ts';
@@ -31,6 +31,8 @@ import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telem
 import { FailingEndpoints } from './failing-endpoints.ts';
 import { Housekeeping } from './housekeeping.ts';
 import { createApiHooks, createLaneHooks, createQueueHooks, type TelemetryParts, toLabel } from './telemetry-hooks.ts';
+
+const API_DRAIN_MS: Milliseconds = 5_000;
 
 /** The dependencies of the provider. */
 export interface ProviderParts {
@@ -88,7 +90,7 @@ export class Provider {
       onChanged: () => this.#onEndpoints(),
       onUnreadable: (endpoint) => logger.error('endpoint_unreadable', { endpoint }),
     });
-    this.#registry = new InboxRegistry(this.#stored);
+    this.#registry = new InboxRegistry(this.#stored, parts.redis !== undefined);
     this.#endpointSender = createSender({
       ...settings,
       clock,
@@ -153,9 +155,14 @@ export class Provider {
     return address;
   }
 
+  /** Ports of this process that deliveries must not reach. */
+  forbidPorts(ports: readonly number[]): void {
+    this.#ownPorts.add(...ports);
+  }
+
   /** The forwarder of a route with `ack: onAccept`. */
-  createInboxForwarder(route: string, policy: RequestPolicy): Forwarder {
-    return createInboxForwarder(route, policy, { clock: this.#parts.clock, queue: this.#queue });
+  createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
+    return createInboxForwarder(options, policy, { clock: this.#parts.clock, queue: this.#queue });
   }
 
   /** Applies a reloaded config or secret, in one turn of the event loop. */
@@ -188,7 +195,8 @@ export class Provider {
   async stop(): Promise<void> {
     this.#housekeeping.stop();
     await this.stopDelivering();
-    await this.#api?.drain();
+    // A replay may stream for long; its client repeats it.
+    if (this.#api !== undefined) await within(this.#parts.clock, API_DRAIN_MS, this.#api.drain());
     this.#api?.close();
     this.#sender.close();
     this.#stored.close();

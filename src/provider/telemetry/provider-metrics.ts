@@ -114,7 +114,8 @@ function createEndpointMetrics(registers: readonly Registry[]): EndpointMetrics 
   };
   return {
     setEndpoints(labels) {
-      for (const label of known) if (!labels.includes(label)) forget(label);
+      const next = new Set(labels);
+      for (const label of known) if (!next.has(label)) forget(label);
       for (const label of labels) show(label);
       known = labels;
     },

@@ -110,11 +110,13 @@ end
 
 local function headOf(endpoint) return call('ZRANGE', p .. 'due:' .. endpoint, 0, 0, 'WITHSCORES')[2] end
 
--- Whether an endpoint needs a wake-up when it gets work that is due: not if it had some already, and not while it is paused.
+-- Whether an endpoint needs a wake-up when it gets work that is due: not if it had some already. While it is paused, its wake-up is at the end
+-- of the pause only if it had work for then; otherwise it is later, or there is none.
 local function needsWake(endpoint, now)
   local head = headOf(endpoint)
   if head and tonumber(head) <= tonumber(now) then return false end
   local notBefore = call('HGET', p .. 'l:' .. endpoint, 'nb')
-  return not (notBefore and tonumber(notBefore) > tonumber(now))
+  if not notBefore or tonumber(notBefore) <= tonumber(now) then return true end
+  return not head or tonumber(head) > tonumber(notBefore)
 end
 `;

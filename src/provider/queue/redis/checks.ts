@@ -8,11 +8,15 @@ import type { QueueWarning } from '../delivery-queue.ts';
 export interface CheckSettings {
   readonly allowVolatile: boolean;
   readonly durability: 'local' | 'replicated';
+  readonly maxBytes: number;
 }
 
 /** The oldest version with all commands that the scripts and BullMQ use. */
 const OLDEST_VERSION = [6, 2] as const;
 const CHECKED = ['maxmemory', 'maxmemory-policy', 'appendonly', 'appendfsync'] as const;
+
+/** Each stored byte takes about two in Redis. */
+const USABLE_MEMORY = 0.5;
 
 type Properties = ReadonlyMap<string, string>;
 
@@ -24,7 +28,7 @@ export async function checkRedis(client: RedisClient, settings: CheckSettings): 
   return [...warnings.values()];
 }
 
-async function checkNode(client: RedisClient, { allowVolatile, durability }: CheckSettings): Promise<QueueWarning[]> {
+async function checkNode(client: RedisClient, { allowVolatile, durability, maxBytes }: CheckSettings): Promise<QueueWarning[]> {
   const info = parseInfo(String(await client.call('INFO')));
   checkVersion(info);
   const config = await readConfig(client);
@@ -43,6 +47,12 @@ async function checkNode(client: RedisClient, { allowVolatile, durability }: Che
     warnings.push({
       message:
         'Redis leaves it to the operating system when to write to disk (appendfsync no); set appendfsync everysec or always',
+    });
+
+  // A full Redis rejects settlements, too: then nothing is delivered until it gets more memory.
+  if (limit !== undefined && Number(limit) > 0 && Number(limit) * USABLE_MEMORY < maxBytes)
+    warnings.push({
+      message: `the memory of Redis (maxmemory ${limit}) may be full before the queue is (provider.queue.maxBytes ${maxBytes}), and then nothing can be delivered; set maxBytes to at most half of maxmemory`,
     });
 
   const unknown = [

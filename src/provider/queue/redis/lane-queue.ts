@@ -11,7 +11,7 @@ import { decodeDeliveries, toList, toText, toTime } from './codec.ts';
 import type { Shard } from './keys.ts';
 import { RedisLane } from './lane.ts';
 import { Lease, type Slots } from './lease.ts';
-import type { Operations } from './operations.ts';
+import type { Operations, Reply } from './operations.ts';
 
 /** How lanes are leased. */
 export interface LeaseTimes {
@@ -217,9 +217,16 @@ export class LaneQueue {
     const { operations, clock } = this.#settings;
     const { endpoint } = job.data;
     const token = `${job.id} ${lease.token}`;
-    const [hasWork, value, taken, isComplete] = toList(
-      await operations.run('begin', [endpoint, token, clock.now(), FIRST_DELIVERIES, FIRST_BYTES]),
-    );
+    let begun: Reply;
+    try {
+      begun = await operations.run('begin', [endpoint, token, clock.now(), FIRST_DELIVERIES, FIRST_BYTES]);
+    } catch (error) {
+      // The job ends here, so without this the endpoint would wait for the sweep.
+      this.#settings.onRunError(endpoint, error);
+      await this.#addLater(endpoint, clock.now() + RETRY_DELAY_MS);
+      return;
+    }
+    const [hasWork, value, taken, isComplete] = toList(begun);
     if (hasWork !== 1) {
       const at = toTime(value);
       if (at !== undefined) await this.#addLater(endpoint, at);

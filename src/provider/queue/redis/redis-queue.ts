@@ -127,11 +127,11 @@ class RedisQueue implements DeliveryQueue {
   }
 
   async open(): Promise<readonly QueueWarning[]> {
-    const { clock, redis, allowVolatile, durability } = this.#options;
+    const { clock, redis, allowVolatile, durability, maxBytes } = this.#options;
     const [client] = this.#clients as [RedisClient];
     const isReady = await within(clock, redis.connectTimeout + redis.commandTimeout, untilReady(client));
     if (!isReady) throw new SidegateError('system', 'queue_unavailable', this.#status.markDown({}));
-    const warnings = await this.#guard(() => checkRedis(client, { allowVolatile, durability }));
+    const warnings = await this.#guard(() => checkRedis(client, { allowVolatile, durability, maxBytes }));
     await this.endpoints.open();
     await this.#appender.refresh();
     return warnings;

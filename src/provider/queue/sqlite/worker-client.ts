@@ -167,7 +167,7 @@ export class WorkerClient {
         continue;
       }
       const lengths = findBodyLengths(call.operation.kind, reply.result);
-      const views = lengths.length === 0 ? NO_BODIES : splitBytes(bodies, lengths, offset);
+      const views = lengths.length === 0 ? NO_BODIES : splitBytes(bodies, lengths, offset).map((view) => toOwn(view, bodies));
       for (const length of lengths) offset += length;
       call.resolve(reply.result as never, views);
     }
@@ -218,4 +218,9 @@ function findBodyLengths(kind: OperationKind, result: Results[OperationKind]): r
   if (kind === 'take') return (result as { readonly taken: readonly TakenMessage[] }).taken.map(({ bodyLength }) => bodyLength);
   if (kind === 'getEvent' && result !== undefined) return [(result as EventMessage).bodyLength];
   return [];
+}
+
+/** A view would keep the bodies of the whole batch in memory as long as its own attempt takes. */
+function toOwn(view: Buffer, { byteLength }: ArrayBuffer): Buffer {
+  return view.length === byteLength ? view : Buffer.from(view);
 }
