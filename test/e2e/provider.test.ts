@@ -91,6 +91,20 @@ describe('a gate with a provider and without routes', () => {
   });
 });
 
+describe('an endpoint of the API', () => {
+  test('cannot get the ID of a deleted one for which deliveries wait', async () => {
+    app.handler = (_request, response) => response.writeHead(500).end();
+    const { providerPort } = await start(toProvider({ endpoints: [], schedule: ['1h'] }));
+    const endpoint = { id: 'tenant-1', url: `http://127.0.0.1:${app.port}/`, events: ['invoice.*'] };
+    expect((await call(providerPort, 'POST', '/v1/endpoints', endpoint)).status).toBe(201);
+    await postEvent(providerPort);
+    await until(() => app.received.length > 0);
+    expect((await call(providerPort, 'DELETE', '/v1/endpoints/tenant-1')).status).toBe(204);
+    const repeated = await call(providerPort, 'POST', '/v1/endpoints', endpoint);
+    expect(repeated).toMatchObject({ status: 409, body: { errors: [{ field: 'id' }] } });
+  });
+});
+
 describe('a reload', () => {
   test('signs with a replaced secret, and with the previous one', async () => {
     const endpoint = { previousSecret: { file: 'old' }, secret: { file: 'secret' } };

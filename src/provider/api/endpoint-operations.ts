@@ -22,6 +22,7 @@ import { type FieldError, toInvalid, toProblem } from './problem.ts';
 
 const RANDOM_ID_BYTES = 12;
 const MAX_ENDPOINTS = 100_000;
+const LEFT_BEHIND = 'deliveries to a deleted endpoint with this ID still wait: use another ID, or repeat this later';
 const IN_CONFIG = 'this endpoint is in the config file (provider.endpoints): change it there, and reload the config';
 const CHANGED = { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
@@ -82,6 +83,10 @@ function createCreate(parts: OperationParts): Operation {
       if ('status' in key) return key;
       if (registry.list().length >= MAX_ENDPOINTS) return toProblem('conflict', `there are ${MAX_ENDPOINTS} endpoints already`);
       const now = clock.now();
+      // Otherwise the owner of the new endpoint would get events that were for the one before.
+      const [backlog] = await parts.queue.backlogs([id], now);
+      if ((backlog?.waiting ?? 0) > 0)
+        return toProblem('conflict', LEFT_BEHIND, { errors: [{ field: 'id', message: 'in use' }] });
       const record = { settings, keys: [key], disabled: undefined, enabledAt: now, createdAt: now, updatedAt: now };
       if (!(await registry.create(id, record)))
         return toProblem('conflict', 'there is an endpoint with this ID', { errors: [{ field: 'id', message: 'in use' }] });

@@ -1,5 +1,6 @@
 /** One run of a lane. */
-import type { EpochMilliseconds } from '../../../core/clock.ts';
+import { type Clock, type EpochMilliseconds, type Milliseconds, pause } from '../../../core/clock.ts';
+import { SidegateError } from '../../../core/errors.ts';
 import type { Delivery, Lane, LaneState, SettledDelivery } from '../delivery-queue.ts';
 import type { LaneEntry } from './lane-scheduler.ts';
 import type { SettleMessage, TakenMessage } from './messages.ts';
@@ -11,6 +12,15 @@ interface Taken {
   readonly attempt: number;
 }
 
+const MIN_REPEAT_MS: Milliseconds = 50;
+const MAX_REPEAT_MS: Milliseconds = 1_000;
+
+/** The dependencies of a run. */
+interface LaneRunParts {
+  readonly client: WorkerClient;
+  readonly clock: Clock;
+}
+
 /** The lane of an endpoint, for one run. */
 export class LaneRun implements Lane {
   readonly endpoint: string;
@@ -19,17 +29,19 @@ export class LaneRun implements Lane {
   readonly #entry: LaneEntry;
   readonly #number: number;
   readonly #client: WorkerClient;
+  readonly #clock: Clock;
   readonly #taken = new Map<string, Taken>();
   #isActive = false;
   #isEnded = false;
 
-  constructor(entry: LaneEntry, number: number, signal: AbortSignal, client: WorkerClient) {
+  constructor(entry: LaneEntry, number: number, signal: AbortSignal, { client, clock }: LaneRunParts) {
     this.endpoint = entry.endpoint;
     this.state = entry.stateText === undefined ? undefined : (JSON.parse(entry.stateText) as LaneState);
     this.signal = signal;
     this.#entry = entry;
     this.#number = number;
     this.#client = client;
+    this.#clock = clock;
   }
 
   async take(limit: number, now: EpochMilliseconds): Promise<readonly Delivery[]> {
@@ -72,12 +84,19 @@ export class LaneRun implements Lane {
     return text;
   }
 
+  /** Repeats while the disk is full or broken: the deliveries were sent, and would otherwise be sent again by each run until it is not. */
   async #send(settled: readonly SettleMessage[], state: string | undefined): Promise<EpochMilliseconds | undefined> {
-    try {
-      return await this.#client.call('settle', { endpoint: this.endpoint, run: this.#number, settled, state });
-    } catch (error) {
-      if (state !== undefined) this.#entry.isStateStored = false;
-      throw error;
+    for (let delay = MIN_REPEAT_MS; ; delay = Math.min(2 * delay, MAX_REPEAT_MS)) {
+      try {
+        return await this.#client.call('settle', { endpoint: this.endpoint, run: this.#number, settled, state });
+      } catch (error) {
+        const isTemporary = error instanceof SidegateError && error.code === 'queue_unavailable' && settled.length > 0;
+        if (!isTemporary || this.signal.aborted || this.#client.isBroken) {
+          if (state !== undefined) this.#entry.isStateStored = false;
+          throw error;
+        }
+        await pause(this.#clock, delay);
+      }
     }
   }
 

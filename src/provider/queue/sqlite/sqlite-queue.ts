@@ -211,7 +211,7 @@ class SqliteQueue implements DeliveryQueue {
   async #run(entry: LaneEntry, run: RunLane): Promise<RunOutcome> {
     const abort = new AbortController();
     this.#aborts.add(abort);
-    const lane = new LaneRun(entry, ++this.#runs, abort.signal, this.#worker);
+    const lane = new LaneRun(entry, ++this.#runs, abort.signal, { client: this.#worker, clock: this.#options.clock });
     try {
       const { notBefore } = await run(lane);
       return { notBefore, ...lane.end() };

@@ -53,6 +53,11 @@ export class WorkerClient {
   #failure: Error | undefined;
   readonly #ended: Promise<void>;
 
+  /** The thread ended unexpectedly. */
+  get isBroken(): boolean {
+    return this.#failure !== undefined;
+  }
+
   private constructor(worker: Worker, hooks: WorkerHooks) {
     this.#worker = worker;
     this.#hooks = hooks;
