@@ -201,7 +201,7 @@ describe('with a list of images', () => {
   ])('denies the image %s', async (image) => {
     for (const where of [namespace, enforced]) {
       const { status, body } = await create(where, { labels: LABEL }, { initContainers: [sidecar({ image })] });
-      expect(body.message).toContain(`a container \`sidegate\` from ${image}, which is none`);
+      expect(body.message).toContain(`a container \`sidegate\` from ${image}, which is not an allowed image`);
       expect(status).toBe(403);
     }
   });
