@@ -1,20 +1,13 @@
 /** Sends deliveries of the inbox to the app of their route, exactly as the gate would have forwarded them. */
 import type { CancelTimer, Clock } from '../../core/clock.ts';
 import { onAbort } from '../../core/safe-events.ts';
-import type { Upstream, UpstreamExchange, UpstreamFailure } from '../../gateway/upstream/upstream.ts';
+import type { Upstream, UpstreamExchange } from '../../gateway/upstream/upstream.ts';
 import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
 import { toOutcome } from '../attempt/outcomes.ts';
 import { INBOX_PREFIX, parseInboxMetadata } from './inbox-request.ts';
 
 /** The connection pools of the routes' apps. */
 export type FindApp = (route: string) => Upstream | undefined;
-
-const FAILURES: Readonly<Record<UpstreamFailure['kind'], AttemptOutcome>> = {
-  connect: 'connect',
-  timeout: 'timeout',
-  reset: 'reset',
-  protocol: 'protocol',
-};
 
 const MAX_RESPONSE_BYTES = 64 * 1024;
 
@@ -72,7 +65,7 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
             },
             onEnd: () => end(finish(toOutcome(status), { status })),
             onFailure({ kind, nothingSent, detail }) {
-              if (status === 0) end(finish(FAILURES[kind], { isSent: !nothingSent, detail }));
+              if (status === 0) end(finish(kind, { isSent: !nothingSent, detail }));
               else end(finish(toOutcome(status), { status }));
             },
           },

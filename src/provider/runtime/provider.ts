@@ -90,7 +90,7 @@ export class Provider {
       onChanged: () => this.#onEndpoints(),
       onUnreadable: (endpoint) => logger.error('endpoint_unreadable', { endpoint }),
     });
-    this.#registry = new InboxRegistry(this.#stored, parts.redis !== undefined);
+    this.#registry = new InboxRegistry(this.#stored, isShared);
     this.#endpointSender = createSender({
       ...settings,
       clock,
@@ -105,7 +105,7 @@ export class Provider {
       queue: this.#queue,
       registry: this.#registry,
       sender: this.#sender,
-      hooks: createLaneHooks(telemetry),
+      hooks: createLaneHooks(telemetry, (id) => this.#registry.get(id)),
       settings: { ...config, drainTimeout: parts.drainTimeout },
     });
     this.#api = config.roles.includes('accept')

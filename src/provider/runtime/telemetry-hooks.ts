@@ -5,7 +5,6 @@ import type { Span } from '../../telemetry/tracing/span.ts';
 import type { ApiHooks } from '../api/api-parts.ts';
 import type { AttemptResult } from '../attempt/attempt.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
-import { INBOX_PREFIX } from '../inbox/inbox-request.ts';
 import type { LaneHooks } from '../lanes/lane-hooks.ts';
 import type { QueueHooks } from '../queue/create-queue.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
@@ -27,7 +26,10 @@ export function toLabel({ id, source }: Pick<Endpoint, 'id' | 'source'>): string
 }
 
 /** The hooks of the lanes. */
-export function createLaneHooks({ logger, metrics, onSpan, failing }: TelemetryParts): LaneHooks {
+export function createLaneHooks(
+  { logger, metrics, onSpan, failing }: TelemetryParts,
+  find: (id: string) => Endpoint | undefined,
+): LaneHooks {
   return {
     onAttempt(endpoint, delivery, result, decision) {
       const label = toLabel(endpoint);
@@ -42,9 +44,9 @@ export function createLaneHooks({ logger, metrics, onSpan, failing }: TelemetryP
       metrics.settled(toLabel(endpoint), 'dead');
       logger.warn('message_exhausted', { event, type, endpoint: endpoint.id, reason, attempts: attempt + 1 });
     },
-    onSkipped(endpoint, count) {
-      const label = endpoint.startsWith(INBOX_PREFIX) ? endpoint : API_LABEL;
-      for (let i = 0; i < count; i++) metrics.settled(label, 'skipped');
+    onSkipped(id, count) {
+      const endpoint = find(id);
+      metrics.settled(endpoint === undefined ? API_LABEL : toLabel(endpoint), 'skipped', count);
     },
     onDisabled(endpoint, reason) {
       logger.error('endpoint_disabled', { endpoint: endpoint.id, reason, hint: `sidegate endpoints enable ${endpoint.id}` });

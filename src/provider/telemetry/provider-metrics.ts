@@ -28,7 +28,7 @@ export interface ProviderMetrics {
   accepted(result: 'stored' | 'duplicate', count: number): void;
   rejected(reason: EventRejection): void;
   attempt(endpoint: string, outcome: AttemptOutcome, duration: Milliseconds): void;
-  settled(endpoint: string, result: SettledResult): void;
+  settled(endpoint: string, result: SettledResult, count?: number): void;
   /** From the acceptance of the event to its acknowledgement. */
   delivered(delay: Milliseconds): void;
   queue(stats: QueueStats, oldestDueAge: Milliseconds): void;
@@ -123,7 +123,7 @@ function createEndpointMetrics(registers: readonly Registry[]): EndpointMetrics 
       attempts.series(endpoint, outcome).add();
       duration.observe(took / 1_000);
     },
-    settled: (endpoint, result) => settled.series(endpoint, result).add(),
+    settled: (endpoint, result, count = 1) => settled.series(endpoint, result).add(count),
     backlog(endpoint, backlog) {
       waiting.series(endpoint).value = backlog.waiting;
     },
