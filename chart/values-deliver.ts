@@ -1,6 +1,6 @@
 /** Values of the central sending side: a Deployment of `sidegate deliver`, which sends the events that the sidecars of apps accept. */
 import { z } from 'zod';
-import { freeForm, freeList, objectName, port, textMap } from './values-forms.ts';
+import { containerSecurityContext, freeForm, freeList, objectName, podSecurityContext, port, textMap } from './values-forms.ts';
 
 const ranges = (): z.ZodArray<z.ZodString> => z.array(z.string().regex(/^[0-9a-fA-F.:]+\/[0-9]{1,3}$/));
 
@@ -66,18 +66,8 @@ export const deliver = z.strictObject({
   podLabels: textMap().default({}).describe('Additional labels of the pods, such as those that an egress gateway selects by.'),
   podAnnotations: textMap().default({}).describe('Additional annotations of the pods.'),
   annotations: textMap().default({}).describe('Annotations of the Deployment.'),
-  podSecurityContext: freeForm()
-    .default({
-      runAsNonRoot: true,
-      runAsUser: 65_532,
-      runAsGroup: 65_532,
-      fsGroup: 65_532,
-      seccompProfile: { type: 'RuntimeDefault' },
-    })
-    .describe('Security context of the pods. The default meets the Pod Security Standard `restricted`.'),
-  securityContext: freeForm()
-    .default({ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } })
-    .describe('Security context of the container.'),
+  podSecurityContext: podSecurityContext(),
+  securityContext: containerSecurityContext(),
   strategy: freeForm()
     .default({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: 1 } })
     .describe('Update strategy.'),

@@ -37,3 +37,23 @@ export function formed({ pattern }: ValueForm, example: string): z.ZodString {
 
 /** Image pull policies. */
 export const PULL_POLICIES = ['Always', 'IfNotPresent', 'Never'] as const;
+
+/** The security context of pods. */
+export function podSecurityContext() {
+  return freeForm()
+    .default({
+      runAsNonRoot: true,
+      runAsUser: 65_532,
+      runAsGroup: 65_532,
+      fsGroup: 65_532,
+      seccompProfile: { type: 'RuntimeDefault' },
+    })
+    .describe('Security context of the pods. The default meets the Pod Security Standard `restricted`.');
+}
+
+/** The security context of a container. */
+export function containerSecurityContext() {
+  return freeForm()
+    .default({ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } })
+    .describe('Security context of the container.');
+}

@@ -1,6 +1,6 @@
 /** Values of the injector: the Deployment that serves the webhook, its Service and its certificate. */
 import { z } from 'zod';
-import { freeForm, freeList, objectName, port, textMap } from './values-forms.ts';
+import { containerSecurityContext, freeForm, freeList, objectName, podSecurityContext, port, textMap } from './values-forms.ts';
 
 const service = z.strictObject({
   type: z
@@ -84,18 +84,8 @@ export const injector = z.strictObject({
   podLabels: textMap().default({}).describe('Additional labels of the pods.'),
   podAnnotations: textMap().default({}).describe('Additional annotations of the pods.'),
   annotations: textMap().default({}).describe('Annotations of the Deployment.'),
-  podSecurityContext: freeForm()
-    .default({
-      runAsNonRoot: true,
-      runAsUser: 65_532,
-      runAsGroup: 65_532,
-      fsGroup: 65_532,
-      seccompProfile: { type: 'RuntimeDefault' },
-    })
-    .describe('Security context of the pods. The default meets the Pod Security Standard `restricted`.'),
-  securityContext: freeForm()
-    .default({ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } })
-    .describe('Security context of the container.'),
+  podSecurityContext: podSecurityContext(),
+  securityContext: containerSecurityContext(),
   strategy: freeForm()
     .default({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: 1 } })
     .describe('Update strategy. With `hostNetwork` and as many replicas as nodes, `maxUnavailable` must not be 0.'),

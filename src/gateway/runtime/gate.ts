@@ -11,6 +11,7 @@ import { runDetached } from '../../core/safe-events.ts';
 import { Capacity } from '../pipeline/capacity.ts';
 import { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import { ListenServer } from '../server/server.ts';
+import { toContexts } from '../server/tls-settings.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { type PreparedConfig, prepare } from './check.ts';
 import type { GateAddresses, GateContext } from './context.ts';
@@ -22,7 +23,7 @@ import { toAllLabels } from './proxy.ts';
 import { buildRoute } from './routes.ts';
 import { buildServices, type Services } from './services.ts';
 import { drain } from './shutdown.ts';
-import { buildSidePorts, openPorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
+import { buildSidePorts, openPorts, type SidePorts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
 import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './watched-sources.ts';
 
@@ -57,9 +58,8 @@ export class Gate {
     const { limits, listen, admin } = ready.loaded.config;
     this.#context = context;
     this.#ready = ready;
-    const services = buildServices(ready, context);
-    this.#services = services;
-    const { metrics, telemetry } = services;
+    this.#services = buildServices(ready, context);
+    const { metrics, telemetry } = this.#services;
     // Before the ports are built: the proxy binds its series when it is built.
     metrics.setRoutes(toAllLabels(ready.loaded.config));
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
@@ -71,18 +71,18 @@ export class Gate {
       tls,
       limits,
       clock,
-      memory: services.memory,
+      memory: this.#services.memory,
       handler: this.#pipeline,
       onLimit: metrics.limitHit,
       onConnections: metrics.connections,
     });
     this.#sidePorts = buildSidePorts(ready, {
       ...telemetry,
-      memory: services.memory,
-      realms: services.realms,
-      attempts: services.store.attempts,
+      memory: this.#services.memory,
+      realms: this.#services.realms,
+      attempts: this.#services.store.attempts,
       pipeline: this.#pipeline,
-      provider: services.provider,
+      provider: this.#services.provider,
       resolve: context.resolve,
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
@@ -90,13 +90,13 @@ export class Gate {
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
       ...telemetry,
-      keyEvidence: services.routeParts.keyEvidence,
-      store: services.store.seenIds,
+      keyEvidence: this.#services.routeParts.keyEvidence,
+      store: this.#services.store.seenIds,
       access: this.#adminAccess,
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
-      toKeySet: () => services.signer.toKeySet(),
+      toKeySet: () => this.#services.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
-      stuckFor: () => services.eventLoopMonitor.stuckFor,
+      stuckFor: () => this.#services.eventLoopMonitor.stuckFor,
       leave: () => this.#leave(),
     });
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => {

@@ -2,8 +2,8 @@
 import type { Clock } from '../../core/clock.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';
-import { TlsContexts } from '../server/tls.ts';
-import { reportNextUpdate } from '../server/tls-settings.ts';
+import type { TlsContexts } from '../server/tls.ts';
+import { toContexts } from '../server/tls-settings.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
@@ -39,8 +39,7 @@ export function buildProvider(
 ): RunningProvider | undefined {
   if (ready.provider === undefined) return undefined;
   const { create, tls } = ready.provider;
-  if (tls !== undefined) reportNextUpdate('provider.tls', tls.settings, metrics);
-  const contexts = tls && new TlsContexts(tls.settings);
+  const contexts = toContexts('provider.tls', tls, metrics);
   let apps: ReadonlyMap<string, Upstream> = new Map();
   const provider = create({
     clock,

@@ -9,8 +9,8 @@ import type { Resolve } from '../egress-proxy/dial.ts';
 import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import type { Memory } from '../server/memory.ts';
-import { TlsContexts } from '../server/tls.ts';
-import { reportNextUpdate, type TlsRead } from '../server/tls-settings.ts';
+import type { TlsContexts } from '../server/tls.ts';
+import { toContexts } from '../server/tls-settings.ts';
 import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateAddresses } from './context.ts';
@@ -94,13 +94,6 @@ export async function openPorts(ports: AllPorts): Promise<GateAddresses> {
   // Not the data port: it verifies what it gets, and an app may send events to itself.
   ports.provider?.forbidPorts([authz, proxy].flatMap((address) => (address === undefined ? [] : [address.port])));
   return { admin, ...(data && { data }), ...(proxy && { proxy }), ...(authz && { authz }), ...(provider && { provider }) };
-}
-
-/** The TLS contexts of a port, if it has any; `section`: its config path. */
-export function toContexts(section: string, read: TlsRead | undefined, metrics: Metrics): TlsContexts | undefined {
-  if (read === undefined) return undefined;
-  reportNextUpdate(section, read.settings, metrics);
-  return new TlsContexts(read.settings);
 }
 
 /** The port in a list, which is empty if it has no TLS; `section`: its config path. */

@@ -6,7 +6,7 @@ import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { readTlsFiles } from '../../config/sources/tls-files.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { ServerMetrics } from './server-metrics.ts';
-import { findTlsProblems, type TlsProblem, type TlsSettings } from './tls.ts';
+import { findTlsProblems, TlsContexts, type TlsProblem, type TlsSettings } from './tls.ts';
 
 /** The settings and the problems found; do not use the settings if there is an error. */
 export interface TlsRead {
@@ -35,6 +35,13 @@ export async function readTls(config: ListenTlsConfig | undefined, section: stri
 /** Reports when the revocation lists of a port expire: from then on, OpenSSL rejects the clients of that CA. */
 export function reportNextUpdate(section: string, { clientCrl }: TlsSettings, metrics: ServerMetrics): void {
   if (clientCrl !== undefined) metrics.crlNextUpdate(section, findNextUpdate(clientCrl));
+}
+
+/** The TLS contexts of a port, if it has any; `section`: its config path. */
+export function toContexts(section: string, read: TlsRead | undefined, metrics: ServerMetrics): TlsContexts | undefined {
+  if (read === undefined) return undefined;
+  reportNextUpdate(section, read.settings, metrics);
+  return new TlsContexts(read.settings);
 }
 
 function toKey(subject: TlsProblem['subject']): string {
