@@ -2,11 +2,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { execPath } from 'node:process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { systemClock } from '../../src/core/clock.ts';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { createRedisQueue } from '../../src/provider/queue/redis/redis-queue.ts';
 import { until } from '../support/gate.ts';
-import { newEvent, newId } from '../support/queue/events.ts';
+import { newEvent, newId, PROVEN, settled } from '../support/queue/events.ts';
 import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
 import { newPrefix, openQueue, type RedisQueueSetup, toOptions } from '../support/queue/redis-store.ts';
 import { type RedisOptions, type RedisServer, startRedis } from '../support/redis.ts';
@@ -40,6 +40,18 @@ function setupOf({ port }: RedisServer, over: Partial<RedisQueueSetup> = {}): Re
 
 async function open(setup: RedisQueueSetup): Promise<DeliveryQueue> {
   const queue = await openQueue(JSON.stringify(setup));
+  opened.add(queue);
+  return queue;
+}
+
+/** The system's clock, wrong by `shift`. */
+function shiftedClock(shift: number): Clock & { shift: number } {
+  const clock = { ...systemClock, shift, now: () => systemClock.now() + clock.shift };
+  return clock;
+}
+
+async function openAt(setup: RedisQueueSetup, clock: Clock): Promise<DeliveryQueue> {
+  const queue = await openQueue(JSON.stringify(setup), clock);
   opened.add(queue);
   return queue;
 }
@@ -195,6 +207,46 @@ describe('the sweep', () => {
     await new Promise((resolve) => setTimeout(resolve, 6_000));
     expect((await queue.stats(now())).sweepFinds).toBe(1);
     held.end();
+    await lanes.stop();
+  });
+});
+
+describe('a clock that was a day ahead and was set back', () => {
+  const DAY = 86_400_000;
+
+  test('pauses no endpoint for longer than its run asked for: a new event is served at once', async () => {
+    const clock = shiftedClock(DAY);
+    const queue = await openAt(setupOf(server), clock);
+    const lanes = holdLanes(queue);
+    await queue.append([newEvent(['a'])]);
+    const { lane, end } = await lanes.next('a');
+    const taken = await lane.take(1, clock.now());
+    await lane.settle(
+      taken.map((delivery) => settled(delivery, { kind: 'delivered' }, clock.now())),
+      PROVEN,
+    );
+    end({ notBefore: clock.now() + 5_000 });
+    await until(() => lanes.running.length === 0);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    clock.shift = 0;
+    const event = newEvent(['a']);
+    await queue.append([event]);
+    expect(await (await lanes.next('a')).lane.take(1, clock.now())).toMatchObject([{ event: event.id }]);
+    await lanes.stop();
+    expect((await queue.stats(clock.now())).sweepFinds).toBe(0);
+  });
+
+  test('leaves no endpoint behind whose deliveries were due before: the sweep finds it', { timeout: 30_000 }, async () => {
+    const clock = shiftedClock(0);
+    const queue = await openAt(setupOf(server), clock);
+    const lanes = holdLanes(queue);
+    const event = newEvent(['a']);
+    await queue.append([event]);
+    clock.shift = DAY;
+    (await lanes.next('a')).end({ notBefore: clock.now() + 5_000 });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    clock.shift = 0;
+    expect(await (await lanes.next('a')).lane.take(1, clock.now())).toMatchObject([{ event: event.id }]);
     await lanes.stop();
   });
 });

@@ -2,7 +2,7 @@
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { AttemptResult } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
-import type { LaneState } from '../queue/delivery-queue.ts';
+import { type LaneState, MAX_LANE_PAUSE_MS } from '../queue/delivery-queue.ts';
 import { withJitter } from '../schedule/decide.ts';
 import type { Decision } from '../schedule/schedule.ts';
 
@@ -51,7 +51,7 @@ export function toConcurrency(state: LaneState, endpoint: Endpoint): number {
 
 /** When the next attempt may start; undefined: now. A pause longer than any that is ever set is of a clock that was wrong, and ends now. */
 export function toPause({ pausedUntil = 0 }: LaneState, now: EpochMilliseconds): EpochMilliseconds | undefined {
-  return pausedUntil > now && pausedUntil <= now + 2 * MAX_PAUSE_MS ? pausedUntil : undefined;
+  return pausedUntil > now && pausedUntil <= now + MAX_LANE_PAUSE_MS ? pausedUntil : undefined;
 }
 
 /** An attempt that ended, and what decides what it means. */

@@ -113,9 +113,15 @@ export interface Lane {
   settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void>;
 }
 
+/**
+ * The longest pause of a lane. A run asks for at most an hour (`Retry-After`); a stored time that is further ahead was written by a clock that
+ * was wrong, and counts as no pause. Twice as long, so that a clock that is a little behind does not end a valid pause.
+ */
+export const MAX_LANE_PAUSE_MS: Milliseconds = 2 * 3_600_000;
+
 /** The result of a lane run: when the lane has to be served again; undefined: when its next delivery is due. */
 export interface LaneResult {
-  /** Not before this time, even if deliveries are due: the endpoint is paused. */
+  /** Not before this time, even if deliveries are due: the endpoint is paused. At most `MAX_LANE_PAUSE_MS` ahead. */
   readonly notBefore?: EpochMilliseconds | undefined;
 }
 

@@ -1,3 +1,6 @@
+/** The part of the queue's Lua script that all operations share. */
+import { MAX_LANE_PAUSE_MS } from '../delivery-queue.ts';
+
 /**
  * The data of the queue in Redis, and the functions that all operations of its Lua script share. One call of the script runs a batch of operations on one shard, in the
  * order in which they were submitted. All keys of a shard have one hash tag, so that a Cluster keeps them on one node.
@@ -26,6 +29,7 @@ local p = string.sub(KEYS[1], 1, -2)
 local call = redis.call
 local ops, counts, endpointCounts, touched = {}, {}, {}, {}
 local LANE_TTL = 2592000000
+local MAX_PAUSE = ${MAX_LANE_PAUSE_MS}
 
 local function count(name, by) counts[name] = (counts[name] or 0) + by end
 
@@ -108,6 +112,12 @@ local function dequeue(endpoint, member, d)
   promote(endpoint, d.key)
 end
 
+-- The end of a lane's pause; nil if it has none. One that no run can have asked for is of a clock that was ahead.
+local function pauseOf(notBefore, now)
+  local at = tonumber(notBefore or '')
+  if at and at <= tonumber(now) + MAX_PAUSE then return at end
+end
+
 local function headOf(endpoint) return call('ZRANGE', p .. 'due:' .. endpoint, 0, 0, 'WITHSCORES')[2] end
 
 -- Whether an endpoint needs a wake-up when it gets work that is due: not if it had some already. While it is paused, its wake-up is at the end
@@ -115,8 +125,8 @@ local function headOf(endpoint) return call('ZRANGE', p .. 'due:' .. endpoint, 0
 local function needsWake(endpoint, now)
   local head = headOf(endpoint)
   if head and tonumber(head) <= tonumber(now) then return false end
-  local notBefore = call('HGET', p .. 'l:' .. endpoint, 'nb')
-  if not notBefore or tonumber(notBefore) <= tonumber(now) then return true end
-  return not head or tonumber(head) > tonumber(notBefore)
+  local notBefore = pauseOf(call('HGET', p .. 'l:' .. endpoint, 'nb'), now)
+  if not notBefore or notBefore <= tonumber(now) then return true end
+  return not head or tonumber(head) > notBefore
 end
 `;

@@ -101,7 +101,7 @@ function ops.begin(a)
   end
   local head = headOf(endpoint)
   if not head then return { 0, '' } end
-  if nb and tonumber(nb) < tonumber(head) then nb = nil end
+  if (pauseOf(nb, now) or 0) < tonumber(head) then nb = nil end
   local next = nb or head
   local hasWork = tonumber(next) <= now
   call('HSET', lane, hasWork and 'own' or 'wt', hasWork and token or next)

@@ -235,7 +235,7 @@ function ops.sweep(a)
   local due = call('ZRANGEBYSCORE', p .. 'heads', '-inf', now - grace, 'LIMIT', a[4], a[5])
   local out = { #due }
   for _, endpoint in ipairs(due) do
-    local nb = tonumber(call('HGET', p .. 'l:' .. endpoint, 'nb') or '0')
+    local nb = pauseOf(call('HGET', p .. 'l:' .. endpoint, 'nb'), now) or 0
     if nb <= now - grace and not hasJob(endpoint, running, now) and not hasJob('~' .. endpoint, running, now) then
       -- A job that is in no list never runs, and its deduplication key would keep others from running.
       for _, name in ipairs({ endpoint, '~' .. endpoint }) do

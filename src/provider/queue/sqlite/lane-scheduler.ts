@@ -1,7 +1,7 @@
 /** Decides which endpoint is served next: round robin over those with due deliveries, with one timer for the next that becomes due. */
-import type { CancelTimer, Clock, EpochMilliseconds } from '../../../core/clock.ts';
+import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import { runDetached } from '../../../core/safe-events.ts';
-import type { LaneResult } from '../delivery-queue.ts';
+import { type LaneResult, MAX_LANE_PAUSE_MS } from '../delivery-queue.ts';
 import { TimeHeap } from './time-heap.ts';
 
 /** Bounds the error after the wall clock was set: due times are wall-clock times, and the timer is monotonic. */
@@ -10,6 +10,8 @@ const MAX_TIMER_MS = 60_000;
 const RETRY_MS = 1_000;
 /** Before a run that left due deliveries without taking any is repeated, so that it cannot occupy the CPU. */
 const IDLE_RUN_MS = 100;
+/** NTP moves a clock back by less than this in small steps; pauses then are as much longer. */
+const MAX_STEP_BACK_MS = 1_000;
 
 /** An endpoint, as far as it is known without asking the database. */
 export interface LaneEntry {
@@ -59,6 +61,8 @@ export class LaneScheduler {
   #cancelTimer: CancelTimer | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
   #onIdle: (() => void) | undefined;
+  /** Wall-clock time minus monotonic time, when times were set: lower once the clock was set back. */
+  #offset = Number.NEGATIVE_INFINITY;
 
   constructor({ clock, onRunError }: LaneSchedulerOptions) {
     this.#clock = clock;
@@ -125,11 +129,13 @@ export class LaneScheduler {
   /** Puts the entry where it belongs: among those that are ready, among those with a time, or nowhere. */
   #place(entry: LaneEntry): void {
     if (this.#start === undefined || entry.isRunning) return;
-    const at = Math.max(entry.next, entry.notBefore);
+    const now = this.#clock.now();
+    const pausedUntil = entry.notBefore <= now + MAX_LANE_PAUSE_MS ? entry.notBefore : 0;
+    const at = Math.max(entry.next, pausedUntil);
     if (at === Number.POSITIVE_INFINITY) {
       entry.timedAt = at;
       this.#ready.delete(entry);
-    } else if (at <= this.#clock.now()) {
+    } else if (at <= now) {
       this.#ready.add(entry);
       this.#startRuns();
     } else {
@@ -142,6 +148,7 @@ export class LaneScheduler {
     if (entry.timedAt === at) return;
     entry.timedAt = at;
     this.#timed.push(at, entry);
+    this.#offset = Math.max(this.#offset, this.#readOffset());
     if (this.#timed.size > 4 * this.#entries.size + 64) this.#timed.keep((each, time) => each.timedAt === time);
     this.#setTimer();
   }
@@ -157,6 +164,7 @@ export class LaneScheduler {
 
   #onTimer(): void {
     this.#timerAt = Number.POSITIVE_INFINITY;
+    this.#checkClock();
     const now = this.#clock.now();
     for (let first = this.#timed.first; first !== undefined && first.at <= now; first = this.#timed.first) {
       this.#timed.pop();
@@ -165,6 +173,23 @@ export class LaneScheduler {
       this.#place(first.value);
     }
     this.#setTimer();
+  }
+
+  /** Times that were set while the clock was ahead may be too far away now. */
+  #checkClock(): void {
+    const offset = this.#readOffset();
+    const isSetBack = offset < this.#offset - MAX_STEP_BACK_MS;
+    this.#offset = offset;
+    if (!isSetBack) return;
+    this.#timed.clear();
+    for (const entry of this.#entries.values()) {
+      entry.timedAt = Number.POSITIVE_INFINITY;
+      this.#place(entry);
+    }
+  }
+
+  #readOffset(): Milliseconds {
+    return this.#clock.now() - this.#clock.monotonic();
   }
 
   #startRuns(): void {

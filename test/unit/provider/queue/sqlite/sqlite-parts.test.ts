@@ -107,6 +107,31 @@ describe('the scheduler of lanes', () => {
     expect(runs).toEqual(['a']);
   });
 
+  test('ends the pause of an endpoint within a minute after a wall clock that was a day ahead was set back', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    let offset = 86_400_000;
+    const now = clock.now.bind(clock);
+    clock.now = () => now() + offset;
+    scheduler.serve(4, async ({ endpoint }) => {
+      runs.push(endpoint);
+      return { ...ACTIVE, notBefore: clock.now() + 300_000 };
+    });
+    scheduler.addDue('a', now());
+    await settle();
+    expect(runs).toEqual(['a']);
+    offset = 0;
+    await clock.advance(60_000);
+    expect(runs).toEqual(['a', 'a']);
+    // The pause that the second run asked for counts, and no new delivery ends it.
+    scheduler.addDue('a', now() - 1);
+    await clock.advance(200_000);
+    expect(runs).toEqual(['a', 'a']);
+    await clock.advance(100_000);
+    expect(runs).toEqual(['a', 'a', 'a']);
+    await scheduler.stop();
+  });
+
   test('keeps the heap small when one endpoint changes its time again and again', async () => {
     const clock = new FakeClock();
     const { scheduler, runs } = create(clock);
