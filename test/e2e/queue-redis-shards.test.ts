@@ -1,10 +1,11 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { buildShards, findShard } from '../../src/provider/queue/redis/keys.ts';
+import { createRedisQueue } from '../../src/provider/queue/redis/redis-queue.ts';
 import { until } from '../support/gate.ts';
 import { appendMany, newEvent, PROVEN, settled } from '../support/queue/events.ts';
 import { drain, holdLanes } from '../support/queue/lanes.ts';
-import { newPrefix, openQueue } from '../support/queue/redis-store.ts';
+import { newPrefix, toOptions } from '../support/queue/redis-store.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
 
 const SHARDS = 3;
@@ -25,8 +26,9 @@ afterEach(async () => {
 
 async function open(keyPrefix = newPrefix(), shards = SHARDS): Promise<DeliveryQueue> {
   const topology = { kind: 'standalone', node: { host: '127.0.0.1', port: server.port } } as const;
-  const queue = await openQueue(JSON.stringify({ topology, keyPrefix, shards }));
+  const queue = createRedisQueue(toOptions({ topology, keyPrefix, shards }));
   opened.add(queue);
+  await queue.open();
   return queue;
 }
 
@@ -45,6 +47,53 @@ describe('the shards', () => {
       expect(buildShards('p:', count)).toEqual(shards);
     }
     expect(buildShards('p:', 1)).toEqual([{ number: 0, prefix: 'p:q{q0}' }]);
+  });
+});
+
+describe('the number of shards', () => {
+  test('is that of the first process: another number is rejected, with what to do, and no event is lost', async () => {
+    const keyPrefix = newPrefix();
+    const queue = await open(keyPrefix, 2);
+    const ids = await appendMany(queue, 3, 'e');
+    for (const shards of [1, 3]) {
+      const error: unknown = await open(keyPrefix, shards).catch((thrown: unknown) => thrown);
+      expect(error).toMatchObject({
+        kind: 'user',
+        code: 'queue_layout',
+        message: expect.stringMatching(
+          new RegExp(
+            `^provider\\.queue\\.redis\\.shards: .*has 2, and the config says ${shards}.* Set provider\\.queue\\.redis\\.shards: 2`,
+          ),
+        ),
+      });
+    }
+    await queue.close();
+    const received = await drain(await open(keyPrefix, 2), now);
+    expect(received.map(({ event }) => event)).toEqual(ids);
+  });
+
+  test('is stored once by processes that start together', async () => {
+    const keyPrefix = newPrefix();
+    const results = await Promise.allSettled([2, 3, 2, 3, 2, 3].map((shards) => open(keyPrefix, shards)));
+    const count = Number(server.cli('HGET', `${keyPrefix}q:layout`, 'shards'));
+    expect(results.map(({ status }) => status)).toEqual(
+      [2, 3, 2, 3, 2, 3].map((shards) => (shards === count ? 'fulfilled' : 'rejected')),
+    );
+  });
+
+  test('can be changed by deleting the key that the error names', async () => {
+    const keyPrefix = newPrefix();
+    await (await open(keyPrefix, 2)).close();
+    server.cli('DEL', `${keyPrefix}q:layout`);
+    const queue = await open(keyPrefix, 3);
+    await appendMany(queue, 3, 'e');
+    expect(await drain(queue, now)).toHaveLength(3);
+  });
+
+  test('belongs to a format: a queue that a newer release wrote is rejected', async () => {
+    const keyPrefix = newPrefix();
+    server.cli('HSET', `${keyPrefix}q:layout`, 'format', '2', 'shards', String(SHARDS));
+    await expect(open(keyPrefix)).rejects.toMatchObject({ kind: 'user', code: 'queue_format' });
   });
 });
 

@@ -121,7 +121,9 @@ const queue = z.strictObject({
         .min(1)
         .max(64)
         .default(1)
-        .describe('Number of key groups, each on one node of a Redis Cluster. Cannot be changed while events are queued.'),
+        .describe(
+          'Number of key groups, each on one node of a Redis Cluster. Another number than the one the queue was created with is rejected at the start.',
+        ),
       durability: z
         .enum(['local', 'replicated'])
         .default('local')

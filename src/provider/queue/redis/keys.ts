@@ -14,6 +14,11 @@ export function buildShards(keyPrefix: string, count: number): readonly Shard[] 
   return Array.from({ length: count }, (_, number) => ({ number, prefix: `${keyPrefix}q{${findTag(number, count)}}` }));
 }
 
+/** The key that says how the queue is laid out. Its name does not depend on the layout. */
+export function toLayoutKey(keyPrefix: string): string {
+  return `${keyPrefix}q:layout`;
+}
+
 /** The number of the shard that an endpoint, or the ID of an event, belongs to. */
 export function findShard(name: string, count: number): number {
   return count === 1 ? 0 : toCrc16(name) % count;

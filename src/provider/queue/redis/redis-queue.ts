@@ -25,6 +25,7 @@ import { checkRedis } from './checks.ts';
 import { toList, toTime } from './codec.ts';
 import { buildShards, findShard } from './keys.ts';
 import { LaneQueue, type LaneWorker, type LeaseTimes } from './lane-queue.ts';
+import { checkLayout } from './layout.ts';
 import { Slots } from './lease.ts';
 import { Operations } from './operations.ts';
 import { QueueStatus, type QueueStatusHooks } from './queue-status.ts';
@@ -127,11 +128,12 @@ class RedisQueue implements DeliveryQueue {
   }
 
   async open(): Promise<readonly QueueWarning[]> {
-    const { clock, redis, allowVolatile, durability, maxBytes } = this.#options;
+    const { clock, redis, shards, allowVolatile, durability, maxBytes } = this.#options;
     const [client] = this.#clients as [RedisClient];
     const isReady = await within(clock, redis.connectTimeout + redis.commandTimeout, untilReady(client));
     if (!isReady) throw new SidegateError('system', 'queue_unavailable', this.#status.markDown({}));
     const warnings = await this.#guard(() => checkRedis(client, { allowVolatile, durability, maxBytes }));
+    await this.#guard(() => checkLayout(client, redis.keyPrefix, shards));
     await this.endpoints.open();
     await this.#appender.refresh();
     return warnings;
