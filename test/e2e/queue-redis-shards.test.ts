@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
+import { systemClock } from '../../src/core/clock.ts';
+import type { DeliveryQueue, NewEvent } from '../../src/provider/queue/delivery-queue.ts';
 import { buildShards, findShard } from '../../src/provider/queue/redis/keys.ts';
 import { createRedisQueue } from '../../src/provider/queue/redis/redis-queue.ts';
 import { until } from '../support/gate.ts';
@@ -24,9 +25,13 @@ afterEach(async () => {
   opened.clear();
 });
 
-async function open(keyPrefix = newPrefix(), shards = SHARDS): Promise<DeliveryQueue> {
+async function open(
+  keyPrefix = newPrefix(),
+  shards = SHARDS,
+  over: Partial<Parameters<typeof createRedisQueue>[0]> = {},
+): Promise<DeliveryQueue> {
   const topology = { kind: 'standalone', node: { host: '127.0.0.1', port: server.port } } as const;
-  const queue = createRedisQueue(toOptions({ topology, keyPrefix, shards }));
+  const queue = createRedisQueue({ ...toOptions({ topology, keyPrefix, shards }), ...over });
   opened.add(queue);
   await queue.open();
   return queue;
@@ -116,6 +121,33 @@ describe('an event for endpoints of several shards', () => {
     expect((await queue.stats(now())).events).toBe(1);
   });
 
+  test('leaves nothing behind if its first part was never stored: the others are pruned once nobody can complete them', async () => {
+    const keyPrefix = newPrefix();
+    const queue = await open(keyPrefix);
+    const endpoints = endpointsOfShards();
+    const event = newEvent(endpoints, { createdAt: now() });
+    const [first] = buildShards(keyPrefix, SHARDS);
+    server.cli('SET', `${first?.prefix}:n`, 'broken');
+    await expect(queue.append([event])).rejects.toMatchObject({ code: 'queue_unavailable' });
+    server.cli('DEL', `${first?.prefix}:n`);
+    // The others are delivered as usual.
+    expect(await drain(queue, now)).toHaveLength(2);
+    const keysOfEvent = (): readonly string[] =>
+      server
+        .cli('KEYS', `${keyPrefix}*`)
+        .split('\n')
+        .filter((key) => key.includes(event.id));
+    await queue.prune(now() + 1, now() + 1, 10);
+    expect(keysOfEvent()).toHaveLength(5);
+    // The claim of its ID ends after a day.
+    server.cli('DEL', ...keysOfEvent().filter((key) => key.includes(':id:')));
+    await queue.prune(0, now() + 1, 10);
+    expect(keysOfEvent()).toHaveLength(4);
+    await queue.prune(now() + 1, now() + 1, 10);
+    expect(keysOfEvent()).toEqual([]);
+    expect(await queue.stats(now())).toMatchObject({ events: 0, bytes: 0, waiting: 0 });
+  });
+
   test('counts once, is pruned from all shards at once, and leaves no key behind', async () => {
     const keyPrefix = newPrefix();
     const queue = await open(keyPrefix);
@@ -145,6 +177,42 @@ describe('an event for endpoints of several shards', () => {
     expect(await queue.stats(now())).toMatchObject({ events: 0, bytes: 0, dead: 0 });
     const keys = server.cli('KEYS', `${keyPrefix}*`).split('\n');
     expect(keys.filter((key) => key.includes(event.id))).toEqual([]);
+  });
+});
+
+describe('the bounds of all shards together', () => {
+  const toEvents = (count: number): readonly NewEvent[] =>
+    Array.from({ length: count }, (_, i) => newEvent([`e${i % 30}`], { createdAt: now() }));
+  /** How many were stored, if each event is posted on its own. */
+  const post = async (queue: DeliveryQueue, events: readonly NewEvent[], isConcurrent: boolean): Promise<number> => {
+    const results: PromiseSettledResult<unknown>[] = [];
+    const step = isConcurrent ? events.length : 1;
+    for (let i = 0; i < events.length; i += step)
+      results.push(...(await Promise.allSettled(events.slice(i, i + step).map((event) => queue.append([event])))));
+    return results.filter(({ status }) => status === 'fulfilled').length;
+  };
+
+  test.each([
+    ['events', { maxEvents: 100 }],
+    ['bytes', { maxBytes: 100_000 }],
+  ] as const)('in %s hold for what another replica stored more than a second ago', async (_, bounds) => {
+    const keyPrefix = newPrefix();
+    let shift = 0;
+    const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + shift };
+    const [one, two] = [await open(keyPrefix, SHARDS, { ...bounds, clock }), await open(keyPrefix, SHARDS, { ...bounds, clock })];
+    expect(await post(one, toEvents(90), false)).toBe(90);
+    shift = 1_000;
+    await post(two, toEvents(60), false);
+    const { events, bytes, maxEvents, maxBytes } = await one.stats(now());
+    expect(events).toBeGreaterThan(90);
+    expect(events).toBeLessThanOrEqual(maxEvents);
+    expect(bytes).toBeLessThanOrEqual(maxBytes);
+  });
+
+  test('hold for calls at the same time', async () => {
+    const queue = await open(newPrefix(), SHARDS, { maxEvents: 100 });
+    expect(await post(queue, toEvents(300), true)).toBe(100);
+    expect(await queue.stats(now())).toMatchObject({ events: 100 });
   });
 });
 

@@ -1,5 +1,5 @@
 /** Appends events to the shards of their endpoints. */
-import type { Clock } from '../../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import type { Target } from '../../endpoints/target.ts';
 import type { AppendResult, NewEvent } from '../delivery-queue.ts';
@@ -33,12 +33,18 @@ type Plan = readonly (readonly [number, readonly Target[]])[];
 type Usage = readonly [number, number];
 
 const UNUSED: Usage = [0, 0];
+/** Other replicas store events, too: what they store within this time can exceed the bounds. */
+const MAX_USAGE_AGE_MS = 1_000;
 
 /** Stores events. With one shard, a call of `append` is one operation, which stores all events or none. */
 export class Appender {
   readonly #settings: AppenderSettings;
   /** How much each shard contained when it was last asked: the bounds are for all of them together. */
   readonly #usage: Usage[];
+  #readAt: Milliseconds = Number.NEGATIVE_INFINITY;
+  #reading: Promise<void> | undefined;
+  /** Of calls that fitted, and may not be stored yet. */
+  #pending: Usage = UNUSED;
 
   constructor(settings: AppenderSettings) {
     this.#settings = settings;
@@ -49,11 +55,15 @@ export class Appender {
     if (events.length === 0) return [];
     const { shards } = this.#settings;
     if (shards.length > 1) {
-      await this.#checkBounds(events);
-      const results: AppendResult[] = [];
-      // One after the other: an ID that is twice in the call is stored once.
-      for (const event of events) results.push(await this.#appendToShards(event));
-      return results;
+      const size = await this.#reserve(events);
+      try {
+        const results: AppendResult[] = [];
+        // One after the other: an ID that is twice in the call is stored once.
+        for (const event of events) results.push(await this.#appendToShards(event));
+        return results;
+      } finally {
+        this.#pending = add(this.#pending, size, -1);
+      }
     }
     const stored = await this.#store(
       0,
@@ -63,13 +73,22 @@ export class Appender {
   }
 
   /** Reads how full the shards are, for the bounds of the next calls. */
-  async refresh(): Promise<void> {
-    if (this.#settings.shards.length === 1) return;
-    const replies = await Promise.all(this.#settings.shards.map((shard) => shard.run('stats', [])));
-    for (const [number, reply] of replies.entries()) {
-      const [events, bytes] = toList(reply);
+  refresh(): Promise<void> {
+    if (this.#settings.shards.length === 1) return Promise.resolve();
+    this.#reading ??= this.#readUsage().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #readUsage(): Promise<void> {
+    const read = async (number: number, shard: Operations): Promise<void> => {
+      const [events, bytes] = toList(await shard.run('stats', []));
+      // In the turn of the reply: what is stored after it is counted on top.
       this.#usage[number] = [Number(events), Number(bytes)];
-    }
+    };
+    await Promise.all(this.#settings.shards.map((shard, number) => read(number, shard)));
+    this.#readAt = this.#settings.clock.monotonic();
   }
 
   /**
@@ -120,20 +139,34 @@ export class Appender {
     return added;
   }
 
-  /** Before anything is stored, so that a call that does not fit stores nothing. */
-  async #checkBounds(events: readonly NewEvent[]): Promise<void> {
-    if (this.#fits(events)) return;
-    await this.refresh();
-    if (this.#fits(events)) return;
+  /** Before anything is stored, so that a call that does not fit stores nothing. Returns what it added to `#pending`. */
+  async #reserve(events: readonly NewEvent[]): Promise<Usage> {
+    const size = this.#sizeOf(events);
+    const isOld = this.#settings.clock.monotonic() - this.#readAt >= MAX_USAGE_AGE_MS;
+    if (isOld) await this.refresh();
+    if (this.#tryReserve(size)) return size;
+    if (!isOld) await this.refresh();
+    if (this.#tryReserve(size)) return size;
     const isKnown = await Promise.all(events.map(({ id }) => this.#isKnown(id)));
-    if (!this.#fits(events.filter((_, i) => isKnown[i] !== true))) throw this.#toFull();
+    const sizeOfNew = this.#sizeOf(events.filter((_, i) => isKnown[i] !== true));
+    if (this.#tryReserve(sizeOfNew)) return sizeOfNew;
+    throw this.#toFull();
   }
 
-  #fits(events: readonly NewEvent[]): boolean {
+  /** In one turn: calls at the same time must not all fit into the same room. */
+  #tryReserve(size: Usage): boolean {
     const { bounds } = this.#settings;
-    const [usedEvents, usedBytes] = this.#countOthers(undefined);
-    const bytes = events.reduce((sum, event) => sum + sizeOf(event), 0);
-    return usedEvents + new Set(events.map(({ id }) => id)).size <= bounds.maxEvents && usedBytes + bytes <= bounds.maxBytes;
+    const pending = add(this.#pending, size, 1);
+    const [events, bytes] = add(this.#countOthers(undefined), pending, 1);
+    if (events > bounds.maxEvents || bytes > bounds.maxBytes) return false;
+    this.#pending = pending;
+    return true;
+  }
+
+  #sizeOf(events: readonly NewEvent[]): Usage {
+    const { length } = this.#settings.shards;
+    const bytes = events.reduce((sum, event) => sum + sizeOf(event, countParts(event.targets, length)), 0);
+    return [new Set(events.map(({ id }) => id)).size, bytes];
   }
 
   async #isKnown(id: string): Promise<boolean> {
@@ -172,6 +205,14 @@ export class Appender {
     }
     this.#usage[number] = [events, bytes];
   }
+}
+
+function add([events, bytes]: Usage, [moreEvents, moreBytes]: Usage, sign: 1 | -1): Usage {
+  return [events + sign * moreEvents, bytes + sign * moreBytes];
+}
+
+function countParts(targets: readonly Target[], shards: number): number {
+  return Math.max(1, new Set(targets.map(({ endpoint }) => findShard(endpoint, shards))).size);
 }
 
 function planParts(targets: readonly Target[], home: number, shards: number): Plan {

@@ -130,3 +130,20 @@ local function needsWake(endpoint, now)
   return not head or tonumber(head) > notBefore
 end
 `;
+
+/** The end of the script. */
+export const RUN_LUA = `
+-- Runs the batch: for each operation its name, the number of its arguments, and these.
+local replies, i = {}, 1
+while i <= #ARGV do
+  local name, n = ARGV[i], tonumber(ARGV[i + 1])
+  local a = {}
+  for j = 1, n do a[j] = ARGV[i + 1 + j] end
+  i = i + 2 + n
+  local ok, reply = pcall(ops[name], a)
+  if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
+  replies[#replies + 1] = { ok and 1 or 0, reply }
+end
+flush()
+return replies
+`;

@@ -42,9 +42,9 @@ export function toLetters(states: readonly DeliveryState[] | undefined): string 
   return (states ?? (Object.keys(LETTERS) as DeliveryState[])).map((state) => LETTERS[state]).join('');
 }
 
-/** How much an event counts towards the bound in bytes, if one shard has all of it. */
-export function sizeOf({ body, metadata, targets }: NewEvent): number {
-  return toSize(body.length + metadata.length, targets.length);
+/** How much an event counts towards the bound in bytes. `parts`: the number of shards that store it. */
+export function sizeOf({ body, metadata, targets }: NewEvent, parts: number): number {
+  return parts * toSize(body.length + metadata.length, 0) + BYTES_PER_DELIVERY * targets.length;
 }
 
 function toSize(content: number, targets: number): number {

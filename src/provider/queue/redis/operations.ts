@@ -3,9 +3,10 @@ import { createHash } from 'node:crypto';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import type { RedisClient } from '../../../state/redis/client.ts';
-import { BASE_LUA } from './base-script.ts';
+import { BASE_LUA, RUN_LUA } from './base-script.ts';
 import type { Shard } from './keys.ts';
 import { LANES_LUA } from './lanes-script.ts';
+import { PRUNE_LUA } from './prune-script.ts';
 import { RECORDS_LUA } from './records-script.ts';
 
 /** An argument of an operation. */
@@ -25,6 +26,7 @@ export type OperationName =
   | 'finish'
   | 'known'
   | 'listEndpoints'
+  | 'orphans'
   | 'part'
   | 'putEndpoint'
   | 'removable'
@@ -63,7 +65,7 @@ interface Waiting {
   readonly reject: (error: SidegateError) => void;
 }
 
-const SCRIPT = `${BASE_LUA}${LANES_LUA}${RECORDS_LUA}`;
+const SCRIPT = `${BASE_LUA}${LANES_LUA}${RECORDS_LUA}${PRUNE_LUA}${RUN_LUA}`;
 const SHA = createHash('sha1').update(SCRIPT).digest('hex');
 /** A script blocks Redis while it runs, so a call is limited: 150 events, with ten arguments each, take about 6 ms. */
 const MAX_BATCH = 64;

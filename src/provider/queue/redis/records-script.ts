@@ -1,4 +1,4 @@
-/** The operations of the queue's Lua script that list, replay, remove, count and repair; see base-script.ts. */
+/** The operations of the queue's Lua script that list, replay, count and repair; see base-script.ts. */
 export const RECORDS_LUA = `
 -- event -> { properties, member and creation time, body, parts, endpoints of its deliveries ... }, or nothing
 function ops.event(a)
@@ -120,50 +120,6 @@ function ops.replay(a)
   return { changed, wake }
 end
 
--- set, before, score and member of the position, limit -> members, scores and parts of events that can be removed
-function ops.removable(a)
-  local found = call('ZRANGEBYSCORE', p .. a[1], a[3] == '' and '-inf' or a[3], '(' .. a[2], 'WITHSCORES', 'LIMIT', 0, tonumber(a[5]) + tonumber(a[6]))
-  local out = {}
-  for i = 1, #found, 2 do
-    if tonumber(found[i + 1]) ~= tonumber(a[3]) or found[i] > a[4] then
-      if #out < 3 * tonumber(a[5]) then
-        for _, each in ipairs({ found[i], found[i + 1], call('HGET', p .. 'e:' .. idOf(found[i]), 'p') or '' }) do out[#out + 1] = each end
-      end
-    end
-  end
-  return out
-end
-
--- event -> { waiting, dead and skipped } deliveries of the part, or nothing
-function ops.part(a)
-  local w, x = unpack(call('HMGET', p .. 'e:' .. a[1], 'w', 'x'))
-  if not w then return {} end
-  return { tonumber(w), tonumber(x or '0') }
-end
-
--- events -> the number of those that were removed; events with a waiting delivery stay
-function ops.remove(a)
-  local removed = 0
-  for _, id in ipairs(a) do
-    local member, _, size = locate(id)
-    if member and call('HGET', p .. 'e:' .. id, 'w') == '0' then
-      for _, endpoint in ipairs(endpointsOf(member, '')) do
-        local state = string.sub(call('HGET', p .. 'e:' .. id, 'd' .. endpoint), 1, 1)
-        if state ~= 'd' then
-          call('ZREM', p .. 'failed', member .. '~' .. endpoint)
-          count(state == 'x' and 'dead' or 'skipped', -1)
-        end
-      end
-      for _, name in ipairs({ 'open', 'bad', 'fin' }) do call('ZREM', p .. name, member) end
-      if isFirst(call('HGET', p .. 'e:' .. id, 'p')) then count('events', -1) end
-      call('DEL', p .. 'e:' .. id, p .. 'b:' .. id)
-      count('bytes', -size)
-      removed = removed + 1
-    end
-  end
-  return removed
-end
-
 -- The shard of an event's ID, with several shards. Claims the ID with a plan of the parts -> { 'new' }, { 'pending', plan } or { 'stored' }
 function ops.claim(a)
   local key = p .. 'id:' .. a[1]
@@ -265,18 +221,4 @@ function ops.removeEndpoint(a)
 end
 
 function ops.revision() return tonumber(call('HGET', p .. 'n', 'revision') or '0') end
-
--- Runs the batch: for each operation its name, the number of its arguments, and these.
-local replies, i = {}, 1
-while i <= #ARGV do
-  local name, n = ARGV[i], tonumber(ARGV[i + 1])
-  local a = {}
-  for j = 1, n do a[j] = ARGV[i + 1 + j] end
-  i = i + 2 + n
-  local ok, reply = pcall(ops[name], a)
-  if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
-  replies[#replies + 1] = { ok and 1 or 0, reply }
-end
-flush()
-return replies
 `;

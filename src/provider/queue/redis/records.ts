@@ -1,4 +1,4 @@
-/** Lists, replays and removes what the shards contain. */
+/** Lists and replays what the shards contain. */
 
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
@@ -29,7 +29,6 @@ const SCAN_STEP = 500;
 /** Events of a shard that one page reads at most: a page may be shorter than its limit, although more follow. */
 const MAX_SCANNED = 50_000;
 const REPLAY_STEP = 250;
-const PRUNE_STEP = 200;
 const MAX_POSITION_LENGTH = 1_000;
 
 export class Records {
@@ -75,19 +74,6 @@ export class Records {
       else break;
     }
     yield { replayed, total: Math.min(total, replayed) };
-  }
-
-  /** Removes events oldest first; returns how many. */
-  async prune(settledBefore: EpochMilliseconds, deadBefore: EpochMilliseconds, most: number): Promise<number> {
-    let removed = 0;
-    for (const number of this.#settings.shards.keys()) {
-      for (const [set, before] of [
-        ['fin', settledBefore],
-        ['bad', deadBefore],
-      ] as const)
-        if (removed < most) removed += await this.#pruneSet(number, set, { settledBefore, deadBefore, before }, most - removed);
-    }
-    return removed;
   }
 
   #shardOf(endpoint: string): Operations {
@@ -164,50 +150,6 @@ export class Records {
     for (const each of toList(wake)) onDue(toText(each));
     return changed === 1;
   }
-
-  async #pruneSet(number: number, set: 'fin' | 'bad', times: PruneTimes, most: number): Promise<number> {
-    const shard = this.#settings.shards[number] as Operations;
-    let removed = 0;
-    let kept = 0;
-    let [score, member] = ['', ''];
-    while (removed < most) {
-      const step = Math.min(PRUNE_STEP, most - removed);
-      const found = toList(await shard.run('removable', [set, times.before, score, member, step, kept])).map(toText);
-      const ids: string[] = [];
-      for (let i = 0; i < found.length; i += 3) {
-        [member, score] = [found[i] ?? '', found[i + 1] ?? ''];
-        const id = member.slice(10);
-        if (await this.#release(number, id, found[i + 2] ?? '', set, times, Number(score))) ids.push(id);
-        else kept++;
-      }
-      if (ids.length > 0) removed += Number(await shard.run('remove', ids));
-      if (found.length < 3 * step) break;
-    }
-    return removed;
-  }
-
-  /** Removes what other shards know of an event; false if it has to stay. */
-  async #release(number: number, id: string, parts: string, set: string, times: PruneTimes, createdAt: number): Promise<boolean> {
-    const { shards } = this.#settings;
-    if (shards.length === 1) return true;
-    const others = parts.split(',').filter((each) => each !== '' && Number(each) !== number);
-    const operations = others.map((other) => shards[Number(other)] as Operations);
-    const replies = await Promise.all(operations.map((other) => other.run('part', [id])));
-    for (const reply of replies) {
-      const [waiting, failed] = toList(reply).map(Number);
-      if ((waiting ?? 0) > 0) return false;
-      if ((failed ?? 0) > 0 && set === 'fin' && createdAt >= times.deadBefore) return false;
-    }
-    await (shards[findShard(id, shards.length)] as Operations).run('unclaim', [id]);
-    await Promise.all(operations.map((other) => other.run('remove', [id])));
-    return true;
-  }
-}
-
-interface PruneTimes {
-  readonly settledBefore: EpochMilliseconds;
-  readonly deadBefore: EpochMilliseconds;
-  readonly before: EpochMilliseconds;
 }
 
 interface Part {

@@ -28,6 +28,7 @@ import { LaneQueue, type LaneWorker, type LeaseTimes } from './lane-queue.ts';
 import { checkLayout } from './layout.ts';
 import { Slots } from './lease.ts';
 import { Operations } from './operations.ts';
+import { Pruner } from './pruner.ts';
 import { QueueStatus, type QueueStatusHooks } from './queue-status.ts';
 import { Records } from './records.ts';
 import { RedisEndpointStore } from './redis-endpoint-store.ts';
@@ -77,6 +78,7 @@ class RedisQueue implements DeliveryQueue {
   readonly #lanes: readonly LaneQueue[];
   readonly #appender: Appender;
   readonly #records: Records;
+  readonly #pruner: Pruner;
   readonly #sweep: Sweep;
 
   constructor(options: RedisQueueOptions) {
@@ -118,6 +120,7 @@ class RedisQueue implements DeliveryQueue {
     const isReplicated = durability === 'replicated';
     this.#appender = new Appender({ writers, shards: this.#shards, bounds: options, clock, isReplicated, onDue });
     this.#records = new Records({ shards: this.#shards, onDue });
+    this.#pruner = new Pruner(this.#shards);
     this.endpoints = new RedisEndpointStore({
       operations: this.#shards[0] as Operations,
       channel: `${shards[0]?.prefix}:changed`,
@@ -183,7 +186,7 @@ class RedisQueue implements DeliveryQueue {
   }
 
   prune(settledBefore: EpochMilliseconds, deadBefore: EpochMilliseconds, most: number): Promise<number> {
-    return this.#records.prune(settledBefore, deadBefore, most);
+    return this.#pruner.prune(settledBefore, deadBefore, most);
   }
 
   async stats(now: EpochMilliseconds): Promise<QueueStats> {
