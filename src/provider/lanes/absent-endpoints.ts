@@ -1,7 +1,7 @@
 /** Deliveries to endpoints that are disabled or do not exist: they are skipped, but only once it is certain. */
-import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
-import type { Lane, LaneResult, LaneState } from '../queue/delivery-queue.ts';
+import type { Lane, LaneAbsence, LaneResult, LaneState } from '../queue/delivery-queue.ts';
 import type { LaneHooks } from './lane-hooks.ts';
 import type { MemoryBudget } from './memory-budget.ts';
 import type { SlotPool } from './slot-pool.ts';
@@ -14,14 +14,7 @@ const RECHECK_MS = 5_000;
 /** Without a look for so long, the endpoint may have been there meanwhile. */
 const MAX_GAP_MS = 30_000;
 const SKIP_BATCH = 32;
-const SWEEP_AT = 1_000;
 const SKIP_SLICE_MS = 5_000;
-
-interface Absence {
-  readonly kind: 'disabled' | 'unknown';
-  readonly since: Milliseconds;
-  seenAt: Milliseconds;
-}
 
 export interface AbsenceParts {
   readonly clock: Clock;
@@ -32,15 +25,14 @@ export interface AbsenceParts {
 
 export class AbsentEndpoints {
   readonly #parts: AbsenceParts;
-  readonly #absences = new Map<string, Absence>();
 
   constructor(parts: AbsenceParts) {
     this.#parts = parts;
   }
 
-  /** The endpoint is there. */
-  forget(endpoint: string): void {
-    this.#absences.delete(endpoint);
+  /** The endpoint can be served here, so no replica may skip its deliveries soon, although its config may not have the endpoint yet. */
+  async end(lane: Lane): Promise<void> {
+    if (lane.state?.absence !== undefined) await lane.settle([], { ...lane.state, absence: undefined });
   }
 
   /** Leaves the lane to another replica. */
@@ -48,29 +40,17 @@ export class AbsentEndpoints {
     return { notBefore: this.#parts.clock.now() + RECHECK_MS };
   }
 
-  /** Serves the lane of an endpoint that is disabled, or undefined: not known. */
+  /** Serves the lane of an endpoint that is disabled, or undefined: not known. The lane's state has what other replicas found before. */
   async serve(lane: Lane, endpoint: Endpoint | undefined): Promise<LaneResult> {
     const kind = endpoint === undefined ? 'unknown' : 'disabled';
     const grace = kind === 'unknown' ? UNKNOWN_GRACE_MS : DISABLED_GRACE_MS;
-    if (this.#observe(lane.endpoint, kind) < grace) return this.leave();
-    return this.#skipAll(lane, lane.state ?? { failures: 0, isProven: false, since: endpoint?.enabledAt ?? 0 });
-  }
-
-  /** For how long the endpoint has been absent without a break. */
-  #observe(endpoint: string, kind: Absence['kind']): Milliseconds {
-    const now = this.#parts.clock.monotonic();
-    if (this.#absences.size > SWEEP_AT) this.#sweep(now);
-    const known = this.#absences.get(endpoint);
-    if (known === undefined || known.kind !== kind || now - known.seenAt > MAX_GAP_MS) {
-      this.#absences.set(endpoint, { kind, since: now, seenAt: now });
-      return 0;
-    }
-    known.seenAt = now;
-    return now - known.since;
-  }
-
-  #sweep(now: Milliseconds): void {
-    for (const [endpoint, { seenAt }] of this.#absences) if (now - seenAt > MAX_GAP_MS) this.#absences.delete(endpoint);
+    const now = this.#parts.clock.now();
+    const known = lane.state ?? { failures: 0, isProven: false, since: endpoint?.enabledAt ?? 0 };
+    const absence = continueAbsence(known.absence, kind, now);
+    const state = { ...known, absence };
+    if (now - absence.since >= grace) return this.#skipAll(lane, state);
+    await lane.settle([], state);
+    return this.leave();
   }
 
   async #skipAll(lane: Lane, state: LaneState): Promise<LaneResult> {
@@ -102,4 +82,10 @@ export class AbsentEndpoints {
       budget.settle(reserved, 0);
     }
   }
+}
+
+/** Starts again after a time in which nobody looked, or that another clock measured: the endpoint may have been there meanwhile. */
+function continueAbsence(known: LaneAbsence | undefined, kind: LaneAbsence['kind'], now: EpochMilliseconds): LaneAbsence {
+  const isContinued = known?.kind === kind && Math.abs(now - known.seenAt) <= MAX_GAP_MS && known.since <= now;
+  return { kind, since: isContinued ? known.since : now, seenAt: now };
 }

@@ -59,7 +59,7 @@ export function createLaneRunner(parts: LaneRunnerParts): LaneRunner {
       const endpoint = registry.get(lane.endpoint);
       if (endpoint === undefined && registry.isElsewhere?.(lane.endpoint) === true) return absent.leave();
       if (endpoint === undefined || endpoint.disabled !== undefined) return absent.serve(lane, endpoint);
-      absent.forget(lane.endpoint);
+      await absent.end(lane);
       return new LaneRun(context, lane, endpoint).run();
     },
     get slots() {

@@ -30,7 +30,9 @@ const BURST_SECONDS = 0.1;
 
 /** The stored state, or a new one if the endpoint was enabled since. */
 export function toCurrentState(stored: LaneState | undefined, { enabledAt }: Endpoint): LaneState {
-  if (stored !== undefined && stored.since >= enabledAt) return stored;
+  if (stored !== undefined && stored.since >= enabledAt)
+    // The same object in most steps of a run: an engine does not store it again.
+    return stored.absence === undefined ? stored : { ...stored, absence: undefined };
   return { failures: 0, isProven: false, since: enabledAt };
 }
 

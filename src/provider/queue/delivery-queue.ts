@@ -98,6 +98,15 @@ export interface LaneState {
   readonly tokensAt?: EpochMilliseconds | undefined;
   /** `enabledAt` of the endpoint that this state belongs to; enabling an endpoint again resets the state. */
   readonly since: EpochMilliseconds;
+  /** Removed by the next run of a replica that can serve the endpoint. */
+  readonly absence?: LaneAbsence | undefined;
+}
+
+/** All runs of the lane in this time, on any replica, found the endpoint disabled, or did not know it. */
+export interface LaneAbsence {
+  readonly kind: 'disabled' | 'unknown';
+  readonly since: EpochMilliseconds;
+  readonly seenAt: EpochMilliseconds;
 }
 
 /** The exclusive, leased right to send to one endpoint. Deliveries that were taken and not settled when the run ends stay due. */
