@@ -1,4 +1,4 @@
-/** A client of the provider's API for commands: requests with the token, and errors that say what to do. */
+/** A client of the provider's API for commands: authorized requests, and errors that say what to do. */
 import { readFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import { request as openHttp } from 'node:http';
@@ -16,6 +16,9 @@ export interface ProviderOptions {
   readonly provider: string;
   readonly tokenEnv?: string;
   readonly tokenFile?: string;
+  readonly user?: string;
+  readonly passwordEnv?: string;
+  readonly passwordFile?: string;
   readonly ca?: string;
   readonly timeout: string;
 }
@@ -33,6 +36,9 @@ export function withProvider(command: Command): Command {
     .option('--provider <url>', 'URL of the API (provider.address)', 'http://127.0.0.1:8482')
     .option('--token-env <name>', 'environment variable with the token (provider.token)')
     .option('--token-file <file>', 'file with the token')
+    .option('--user <name>', 'user of the API (provider.basic), instead of a token')
+    .option('--password-env <name>', 'environment variable with the password of the user')
+    .option('--password-file <file>', 'file with the password of the user')
     .option('--ca <file>', 'certificates of trusted CAs, PEM')
     .option('--timeout <duration>', 'how long to wait for a response', '30s');
 }
@@ -40,21 +46,22 @@ export function withProvider(command: Command): Command {
 /** Sends requests to one provider. */
 export class ProviderClient {
   readonly #base: URL;
-  readonly #token: string | undefined;
+  readonly #authorization: string | undefined;
   readonly #ca: string | undefined;
   readonly #timeout: Milliseconds;
 
-  private constructor(base: URL, token: string | undefined, ca: string | undefined, timeout: Milliseconds) {
+  private constructor(base: URL, authorization: string | undefined, ca: string | undefined, timeout: Milliseconds) {
     this.#base = base;
-    this.#token = token;
+    this.#authorization = authorization;
     this.#ca = ca;
     this.#timeout = timeout;
   }
 
-  /** Reads the token and the CA; throws a usage error. */
+  /** Reads the credentials and the CA; throws a usage error. */
   static async create(options: ProviderOptions, command: string, io: Io): Promise<ProviderClient> {
     const ca = options.ca === undefined ? undefined : await readCa(options.ca);
-    return new ProviderClient(parseBase(options.provider), await readToken(options), ca, toTimeout(options.timeout, command, io));
+    const timeout = toTimeout(options.timeout, command, io);
+    return new ProviderClient(parseBase(options.provider), await readAuthorization(options), ca, timeout);
   }
 
   /** Returns the JSON of a successful response, undefined if it has none; throws ApiFailure. */
@@ -92,7 +99,7 @@ export class ProviderClient {
     const headers = {
       Accept: 'application/json, application/x-ndjson',
       ...(text === undefined ? undefined : { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) }),
-      ...(this.#token === undefined ? undefined : { Authorization: `Bearer ${this.#token}` }),
+      ...(this.#authorization === undefined ? undefined : { Authorization: this.#authorization }),
     };
     return new Promise((resolve, reject) => {
       const fail = (thrown: unknown): void => reject(this.#toUnreachable(thrown));
@@ -123,15 +130,17 @@ export class ProviderClient {
   }
 
   #toFailure({ statusCode = 0, headers }: IncomingMessage, text: string): ApiFailure {
-    if (statusCode === 401) {
-      const hint =
-        this.#token === undefined ? 'use --token-file FILE or --token-env NAME' : 'the token is not that of provider.token';
-      return new ApiFailure(`not authorized by ${this.#base.origin}: ${hint}`);
-    }
+    if (statusCode === 401) return new ApiFailure(`not authorized by ${this.#base.origin}: ${this.#toHint()}`);
     if (headers['content-type'] !== 'application/problem+json') return this.#toStranger();
     const { detail, errors = [] } = JSON.parse(text) as { detail: string; errors?: { field: string; message: string }[] };
     const [, ...others] = errors.map(({ field, message }) => `\n  ${field === '' ? 'the body' : field}: ${message}`);
     return new ApiFailure(`${detail}${others.join('')}`);
+  }
+
+  #toHint(): string {
+    if (this.#authorization === undefined) return 'use --token-file FILE or --token-env NAME, or --user NAME with a password';
+    const isBearer = this.#authorization.startsWith('Bearer');
+    return isBearer ? 'the token is not that of provider.token' : 'provider.basic has no such user, or the password is wrong';
   }
 }
 
@@ -158,12 +167,25 @@ function parseBase(text: string): URL {
   return url;
 }
 
-async function readToken({ tokenEnv, tokenFile }: ProviderOptions): Promise<string | undefined> {
-  if (tokenEnv !== undefined && tokenFile !== undefined) throw usageError('use either --token-env or --token-file');
-  if (tokenEnv === undefined && tokenFile === undefined) return undefined;
-  const read = await readSecret(tokenEnv === undefined ? { file: tokenFile ?? '' } : { env: tokenEnv });
+/** Never from an argument, except for the user name: every user of the machine can read arguments. */
+async function readAuthorization(options: ProviderOptions): Promise<string | undefined> {
+  const { user, tokenEnv, tokenFile, passwordEnv, passwordFile } = options;
+  const token = await readOne(tokenEnv, tokenFile, 'token');
+  const password = await readOne(passwordEnv, passwordFile, 'password');
+  if ((user === undefined) !== (password === undefined))
+    throw usageError('use --user together with --password-env or --password-file');
+  if (user === undefined || password === undefined) return token === undefined ? undefined : `Bearer ${token.toString('latin1')}`;
+  if (token !== undefined) throw usageError('use either a token or a user with a password');
+  if (user.includes(':')) throw usageError(`--user ${user} contains a colon, which no user name has (RFC 7617)`);
+  return `Basic ${Buffer.concat([Buffer.from(`${user}:`), password]).toString('base64')}`;
+}
+
+async function readOne(env: string | undefined, file: string | undefined, what: string): Promise<Buffer | undefined> {
+  if (env !== undefined && file !== undefined) throw usageError(`use either --${what}-env or --${what}-file`);
+  if (env === undefined && file === undefined) return undefined;
+  const read = await readSecret(env === undefined ? { file: file ?? '' } : { env });
   if ('problem' in read) throw usageError(read.problem);
-  return read.secret.expose().toString('latin1');
+  return read.secret.expose();
 }
 
 async function readCa(file: string): Promise<string> {

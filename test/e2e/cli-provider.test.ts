@@ -5,11 +5,14 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { runProgram } from '../../src/cli/program.ts';
+import { refuse } from '../../src/core/refusal.ts';
+import type { PasswordGate } from '../../src/gateway/pipeline/gates/gate.ts';
 import { startServer, useFolder } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { startApi, type TestApi, type TestApiOptions } from '../support/provider/api.ts';
 import { SECRET_TEXT } from '../support/provider/endpoints.ts';
+import { toBasic } from '../support/users.ts';
 
 const TOKEN = '0123456789abcdef0123456789abcdef';
 const AT = 1_800_000_000_000;
@@ -19,6 +22,13 @@ const tokenFile = join(folder, 'token');
 writeFileSync(tokenFile, `${TOKEN}\n`);
 const secretFile = join(folder, 'secret');
 writeFileSync(secretFile, `${SECRET_TEXT}\n`);
+
+const PASSWORD = 'correct: hörse';
+const passwordFile = join(folder, 'password');
+writeFileSync(passwordFile, `${PASSWORD}\n`);
+const { Authorization: ADA } = toBasic('ada', PASSWORD);
+const checkAda: PasswordGate['check'] = ({ headers }) =>
+  headers.get('authorization') === ADA ? { name: 'ada' } : refuse('credentials_required', 'bad_credentials');
 
 let api: TestApi;
 afterEach(() => api.stop());
@@ -249,6 +259,27 @@ describe('the connection to the provider', () => {
     expect((await call('endpoints', 'list', '--token-file', tokenFile)).code).toBe(0);
     expect((await call('endpoints', 'list', '--token-file', join(folder, 'none'))).code).toBe(2);
     expect((await call('endpoints', 'list', '--token-file', tokenFile, '--token-env', 'X')).code).toBe(2);
+  });
+
+  test('may need a user and a password, which are no arguments', async () => {
+    await start({ password: { challenge: 'Basic realm="api"', check: checkAda } });
+    const asAda = ['endpoints', 'list', '--user', 'ada'];
+    expect((await call('endpoints', 'list')).stderr).toContain('or --user NAME with a password');
+    expect((await call(...asAda, '--password-file', passwordFile)).code).toBe(0);
+    expect((await call('deliveries', 'list', '--user', 'ada', '--password-file', passwordFile)).code).toBe(0);
+    const wrong = await call(...asAda, '--password-file', tokenFile);
+    expect([wrong.code, wrong.stderr]).toEqual([1, expect.stringContaining('no such user, or the password is wrong')]);
+    expect(wrong.stderr).not.toContain(TOKEN);
+    for (const [message, ...args] of [
+      ['use --user together with', ...asAda],
+      ['use --user together with', 'endpoints', 'list', '--password-file', passwordFile],
+      ['use either a token or a user', ...asAda, '--password-file', passwordFile, '--token-file', tokenFile],
+      ['use either --password-env or', ...asAda, '--password-file', passwordFile, '--password-env', 'X'],
+      ['contains a colon', 'endpoints', 'list', '--user', 'a:b', '--password-file', passwordFile],
+    ] as const) {
+      const { code, stderr } = await call(...args);
+      expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+    }
   });
 
   test('says what to check if nobody listens, or something else does', async () => {

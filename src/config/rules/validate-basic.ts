@@ -1,6 +1,6 @@
 /** The rules of routes with HTTP Basic, and the warnings about insecure settings. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import { type BasicConfig, type Config, type RealmConfig, realmsOf } from '../schema/config.ts';
+import { type BasicConfig, type Config, type PortBasicConfig, type RealmConfig, realmsOf } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
 /** Everything wrong or risky in a route's basic section. */
@@ -48,11 +48,7 @@ export function checkRealms(config: Config): Rating[] {
 }
 
 /** Everything wrong or risky in a section's settings about users. */
-export function checkUsers(
-  realm: Omit<BasicConfig, 'requireTls' | 'forwardUser' | 'forwardAuthorization'>,
-  path: Path,
-  now: EpochMilliseconds,
-): Rating[] {
+export function checkUsers(realm: PortBasicConfig, path: Path, now: EpochMilliseconds): Rating[] {
   const found: Rating[] = [];
   if (realm.limit === 'off')
     found.push(

@@ -1,14 +1,17 @@
 /** The rules of the sending side. URLs and secrets of endpoints are checked where they are read (provider/config/). */
+import type { EpochMilliseconds } from '../../core/clock.ts';
 import { isLoopbackOnly, isOverlapping } from '../../core/listen-address.ts';
 import type { Config, ProviderConfig, RouteConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+import { checkUsers } from './validate-basic.ts';
 
 /** Everything wrong or risky in the provider's section. */
-export function checkProvider(config: Config): Rating[] {
+export function checkProvider(config: Config, now: EpochMilliseconds): Rating[] {
   const { provider } = config;
   if (provider === undefined) return [];
   return [
     ...checkAddress(provider, config),
+    ...(provider.basic === undefined ? [] : checkUsers(provider.basic, ['provider', 'basic'], now)),
     ...checkQueue(provider, config),
     ...checkNames(provider),
     ...checkEgress(provider),
@@ -16,7 +19,7 @@ export function checkProvider(config: Config): Rating[] {
   ];
 }
 
-function checkAddress({ address, tls, token, roles }: ProviderConfig, { listen, admin, proxy, authz }: Config): Rating[] {
+function checkAddress({ address, tls, token, basic, roles }: ProviderConfig, { listen, admin, proxy, authz }: Config): Rating[] {
   if (!roles.includes('accept')) return [];
   const found: Rating[] = [];
   const path = ['provider', 'address'];
@@ -24,12 +27,18 @@ function checkAddress({ address, tls, token, roles }: ProviderConfig, { listen, 
   if (others.some((other) => other !== undefined && isOverlapping(address, other)))
     found.push(error(path, 'another listener of the gate uses this address', 'choose a separate port for the provider'));
   if (isLoopbackOnly(address)) return found;
-  if (token === undefined)
+  if (token === undefined && basic === undefined)
     found.push(
-      error(path, 'anyone who reaches this address could send events in your name', 'set provider.token, or listen on 127.0.0.1'),
+      error(
+        path,
+        'anyone who reaches this address could send events in your name',
+        'set provider.token or provider.basic, or listen on 127.0.0.1',
+      ),
     );
   if (tls === undefined)
-    found.push(error(path, 'the token would cross the network in clear text', 'set provider.tls, or listen on 127.0.0.1'));
+    found.push(
+      error(path, 'tokens and passwords would cross the network in clear text', 'set provider.tls, or listen on 127.0.0.1'),
+    );
   return found;
 }
 

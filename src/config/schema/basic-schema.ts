@@ -105,3 +105,8 @@ export const basic = z.strictObject({
     })
     .prefault({}),
 });
+
+/** The same for a port with one realm that forwards no user to an app. */
+export const portBasic = basic
+  .omit({ requireTls: true, forwardUser: true, forwardAuthorization: true })
+  .meta({ examples: [{ users: [{ file: '/etc/sidegate/users' }] }] });

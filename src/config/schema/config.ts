@@ -20,8 +20,10 @@ export type Config = Omit<Parsed, 'routes'> & { readonly routes: readonly RouteC
 export type MatchConfig = RouteConfig['match'];
 export type WebhookConfig = NonNullable<RouteConfig['webhook']>;
 export type BasicConfig = NonNullable<RouteConfig['basic']>;
-/** The settings that determine a realm's users. */
-export type RealmConfig = Pick<BasicConfig, 'realm' | 'users' | 'allowPlainTextPasswords' | 'cache'>;
+/** HTTP Basic on a port with one realm. */
+export type PortBasicConfig = ProxyConfig['basic'];
+/** The settings that determine a realm's users, and how often they may be guessed. */
+export type RealmConfig = Pick<BasicConfig, 'realm' | 'users' | 'allowPlainTextPasswords' | 'cache' | 'limit'>;
 export type UserSourceConfig = NonNullable<BasicConfig['users']>[number];
 export type SnsConfig = NonNullable<WebhookConfig['sns']>;
 export type KeyConfig = WebhookConfig['keys'][number];
@@ -85,13 +87,17 @@ export function queueFileOf({ provider, store }: Config): string | undefined {
   return redis !== undefined || store.redis !== undefined ? undefined : DEFAULT_QUEUE_FILE;
 }
 
+/** The users of the provider's API; undefined if it has none, or if this process has no API. */
+export function apiBasicOf({ provider }: Config): PortBasicConfig | undefined {
+  return provider?.roles.includes('accept') === true ? provider.basic : undefined;
+}
+
 /** Every section with a realm, with its config path. */
-export function realmsOf({
-  routes,
-  proxy,
-}: Config): { readonly realm: RealmConfig; readonly path: readonly (string | number)[] }[] {
-  const found = routes.flatMap(({ basic }, index) =>
-    basic === undefined ? [] : [{ realm: basic, path: ['routes', index, 'basic'] }],
-  );
-  return proxy === undefined ? found : [...found, { realm: proxy.basic, path: ['proxy', 'basic'] }];
+export function realmsOf(config: Config): { readonly realm: RealmConfig; readonly path: readonly (string | number)[] }[] {
+  const sections = [
+    ...config.routes.map(({ basic }, index) => ({ realm: basic, path: ['routes', index, 'basic'] })),
+    { realm: config.proxy?.basic, path: ['proxy', 'basic'] },
+    { realm: apiBasicOf(config), path: ['provider', 'basic'] },
+  ];
+  return sections.flatMap(({ realm, path }) => (realm === undefined ? [] : [{ realm, path }]));
 }

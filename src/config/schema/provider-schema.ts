@@ -1,5 +1,6 @@
 /** The schema of the sending side: accepting events, endpoints, the queue, and where deliveries may be sent. */
 import * as z from 'zod';
+import { portBasic } from './basic-schema.ts';
 import { tokenSource } from './key-schema.ts';
 import { addressRange, count, duration, filePath, listenAddress, size } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
@@ -145,14 +146,17 @@ const queue = z.strictObject({
 export const provider = z.strictObject({
   address: listenAddress()
     .prefault('127.0.0.1:8482')
-    .describe('Listen address of the API. Addresses other than loopback require `tls` and `token`.'),
+    .describe('Listen address of the API. Addresses other than loopback require `tls`, and `token` or `basic`.'),
   tls: portTls.optional().describe('TLS on this port. Default: plain HTTP.'),
   token: z
     .strictObject({ secret: tokenSource.describe('Source of the token: { env: NAME } or { file: PATH }.') })
     .optional()
     .describe(
-      'Bearer token that every request needs, except for /openapi.json. Default: only requests from loopback are accepted.',
+      'Bearer token that every request needs, except for /openapi.json. Without `token` and `basic`, only requests from loopback are accepted.',
     ),
+  basic: portBasic
+    .optional()
+    .describe('Users who may use the API by password (HTTP Basic, RFC 7617), instead of the token or besides it. Default: none.'),
   roles: z
     .array(z.enum(['accept', 'deliver']))
     .min(1)

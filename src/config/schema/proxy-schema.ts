@@ -1,6 +1,6 @@
 /** The schema of the forward proxy's section. */
 import * as z from 'zod';
-import { basic } from './basic-schema.ts';
+import { portBasic } from './basic-schema.ts';
 import { duration, listenAddress } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
 import { proxyTrace } from './trace-schema.ts';
@@ -13,10 +13,7 @@ export const proxy = z.strictObject({
     .boolean()
     .default(true)
     .describe('Rejects clients without TLS before the password is read. Set to false only on loopback or a trusted network.'),
-  basic: basic
-    .omit({ requireTls: true, forwardUser: true, forwardAuthorization: true })
-    .meta({ examples: [{ users: [{ file: '/etc/sidegate/users' }] }] })
-    .describe('Users who may use the proxy (RFC 7617, in Proxy-Authorization).'),
+  basic: portBasic.describe('Users who may use the proxy (RFC 7617, in Proxy-Authorization).'),
   allow: z
     .array(z.string().min(1))
     .default([])

@@ -1,4 +1,4 @@
-/** Builds the HTTP Basic gate of a route or of the forward proxy. */
+/** Builds the HTTP Basic gate of a route, of the forward proxy or of the provider's API. */
 import { type BasicConfig, toSourceName } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
@@ -14,14 +14,14 @@ export interface BasicGateParts {
   readonly attempts: Attempts;
 }
 
-/** The settings that routes and the proxy share. */
+/** The settings that routes and ports share. */
 export type BasicGateConfig = Pick<BasicConfig, 'realm' | 'latin1' | 'limit' | 'requireTls'>;
 
 /** Builds the gate; its realm must be loaded before the first request. */
 export function buildBasicGate(
   { realm, requireTls, latin1, limit }: BasicGateConfig,
   as: BasicAuthOptions['as'],
-  metrics: RouteMetrics,
+  metrics: Pick<RouteMetrics, 'keyUsed'>,
   { clock, realms, attempts }: BasicGateParts,
 ): PasswordGate {
   return createBasicAuthGate(

@@ -19,11 +19,10 @@ import { applyCaptures, createRefusalListener } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { HINTS } from './log-events.ts';
-import { toAllLabels } from './proxy.ts';
 import { buildRoute } from './routes.ts';
 import { buildServices, type Services } from './services.ts';
 import { drain } from './shutdown.ts';
-import { buildSidePorts, openPorts, type SidePorts, toTlsPorts } from './side-ports.ts';
+import { buildSidePorts, openPorts, type SidePorts, toAllLabels, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
 import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './watched-sources.ts';
 

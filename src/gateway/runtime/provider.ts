@@ -1,22 +1,28 @@
 /** Connects the sending side with the gate. */
+import { toBasicChallenge } from '../../auth/passwords/basic.ts';
+import { apiBasicOf, type Config, type PortBasicConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import { Refusal } from '../../core/refusal.ts';
+import type { ApiPassword } from '../../provider/api/api-access.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { toContexts } from '../server/tls-settings.ts';
 import type { Upstream } from '../upstream/upstream.ts';
+import { type BasicGateParts, buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';
-import type { Metrics } from './metrics.ts';
+import type { GateRouteLabels, Metrics } from './metrics.ts';
 import type { BuiltTracing } from './tracing.ts';
 
-/** The telemetry of the gate. */
-interface ProviderContext {
+/** The telemetry of the gate, and what passwords need. */
+interface ProviderContext extends BasicGateParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly tracing: BuiltTracing;
+  readonly memory: MemoryPressure;
 }
 
 /** The provider of a gate, and what the gate needs to reload it. */
@@ -27,6 +33,8 @@ export interface RunningProvider {
   apply(ready: PreparedConfig, pools: readonly Upstream[]): void;
 }
 
+/** The route label of logins to the API; no configured name can be the same. */
+const NAME = '_provider';
 /** Attempts in flight are aborted before the drain ends, so that their outcome can still be stored. */
 const DRAIN_SHARE = 0.8;
 
@@ -34,11 +42,12 @@ const DRAIN_SHARE = 0.8;
 export function buildProvider(
   ready: PreparedConfig,
   { version, providerDetour }: GateContext,
-  { clock, logger, metrics, tracing }: ProviderContext,
-  memory: MemoryPressure,
+  context: ProviderContext,
 ): RunningProvider | undefined {
   if (ready.provider === undefined) return undefined;
+  const { clock, logger, metrics, tracing, memory } = context;
   const { create, tls } = ready.provider;
+  const basic = apiBasicOf(ready.loaded.config);
   const contexts = toContexts('provider.tls', tls, metrics);
   let apps: ReadonlyMap<string, Upstream> = new Map();
   const provider = create({
@@ -49,6 +58,7 @@ export function buildProvider(
     onSpan: tracing.onSpan,
     redis: ready.store.redis,
     tls: contexts,
+    password: basic && buildPassword(basic, context),
     memory,
     findApp: (route) => apps.get(route),
     drainTimeout: ready.loaded.config.shutdown.drain * DRAIN_SHARE,
@@ -63,6 +73,30 @@ export function buildProvider(
       const inbox = routes.filter(({ webhook }) => webhook?.ack === 'onAccept');
       if (next.provider !== undefined) provider.apply(next.provider.settings);
       provider.replaceInbox(inbox.map(({ name, timeout }) => ({ route: name, timeout })));
+    },
+  };
+}
+
+/** The labels of the series of logins; none if the API has no users. */
+export function toProviderLabels(config: Config): GateRouteLabels[] {
+  const basic = apiBasicOf(config);
+  if (basic === undefined) return [];
+  return [{ name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: [], requiresPassword: true }];
+}
+
+/** Without `requireTls`: a rule of the config requires TLS everywhere but on loopback. */
+function buildPassword(basic: PortBasicConfig, context: ProviderContext): ApiPassword {
+  const { metrics } = context;
+  // The series exist only once the routes are set.
+  const onUsed = { keyUsed: (key: string, at: number) => metrics.route(NAME).keyUsed(key, at) };
+  const gate = buildBasicGate({ ...basic, requireTls: false }, 'origin', onUsed, context);
+  return {
+    challenge: toBasicChallenge(basic.realm),
+    async check(head) {
+      const result = await gate.check(head);
+      const isDenied = result instanceof Refusal;
+      metrics.route(NAME).decision(isDenied ? 'deny' : 'allow', isDenied ? result.reason : 'ok');
+      return result;
     },
   };
 }

@@ -22,7 +22,6 @@ import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
 import type { Realms } from './realms.ts';
-import { toRouteLabels } from './routes.ts';
 import type { DrainedProxy } from './shutdown.ts';
 
 /** The dependencies of the proxy. */
@@ -54,21 +53,18 @@ export interface ForwardProxy extends DrainedProxy {
   refreshTls(): void;
 }
 
-/** The labels of the series that the proxy has before its first request. */
-function toProxyLabels({ basic }: ProxyConfig): GateRouteLabels {
-  return {
-    name: NAME,
-    scheme: 'basic',
-    keys: toSourceLabels(basic),
-    methods: ['CONNECT', 'GET', 'POST'],
-    requiresPassword: true,
-  };
-}
-
-/** The labels of all routes and of the forward proxy. */
-export function toAllLabels(config: Config): GateRouteLabels[] {
-  const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
-  return [...config.routes.map((route) => toRouteLabels(config, route)), ...proxies];
+/** The labels of the series that the proxy has before its first request; none if there is no proxy. */
+export function toProxyLabels({ proxy }: Config): GateRouteLabels[] {
+  if (proxy === undefined) return [];
+  return [
+    {
+      name: NAME,
+      scheme: 'basic',
+      keys: toSourceLabels(proxy.basic),
+      methods: ['CONNECT', 'GET', 'POST'],
+      requiresPassword: true,
+    },
+  ];
 }
 
 /** Builds the proxy; its realm must be loaded before the first request, its labels set in the metrics now. */

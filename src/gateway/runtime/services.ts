@@ -83,7 +83,8 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   metrics.watchBufferedBytes(() => memory.bodies.buffered);
   const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
   logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });
-  const provider = buildProvider(ready, context, telemetry, memory.guard);
+  const passwords = { realms, attempts: store.attempts };
+  const provider = buildProvider(ready, context, { ...telemetry, ...passwords, memory: memory.guard });
   const routeParts = {
     clock,
     metrics,
@@ -91,8 +92,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     versions: store.versions,
     settlements,
     waiters: new ClaimWaiters(limits.maxWaiting, () => metrics.limitHit('waiters')),
-    realms,
-    attempts: store.attempts,
+    ...passwords,
     signer,
     keyEvidence: new KeyEvidence(clock, logger),
     certificates: new RemoteCertificates(get, clock),

@@ -1,5 +1,5 @@
 /** Builds the optional ports: the forward proxy's and the forward-auth endpoint's. */
-import type { ListenTlsConfig } from '../../config/schema/config.ts';
+import type { Config, ListenTlsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
@@ -15,10 +15,11 @@ import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateAddresses } from './context.ts';
 import type { GateLogger } from './log-events.ts';
-import type { Metrics } from './metrics.ts';
-import type { RunningProvider } from './provider.ts';
-import { buildProxy, type ForwardProxy } from './proxy.ts';
+import type { GateRouteLabels, Metrics } from './metrics.ts';
+import { type RunningProvider, toProviderLabels } from './provider.ts';
+import { buildProxy, type ForwardProxy, toProxyLabels } from './proxy.ts';
 import type { Realms } from './realms.ts';
+import { toRouteLabels } from './routes.ts';
 import type { TlsPort } from './watched-sources.ts';
 
 /** The dependencies of the ports. */
@@ -44,6 +45,12 @@ export interface SidePorts {
   readonly provider: Provider | undefined;
   /** Those with TLS. */
   readonly tlsPorts: readonly TlsPort[];
+}
+
+/** The labels of all routes, and of the ports that count as one. */
+export function toAllLabels(config: Config): GateRouteLabels[] {
+  const routes = config.routes.map((route) => toRouteLabels(config, route));
+  return [...routes, ...toProxyLabels(config), ...toProviderLabels(config)];
 }
 
 /** Builds the ports; they do not listen yet. */

@@ -1,7 +1,7 @@
 /** Reads what pods refer to: ConfigMaps with the gate's config loader, Secrets by name only, and the metrics of running sidecars. */
 
 import { parseConfig } from '../../config/load/load.ts';
-import { type Config, queueFileOf, remembersIds } from '../../config/schema/config.ts';
+import { type Config, queueFileOf, realmsOf, remembersIds } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { type KubeClient, METADATA_ONLY_OBJECT } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
@@ -124,12 +124,12 @@ function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): Gat
 }
 
 /** The state that is in memory without Redis. */
-function toRemembered({ routes, proxy }: Config): string[] {
-  const realms = [...routes.flatMap(({ basic }) => basic ?? []), ...(proxy === undefined ? [] : [proxy.basic])];
+function toRemembered(config: Config): string[] {
+  const { routes } = config;
   return [
     ...(routes.some(remembersIds) ? ['handled IDs'] : []),
     ...(routes.some(({ webhook }) => webhook?.order !== undefined) ? ['the newest version of each resource'] : []),
-    ...(realms.some(({ limit }) => limit !== 'off') ? ['failed login attempts'] : []),
+    ...(realmsOf(config).some(({ realm }) => realm.limit !== 'off') ? ['failed login attempts'] : []),
   ];
 }
 

@@ -8,7 +8,6 @@ import type { ApiResponse } from './operation.ts';
 import { toProblem } from './problem.ts';
 import type { ProblemCode } from './problem-catalogue.ts';
 
-const CHALLENGE = 'Bearer realm="sidegate-provider"';
 const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, string]>>> = {
   malformed_request: ['malformed_request', 'the request is not valid HTTP, or its body was cut off'],
   header_too_large: ['header_too_large', 'the header fields are too large'],
@@ -17,6 +16,8 @@ const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, st
   expectation_failed: ['expectation_failed', 'only Expect: 100-continue is supported'],
   overloaded: ['busy', 'too many large requests at once'],
   draining: ['draining', 'sidegate is shutting down'],
+  too_many_attempts: ['too_many_attempts', 'too many failed logins from this network or of this user'],
+  secret_unavailable: ['users_unavailable', 'the users of provider.basic cannot be read; see the log of sidegate'],
 };
 const BY_ERROR: ReadonlyMap<string, readonly [ProblemCode, string]> = new Map([
   [
@@ -30,21 +31,24 @@ const BY_ERROR: ReadonlyMap<string, readonly [ProblemCode, string]> = new Map([
   ['endpoint_conflict', ['busy', 'the endpoint is being changed by many requests at once']],
 ] as const);
 /** Why a request is not authorized. */
-export type ApiDenial = AccessDenial | 'cross_origin';
+export type ApiDenial = AccessDenial | 'cross_origin' | 'no_password';
 
 const DENIALS: Readonly<Record<ApiDenial, readonly [ProblemCode, string]>> = {
-  not_loopback: ['forbidden', 'only requests from this machine are accepted; or set provider.token'],
+  not_loopback: ['forbidden', 'only requests from this machine are accepted; or set provider.token or provider.basic'],
   foreign_host: [
     'forbidden',
     'the Host must be localhost or an IP address, as a web page could otherwise send this request (DNS rebinding); or set provider.token',
   ],
-  cross_origin: ['forbidden', 'requests from web pages are not accepted; or set provider.token'],
+  cross_origin: ['forbidden', 'requests from web pages are accepted only with the token of provider.token'],
   no_token: ['unauthorized', 'send the token of provider.token as Authorization: Bearer TOKEN'],
   wrong_token: ['unauthorized', 'this is not the token of provider.token'],
+  no_password: ['unauthorized', 'send a user of provider.basic and the right password as Authorization: Basic'],
 };
 const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
   unauthorized: 'unauthorized',
   forbidden: 'unauthorized',
+  too_many_attempts: 'unauthorized',
+  users_unavailable: 'unauthorized',
   too_large: 'too_large',
   queue_full: 'queue_full',
   queue_unavailable: 'queue_unavailable',
@@ -54,8 +58,10 @@ const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
 };
 
 /** `maxBytes`: the limit of the body. */
-export function toRefusalProblem({ code }: Refusal, maxBytes = 0): ApiResponse {
-  return { ...toPlainProblem(code, maxBytes), mustClose: REFUSALS[code].close === true };
+export function toRefusalProblem({ code, retryAfterSeconds }: Refusal, maxBytes = 0): ApiResponse {
+  const { headers, ...problem } = toPlainProblem(code, maxBytes);
+  const retryAfter = retryAfterSeconds === undefined ? undefined : { 'Retry-After': String(retryAfterSeconds) };
+  return { ...problem, headers: { ...headers, ...retryAfter }, mustClose: REFUSALS[code].close === true };
 }
 
 function toPlainProblem(code: RefusalCode, maxBytes: number): ApiResponse {
@@ -66,11 +72,10 @@ function toPlainProblem(code: RefusalCode, maxBytes: number): ApiResponse {
   return toProblem(...(BY_REFUSAL[code] ?? (['malformed_request', 'the request cannot be read'] as const)));
 }
 
-export function toDenial(denial: ApiDenial): ApiResponse {
+/** `challenges`: of a 401, one field line each, as not all clients parse lists (RFC 9110 §11.6.1). */
+export function toDenial(denial: ApiDenial, challenges: readonly string[]): ApiResponse {
   const [code, detail] = DENIALS[denial];
-  if (code !== 'unauthorized') return toProblem(code, detail);
-  const challenge = denial === 'no_token' ? CHALLENGE : `${CHALLENGE}, error="invalid_token"`;
-  return toProblem(code, detail, { headers: { 'WWW-Authenticate': challenge } });
+  return toProblem(code, detail, code === 'unauthorized' ? { headers: { 'WWW-Authenticate': challenges } } : {});
 }
 
 /** Returns undefined for an error that is not expected. */

@@ -31,6 +31,8 @@ type Names = z.core.$ZodRegistry<{ readonly id: string }>;
 
 /** The errors that every operation can have. */
 const COMMON: readonly ProblemCode[] = ['malformed_request', 'forbidden', 'internal', 'busy', 'draining'];
+/** The errors of operations that are not public. */
+const BY_AUTHENTICATION: readonly ProblemCode[] = ['unauthorized', 'too_many_attempts', 'users_unavailable'];
 const WITH_BODY: readonly ProblemCode[] = [
   'invalid_json',
   'request_timeout',
@@ -112,7 +114,7 @@ export function toOpenapi(operations: readonly Operation[], version: string): Js
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: 'http://127.0.0.1:8482', description: 'The default of provider.address.' }],
-    security: [{ bearer: [] }, {}],
+    security: [{ bearer: [] }, { basic: [] }, {}],
     tags: [...new Set(operations.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: {
@@ -121,8 +123,9 @@ export function toOpenapi(operations: readonly Operation[], version: string): Js
         bearer: {
           type: 'http',
           scheme: 'bearer',
-          description: 'provider.token. If it is not set, only requests from loopback are accepted.',
+          description: 'provider.token. If neither it nor provider.basic is set, only requests from loopback are accepted.',
         },
+        basic: { type: 'http', scheme: 'basic', description: 'A user of provider.basic.' },
       },
     },
   };
@@ -187,7 +190,7 @@ function toResponse(
 
 function toProblems({ body, query, path, problems, isPublic }: Operation): JsonObject {
   const codes = new Set([...COMMON, ...problems, ...(body === undefined ? [] : WITH_BODY)]);
-  if (isPublic !== true) codes.add('unauthorized');
+  if (isPublic !== true) for (const code of BY_AUTHENTICATION) codes.add(code);
   if (query !== undefined) codes.add('invalid_request');
   if (path.includes('{')) codes.add('not_found');
   const byStatus = new Map<number, ProblemCode[]>();
@@ -199,7 +202,7 @@ function toProblems({ body, query, path, problems, isPublic }: Operation): JsonO
         status,
         {
           description: all.map((code) => `${PROBLEMS[code].title} (\`${code}\`).`).join(' '),
-          ...(status === 503 ? { headers: { 'Retry-After': { schema: { type: 'string' } } } } : undefined),
+          ...(status === 503 || status === 429 ? { headers: { 'Retry-After': { schema: { type: 'string' } } } } : undefined),
           content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
         },
       ]),

@@ -11,7 +11,7 @@ export interface ApiResponse {
   readonly body?: unknown;
   /** Sent as lines of JSON, as they appear. */
   readonly lines?: AsyncIterable<unknown>;
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
   /** Set by `toProblem`. */
   readonly problem?: ProblemCode;
   /** The end of the request is uncertain: the connection is closed after the response. */

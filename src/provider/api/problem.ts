@@ -12,7 +12,7 @@ export interface FieldError {
 /** The optional parts of a problem. */
 interface ProblemMore {
   readonly errors?: readonly FieldError[];
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: ApiResponse['headers'];
 }
 
 const MAX_ERRORS = 20;

@@ -15,12 +15,12 @@ import { BodyWatch } from '../../gateway/server/limits.ts';
 import { lingerOnClose } from '../../gateway/server/linger.ts';
 import { type BoundAddress, Listener } from '../../gateway/server/listener.ts';
 import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
-import { isFromWebPage, PortAccess } from '../../gateway/server/port-access.ts';
 import { PortClients } from '../../gateway/server/port-clients.ts';
 import { IncomingBody } from '../../gateway/server/request-body.ts';
 import { closeAfterIgnoredUpgrade, createStrictServer } from '../../gateway/server/strict-server.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
-import { type ApiDenial, toDenial, toRefusalProblem, toRejection, toThrownProblem } from './api-errors.ts';
+import { ApiAccess, type ApiPassword } from './api-access.ts';
+import { toRefusalProblem, toRejection, toThrownProblem } from './api-errors.ts';
 import type { OperationParts } from './api-parts.ts';
 import { ApiRouter, checkMediaType, validateBody, validateQuery } from './api-router.ts';
 import { writeResponse } from './api-writer.ts';
@@ -36,8 +36,9 @@ import { toProblem } from './problem.ts';
 export interface ProviderApiParts extends OperationParts {
   readonly address: ListenAddress;
   readonly tls: TlsContexts | undefined;
-  /** Undefined: only requests from loopback are accepted. */
+  /** If there is neither a token nor a password, only requests from loopback are accepted. */
   readonly token: Secret | undefined;
+  readonly password: ApiPassword | undefined;
   readonly memory: MemoryPressure;
   /** Shown in the OpenAPI document. */
   readonly version: string;
@@ -115,7 +116,7 @@ class ApiServer implements ProviderApi {
   readonly #clock: Clock;
   readonly #server: Server | TlsServer;
   readonly #listener: Listener;
-  readonly #access: PortAccess;
+  readonly #access: ApiAccess;
   readonly #router: ApiRouter;
   readonly #bodies: BodyWatch;
   readonly #clients: PortClients;
@@ -125,10 +126,10 @@ class ApiServer implements ProviderApi {
   #onIdle: () => void = () => undefined;
 
   constructor(parts: ProviderApiParts) {
-    const { clock, address, tls, token, memory, settings, version } = parts;
+    const { clock, address, tls, token, password, memory, settings, version } = parts;
     this.#parts = parts;
     this.#clock = clock;
-    this.#access = new PortAccess(token);
+    this.#access = new ApiAccess(token, password);
     this.#router = new ApiRouter(createOperations(parts, version));
     const maxBufferedBytes = Math.max(MIN_BUFFERED_BYTES, 2 * toMaxBatchBytes(settings.maxEventSize));
     this.#bodies = new BodyWatch({ ...LIMITS, maxBufferedBytes, maxLargeBodies: MAX_LARGE_BODIES }, clock, NO_LIMIT, memory);
@@ -249,8 +250,8 @@ class ApiServer implements ProviderApi {
     const found = this.#router.find(request.method ?? '', target.path);
     exchange.operation = typeof found === 'object' ? found.operation : undefined;
     // Before 404 and 405: only authorized clients learn what exists.
-    const denial = exchange.operation?.isPublic === true ? undefined : this.#authorize(request);
-    if (denial !== undefined) return toDenial(denial);
+    const denial = exchange.operation?.isPublic === true ? undefined : await this.#access.authorize(request);
+    if (denial !== undefined) return denial;
     if (found === undefined) return toProblem('not_found', 'there is no such path; see /openapi.json');
     if (typeof found === 'string')
       return toProblem('method_not_allowed', `allowed methods: ${found}`, { headers: { Allow: found } });
@@ -265,11 +266,5 @@ class ApiServer implements ProviderApi {
     const validated = validateBody(operation, content);
     if (validated.kind === 'invalid') return validated.response;
     return operation.handle({ params, query: query.value, body: validated.value, content, incoming: request });
-  }
-
-  #authorize(request: IncomingMessage): ApiDenial | undefined {
-    const denial = this.#access.authorize(request);
-    // A page cannot know a token.
-    return denial ?? (!this.#access.hasToken && isFromWebPage(request) ? 'cross_origin' : undefined);
   }
 }

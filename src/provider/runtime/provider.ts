@@ -10,6 +10,7 @@ import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.
 import type { RedisStoreOptions } from '../../state/redis/options.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
+import type { ApiPassword } from '../api/api-access.ts';
 import { createProviderApi, type ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
 import { createSender, type ReloadableSender } from '../attempt/sender.ts';
@@ -44,6 +45,8 @@ export interface ProviderParts {
   /** The connection settings of `store.redis`. */
   readonly redis: RedisStoreOptions | undefined;
   readonly tls: TlsContexts | undefined;
+  /** Checks passwords of users of the API; undefined if it has none. */
+  readonly password: ApiPassword | undefined;
   readonly memory: MemoryPressure;
   readonly findApp: FindApp;
   /** How long attempts in flight may take after a stop. */
@@ -115,6 +118,7 @@ export class Provider {
           memory: parts.memory,
           version: parts.version,
           token: settings.token,
+          password: parts.password,
           queue: this.#queue,
           registry: this.#stored,
           receivers: this.#registry,

@@ -69,6 +69,7 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     settings: { maxEventSize: 262_144, rotationGrace: () => 86_400_000 },
     address: { hosts: ['127.0.0.1'], port: 0 },
     tls: undefined,
+    password: undefined,
     token: token === undefined ? undefined : new Secret(Buffer.from(token)),
     memory: { isFull: false, isTight: false, onBytes: () => undefined },
     version: '1.2.3',

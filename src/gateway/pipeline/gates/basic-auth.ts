@@ -6,10 +6,9 @@ import type { TakeAttempt, Verifier } from '../../../auth/passwords/verifier.ts'
 import type { User } from '../../../core/admitted.ts';
 import { toClientNetwork } from '../../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { AttemptKeys, Attempts, AttemptsRule } from '../../../state/login-attempts/attempts.ts';
-import type { PasswordGate } from './gate.ts';
+import type { PasswordGate, PasswordHead } from './gate.ts';
 
 /** The limit on failed attempts. */
 export interface AttemptsLimit extends AttemptsRule {
@@ -61,7 +60,7 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
   const field = isProxy ? 'proxy-authorization' : 'authorization';
   const code = isProxy ? 'proxy_credentials_required' : 'credentials_required';
 
-  const accept = (head: ParsedHead, name: string, password: LivePassword): User => {
+  const accept = (head: PasswordHead, name: string, password: LivePassword): User => {
     onUsed(password);
     // Only a connection that changes its protocol outlives the request.
     if (head.upgrade === undefined) return { name };
@@ -85,7 +84,7 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     delayed--;
   };
 
-  const verify = async (head: ParsedHead, credentials: BasicCredentials, network: string): Promise<User | Refusal> => {
+  const verify = async (head: PasswordHead, credentials: BasicCredentials, network: string): Promise<User | Refusal> => {
     const result = await verifier().verify(credentials, network, toTake(network, credentials.user));
     if (result === undefined) return refuse(code, 'bad_credentials');
     if (!('notChecked' in result)) return accept(head, credentials.user, result);

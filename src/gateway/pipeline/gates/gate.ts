@@ -1,5 +1,6 @@
 /** The gates of a route: each checks one thing, never writes to the response and never calls another gate. A throw is a refusal. */
 import type { CheckedDestination, Sender, User } from '../../../core/admitted.ts';
+import type { Client } from '../../../core/client.ts';
 import type { ClaimGrant, VerifiedEvent } from '../../../core/event.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import type { GateDecision, Refusal } from '../../../core/refusal.ts';
@@ -14,9 +15,12 @@ export interface CertificateGate {
   check(head: ParsedHead): string | Refusal;
 }
 
+/** The part of a request that its password depends on. */
+export type PasswordHead = Pick<ParsedHead, 'headers' | 'upgrade'> & { readonly client: Pick<Client, 'address' | 'scheme'> };
+
 /** Checks the password and returns its user. */
 export interface PasswordGate {
-  check(head: ParsedHead): User | Refusal | Promise<User | Refusal>;
+  check(head: PasswordHead): User | Refusal | Promise<User | Refusal>;
 }
 
 /** Checks that the verified body is of the media type that the head names. */
