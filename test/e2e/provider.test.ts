@@ -60,6 +60,52 @@ describe('a gate with a provider and without routes', () => {
     expect(await metric('sidegate_provider_events_total{result="stored"}')).toBe(1);
   });
 
+  test('shows each attempt in the journal, without body, URL and secret', async () => {
+    app.handler = (_request, response) => response.writeHead(app.received.length === 1 ? 503 : 200).end('words of the endpoint');
+    const { providerPort, adminPort } = await start(toProvider({ schedule: ['50ms'] }));
+    const id = await postEvent(providerPort);
+    const ask = async (query = ''): Promise<{ status: number; text: string }> => {
+      const response = await fetch(`http://127.0.0.1:${adminPort}/journal/attempts${query}`);
+      return { status: response.status, text: await response.text() };
+    };
+    const { text } = await until(async () => {
+      const answer = await ask();
+      return answer.text.includes('"delivered"') && answer;
+    });
+    const attempt = { at: expect.any(String), endpoint: 'acme', event: id, durationMs: expect.any(Number) };
+    expect(JSON.parse(text)).toEqual({
+      size: 1_000,
+      recorded: 2,
+      entries: [
+        { ...attempt, attempt: 2, outcome: 'delivered', status: 200, next: 'none' },
+        {
+          ...attempt,
+          attempt: 1,
+          outcome: 'server_error',
+          status: 503,
+          detail: 'responded 503',
+          next: 'retry',
+          retryAt: expect.any(String),
+        },
+      ],
+    });
+    for (const secret of ['words', '4200', '/hooks', SECRET]) expect(text).not.toContain(secret);
+    expect(JSON.parse((await ask(`?event=${id}&endpoint=acme&outcome=server_error&limit=1`)).text).entries).toHaveLength(1);
+    expect(JSON.parse((await ask('?endpoint=other')).text).entries).toEqual([]);
+    expect(await ask('?route=acme')).toEqual({
+      status: 400,
+      text: 'unknown filter route; the filters are endpoint, event, outcome, limit\n',
+    });
+  });
+
+  test('shows no attempt if the journal is off', async () => {
+    const { providerPort, adminPort } = await start(toProvider(), { journal: { size: 0 } });
+    await postEvent(providerPort);
+    await until(() => app.received.length > 0);
+    const response = await fetch(`http://127.0.0.1:${adminPort}/journal/attempts`);
+    expect([response.status, await response.text()]).toEqual([404, 'the journal is disabled: journal.size is 0\n']);
+  });
+
   test('sends the same bytes again after a failure, signed at the time of the attempt', async () => {
     app.handler = (_request, response) => response.writeHead(app.received.length === 1 ? 500 : 200).end();
     const { providerPort } = await start(toProvider({ schedule: ['50ms'] }));

@@ -234,7 +234,9 @@ export const ConfigSchema = z.strictObject({
         .min(0)
         .max(10_000)
         .default(1_000)
-        .describe('Number of recent decisions that /journal on the admin port shows; 0 disables the journal.'),
+        .describe(
+          'Number of recent decisions that /journal on the admin port shows, and of attempts that /journal/attempts shows; 0 disables both.',
+        ),
     })
     .prefault({}),
   tracing: tracing

@@ -4,7 +4,7 @@ import { createAppHealthEndpoints } from '../../admin/api/app-health.ts';
 import { createCapturesEndpoints } from '../../admin/api/captures.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../../admin/api/forget.ts';
 import { createHealthEndpoints, type HealthParts } from '../../admin/api/health.ts';
-import { createJournalEndpoint } from '../../admin/api/journal.ts';
+import { createAttemptsEndpoint, createJournalEndpoint } from '../../admin/api/journal.ts';
 import { createKeysEndpoint, type KeyedRoute } from '../../admin/api/keys.ts';
 import { createLeaveEndpoint, type LeaveParts } from '../../admin/api/leave.ts';
 import { AdminRouter, type Endpoint } from '../../admin/router.ts';
@@ -18,6 +18,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
+import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import type { GateLogger } from './log-events.ts';
@@ -35,6 +36,7 @@ export interface AdminParts extends HealthParts, LeaveParts {
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;
+  readonly attemptJournal: AttemptJournal;
   readonly captures: Captures;
   readonly keyEvidence: KeyEvidence;
   readonly store: SeenIds;
@@ -84,11 +86,12 @@ export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminPart
 
 /** The endpoints that every gate's admin port has (docs/admin.md). */
 export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
-  const { clock, logger, metrics, journal, captures, keyEvidence, store, routes } = parts;
+  const { clock, logger, metrics, journal, attemptJournal, captures, keyEvidence, store, routes } = parts;
   return [
     ...createHealthEndpoints(parts),
     createLeaveEndpoint(parts),
     createJournalEndpoint(journal),
+    createAttemptsEndpoint(attemptJournal),
     createKeysEndpoint({ clock, evidence: keyEvidence, routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)) }),
     ...createCapturesEndpoints(captures),
     createForgetEndpoint({ store, logger, metrics, routes: () => routes().map(toForgettingRoute) }),

@@ -5,6 +5,7 @@ import type { Clock } from '../../core/clock.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { ApiPassword } from '../../provider/api/api-access.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
+import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { toContexts } from '../server/tls-settings.ts';
@@ -22,6 +23,7 @@ interface ProviderContext extends BasicGateParts {
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly tracing: BuiltTracing;
+  readonly attemptJournal: AttemptJournal;
   readonly memory: MemoryPressure;
 }
 
@@ -45,7 +47,7 @@ export function buildProvider(
   context: ProviderContext,
 ): RunningProvider | undefined {
   if (ready.provider === undefined) return undefined;
-  const { clock, logger, metrics, tracing, memory } = context;
+  const { clock, logger, metrics, tracing, attemptJournal, memory } = context;
   const { create, tls } = ready.provider;
   const basic = apiBasicOf(ready.loaded.config);
   const contexts = toContexts('provider.tls', tls, metrics);
@@ -56,6 +58,7 @@ export function buildProvider(
     version,
     registers: metrics.registers,
     onSpan: tracing.onSpan,
+    journal: attemptJournal,
     redis: ready.store.redis,
     tls: contexts,
     password: basic && buildPassword(basic, context),

@@ -6,6 +6,7 @@ import { type Clock, toInstant } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { Captures } from '../../diagnostics/explain/captures.ts';
 import type { InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
+import { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import { Journal } from '../../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
@@ -32,6 +33,7 @@ export interface Telemetry {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly journal: Journal;
+  readonly attemptJournal: AttemptJournal;
   readonly captures: Captures;
   readonly metrics: Metrics;
   readonly tracing: BuiltTracing;
@@ -55,16 +57,10 @@ export interface Services {
 
 /** Builds the services; the store connects, but nothing is fetched and no port is opened yet. */
 export function buildServices(ready: PreparedConfig, context: GateContext): Services {
-  const { clock, logger, version, createUpstream } = context;
-  const { limits, journal } = ready.loaded.config;
-  const metrics = createMetrics({
-    version,
-    revision: context.revision,
-    processMetrics: createUpstream === undefined,
-  });
-  const tracing = buildTracing(ready.loaded.config.tracing, ready.tracing, { clock, logger, metrics, version });
-  const captures = new Captures({ clock, onOutcome: metrics.captured });
-  const telemetry = { clock, logger, journal: new Journal(journal.size), captures, metrics, tracing };
+  const { clock, logger, createUpstream } = context;
+  const { limits } = ready.loaded.config;
+  const telemetry = buildTelemetry(ready, context);
+  const { metrics } = telemetry;
   const store = openReportedStore(ready, telemetry);
   const settlements = new Settlements(store.seenIds, clock, {
     onOutcome: (outcome, settled) => (settled.of === 'resource' ? metrics.order(outcome) : metrics.dedup(outcome)),
@@ -120,6 +116,21 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     unwatchErrors,
     memory,
     provider,
+  };
+}
+
+function buildTelemetry({ loaded, tracing: read }: PreparedConfig, context: GateContext): Telemetry {
+  const { clock, logger, version, revision, createUpstream } = context;
+  const { journal, tracing } = loaded.config;
+  const metrics = createMetrics({ version, revision, processMetrics: createUpstream === undefined });
+  return {
+    clock,
+    logger,
+    journal: new Journal(journal.size),
+    attemptJournal: new AttemptJournal(journal.size),
+    captures: new Captures({ clock, onOutcome: metrics.captured }),
+    metrics,
+    tracing: buildTracing(tracing, read, { clock, logger, metrics, version }),
   };
 }
 

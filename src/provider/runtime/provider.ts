@@ -8,6 +8,7 @@ import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { RedisStoreOptions } from '../../state/redis/options.ts';
+import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
 import type { ApiPassword } from '../api/api-access.ts';
@@ -41,6 +42,7 @@ export interface ProviderParts {
   readonly logger: Logger<ProviderLogEvent>;
   readonly registers: readonly Registry[];
   readonly onSpan: ((span: Span) => void) | undefined;
+  readonly journal: Pick<AttemptJournal, 'add'>;
   readonly version: string;
   /** The connection settings of `store.redis`. */
   readonly redis: RedisStoreOptions | undefined;

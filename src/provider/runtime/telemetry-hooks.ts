@@ -1,5 +1,6 @@
-/** Turns what the parts of the sending side report into metrics, log lines and spans. */
+/** Turns what the parts of the sending side report into metrics, log lines, journal entries and spans. */
 import { toErrorText } from '../../core/errors.ts';
+import type { AttemptEntry, AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
 import type { ApiHooks } from '../api/api-parts.ts';
@@ -8,6 +9,7 @@ import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { LaneHooks } from '../lanes/lane-hooks.ts';
 import type { QueueHooks } from '../queue/create-queue.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
+import type { Decision } from '../schedule/schedule.ts';
 import type { ProviderLogEvent } from '../telemetry/log-events.ts';
 import { API_LABEL, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
 import { toAttemptSpan } from './attempt-span.ts';
@@ -17,6 +19,7 @@ export interface TelemetryParts {
   readonly logger: Logger<ProviderLogEvent>;
   readonly metrics: ProviderMetrics;
   readonly onSpan: ((span: Span) => void) | undefined;
+  readonly journal: Pick<AttemptJournal, 'add'>;
   readonly failing: FailingEndpoints;
 }
 
@@ -27,13 +30,14 @@ export function toLabel({ id, source }: Pick<Endpoint, 'id' | 'source'>): string
 
 /** The hooks of the lanes. */
 export function createLaneHooks(
-  { logger, metrics, onSpan, failing }: TelemetryParts,
+  { logger, metrics, onSpan, journal, failing }: TelemetryParts,
   find: (id: string) => Endpoint | undefined,
 ): LaneHooks {
   return {
     onAttempt(endpoint, delivery, result, decision) {
       const label = toLabel(endpoint);
       metrics.attempt(label, result.outcome, result.duration);
+      journal.add(toJournalEntry(endpoint, delivery, result, decision));
       if (onSpan !== undefined) reportSpan(onSpan, delivery, endpoint, result);
       if (decision?.kind !== 'delivered') return;
       failing.delete(endpoint.id);
@@ -95,4 +99,26 @@ export function createApiHooks({ logger, metrics }: TelemetryParts): ApiHooks {
 function reportSpan(onSpan: (span: Span) => void, delivery: Delivery, endpoint: Endpoint, result: AttemptResult): void {
   const span = toAttemptSpan(delivery, endpoint, result);
   if (span !== undefined) onSpan(span);
+}
+
+/** An attempt without a decision was aborted, and is made again soon. */
+function toJournalEntry(
+  { id }: Endpoint,
+  { event, attempt }: Delivery,
+  { startedAt, outcome, status, duration, detail }: AttemptResult,
+  decision: Decision | undefined,
+): AttemptEntry {
+  const kind = decision?.kind ?? 'retry';
+  return {
+    at: startedAt,
+    endpoint: id,
+    event,
+    attempt: attempt + 1,
+    outcome,
+    status,
+    duration,
+    detail,
+    next: kind === 'delivered' ? 'none' : kind,
+    retryAt: decision?.kind === 'retry' ? decision.due : undefined,
+  };
 }

@@ -1,0 +1,70 @@
+/** The most recent attempts to deliver events, kept in memory, in a separate journal: many attempts must not push out decisions. */
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { Ring } from './ring.ts';
+
+/** One attempt. It contains neither a body, nor a URL, nor a secret. */
+export interface AttemptEntry {
+  /** When the attempt started. */
+  readonly at: EpochMilliseconds;
+  readonly endpoint: string;
+  /** ID of the event. */
+  readonly event: string;
+  /** 1 is the first. */
+  readonly attempt: number;
+  readonly outcome: string;
+  /** The status of the response, if there was one. */
+  readonly status: number | undefined;
+  readonly duration: Milliseconds;
+  /** Why it failed. */
+  readonly detail: string | undefined;
+  /** The consequence. */
+  readonly next: 'none' | 'retry' | 'dead';
+  readonly retryAt: EpochMilliseconds | undefined;
+}
+
+/** A filter for entries; omitted fields match everything. */
+export interface AttemptQuery {
+  readonly endpoint?: string;
+  readonly event?: string;
+  readonly outcome?: string;
+  readonly limit: number;
+}
+
+/** The journal of attempts. */
+export class AttemptJournal {
+  readonly #entries: Ring<AttemptEntry>;
+  #recorded = 0;
+
+  /** `size`: how many entries are kept; 0 keeps none. */
+  constructor(size: number) {
+    this.#entries = new Ring(size);
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** How many attempts were recorded since the start, including those no longer kept. */
+  get recorded(): number {
+    return this.#recorded;
+  }
+
+  /** Replaces the oldest entry. */
+  add(entry: AttemptEntry): void {
+    if (this.size === 0) return;
+    this.#entries.add(entry);
+    this.#recorded++;
+  }
+
+  /** The matching entries, newest first. */
+  find({ endpoint, event, outcome, limit }: AttemptQuery): AttemptEntry[] {
+    const found: AttemptEntry[] = [];
+    for (let age = 1; age <= this.#entries.length && found.length < limit; age++) {
+      const entry = this.#entries.at(age);
+      if (endpoint !== undefined && entry.endpoint !== endpoint) continue;
+      if (event !== undefined && entry.event !== event) continue;
+      if (outcome === undefined || entry.outcome === outcome) found.push(entry);
+    }
+    return found;
+  }
+}
