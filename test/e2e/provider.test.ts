@@ -256,6 +256,33 @@ describe('a route with ack: onAccept', () => {
     await until(async () => (await listDeliveries(providerPort, '?state=delivered')).length > 0);
   });
 
+  test('keeps apart what a route received and what the app sends: neither can be replayed to the other side', async () => {
+    const route = (name: string) =>
+      toRoute(app.port, {
+        match: { path: `/hooks/${name}` },
+        webhook: { ack: 'onAccept' },
+        route: { name },
+      });
+    const { endpoints } = toProvider();
+    gate = await startGate({ ...toInbox({ endpoints }), routes: [route('billing'), route('other')] });
+    const { providerPort } = gate;
+    await post(gate.port, 'msg_8');
+    const sent = await postEvent(providerPort);
+    await until(() => app.received.length === 2);
+    const [received] = await listDeliveries(providerPort, '?endpoint=inbox:billing');
+    const event = String(received?.['event']);
+    for (const id of [`${event}~acme`, `${event}~inbox:other`, `${sent}~inbox:billing`]) {
+      const { status, headers, body } = await call(providerPort, 'POST', `/v1/deliveries/${id}/replay`);
+      expect([id, status, headers.get('content-type'), body['code']]).toEqual([id, 409, 'application/problem+json', 'conflict']);
+      expect(body['detail']).toBe(
+        'an event that a webhook route received can only be repeated for the app of that route, and this app gets no other events',
+      );
+    }
+    for (const id of [`${event}~inbox:billing`, `${sent}~acme`])
+      expect((await call(providerPort, 'POST', `/v1/deliveries/${id}/replay`)).status).toBe(202);
+    await until(() => app.received.length === 4);
+  });
+
   test('delivers a dead delivery if the sender repeats it after its ID was forgotten', async () => {
     app.handler = (_request, response) => response.writeHead(422).end();
     gate = await startGate(toInbox({ schedule: [] }));

@@ -1,7 +1,8 @@
 /** The operations that list and repeat deliveries. */
 import { toInstant } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
-import type { AttemptRecord, DeliveryFilter, DeliveryRecord } from '../queue/delivery-queue.ts';
+import { INBOX_PREFIX, parseInboxMetadata } from '../events/inbox-request.ts';
+import type { AttemptRecord, DeliveryFilter, DeliveryQueue, DeliveryRecord, StoredEvent } from '../queue/delivery-queue.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
 import {
   deliveryPage,
@@ -16,6 +17,8 @@ import { type ApiResponse, defineOperation, type Operation, toJson } from './ope
 import { toInvalid, toProblem } from './problem.ts';
 
 const PATH = '/v1/deliveries/{event}~{receiver}';
+const OTHER_SIDE =
+  'an event that a webhook route received can only be repeated for the app of that route, and this app gets no other events';
 /** Replays of many deliveries at once: each keeps the store busy. */
 const MAX_REPLAYS = 4;
 
@@ -73,21 +76,33 @@ function createReplay({ queue, receivers, clock }: OperationParts): Operation {
     path: `${PATH}/replay`,
     tag: 'Deliveries',
     summary: 'Repeat a delivery',
-    description: 'Also if the event was not for this endpoint. Its failures do not count towards disabling the endpoint.',
+    description:
+      'Also if the event was not for this endpoint, except that the deliveries of an inbox belong to its route. Failures of a replay do not count towards disabling the endpoint.',
     responses: { 202: { description: 'It is due again.', schema: replayedDelivery } },
     problems: ['not_found', 'conflict', 'queue_unavailable'],
     async handle({ params: { event = '', receiver: endpoint = '' } }) {
       const found = receivers.get(endpoint);
       if (found === undefined) return toUnknownEndpoint();
       if (found.disabled !== undefined) return toProblem('conflict', 'the endpoint is disabled: enable it first');
-      if ((await queue.getEvent(event)) === undefined)
-        return toProblem('not_found', 'there is no event with this ID, or it is no longer stored');
+      const stored = await queue.getEvent(event);
+      if (stored === undefined) return toProblem('not_found', 'there is no event with this ID, or it is no longer stored');
+      if (!(await canReceive(endpoint, stored, queue))) return toProblem('conflict', OTHER_SIDE);
       let replayed = 0;
       for await (const progress of queue.replay({ event, endpoint }, clock.now())) replayed = progress.replayed;
       await queue.wake(endpoint);
       return toJson(202, { id: toDeliveryId(event, endpoint), replayed: replayed > 0 });
     },
   });
+}
+
+/**
+ * An event of an inbox is the request of another sender to one app. Endpoints of customers must not get it, and that app cannot interpret
+ * an event of the API. So where an inbox is involved, only a delivery that exists can be repeated.
+ */
+async function canReceive(endpoint: string, event: StoredEvent, queue: Pick<DeliveryQueue, 'find'>): Promise<boolean> {
+  if (!endpoint.startsWith(INBOX_PREFIX) && parseInboxMetadata(event.metadata) === undefined) return true;
+  const { deliveries } = await queue.find({ event: event.id, endpoint }, { limit: 1 });
+  return deliveries.length > 0;
 }
 
 function createReplayMany({ queue, receivers, clock }: OperationParts): Operation {

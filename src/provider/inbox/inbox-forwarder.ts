@@ -8,8 +8,8 @@ import { refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
+import { toInboxEndpoint, toInboxMetadata } from '../events/inbox-request.ts';
 import type { DeliveryQueue, NewEvent } from '../queue/delivery-queue.ts';
-import { toInboxEndpoint, toInboxMetadata } from './inbox-request.ts';
 
 /** The dependencies of an inbox. */
 export interface InboxParts {

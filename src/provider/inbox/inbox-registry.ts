@@ -3,7 +3,7 @@ import type { Milliseconds } from '../../core/clock.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
-import { INBOX_PREFIX, toInboxEndpoint } from './inbox-request.ts';
+import { INBOX_PREFIX, toInboxEndpoint } from '../events/inbox-request.ts';
 
 /** A route whose deliveries are stored. */
 export interface InboxRoute {

@@ -4,7 +4,7 @@ import { onAbort } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange } from '../../gateway/upstream/upstream.ts';
 import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
 import { toOutcome } from '../attempt/outcomes.ts';
-import { INBOX_PREFIX, parseInboxMetadata } from './inbox-request.ts';
+import { INBOX_PREFIX, parseInboxMetadata } from '../events/inbox-request.ts';
 
 /** The connection pools of the routes' apps. */
 export type FindApp = (route: string) => Upstream | undefined;
