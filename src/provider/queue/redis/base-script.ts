@@ -27,7 +27,7 @@ import { MAX_LANE_PAUSE_MS } from '../delivery-queue.ts';
 export const BASE_LUA = `
 local p = string.sub(KEYS[1], 1, -2)
 local call = redis.call
-local ops, counts, endpointCounts, touched = {}, {}, {}, {}
+local ops, counts, endpointCounts, touched, emptyReplies = {}, {}, {}, {}, {}
 local LANE_TTL = 2592000000
 local MAX_PAUSE = ${MAX_LANE_PAUSE_MS}
 
@@ -44,10 +44,13 @@ local function flush()
   for endpoint, by in pairs(endpointCounts) do
     if by ~= 0 and call('HINCRBY', p .. 'waiting', endpoint, by) <= 0 then call('HDEL', p .. 'waiting', endpoint) end
   end
+  local isEmpty = {}
   for endpoint in pairs(touched) do
     local head = call('ZRANGE', p .. 'due:' .. endpoint, 0, 0, 'WITHSCORES')
+    isEmpty[endpoint] = not head[2]
     if head[2] then call('ZADD', p .. 'heads', head[2], endpoint) else call('ZREM', p .. 'heads', endpoint) end
   end
+  for reply, endpoint in pairs(emptyReplies) do reply[2] = isEmpty[endpoint] and 1 or 0 end
 end
 
 local function parse(text)
@@ -56,6 +59,12 @@ local function parse(text)
 end
 
 local function format(d) return table.concat({ d.state, d.attempt, d.tries, d.replay, d.due, d.settled, d.key }, '|') end
+
+-- The order key, which starts with '=', or ''.
+local function keyOf(text)
+  local at = string.find(text, '|=', 1, true)
+  return at and string.sub(text, at + 1) or ''
+end
 
 local function write(id, endpoint, d) call('HSET', p .. 'e:' .. id, 'd' .. endpoint, format(d)) end
 
@@ -103,13 +112,13 @@ local function enqueue(endpoint, member, d)
   promote(endpoint, d.key)
 end
 
-local function dequeue(endpoint, member, d)
+local function dequeue(endpoint, member, key)
   touched[endpoint] = true
   call('ZREM', p .. 'due:' .. endpoint, member)
-  if d.key == '' then return end
-  call('ZREM', p .. 'o:' .. endpoint .. '~' .. d.key, member)
-  if call('HGET', p .. 'f:' .. endpoint, d.key) == member then call('HDEL', p .. 'f:' .. endpoint, d.key) end
-  promote(endpoint, d.key)
+  if key == '' then return end
+  call('ZREM', p .. 'o:' .. endpoint .. '~' .. key, member)
+  if call('HGET', p .. 'f:' .. endpoint, key) == member then call('HDEL', p .. 'f:' .. endpoint, key) end
+  promote(endpoint, key)
 end
 
 -- The end of a lane's pause; nil if it has none. One that no run can have asked for is of a clock that was ahead.

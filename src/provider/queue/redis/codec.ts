@@ -64,10 +64,31 @@ export function encodeEvent(event: NewEvent | StoredEvent, targets: readonly Tar
   return [event.id, info, event.createdAt, toSize(blob.length, targets.length), blob, parts, targets.length, ...encoded];
 }
 
+/** The stored values of a delivery that its settlement needs. */
+export interface Taken {
+  readonly attempt: number;
+  readonly member: string;
+  readonly created: string;
+  /** As it is stored. */
+  readonly text: string;
+}
+
 /** The arguments of `settle` for one delivery. */
-export function encodeSettlement({ event, attempt, at, settlement, record }: SettledDelivery): Argument[] {
-  const due = settlement.kind === 'retry' || settlement.kind === 'postponed' ? settlement.due : '';
-  return [event, attempt, at, SETTLEMENTS[settlement.kind], due, record === undefined ? '' : encodeAttempt(record)];
+export function encodeSettlement({ member, created, text }: Taken, { at, settlement, record }: SettledDelivery): Argument[] {
+  const kind = SETTLEMENTS[settlement.kind];
+  const isFinal = settlement.kind !== 'retry' && settlement.kind !== 'postponed';
+  const due = isFinal ? '' : settlement.due;
+  const { attempt, tries, isReplay } = decodeState(text);
+  const made = kind === 'd' || kind === 'x' || kind === 'r' ? 1 : 0;
+  const key = toKey(text);
+  const next = [isFinal ? kind : 'w', attempt + made, tries + made, isReplay ? 1 : 0, due, isFinal ? at : '', key].join('|');
+  return [member, created, text, next, kind, key, due, record === undefined ? '' : encodeAttempt(record)];
+}
+
+/** The order key, which starts with `=`; otherwise empty. */
+function toKey(text: string): string {
+  const at = text.indexOf('|=');
+  return at < 0 ? '' : text.slice(at + 1);
 }
 
 function encodeAttempt({ at, duration, outcome, status, detail }: AttemptRecord): string {
@@ -95,11 +116,15 @@ export function decodeAttempts(reply: Reply | undefined): AttemptRecord[] {
     .map(decodeAttempt);
 }
 
+/** The creation time in `m` of an event. */
+function toCreated(meta: string): string {
+  return meta.slice(meta.lastIndexOf('|') + 1);
+}
+
 /** `m` and `i` of an event. */
-function decodeInfo(m: Reply | undefined, i: Reply | undefined) {
+function decodeInfo(meta: string, i: Reply | undefined) {
   const [type = '', channel] = JSON.parse(toText(i)) as readonly string[];
-  const createdAt = Number(toText(m).split('|')[2]);
-  return { type, createdAt, ...(channel === undefined ? undefined : { channel }) };
+  return { type, createdAt: Number(toCreated(meta)), ...(channel === undefined ? undefined : { channel }) };
 }
 
 function decodeBlob(reply: Reply | undefined): { body: Buffer; metadata: string } {
@@ -112,7 +137,7 @@ function decodeBlob(reply: Reply | undefined): { body: Buffer; metadata: string 
 /** The reply of `event`. */
 export function decodeEvent(id: string, reply: Reply): StoredEvent | undefined {
   const [i, m, blob] = toList(reply);
-  return m === undefined ? undefined : { id, ...decodeInfo(m, i), ...decodeBlob(blob) };
+  return m === undefined ? undefined : { id, ...decodeInfo(toText(m), i), ...decodeBlob(blob) };
 }
 
 function decodeState(text: string) {
@@ -127,22 +152,26 @@ function decodeState(text: string) {
   };
 }
 
+/** A delivery that was taken. */
+export interface TakenDelivery {
+  readonly delivery: Delivery;
+  readonly taken: Taken;
+}
+
 /** The deliveries that `take` returned. */
-export function decodeDeliveries(endpoint: string, reply: Reply | undefined): Delivery[] {
+export function decodeDeliveries(endpoint: string, reply: Reply | undefined): TakenDelivery[] {
   const values = toList(reply);
-  const deliveries: Delivery[] = [];
+  const deliveries: TakenDelivery[] = [];
   for (let at = 0; at < values.length; at += 5) {
-    const [id, i, m, text, blob] = values.slice(at, at + 5);
-    const { attempt, tries, isReplay, due } = decodeState(toText(text));
+    const member = toText(values[at]);
+    const meta = toText(values[at + 2]);
+    const text = toText(values[at + 3]);
+    const { attempt, tries, isReplay, due } = decodeState(text);
+    const event = member.slice(MEMBER_PREFIX_LENGTH);
+    const info = decodeInfo(meta, values[at + 1]);
     deliveries.push({
-      event: toText(id),
-      endpoint,
-      ...decodeInfo(m, i),
-      attempt,
-      tries,
-      isReplay,
-      due: Number(due),
-      ...decodeBlob(blob),
+      delivery: { event, endpoint, ...info, attempt, tries, isReplay, due: Number(due), ...decodeBlob(values[at + 4]) },
+      taken: { attempt, member, created: toCreated(meta), text },
     });
   }
   return deliveries;

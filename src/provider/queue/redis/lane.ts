@@ -2,7 +2,7 @@
 import { type Clock, type EpochMilliseconds, pause } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import type { Delivery, Lane, LaneState, SettledDelivery } from '../delivery-queue.ts';
-import { decodeDeliveries, encodeSettlement, toList } from './codec.ts';
+import { decodeDeliveries, encodeSettlement, type Taken, type TakenDelivery, toList } from './codec.ts';
 import type { Lease } from './lease.ts';
 import type { Argument, OperationName, Operations, Reply } from './operations.ts';
 
@@ -13,7 +13,7 @@ export interface RedisLaneSettings {
   readonly state: LaneState | undefined;
   readonly lease: Lease;
   /** Taken when the run began. */
-  readonly first: readonly Delivery[];
+  readonly first: readonly TakenDelivery[];
   /** No others were due. */
   readonly isFirstComplete: boolean;
   readonly operations: Operations;
@@ -28,9 +28,9 @@ export class RedisLane implements Lane {
   readonly endpoint: string;
   readonly state: LaneState | undefined;
   readonly #settings: RedisLaneSettings;
-  /** Event and attempt of deliveries that were taken and not settled. */
-  readonly #inFlight = new Map<string, number>();
-  #first: readonly Delivery[];
+  /** By event: deliveries that were taken and not settled. */
+  readonly #inFlight = new Map<string, Taken>();
+  #first: readonly TakenDelivery[];
   /** As of the last settlement, nothing waits: the next delivery of the endpoint starts another run. */
   #isEmpty = false;
   #taking: Promise<unknown> = Promise.resolve();
@@ -74,27 +74,37 @@ export class RedisLane implements Lane {
       lease.lose();
       return [];
     }
-    const taken = decodeDeliveries(endpoint, values);
-    for (const { event, attempt } of taken) this.#inFlight.set(event, attempt);
-    return [...deliveries, ...taken];
+    return [...deliveries, ...this.#hold(decodeDeliveries(endpoint, values))];
   }
 
   #takeFirst(limit: number): readonly Delivery[] {
     const deliveries = this.#first.slice(0, limit);
     this.#first = this.#first.slice(limit);
-    for (const { event, attempt } of deliveries) this.#inFlight.set(event, attempt);
-    return deliveries;
+    return this.#hold(deliveries);
+  }
+
+  #hold(deliveries: readonly TakenDelivery[]): readonly Delivery[] {
+    return deliveries.map(({ delivery, taken }) => {
+      this.#inFlight.set(delivery.event, taken);
+      return delivery;
+    });
   }
 
   async settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void> {
     const { endpoint, token, lease } = this.#settings;
     if (lease.isLost) return;
     const [isHeld, isEmpty] = toList(
-      await this.persist('settle', [endpoint, token, JSON.stringify(state), ...settled.flatMap(encodeSettlement)]),
+      await this.persist('settle', [endpoint, token, JSON.stringify(state), ...settled.flatMap((each) => this.#encode(each))]),
     );
-    for (const { event, attempt } of settled) if (this.#inFlight.get(event) === attempt) this.#inFlight.delete(event);
+    for (const { event, attempt } of settled) if (this.#inFlight.get(event)?.attempt === attempt) this.#inFlight.delete(event);
     this.#isEmpty = isEmpty === 1;
     if (isHeld !== 1) lease.lose();
+  }
+
+  /** Nothing for a delivery that is settled already. */
+  #encode(settled: SettledDelivery): readonly Argument[] {
+    const taken = this.#inFlight.get(settled.event);
+    return taken?.attempt === settled.attempt ? encodeSettlement(taken, settled) : [];
   }
 
   /**

@@ -66,7 +66,7 @@ function ops.append(a)
   return { 1, results, wake }
 end
 
--- Due deliveries of the endpoint, except for busy ones, as event, properties, member, delivery and body each; and whether no others are due.
+-- Due deliveries of the endpoint, except for busy ones, as member, properties, meta, text and body each; and whether no others are due. Most bytes: optional.
 local function takeDue(endpoint, now, limit, most, busy, busyCount)
   local taken, bytes = {}, 0
   local members = call('ZRANGEBYSCORE', p .. 'due:' .. endpoint, '-inf', now, 'LIMIT', 0, limit + busyCount)
@@ -75,11 +75,14 @@ local function takeDue(endpoint, now, limit, most, busy, busyCount)
     if #taken < 5 * limit and not busy[id] then
       local i, m, text = unpack(call('HMGET', p .. 'e:' .. id, 'i', 'm', 'd' .. endpoint))
       if text then
-        local d, _, _, size = parse(text), readMeta(id, m)
-        bytes = bytes + size
-        if bytes > most then return taken, 0 end
-        if d.key ~= '' then call('HSET', p .. 'f:' .. endpoint, d.key, member) end
-        for _, each in ipairs({ id, i, m, text, call('GET', p .. 'b:' .. id) or '0:' }) do taken[#taken + 1] = each end
+        if most then
+          local _, _, size = readMeta(id, m)
+          bytes = bytes + size
+          if bytes > most then return taken, 0 end
+        end
+        local key = keyOf(text)
+        if key ~= '' then call('HSET', p .. 'f:' .. endpoint, key, member) end
+        for _, each in ipairs({ member, i, m, text, call('GET', p .. 'b:' .. id) or '0:' }) do taken[#taken + 1] = each end
       else
         call('ZREM', p .. 'due:' .. endpoint, member)
         touched[endpoint] = true
@@ -122,7 +125,7 @@ function ops.take(a)
   if call('HGET', p .. 'l:' .. a[1], 'own') ~= a[2] then return { 0 } end
   local busy = {}
   for i = 5, #a do busy[a[i]] = true end
-  local taken = takeDue(a[1], a[3], tonumber(a[4]), math.huge, busy, #a - 4)
+  local taken = takeDue(a[1], a[3], tonumber(a[4]), nil, busy, #a - 4)
   return { 1, taken }
 end
 
@@ -138,37 +141,33 @@ local function addAttempt(attempts, record)
 end
 
 -- A delivery that waits for its retry lets earlier ones of its key, which were replayed meanwhile, go first.
-local function settleLater(endpoint, member, d)
-  if d.key == '' then
-    call('ZADD', p .. 'due:' .. endpoint, d.due, member)
+local function settleLater(endpoint, member, key, due)
+  if key == '' then
+    call('ZADD', p .. 'due:' .. endpoint, due, member)
     touched[endpoint] = true
     return
   end
   call('ZREM', p .. 'due:' .. endpoint, member)
-  call('HDEL', p .. 'f:' .. endpoint, d.key)
-  promote(endpoint, d.key)
+  call('HDEL', p .. 'f:' .. endpoint, key)
+  promote(endpoint, key)
 end
 
-local function settleOne(endpoint, id, attempt, at, kind, due, record)
-  local key = p .. 'e:' .. id
-  local text, meta, attempts, w, x, parts = unpack(call('HMGET', key, 'd' .. endpoint, 'm', 'a' .. endpoint, 'w', 'x', 'p'))
-  local d = text and parse(text)
-  if not d or d.state ~= 'w' or d.attempt ~= attempt then return end
-  local member, created = readMeta(id, meta)
+-- Writes the next text of a delivery unless it has changed since it was taken: then it is settled already.
+local function settleOne(endpoint, member, created, expected, text, kind, key, due, record)
+  local event = p .. 'e:' .. idOf(member)
+  local stored, attempts, w, x, parts = unpack(call('HMGET', event, 'd' .. endpoint, 'a' .. endpoint, 'w', 'x', 'p'))
+  if stored ~= expected then return end
   local isFinal = kind ~= 'r' and kind ~= 'p'
-  if kind == 'd' or kind == 'x' or kind == 'r' then d.attempt, d.tries = d.attempt + 1, d.tries + 1 end
-  d.due = due
-  w, x = tonumber(w), tonumber(x or '0')
   local fields = {}
   if isFinal then
-    d.state, d.settled, w = kind, at, w - 1
+    w, x = tonumber(w) - 1, tonumber(x or '0')
     if kind ~= 'd' then x = x + 1 end
-    fields = { 'w', w, 'x', x }
+    fields = kind == 'd' and { 'w', w } or { 'w', w, 'x', x }
   end
   if record ~= '' then fields[#fields + 1], fields[#fields + 2] = 'a' .. endpoint, addAttempt(attempts, record) end
-  call('HSET', key, 'd' .. endpoint, format(d), unpack(fields))
-  if not isFinal then return settleLater(endpoint, member, d) end
-  dequeue(endpoint, member, d)
+  call('HSET', event, 'd' .. endpoint, text, unpack(fields))
+  if not isFinal then return settleLater(endpoint, member, key, due) end
+  dequeue(endpoint, member, key)
   countWaiting(endpoint, -1)
   if kind ~= 'd' then
     call('ZADD', p .. 'failed', created, member .. '~' .. endpoint)
@@ -177,15 +176,18 @@ local function settleOne(endpoint, id, attempt, at, kind, due, record)
   move(member, created, 'open', setOf(w, x, parts))
 end
 
--- endpoint, token, state, settlements as event, attempt, at, kind, due, record
+-- endpoint, token, state, settlements as member, creation time, text as taken, next text, kind, order key, due time, record
 -- -> { 0 } if the lane was lost; otherwise { 1, 1 if nothing waits and the lane has to run no more }
 function ops.settle(a)
-  local lane = p .. 'l:' .. a[1]
+  local lane, endpoint = p .. 'l:' .. a[1], a[1]
   local own, state, nb, wk = unpack(call('HMGET', lane, 'own', 's', 'nb', 'wk'))
   if own ~= a[2] then return { 0 } end
   if state ~= a[3] then call('HSET', lane, 's', a[3]) end
-  for i = 4, #a, 6 do settleOne(a[1], a[i], tonumber(a[i + 1]), a[i + 2], a[i + 3], a[i + 4], a[i + 5]) end
-  return { 1, (nb or wk or call('EXISTS', p .. 'due:' .. a[1]) == 1) and 0 or 1 }
+  for i = 4, #a, 8 do settleOne(endpoint, a[i], a[i + 1], a[i + 2], a[i + 3], a[i + 4], a[i + 5], a[i + 6], a[i + 7]) end
+  local reply = { 1, 0 }
+  touched[endpoint] = true
+  if not (nb or wk) then emptyReplies[reply] = endpoint end
+  return reply
 end
 
 -- endpoint, token, now, not before -> { 0 } if the lane was lost; otherwise { 1, time of the next work, '1' if a wake-up for it must be scheduled }

@@ -1,4 +1,4 @@
-/** Runs the operations of the queue's script. Operations of one turn of the event loop on one shard share a call; each has a separate result. */
+/** Runs the operations of the queue's script. Operations on one shard that start while calls are under way share the next one; each has a separate result. */
 import { createHash } from 'node:crypto';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { runDetached, runNextTurn } from '../../../core/safe-events.ts';
@@ -71,17 +71,22 @@ const SHA = createHash('sha1').update(SCRIPT).digest('hex');
 const MAX_BATCH = 64;
 const MAX_BATCH_ARGUMENTS = 1_500;
 const MAX_BATCH_BYTES = 1 << 20;
+/** At once: one that Redis runs, and one on its way. Meanwhile, operations wait for the next call and share it, which costs less than one each. */
+const MAX_CALLS = 2;
 
 /** The operations of one shard. */
 export class Operations {
   readonly #settings: OperationSettings;
   readonly #key: string;
+  readonly #maxCalls: number;
   #waiting: Waiting[] = [];
+  #callsInFlight = 0;
   #isScheduled = false;
 
   constructor(settings: OperationSettings) {
     this.#settings = settings;
     this.#key = `${settings.shard.prefix}:n`;
+    this.#maxCalls = settings.confirmWithin === undefined ? MAX_CALLS : 1;
   }
 
   /** Rejects with SidegateError `queue_unavailable` and nothing else. */
@@ -93,23 +98,25 @@ export class Operations {
   }
 
   #schedule(): void {
-    if (this.#isScheduled || this.#waiting.length === 0) return;
+    if (this.#isScheduled || this.#waiting.length === 0 || this.#callsInFlight >= this.#maxCalls) return;
     this.#isScheduled = true;
     runNextTurn(() => {
-      if (this.#settings.confirmWithin === undefined) {
-        this.#isScheduled = false;
-        while (this.#waiting.length > 0) runDetached(this.#send(this.#nextBatch()));
-      } else {
-        runDetached(this.#sendInTurn());
-      }
+      this.#isScheduled = false;
+      this.#sendWaiting();
     });
   }
 
-  async #sendInTurn(): Promise<void> {
+  #sendWaiting(): void {
+    while (this.#waiting.length > 0 && this.#callsInFlight < this.#maxCalls) runDetached(this.#sendCounted(this.#nextBatch()));
+  }
+
+  async #sendCounted(batch: readonly Waiting[]): Promise<void> {
+    this.#callsInFlight++;
     try {
-      while (this.#waiting.length > 0) await this.#send(this.#nextBatch());
+      await this.#send(batch);
     } finally {
-      this.#isScheduled = false;
+      this.#callsInFlight--;
+      this.#sendWaiting();
     }
   }
 
