@@ -11,10 +11,11 @@ export class ProcessGroup {
   readonly #children: ChildProcess[] = [];
 
   /** Starts a server and waits until it accepts connections. */
-  async start(server: Launch, port: number): Promise<void> {
+  async start(server: Launch, port: number): Promise<ChildProcess> {
     const child = launch(server);
     this.#children.push(child);
     await untilListening(child, port);
+    return child;
   }
 
   /** Ends the processes and removes the folder. */

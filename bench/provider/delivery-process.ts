@@ -1,5 +1,9 @@
 /** The measured process: sends the same number of events to the same endpoints, by a bare HTTP client, by the sender, or by the whole provider. */
+import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Queue, Worker } from 'bullmq';
 import { Pool } from 'undici';
 import { systemClock } from '../../src/core/clock.ts';
 import type { Sender } from '../../src/provider/attempt/attempt.ts';
@@ -7,10 +11,10 @@ import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
 import { createLaneRunner, toLaneCount } from '../../src/provider/lanes/lane-runner.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 import { toLocalEndpoint, toRegistry } from './endpoints.ts';
-import { ENGINES, type EngineName, type OpenEngine, openEngine } from './engines.ts';
+import { ENGINES, type EngineName, type OpenEngine, openEngine, readServerFigures, startRedis } from './engines.ts';
 import { createLocalSender, IGNORE, LANE_SETTINGS, pause, toEvent } from './parts.ts';
 
-export const METHODS = ['node:http', 'undici', 'sender', ...ENGINES] as const;
+export const METHODS = ['node:http', 'undici', 'sender', ...ENGINES, 'bullmq'] as const;
 export type Method = (typeof METHODS)[number];
 
 /** What to do. */
@@ -30,8 +34,8 @@ export interface DeliveryFigures {
   /** The part of Redis. */
   readonly serverCpu: number;
   readonly elapsed: number;
-  /** For accepting an event into the queue, with `append` of one event at a time, 64 at once. */
-  readonly acceptCpu?: number | undefined;
+  /** For accepting an event into the queue, one at a time, 64 at once. */
+  readonly accept?: { readonly cpu: number; readonly elapsed: number };
 }
 
 const CONCURRENCY = 64;
@@ -140,7 +144,49 @@ async function measureProvider(engine: EngineName, task: DeliveryTask, endpoints
   const accepted = await measure(task.count, () => runAll(task.count, accept), readServer);
   const figures = await measure(task.count, () => deliver(task.count), readServer);
   await remove();
-  return { ...figures, acceptCpu: accepted.cpu };
+  return { ...figures, accept: accepted };
+}
+
+function measureOther(task: DeliveryTask, endpoints: readonly Endpoint[]): Promise<DeliveryFigures> {
+  return task.method === 'bullmq' ? measureBullMq(task, endpoints) : measureClient(task, endpoints);
+}
+
+/** One job for each delivery, which a worker sends with a bare client: what an app with BullMQ and no sidecar does. */
+async function measureBullMq({ port, warmUp, count }: DeliveryTask, endpoints: readonly Endpoint[]): Promise<DeliveryFigures> {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-bench-'));
+  const { server, port: redisPort } = await startRedis(folder);
+  const readServer = () => readServerFigures(server);
+  const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: null };
+  const queue = new Queue<{ path: string; body: string }>('deliveries', { connection });
+  const send = toNodeClient(port);
+  const paths = endpoints.map(({ url }) => new URL(url).pathname);
+  const removed = { removeOnComplete: true, removeOnFail: true };
+  const accept = (index: number) => {
+    const { id, body } = toEvent([]);
+    return queue.add('send', { path: paths[index % paths.length] ?? '', body: body.toString() }, { jobId: id, ...removed });
+  };
+  const deliver = async (jobs: number): Promise<void> => {
+    let left = jobs;
+    const worker = new Worker<{ path: string; body: string }>(
+      'deliveries',
+      ({ data }) => send(data.path, Buffer.from(data.body)),
+      { connection, concurrency: CONCURRENCY },
+    );
+    await new Promise<void>((resolve) => {
+      worker.on('completed', () => {
+        if (--left === 0) resolve();
+      });
+    });
+    await worker.close();
+  };
+  await runAll(warmUp, accept);
+  await deliver(warmUp);
+  const accepted = await measure(count, () => runAll(count, accept), readServer);
+  const figures = await measure(count, () => deliver(count), readServer);
+  await queue.close();
+  server.kill('SIGKILL');
+  rmSync(folder, { recursive: true, force: true });
+  return { ...figures, accept: accepted };
 }
 
 async function play(task: DeliveryTask): Promise<void> {
@@ -149,8 +195,7 @@ async function play(task: DeliveryTask): Promise<void> {
   );
   const { method } = task;
   const engine = ENGINES.find((each) => each === method);
-  const figures = engine === undefined ? await measureClient(task, endpoints) : await measureProvider(engine, task, endpoints);
-  process.send?.(figures);
+  process.send?.(await (engine === undefined ? measureOther(task, endpoints) : measureProvider(engine, task, endpoints)));
 }
 
 process.on('disconnect', () => process.exit());

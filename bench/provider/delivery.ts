@@ -21,6 +21,7 @@ const LABELS: Readonly<Record<Method, string>> = {
   sender: 'the sender: signed, with egress checks',
   sqlite: 'the provider on SQLite: taken from the queue, sent, settled',
   redis: 'the provider on Redis, with the CPU of Redis',
+  bullmq: 'BullMQ, a job for each delivery, sent by `node:http` and not signed, with the CPU of Redis',
 };
 
 type Rounds = ReadonlyMap<Method, readonly DeliveryFigures[]>;
@@ -45,7 +46,7 @@ function findOver(method: Method, rounds: Rounds): readonly number[] {
 
 function toRow(method: Method, rounds: Rounds): string {
   const figures = rounds.get(method) ?? [];
-  const accept = figures.map(({ acceptCpu }) => acceptCpu).filter((each) => each !== undefined);
+  const accepted = figures.flatMap(({ accept }) => accept ?? []);
   const cells = [
     LABELS[method],
     toSpread(
@@ -53,10 +54,22 @@ function toRow(method: Method, rounds: Rounds): string {
       0,
     ),
     method === BARE ? '' : toSpread(findOver(method, rounds), 0),
-    toFixed(1_000_000 / median(figures.map(({ elapsed }) => elapsed)), 0),
-    accept.length === 0 ? '' : toSpread(accept, 0),
+    toRate(figures),
+    ...(accepted.length === 0
+      ? ['', '']
+      : [
+          toSpread(
+            accepted.map(({ cpu }) => cpu),
+            0,
+          ),
+          toRate(accepted),
+        ]),
   ];
   return `| ${cells.join(' | ')} |`;
+}
+
+function toRate(times: readonly { readonly elapsed: number }[]): string {
+  return toFixed(1_000_000 / median(times.map(({ elapsed }) => elapsed)), 0);
 }
 
 function toStanding(rounds: Rounds): string[] {
@@ -81,8 +94,8 @@ function toReport(rounds: Rounds, facts: RunFacts): string {
     'Medians, the lowest and highest round in brackets; "over the bare send" is the median of the differences within each round.',
     '',
     ...toStanding(rounds),
-    '| method | CPU µs per delivery | over the bare send | deliveries/s | CPU µs to accept an event |',
-    '|---|---|---|---|---|',
+    '| method | CPU µs per delivery | over the bare send | deliveries/s | CPU µs to accept an event | accepted/s |',
+    '|---|---|---|---|---|---|',
     ...[...rounds.keys()].map((method) => toRow(method, rounds)),
     '',
   ].join('\n');

@@ -1,5 +1,5 @@
 /** Opens the engines of the delivery queue, each with an empty store, for benchmarks. */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -53,16 +53,25 @@ async function openSqlite(folder: string): Promise<OpenEngine> {
   const sqlite = { path: join(folder, 'queue.db'), allowVolatile: true };
   const queue = createQueue({ ...BOUNDS, sqlite }, { clock: systemClock, redis: undefined, hooks: HOOKS });
   await queue.open();
-  return { queue, readServer: () => toFigures([]), remove: () => queue.close() };
+  return { queue, readServer: () => readServerFigures(), remove: () => queue.close() };
 }
 
-/** With a log that is synced each second, as operators mostly have it. */
-async function openRedis(folder: string): Promise<OpenEngine> {
+/** The arguments of a Redis with a log that is synced each second, as operators mostly have it. */
+export function toRedisArgs(port: number, folder: string): string[] {
+  return ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--appendonly', 'yes'];
+}
+
+/** Starts a Redis that ends with this process. */
+export async function startRedis(folder: string): Promise<{ readonly server: ChildProcess; readonly port: number }> {
   const port = await findFreePort();
-  const args = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--appendonly', 'yes'];
-  const server = spawn('redis-server', args, { stdio: 'ignore' });
+  const server = spawn('redis-server', toRedisArgs(port, folder), { stdio: 'ignore' });
   process.once('exit', () => server.kill('SIGKILL'));
   await untilListening(server, port);
+  return { server, port };
+}
+
+async function openRedis(folder: string): Promise<OpenEngine> {
+  const { server, port } = await startRedis(folder);
   const topology = { kind: 'standalone', node: { host: '127.0.0.1', port } } as const;
   const redis = { topology, keyPrefix: 'bench:', connectTimeout: 5_000, commandTimeout: 5_000 };
   const config = { ...BOUNDS, redis: { shards: 1, durability: 'local', allowVolatile: true } } as const;
@@ -70,7 +79,7 @@ async function openRedis(folder: string): Promise<OpenEngine> {
   await queue.open();
   return {
     queue,
-    readServer: () => toFigures([server.pid ?? 0]),
+    readServer: () => readServerFigures(server),
     remove: async () => {
       await queue.close();
       server.kill('SIGKILL');
@@ -78,6 +87,8 @@ async function openRedis(folder: string): Promise<OpenEngine> {
   };
 }
 
-function toFigures(pids: readonly number[]): ServerFigures {
+/** Zeros without a server. */
+export function readServerFigures(server?: ChildProcess): ServerFigures {
+  const pids = server?.pid === undefined ? [] : [server.pid];
   return { cpuMicroseconds: readCpuMicroseconds(pids), rssMebibytes: readRssMebibytes(pids) };
 }

@@ -3,17 +3,16 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { BusyMeter, describeMachine } from '../machine.ts';
+import { ENGINES, type EngineName, type OpenEngine, openEngine } from '../provider/engines.ts';
 import { median } from '../statistics.ts';
-import { ENGINES, type Engine, type OpenEngine } from './engines.ts';
-import { type BacklogFigures, type Figures, fill, measureAccept, measureBacklog, measureDelivery } from './loads.ts';
+import { type Figures, fill, measureAccept, measureDelivery } from './loads.ts';
 
 const REPORT = join(import.meta.dirname, '..', 'RESULTS-queue.md');
 const HELP = `Usage: npm run bench:queue -- [options]
 
   --rounds N    rounds of each load, each with an empty store (default 3)
   --events N    events of each load (default 10000)
-  --backlog N   events that wait, 0 to leave this out (default 1000000)
-  --only NAME   one engine: ${ENGINES.map(({ name }) => name).join(', ')}
+  --only NAME   one engine: ${ENGINES.join(', ')}
   --out FILE    where the report goes (default bench/RESULTS-queue.md, if all engines are measured)
 `;
 const CONCURRENCIES = [1, 8, 64];
@@ -24,7 +23,6 @@ const SINGLE_SHARE = 5;
 interface Plan {
   readonly rounds: number;
   readonly events: number;
-  readonly backlog: number;
 }
 
 interface Row {
@@ -34,18 +32,18 @@ interface Row {
 }
 
 /** Runs `use` on an empty store. */
-async function withEngine<T>(engine: Engine, use: (open: OpenEngine) => Promise<T>): Promise<T> {
-  const open = await engine.open();
+async function withEngine<T>(engine: EngineName, use: (open: OpenEngine) => Promise<T>): Promise<T> {
+  const open = await openEngine(engine);
   try {
     return await use(open);
   } finally {
-    await open.close();
+    await open.remove();
   }
 }
 
-async function playLoads(engine: Engine, { rounds, events }: Plan): Promise<Row[]> {
+async function playLoads(engine: EngineName, { rounds, events }: Plan): Promise<Row[]> {
   const rows = [...CONCURRENCIES.map((n) => `accept, ${n} at a time`), 'take and settle'].map(
-    (load): Row => ({ engine: engine.name, load, rounds: [] }),
+    (load): Row => ({ engine, load, rounds: [] }),
   );
   for (let round = 0; round < rounds; round++) {
     const figures = await withEngine(engine, async (open) => {
@@ -77,12 +75,7 @@ function toMedian(rounds: readonly Figures[]): Figures {
   return { perSecond: of('perSecond'), cpuMicroseconds: of('cpuMicroseconds'), p50: of('p50'), p99: of('p99') };
 }
 
-function toBacklogRow(engine: string, figures: BacklogFigures): string {
-  const { rssMebibytes, idleCpuMsPerSecond, statsMs, acceptMs, takeMs } = figures;
-  return `| ${[engine, rssMebibytes.toFixed(0), idleCpuMsPerSecond.toFixed(2), statsMs.toFixed(1), acceptMs.toFixed(1), takeMs.toFixed(1)].join(' | ')} |`;
-}
-
-function toReport(rows: readonly Row[], backlogs: readonly string[], { rounds, events, backlog }: Plan, busy: number): string {
+function toReport(rows: readonly Row[], { rounds, events }: Plan, busy: number): string {
   return [
     '# Cost of the queue',
     '',
@@ -99,16 +92,6 @@ function toReport(rows: readonly Row[], backlogs: readonly string[], { rounds, e
     '|---|---|---|---|---|---|',
     ...rows.map(({ engine, load, rounds: figures }) => `| ${[engine, load, ...toCells(toMedian(figures))].join(' | ')} |`),
     '',
-    ...(backlogs.length === 0
-      ? []
-      : [
-          `With ${backlog} events that are due tomorrow; memory is that of the process that loaded them:`,
-          '',
-          '| engine | resident MiB | idle CPU ms/s | stats ms | accept ms | take ms |',
-          '|---|---|---|---|---|---|',
-          ...backlogs,
-          '',
-        ]),
   ].join('\n');
 }
 
@@ -116,7 +99,6 @@ const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '3' },
     events: { type: 'string', default: '10000' },
-    backlog: { type: 'string', default: '1000000' },
     only: { type: 'string' },
     out: { type: 'string' },
     help: { type: 'boolean', default: false },
@@ -124,18 +106,13 @@ const { values } = parseArgs({
 });
 if (values.help) console.log(HELP);
 else {
-  const plan = { rounds: Number(values.rounds), events: Number(values.events), backlog: Number(values.backlog) };
+  const plan = { rounds: Number(values.rounds), events: Number(values.events) };
   const meter = new BusyMeter();
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const busy = meter.lap();
   const rows: Row[] = [];
-  const backlogs: string[] = [];
-  for (const engine of ENGINES.filter(({ name }) => name === (values.only ?? name))) {
-    rows.push(...(await playLoads(engine, plan)));
-    if (plan.backlog > 0)
-      backlogs.push(toBacklogRow(engine.name, await withEngine(engine, (open) => measureBacklog(open, plan.backlog))));
-  }
-  const report = toReport(rows, backlogs, plan, busy);
+  for (const engine of ENGINES.filter((name) => name === (values.only ?? name))) rows.push(...(await playLoads(engine, plan)));
+  const report = toReport(rows, plan, busy);
   const out = values.out ?? (values.only === undefined ? REPORT : undefined);
   if (out === undefined) console.log(`\n${report}`);
   else writeFileSync(out, report);
