@@ -3,8 +3,6 @@ import { execFileSync } from 'node:child_process';
 import { createPublicKey } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Webhook } from 'standardwebhooks';
-import { Webhook as SvixWebhook } from 'svix';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
 import { findPublicKey, formatSigningSecret, type SigningSecret } from '../../src/provider/attempt/signing-keys.ts';
@@ -14,6 +12,7 @@ import { useApp, useFolder } from '../support/fixtures.ts';
 import { startGate, toRoute } from '../support/gate.ts';
 import { startGo, startPython } from '../support/oracles/foreign.ts';
 import { readGithubExamples } from '../support/oracles/github-examples.ts';
+import { toVerifiers } from '../support/oracles/verifiers.ts';
 import { openSender, sendTo } from '../support/sender.ts';
 
 const python = startPython();
@@ -34,56 +33,7 @@ const [CURRENT, OLD, SEED] = [toKey('v1', 1), toKey('v1', 2, 24), toKey('v1a', 3
 const OTHER = toKey('v1', 9, 64);
 const ROTATION: readonly SigningKey[] = [CURRENT, { ...OLD, expiresAt: Date.now() + 3_600_000 }, SEED];
 
-const toHeaders = ({ headers }: Received): Record<string, string> =>
-  Object.fromEntries(Object.entries(headers).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
-
-/** Verifies with one library; the text of the secret is what a receiver is given. */
-interface Verifier {
-  readonly name: string;
-  verify(received: Received, secret: string): Promise<boolean>;
-}
-
-function toVerifier(name: string, verify: (body: string, headers: Record<string, string>, secret: string) => unknown): Verifier {
-  return {
-    name,
-    async verify(received, secret) {
-      try {
-        await verify(received.body.toString(), toHeaders(received), secret);
-        return true;
-      } catch {
-        return false;
-      }
-    },
-  };
-}
-
-function toForeignVerifier(name: string, speaker: ReturnType<typeof startGo>): readonly Verifier[] {
-  if (speaker === undefined) return [];
-  return [
-    {
-      name,
-      async verify(received, secret) {
-        const { body } = received;
-        const question = {
-          preset: 'standard-webhooks',
-          action: 'verify',
-          method: 'POST',
-          url: 'https://hooks.example.com/',
-          secret,
-        };
-        const { ok } = await speaker.ask({ ...question, headers: toHeaders(received), body: body.toString('base64') });
-        return ok === true;
-      },
-    },
-  ];
-}
-
-const verifiers: readonly Verifier[] = [
-  toVerifier('npm standardwebhooks', (body, headers, secret) => new Webhook(secret).verify(body, headers)),
-  toVerifier('npm svix', (body, headers, secret) => new SvixWebhook(secret).verify(body, headers)),
-  ...toForeignVerifier('PyPI standardwebhooks', python),
-  ...toForeignVerifier('Go standard-webhooks', go),
-];
+const verifiers = toVerifiers(python, go);
 
 /** Sends, and returns what the receiver got. */
 async function receive(keys: readonly SigningKey[], body?: Buffer): Promise<Received> {
