@@ -72,6 +72,14 @@ async function work(): Promise<void> {
   }
 }
 
+/** Waits until deliveries to a disabled endpoint are skipped: its lane must find it disabled for a while, with looks in between. */
+async function skipAll(): Promise<void> {
+  for (let seconds = 0; seconds < 30; seconds += 5) {
+    await clock.advance(5_000);
+    await work();
+  }
+}
+
 describe('the default schedule', () => {
   test('makes ten attempts over 75 hours, each at its time, and reports the message', async () => {
     respond = () => responded(500);
@@ -149,21 +157,17 @@ describe('an endpoint that never succeeds', () => {
     const last = sentTo('acme').at(-1)?.at ?? 0;
     expect(last).toBeLessThanOrEqual(1_800_000_000_000 + (disabledAfter + 0.01) * DAY);
     // The later events were stored as waiting here; the registry's route would mark them as skipped.
+    await skipAll();
     const { deliveries } = await queue.find({ endpoint: 'acme', states: ['skipped'] }, { limit: 250 });
     expect(deliveries.length).toBeGreaterThanOrEqual(6);
-    expect((await queue.find({ endpoint: 'acme', states: ['waiting'] }, { limit: 250 })).deliveries.length).toBeLessThanOrEqual(
-      12,
-    );
+    expect((await queue.find({ endpoint: 'acme', states: ['waiting'] }, { limit: 250 })).deliveries).toHaveLength(0);
   }, 120_000);
 
   test('gets its skipped events when it is enabled and they are replayed', async () => {
     respond = () => responded(410);
     for (let count = 0; count < 50; count++) await append(`msg_${count}`);
     await until(() => registry.disabled.length === 1);
-    for (let seconds = 0; seconds < 30; seconds += 5) {
-      await clock.advance(5_000);
-      await work();
-    }
+    await skipAll();
     expect((await queue.stats(clock.now())).waiting).toBe(0);
     const made = sentTo('acme').length;
     expect(made).toBeLessThanOrEqual(4);
