@@ -1,5 +1,8 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { applyMutant, findMutants, sampleMutants } from './mutants.ts';
+import { TARGETS } from './targets.ts';
 
 const SOURCE = `import { x } from './x.ts';
 type Kind = 'a' | 'b';
@@ -50,4 +53,9 @@ test('draws the same sample after the file was moved and lines were added, and a
   const sample = toNames('src/a/check.ts', SOURCE);
   expect(toNames('src/b/c/check.ts', `// A comment.\n${SOURCE}`)).toEqual(sample);
   expect(toNames('src/a/check.ts', SOURCE, 2)).not.toEqual(sample);
+});
+
+test('mutates only files and folders that exist', () => {
+  const root = join(import.meta.dirname, '../..');
+  expect(TARGETS.filter((target) => !existsSync(join(root, target)))).toEqual([]);
 });
