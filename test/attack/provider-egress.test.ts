@@ -77,6 +77,16 @@ describe('an endpoint that is not on the public internet', () => {
   });
 });
 
+test('an endpoint whose name leads to a private IPv4 address through the NAT64 of the network is rejected', async () => {
+  const names = { 'acme.example': ['2a00:1098:2c::a9fe:a9fe'] };
+  const { sender } = openStrict(names, { nat64Prefixes: ['2a00:1098:2c::/96'] });
+  expect(await sendTo(sender, { url: `http://acme.example:${app.port}/` })).toMatchObject({
+    outcome: 'blocked',
+    isSent: false,
+    detail: 'acme.example: its address 2a00:1098:2c::a9fe:a9fe is not on the public internet',
+  });
+});
+
 describe('DNS rebinding', () => {
   const url = (): string => `http://rebind.example:${app.port}/`;
 

@@ -5,6 +5,7 @@ import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { isIpRange } from '../../core/ip-address.ts';
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 import { HOST_NAME, type ListenAddress, parseListenAddress } from '../../core/listen-address.ts';
+import { isNat64Prefix } from '../../core/nat64.ts';
 
 /** Names of keys and user sources, which become metric labels and header values. */
 export const NAME = /^[A-Za-z0-9._-]{1,64}$/;
@@ -170,4 +171,15 @@ export function addressRange() {
       error: (issue) => `"${issue.input}" is not an address range; write for example 10.0.0.0/8 or 192.0.2.1`,
     })
     .meta({ examples: ['10.0.0.0/8'] });
+}
+
+/** An IPv6 prefix of a NAT64 (RFC 6052). */
+export function nat64Prefix() {
+  return z
+    .string()
+    .refine(isNat64Prefix, {
+      error: (issue) =>
+        `"${issue.input}" is not a NAT64 prefix; write an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, for example 64:ff9b::/96`,
+    })
+    .meta({ examples: ['64:ff9b::/96'] });
 }

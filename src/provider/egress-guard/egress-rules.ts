@@ -2,6 +2,7 @@
 import { isIP } from 'node:net';
 import { parseDestination } from '../../core/destination.ts';
 import { findEmbeddedIpv4, IpRanges, normalizeIp } from '../../core/ip-address.ts';
+import { Nat64Prefixes } from '../../core/nat64.ts';
 import { isPublicAddress } from '../../gateway/egress-proxy/special-addresses.ts';
 import type { SettingProblem } from '../endpoints/endpoint-headers.ts';
 
@@ -11,6 +12,8 @@ export interface EgressSettings {
   /** Address ranges. */
   readonly allowPrivate: readonly string[];
   readonly deny: readonly string[];
+  /** IPv6 prefixes. */
+  readonly nat64Prefixes?: readonly string[];
   /** Hosts, or `*.host`; undefined: all. */
   readonly allowHosts?: readonly string[] | undefined;
 }
@@ -36,21 +39,26 @@ const LOOPBACK = ['127.0.0.1', '::1'];
 const LOCALHOST = /(?:^|\.)localhost$/;
 
 /** Compiles the settings; address ranges were validated by the schema, and hosts by `parseHostRule`. */
-export function compileEgressRules({ allowHttp, allowPrivate, deny, allowHosts }: EgressSettings): EgressRules {
+export function compileEgressRules(settings: EgressSettings): EgressRules {
+  const { allowHttp, allowPrivate, deny, nat64Prefixes = [], allowHosts } = settings;
   const privateRanges = new IpRanges(allowPrivate);
   const denied = new IpRanges(deny);
+  const nat64 = new Nat64Prefixes(nat64Prefixes);
   const hosts = allowHosts?.map(parseHostRule).filter((rule) => rule !== undefined);
 
-  const findOneProblem = (address: string): string | undefined => {
-    if (denied.has(address)) return 'is denied by provider.egress.deny';
-    return isPublicAddress(address) || privateRanges.has(address) ? undefined : 'is not on the public internet';
-  };
+  const findDenial = (address: string): string | undefined =>
+    denied.has(address) ? 'is denied by provider.egress.deny' : undefined;
+  const findOneProblem = (address: string): string | undefined =>
+    findDenial(address) ?? (isPublicAddress(address) || privateRanges.has(address) ? undefined : 'is not on the public internet');
   const findAddressProblem = (text: string): string | undefined => {
     const address = normalizeIp(text);
     if (address === undefined) return 'is not an address';
+    const translated = nat64.toIpv4(address);
     const embedded = findEmbeddedIpv4(address);
-    // A translator's range may be allowed; the address behind the translator is checked as well.
-    return findOneProblem(address) ?? (embedded === undefined ? undefined : findOneProblem(embedded));
+    // An address of the network's NAT64 stands only for the IPv4 address behind it. Of any other form, both have to be allowed.
+    const problem = translated.length > 0 ? findDenial(address) : findOneProblem(address);
+    const behind = embedded === undefined ? translated : [...translated, embedded];
+    return problem ?? behind.map(findOneProblem).find((each) => each !== undefined);
   };
   return {
     allowHttp,

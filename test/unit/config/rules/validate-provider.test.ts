@@ -38,6 +38,15 @@ describe('the address of the API', () => {
   });
 });
 
+test('NAT64 prefixes must be IPv6 prefixes of a length that RFC 6052 knows', () => {
+  const egress = (prefix: string) => ({ egress: { nat64Prefixes: [prefix] } });
+  expect(check(egress('2001:db8:64::/96'))).toEqual([]);
+  for (const prefix of ['2001:db8:64::/80', '2001:db8:64::1', '10.0.0.0/8'])
+    expect(check(egress(prefix))).toEqual([
+      `error provider.egress.nat64Prefixes.0: "${prefix}" is not a NAT64 prefix; write an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, for example 64:ff9b::/96`,
+    ]);
+});
+
 describe('the users of the API', () => {
   test('are required', () => {
     expect(check({ basic: { realm: 'api' } })).toEqual(['error provider.basic: no section defines the users of this realm']);

@@ -169,6 +169,23 @@ describe('compileEgressRules', () => {
     expect(strict.findAddressProblem(outside)).toBe('is not on the public internet');
   });
 
+  test.each([
+    ['a public prefix', '2a00:1098:2c::/96', '2a00:1098:2c::10.0.0.1', '2a00:1098:2c::8.8.8.8'],
+    ['a private prefix', 'fd00:64::/96', 'fd00:64::169.254.169.254', 'fd00:64::8.8.8.8'],
+    ['a short prefix', '2a00:1098::/32', '2a00:1098:a00:1::', '2a00:1098:808:808::'],
+    ['the well-known prefix', '64:ff9b::/96', '64:ff9b::192.168.0.1', '64:ff9b::8.8.8.8'],
+  ])('checks the IPv4 address behind the NAT64 of the network, with %s', (_, prefix, inside, outside) => {
+    const nat64Prefixes = [prefix];
+    const rules = toRules({ nat64Prefixes });
+    expect(rules.findAddressProblem(inside)).toBe('is not on the public internet');
+    expect(rules.findAddressProblem(outside)).toBeUndefined();
+    expect(toRules({ nat64Prefixes, allowPrivate: [prefix] }).findAddressProblem(inside)).toBe('is not on the public internet');
+    expect(toRules({ nat64Prefixes, allowPrivate: ['0.0.0.0/0'] }).findAddressProblem(inside)).toBeUndefined();
+    for (const deny of ['8.8.8.8', prefix])
+      expect(toRules({ nat64Prefixes, deny: [deny] }).findAddressProblem(outside)).toBe('is denied by provider.egress.deny');
+    expect(rules.findAddressProblem('fd00:65::8.8.8.8')).toBe('is not on the public internet');
+  });
+
   test('allows only the listed hosts, if there is a list', () => {
     const rules = toRules({ allowHosts: ['acme.example', '*.Partner.example', '8.8.8.8', '2606:4700::1111'] });
     for (const host of [
