@@ -206,7 +206,9 @@ export const provider = z.strictObject({
   concurrency: z.int().min(1).max(100).default(4).describe('Maximum number of attempts at once for one endpoint.'),
   maxConcurrency: count
     .default(64)
-    .describe('Maximum number of attempts younger than a second at once, for all endpoints together.'),
+    .describe(
+      'Maximum number of attempts younger than a second at once, for all endpoints together. Attempts to an endpoint whose last attempt failed are not counted here, only in `maxConnections`.',
+    ),
   maxConnections: count.default(512).describe('Maximum number of attempts at once, for all endpoints together.'),
   maxEventSize: size().prefault('256Ki').describe('Maximum size of the body of one event; larger ones get 413.'),
   rotationGrace: duration()
