@@ -1,10 +1,14 @@
 import { networkInterfaces } from 'node:os';
-import { describe, expect, test } from 'vitest';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { OwnPorts } from '../../src/gateway/egress-proxy/own-ports.ts';
 import { compileEgressRules } from '../../src/provider/egress-guard/egress-rules.ts';
 import { findUrlProblem } from '../../src/provider/egress-guard/endpoint-url.ts';
-import { useApp } from '../support/fixtures.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
+import { startGate, toRoute, until } from '../support/gate.ts';
+import { call, listDeliveries, postEvent } from '../support/provider/client.ts';
 import { openSender, sendTo, toResolve } from '../support/sender.ts';
+import { makeEntry } from '../support/users.ts';
 import { NAMES_OF_PRIVATE_HOSTS, PRIVATE_HOSTS } from './private-hosts.ts';
 
 const app = useApp();
@@ -85,6 +89,48 @@ test('an endpoint whose name leads to a private IPv4 address through the NAT64 o
     isSent: false,
     detail: 'acme.example: its address 2a00:1098:2c::a9fe:a9fe is not on the public internet',
   });
+});
+
+test('the ports of the process itself are rejected, except for its data port', async () => {
+  const basic = { realm: 'r', users: { file: 'users' } };
+  const gate = await startGate(
+    {
+      routes: [toRoute(app.port)],
+      authz: { address: '127.0.0.1:0' },
+      proxy: { address: '127.0.0.1:0', requireTls: false, basic, allow: ['*.example:443'] },
+      provider: {
+        address: '127.0.0.1:0',
+        queue: { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } },
+        egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8', '::1'] },
+        schedule: [],
+      },
+    },
+    undefined,
+    { users: makeEntry('ada', 'x') },
+  );
+  onTestFinished(async () => void (await gate.stop()));
+  const { port, adminPort, providerPort, proxyPort, authzPort } = gate;
+  const ports = { data: port, admin: adminPort, provider: providerPort, proxy: proxyPort, authz: authzPort };
+  for (const [id, own] of Object.entries(ports)) {
+    const endpoint = { id, url: `http://127.0.0.1:${own}/v1/events` };
+    expect((await call(providerPort, 'POST', '/v1/endpoints', endpoint)).status).toBe(201);
+  }
+  await postEvent(providerPort);
+  const deliveries = await until(async () => {
+    const all = await listDeliveries(providerPort);
+    return all.every(({ attempts }) => attempts === 1) && all;
+  });
+  const shown = deliveries.map(({ endpoint, lastAttempt }) => [endpoint, lastAttempt as Record<string, unknown>] as const);
+  const found = new Map(shown);
+  expect(found.get('data')).toMatchObject({ outcome: 'client_error', status: 404 });
+  for (const id of ['admin', 'provider', 'proxy', 'authz'] as const)
+    expect([id, found.get(id)]).toEqual([
+      id,
+      expect.objectContaining({
+        outcome: 'blocked',
+        detail: `127.0.0.1 is this machine, and port ${ports[id]} belongs to sidegate`,
+      }),
+    ]);
 });
 
 describe('DNS rebinding', () => {

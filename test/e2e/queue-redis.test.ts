@@ -4,6 +4,7 @@ import { execPath } from 'node:process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
+import { buildShards } from '../../src/provider/queue/redis/keys.ts';
 import { createRedisQueue } from '../../src/provider/queue/redis/redis-queue.ts';
 import { until } from '../support/gate.ts';
 import { newEvent, newId, PROVEN, settled } from '../support/queue/events.ts';
@@ -163,6 +164,28 @@ describe('lanes of several processes', () => {
     expect(await again.lane.take(1, now())).toMatchObject([{ event: event.id, attempt: 0 }]);
     await lanes.stop();
   });
+});
+
+test('a lane that could not begin is served about a second later, not by the sweep', async () => {
+  const times = { ...TIMES, sweepEvery: 600_000 };
+  const setup = setupOf(server, { times });
+  const errors: unknown[] = [];
+  const queue = createRedisQueue(toOptions(setup, errors));
+  opened.add(queue);
+  await queue.open();
+  // Of the wrong type, so that each begin fails.
+  const [key = ''] = buildShards(setup.keyPrefix, 1).map(({ prefix }) => `${prefix}:f:a`);
+  server.cli('SET', key, 'damaged');
+  const received: string[] = [];
+  const serving = deliverAll(queue, now, ({ event }) => received.push(event));
+  const event = newEvent(['a'], { createdAt: now() });
+  await queue.append([event]);
+  await until(() => errors.length >= 2);
+  expect([String(errors[0]), received]).toEqual([expect.stringContaining('WRONGTYPE'), []]);
+  server.cli('DEL', key);
+  await until(async () => (await queue.stats(now())).waiting === 0);
+  await serving.stop();
+  expect([received, (await queue.stats(now())).sweepFinds]).toEqual([[event.id], 0]);
 });
 
 describe('the sweep', () => {

@@ -198,20 +198,18 @@ describe('a full disk', () => {
   const mount = 'mount -t tmpfs -o size=8m none "$1" && exec "$2" "$3" "$1"';
   const isPossible = spawnSync('unshare', ['-Urm', 'mount', '-t', 'tmpfs', 'none', '/mnt']).status === 0;
 
+  /** Runs the program in a mount namespace in which the folder of the queue has 8 MiB, and returns what it reports. */
+  const runOnSmallDisk = (program: string): unknown => {
+    const shell = ['sh', '-c', mount, 'sh', dirname(path), process.execPath, join(SUPPORT, program)];
+    const run = spawnSync('unshare', ['-Urm', ...shell], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] });
+    return JSON.parse(run.stdout);
+  };
+
   test.skipIf(!isPossible)(
     'rejects events with queue_unavailable, loses none that was accepted, and accepts again when there is space',
     { timeout: 60_000 },
     () => {
-      const folder = dirname(path);
-      const run = spawnSync(
-        'unshare',
-        ['-Urm', 'sh', '-c', mount, 'sh', folder, process.execPath, join(SUPPORT, 'full-disk-child.ts')],
-        {
-          encoding: 'utf8',
-          stdio: ['ignore', 'pipe', 'inherit'],
-        },
-      );
-      const result = JSON.parse(run.stdout) as Record<string, unknown> & {
+      const result = runOnSmallDisk('full-disk-child.ts') as Record<string, unknown> & {
         acknowledged: number;
         settled: number;
         before: object;
@@ -224,6 +222,12 @@ describe('a full disk', () => {
       expect(result['received']).toBe(50 + 2 * (result.acknowledged - 51) + 1 - result.settled);
     },
   );
+
+  test.skipIf(!isPossible)('delays settlements until there is space, so that nothing is sent twice', { timeout: 60_000 }, () => {
+    const result = runOnSmallDisk('full-disk-settle-child.ts') as Record<'sent' | 'rest' | 'received', string[]>;
+    expect(result).toMatchObject({ isSettledWhileFull: false, waiting: 15, sent: { length: 5 } });
+    expect(result.received).toEqual(result.rest);
+  });
 });
 
 describe('the thread of the queue', () => {
