@@ -34,7 +34,7 @@ const HOOKS: QueueParts['hooks'] = {
   onRunError: (endpoint, error) => console.error(endpoint, error),
 };
 /** Large enough for any benchmark. */
-const BOUNDS = { maxEvents: 10_000_000, maxBytes: 2 ** 40, retention: 86_400_000, deadRetention: 86_400_000 };
+const BOUNDS = { maxEvents: 10_000_000, maxBytes: 2 ** 40 };
 
 export async function openEngine(name: EngineName): Promise<OpenEngine> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-bench-'));
@@ -50,8 +50,8 @@ export async function openEngine(name: EngineName): Promise<OpenEngine> {
 }
 
 async function openSqlite(folder: string): Promise<OpenEngine> {
-  const sqlite = { path: join(folder, 'queue.db'), allowVolatile: true };
-  const queue = createQueue({ ...BOUNDS, sqlite }, { clock: systemClock, redis: undefined, hooks: HOOKS });
+  const path = join(folder, 'queue.db');
+  const queue = createQueue({ kind: 'sqlite', path, allowVolatile: true }, { ...BOUNDS, clock: systemClock, hooks: HOOKS });
   await queue.open();
   return { queue, readServer: () => readServerFigures(), remove: () => queue.close() };
 }
@@ -74,8 +74,8 @@ async function openRedis(folder: string): Promise<OpenEngine> {
   const { server, port } = await startRedis(folder);
   const topology = { kind: 'standalone', node: { host: '127.0.0.1', port } } as const;
   const redis = { topology, keyPrefix: 'bench:', connectTimeout: 5_000, commandTimeout: 5_000 };
-  const config = { ...BOUNDS, redis: { shards: 1, durability: 'local', allowVolatile: true } } as const;
-  const queue = createQueue(config, { clock: systemClock, redis, hooks: HOOKS });
+  const choice = { kind: 'redis', redis, shards: 1, durability: 'local', allowVolatile: true } as const;
+  const queue = createQueue(choice, { ...BOUNDS, clock: systemClock, hooks: HOOKS });
   await queue.open();
   return {
     queue,

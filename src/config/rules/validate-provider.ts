@@ -2,6 +2,7 @@
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { isLoopbackOnly, isOverlapping } from '../../core/listen-address.ts';
 import type { Config, ProviderConfig, RouteConfig } from '../schema/config.ts';
+import { chooseQueue } from '../schema/queue-choice.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkUsers } from './validate-basic.ts';
 
@@ -49,8 +50,7 @@ function checkQueue({ queue, roles }: ProviderConfig, { store }: Config): Rating
     found.push(error(path, 'the queue is configured twice', 'set either sqlite or redis'));
   if (queue.redis !== undefined && store.redis === undefined)
     found.push(error([...path, 'redis'], 'no Redis is configured', 'set store.redis, or use queue.sqlite'));
-  const usesRedis = queue.sqlite === undefined && store.redis !== undefined;
-  if (roles.length === 1 && !usesRedis)
+  if (roles.length === 1 && chooseQueue(queue, store.redis).kind === 'sqlite')
     found.push(
       error(
         ['provider', 'roles'],

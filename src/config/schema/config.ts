@@ -1,7 +1,6 @@
 /** The config after parsing: typed, defaulted, frozen. */
 import type * as z from 'zod';
 import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
-import { DEFAULT_QUEUE_FILE } from './provider-schema.ts';
 import type { SocketAddress } from './scalars.ts';
 import type { ConfigSchema } from './schema.ts';
 
@@ -77,14 +76,6 @@ export function methodsOf(route: RouteConfig): readonly string[] {
 /** Whether the route forwards each ID once, so that it has to remember handled IDs. */
 export function remembersIds({ webhook }: RouteConfig): boolean {
   return webhook !== undefined && webhook.dedup !== 'off';
-}
-
-/** The file of the embedded queue; undefined without `provider`, and if the queue is in Redis. */
-export function queueFileOf({ provider, store }: Config): string | undefined {
-  if (provider === undefined) return undefined;
-  const { sqlite, redis } = provider.queue;
-  if (sqlite !== undefined) return sqlite.path;
-  return redis !== undefined || store.redis !== undefined ? undefined : DEFAULT_QUEUE_FILE;
 }
 
 /** The users of the provider's API; undefined if it has none, or if this process has no API. */

@@ -2,8 +2,9 @@
 
 import { parseConfig } from '../../config/load/load.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
-import { type Config, queueFileOf, remembersIds } from '../../config/schema/config.ts';
+import { type Config, remembersIds } from '../../config/schema/config.ts';
 import type { Problem } from '../../config/schema/problem.ts';
+import { queueFileOf } from '../../config/schema/queue-choice.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { CONFIG_FOLDER, CONFIG_KEY } from '../injector/names.ts';
 import { type Kept, MAX_GATE_LENGTH } from './lookups.ts';

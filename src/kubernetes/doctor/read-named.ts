@@ -1,7 +1,8 @@
 /** Reads what pods refer to: ConfigMaps with the gate's config loader, Secrets by name only, and the metrics of running sidecars. */
 
 import { parseConfig } from '../../config/load/load.ts';
-import { type Config, queueFileOf, realmsOf, remembersIds } from '../../config/schema/config.ts';
+import { type Config, realmsOf, remembersIds } from '../../config/schema/config.ts';
+import { queueFileOf } from '../../config/schema/queue-choice.ts';
 import type { Clock } from '../../core/clock.ts';
 import { type KubeClient, METADATA_ONLY_OBJECT } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';

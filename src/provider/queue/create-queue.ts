@@ -1,6 +1,5 @@
-/** Chooses the engine of the queue: the one of the config, or Redis if the gate has one, or a SQLite file. */
-import type { ProviderQueueConfig } from '../../config/schema/config.ts';
-import { DEFAULT_QUEUE_FILE } from '../../config/schema/provider-schema.ts';
+/** Creates the queue with the chosen engine. */
+import type { QueueChoice } from '../../config/schema/queue-choice.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { RedisStoreOptions } from '../../state/redis/options.ts';
 import type { DeliveryQueue } from './delivery-queue.ts';
@@ -17,29 +16,21 @@ export interface QueueHooks {
   readonly onRunError: (endpoint: string, error: unknown) => void;
 }
 
-/** The dependencies of the engines. */
+/** The dependencies of the engines, and the bounds of the queue. */
 export interface QueueParts {
   readonly clock: Clock;
-  /** The connection settings of `store.redis`. */
-  readonly redis: RedisStoreOptions | undefined;
+  readonly maxEvents: number;
+  readonly maxBytes: number;
   readonly hooks: QueueHooks;
 }
 
 /** Creates the queue; it is not opened yet. */
-export function createQueue(config: ProviderQueueConfig, { clock, redis, hooks }: QueueParts): DeliveryQueue {
-  const { maxEvents, maxBytes, sqlite } = config;
-  const bounds = { maxEvents, maxBytes, clock };
-  if (redis === undefined || sqlite !== undefined) {
-    const { path, allowVolatile } = sqlite ?? { path: DEFAULT_QUEUE_FILE, allowVolatile: false };
-    return createSqliteQueue({ ...bounds, path, allowVolatile, hooks });
-  }
-  const { shards, durability, allowVolatile } = config.redis ?? { shards: 1, durability: 'local', allowVolatile: false };
+export function createQueue(choice: QueueChoice<RedisStoreOptions>, parts: QueueParts): DeliveryQueue {
+  const { hooks } = parts;
+  if (choice.kind === 'sqlite') return createSqliteQueue({ ...parts, ...choice });
   return createRedisQueue({
-    ...bounds,
-    redis,
-    shards,
-    durability,
-    allowVolatile,
+    ...parts,
+    ...choice,
     hooks: { ...hooks, onStoreError: (error) => hooks.onRunError('', error) },
   });
 }

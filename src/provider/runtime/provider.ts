@@ -1,6 +1,7 @@
 /** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
 import type { Registry } from '@prometheus-io/client';
 import type { ProviderConfig } from '../../config/schema/config.ts';
+import { chooseQueue } from '../../config/schema/queue-choice.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { OwnPorts } from '../../gateway/egress-proxy/own-ports.ts';
 import type { BoundAddress } from '../../gateway/server/listener.ts';
@@ -84,10 +85,12 @@ export class Provider {
     this.#parts = parts;
     this.#settings = settings;
     this.#metrics = createProviderMetrics(parts.registers);
-    const isShared = config.queue.sqlite === undefined && parts.redis !== undefined;
+    const choice = chooseQueue(config.queue, parts.redis);
+    const isShared = choice.kind === 'redis';
     const failing = new FailingEndpoints(clock, isShared);
     const telemetry: TelemetryParts = { ...parts, metrics: this.#metrics, failing };
-    this.#queue = createQueue(config.queue, { ...parts, hooks: createQueueHooks(telemetry) });
+    const { maxEvents, maxBytes } = config.queue;
+    this.#queue = createQueue(choice, { clock, maxEvents, maxBytes, hooks: createQueueHooks(telemetry) });
     this.#stored = new StoredRegistry({
       store: this.#queue.endpoints,
       clock,
