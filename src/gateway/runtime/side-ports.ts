@@ -86,21 +86,25 @@ interface AllPorts {
   readonly data: Opened | false;
   readonly authz: Opened | undefined;
   readonly proxy: ForwardProxy | undefined;
-  readonly provider: Pick<Provider, 'start' | 'forbidPorts'> | undefined;
+  readonly provider: Pick<Provider, 'open' | 'startDelivering'> | undefined;
 }
 
 /** Opens the ports; rejects with the system's error if one cannot be opened. */
 export async function openPorts(ports: AllPorts): Promise<GateAddresses> {
   const admin = await ports.admin.listen();
   // Before the data port: it stores deliveries of routes with an inbox.
-  const provider = await ports.provider?.start([admin.port]);
+  const provider = await ports.provider?.open();
   const data = ports.data === false ? undefined : await ports.data.listen();
   const authz = await ports.authz?.listen();
-  const others = [admin, data, authz, provider].flatMap((address) => (address === undefined ? [] : [address.port]));
-  const proxy = await ports.proxy?.listen(others);
-  // Not the data port: it verifies what it gets, and an app may send events to itself.
-  ports.provider?.forbidPorts([authz, proxy].flatMap((address) => (address === undefined ? [] : [address.port])));
+  const proxy = await ports.proxy?.listen(toPorts(admin, data, authz, provider));
+  // Last, so that no delivery reaches a port of this process. The data port may be an endpoint: it verifies what it gets, and an app may send
+  // events to itself.
+  ports.provider?.startDelivering(toPorts(admin, authz, proxy, provider));
   return { admin, ...(data && { data }), ...(proxy && { proxy }), ...(authz && { authz }), ...(provider && { provider }) };
+}
+
+function toPorts(...addresses: readonly (BoundAddress | undefined)[]): number[] {
+  return addresses.flatMap((address) => (address === undefined ? [] : [address.port]));
 }
 
 /** The port in a list, which is empty if it has no TLS; `section`: its config path. */

@@ -148,25 +148,22 @@ export class Provider {
     });
   }
 
-  /** Opens the queue and the port, and starts to deliver. `others`: ports of this process that deliveries must not reach. */
-  async start(others: readonly number[]): Promise<BoundAddress | undefined> {
+  /** Opens the queue and the port, after a config was applied. */
+  async open(): Promise<BoundAddress | undefined> {
     const { logger } = this.#parts;
-    const { config, endpoints, defaults } = this.#settings;
     for (const { message } of await this.#queue.open()) logger.warn('queue_warning', { message });
     this.#metrics.queueUp(true);
-    this.#stored.replaceConfig(endpoints, defaults);
     await this.#stored.open();
-    this.#onEndpoints();
     const address = await this.#api?.listen();
-    this.#ownPorts.add(...others, ...(address === undefined ? [] : [address.port]));
-    if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run);
     this.#housekeeping.start();
     return address;
   }
 
-  /** Ports of this process that deliveries must not reach. */
-  forbidPorts(ports: readonly number[]): void {
-    this.#ownPorts.add(...ports);
+  /** Starts to deliver. `ownPorts`: of this process, which deliveries must not reach. */
+  startDelivering(ownPorts: readonly number[]): void {
+    const { config } = this.#settings;
+    this.#ownPorts.add(...ownPorts);
+    if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run);
   }
 
   /** The forwarder of a route with `ack: onAccept`. */
@@ -174,13 +171,12 @@ export class Provider {
     return createInboxForwarder(options, policy, { clock: this.#parts.clock, queue: this.#queue });
   }
 
-  /** Applies a reloaded config or secret, in one turn of the event loop. */
+  /** Applies a config, a reloaded one, or reloaded secrets, in one turn of the event loop. */
   apply(settings: ProviderSettings): void {
     this.#settings = settings;
-    this.#stored.replaceConfig(settings.endpoints, settings.defaults);
     this.#endpointSender.replace(settings);
     this.#api?.replaceToken(settings.token);
-    this.#onEndpoints();
+    this.#stored.replaceConfig(settings.endpoints, settings.defaults);
   }
 
   /** Replaces the routes with `ack: onAccept`. */
