@@ -160,7 +160,9 @@ describe('an endpoint that never succeeds', () => {
     await skipAll();
     const { deliveries } = await queue.find({ endpoint: 'acme', states: ['skipped'] }, { limit: 250 });
     expect(deliveries.length).toBeGreaterThanOrEqual(6);
-    expect((await queue.find({ endpoint: 'acme', states: ['waiting'] }, { limit: 250 })).deliveries).toHaveLength(0);
+    // With the jitter, the last attempts of some deliveries are due later than the six days of this test.
+    const { deliveries: waiting } = await queue.find({ endpoint: 'acme', states: ['waiting'] }, { limit: 250 });
+    expect(waiting.filter(({ due = 0 }) => due <= clock.now())).toEqual([]);
   }, 120_000);
 
   test('gets its skipped events when it is enabled and they are replayed', async () => {
