@@ -110,7 +110,8 @@ describe('every series in a rule or a panel', () => {
     const values = new Set(series.map((labels) => labels[label]));
     if (values.has(undefined)) return `${metric} has no label ${label}`;
     if (operator.startsWith('!') || value === '.*') return undefined;
-    const missing = (operator === '=' ? [value] : value.split('|')).find((each) => !values.has(each));
+    const has = (pattern: string): boolean => series.some((labels) => new RegExp(`^(?:${pattern})$`).test(labels[label] ?? ''));
+    const missing = operator === '=' ? (values.has(value) ? undefined : value) : value.split('|').find((each) => !has(each));
     return missing === undefined ? undefined : `no ${metric} has ${label}="${missing}"`;
   }
 

@@ -7,7 +7,7 @@ import { createProviderMetrics, EVENT_REJECTIONS } from '../../src/provider/tele
 export function renderProviderMetrics(): Promise<string> {
   const registry = new Registry();
   const metrics = createProviderMetrics([registry]);
-  metrics.setEndpoints(['acme', 'api']);
+  metrics.setEndpoints(['acme', 'inbox:billing', 'api']);
   metrics.accepted('stored', 1);
   for (const reason of EVENT_REJECTIONS) metrics.rejected(reason);
   for (const outcome of ATTEMPT_OUTCOMES) metrics.attempt('acme', outcome, 1);
