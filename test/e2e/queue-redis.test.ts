@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { execPath } from 'node:process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
+import type { SidegateError } from '../../src/core/errors.ts';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { buildShards } from '../../src/provider/queue/redis/keys.ts';
 import { createRedisQueue } from '../../src/provider/queue/redis/redis-queue.ts';
@@ -429,6 +430,71 @@ describe('opening', () => {
     await expect(queue.append([newEvent(['a'])])).rejects.toMatchObject({ code: 'queue_full' });
     own.cli('CONFIG', 'SET', 'maxmemory', '0');
     expect(await drain(queue, now)).toHaveLength(10);
+  });
+});
+
+describe('a Redis whose memory is full', () => {
+  test('rejects new events, and delivers, retries and prunes the others as before', { timeout: 60_000 }, async () => {
+    const own = await start({ config: [...DURABLE, 'maxmemory 20mb', 'maxmemory-policy noeviction'] });
+    const options = toOptions(setupOf(own));
+    const reports: string[] = [];
+    const queue = createRedisQueue({
+      ...options,
+      hooks: {
+        ...options.hooks,
+        onUnavailable: (reason) => reports.push(reason),
+        onStoreError: (error) => reports.push(String(error)),
+      },
+    });
+    opened.add(queue);
+    await queue.open();
+    const appendError = async (): Promise<unknown> =>
+      queue.append([newEvent(['a'], { body: Buffer.alloc(100_000), createdAt: now() })]).then(
+        () => undefined,
+        ({ code }: SidegateError) => code,
+      );
+    const ids = await appendSome(queue, 200, 20);
+    const sent: string[] = [];
+    const serving = queue.serve(4, async (lane) => {
+      const deliveries = await lane.take(2, now());
+      sent.push(...deliveries.map(({ event, attempt }) => `${event} ${attempt}`));
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      await lane.settle(
+        deliveries.map((each) =>
+          settled(each, each.attempt === 0 ? { kind: 'retry', due: now() + 300 } : { kind: 'delivered' }, now()),
+        ),
+        PROVEN,
+      );
+      return {};
+    });
+    await until(() => sent.length > 8);
+    // Something else fills it while attempts are in flight.
+    own.cli('SET', 'other', 'x'.repeat(100_000));
+    own.cli('CONFIG', 'SET', 'maxmemory', '1mb');
+    expect(await appendError()).toBe('queue_full');
+    await until(async () => (await queue.stats(now())).waiting === 0);
+    await serving.stop();
+    expect(sent.toSorted()).toEqual(ids.flatMap((id) => [`${id} 0`, `${id} 1`]).toSorted());
+    expect(await appendError()).toBe('queue_full');
+    expect(await queue.append([newEvent(['a'], { id: ids[0] ?? '' })])).toEqual(['duplicate']);
+    expect(await queue.prune(now() + 1, now() + 1, 1_000)).toBe(200);
+    own.cli('CONFIG', 'SET', 'maxmemory', '20mb');
+    let stored = 0;
+    while ((await appendError()) === undefined) stored++;
+    expect(stored).toBeGreaterThan(50);
+    expect(reports).toEqual([]);
+    expect((await queue.stats(now())).sweepFinds).toBe(0);
+  });
+
+  test('can be opened, and its queue delivered, by a process that starts', async () => {
+    const own = await start({ config: DURABLE });
+    const setup = setupOf(own);
+    const queue = await open(setup);
+    const ids = await appendSome(queue, 20, 5);
+    await queue.close();
+    own.cli('CONFIG', 'SET', 'maxmemory', '1');
+    const received = await drain(await open(setup), now);
+    expect(received.map(({ event }) => event).toSorted()).toEqual(ids.toSorted());
   });
 });
 

@@ -22,7 +22,10 @@ const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, st
 const BY_ERROR: ReadonlyMap<string, readonly [ProblemCode, string]> = new Map([
   [
     'queue_full',
-    ['queue_full', 'the queue has reached provider.queue.maxEvents or maxBytes: post the event again later, with the same ID'],
+    [
+      'queue_full',
+      'the queue has reached provider.queue.maxEvents or maxBytes, or the memory of Redis is full: post the event again later, with the same ID',
+    ],
   ],
   [
     'queue_unavailable',

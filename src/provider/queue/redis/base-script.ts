@@ -31,6 +31,19 @@ local ops, counts, endpointCounts, touched, emptyReplies = {}, {}, {}, {}, {}
 local LANE_TTL = 2592000000
 local MAX_PAUSE = ${MAX_LANE_PAUSE_MS}
 
+-- Redis at its maxmemory rejects the first write of a script that may need memory, and none after another write. Settlements must be
+-- stored, and what is removed frees memory, so a write that needs none comes first. Only new events are then rejected.
+local isFull = false
+local function prepareWrites()
+  local reply = redis.pcall('LPUSHX', p .. 'none', '')
+  isFull = type(reply) == 'table' and reply.err ~= nil and string.find(reply.err, 'OOM', 1, true) ~= nil
+  if isFull then call('DEL', p .. 'none') end
+end
+
+local function rejectIfFull()
+  if isFull then error({ err = 'OOM command not allowed when used memory > maxmemory' }) end
+end
+
 local function count(name, by) counts[name] = (counts[name] or 0) + by end
 
 local function countWaiting(endpoint, by)
@@ -142,13 +155,20 @@ end
 
 /** The end of the script. */
 export const RUN_LUA = `
+local READS = {}
+for name in string.gmatch('attempts backlogs event known listEndpoints orphans part removable revision scan shardsOf stats', '%a+') do READS[name] = true end
+
 -- Runs the batch: for each operation its name, the number of its arguments, and these.
-local replies, i = {}, 1
+local replies, i, isPrepared = {}, 1, false
 while i <= #ARGV do
   local name, n = ARGV[i], tonumber(ARGV[i + 1])
   local a = {}
   for j = 1, n do a[j] = ARGV[i + 1 + j] end
   i = i + 2 + n
+  if not isPrepared and not READS[name] then
+    prepareWrites()
+    isPrepared = true
+  end
   local ok, reply = pcall(ops[name], a)
   if not ok then reply = type(reply) == 'table' and reply.err or tostring(reply) end
   replies[#replies + 1] = { ok and 1 or 0, reply }

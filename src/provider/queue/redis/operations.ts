@@ -183,10 +183,12 @@ export class Operations {
   }
 
   #toUnavailable(text: string, cause?: Error): SidegateError {
+    // Redis responds, and everything but new events is still stored.
+    if (text.includes('OOM command not allowed'))
+      return new SidegateError('system', 'queue_full', 'the memory of Redis is full (maxmemory)', { cause });
     const message = this.#settings.events.onFailure(cause ?? { message: text });
     // The master was demoted: reconnect to find the new one.
     if (text.startsWith('READONLY')) this.#settings.client.disconnect(true);
-    const code = text.includes('OOM command not allowed') ? 'queue_full' : 'queue_unavailable';
-    return new SidegateError('system', code, message, { cause });
+    return new SidegateError('system', 'queue_unavailable', message, { cause });
   }
 }

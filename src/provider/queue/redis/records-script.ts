@@ -126,6 +126,7 @@ function ops.claim(a)
   if call('EXISTS', key) == 0 and call('HEXISTS', p .. 'e:' .. a[1], 'm') == 1 and call('HEXISTS', p .. 'e:' .. a[1], 'p') == 0 then return { 'stored', '' } end
   local value = call('GET', key)
   if not value then
+    rejectIfFull()
     call('SET', key, 'p' .. a[2], 'PX', 86400000)
     return { 'new' }
   end

@@ -24,7 +24,7 @@ import { Appender, type QueueBounds } from './append.ts';
 import { checkRedis } from './checks.ts';
 import { toList, toTime } from './codec.ts';
 import { buildShards, findShard } from './keys.ts';
-import { LaneQueue, type LaneWorker, type LeaseTimes } from './lane-queue.ts';
+import { allowWhenFull, LaneQueue, type LaneWorker, type LeaseTimes } from './lane-queue.ts';
 import { checkLayout } from './layout.ts';
 import { Slots } from './lease.ts';
 import { Operations } from './operations.ts';
@@ -92,6 +92,7 @@ class RedisQueue implements DeliveryQueue {
     // WAIT blocks its connection.
     const writer = durability === 'local' ? client : status.watch(openRedis(patient, 'batches'));
     const background = openRedis(redis, 'background');
+    allowWhenFull(background);
     onEvent(background, 'error', () => undefined);
     this.#clients = [...new Set([client, writer, background])];
     const events = {
