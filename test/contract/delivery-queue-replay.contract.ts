@@ -169,6 +169,47 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       expect(await queue.stats(now())).toMatchObject({ waiting: 0, dead: 1_200 });
     });
 
+    test('leaves out what is settled after it started, and replays all that it counted', async () => {
+      const queue = await open();
+      const events = Array.from({ length: 600 }, (_, i) => newEvent(['a', 'b'], { createdAt: START + i }));
+      await queue.append(events.slice(0, 300));
+      await queue.append(events.slice(300));
+      const lanes = holdLanes(queue);
+      const settleLane = async (endpoint: string): Promise<void> => {
+        const { lane } = await lanes.next(endpoint);
+        const taken = await lane.take(600, now());
+        await lane.settle(
+          taken.map((delivery) => settled(delivery, { kind: 'dead' }, now())),
+          PROVEN,
+        );
+      };
+      await settleLane('a');
+      await store().pass(10);
+      const steps: ReplayProgress[] = [];
+      for await (const step of queue.replay({ states: ['dead'] }, now())) {
+        if (steps.length === 0) {
+          await store().pass(10);
+          await settleLane('b');
+        }
+        steps.push(step);
+      }
+      expect(steps.length).toBeGreaterThan(1);
+      expect(new Set(steps.map(({ total }) => total))).toEqual(new Set([600]));
+      expect(steps.at(-1)).toEqual({ replayed: 600, total: 600 });
+      expect(await queue.backlogs(['a', 'b'], now())).toMatchObject([{ waiting: 600 }, { waiting: 0 }]);
+      await lanes.stop();
+    });
+
+    test('reports what it made due, not what others did at the same time', async () => {
+      const queue = await open();
+      await appendMany(queue, 1_000, 'a');
+      await settleAll(queue, now, () => ({ kind: 'dead' }));
+      const ends = (await Promise.all([replay(queue, {}), replay(queue, {})])).map((steps) => steps.at(-1));
+      for (const end of ends) expect(end?.replayed).toBe(end?.total);
+      expect(ends.reduce((sum, end) => sum + (end?.replayed ?? 0), 0)).toBe(1_000);
+      expect((await queue.stats(now())).waiting).toBe(1_000);
+    });
+
     test('can be given up in the middle', async () => {
       const queue = await open();
       await appendMany(queue, 2_500, 'a');

@@ -191,9 +191,23 @@ export interface StoredEvent {
 
 /** The progress of a replay. */
 export interface ReplayProgress {
-  /** Deliveries that matched so far; `total`: all that match, counted when the replay started. */
+  /** Deliveries that were made due so far; `total`: all that match, counted when the replay started; at the end, equal to `replayed`. */
   readonly replayed: number;
   readonly total: number;
+}
+
+/** Clocks of replicas may differ by this. A settlement that is further in the future was stored by a clock that was wrong. */
+const MAX_CLOCK_SKEW_MS: Milliseconds = 60_000;
+
+/** A delivery that was settled after `after` and not later than `until` is not part of a replay that started at `after`. */
+export interface SettledLater {
+  readonly after: EpochMilliseconds;
+  readonly until: EpochMilliseconds;
+}
+
+/** Describes the settlements during a replay that started at `start`. */
+export function toSettledLater(start: EpochMilliseconds, now: EpochMilliseconds): SettledLater {
+  return { after: start, until: now + MAX_CLOCK_SKEW_MS };
 }
 
 /** Figures of the queue. Counting must stay cheap with a million deliveries. */
@@ -254,8 +268,8 @@ export interface DeliveryQueue {
   /** The newest 20 attempts, newest first; undefined if the delivery does not exist. */
   findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined>;
   /**
-   * Makes matching deliveries that are not waiting due again, in small steps, with `tries` 0 and `isReplay` true. `event` with `endpoint`
-   * also creates a delivery that did not exist, if the event matches and `states` is not given. Ends with `replayed` equal to `total`.
+   * Makes matching deliveries that are not waiting due again, in small steps, with `tries` 0 and `isReplay` true. Those that are settled after
+   * `now`, while it runs, are not part of it. `event` with `endpoint` also creates a delivery that did not exist, if the event matches and `states` is not given. Ends with `replayed` equal to `total`.
    */
   replay(filter: DeliveryFilter, now: EpochMilliseconds): AsyncIterable<ReplayProgress>;
   /** Removes events of which no delivery is waiting: delivered ones created before `settledBefore`, others created before `deadBefore`. At most `most`; returns how many. */

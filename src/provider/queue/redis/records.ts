@@ -1,8 +1,16 @@
 /** Lists and replays what the shards contain. */
 
-import type { EpochMilliseconds } from '../../../core/clock.ts';
+import type { Clock, EpochMilliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
-import type { AttemptRecord, DeliveryFilter, DeliveryPage, Page, ReplayProgress, StoredEvent } from '../delivery-queue.ts';
+import {
+  type AttemptRecord,
+  type DeliveryFilter,
+  type DeliveryPage,
+  type Page,
+  type ReplayProgress,
+  type StoredEvent,
+  toSettledLater,
+} from '../delivery-queue.ts';
 import { toParts } from './append.ts';
 import {
   decodeAttempts,
@@ -21,6 +29,7 @@ import type { Operations } from './operations.ts';
 /** The parts that the records use. */
 export interface RecordsSettings {
   readonly shards: readonly Operations[];
+  readonly clock: Clock;
   readonly onDue: (endpoint: string) => void;
 }
 
@@ -59,21 +68,18 @@ export class Records {
     const states = (filter.states ?? (['delivered', 'dead', 'skipped'] as const)).filter((state) => state !== 'waiting');
     const settled: DeliveryFilter = { ...filter, states };
     let total = 0;
-    for await (const rows of this.#steps(settled)) total += rows.length;
-    let replayed = 0;
+    for await (const rows of this.#steps(settled, now)) total += rows.length;
     if (total === 0 && (await this.#create(filter, now))) {
       yield { replayed: 1, total: 1 };
       return;
     }
-    for await (const rows of this.#steps(settled)) {
-      // Deliveries that failed since the replay started are not part of it.
-      const counted = rows.slice(0, total - replayed);
-      if (counted.length > 0) await this.#revive(counted, now);
-      replayed += counted.length;
-      if (replayed < total) yield { replayed, total };
-      else break;
+    let replayed = 0;
+    for await (const rows of this.#steps(settled, now)) {
+      // Less than counted if another replay made some of them due meanwhile, or they were pruned.
+      replayed += await this.#revive(rows, now);
+      yield { replayed, total: Math.max(total, replayed) };
     }
-    yield { replayed, total: Math.min(total, replayed) };
+    yield { replayed, total: replayed };
   }
 
   #shardOf(endpoint: string): Operations {
@@ -107,16 +113,20 @@ export class Records {
     return mergeParts(parts, limit);
   }
 
-  async *#steps(filter: DeliveryFilter): AsyncGenerator<readonly Row[]> {
+  /** Rows that were settled when the replay started; each row once, because positions only go back. */
+  async *#steps(filter: DeliveryFilter, start: EpochMilliseconds): AsyncGenerator<readonly Row[]> {
     let from: Position | undefined;
     do {
       const { rows, next } = await this.#list(filter, REPLAY_STEP, from);
       from = next;
-      if (rows.length > 0) yield rows;
+      const { after, until } = toSettledLater(start, this.#settings.clock.now());
+      const found = rows.filter(({ record: { settledAt = 0 } }) => settledAt <= after || settledAt > until);
+      if (found.length > 0) yield found;
     } while (from !== undefined);
   }
 
-  async #revive(rows: readonly Row[], now: EpochMilliseconds): Promise<void> {
+  /** Returns how many deliveries it made due. */
+  async #revive(rows: readonly Row[], now: EpochMilliseconds): Promise<number> {
     const { shards, onDue } = this.#settings;
     const parts = Map.groupBy(rows, ({ endpoint }) => findShard(endpoint, shards.length));
     const replies = await Promise.all(
@@ -124,7 +134,12 @@ export class Records {
         (shards[number] as Operations).run('replay', [now, 0, ...part.flatMap(({ record }) => [record.event, record.endpoint])]),
       ),
     );
-    for (const reply of replies) for (const endpoint of toList(toList(reply)[1])) onDue(toText(endpoint));
+    let changed = 0;
+    for (const [count, wake] of replies.map(toList)) {
+      changed += Number(count);
+      for (const endpoint of toList(wake)) onDue(toText(endpoint));
+    }
+    return changed;
   }
 
   /** Creates the delivery of an event to an endpoint that it was not for. */

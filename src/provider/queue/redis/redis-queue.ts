@@ -120,7 +120,7 @@ class RedisQueue implements DeliveryQueue {
     const onDue = (endpoint: string): void => this.#laneOf(endpoint).wake(endpoint);
     const isReplicated = durability === 'replicated';
     this.#appender = new Appender({ writers, shards: this.#shards, bounds: options, clock, isReplicated, onDue });
-    this.#records = new Records({ shards: this.#shards, onDue });
+    this.#records = new Records({ shards: this.#shards, clock, onDue });
     this.#pruner = new Pruner(this.#shards);
     this.endpoints = new RedisEndpointStore({
       operations: this.#shards[0] as Operations,

@@ -10,6 +10,7 @@ import type {
   EndpointBacklog,
   Page,
   QueueStats,
+  SettledLater,
   Settlement,
 } from '../delivery-queue.ts';
 
@@ -79,7 +80,12 @@ export interface Operations {
     /** JSON of the LaneState; undefined: it did not change, or the run has ended and no longer decides about it. */
     readonly state: string | undefined;
   };
-  replayStep: { readonly filter: DeliveryFilter; readonly now: EpochMilliseconds; readonly position: ReplayPosition };
+  replayStep: {
+    readonly filter: DeliveryFilter;
+    readonly now: EpochMilliseconds;
+    readonly excluded: SettledLater;
+    readonly position: ReplayPosition;
+  };
   replayMissing: { readonly filter: DeliveryFilter; readonly now: EpochMilliseconds };
   pruneStep: {
     readonly settledBefore: EpochMilliseconds;
@@ -95,7 +101,7 @@ export interface Operations {
   getEvent: { readonly id: string };
   findStep: { readonly filter: DeliveryFilter; readonly page: Page };
   findAttempts: { readonly event: string; readonly endpoint: string };
-  countStep: { readonly filter: DeliveryFilter; readonly position: ReplayPosition | undefined };
+  countStep: { readonly filter: DeliveryFilter; readonly excluded: SettledLater; readonly position: ReplayPosition | undefined };
   stats: { readonly now: EpochMilliseconds };
   backlogs: { readonly endpoints: readonly string[]; readonly now: EpochMilliseconds };
   listEndpoints: Record<never, never>;

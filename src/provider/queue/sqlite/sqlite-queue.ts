@@ -2,21 +2,22 @@
 import type { Clock, EpochMilliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import type { EndpointStore } from '../../endpoints/endpoint-store.ts';
-import type {
-  AppendResult,
-  AttemptRecord,
-  DeliveryFilter,
-  DeliveryPage,
-  DeliveryQueue,
-  EndpointBacklog,
-  NewEvent,
-  Page,
-  QueueStats,
-  QueueWarning,
-  ReplayProgress,
-  RunLane,
-  Serving,
-  StoredEvent,
+import {
+  type AppendResult,
+  type AttemptRecord,
+  type DeliveryFilter,
+  type DeliveryPage,
+  type DeliveryQueue,
+  type EndpointBacklog,
+  type NewEvent,
+  type Page,
+  type QueueStats,
+  type QueueWarning,
+  type ReplayProgress,
+  type RunLane,
+  type Serving,
+  type StoredEvent,
+  toSettledLater,
 } from '../delivery-queue.ts';
 import { LaneRun } from './lane-run.ts';
 import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
@@ -155,7 +156,7 @@ class SqliteQueue implements DeliveryQueue {
   }
 
   async *replay(filter: DeliveryFilter, now: EpochMilliseconds): AsyncIterable<ReplayProgress> {
-    const { total, end } = await this.#count(filter);
+    const { total, end } = await this.#count(filter, now);
     let replayed = 0;
     if (await this.#worker.call('replayMissing', { filter, now })) {
       replayed++;
@@ -164,7 +165,12 @@ class SqliteQueue implements DeliveryQueue {
     const all = total + replayed;
     let position: ReplayPosition | undefined = { seq: 0, endpoint: 0, end };
     while (position !== undefined) {
-      const step: Results['replayStep'] = await this.#worker.call('replayStep', { filter, now, position });
+      const step: Results['replayStep'] = await this.#worker.call('replayStep', {
+        filter,
+        now,
+        excluded: toSettledLater(now, this.#options.clock.now()),
+        position,
+      });
       for (const endpoint of step.endpoints) this.#scheduler.addDue(endpoint, now);
       replayed += step.replayed;
       position = step.position;
@@ -197,11 +203,12 @@ class SqliteQueue implements DeliveryQueue {
     await this.#client?.close();
   }
 
-  async #count(filter: DeliveryFilter): Promise<{ readonly total: number; readonly end: number }> {
+  async #count(filter: DeliveryFilter, start: EpochMilliseconds): Promise<{ readonly total: number; readonly end: number }> {
     let total = 0;
     let position: ReplayPosition | undefined;
     for (;;) {
-      const step: Results['countStep'] = await this.#worker.call('countStep', { filter, position });
+      const excluded = toSettledLater(start, this.#options.clock.now());
+      const step: Results['countStep'] = await this.#worker.call('countStep', { filter, excluded, position });
       total += step.count;
       position = step.position;
       if (step.isDone) return { total, end: position.end };

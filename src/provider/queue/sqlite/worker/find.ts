@@ -68,7 +68,7 @@ export class Finder {
   /** Up to `page.limit` deliveries, of a bounded number of rows. */
   findStep(filter: DeliveryFilter, page: Page): Results['findStep'] {
     const from = page.after === undefined ? undefined : parsePosition(page.after);
-    const selection = this.#selector.select(filter, undefined);
+    const selection = this.#selector.select(filter);
     if (selection === undefined) return { found: [], next: undefined };
     const boundary = this.#selector.findBoundary(selection, from, ROWS_PER_STEP, true);
     const [where, parameters] = joinConditions(selection, from, boundary, true);

@@ -2,10 +2,10 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { EpochMilliseconds } from '../../../../core/clock.ts';
 import type { DeliveryFilter } from '../../delivery-queue.ts';
-import type { ReplayPosition, Results } from '../messages.ts';
+import type { Operations, ReplayPosition, Results } from '../messages.ts';
 import { BLOCKED, DEAD, DUE, getRow, getRows, SKIPPED } from './database.ts';
 import type { StoredLane, StoreMemory } from './lanes.ts';
-import { joinConditions, joinEvents, type Position, type Selection, type Selector } from './selection.ts';
+import { joinConditions, joinEvents, type Position, type Selection, type Selector, withoutSettled } from './selection.ts';
 
 const REPLAYED_STATES = ['delivered', 'dead', 'skipped'] as const;
 /** Rows of an index that one step of a count reads. */
@@ -48,9 +48,9 @@ export class Replayer {
   }
 
   /** Counts what matches in a bounded number of rows; `position` is undefined in the first step. */
-  countStep(filter: DeliveryFilter, position: ReplayPosition | undefined): Results['countStep'] {
+  countStep({ filter, excluded, position }: Operations['countStep']): Results['countStep'] {
     const from = position ?? { seq: 0, endpoint: 0, end: this.#memory.counters.nextSeq - 1 };
-    const selection = this.#selector.select(filter, REPLAYED_STATES);
+    const selection = withoutSettled(this.#selector.select(filter, REPLAYED_STATES), excluded);
     if (selection === undefined) return { count: 0, position: from, isDone: true };
     const boundary = this.#findEnd(selection, from, COUNTED_PER_STEP);
     const [where, parameters] = joinConditions(selection, from, boundary.to, false);
@@ -60,8 +60,8 @@ export class Replayer {
   }
 
   /** Replays what matches in a bounded number of rows; `position` is undefined when the end is reached. */
-  replayStep(filter: DeliveryFilter, now: EpochMilliseconds, position: ReplayPosition): Results['replayStep'] {
-    const selection = this.#selector.select(filter, REPLAYED_STATES);
+  replayStep({ filter, now, excluded, position }: Operations['replayStep']): Results['replayStep'] {
+    const selection = withoutSettled(this.#selector.select(filter, REPLAYED_STATES), excluded);
     if (selection === undefined) return { replayed: 0, endpoints: [], position: undefined };
     const boundary = this.#findEnd(selection, position, READ_PER_STEP);
     const [where, parameters] = joinConditions(selection, position, boundary.to, false);

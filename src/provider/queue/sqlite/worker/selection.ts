@@ -1,6 +1,6 @@
 /** Turns a filter into SQL that reads a bounded part of an index, so that no list, count or replay keeps other operations waiting. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { DeliveryFilter, DeliveryState } from '../../delivery-queue.ts';
+import type { DeliveryFilter, DeliveryState, SettledLater } from '../../delivery-queue.ts';
 import { BLOCKED, DEAD, DELIVERED, DUE, getRow, SKIPPED } from './database.ts';
 import type { StoreMemory } from './lanes.ts';
 
@@ -49,7 +49,7 @@ export class Selector {
   }
 
   /** Undefined: nothing matches. `states`: only these, besides those of the filter. */
-  select(filter: DeliveryFilter, states: readonly DeliveryState[] | undefined): Selection | undefined {
+  select(filter: DeliveryFilter, states?: readonly DeliveryState[]): Selection | undefined {
     const numbers = pickStates(filter.states, states);
     const seq = filter.event === undefined ? undefined : this.findSeq(filter.event);
     const lane = filter.endpoint === undefined ? undefined : this.#memory.find(filter.endpoint);
@@ -106,6 +106,13 @@ export class Selector {
     const sql = `SELECT d.event AS seq, d.endpoint FROM ${selection.source} WHERE ${where} ORDER BY ${order} LIMIT 1 OFFSET ${steps - 1}`;
     return getRow<Position>(this.prepare(sql), ...parameters);
   }
+}
+
+/** The selection without deliveries that are settled while a replay runs. */
+export function withoutSettled(selection: Selection | undefined, { after, until }: SettledLater): Selection | undefined {
+  if (selection === undefined) return undefined;
+  const conditions = [...selection.conditions, '(d.settled <= ? OR d.settled > ?)'];
+  return { ...selection, conditions, parameters: [...selection.parameters, after, until] };
 }
 
 /** The tables that the conditions need. */

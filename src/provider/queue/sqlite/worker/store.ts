@@ -77,7 +77,7 @@ export class Store {
         if (state !== undefined) memory.saveState(lane, state);
         return settler.settle(lane, settled);
       },
-      replayStep: ({ filter, now, position }) => replayer.replayStep(filter, now, position),
+      replayStep: (operation) => replayer.replayStep(operation),
       replayMissing: ({ filter, now }) => replayer.replayMissing(filter, now),
       pruneStep: (operation) => pruner.pruneStep(operation),
       putEndpoint: ({ endpoint }) => endpoints.put(endpoint),
@@ -86,7 +86,7 @@ export class Store {
       getEvent: ({ id }, bodies) => finder.getEvent(id, bodies),
       findStep: ({ filter, page }) => finder.findStep(filter, page),
       findAttempts: ({ event, endpoint }) => finder.findAttempts(event, endpoint),
-      countStep: ({ filter, position }) => replayer.countStep(filter, position),
+      countStep: (operation) => replayer.countStep(operation),
       stats: ({ now }) => readStats(memory, settings, now),
       backlogs: ({ endpoints: names, now }) => readBacklogs(memory, names, now),
       listEndpoints: () => endpoints.list(),
