@@ -144,6 +144,25 @@ describe('lanes of several processes', () => {
     await second.stop();
   });
 
+  test('have the time of Redis, whatever the clocks of the processes say', async () => {
+    const setup = setupOf(server);
+    const times: number[] = [];
+    for (const shift of [0, 3_600_000, -3_600_000]) {
+      const clock = shiftedClock(shift);
+      const queue = await openAt(setup, clock);
+      const lanes = holdLanes(queue);
+      await queue.append([newEvent([`e${shift}`])]);
+      const { lane } = await lanes.next(`e${shift}`);
+      times.push(lane.storeTime());
+      const before = lane.storeTime();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect(lane.storeTime() - before).toBeGreaterThan(40);
+      await lanes.stop();
+    }
+    expect(times).toEqual(times.toSorted((a, b) => a - b));
+    expect(Math.abs((times[2] ?? 0) - now())).toBeLessThan(10_000);
+  });
+
   test('abort when the lease is lost, and settle nothing afterwards', async () => {
     const setup = setupOf(server);
     const queue = await open(setup);

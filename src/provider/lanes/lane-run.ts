@@ -111,8 +111,9 @@ export class LaneRun {
     if (pausedUntil !== undefined) return { kind: 'end', notBefore: pausedUntil };
     const concurrency = toConcurrency(this.#state, endpoint);
     if (this.#inFlight >= concurrency) return this.#waitForChange();
-    const token = endpoint.rateLimit === undefined ? undefined : takeToken(this.#state, endpoint.rateLimit, now);
-    if (token?.waitUntil !== undefined) return this.#waitForToken(token.waitUntil, now);
+    const token =
+      endpoint.rateLimit === undefined ? undefined : takeToken(this.#state, endpoint.rateLimit, this.#lane.storeTime());
+    if (token?.wait !== undefined) return this.#waitForToken(token.wait, now);
     const [delivery] = this.#taken;
     if (delivery === undefined) return this.#take(concurrency);
     const request = { health: toHealth(this.#state), bytes: toBytes(delivery) };
@@ -165,9 +166,9 @@ export class LaneRun {
     return { kind: 'end', notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[health], ending.random())) };
   }
 
-  async #waitForToken(until: EpochMilliseconds, now: EpochMilliseconds): Promise<Step> {
-    if (this.#inFlight === 0 && until - now > MAX_TOKEN_WAIT_MS) return { kind: 'end', notBefore: until };
-    return this.#waitForChange(until - now);
+  async #waitForToken(wait: Milliseconds, now: EpochMilliseconds): Promise<Step> {
+    if (this.#inFlight === 0 && wait > MAX_TOKEN_WAIT_MS) return { kind: 'end', notBefore: now + wait };
+    return this.#waitForChange(wait);
   }
 
   async #waitForChange(atMost?: Milliseconds): Promise<Step> {

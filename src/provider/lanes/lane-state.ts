@@ -127,21 +127,22 @@ function backOff(first: Milliseconds, doublings: number): Milliseconds {
   return Math.min(MAX_BACKOFF_MS, first * 2 ** Math.min(doublings, 30));
 }
 
-/** The state after a token was taken; or without one, with the time when there will be one. */
+/** The state after a token was taken; or without one, with the time until there will be one. */
 export interface TokenResult {
   readonly state: LaneState;
-  readonly waitUntil?: EpochMilliseconds | undefined;
+  readonly wait?: Milliseconds | undefined;
 }
 
 /**
  * Takes one token of the endpoint's rate limit. Any second sees at most `rate` attempts plus a tenth, and at least one. The tokens are in the
- * state of the lane, which has one holder at a time: so the limit holds over all replicas.
+ * state of the lane, which has one holder at a time: so the limit holds over all replicas. `now`: the time of the store. With the clocks of
+ * two replicas, each change from the one behind to the one ahead would fill the bucket.
  */
 export function takeToken(state: LaneState, rate: number, now: EpochMilliseconds): TokenResult {
   const burst = Math.max(1, rate * BURST_SECONDS);
-  // The clock of the replica that counted last may be ahead of this one.
+  // The store may have failed over to a machine whose clock is behind.
   const elapsed = Math.max(0, now - (state.tokensAt ?? now));
   const tokens = Math.min(burst, (state.tokens ?? burst) + (elapsed / 1_000) * rate);
   if (tokens >= 1) return { state: { ...state, tokens: tokens - 1, tokensAt: now } };
-  return { state: { ...state, tokens, tokensAt: now }, waitUntil: now + Math.ceil(((1 - tokens) / rate) * 1_000) };
+  return { state: { ...state, tokens, tokensAt: now }, wait: Math.ceil(((1 - tokens) / rate) * 1_000) };
 }

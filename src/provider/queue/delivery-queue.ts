@@ -93,7 +93,7 @@ export interface LaneState {
   readonly streak?: number | undefined;
   /** Any success since the endpoint was created or enabled: opens the full concurrency. */
   readonly isProven: boolean;
-  /** The rate limit's tokens, and when they were counted. */
+  /** The rate limit's tokens, and when they were counted, in the time of the store. */
   readonly tokens?: number | undefined;
   readonly tokensAt?: EpochMilliseconds | undefined;
   /** `enabledAt` of the endpoint that this state belongs to; enabling an endpoint again resets the state. */
@@ -116,6 +116,8 @@ export interface Lane {
   readonly state: LaneState | undefined;
   /** Aborts if the lease is lost or the queue stops; attempts in flight are then not settled by this holder if the lease was lost. */
   readonly signal: AbortSignal;
+  /** The time of the store, for the rate limit: the clocks of the replicas that hold the lane one after the other may differ. */
+  storeTime(): EpochMilliseconds;
   /** Due deliveries, oldest due first, at most `limit`, never one that this lane already took and did not settle. */
   take(limit: number, now: EpochMilliseconds): Promise<readonly Delivery[]>;
   /** Durable when it resolves. Settlements whose `attempt` is outdated are ignored. */

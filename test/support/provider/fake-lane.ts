@@ -24,6 +24,8 @@ export class FakeLane implements Lane {
   /** One entry for each call. */
   readonly settled: (readonly SettledDelivery[])[] = [];
   takes = 0;
+  /** Of the store. */
+  clock: FakeClock | undefined;
   /** If set, `settle` rejects. */
   failure: Error | undefined;
   readonly #controller = new AbortController();
@@ -50,6 +52,10 @@ export class FakeLane implements Lane {
   /** What was not settled is due again. */
   returnTaken(): void {
     this.#taken.clear();
+  }
+
+  storeTime(): number {
+    return this.clock?.now() ?? 0;
   }
 
   take(limit: number, now: number): Promise<readonly Delivery[]> {
@@ -211,6 +217,9 @@ export function createLaneScene(
     settings: { ...LANE_SETTINGS, ...settings },
     random: () => 0.5,
   });
-  const run = (lane: FakeLane) => runner.run(lane).finally(() => lane.returnTaken());
+  const run = (lane: FakeLane) => {
+    lane.clock ??= clock;
+    return runner.run(lane).finally(() => lane.returnTaken());
+  };
   return Object.assign(scene, { run, runner, sender, registry, appended, hooks });
 }

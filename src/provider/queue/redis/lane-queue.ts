@@ -226,7 +226,7 @@ export class LaneQueue {
       await this.#addLater(endpoint, clock.now() + RETRY_DELAY_MS);
       return;
     }
-    const [hasWork, value, taken, isComplete] = toList(begun);
+    const [hasWork, value, taken, isComplete, storeTime] = toList(begun);
     if (hasWork !== 1) {
       const at = toTime(value);
       if (at !== undefined) await this.#addLater(endpoint, at);
@@ -240,6 +240,7 @@ export class LaneQueue {
       lease,
       first,
       isFirstComplete: isComplete === 1,
+      storeTime: Number(storeTime),
       operations,
       clock,
     });

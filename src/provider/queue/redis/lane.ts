@@ -1,5 +1,5 @@
 /** A lane on Redis. The token that its run owns fences it: once another run owns the lane, this one can neither take nor settle. */
-import { type Clock, type EpochMilliseconds, pause } from '../../../core/clock.ts';
+import { type Clock, type EpochMilliseconds, type Milliseconds, pause } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import type { Delivery, Lane, LaneState, SettledDelivery } from '../delivery-queue.ts';
 import { decodeDeliveries, encodeSettlement, type Taken, type TakenDelivery, toList } from './codec.ts';
@@ -16,6 +16,8 @@ export interface RedisLaneSettings {
   readonly first: readonly TakenDelivery[];
   /** No others were due. */
   readonly isFirstComplete: boolean;
+  /** When the run began. */
+  readonly storeTime: EpochMilliseconds;
   readonly operations: Operations;
   readonly clock: Clock;
 }
@@ -28,6 +30,7 @@ export class RedisLane implements Lane {
   readonly endpoint: string;
   readonly state: LaneState | undefined;
   readonly #settings: RedisLaneSettings;
+  readonly #startedAt: Milliseconds;
   /** By event: deliveries that were taken and not settled. */
   readonly #inFlight = new Map<string, Taken>();
   #first: readonly TakenDelivery[];
@@ -39,6 +42,7 @@ export class RedisLane implements Lane {
     this.endpoint = settings.endpoint;
     this.state = settings.state;
     this.#settings = settings;
+    this.#startedAt = settings.clock.monotonic();
     this.#first = settings.first;
   }
 
@@ -49,6 +53,11 @@ export class RedisLane implements Lane {
 
   get signal(): AbortSignal {
     return this.#settings.lease.signal;
+  }
+
+  storeTime(): EpochMilliseconds {
+    const { storeTime, clock } = this.#settings;
+    return Math.floor(storeTime + clock.monotonic() - this.#startedAt);
   }
 
   take(limit: number, now: EpochMilliseconds): Promise<readonly Delivery[]> {

@@ -94,7 +94,8 @@ local function takeDue(endpoint, now, limit, most, busy, busyCount)
 end
 
 -- endpoint, token, now, most deliveries, most bytes
--- -> { 1, state, deliveries, 1 if no others are due } if there is work, and the token then owns the lane; otherwise { 0, time of the next work }
+-- -> { 1, state, deliveries, 1 if no others are due, time of Redis } if there is work, and the token then owns the lane;
+-- otherwise { 0, time of the next work }
 function ops.begin(a)
   local endpoint, token, now = a[1], a[2], tonumber(a[3])
   local lane = p .. 'l:' .. endpoint
@@ -118,7 +119,8 @@ function ops.begin(a)
     promote(endpoint, inFlight[i])
   end
   local taken, isComplete = takeDue(endpoint, a[3], tonumber(a[4]), tonumber(a[5]), {}, 0)
-  return { 1, s or '', taken, isComplete }
+  local time = call('TIME')
+  return { 1, s or '', taken, isComplete, time[1] * 1000 + math.floor(time[2] / 1000) }
 end
 
 -- endpoint, token, now, limit, events in flight -> { 1, deliveries }, or { 0 } if the lane was lost

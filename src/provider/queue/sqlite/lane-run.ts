@@ -44,6 +44,10 @@ export class LaneRun implements Lane {
     this.#clock = clock;
   }
 
+  storeTime(): EpochMilliseconds {
+    return this.#clock.now();
+  }
+
   async take(limit: number, now: EpochMilliseconds): Promise<readonly Delivery[]> {
     // The entry is never later than the database, so this asks only if there may be something.
     if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#entry.next > now) return [];

@@ -280,6 +280,26 @@ describe('the rate limit', () => {
     expect(scene.sender.started.length).toBeGreaterThanOrEqual(490);
     expect(scene.sender.started.length).toBeLessThanOrEqual(510);
   });
+
+  test('holds over replicas whose clocks are an hour apart, and keeps none of them from sending', async () => {
+    const limited = anEndpoint('acme', { rateLimit: 1 });
+    scene.registry.set(limited);
+    const aheadClock = new FakeClock(clock.now() + 3_600_000);
+    const ahead = createLaneScene(aheadClock, [limited]);
+    ahead.sender.respond = () => responded(200);
+    lane.clock = clock;
+    lane.add(10);
+    const count = (): number => scene.sender.started.length + ahead.sender.started.length;
+    await scene.run(lane);
+    expect(count()).toBe(1);
+    expect(await ahead.run(lane)).toEqual({ notBefore: aheadClock.now() + 1_000 });
+    expect(count()).toBe(1);
+    for (const [turn, each] of [ahead, scene, ahead].entries()) {
+      await Promise.all([clock.advance(1_000), aheadClock.advance(1_000)]);
+      await each.run(lane);
+      expect(count()).toBe(2 + turn);
+    }
+  });
 });
 
 describe('a stop', () => {

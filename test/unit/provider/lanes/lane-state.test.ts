@@ -189,10 +189,10 @@ describe('the rate limit', () => {
     let state = PROVEN;
     for (let at = 0; at <= duration; ) {
       const skew = skews[taken.length % skews.length] ?? 0;
-      const { state: next, waitUntil } = takeToken(state, rate, NOW + at + skew);
+      const { state: next, wait } = takeToken(state, rate, NOW + at + skew);
       state = next;
-      if (waitUntil === undefined) taken.push(at);
-      else at = Math.max(at + 1, waitUntil - NOW - skew);
+      if (wait === undefined) taken.push(at);
+      else at += wait;
     }
     return taken;
   }
@@ -212,16 +212,16 @@ describe('the rate limit', () => {
     expect(mostInASecond(times)).toBeLessThanOrEqual(Math.max(1, Math.ceil(1.1 * rate)) + 1);
   });
 
-  test('allows no flood to replicas whose clocks disagree', () => {
+  test('allows no flood if the time of the store goes back and forth', () => {
     expect(spend(10, 4_000, [0, 50]).length).toBeLessThanOrEqual(100);
     expect(spend(10, 4_000, [0, -3_600_000]).length).toBeLessThanOrEqual(90);
   });
 
   test('goes on after the clock was set back', () => {
     const ahead: LaneState = { ...PROVEN, tokens: 0, tokensAt: NOW + 3_600_000 };
-    const { state, waitUntil } = takeToken(ahead, 10, NOW);
-    expect(waitUntil).toBe(NOW + 100);
-    expect(takeToken(state, 10, NOW + 100).waitUntil).toBeUndefined();
+    const { state, wait } = takeToken(ahead, 10, NOW);
+    expect(wait).toBe(100);
+    expect(takeToken(state, 10, NOW + 100).wait).toBeUndefined();
   });
 
   test('saves up no more than its burst', () => {
