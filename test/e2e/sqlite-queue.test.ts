@@ -15,7 +15,7 @@ import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
+import type { DeliveryPage, DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { createSqliteQueue } from '../../src/provider/queue/sqlite/sqlite-queue.ts';
 import { until } from '../support/gate.ts';
 import { appendMany, newEvent } from '../support/queue/events.ts';
@@ -301,5 +301,23 @@ describe('the thread of the queue', () => {
     expect((await appended).flat()).toEqual(Array.from({ length: 50 }, () => 'stored'));
     await queue.close();
     expect((await (await open()).stats(Date.now())).events).toBe(50);
+  });
+});
+
+describe('a list', () => {
+  test('reads a bounded part of the store for each page, and finds the rest on the next ones', { timeout: 60_000 }, async () => {
+    const queue = await open();
+    const oldest = newEvent(['a'], { type: 'rare', createdAt: 1 });
+    await queue.append([oldest]);
+    await appendMany(queue, 60_000, 'a');
+    const pages: DeliveryPage[] = [];
+    do pages.push(await queue.find({ type: 'rare' }, { limit: 10, after: pages.at(-1)?.next }));
+    while (pages.at(-1)?.next !== undefined);
+    expect(pages.length).toBeGreaterThan(2);
+    expect(pages.slice(0, -1).flatMap(({ deliveries }) => deliveries)).toEqual([]);
+    expect(pages.at(-1)?.deliveries).toMatchObject([{ event: oldest.id, type: 'rare' }]);
+    // A page that is full needs no more than that.
+    const full = await queue.find({ type: 'invoice.paid' }, { limit: 10 });
+    expect(full.deliveries).toHaveLength(10);
   });
 });

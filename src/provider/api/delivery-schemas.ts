@@ -96,7 +96,7 @@ export const deliveryWithAttempts = z
 
 export const deliveryPage = z
   .strictObject({
-    data: z.array(delivery),
+    data: z.array(delivery).describe('Can be fewer than the limit, or none, although more follow.'),
     iterator: z.string().nullable().describe('Position of the next page; null on the last one.'),
     done: z.boolean().describe('This is the last page.'),
   })

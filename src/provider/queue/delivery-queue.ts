@@ -175,7 +175,7 @@ export interface DeliveryRecord {
 }
 
 export interface DeliveryPage {
-  /** Newest event first. */
+  /** Newest event first. Can be fewer than the limit, or none, although more follow: one page reads a bounded part of the store. */
   readonly deliveries: readonly DeliveryRecord[];
   /** Absent on the last page. */
   readonly next?: string | undefined;

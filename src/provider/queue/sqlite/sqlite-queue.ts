@@ -44,6 +44,8 @@ export interface SqliteQueueOptions {
 
 /** Events that one step of a prune removes: a few milliseconds, in which appends wait. */
 const PRUNED_PER_STEP = 200;
+/** Steps in which one page is searched; the next page goes on. A filter that matches nothing would otherwise read the whole store. */
+const MAX_FIND_STEPS = 40;
 
 /** Creates the queue; it is opened by `open`. */
 export function createSqliteQueue(options: SqliteQueueOptions): DeliveryQueue {
@@ -139,15 +141,16 @@ class SqliteQueue implements DeliveryQueue {
   async find(filter: DeliveryFilter, { limit, after }: Page): Promise<DeliveryPage> {
     const found: Results['findStep']['found'][number][] = [];
     let position = after;
-    do {
+    for (let steps = 0; steps < MAX_FIND_STEPS && found.length <= limit; steps++) {
       // One more than asked, to know whether there is a next page.
       const page = { limit: limit + 1 - found.length, after: position };
       const step: Results['findStep'] = await this.#worker.call('findStep', { filter, page });
       found.push(...step.found);
       position = step.next;
-    } while (position !== undefined && found.length <= limit);
+      if (position === undefined) break;
+    }
     const deliveries = found.slice(0, limit).map(({ record }) => record);
-    const next = found.length > limit ? found[limit - 1]?.position : undefined;
+    const next = found.length > limit ? found[limit - 1]?.position : position;
     return next === undefined ? { deliveries } : { deliveries, next };
   }
 

@@ -8,7 +8,7 @@ import type { StoreMemory } from './lanes.ts';
 import { joinConditions, type Position, type Selector } from './selection.ts';
 
 /** Rows of an index that one step of a list reads: about a millisecond. */
-const ROWS_PER_STEP = 2_000;
+const ROWS_PER_STEP = 500;
 const POSITION = /^(\d{1,15})\.(\d{1,15})$/;
 const STATE_NAMES = {
   [DUE]: 'waiting',
