@@ -151,6 +151,35 @@ describe('an endpoint of the API', () => {
   });
 });
 
+describe('a raised rate limit', () => {
+  /** One attempt in a thousand seconds. */
+  const SLOW = { rateLimit: 0.001 };
+  const postTwo = async (port: number): Promise<void> => {
+    for (let i = 0; i < 2; i++) await postEvent(port);
+    await until(async () => (await listDeliveries(port, '?state=delivered')).length === 1);
+  };
+
+  test('of an endpoint of the API takes effect at once', async () => {
+    const { providerPort } = await start(toProvider({ endpoints: [] }));
+    const endpoint = { id: 'slow', url: `http://127.0.0.1:${app.port}/`, events: ['invoice.*'], ...SLOW };
+    expect((await call(providerPort, 'POST', '/v1/endpoints', endpoint)).status).toBe(201);
+    await postTwo(providerPort);
+    expect((await call(providerPort, 'PATCH', '/v1/endpoints/slow', { rateLimit: 100 })).status).toBe(200);
+    await until(() => app.received.length === 2);
+  });
+
+  test('of an endpoint of the config takes effect with the reload', async () => {
+    const provider = toProvider({}, SLOW);
+    const { writeConfig, gate: running, providerPort } = await start(provider);
+    await postTwo(providerPort);
+    const [endpoint] = provider['endpoints'] as [Sections];
+    const { rateLimit: _, ...unlimited } = endpoint;
+    writeConfig({ provider: { ...provider, endpoints: [unlimited] } });
+    await running.reload();
+    await until(() => app.received.length === 2);
+  });
+});
+
 describe('a reload', () => {
   test('signs with a replaced secret, and with the previous one', async () => {
     const endpoint = { previousSecret: { file: 'old' }, secret: { file: 'secret' } };

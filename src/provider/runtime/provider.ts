@@ -33,6 +33,7 @@ import type { ProviderLogEvent } from '../telemetry/log-events.ts';
 import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
 import { FailingEndpoints } from './failing-endpoints.ts';
 import { Housekeeping } from './housekeeping.ts';
+import { RateLimits } from './rate-limits.ts';
 import { createApiHooks, createLaneHooks, createQueueHooks, type TelemetryParts, toLabel } from './telemetry-hooks.ts';
 
 const API_DRAIN_MS: Milliseconds = 5_000;
@@ -71,6 +72,7 @@ export class Provider {
   readonly #api: ProviderApi | undefined;
   readonly #ownPorts = new OwnPorts();
   readonly #housekeeping: Housekeeping;
+  readonly #rateLimits = new RateLimits();
   #settings: ProviderSettings;
   #serving: Serving | undefined;
 
@@ -212,6 +214,8 @@ export class Provider {
     const endpoints = this.#registry.list();
     this.#sender.retain(new Set(endpoints.map(({ id }) => id)));
     this.#metrics.setEndpoints([...new Set([...endpoints.map(toLabel), API_LABEL])]);
+    // If the wake-up fails, the endpoint is served when the old limit allows it.
+    for (const id of this.#rateLimits.replace(endpoints)) this.#queue.wake(id).catch(() => undefined);
   }
 }
 
