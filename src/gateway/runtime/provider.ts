@@ -73,9 +73,11 @@ export function buildProvider(
     apply(next, pools) {
       const { routes } = next.loaded.config;
       apps = new Map(routes.map(({ name }, index) => [name, pools[index] as Upstream]));
-      const inbox = routes.filter(({ webhook }) => webhook?.ack === 'onAccept');
+      const inbox = routes.flatMap(({ name, timeout, webhook }) =>
+        webhook?.ack === 'onAccept' ? [{ route: name, timeout, maxBody: webhook.maxBody }] : [],
+      );
       if (next.provider !== undefined) provider.apply(next.provider.settings);
-      provider.replaceInbox(inbox.map(({ name, timeout }) => ({ route: name, timeout })));
+      provider.replaceInbox(inbox);
     },
   };
 }

@@ -9,6 +9,8 @@ import { INBOX_PREFIX, toInboxEndpoint } from '../events/inbox-request.ts';
 export interface InboxRoute {
   readonly route: string;
   readonly timeout: Milliseconds;
+  /** In bytes. */
+  readonly maxBody: number;
 }
 
 /** The endpoints of `registry`, and those of the inbox. */

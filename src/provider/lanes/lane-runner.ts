@@ -13,7 +13,7 @@ import { type SlotFigures, type SlotLimits, SlotPool } from './slot-pool.ts';
 
 export interface LaneSettings extends SlotLimits {
   readonly disable: DisablePolicy;
-  /** The largest body of an event, in bytes. */
+  /** The largest body of an event, in bytes, until `setMaxBody`. */
   readonly maxEventSize: number;
   /** How long attempts in flight may take when the queue stops; then they are aborted, and made again later. */
   readonly drainTimeout: Milliseconds;
@@ -34,6 +34,8 @@ export interface LaneRunner {
   /** For `DeliveryQueue.serve`. */
   readonly run: RunLane;
   readonly slots: SlotFigures;
+  /** Changes the size of the largest body that a delivery can have. */
+  setMaxBody(bytes: number): void;
 }
 
 /** For deliveries that wait or have young attempts; slow attempts have a separate bound. */
@@ -62,6 +64,7 @@ export function createLaneRunner(parts: LaneRunnerParts): LaneRunner {
       await absent.end(lane);
       return new LaneRun(context, lane, endpoint).run();
     },
+    setMaxBody: (bytes) => budget.setLargest(bytes + DELIVERY_EXTRA_BYTES),
     get slots() {
       return slots.figures;
     },

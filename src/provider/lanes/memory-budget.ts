@@ -4,11 +4,15 @@ import { type Waiting, WaitLine } from './wait-line.ts';
 
 export class MemoryBudget {
   readonly #line: WaitLine<number, number>;
-  readonly #unit: number;
+  readonly #bytes: number;
+  #unit: number;
   #free: number;
+  /** Reservations, in deliveries. */
+  #reserved = 0;
 
   /** `largest`: of one delivery. Its size is known only after it was taken; until then it counts as this. */
   constructor(bytes: number, largest: number, clock: Clock) {
+    this.#bytes = bytes;
     this.#unit = largest;
     this.#free = Math.max(bytes, largest);
     this.#line = new WaitLine(clock);
@@ -24,6 +28,14 @@ export class MemoryBudget {
     return this.#line.length;
   }
 
+  /** Changes the size of the largest delivery, also of what is reserved. */
+  setLargest(largest: number): void {
+    const capacity = Math.max(this.#bytes, largest) - Math.max(this.#bytes, this.#unit);
+    const reserved = this.#reserved * (largest - this.#unit);
+    this.#unit = largest;
+    this.release(capacity - reserved);
+  }
+
   /** Reserves memory for up to `most` deliveries. Returns for how many; 0: the caller has to wait. */
   reserve(most: number): number {
     return this.#line.length > 0 ? 0 : this.#reserveNow(most);
@@ -35,6 +47,7 @@ export class MemoryBudget {
 
   /** Replaces a reservation by the size of what was taken. */
   settle(reserved: number, bytes: number): void {
+    this.#reserved -= reserved;
     this.release(reserved * this.#unit - bytes);
   }
 
@@ -50,6 +63,7 @@ export class MemoryBudget {
   #reserveNow(most: number): number {
     const reserved = Math.max(0, Math.min(most, Math.floor(this.#free / this.#unit)));
     this.#free -= reserved * this.#unit;
+    this.#reserved += reserved;
     return reserved;
   }
 }

@@ -181,8 +181,9 @@ export class Provider {
     this.#stored.replaceConfig(settings.endpoints, settings.defaults);
   }
 
-  /** Replaces the routes with `ack: onAccept`. */
+  /** Replaces the routes with `ack: onAccept`, whose bodies can be larger than those of events. */
   replaceInbox(routes: readonly InboxRoute[]): void {
+    this.#lanes.setMaxBody(Math.max(this.#settings.config.maxEventSize, ...routes.map(({ maxBody }) => maxBody)));
     this.#registry.replace(routes, this.#settings.defaults);
     this.#onEndpoints();
   }

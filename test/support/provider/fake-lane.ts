@@ -44,6 +44,11 @@ export class FakeLane implements Lane {
     this.#controller.abort();
   }
 
+  /** Deliveries that were taken and not settled. */
+  get taken(): number {
+    return this.#taken.size;
+  }
+
   add(count: number, overrides: Partial<Delivery> = {}): void {
     for (let i = 0; i < count; i++)
       this.deliveries.push(aDelivery(`msg_${this.deliveries.length + 1}`, { endpoint: this.endpoint, ...overrides }));

@@ -302,6 +302,25 @@ describe('the rate limit', () => {
   });
 });
 
+describe('the memory of lanes', () => {
+  test('is reserved for the largest body of the inbox, so that many lanes at once do not take more than 32 MiB', async () => {
+    scene.runner.setMaxBody(8 * MIB);
+    const lanes = Array.from({ length: 20 }, (_, i) => new FakeLane(`e${i}`, PROVEN));
+    for (const each of lanes) {
+      scene.registry.set(anEndpoint(each.endpoint));
+      each.add(4, { body: Buffer.alloc(8 * MIB) });
+    }
+    const runs = await Promise.all(lanes.map(start));
+    const taken = lanes.reduce((sum, each) => sum + each.taken, 0);
+    expect(taken).toBeGreaterThan(0);
+    expect(taken).toBeLessThanOrEqual(4);
+    for (const each of lanes) each.abort();
+    await settle();
+    for (const { end } of [...scene.sender.inFlight]) end(responded(200));
+    await Promise.all(runs.map(({ done }) => done));
+  });
+});
+
 describe('a stop', () => {
   test('starts nothing more and waits for attempts in flight', async () => {
     lane.add(10);

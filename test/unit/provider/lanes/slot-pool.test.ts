@@ -237,3 +237,25 @@ test('reserves no memory while deliveries that are larger than expected are held
   budget.release(3 * MIB);
   expect(budget.reserve(1)).toBe(1);
 });
+
+test('counts what is reserved as large as the largest delivery is now, and gives back exactly that', async () => {
+  const budget = new MemoryBudget(MIB, MIB / 4, new FakeClock());
+  expect(budget.reserve(2)).toBe(2);
+  budget.setLargest(MIB / 2);
+  expect(budget.free).toBe(0);
+  const waiting = budget.wait(1);
+  budget.settle(1, 1_000);
+  expect(budget.free).toBe(MIB / 2 - 1_000);
+  budget.setLargest(MIB / 8);
+  await expect(waiting.granted).resolves.toBe(1);
+  budget.settle(1, 0);
+  budget.settle(1, 0);
+  budget.release(1_000);
+  expect(budget.free).toBe(MIB);
+  // One of any size can be taken.
+  budget.setLargest(3 * MIB);
+  expect(budget.reserve(2)).toBe(1);
+  budget.settle(1, 0);
+  budget.setLargest(MIB / 4);
+  expect(budget.free).toBe(MIB);
+});
