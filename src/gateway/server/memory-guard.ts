@@ -3,6 +3,8 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 
 /** The memory state that code checks before it allocates. */
 export interface MemoryPressure {
+  /** The bytes that the process may use; undefined: there is no known limit. */
+  readonly limit: number | undefined;
   /** Large bodies are rejected. */
   readonly isTight: boolean;
   /** Everything new is rejected. */
@@ -49,6 +51,10 @@ export class MemoryGuard implements MemoryPressure {
   constructor(parts: MemoryGuardParts) {
     this.#parts = parts;
     this.#stop = parts.limit === undefined ? () => undefined : parts.clock.every(CHECK_INTERVAL_MS, () => this.#check());
+  }
+
+  get limit(): number | undefined {
+    return this.#parts.limit;
   }
 
   /** The bytes in use at the last measurement. */
@@ -98,4 +104,4 @@ export class MemoryGuard implements MemoryPressure {
 }
 
 /** For ports without a limit. */
-export const NO_PRESSURE: MemoryPressure = { isTight: false, isFull: false, onBytes: () => undefined };
+export const NO_PRESSURE: MemoryPressure = { limit: undefined, isTight: false, isFull: false, onBytes: () => undefined };

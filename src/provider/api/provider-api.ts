@@ -40,6 +40,8 @@ export interface ProviderApiParts extends OperationParts {
   readonly token: Secret | undefined;
   readonly password: ApiPassword | undefined;
   readonly memory: MemoryPressure;
+  /** Of all bodies together; one of the largest may always be read. */
+  readonly maxBufferedBytes: number;
   /** Shown in the OpenAPI document. */
   readonly version: string;
 }
@@ -57,9 +59,7 @@ export interface ProviderApi {
   refreshTls(): void;
 }
 
-const MIB = 1024 * 1024;
 const MAX_LARGE_BODIES = 16;
-const MIN_BUFFERED_BYTES = 16 * MIB;
 const MAX_CONNECTIONS = 1_024;
 /** The app and its connection pools; on loopback, all clients are one. */
 const MAX_REQUESTS = 512;
@@ -131,7 +131,7 @@ class ApiServer implements ProviderApi {
     this.#clock = clock;
     this.#access = new ApiAccess(token, password);
     this.#router = new ApiRouter(createOperations(parts, version));
-    const maxBufferedBytes = Math.max(MIN_BUFFERED_BYTES, 2 * toMaxBatchBytes(settings.maxEventSize));
+    const maxBufferedBytes = Math.max(parts.maxBufferedBytes, toMaxBatchBytes(settings.maxEventSize));
     this.#bodies = new BodyWatch({ ...LIMITS, maxBufferedBytes, maxLargeBodies: MAX_LARGE_BODIES }, clock, NO_LIMIT, memory);
     this.#server = createStrictServer(LIMITS, tls, {});
     this.#clients = new PortClients(this.#server, { limits: LIMITS, shared: [], clock, onLimit: NO_LIMIT });

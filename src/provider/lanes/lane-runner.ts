@@ -15,6 +15,8 @@ export interface LaneSettings extends SlotLimits {
   readonly disable: DisablePolicy;
   /** The largest body of an event, in bytes, until `setMaxBody`. */
   readonly maxEventSize: number;
+  /** Of deliveries that wait or have young attempts. The largest event may always be sent. */
+  readonly maxWaitingBytes: number;
   /** How long attempts in flight may take when the queue stops; then they are aborted, and made again later. */
   readonly drainTimeout: Milliseconds;
 }
@@ -38,19 +40,17 @@ export interface LaneRunner {
   setMaxBody(bytes: number): void;
 }
 
-/** For deliveries that wait or have young attempts; slow attempts have a separate bound. */
-const MAX_YOUNG_BYTES = 32 * 1_024 * 1_024;
 /** For the metadata, and the objects around it. */
 const DELIVERY_EXTRA_BYTES = 66 * 1_024;
 
 /** How many lanes to serve at once: each attempt in flight holds one, and those that wait for a slot must not hold up the others. */
-export function toLaneCount({ maxConnections }: SlotLimits): number {
+export function toLaneCount({ maxConnections }: Pick<SlotLimits, 'maxConnections'>): number {
   return 2 * maxConnections;
 }
 
 export function createLaneRunner(parts: LaneRunnerParts): LaneRunner {
   const { clock, registry, sender, hooks, settings, random = Math.random } = parts;
-  const budget = new MemoryBudget(MAX_YOUNG_BYTES, settings.maxEventSize + DELIVERY_EXTRA_BYTES, clock);
+  const budget = new MemoryBudget(settings.maxWaitingBytes, settings.maxEventSize + DELIVERY_EXTRA_BYTES, clock);
   const slots = new SlotPool(settings, budget, clock);
   const absent = new AbsentEndpoints({ clock, budget, slots, hooks });
   const operational = new OperationalEvents(parts);

@@ -34,6 +34,8 @@ export interface SlotLimits {
   readonly maxConcurrency: number;
   /** All slots. */
   readonly maxConnections: number;
+  /** Of the deliveries of slow attempts. */
+  readonly maxSlowBytes: number;
 }
 
 type FastHealth = Exclude<Health, 'failing'>;
@@ -47,7 +49,6 @@ const FAILING_SHARE = 0.75;
 const UNPROVEN_SHARE = 0.75;
 /** Of all slots: so many lanes may wait for a slot of one kind; further ones are returned. */
 const WAITING_SHARE = 0.25;
-const MAX_SLOW_BYTES = 64 * 1_024 * 1_024;
 
 interface HeldSlot extends SlotRequest {
   readonly startedAt: Milliseconds;
@@ -60,6 +61,7 @@ export class SlotPool {
   readonly #budget: MemoryBudget;
   readonly #maxFast: number;
   readonly #maxSlow: number;
+  readonly #maxSlowBytes: number;
   readonly #maxFailing: number;
   readonly #maxUnproven: number;
   readonly #maxWaiting: number;
@@ -70,10 +72,11 @@ export class SlotPool {
   readonly #lines: Readonly<Record<Health, WaitLine<SlotRequest, Slot>>>;
   #cancelTimer: CancelTimer | undefined;
 
-  constructor({ maxConcurrency, maxConnections }: SlotLimits, budget: MemoryBudget, clock: Clock) {
+  constructor({ maxConcurrency, maxConnections, maxSlowBytes }: SlotLimits, budget: MemoryBudget, clock: Clock) {
     this.#clock = clock;
     this.#budget = budget;
     this.#maxFast = maxConcurrency;
+    this.#maxSlowBytes = maxSlowBytes;
     this.#maxSlow = Math.max(1, maxConnections - maxConcurrency);
     this.#maxFailing = Math.ceil(this.#maxSlow * FAILING_SHARE);
     this.#maxUnproven = Math.ceil(maxConcurrency * UNPROVEN_SHARE);
@@ -128,7 +131,7 @@ export class SlotPool {
 
   /** One of any size always fits. */
   #fitsSlow(bytes: number, share = 1): boolean {
-    return this.#slow === 0 || this.#slowBytes + bytes <= share * MAX_SLOW_BYTES;
+    return this.#slow === 0 || this.#slowBytes + bytes <= share * this.#maxSlowBytes;
   }
 
   #holdFast(bytes: number, health: FastHealth): Slot {

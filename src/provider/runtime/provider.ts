@@ -33,6 +33,7 @@ import type { ProviderLogEvent } from '../telemetry/log-events.ts';
 import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
 import { FailingEndpoints } from './failing-endpoints.ts';
 import { Housekeeping } from './housekeeping.ts';
+import { toMemoryShares } from './memory-shares.ts';
 import { RateLimits } from './rate-limits.ts';
 import { createApiHooks, createLaneHooks, createQueueHooks, type TelemetryParts, toLabel } from './telemetry-hooks.ts';
 
@@ -110,19 +111,21 @@ export class Provider {
       detour: parts.detour,
     });
     this.#sender = withInbox(this.#endpointSender, parts.findApp, clock);
+    const shares = toMemoryShares(parts.memory.limit);
     this.#lanes = createLaneRunner({
       clock,
       queue: this.#queue,
       registry: this.#registry,
       sender: this.#sender,
       hooks: createLaneHooks(telemetry, (id) => this.#registry.get(id)),
-      settings: { ...config, drainTimeout: parts.drainTimeout },
+      settings: { ...config, drainTimeout: parts.drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
     });
     this.#api = config.roles.includes('accept')
       ? createProviderApi({
           address: config.address,
           tls: parts.tls,
           memory: parts.memory,
+          maxBufferedBytes: shares.accepting,
           version: parts.version,
           token: settings.token,
           password: parts.password,

@@ -71,7 +71,8 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     tls: undefined,
     password: undefined,
     token: token === undefined ? undefined : new Secret(Buffer.from(token)),
-    memory: { isFull: false, isTight: false, onBytes: () => undefined },
+    maxBufferedBytes: 16 * 1_024 * 1_024,
+    memory: { limit: undefined, isFull: false, isTight: false, onBytes: () => undefined },
     version: '1.2.3',
     hooks: {
       onRequest: (operation, status) => void reported.requests.push([operation, status]),

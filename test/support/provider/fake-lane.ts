@@ -178,6 +178,8 @@ export const LANE_SETTINGS: LaneSettings = {
   maxConnections: 512,
   disable: { after: 5 * 24 * 3_600_000, attempts: 20 },
   maxEventSize: 256 * 1_024,
+  maxWaitingBytes: 32 * 1_024 * 1_024,
+  maxSlowBytes: 64 * 1_024 * 1_024,
   drainTimeout: 1_000,
 };
 

@@ -21,6 +21,8 @@ import type {
 const WORKER = new URL(import.meta.url.endsWith('.ts') ? './worker/queue-worker.ts' : './queue-worker.cjs', import.meta.url);
 /** Bodies beyond this wait for the next message, so that a batch does not need much memory twice. */
 const MAX_BATCH_BYTES = 8_388_608;
+/** Messages are short-lived: a small young generation frees their buffers sooner. The heap itself has a few megabytes. */
+const RESOURCE_LIMITS = { maxYoungGenerationSizeMb: 6 } as const;
 const NO_BODIES: readonly Buffer[] = [];
 
 /** Reports of the thread. */
@@ -79,7 +81,8 @@ export class WorkerClient {
     hooks: WorkerHooks,
   ): Promise<{ readonly client: WorkerClient; readonly lanes: readonly OpenedLane[] }> {
     // `node:sqlite` is a release candidate, which some releases of Node say on standard error.
-    const worker = new Worker(WORKER, { workerData: settings, execArgv: ['--disable-warning=ExperimentalWarning'] });
+    const execArgv = ['--disable-warning=ExperimentalWarning'];
+    const worker = new Worker(WORKER, { workerData: settings, execArgv, resourceLimits: RESOURCE_LIMITS });
     const opened = await waitForOpen(worker);
     if (!opened.isOpen) throw new SidegateError(opened.kind, opened.code, opened.message);
     return { client: new WorkerClient(worker, hooks), lanes: opened.lanes };

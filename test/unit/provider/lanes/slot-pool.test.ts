@@ -9,7 +9,7 @@ const MIB = 1_024 * 1_024;
 function openPool(maxConcurrency = 2, maxConnections = 6) {
   const clock = new FakeClock();
   const budget = new MemoryBudget(32 * MIB, MIB / 4, clock);
-  const pool = new SlotPool({ maxConcurrency, maxConnections }, budget, clock);
+  const pool = new SlotPool({ maxConcurrency, maxConnections, maxSlowBytes: 64 * 1_024 * 1_024 }, budget, clock);
   const take = (health: Health = 'proven', bytes = 1_000): Slot | undefined => pool.take({ health, bytes });
   const hold = (health: Health = 'proven', bytes = 1_000): Slot => {
     const slot = take(health, bytes);

@@ -1,0 +1,68 @@
+/** A sidecar that accepts and sends events, in the memory of a container, while its app posts large events as fast as it can. */
+import { join } from 'node:path';
+import { afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { makeFolder, useApp } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
+import { type Sections, until } from '../support/gate.ts';
+import { type CgroupGate, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { call } from '../support/provider/client.ts';
+import { startRedis } from '../support/redis.ts';
+
+const LIMITS = [96, 128, 192, 256];
+const FLOOD_MS = 3_000;
+const CONNECTIONS = 64;
+const DATA = { text: 'x'.repeat(250 * 1024) };
+const app = useApp();
+let gate: CgroupGate | undefined;
+
+beforeAll(() => provideBundle());
+afterEach(async () => {
+  await gate?.stop();
+  gate = undefined;
+});
+
+async function toSections(engine: 'SQLite' | 'Redis', port: number): Promise<Sections> {
+  const endpoints = Array.from({ length: 20 }, (_, index) => ({
+    name: `endpoint-${index}`,
+    url: `http://127.0.0.1:${app.port}/hooks/${index}`,
+    secret: { file: 'secret' },
+  }));
+  const egress = { allowHttp: true, allowPrivate: ['127.0.0.0/8'] };
+  const provider = { address: `127.0.0.1:${port}`, egress, endpoints };
+  if (engine === 'SQLite')
+    return { provider: { ...provider, queue: { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } } } };
+  const redis = await startRedis();
+  onTestFinished(() => redis.stop());
+  const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
+  return { store, provider: { ...provider, queue: { redis: { allowVolatile: true } } } };
+}
+
+/** Posts events on all connections until the time is over; returns how many got each status. */
+async function flood(port: number): Promise<ReadonlyMap<number, number>> {
+  const end = performance.now() + FLOOD_MS;
+  const statuses = new Map<number, number>();
+  const postAll = async (): Promise<void> => {
+    while (performance.now() < end) {
+      const { status } = await call(port, 'POST', '/v1/events', { type: 'invoice.paid', data: DATA });
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    }
+  };
+  await Promise.all(Array.from({ length: CONNECTIONS }, postAll));
+  return statuses;
+}
+
+describe.skipIf(NO_CGROUPS !== undefined).each(['SQLite', 'Redis'] as const)('a sidecar with its queue in %s', (engine) => {
+  test.each(LIMITS)('survives a flood of large events with %i MiB, and accepts a small one afterwards', async (mebibytes) => {
+    app.handler = (_request, response) => {
+      app.received.length = 0;
+      response.end();
+    };
+    const port = await findFreePort();
+    gate = await startGateInCgroup(mebibytes, await toSections(engine, port));
+    const statuses = await flood(port);
+    // Those that do not fit get 503 and can be posted again.
+    expect([...statuses.keys()].filter((status) => status !== 202 && status !== 503)).toEqual([]);
+    await until(async () => (await call(port, 'POST', '/v1/events', { type: 'invoice.paid', data: {} })).status === 202);
+    expect({ isAlive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ isAlive: true, oomKills: 0 });
+  });
+});
