@@ -174,7 +174,8 @@ function toReport(figures: readonly BacklogFigures[], events: number, busy: numb
     '',
     `${new Date().toISOString().slice(0, 10)}; ${describeMachine().join('; ')}; other work took ${toPercent(busy)} of the machine just before.`,
     `A real sidecar (the bundle, on the Node of the image, on one core) gets ${events} events of 1 KiB by its API, for ${ENDPOINTS} endpoints that accept`,
-    'connections and never respond. Its limits are the defaults, except for the size of the queue. Redis has its log synced each second.',
+    'connections and never respond. Its limits are the defaults, except for the size of the queue; its heap has 128 MiB, as in a container of',
+    '256 MiB. Redis has its log synced each second.',
     '',
     `Goal: at most ${GOAL_ABOVE_IDLE_MIB} MiB of resident memory above idle.`,
     ...figures.map(({ engine, rss }) => {

@@ -14,6 +14,8 @@ export const LANE_SETTINGS: LaneSettings = {
   maxConnections: 512,
   disable: 'off',
   maxEventSize: 256 * 1_024,
+  maxWaitingBytes: 32 * 1_024 * 1_024,
+  maxSlowBytes: 64 * 1_024 * 1_024,
   drainTimeout: 0,
 };
 

@@ -1,4 +1,4 @@
-/** A sidecar of the image's build whose endpoints never respond, for the benchmark of large backlogs. */
+/** A sidecar that sends to endpoints on this machine, for benchmarks of its bundle. */
 import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,6 +8,9 @@ import { toSidegate } from '../rivals.ts';
 import { type EngineName, toRedisArgs } from './engines.ts';
 
 const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
+
+/** As the image has it in a container of 256 MiB. */
+const HEAP = ['--max-old-space-size=128'];
 
 /** A sidecar with its store, and what measures them. */
 export interface BacklogSidecar {
@@ -21,35 +24,51 @@ export interface BacklogSidecar {
   readonly close: () => Promise<void>;
 }
 
-/** Starts a sidecar that sends to `endpoints` endpoints at a receiver; the limits are the defaults except for the size of the queue. */
+/** The choices in the config of a sidecar. */
+export interface ProviderSections {
+  readonly apiPort: number;
+  readonly receiverPort: number;
+  /** Of each endpoint, the first part of its path: `dead` or `healthy`. Endpoint number N gets events of the type `bench.endpoint-N`. */
+  readonly paths: readonly string[];
+  /** Undefined: the queue is in Redis. */
+  readonly queueFile: string | undefined;
+  readonly redisPort: number | undefined;
+}
+
+/** The sections of the config, with a file `secret` beside it; the limits are the defaults except for the size of the queue. */
+export function toProviderSections({ apiPort, receiverPort, paths, queueFile, redisPort }: ProviderSections) {
+  const sqlite = queueFile === undefined ? undefined : { sqlite: { path: queueFile, allowVolatile: true } };
+  return {
+    shutdown: { grace: '0s' },
+    ...(redisPort === undefined ? undefined : { store: { redis: { url: `redis://127.0.0.1:${redisPort}` } } }),
+    routes: [],
+    provider: {
+      address: `127.0.0.1:${apiPort}`,
+      queue: { ...sqlite, maxEvents: 10_000_000, maxBytes: '64Gi' },
+      egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
+      endpoints: paths.map((path, index) => ({
+        name: `endpoint-${index}`,
+        url: `http://127.0.0.1:${receiverPort}/${path}/${index}`,
+        events: [`bench.endpoint-${index}`],
+        secret: { file: 'secret' },
+      })),
+    },
+  };
+}
+
+/** Starts a sidecar whose endpoints never respond. */
 export function startBacklogSidecar(engine: EngineName, receiverPort: number, endpoints: number): Promise<BacklogSidecar> {
   return withProcessGroup(async (group) => {
     const apiPort = await findFreePort();
     const file = engine === 'sqlite' ? join(group.folder, 'queue.db') : undefined;
     const redis = file === undefined ? await startStore(group) : undefined;
+    const paths = Array.from({ length: endpoints }, () => 'dead');
+    const sections = toProviderSections({ apiPort, receiverPort, paths, queueFile: file, redisPort: redis?.port });
+    const listen = { listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' } };
     const config = join(group.folder, 'sidegate.yaml');
-    const names = Array.from({ length: endpoints }, (_, index) => `endpoint-${index}`);
-    const queue = { ...(file === undefined ? {} : { sqlite: { path: file } }), maxEvents: 10_000_000, maxBytes: '64Gi' };
-    const settings = {
-      listen: { address: '127.0.0.1:0' },
-      admin: { address: `127.0.0.1:${await findFreePort()}` },
-      shutdown: { grace: '0s' },
-      ...(redis === undefined ? {} : { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } }),
-      routes: [],
-      provider: {
-        address: `127.0.0.1:${apiPort}`,
-        queue,
-        egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
-        endpoints: names.map((name) => ({
-          name,
-          url: `http://127.0.0.1:${receiverPort}/dead/${name}`,
-          events: [`bench.${name}`],
-          secret: { env: 'BENCH_SECRET' },
-        })),
-      },
-    };
-    writeFileSync(config, JSON.stringify(settings));
-    const start = () => group.start(toSidegate(config, { env: { BENCH_SECRET: SECRET } }), apiPort);
+    writeFileSync(config, JSON.stringify({ ...listen, ...sections }));
+    writeFileSync(join(group.folder, 'secret'), SECRET);
+    const start = () => group.start(toSidegate(config, { nodeArgs: HEAP }), apiPort);
     let child = await start();
     return {
       apiPort,
@@ -67,7 +86,8 @@ export function startBacklogSidecar(engine: EngineName, receiverPort: number, en
   });
 }
 
-async function startStore(group: ProcessGroup): Promise<{ readonly child: ChildProcess; readonly port: number }> {
+/** Starts a Redis on the core of everything that is not measured. */
+export async function startStore(group: ProcessGroup): Promise<{ readonly child: ChildProcess; readonly port: number }> {
   const port = await findFreePort();
   const command = { core: OTHER_CORE, command: 'redis-server', args: toRedisArgs(port, group.folder) };
   return { child: await group.start(command, port), port };
