@@ -32,12 +32,12 @@ export function describeAppending({ open, close, store }: QueueFixture): void {
       }
     });
 
-    test('stores 100 events for 500 endpoints each in one call', async () => {
+    test('stores 100 events for 100 endpoints each in one call', async () => {
       const queue = await open();
-      const endpoints = Array.from({ length: 500 }, (_, i) => `endpoint-${i}`);
+      const endpoints = Array.from({ length: 100 }, (_, i) => `endpoint-${i}`);
       const events = Array.from({ length: 100 }, () => newEvent(endpoints));
       expect(new Set(await queue.append(events))).toEqual(new Set(['stored']));
-      expect((await queue.stats(now())).waiting).toBe(50_000);
+      expect((await queue.stats(now())).waiting).toBe(10_000);
     });
 
     test('keeps the body when the caller changes its buffer afterwards', async () => {

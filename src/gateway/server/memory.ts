@@ -19,6 +19,8 @@ const MIN_BUFFERED_BYTES = 4 * MIB;
 const MAX_DERIVED_BYTES = 64 * MIB;
 const MIN_LARGE_BODIES = 4;
 const MAX_LARGE_BODIES = 64;
+/** The smallest limit under which floods of large events did not get a sender killed (bench/RESULTS-provider-memory.md). */
+const MIN_PROVIDER_BYTES = 192 * MIB;
 /** The share of the heap that IDs in memory may use without a warning. */
 const MAX_IDS_SHARE = 1 / 2;
 
@@ -57,6 +59,12 @@ export function findOversize(
       path: 'limits.maxBufferedBytes',
       message: `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(BASE_BYTES)}`,
       hint: 'omit it, so that it follows the memory limit, or raise the memory limit',
+    });
+  if (config.provider !== undefined && limit !== undefined && limit < MIN_PROVIDER_BYTES)
+    found.push({
+      path: 'provider',
+      message: `sending webhooks needs ${toMebibytes(MIN_PROVIDER_BYTES)}, and the memory limit of this container is ${toMebibytes(limit)}: many large events at once can get it killed`,
+      hint: 'raise the memory limit, or lower provider.maxEventSize',
     });
   const { redis, memory } = config.store;
   const idBytes = memory.maxIds * BYTES_PER_ID;

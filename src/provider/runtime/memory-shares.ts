@@ -12,7 +12,7 @@ export interface MemoryShares {
 const MIB = 1024 * 1024;
 /** The memory of a process that accepts and sends small events (bench/RESULTS-provider-memory.md). */
 const BASE_BYTES = 88 * MIB;
-/** An event is copied on its way to the store; with garbage and the buffers of the store, eight times its size was measured. */
+/** An event is copied on its way to the store; with garbage and the buffers of the store, about eight times its size was measured. */
 const ACCEPTING_SHARE = 1 / 16;
 /** A body that is sent is in one buffer. */
 const WAITING_SHARE = 1 / 8;

@@ -120,27 +120,7 @@ export class Provider {
       hooks: createLaneHooks(telemetry, (id) => this.#registry.get(id)),
       settings: { ...config, drainTimeout: parts.drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
     });
-    this.#api = config.roles.includes('accept')
-      ? createProviderApi({
-          address: config.address,
-          tls: parts.tls,
-          memory: parts.memory,
-          maxBufferedBytes: shares.accepting,
-          version: parts.version,
-          token: settings.token,
-          password: parts.password,
-          queue: this.#queue,
-          registry: this.#stored,
-          receivers: this.#registry,
-          rules: toRules(settings),
-          clock,
-          hooks: createApiHooks(telemetry),
-          settings: {
-            maxEventSize: config.maxEventSize,
-            rotationGrace: () => this.#settings.config.rotationGrace,
-          },
-        })
-      : undefined;
+    this.#api = config.roles.includes('accept') ? this.#createApi(telemetry, shares.accepting) : undefined;
     this.#housekeeping = new Housekeeping({
       clock,
       logger,
@@ -150,6 +130,30 @@ export class Provider {
       slots: config.roles.includes('deliver') ? () => this.#lanes.slots : undefined,
       failing,
       retention: config.queue,
+    });
+  }
+
+  #createApi(telemetry: TelemetryParts, maxBufferedBytes: number): ProviderApi {
+    const { clock, tls, memory, version, password } = this.#parts;
+    const { config, token } = this.#settings;
+    return createProviderApi({
+      address: config.address,
+      tls,
+      memory,
+      maxBufferedBytes,
+      version,
+      token,
+      password,
+      queue: this.#queue,
+      registry: this.#stored,
+      receivers: this.#registry,
+      rules: toRules(this.#settings),
+      clock,
+      hooks: createApiHooks(telemetry),
+      settings: {
+        maxEventSize: config.maxEventSize,
+        rotationGrace: () => this.#settings.config.rotationGrace,
+      },
     });
   }
 

@@ -66,6 +66,21 @@ describe('a warning is reported', () => {
     expect(findWith(102, parse('', '1Mi', store))).toEqual([]);
   });
 
+  test('for a container that is too small for sending', () => {
+    const config = parse('', '1Mi', 'provider: {}');
+    expect(findOversize(config, toMemoryBudget({}, 192 * MIB))).toEqual([]);
+    expect(findOversize(config, toMemoryBudget({}, undefined))).toEqual([]);
+    expect(findOversize(parse('', '1Mi'), toMemoryBudget({}, 128 * MIB))).toEqual([]);
+    expect(findOversize(config, toMemoryBudget({}, 128 * MIB))).toEqual([
+      {
+        path: 'provider',
+        message:
+          'sending webhooks needs 192Mi, and the memory limit of this container is 128Mi: many large events at once can get it killed',
+        hint: 'raise the memory limit, or lower provider.maxEventSize',
+      },
+    ]);
+  });
+
   test('for bodies that would never be accepted', () => {
     const config = parse('maxQueued: 1', '20Mi');
     const [found, ...more] = findOversize(config, toMemoryBudget(config.limits, 96 * MIB));
