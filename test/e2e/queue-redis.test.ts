@@ -279,6 +279,16 @@ describe('a clock that was a day ahead and was set back', () => {
     expect((await queue.stats(clock.now())).sweepFinds).toBe(0);
   });
 
+  test('does not keep the events until then that were appended meanwhile', async () => {
+    const clock = shiftedClock(DAY);
+    const queue = await openAt(setupOf(server), clock);
+    const ordered = { endpoint: 'b', orderKey: 'k' };
+    const events = [newEvent(['a']), newEvent(['a']), newEvent([ordered]), newEvent([ordered])];
+    await queue.append(events.map((event) => ({ ...event, createdAt: clock.now() })));
+    clock.shift = 0;
+    expect((await drain(queue, clock.now)).map(({ event }) => event).toSorted()).toEqual(events.map(({ id }) => id).toSorted());
+  });
+
   test('leaves no endpoint behind whose deliveries were due before: the sweep finds it', { timeout: 30_000 }, async () => {
     const clock = shiftedClock(0);
     const queue = await openAt(setupOf(server), clock);

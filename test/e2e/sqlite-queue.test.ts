@@ -17,9 +17,10 @@ import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DeliveryPage, DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { createSqliteQueue } from '../../src/provider/queue/sqlite/sqlite-queue.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
 import { appendMany, newEvent } from '../support/queue/events.ts';
-import { drain, holdLanes } from '../support/queue/lanes.ts';
+import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
 import { makeQueueFolder, NO_HOOKS, openSqliteQueue, toOptions } from '../support/queue/sqlite-store.ts';
 import { createRandom } from '../support/seeded.ts';
 
@@ -301,6 +302,49 @@ describe('the thread of the queue', () => {
     expect((await appended).flat()).toEqual(Array.from({ length: 50 }, () => 'stored'));
     await queue.close();
     expect((await (await open()).stats(Date.now())).events).toBe(50);
+  });
+});
+
+describe('events that were appended while the clock was a day ahead', () => {
+  const DAY = 86_400_000;
+  /** Its wall clock is wrong by `shift`. */
+  class ShiftedClock extends FakeClock {
+    shift = DAY;
+
+    override now(): number {
+      return super.now() + this.shift;
+    }
+  }
+  const appendAhead = async (queue: DeliveryQueue, clock: ShiftedClock): Promise<string[]> => {
+    const ids = await appendMany(queue, 3, 'a', clock.now());
+    ids.push(...(await appendMany(queue, 2, { endpoint: 'b', orderKey: 'k' }, clock.now())));
+    clock.shift = 0;
+    return ids.toSorted();
+  };
+
+  test('are delivered within a minute after it was set back', async () => {
+    const clock = new ShiftedClock();
+    const queue = await open({ clock });
+    const ids = await appendAhead(queue, clock);
+    const received: string[] = [];
+    const serving = deliverAll(
+      queue,
+      () => clock.now(),
+      ({ event }) => received.push(event),
+    );
+    await clock.advance(60_000);
+    await until(() => received.length === ids.length);
+    expect(received.toSorted()).toEqual(ids);
+    await serving.stop();
+  });
+
+  test('are delivered after a restart', async () => {
+    const clock = new ShiftedClock();
+    const queue = await open({ clock });
+    const ids = await appendAhead(queue, clock);
+    await queue.close();
+    const received = await drain(await open({ clock }), () => clock.now());
+    expect(received.map(({ event }) => event).toSorted()).toEqual(ids);
   });
 });
 

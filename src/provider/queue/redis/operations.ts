@@ -24,6 +24,7 @@ export type OperationName =
   | 'confirm'
   | 'event'
   | 'finish'
+  | 'hasten'
   | 'known'
   | 'listEndpoints'
   | 'orphans'

@@ -205,6 +205,28 @@ function ops.sweep(a)
   return out
 end
 
+-- now, tolerance, offset, most -> { events read, endpoints with deliveries that a clock that was ahead appended; they are due now }
+function ops.hasten(a)
+  local now, out, known = tonumber(a[1]), {}, {}
+  local found = call('ZREVRANGEBYSCORE', p .. 'open', '+inf', '(' .. now + a[2], 'LIMIT', a[3], a[4])
+  out[1] = #found
+  for _, member in ipairs(found) do
+    local id = idOf(member)
+    for _, endpoint in ipairs(endpointsOf(member, '')) do
+      local d = parse(call('HGET', p .. 'e:' .. id, 'd' .. endpoint))
+      -- A retry waits for a delay of the schedule, and which may be long.
+      if d.state == 'w' and d.tries == 0 and tonumber(d.due) > now then
+        d.due = a[1]
+        write(id, endpoint, d)
+        call('ZADD', p .. 'due:' .. endpoint, 'XX', a[1], member)
+        touched[endpoint] = true
+        if not known[endpoint] then out[#out + 1], known[endpoint] = endpoint, true end
+      end
+    end
+  end
+  return out
+end
+
 -- -> IDs and '<version>\\n<JSON>'
 function ops.listEndpoints() return call('HGETALL', p .. 'eps') end
 

@@ -43,6 +43,8 @@ export interface RunOutcome extends LaneResult {
 export interface LaneSchedulerOptions {
   readonly clock: Clock;
   readonly onRunError: (endpoint: string, error: unknown) => void;
+  /** The clock was set back: deliveries may be due too late. */
+  readonly onSetBack?: () => void;
 }
 
 type StartRun = (entry: LaneEntry) => Promise<RunOutcome>;
@@ -51,6 +53,7 @@ type StartRun = (entry: LaneEntry) => Promise<RunOutcome>;
 export class LaneScheduler {
   readonly #clock: Clock;
   readonly #onRunError: LaneSchedulerOptions['onRunError'];
+  readonly #onSetBack: LaneSchedulerOptions['onSetBack'];
   readonly #entries = new Map<string, LaneEntry>();
   /** Due and not running, in the order in which they are served. */
   readonly #ready = new Set<LaneEntry>();
@@ -64,8 +67,9 @@ export class LaneScheduler {
   /** Wall-clock time minus monotonic time, when times were set: lower once the clock was set back. */
   #offset = Number.NEGATIVE_INFINITY;
 
-  constructor({ clock, onRunError }: LaneSchedulerOptions) {
+  constructor({ clock, onRunError, onSetBack }: LaneSchedulerOptions) {
     this.#clock = clock;
+    this.#onSetBack = onSetBack;
     this.#onRunError = onRunError;
   }
 
@@ -93,6 +97,7 @@ export class LaneScheduler {
     const entry = this.obtain(endpoint);
     if (at >= entry.next) return;
     entry.next = at;
+    this.#noteOffset();
     this.#place(entry);
   }
 
@@ -148,7 +153,7 @@ export class LaneScheduler {
     if (entry.timedAt === at) return;
     entry.timedAt = at;
     this.#timed.push(at, entry);
-    this.#offset = Math.max(this.#offset, this.#readOffset());
+    this.#noteOffset();
     if (this.#timed.size > 4 * this.#entries.size + 64) this.#timed.keep((each, time) => each.timedAt === time);
     this.#setTimer();
   }
@@ -186,6 +191,11 @@ export class LaneScheduler {
       entry.timedAt = Number.POSITIVE_INFINITY;
       this.#place(entry);
     }
+    this.#onSetBack?.();
+  }
+
+  #noteOffset(): void {
+    this.#offset = Math.max(this.#offset, this.#readOffset());
   }
 
   #readOffset(): Milliseconds {

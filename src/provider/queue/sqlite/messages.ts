@@ -94,6 +94,8 @@ export interface Operations {
     /** Undefined in the first step. */
     readonly after: PrunePosition | undefined;
   };
+  /** Deliveries of events that were created later than `now`. */
+  hasten: { readonly now: EpochMilliseconds };
   putEndpoint: { readonly endpoint: StoredEndpoint };
   removeEndpoint: { readonly id: string };
   /** `run` numbers the run of the lane: deliveries that an earlier run took can be taken again. */
@@ -126,6 +128,7 @@ export interface Results {
     /** Where the next step continues; undefined: at the end. */
     readonly after: PrunePosition | undefined;
   };
+  hasten: { readonly endpoints: readonly string[]; readonly isDone: boolean };
   putEndpoint: boolean;
   removeEndpoint: boolean;
   take: {

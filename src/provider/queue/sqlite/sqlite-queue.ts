@@ -1,6 +1,7 @@
 /** The delivery queue in a SQLite file, for one process. */
 import type { Clock, EpochMilliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
+import { runDetached } from '../../../core/safe-events.ts';
 import type { EndpointStore } from '../../endpoints/endpoint-store.ts';
 import {
   type AppendResult,
@@ -70,7 +71,11 @@ class SqliteQueue implements DeliveryQueue {
   constructor(options: SqliteQueueOptions) {
     this.#options = options;
     const { clock, hooks } = options;
-    this.#scheduler = new LaneScheduler({ clock, onRunError: hooks.onRunError });
+    this.#scheduler = new LaneScheduler({
+      clock,
+      onRunError: hooks.onRunError,
+      onSetBack: () => runDetached(this.#hasten()),
+    });
   }
 
   get #worker(): WorkerClient {
@@ -96,6 +101,7 @@ class SqliteQueue implements DeliveryQueue {
       if (!(thrown instanceof SidegateError) || thrown.code !== 'queue_in_use') throw thrown;
       throw new SidegateError('user', 'queue_in_use', describeHolder(path), { cause: thrown });
     }
+    await this.#hasten();
     return warnings;
   }
 
@@ -204,6 +210,20 @@ class SqliteQueue implements DeliveryQueue {
 
   async close(): Promise<void> {
     await this.#client?.close();
+  }
+
+  /** Deliveries that were appended while the clock was ahead do not wait until then. If the disk fails, the next start repeats it. */
+  async #hasten(): Promise<void> {
+    try {
+      for (let isDone = false; !isDone; ) {
+        const now = this.#options.clock.now();
+        const step: Results['hasten'] = await this.#worker.call('hasten', { now });
+        for (const endpoint of step.endpoints) this.#scheduler.addDue(endpoint, now);
+        isDone = step.isDone;
+      }
+    } catch (error) {
+      this.#options.hooks.onRunError('', error);
+    }
   }
 
   async #count(filter: DeliveryFilter, start: EpochMilliseconds): Promise<{ readonly total: number; readonly end: number }> {

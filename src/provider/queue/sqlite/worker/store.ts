@@ -8,6 +8,7 @@ import { describeSqliteError, openDatabase } from './database.ts';
 import { EndpointTable } from './endpoints.ts';
 import { readBacklogs, readStats } from './figures.ts';
 import { Finder } from './find.ts';
+import { Hastener } from './hasten.ts';
 import { StoreMemory } from './lanes.ts';
 import { Pruner } from './prune.ts';
 import { Replayer } from './replay.ts';
@@ -21,6 +22,7 @@ const WRITES: ReadonlySet<OperationKind> = new Set([
   'replayStep',
   'replayMissing',
   'pruneStep',
+  'hasten',
   'putEndpoint',
   'removeEndpoint',
 ]);
@@ -67,6 +69,7 @@ export class Store {
       new Pruner(db, memory),
     ];
     const endpoints = new EndpointTable(db);
+    const hastener = new Hastener(db, memory);
     this.#db = db;
     this.#memory = memory;
     this.#pruner = pruner;
@@ -80,6 +83,7 @@ export class Store {
       replayStep: (operation) => replayer.replayStep(operation),
       replayMissing: ({ filter, now }) => replayer.replayMissing(filter, now),
       pruneStep: (operation) => pruner.pruneStep(operation),
+      hasten: (operation) => hastener.hasten(operation),
       putEndpoint: ({ endpoint }) => endpoints.put(endpoint),
       removeEndpoint: ({ id }) => endpoints.remove(id),
       take: (operation, bodies) => taker.take(operation, bodies),
