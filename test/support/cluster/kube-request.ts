@@ -17,7 +17,7 @@ export interface Access {
 /** How it answered. */
 export interface Answer {
   readonly status: number;
-  /** Parsed JSON; text where it is none (metrics, /readyz). */
+  /** Parsed JSON; text if the response has another type (metrics, /readyz, logs). */
   readonly body: Kube;
   /** What kubectl prints as `Warning: …`. */
   readonly warnings: readonly string[];
@@ -33,13 +33,13 @@ const agents = new Map<string, Agent>();
 
 /** Asks once. */
 export function ask(access: Access, method: string, path: string, body?: unknown, options: AskOptions = {}): Promise<Answer> {
-  const text = body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body);
+  const content = body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body);
   const headers = {
     Authorization: `Bearer ${options.token ?? access.token}`,
     Accept: 'application/json',
-    ...(text !== undefined && {
+    ...(content !== undefined && {
       'Content-Type': options.contentType ?? 'application/json',
-      'Content-Length': Buffer.byteLength(text),
+      'Content-Length': Buffer.byteLength(content),
     }),
   };
   return new Promise((done, fail) => {
@@ -49,7 +49,10 @@ export function ask(access: Access, method: string, path: string, body?: unknown
       response.once('error', fail);
       response.once('end', () => {
         const warnings = toWarnings(response.headersDistinct['warning'] ?? []);
-        done({ status: response.statusCode ?? 0, body: parse(Buffer.concat(chunks).toString('utf8')), warnings });
+        const text = Buffer.concat(chunks).toString('utf8');
+        // The log of a container is text, even if its only line is JSON.
+        const isJson = response.headers['content-type']?.startsWith('application/json') === true;
+        done({ status: response.statusCode ?? 0, body: isJson ? JSON.parse(text) : text, warnings });
       });
     });
     request.once('error', (error: NodeJS.ErrnoException) => {
@@ -57,7 +60,7 @@ export function ask(access: Access, method: string, path: string, body?: unknown
       if (request.reusedSocket && error.code === 'ECONNRESET') ask(access, method, path, body, options).then(done, fail);
       else fail(error);
     });
-    request.end(text);
+    request.end(content);
   });
 }
 
@@ -65,14 +68,6 @@ function toAgent({ server, ca }: Access): Agent {
   const known = agents.get(server) ?? new Agent({ ca, keepAlive: true, maxSockets: 32 });
   agents.set(server, known);
   return known;
-}
-
-function parse(text: string): Kube {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }
 
 /** RFC 7234 §5.5: `299 - "text"`, quotes and backslashes escaped. */
