@@ -5,7 +5,7 @@ export default defineConfig({
     include: ['test/cluster/**/*.test.ts'],
     globalSetup: ['test/support/cluster/global-setup.ts'],
     testTimeout: 120_000,
-    hookTimeout: 120_000,
+    hookTimeout: 240_000,
     fileParallelism: false,
   },
 });

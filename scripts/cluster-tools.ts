@@ -34,12 +34,20 @@ function kubernetes(command: string, version: string, minutes: number): ClusterT
   };
 }
 
-/** All tools; most tests need only the first two. */
+/** The tools of all machines; most tests need only the first two. */
 export const CLUSTER_TOOLS: readonly ClusterTool[] = [
   kubernetes('kube-apiserver', 'v1.36.3', 5),
   kubernetes('kube-controller-manager', 'v1.36.3', 2),
   { name: 'helm-v4.3.1', module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', flags: ['-ldflags', '-s -w'], minutes: 3 },
   kubernetes('kube-apiserver', 'v1.34.2', 5),
+];
+
+/** The tools of a node, which only machines with namespaces and cgroups can run. */
+export const NODE_TOOLS: readonly ClusterTool[] = [
+  kubernetes('kubelet', 'v1.36.3', 1),
+  kubernetes('kube-scheduler', 'v1.36.3', 1),
+  kubernetes('kube-proxy', 'v1.36.3', 1),
+  { name: 'coredns-v1.14.7', module: 'coredns', package: '.', flags: ['-ldflags', '-s -w'], minutes: 2 },
 ];
 
 /** Returns the folder of a tool's module. */

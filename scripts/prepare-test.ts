@@ -2,7 +2,9 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { CLUSTER_TOOLS, NODE_TOOLS } from './cluster-tools.ts';
 import { IMAGE_NODE_VERSION, installImageNode, installNode, PACKAGE_NODE_VERSIONS } from './image-node.ts';
+import { findNodeHindrance, NODE_PROGRAMS } from './node-availability.ts';
 import { prepareCluster } from './prepare-cluster.ts';
 
 /** Command → Debian and Ubuntu package. */
@@ -27,6 +29,7 @@ const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>
 const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
 /** The same, for one suite alone. */
 const WELCOME_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  cluster: NODE_PROGRAMS,
   oracles: { php: 'php-cli', puma: 'puma', java: 'openjdk-17-jdk-headless', mvn: 'maven' },
 };
 /** Debian's packages run this program to find out whether they may start their services; 101 means no. */
@@ -147,6 +150,8 @@ if (packages.length > 0 && !install(packages)) {
   process.exit(1);
 }
 const welcome = { ...WELCOME, ...WELCOME_BY_SUITE[suite] };
+const lacking = findMissing(welcome);
+if (lacking.length > 1) install(lacking.map((command) => welcome[command] as string));
 for (const command of findMissing(welcome))
   if (!install([welcome[command] as string])) console.log(`${command} could not be installed: the tests behind it are skipped`);
 preparePython(VENV, PYTHON_PACKAGES);
@@ -161,7 +166,9 @@ if (suite === 'oracles') {
 if (suite === '') preparePackageNodes();
 if (suite === 'node26') prepareImageNode();
 if (suite === 'cluster') {
-  const hindrance = prepareCluster();
+  // The image of the tests' node contains this Node.
+  prepareImageNode();
+  const hindrance = prepareCluster(findNodeHindrance() === undefined ? [...CLUSTER_TOOLS, ...NODE_TOOLS] : CLUSTER_TOOLS);
   if (hindrance !== undefined) {
     console.error(hindrance);
     process.exit(1);

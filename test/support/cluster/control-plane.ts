@@ -172,7 +172,7 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
 }
 
 /** Has the API server show a client certificate to webhooks, as docs/injector.md says; JSON is YAML. */
-function writeAdmissionConfig(file: (name: string) => string, { cert, key }: Pair): void {
+export function writeAdmissionConfig(file: (name: string) => string, { cert, key }: Pair): void {
   const user = { 'client-certificate': cert, 'client-key': key };
   const kubeconfig = { apiVersion: 'v1', kind: 'Config', users: [{ name: '*', user }] };
   writeFileSync(file('webhooks.kubeconfig'), JSON.stringify(kubeconfig));

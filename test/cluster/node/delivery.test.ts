@@ -1,0 +1,67 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { sendFour } from '../../support/cluster/gate-pods.ts';
+import type { Kube } from '../../support/cluster/kube-request.ts';
+import { NODE_HINDRANCE } from '../../support/node/availability.ts';
+import { type NodeCluster, useNode } from '../../support/node/use-node.ts';
+import { createAppNamespace, type DeployedApp, deployApp } from '../../support/node/workloads.ts';
+
+const MIB = 1024 * 1024;
+
+describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
+  let node: NodeCluster;
+  let namespace: string;
+  let app: DeployedApp;
+  let pod: Kube;
+
+  beforeAll(async () => {
+    node = await useNode();
+    await node.useChart();
+    namespace = await createAppNamespace(node);
+    app = await deployApp(node, namespace, 'billing');
+    [pod] = app.pods;
+  });
+  afterAll(() => node?.cleanUp());
+
+  test('forwards a signed delivery through a Service, and rejects tampered, replayed and stale ones', async () => {
+    const answers = await sendFour(app.url);
+    expect(answers).toEqual({
+      signed: '200 handled',
+      tampered: expect.stringMatching(/^401 .*signature_mismatch/),
+      replayed: expect.stringMatching(/^200 .*duplicate/),
+      stale: expect.stringMatching(/^401 .*timestamp_outside_tolerance/),
+    });
+  });
+
+  test('logs each decision where kubectl logs reads it', async () => {
+    const codes = await node.waitFor(namespace, async () => {
+      const lines = (await node.logs(namespace, pod.metadata.name, 'sidegate')).trim().split('\n');
+      const found = lines.flatMap((line) => JSON.parse(line).code ?? []);
+      return found.length >= 5 && found;
+    });
+    expect(codes).toEqual(['route_not_found', 'forwarded', 'signature_mismatch', 'duplicate', 'timestamp_outside_tolerance']);
+  });
+
+  test('runs as an unprivileged user with a read-only root, in the memory that its limit says', async () => {
+    const sidecar = await node.exec(namespace, pod.metadata.name, 'sidegate', '/bin/bash', '-c', LOOK);
+    expect(sidecar.stdout.split('\n')).toEqual([
+      'Uid:\t65532\t65532\t65532\t65532',
+      'CapEff:\t0000000000000000',
+      'NoNewPrivs:\t1',
+      'Seccomp:\t2',
+      'read-only',
+      '',
+    ]);
+    const memory = node.memoryOf(pod, 'sidegate');
+    expect(memory.limit).toBe(192 * MIB);
+    expect(memory.peak).toBeLessThan(memory.limit);
+  });
+
+  test('is reached by its name from other pods', async () => {
+    const ask = `const r = await fetch('http://billing.${namespace}/hooks/billing', { method: 'POST' }); console.log(r.status)`;
+    expect(await node.runClient(namespace, ask)).toEqual({ code: 0, output: '415\n' });
+  });
+});
+
+/** What the kernel says of the process, and whether a file can be created where the image has its folders. */
+const LOOK = `while read -r line; do [[ $line =~ ^(Uid|CapEff|NoNewPrivs|Seccomp): ]] && echo "$line"; done < /proc/1/status
+echo > /tmp/file || echo read-only`;
