@@ -155,8 +155,7 @@ end
 
 /** The end of the script. */
 export const RUN_LUA = `
-local READS = {}
-for name in string.gmatch('attempts backlogs event known listEndpoints orphans part removable revision scan shardsOf stats', '%a+') do READS[name] = true end
+local READS = ' attempts backlogs event known listEndpoints orphans part removable revision scan shardsOf stats '
 
 -- Runs the batch: for each operation its name, the number of its arguments, and these.
 local replies, i, isPrepared = {}, 1, false
@@ -165,7 +164,7 @@ while i <= #ARGV do
   local a = {}
   for j = 1, n do a[j] = ARGV[i + 1 + j] end
   i = i + 2 + n
-  if not isPrepared and not READS[name] then
+  if not isPrepared and not string.find(READS, ' ' .. name .. ' ', 1, true) then
     prepareWrites()
     isPrepared = true
   end
