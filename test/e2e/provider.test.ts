@@ -402,8 +402,8 @@ describe('replicas with different roles', () => {
       'deliver',
     );
     onTestFinished(() => void delivering.child.kill('SIGKILL'));
-    const [request] = await until(() => app.received.length > 0 && app.received);
-    expect(request?.headers['webhook-id']).toBe(id);
+    // A process of an earlier test that was killed may have had attempts on their way.
+    await until(() => app.received.some(({ headers }) => headers['webhook-id'] === id));
     expect([delivering.port, delivering.providerPort]).toEqual([0, 0]);
     // The alerts find pods that deliver by this metric.
     expect(await accepting.metrics()).not.toContain('sidegate_provider_attempts_in_flight{');
