@@ -27,6 +27,8 @@ export interface Answer {
 export interface AskOptions {
   readonly token?: string;
   readonly contentType?: string;
+  /** After a reset of a new connection. */
+  readonly isRepeated?: boolean;
 }
 
 const agents = new Map<string, Agent>();
@@ -56,8 +58,11 @@ export function ask(access: Access, method: string, path: string, body?: unknown
       });
     });
     request.once('error', (error: NodeJS.ErrnoException) => {
-      // The server let go of a kept connection just as it was taken up again: nothing was done.
-      if (request.reusedSocket && error.code === 'ECONNRESET') ask(access, method, path, body, options).then(done, fail);
+      // The server let go of a kept connection just as it was taken up again: nothing was done. A busy server also resets new ones; then only
+      // what changes nothing is repeated, once.
+      const isHarmless = (method === 'GET' || path.includes('dryRun=')) && options.isRepeated !== true;
+      const isReset = error.code === 'ECONNRESET' && (request.reusedSocket || isHarmless);
+      if (isReset) ask(access, method, path, body, { ...options, isRepeated: !request.reusedSocket }).then(done, fail);
       else fail(error);
     });
     request.end(content);
