@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
@@ -6,6 +7,8 @@ export default defineConfig({
     exclude: ['test/cluster/**', 'test/browser/**', 'test/oracles/**', 'test/node26/**', 'test/memory/**', 'test/chaos/**'],
     testTimeout: 20_000,
     hookTimeout: 30_000,
+    // Vitest's default is one worker on two cores, which leaves them half idle: tests mostly wait.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     coverage: { provider: 'v8', include: ['src/**'], reporter: ['text-summary', 'text'] },
   },
 });
