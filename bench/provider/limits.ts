@@ -27,13 +27,12 @@ const SAMPLE_MS = 100;
 const IDLE_MS = 5_000;
 const MIB = 2 ** 20;
 
-/** The loads in the order in which they are played, each with what its events contain besides their envelope. */
+/** The loads in the order in which they are played; the size is that of the data in an event, 0 if nothing is posted. */
 const LOADS = [
-  { name: 'idle', bytes: 0, share: 0 },
-  { name: '1 KiB', bytes: 880, share: 1 },
-  { name: '250 KiB', bytes: 250 * 1024, share: 1 },
-  // Deliveries go on, and nothing is posted.
-  { name: 'delivering', bytes: 0, share: 1 },
+  { name: 'idle', bytes: 0 },
+  { name: '1 KiB', bytes: 880 },
+  { name: '250 KiB', bytes: 250 * 1024 },
+  { name: 'delivering', bytes: 0 },
 ] as const;
 type Load = (typeof LOADS)[number];
 
@@ -74,12 +73,12 @@ async function post(port: number, bytes: number, seconds: number): Promise<Reado
   return statuses;
 }
 
-async function play(gate: CgroupGate, port: number, { bytes, share }: Load, seconds: number) {
+async function play(gate: CgroupGate, port: number, { bytes }: Load, seconds: number) {
   let workingSet = 0;
   const timer = setInterval(() => {
     if (gate.isAlive()) workingSet = Math.max(workingSet, gate.workingSet() / MIB);
   }, SAMPLE_MS);
-  const statuses = bytes === 0 ? {} : await post(port, bytes, seconds * share);
+  const statuses = bytes === 0 ? {} : await post(port, bytes, seconds);
   if (bytes === 0) await pause(IDLE_MS);
   clearInterval(timer);
   // A process that exited for another reason also counts as killed.

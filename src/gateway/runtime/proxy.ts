@@ -53,7 +53,7 @@ export interface ForwardProxy extends DrainedProxy {
   refreshTls(): void;
 }
 
-/** The labels of the series that the proxy has before its first request; none if there is no proxy. */
+/** The labels of the series that the proxy has before its first request; empty without a proxy. */
 export function toProxyLabels({ proxy }: Config): GateRouteLabels[] {
   if (proxy === undefined) return [];
   return [

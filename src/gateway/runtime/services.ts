@@ -95,7 +95,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     readLimits: toReadLimits(limits),
     createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
       // A rule of the config rejects such routes without a provider, and a reload cannot remove it.
-      if (provider === undefined) throw new Error(`route ${options.route} has an inbox, but there is no provider`);
+      if (provider === undefined) throw new Error(`route ${options.route} has an inbox, but the config has no provider`);
       return provider.provider.createInboxForwarder(options, policy);
     },
   };

@@ -3,7 +3,7 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 
 /** The memory state that code checks before it allocates. */
 export interface MemoryPressure {
-  /** The bytes that the process may use; undefined: there is no known limit. */
+  /** The bytes that the process may use; undefined: the limit is unknown. */
   readonly limit: number | undefined;
   /** Large bodies are rejected. */
   readonly isTight: boolean;

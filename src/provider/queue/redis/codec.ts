@@ -67,6 +67,8 @@ export function encodeEvent(event: NewEvent | StoredEvent, targets: readonly Tar
 /** The stored values of a delivery that its settlement needs. */
 export interface Taken {
   readonly attempt: number;
+  readonly tries: number;
+  readonly isReplay: boolean;
   readonly member: string;
   readonly created: string;
   /** As it is stored. */
@@ -74,11 +76,11 @@ export interface Taken {
 }
 
 /** The arguments of `settle` for one delivery. */
-export function encodeSettlement({ member, created, text }: Taken, { at, settlement, record }: SettledDelivery): Argument[] {
+export function encodeSettlement(taken: Taken, { at, settlement, record }: SettledDelivery): Argument[] {
+  const { attempt, tries, isReplay, member, created, text } = taken;
   const kind = SETTLEMENTS[settlement.kind];
   const isFinal = settlement.kind !== 'retry' && settlement.kind !== 'postponed';
   const due = isFinal ? '' : settlement.due;
-  const { attempt, tries, isReplay } = decodeState(text);
   const made = kind === 'd' || kind === 'x' || kind === 'r' ? 1 : 0;
   const key = toKey(text);
   const next = [isFinal ? kind : 'w', attempt + made, tries + made, isReplay ? 1 : 0, due, isFinal ? at : '', key].join('|');
@@ -171,7 +173,7 @@ export function decodeDeliveries(endpoint: string, reply: Reply | undefined): Ta
     const info = decodeInfo(meta, values[at + 1]);
     deliveries.push({
       delivery: { event, endpoint, ...info, attempt, tries, isReplay, due: Number(due), ...decodeBlob(values[at + 4]) },
-      taken: { attempt, member, created: toCreated(meta), text },
+      taken: { attempt, tries, isReplay, member, created: toCreated(meta), text },
     });
   }
   return deliveries;
