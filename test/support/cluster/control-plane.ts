@@ -123,11 +123,7 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
   const client = authority.issue('certified', 'DNS:certified');
   const webhookAuthority = makeAuthority(folder, 'webhook-clients');
   writeAdmissionConfig(file, webhookAuthority.issue(WEBHOOK_CLIENT, `DNS:${WEBHOOK_CLIENT}`));
-  const keys = generateKeyPairSync('ec', {
-    namedCurve: 'P-256',
-    publicKeyEncoding: { type: 'spki', format: 'pem' },
-    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
-  });
+  const keys = createAccountKeys();
   writeFileSync(file('accounts.key'), keys.privateKey, { mode: 0o600 });
   writeFileSync(file('accounts.pub'), keys.publicKey);
   writeFileSync(file('tokens.csv'), toTokenTable(), { mode: 0o600 });
@@ -169,6 +165,15 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
     clientCertificate: { cert: read(client.cert), key: read(client.key) },
     webhookClient: { ca: read(webhookAuthority.ca), name: WEBHOOK_CLIENT },
   };
+}
+
+/** The key pair that signs the tokens of service accounts, as PEM. */
+export function createAccountKeys(): { readonly privateKey: string; readonly publicKey: string } {
+  return generateKeyPairSync('ec', {
+    namedCurve: 'P-256',
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
 }
 
 /** Has the API server show a client certificate to webhooks, as docs/injector.md says; JSON is YAML. */

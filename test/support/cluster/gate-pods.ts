@@ -1,4 +1,5 @@
 /** What a gate in a pod needs beside it, and the four deliveries by which it shows that it stands before the app. */
+import { expect } from 'vitest';
 import { stringify } from 'yaml';
 import { makeDelivery, SECRET, unixNow } from '../deliveries.ts';
 import type { Cluster } from './cluster.ts';
@@ -64,6 +65,14 @@ export interface FourAnswers {
   readonly replayed: string;
   readonly stale: string;
 }
+
+/** The answers of a gate whose app answers `handled`, on a node. */
+export const FOUR_EXPECTED = {
+  signed: '200 handled',
+  tampered: expect.stringMatching(/^401 .*signature_mismatch/),
+  replayed: expect.stringMatching(/^200 .*duplicate/),
+  stale: expect.stringMatching(/^401 .*timestamp_outside_tolerance/),
+};
 
 /** Sends a signed delivery, a tampered one, the first one again and a stale one; gives status and text of each answer. */
 export async function sendFour(base: string): Promise<FourAnswers> {

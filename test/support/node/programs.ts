@@ -1,9 +1,8 @@
 /** The programs of the node and of its control plane, each started as soon as what it depends on answers. */
-import { generateKeyPairSync } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { makeAuthority } from '../certificates.ts';
-import { writeAdmissionConfig } from '../cluster/control-plane.ts';
+import { createAccountKeys, writeAdmissionConfig } from '../cluster/control-plane.ts';
 import { type Access, ask } from '../cluster/kube-request.ts';
 import { toKubeconfig } from '../cluster/kubeconfig.ts';
 import { findTool, type Program } from '../cluster/program.ts';
@@ -52,11 +51,7 @@ export function writeFiles({ folder }: Machine): Credentials {
   const certified = authority.issue('certified', 'DNS:certified');
   const webhookAuthority = makeAuthority(folder, 'webhook-clients');
   writeAdmissionConfig(file, webhookAuthority.issue(WEBHOOK_CLIENT, `DNS:${WEBHOOK_CLIENT}`));
-  const keys = generateKeyPairSync('ec', {
-    namedCurve: 'P-256',
-    publicKeyEncoding: { type: 'spki', format: 'pem' },
-    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
-  });
+  const keys = createAccountKeys();
   write('accounts.key', keys.privateKey);
   write('accounts.pub', keys.publicKey);
   const rows = Object.entries(USERS).map(([user, [name, group]]) => `${user}-token,${name},${user},"${group}"\n`);
