@@ -114,23 +114,23 @@ async function runChaos(toSections: (provider: Sections) => Sections, redis: Red
     const next = receiver.distinct + MIN_GAP + random(MAX_GAP - MIN_GAP);
     await until(() => isComplete() || receiver.distinct >= Math.min(next, EVENTS));
     if (isComplete()) break;
-    const victim = victims[random(victims.length)] as Victim;
+    const victim: Victim = kills.length === 0 ? 'sidecar' : (victims[random(victims.length)] as Victim);
     kills.push(victim);
     await kill[victim]();
   }
-  expect(app.accepted, `seed ${SEED}`).toBe(EVENTS);
+  // The last event can be received before the app has reported that it was accepted.
+  await until(() => app.accepted === EVENTS);
   const duplicates = receiver.received - receiver.distinct;
   const count = (victim: Victim): number => kills.filter((each) => each === victim).length;
   console.log(
-    `seed ${SEED}: ${EVENTS} events, killed ${count('app')} apps, ${count('sidecar')} sidecars, ${count('redis')} times Redis; ${duplicates} duplicates`,
+    `${EVENTS} events, killed ${count('app')} apps, ${count('sidecar')} sidecars, ${count('redis')} times Redis; ${duplicates} duplicates`,
   );
   // Only attempts in flight at a kill are repeated: what the queue has not settled, or could not settle.
   const most = (count('sidecar') + count('redis')) * CHANNELS * CONCURRENCY;
-  expect(duplicates, `seed ${SEED}`).toBeLessThanOrEqual(most);
-  expect(count('sidecar')).toBeGreaterThan(0);
+  expect(duplicates).toBeLessThanOrEqual(most);
 }
 
-describe('kill -9 in a seeded order', () => {
+describe(`kill -9 in the order of seed ${SEED}`, () => {
   test('loses no event of a SQLite queue', async () => {
     const path = join(makeFolder(), 'queue.db');
     await runChaos((provider) => ({ provider: { ...provider, queue: { sqlite: { path, allowVolatile: true } } } }), undefined);
