@@ -55,7 +55,7 @@ describe('a gate with a provider and without routes', () => {
   test('counts the attempt by the name of the endpoint', async () => {
     const { providerPort, metric } = await start(toProvider());
     await postEvent(providerPort);
-    await until(() => metric('sidegate_provider_deliveries_total{endpoint="acme",result="delivered"}'));
+    await until(async () => (await metric('sidegate_provider_deliveries_total{endpoint="acme",result="delivered"}')) === 1);
     expect(await metric('sidegate_provider_attempts_total{endpoint="acme",outcome="delivered"}')).toBe(1);
     expect(await metric('sidegate_provider_events_total{result="stored"}')).toBe(1);
   });

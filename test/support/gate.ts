@@ -102,8 +102,10 @@ export async function startGate(
   };
 }
 
-/** Looks again and again until `look` gives something; the test's own time limit bounds it. */
-export async function until<T>(look: () => T | undefined | false | Promise<T | undefined | false>): Promise<T> {
+/** Looks again and again until `look` gives something; the test's own time limit bounds it. A number must be compared: 0 would be something. */
+export async function until<T extends object | string | symbol | true>(
+  look: () => T | undefined | false | Promise<T | undefined | false>,
+): Promise<T> {
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
