@@ -49,10 +49,11 @@ export interface RedisQueueOptions extends QueueBounds {
 }
 
 const DEFAULT_TIMES: LeaseTimes & SweepTimes = {
-  // With a check each 5 s, what a killed process had in flight is sent again within 30 s.
   lease: 20_000,
   renewEvery: 5_000,
-  checkEvery: 5_000,
+  // BullMQ skips a check that comes a millisecond too early, or while the interval of another process runs. So up to two intervals follow the
+  // end of a lease, and what a killed process had in flight is sent again within about 25 s.
+  checkEvery: 2_500,
   sweepEvery: 30_000,
   sweepGrace: 2_000,
 };
