@@ -7,7 +7,7 @@ import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery } from '../queue/delivery-queue.ts';
 import { withJitter } from '../schedule/decide.ts';
 import { type EndingParts, endAttempt } from './end-attempt.ts';
-import { takeToken, toConcurrency, toCurrentState, toHealth, toPause } from './lane-state.ts';
+import { isSetBack, takeToken, toConcurrency, toCurrentState, toHealth, toPause } from './lane-state.ts';
 import type { MemoryBudget } from './memory-budget.ts';
 import type { Slot, SlotPool, SlotRequest } from './slot-pool.ts';
 import type { Waiting } from './wait-line.ts';
@@ -113,7 +113,7 @@ export class LaneRun {
     if (this.#inFlight >= concurrency) return this.#waitForChange();
     const token =
       endpoint.rateLimit === undefined ? undefined : takeToken(this.#state, endpoint.rateLimit, this.#lane.storeTime());
-    if (token?.wait !== undefined) return this.#waitForToken(token.wait, now);
+    if (token?.wait !== undefined) return this.#waitForToken(token.state, token.wait, now);
     const [delivery] = this.#taken;
     if (delivery === undefined) return this.#take(concurrency);
     const request = { health: toHealth(this.#state), bytes: toBytes(delivery) };
@@ -166,7 +166,11 @@ export class LaneRun {
     return { kind: 'end', notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[health], ending.random())) };
   }
 
-  async #waitForToken(wait: Milliseconds, now: EpochMilliseconds): Promise<Step> {
+  async #waitForToken(state: LaneState, wait: Milliseconds, now: EpochMilliseconds): Promise<Step> {
+    if (isSetBack(this.#state, state)) {
+      this.#state = state;
+      await this.#lane.settle([], state);
+    }
     if (this.#inFlight === 0 && wait > MAX_TOKEN_WAIT_MS) return { kind: 'end', notBefore: now + wait };
     return this.#waitForChange(wait);
   }

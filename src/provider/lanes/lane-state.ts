@@ -27,6 +27,8 @@ const MAX_PAUSE_MS = 3_600_000;
 const SLOWING_STATUSES: ReadonlySet<number> = new Set([429, 502, 504]);
 /** The bucket holds the attempts of so many seconds, at least one. */
 const BURST_SECONDS = 0.1;
+/** A clock that was set back by less has soon caught up. */
+const MAX_STEP_BACK_MS = 1_000;
 
 /** The stored state, or a new one if the endpoint was enabled since. */
 export function toCurrentState(stored: LaneState | undefined, { enabledAt }: Endpoint): LaneState {
@@ -145,4 +147,9 @@ export function takeToken(state: LaneState, rate: number, now: EpochMilliseconds
   const tokens = Math.min(burst, (state.tokens ?? burst) + (elapsed / 1_000) * rate);
   if (tokens >= 1) return { state: { ...state, tokens: tokens - 1, tokensAt: now } };
   return { state: { ...state, tokens, tokensAt: now }, wait: Math.ceil(((1 - tokens) / rate) * 1_000) };
+}
+
+/** Whether the clock of the store was set back between two counts of tokens. Unless the new one is stored, no token comes until it has caught up. */
+export function isSetBack({ tokensAt: before = 0 }: LaneState, { tokensAt: after = 0 }: LaneState): boolean {
+  return before - after > MAX_STEP_BACK_MS;
 }

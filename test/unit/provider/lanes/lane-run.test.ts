@@ -300,6 +300,19 @@ describe('the rate limit', () => {
       expect(count()).toBe(2 + turn);
     }
   });
+
+  test('goes on after the clock of the store was set back by an hour', async () => {
+    scene.registry.set(anEndpoint('acme', { rateLimit: 1 }));
+    scene.sender.respond = () => responded(200);
+    lane.clock = new FakeClock(clock.now() + 3_600_000);
+    lane.add(2);
+    await scene.run(lane);
+    lane.clock = clock;
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 1_000 });
+    await clock.advance(1_000);
+    await scene.run(lane);
+    expect(scene.sender.started).toHaveLength(2);
+  });
 });
 
 describe('the memory of lanes', () => {
