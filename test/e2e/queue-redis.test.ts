@@ -292,6 +292,31 @@ describe('a clock that was a day ahead and was set back', () => {
     expect((await drain(queue, clock.now)).map(({ event }) => event).toSorted()).toEqual(events.map(({ id }) => id).toSorted());
   });
 
+  test('does not repeat what was in flight when the sweep made it due now', async () => {
+    const clock = shiftedClock(DAY);
+    const setup = setupOf(server);
+    const queue = await openAt(setup, clock);
+    const lanes = holdLanes(queue);
+    const [event, waiting] = [newEvent(['a'], { createdAt: clock.now() }), newEvent(['b'], { createdAt: clock.now() })];
+    await queue.append([event]);
+    const { lane, end } = await lanes.next('a');
+    const taken = await lane.take(1, clock.now());
+    // Its due time shows when the sweep has been there.
+    await queue.append([waiting]);
+    clock.shift = 0;
+    await until(async () => {
+      const { deliveries } = await queue.find({ event: waiting.id }, { limit: 1 });
+      return (deliveries[0]?.due ?? 0) <= clock.now();
+    });
+    await lane.settle(
+      taken.map((delivery) => settled(delivery, { kind: 'delivered' }, clock.now())),
+      PROVEN,
+    );
+    expect((await queue.find({ event: event.id }, { limit: 1 })).deliveries).toMatchObject([{ state: 'delivered', attempts: 1 }]);
+    end();
+    await lanes.stop();
+  });
+
   test('leaves no endpoint behind whose deliveries were due before: the sweep finds it', { timeout: 30_000 }, async () => {
     const clock = shiftedClock(0);
     const queue = await openAt(setupOf(server), clock);
