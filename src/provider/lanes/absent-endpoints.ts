@@ -6,8 +6,11 @@ import type { LaneHooks } from './lane-hooks.ts';
 import type { MemoryBudget } from './memory-budget.ts';
 import type { SlotPool } from './slot-pool.ts';
 
-/** An endpoint that another replica enabled is known here within seconds. */
-const DISABLED_GRACE_MS = 10_000;
+/**
+ * An endpoint that another replica enabled is known here within a second, or after 10 s if the message about it is lost. Deliveries that became
+ * due in this time may have been accepted or replayed since then.
+ */
+const DISABLED_GRACE_MS = 15_000;
 /** An endpoint that is unknown here can be in the config of a newer replica; a rolling update takes minutes. */
 const UNKNOWN_GRACE_MS = 15 * 60_000;
 const RECHECK_MS = 5_000;
@@ -21,6 +24,14 @@ export interface AbsenceParts {
   readonly budget: MemoryBudget;
   readonly slots: SlotPool;
   readonly hooks: Pick<LaneHooks, 'onSkipped'>;
+}
+
+interface Skipped {
+  /** No others are due. */
+  readonly isLast: boolean;
+  /** False: some were kept. */
+  readonly isComplete: boolean;
+  readonly count: number;
 }
 
 export class AbsentEndpoints {
@@ -57,27 +68,30 @@ export class AbsentEndpoints {
     const { clock, hooks } = this.#parts;
     const end = clock.monotonic() + SKIP_SLICE_MS;
     while (!lane.signal.aborted && clock.monotonic() < end) {
-      const { isLast, count } = await this.#skipSome(lane, state, clock.now());
+      const { isLast, isComplete, count } = await this.#skipSome(lane, state, clock.now());
       if (count > 0) hooks.onSkipped(lane.endpoint, count);
+      if (!isComplete) return this.leave();
       if (isLast) break;
     }
     return {};
   }
 
-  async #skipSome(lane: Lane, state: LaneState, now: EpochMilliseconds): Promise<{ isLast: boolean; count: number }> {
+  async #skipSome(lane: Lane, state: LaneState, now: EpochMilliseconds): Promise<Skipped> {
     const { budget, slots } = this.#parts;
     const reserved = budget.reserve(SKIP_BATCH) || ((await slots.waitForMemory(SKIP_BATCH, SKIP_SLICE_MS).granted) ?? 0);
-    if (reserved === 0) return { isLast: true, count: 0 };
+    if (reserved === 0) return { isLast: true, isComplete: true, count: 0 };
     try {
       const deliveries = await lane.take(reserved, now);
-      const settled = deliveries.map(({ event, attempt }) => ({
+      const old = deliveries.filter(({ due }) => due <= now - DISABLED_GRACE_MS);
+      const settled = old.map(({ event, attempt }) => ({
         event,
         attempt,
         at: now,
         settlement: { kind: 'skipped' } as const,
       }));
       if (settled.length > 0) await lane.settle(settled, state);
-      return { isLast: settled.length < reserved, count: settled.length };
+      const isComplete = old.length === deliveries.length;
+      return { isLast: deliveries.length < reserved, isComplete, count: old.length };
     } finally {
       budget.settle(reserved, 0);
     }

@@ -169,8 +169,10 @@ describe('an endpoint that is disabled or unknown', () => {
     lane.add(1, { due: NOW + DAY });
     expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 5_000 });
     expect(lane.takes).toBe(0);
-    await clock.advance(5_000);
-    await scene.run(lane);
+    for (let looks = 0; looks < 2; looks++) {
+      await clock.advance(5_000);
+      await scene.run(lane);
+    }
     await clock.advance(5_000);
     expect(await scene.run(lane)).toEqual({});
     expect(lane.kinds).toEqual(Array(100).fill('skipped'));
@@ -195,6 +197,24 @@ describe('an endpoint that is disabled or unknown', () => {
     await clock.advance(6_000);
     await scene.run(lane);
     expect(lane.kinds).toEqual(['delivered']);
+  });
+
+  test('keeps a delivery that has just become due, although older ones are skipped, as another replica may have enabled it', async () => {
+    disable();
+    lane.add(1);
+    for (let looks = 0; looks < 6; looks++) {
+      await scene.run(lane);
+      await clock.advance(5_000);
+    }
+    expect(lane.kinds).toEqual(['skipped']);
+    // Accepted by the replica that enabled the endpoint.
+    lane.add(1, { due: clock.now() });
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 5_000 });
+    await clock.advance(5_000);
+    scene.registry.set(anEndpoint('acme'));
+    scene.sender.respond = () => responded(200);
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['skipped', 'delivered']);
   });
 
   test('keeps its deliveries for a new look if nobody looked for a while', async () => {
