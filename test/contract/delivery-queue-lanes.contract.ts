@@ -77,6 +77,18 @@ export function describeLanes({ open, close, store }: QueueFixture): void {
       await lanes.stop();
     });
 
+    test('takes bodies that keep no other memory: an attempt can be slow, and only its body counts', async () => {
+      const queue = await open();
+      const body = Buffer.alloc(1_024, 'x');
+      await queue.append(Array.from({ length: 60 }, () => newEvent(['a'], { body })));
+      const lanes = holdLanes(queue);
+      const { lane } = await lanes.next('a');
+      const taken = await lane.take(60, now());
+      expect(taken.map((delivery) => delivery.body.buffer.byteLength)).toEqual(Array(60).fill(1_024));
+      expect(taken.every((delivery) => delivery.body.equals(body))).toBe(true);
+      await lanes.stop();
+    });
+
     test('takes an event that was appended during the run', async () => {
       const queue = await open();
       await queue.append([newEvent(['a'])]);

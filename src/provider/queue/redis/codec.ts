@@ -10,6 +10,7 @@ import type {
   SettledDelivery,
   StoredEvent,
 } from '../delivery-queue.ts';
+import { toOwnBytes } from '../own-bytes.ts';
 import type { Argument, Reply } from './operations.ts';
 
 /** Redis memory for an event, and for each of its deliveries, besides body and metadata (test/unit/provider/queue/redis-memory.test.ts). */
@@ -133,7 +134,7 @@ function decodeBlob(reply: Reply | undefined): { body: Buffer; metadata: string 
   const blob = Buffer.isBuffer(reply) ? reply : Buffer.from('0:');
   const start = blob.indexOf(':') + 1;
   const end = start + Number(blob.subarray(0, start - 1).toString());
-  return { metadata: blob.subarray(start, end).toString(), body: blob.subarray(end) };
+  return { metadata: blob.subarray(start, end).toString(), body: toOwnBytes(blob.subarray(end)) };
 }
 
 /** The reply of `event`. */

@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { onceEvent, onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
+import { toOwnBytes } from '../own-bytes.ts';
 import { packBytes, splitBytes } from './byte-pack.ts';
 import type {
   Batch,
@@ -175,7 +176,7 @@ export class WorkerClient {
         continue;
       }
       const lengths = findBodyLengths(call.operation.kind, reply.result);
-      const views = lengths.length === 0 ? NO_BODIES : splitBytes(bodies, lengths, offset).map((view) => toOwn(view, bodies));
+      const views = lengths.length === 0 ? NO_BODIES : splitBytes(bodies, lengths, offset).map(toOwnBytes);
       for (const length of lengths) offset += length;
       call.resolve(reply.result as never, views);
     }
@@ -226,9 +227,4 @@ function findBodyLengths(kind: OperationKind, result: Results[OperationKind]): r
   if (kind === 'take') return (result as { readonly taken: readonly TakenMessage[] }).taken.map(({ bodyLength }) => bodyLength);
   if (kind === 'getEvent' && result !== undefined) return [(result as EventMessage).bodyLength];
   return [];
-}
-
-/** A view would keep the bodies of the whole batch in memory as long as its own attempt takes. */
-function toOwn(view: Buffer, { byteLength }: ArrayBuffer): Buffer {
-  return view.length === byteLength ? view : Buffer.from(view);
 }
