@@ -189,6 +189,20 @@ describe('lanes of several processes', () => {
   });
 });
 
+test('a lane that the same process got again keeps its lease when the run before it ends', { timeout: 30_000 }, async () => {
+  const setup = setupOf(server);
+  const queue = await open(setup);
+  const lanes = holdLanes(queue);
+  await queue.append([newEvent(['a'])]);
+  const first = await lanes.next('a');
+  for (const key of keysOf(setup, '*:lock')) server.cli('DEL', key);
+  const second = await until(() => lanes.running.find((each) => each.lane !== first.lane));
+  first.end();
+  await new Promise((resolve) => setTimeout(resolve, TIMES.lease + 2_000));
+  expect([second.lane.signal.aborted, lanes.running.length]).toEqual([false, 1]);
+  await lanes.stop();
+});
+
 test('a lane that could not begin is served about a second later, not by the sweep', async () => {
   const times = { ...TIMES, sweepEvery: 600_000 };
   const setup = setupOf(server, { times });

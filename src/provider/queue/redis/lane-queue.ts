@@ -139,7 +139,8 @@ export class LaneQueue {
       try {
         await served;
       } finally {
-        leases.delete(job.id ?? '');
+        // Not the lease of the next run: this process can get the job again before a run that lost it has ended.
+        if (leases.get(job.id ?? '') === lease) leases.delete(job.id ?? '');
         runs.delete(served);
       }
     };
