@@ -119,6 +119,39 @@ test('finds a rotated key with the first delivery that needs it, and drops the o
   await Promise.all([gate.stop(), clock.advance(30_000)]);
 });
 
+test.each<[string, (seconds: number) => object]>([
+  ['exp', (seconds) => ({ exp: seconds })],
+  ['not_after', (seconds) => ({ not_after: new Date(seconds * 1000).toISOString() })],
+])('rejects a delivery signed with a published key once its %s has passed', async (_name, toDates) => {
+  const clock = new FakeClock(unixNow() * 1000);
+  const now = (): number => Math.floor(clock.now() / 1000);
+  const [old, other] = [makePair(), makePair()];
+  published = [toJwk(old, toDates(now() + 10)), toJwk(other, { nbf: now() + 10 })];
+  const gate = await start({}, clock);
+  await until(isLoaded(gate));
+  expect((await deliver(gate, old, now())).text).toBe('handled');
+  expect((await deliver(gate, other, now())).code).toBe('signature_mismatch');
+  await clock.advance(10_000);
+  expect((await deliver(gate, old, now())).code).toBe('signature_mismatch');
+  expect((await deliver(gate, other, now())).text).toBe('handled');
+  await Promise.all([gate.stop(), clock.advance(30_000)]);
+});
+
+test('fetches the keys early if all of them have expired', async () => {
+  const clock = new FakeClock(unixNow() * 1000);
+  const now = (): number => Math.floor(clock.now() / 1000);
+  const [old, fresh] = [makePair(), makePair()];
+  published = [toJwk(old, { exp: now() + 60 })];
+  const gate = await start({}, clock);
+  await until(isLoaded(gate));
+  published = [toJwk(fresh)];
+  await clock.advance(60_000);
+  expect(await deliver(gate, fresh, now())).toMatchObject({ status: 503, code: 'secret_unavailable' });
+  await until(() => gate.log().filter(({ msg }) => msg === 'remote_keys_loaded').length === 2);
+  expect((await deliver(gate, fresh, now())).text).toBe('handled');
+  await Promise.all([gate.stop(), clock.advance(30_000)]);
+});
+
 test('a reload keeps the known keys, so that no delivery is lost', async () => {
   const pair = makePair();
   published = [toJwk(pair)];

@@ -8,6 +8,7 @@ import type { SchemeDescription, SecretEncoding, SignatureEncoding } from './des
 import { MAX_PARAMETERS, toFormText } from './form.ts';
 import { compileHead, toHeaderNames } from './head.ts';
 import { compileIdentity } from './identity.ts';
+import { parseValidity } from './jwk-validity.ts';
 import { Material, readJwk, readMaterial } from './keys.ts';
 import { compilePieces } from './pieces.ts';
 import type { KeyParsed, KeyProblem, Message, Scheme, SignRequest, VerifyKey } from './scheme.ts';
@@ -33,7 +34,8 @@ export function compileScheme(description: SchemeDescription): Scheme {
     parseKey: (name, secret, encoding, notAfter) => parseKey(description, { name, secret, encoding, notAfter }),
     parseJwk(name, jwk) {
       const material = readJwk(jwk, description);
-      return material === undefined ? undefined : { name, material, notAfter: undefined };
+      const validity = parseValidity(jwk);
+      return material === undefined || validity === undefined ? undefined : { name, material, ...validity };
     },
     readHead: compileHead(description),
     verify(head, message, keys) {

@@ -71,7 +71,7 @@ export interface Scheme {
     encoding: SecretEncoding | undefined,
     notAfter?: EpochMilliseconds,
   ): KeyParsed | KeyProblem;
-  /** Parses a public key from a JWK (RFC 7517 §4); undefined for a key that the scheme does not use. */
+  /** Parses a public key and its dates from a JWK (RFC 7517 §4); undefined for a key that the scheme does not use. */
   parseJwk(name: string, jwk: JsonWebKey): VerifyKey | undefined;
   /** Parses the signature headers, or returns the refusal `missing_signature` or `malformed_signature`. */
   readHead(headers: HeaderFields, options: HeadOptions): SignedHead | Refusal;

@@ -84,7 +84,9 @@ const written = z.strictObject({
     .array(remoteKeys)
     .max(8)
     .default([])
-    .describe('Public keys that the sender publishes at URLs, for schemes that sign with key pairs.'),
+    .describe(
+      'Public keys that the sender publishes at URLs, for schemes that sign with key pairs. A key is used only between its `nbf` and its `exp`, if it has them.',
+    ),
   publicUrl: publicUrl()
     .optional()
     .describe(

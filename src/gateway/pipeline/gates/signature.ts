@@ -31,8 +31,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
       if (signed instanceof Refusal) return signed;
       const keys = ring.live(head.receivedAt);
       // The gate's own problems are never a 4xx: a sender may drop the event permanently on one.
-      if (isSigned && keys.length === 0)
-        return refuse('secret_unavailable', 'secret_unavailable', 'no key of this route is usable');
+      if (isSigned && keys.length === 0) return toUnavailable(ring);
       const body = await head.body.read(options.maxBody);
       if (!Buffer.isBuffer(body)) return body;
       const message = toMessage(head, body);
@@ -58,6 +57,12 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     }
     return { ...identity, keyName, body: message.body };
   }
+}
+
+/** All published keys may have expired, and the sender may have published new ones since. */
+function toUnavailable(ring: KeyRing): Refusal {
+  ring.miss();
+  return refuse('secret_unavailable', 'secret_unavailable', 'no key of this route is usable');
 }
 
 /** A missing key, or one that the sender has published meanwhile, may be the one that signed. */

@@ -1,0 +1,46 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
+import { standardWebhooks } from '../../../../src/auth/schemes/presets/standard-webhooks.ts';
+
+const AT = Date.parse('2026-01-01T00:00:00Z');
+const SECONDS = AT / 1000;
+const scheme = compileScheme(standardWebhooks);
+const jwk = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' });
+
+function parse(dates: object): { from: number | undefined; to: number | undefined } | undefined {
+  const key = scheme.parseJwk('sender', { ...jwk, ...dates });
+  return key === undefined ? undefined : { from: key.notBefore, to: key.notAfter };
+}
+
+describe('a JWK', () => {
+  test.each<[string, object, number | undefined, number | undefined]>([
+    ['without dates', {}, undefined, undefined],
+    ['with exp', { exp: SECONDS }, undefined, AT],
+    ['with nbf', { nbf: SECONDS }, AT, undefined],
+    ['with a fraction of a second', { exp: SECONDS + 0.5 }, undefined, AT + 500],
+    ['with not_after and not_before', { not_before: SECONDS, not_after: SECONDS + 1 }, AT, AT + 1000],
+    ['with times as in RFC 3339', { not_after: '2026-01-01T01:00:00+01:00', nbf: '2026-01-01T00:00:00.000Z' }, AT, AT],
+    ['with milliseconds', { exp: AT, nbf: AT }, AT, AT],
+    ['with null for no date', { exp: null, not_after: null }, undefined, undefined],
+    ['with exp 0', { exp: 0 }, undefined, 0],
+    ['with two ends, of which the earlier one counts', { exp: SECONDS + 9, not_after: SECONDS }, undefined, AT],
+    ['with two starts, of which the later one counts', { nbf: SECONDS, not_before: SECONDS - 9 }, AT, undefined],
+  ])('%s is valid in that period', (_title, dates, from, to) => {
+    expect(parse(dates)).toEqual({ from, to });
+  });
+
+  test.each<[object]>([
+    [{ exp: 'tomorrow' }],
+    [{ exp: String(SECONDS) }],
+    [{ exp: true }],
+    [{ exp: [] }],
+    [{ exp: Number.POSITIVE_INFINITY }],
+    [{ not_after: '2026-01-01' }],
+    [{ not_after: '2026-13-01T00:00:00Z' }],
+    [{ nbf: {} }],
+    [{ exp: SECONDS, not_after: '' }],
+  ])('with %j is not used, because nothing says when it ends', (dates) => {
+    expect(parse(dates)).toBeUndefined();
+  });
+});
