@@ -16,6 +16,11 @@ export function parseBase64(text: string): Buffer | undefined {
   return bytes.toString('base64') === text ? bytes : undefined;
 }
 
+/** Like `parseBase64`, but the padding may be missing as a whole. For keys, whose text is not compared with anything. */
+export function parseBase64Key(text: string): Buffer | undefined {
+  return parseBase64(text.includes('=') ? text : text.padEnd(Math.ceil(text.length / 4) * 4, '='));
+}
+
 /** Like `parseBase64`, for base64url without padding (RFC 4648 §5). */
 export function parseBase64Url(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url');

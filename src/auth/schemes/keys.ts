@@ -1,6 +1,6 @@
 /** Parses the text of secrets and keys into key objects, as the scheme describes them. */
 import { createPrivateKey, createPublicKey, createSecretKey, type JsonWebKey, KeyObject } from 'node:crypto';
-import { parseBase64, parseHex } from '../../core/bytes.ts';
+import { parseBase64Key, parseHex } from '../../core/bytes.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { Algorithm, PublicKeyDescription, SchemeDescription, SecretEncoding } from './description.ts';
@@ -141,7 +141,7 @@ function toWrongForm({ prefix = '', encoding, format }: PublicKeyDescription, al
 
 function toPublicKey(text: string, { prefix = '', encoding, format }: PublicKeyDescription): KeyObject {
   const digits = text.startsWith(prefix) ? text.slice(prefix.length) : '';
-  const raw = encoding === 'hex' ? parseHex(digits) : parseBase64(digits);
+  const raw = encoding === 'hex' ? parseHex(digits) : parseBase64Key(digits);
   if (raw === undefined || (format === 'raw' && raw.length !== ED25519_KEY_LENGTH))
     throw new Error('not a public key of this scheme');
   return createPublicKey({ key: format === 'raw' ? Buffer.concat([SPKI_HEAD, raw]) : raw, format: 'der', type: 'spki' });
@@ -169,7 +169,7 @@ function readPrivateKey(
   }
   if (privatePrefix === undefined) return problem('a public key cannot sign', 'sign with the private key, in PEM');
   if (!text.startsWith(privatePrefix)) return problem(`a ${prefix} key cannot sign`, `sign with its ${privatePrefix} key`);
-  const raw = parseBase64(text.slice(privatePrefix.length));
+  const raw = parseBase64Key(text.slice(privatePrefix.length));
   if (raw?.length !== ED25519_KEY_LENGTH && raw?.length !== 2 * ED25519_KEY_LENGTH)
     return problem(`the text after ${privatePrefix} is not base64 of 32 or 64 bytes`, 'copy the whole private key');
   return toEd25519Key(raw.subarray(0, ED25519_KEY_LENGTH));
@@ -200,7 +200,7 @@ function toSecretBytes(
   if (named === undefined && !text.startsWith(prefix))
     return problem(`the secret has no ${prefix} prefix`, 'set its encoding: utf8, base64 or hex');
   const digits = text.startsWith(prefix) ? text.slice(prefix.length) : text;
-  const bytes = encoding === 'hex' ? parseHex(digits) : parseBase64(digits);
+  const bytes = encoding === 'hex' ? parseHex(digits) : parseBase64Key(digits);
   if (bytes === undefined) {
     const shown = encoding === 'hex' ? 'hex' : 'canonical base64';
     return problem(

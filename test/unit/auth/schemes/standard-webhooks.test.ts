@@ -80,13 +80,16 @@ describe('independent libraries', () => {
     expect(judge(toHeaders('msg_1', NOW, theirs), '{\ufffd}')).toBe('k');
   });
 
-  test.skipIf(!existsSync(join(PYTHON, 'ready')))('PyPI standardwebhooks signs what the gate verifies', () => {
+  test.skipIf(!existsSync(join(PYTHON, 'ready'))).each([
+    ['', SECRET],
+    [', also with a secret without padding', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaQ'],
+  ])('PyPI standardwebhooks signs what the gate verifies%s', (_title, secret) => {
     const script =
       'import sys,datetime\nfrom standardwebhooks import Webhook\nprint(Webhook(sys.argv[1]).sign(sys.argv[2], datetime.datetime.fromtimestamp(int(sys.argv[3]), tz=datetime.timezone.utc), sys.argv[4]))';
-    const signature = execFileSync(join(PYTHON, 'bin', 'python'), ['-c', script, SECRET, 'msg_1', String(NOW), body], {
+    const signature = execFileSync(join(PYTHON, 'bin', 'python'), ['-c', script, secret, 'msg_1', String(NOW), body], {
       encoding: 'utf8',
     }).trim();
-    expect(judge(toHeaders('msg_1', NOW, signature), body)).toBe('k');
+    expect(judge(toHeaders('msg_1', NOW, signature), body, [toKey(secret)])).toBe('k');
   });
 });
 
@@ -282,10 +285,32 @@ describe('a key', () => {
     expect(judge(toHeaders('a', NOW, verbatim), '{}', [toKey(SECRET, 'utf8')])).toBe('k');
   });
 
+  test('may be without its padding, as the Python library accepts it', () => {
+    const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+    const point = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64');
+    const seed = privateKey.export({ format: 'der', type: 'pkcs8' }).subarray(-32).toString('base64');
+    for (const padded of ['MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaQ=', 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLQ==']) {
+      const bare = padded.replaceAll('=', '');
+      const signature = signV1('a', NOW, Buffer.from('{}'), padded);
+      expect(judge(toHeaders('a', NOW, signature), '{}', [toKey(`whsec_${bare}`)])).toBe('k');
+      expect(judge(toHeaders('a', NOW, signature), '{}', [toKey(bare, 'base64')])).toBe('k');
+    }
+    const secret = new Secret(Buffer.from(`whsk_${seed.replaceAll('=', '')}`));
+    const headers = new HeaderFields(
+      scheme.sign({ id: 'a', timestamp: NOW * 1000, body: Buffer.from('{}') }, secret, undefined).flat(),
+    );
+    expect(judge(headers, '{}', [toKey(`whpk_${point.replaceAll('=', '')}`)])).toBe('k');
+  });
+
   test.each([
     ['no prefix', 'abcdefghijklmnopqrstuvwxyz', undefined, 'no whsec_ prefix'],
     ['not base64', 'whsec_a b', undefined, 'not canonical base64'],
-    ['unpadded', 'whsec_YWI', undefined, 'not canonical base64'],
+    ['unpadded, with unused bits', 'whsec_YWJ', undefined, 'not canonical base64'],
+    ['with half of its padding', 'whsec_YQ=', undefined, 'not canonical base64'],
+    ['with too much padding', 'whsec_YWJj=', undefined, 'not canonical base64'],
+    ['one character too long', 'whsec_YWJjZ', undefined, 'not canonical base64'],
+    ['unpadded base64url', 'whsec_-_8', undefined, 'not canonical base64'],
+    ['only padding', 'whsec_=', undefined, 'not canonical base64'],
     ['not hex', 'xyz', 'hex', 'not hex'],
     ['private where public belongs', 'whsk_abc', undefined, 'private key'],
     ['a public key of the wrong length', 'whpk_YWJj', undefined, '32 bytes'],
