@@ -39,6 +39,8 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
   \`id: { json: $.payload.object.uuid }\`.
 - **Batches** (LINE, SendGrid, Microsoft Graph): a delivery contains several events, and all their IDs together identify it (\`[*]\`).
 - **Square, HubSpot, Twilio** sign the URL. \`publicUrl\` is the URL that the sender uses; a proxy in front must not rewrite the path or query.
+- **Svix** uses the header names of Standard Webhooks if your sender configures that. \`svix\` accepts \`Svix-…\` or \`Webhook-…\`, but no mixture; \`standard-webhooks\` accepts only \`Webhook-…\`. If a request has both, all values must
+  be equal, because the app may read either.
 - **Twilio** signs the URL and the form's parameters without separators. Anyone who captured a delivery can move the first parameters into the query, or text from one parameter to the next, under the same signature. The route therefore
   needs an exact \`path\`; a \`pathPrefix\` is an error, because the path could then absorb parameters as well. Configure a URL without a query at Twilio, and let the app ignore unknown parameters. A changed copy and the original are repeats of
   each other, because the signed bytes are the same: if the copy arrives first, the app gets only the copy. JSON bodies are bound by \`bodySHA256\`, which counts only at the end of the query.

@@ -127,6 +127,8 @@ export interface SchemeDescription {
   readonly contentShape?: ContentShape;
   /** Alternative names of these headers (name → alternative). If both are present, their values must be equal. */
   readonly twins?: Readonly<Record<string, string>>;
+  /** The sender may also use the alternative names alone. */
+  readonly acceptsTwins?: true;
   /** Default of `handshake` in the config. */
   readonly handshake?: HandshakeName;
   /** Minimum length of a secret in bytes according to the sender; shorter ones get a warning. */

@@ -9,6 +9,7 @@ import { compileKind } from './kind.ts';
 import { compilePieceRules, type PieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
+import { compileTwinTest, describeMixture, renameToTwins } from './twins.ts';
 
 /** Parses the signature headers, or returns the refusal `missing_signature` or `malformed_signature`. */
 export type ReadHead = (headers: HeaderFields, options: HeadOptions) => SignedHead | Refusal;
@@ -53,6 +54,15 @@ function toNames({ signature, id, timestamp }: SchemeDescription): Names {
 
 /** Compiles the parser of a scheme's headers. */
 export function compileHead(description: SchemeDescription): ReadHead {
+  const readOwn = compileNames(description);
+  if (description.acceptsTwins === undefined) return readOwn;
+  const usesTwins = compileTwinTest(description);
+  const readTwins = compileNames(renameToTwins(description));
+  return (headers, options) => (usesTwins(headers) ? readTwins : readOwn)(headers, options);
+}
+
+/** Compiles the parser for one set of header names. */
+function compileNames(description: SchemeDescription): ReadHead {
   const names = toNames(description);
   const findRepeated = compileFieldCheck(description);
   const rules = compilePieceRules(description);
@@ -96,7 +106,8 @@ function compileFieldCheck(description: SchemeDescription): (headers: HeaderFiel
     for (const { name, twin } of names) {
       // Parsers use the first value, the last, or join them, so a repeated security header is rejected.
       if (headers.count(name) > 1) return malformed(`${name} is repeated`);
-      if (twin !== undefined && isContradicted(headers, name, twin)) return malformed(`${twin} differs from ${name}`);
+      if (twin !== undefined && isContradicted(headers, name, twin))
+        return malformed(describeMixture(description, headers) ?? `${twin} differs from ${name}`);
     }
     return undefined;
   };

@@ -1,6 +1,8 @@
 /** Finds out why a signature was rejected: tries variants of the request and of the keys, with one or two changes, within a budget. */
 
+import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { VerifyKey } from '../../auth/schemes/scheme.ts';
+import { compileTwinTest, renameToTwins } from '../../auth/schemes/twins.ts';
 import type { SignedHead } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { AnalysisInput, Explanation, Finding } from './analysis.ts';
@@ -39,7 +41,8 @@ interface Match {
 }
 
 /** Runs the analysis; at each `yield` the caller can let other work run. */
-export function* analyze(analysisInput: AnalysisInput, meter: Meter): Generator<void, Explanation> {
+export function* analyze(given: AnalysisInput, meter: Meter): Generator<void, Explanation> {
+  const analysisInput = withUsedNames(given);
   const { scheme, allowDotInId, request } = analysisInput;
   const head = scheme.readHead(request.headers, { allowDotInId });
   const hints = toHeadHints(analysisInput, head);
@@ -50,6 +53,13 @@ export function* analyze(analysisInput: AnalysisInput, meter: Meter): Generator<
   if (request.body !== undefined && hints.length === 0) found.unshift(toUnknown(analysisInput, meter));
   if (found.length === 0) found.push(toUnknown(analysisInput, meter));
   return { findings: found, isProven: false };
+}
+
+/** Reads a request under the alternative header names if it has only those, as the gate does. */
+function withUsedNames(given: AnalysisInput): AnalysisInput {
+  const { description } = given.scheme;
+  if (!compileTwinTest(description)(given.request.headers)) return given;
+  return { ...given, scheme: compileScheme(renameToTwins(description)) };
 }
 
 /** Findings on the timestamp, which is in the head or, in some schemes, in the body. */

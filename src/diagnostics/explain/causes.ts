@@ -23,7 +23,7 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
   },
   header_family: {
     meaning: 'the headers use the other of two equivalent naming schemes (`svix-*` and `webhook-*`), or both',
-    fix: 'set `scheme` to the preset with these header names',
+    fix: 'set `scheme` to the preset with these header names; if the request has both, make sure that no proxy adds or renames headers',
   },
   signature_header: {
     meaning: 'the signature is in another header than the one that the scheme reads',

@@ -2,6 +2,7 @@
 
 import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Piece, SchemeDescription } from '../../auth/schemes/description.ts';
+import { toHeaderNames } from '../../auth/schemes/head.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
 import { HeaderFields } from '../../core/headers.ts';
 import type { AnalysisInput } from './analysis.ts';
@@ -75,13 +76,17 @@ export function toTwins({ twins = {} }: SchemeDescription): ReadonlySet<string> 
   return new Set(Object.values(twins).map((name) => name.toLowerCase()));
 }
 
-/** If the request has both sets of header names: without the alternative ones. */
+/** If the request has both sets of header names: with one set alone. */
 function* toFamilyForms({ scheme: { description }, request: { headers } }: AnalysisInput, base: Base): Generator<HeadForm> {
   const twins = toTwins(description);
   const isMixed = headers.names.some((name) => twins.has(name)) && headers.get(toSignatureName(description)) !== undefined;
-  if (!isMixed) return;
   const text = 'with only the headers of the naming scheme of the route';
-  yield { ...base, cause: 'header_family', text, headers: without(headers, (name) => twins.has(name)) };
+  if (isMixed) yield { ...base, cause: 'header_family', text, headers: without(headers, (name) => twins.has(name)) };
+  if (description.acceptsTwins === undefined) return;
+  const own = new Set(toHeaderNames(description));
+  const others = without(headers, (name) => own.has(name));
+  if (others.size < headers.size)
+    yield { ...base, cause: 'header_family', text: 'with only the headers of the other naming scheme', headers: others };
 }
 
 function toSignatureName({ signature }: SchemeDescription): string {
@@ -180,8 +185,9 @@ function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm> {
   const { request, publicUrl, scheme: own } = analysisInput;
   const twins = toTwins(own.description);
   for (const { preset, names } of toSeenPresets(analysisInput)) {
-    const scheme = compileScheme(preset);
     const isTwin = twins.has(toSignatureName(preset));
+    if (isTwin && own.description.acceptsTwins === true) continue;
+    const scheme = compileScheme(preset);
     const cause = isTwin ? 'header_family' : 'other_preset';
     const text = `with scheme: ${names}`;
     const urls = scheme.signsUrl ? toUrlForms(publicUrl, request) : [{ url: '' }];

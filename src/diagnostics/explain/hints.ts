@@ -56,6 +56,9 @@ function toPresetHints(analysisInput: AnalysisInput): Finding[] {
     // A token header does not identify a sender, and a header of the route's own scheme does not point to another preset.
     if (preset.signed.length === 0 || analysisInput.scheme.headerNames.includes(name.toLowerCase())) return [];
     const isTwin = twins.has(name.toLowerCase());
+    // A route that accepts both names gets here only if the request has both.
+    if (isTwin && analysisInput.scheme.description.acceptsTwins === true)
+      return [toFinding('header_family', `the request has ${name} beside headers of the other naming scheme`)];
     const text = isTwin ? `the headers use the naming of ${name}` : `this looks like ${names}: the request has ${name}`;
     return [toFinding(isTwin ? 'header_family' : 'other_preset', `${text} (scheme: ${names})`)];
   });

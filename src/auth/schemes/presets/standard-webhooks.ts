@@ -36,7 +36,7 @@ export const standardWebhooks: SchemeDescription = {
   twins: { 'Webhook-Id': 'Svix-Id', 'Webhook-Timestamp': 'Svix-Timestamp', 'Webhook-Signature': 'Svix-Signature' },
 };
 
-/** Svix's default header names; senders can configure others. */
+/** Svix's default header names. Senders can configure those of the specification, and all Svix libraries accept both. */
 export const svix: SchemeDescription = {
   ...COMMON,
   name: 'svix',
@@ -49,6 +49,7 @@ export const svix: SchemeDescription = {
   timestamp: { from: { header: 'Svix-Timestamp' }, unit: 's' },
   id: { header: 'Svix-Id' },
   twins: { 'Svix-Id': 'Webhook-Id', 'Svix-Timestamp': 'Webhook-Timestamp', 'Svix-Signature': 'Webhook-Signature' },
+  acceptsTwins: true,
 };
 
 /**

@@ -9,7 +9,7 @@ import { Webhook as SvixWebhook } from 'svix';
 import { describe, expect, test } from 'vitest';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SecretEncoding } from '../../../../src/auth/schemes/description.ts';
-import { standardWebhooks } from '../../../../src/auth/schemes/presets/standard-webhooks.ts';
+import { standardWebhooks, svix } from '../../../../src/auth/schemes/presets/standard-webhooks.ts';
 import type { VerifyKey } from '../../../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
@@ -266,6 +266,78 @@ describe('the pitfalls of other verifiers', () => {
     expect(judgeSignature(`v1,${Buffer.alloc(31).toString('base64')}`)).toBe('malformed_signature');
     expect(judgeSignature(`v1,${Buffer.alloc(33).toString('base64')}`)).toBe('malformed_signature');
     expect(judgeSignature(`v1,${Buffer.alloc(32).toString('base64')}`)).toBe('mismatch');
+  });
+});
+
+describe('the two sets of header names', () => {
+  const svixScheme = compileScheme(svix);
+  const good = signV1('a', NOW, Buffer.from('{}'));
+  const values = { id: 'a', timestamp: String(NOW), signature: good };
+  type Part = keyof typeof values;
+  const PARTS = ['id', 'timestamp', 'signature'] as const;
+  const toFields = (kind: string, parts: readonly Part[] = PARTS, changed: Partial<typeof values> = {}): string[] =>
+    parts.flatMap((part) => [`${kind}-${part}`, { ...values, ...changed }[part]]);
+  const judgeSvix = (fields: readonly string[]): string => {
+    const head = svixScheme.readHead(new HeaderFields(fields), { allowDotInId: false });
+    if ('code' in head) return head.code;
+    return svixScheme.verify(head, { method: 'POST', url: '', body: Buffer.from('{}') }, [toKey(SECRET)])?.name ?? 'mismatch';
+  };
+  const explain = (which: typeof scheme, fields: readonly string[]): string | undefined => {
+    const head = which.readHead(new HeaderFields(fields), { allowDotInId: false });
+    return 'code' in head ? head.detail : undefined;
+  };
+
+  test.each(['svix', 'Svix', 'webhook', 'WEBHOOK'])('a svix route accepts the %s- headers alone', (kind) => {
+    expect(judgeSvix(toFields(kind))).toBe('k');
+    expect(judgeSvix(toFields(kind, PARTS, { id: 'b' }))).toBe('mismatch');
+    for (const part of PARTS) {
+      expect(judgeSvix(toFields(kind, PARTS, { [part]: '' }))).toBe('missing_signature');
+      expect(judgeSvix([...toFields(kind), `${kind}-${part}`, values[part]])).toBe('malformed_signature');
+    }
+  });
+
+  test('a svix route verifies what the Svix library signs, under both names', () => {
+    const signature = new SvixWebhook(SECRET).sign('a', new Date(NOW * 1000), '{}');
+    for (const kind of ['svix', 'webhook']) expect(judgeSvix(toFields(kind, PARTS, { signature }))).toBe('k');
+  });
+
+  test('a mixture is rejected, whichever headers come from which set', () => {
+    for (let mask = 1; mask < 7; mask++) {
+      const ofSvix = PARTS.filter((_, bit) => (mask & (1 << bit)) !== 0);
+      const ofWebhook = PARTS.filter((_, bit) => (mask & (1 << bit)) === 0);
+      const fields = [...toFields('webhook', ofWebhook), ...toFields('svix', ofSvix)];
+      for (const which of [svixScheme, scheme]) {
+        const head = which.readHead(new HeaderFields(fields), { allowDotInId: false });
+        expect(head).toMatchObject({ code: 'malformed_signature' });
+      }
+    }
+  });
+
+  test('the other set must be equal if it is there as a whole, and none of it may be there if the own one is incomplete', () => {
+    expect(judgeSvix([...toFields('svix'), ...toFields('webhook')])).toBe('k');
+    for (const part of PARTS) {
+      expect(judgeSvix([...toFields('svix'), `webhook-${part}`, 'other'])).toBe('malformed_signature');
+      // Libraries read `svix-*` first, so that an app could take the ID from it.
+      expect(judgeSvix([...toFields('webhook'), `svix-${part}`, 'other'])).toBe('malformed_signature');
+      expect(judgeSvix([...toFields('webhook'), `svix-${part}`, values[part]])).toBe('malformed_signature');
+      expect(judgeSvix([...toFields('webhook'), `svix-${part}`, ''])).toBe('malformed_signature');
+    }
+  });
+
+  test('a refusal names the headers of the other set', () => {
+    const end = 'all headers must have names of one kind';
+    expect(explain(svixScheme, [...toFields('svix', ['id', 'timestamp']), ...toFields('webhook', ['signature'])])).toBe(
+      `the request has Webhook-Signature, but not Svix-Signature; ${end}`,
+    );
+    expect(explain(scheme, toFields('svix'))).toBe(
+      `the request has Svix-Id, Svix-Timestamp, Svix-Signature, but not Webhook-Id, Webhook-Timestamp, Webhook-Signature; ${end}`,
+    );
+    expect(explain(svixScheme, toFields('svix', ['id']))).toBeUndefined();
+    expect(explain(svixScheme, [])).toBeUndefined();
+  });
+
+  test('a standard-webhooks route does not accept the svix- headers alone', () => {
+    expect(judge(new HeaderFields(toFields('svix')), '{}')).toBe('malformed_signature');
   });
 });
 

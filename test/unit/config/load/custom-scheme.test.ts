@@ -25,6 +25,7 @@ function toCustom(description: SchemeDescription): Record<string, unknown> {
     name: _name,
     from: _from,
     twins: _twins,
+    acceptsTwins: _accepts,
     handshake: _handshake,
     leastSecretBytes: _least,
     tolerance: _past,
@@ -59,7 +60,15 @@ describe.each(SIGNING.map((description) => ({ name: description.name, descriptio
 
   test('can be written as a custom scheme', () => {
     expect(problems).toEqual([]);
-    const { from: _from, twins: _twins, handshake: _handshake, leastSecretBytes: _least, secret, ...own } = description;
+    const {
+      from: _from,
+      twins: _twins,
+      acceptsTwins: _accepts,
+      handshake: _handshake,
+      leastSecretBytes: _least,
+      secret,
+      ...own
+    } = description;
     const { usualStart: _start, ...secretFields } = secret;
     const written = webhook?.description as SchemeDescription;
     expect({ ...written, ...(own.publicKey === undefined && { publicKey: undefined }) }).toEqual({

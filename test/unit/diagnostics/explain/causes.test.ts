@@ -293,7 +293,24 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   ],
   ['header_family', 'svix-* names', 'Svix-Signature', { headers: toSvix(standard()), body: undefined }],
   ['header_family', 'svix-* names, and it matches', 'scheme: svix', { headers: toSvix(standard()) }],
-  ['header_family', 'webhook-* names', 'scheme: standard-webhooks', { scheme: 'svix', headers: standard() }],
+  [
+    'header_family',
+    'webhook-* names with one svix-* among them',
+    'Webhook-Signature beside headers of the other naming scheme',
+    { scheme: 'svix', headers: { ...standard(), 'Svix-Id': standard()['Webhook-Id'] ?? '' }, body: undefined },
+  ],
+  [
+    'header_family',
+    'webhook-* names with one svix-* among them, and they match',
+    'only the headers of the other naming scheme',
+    { scheme: 'svix', headers: { ...standard(), 'Svix-Id': 'other' } },
+  ],
+  [
+    'body_whitespace',
+    'a line end was added (svix, with webhook-* names)',
+    'without',
+    { scheme: 'svix', headers: standard(), body: `${TEXT}\n` },
+  ],
   [
     'header_family',
     'both, and they disagree',
