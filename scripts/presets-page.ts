@@ -1,6 +1,7 @@
 /** Writes docs/presets.md from the catalogue, so that docs and code always agree. */
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import type { Algorithm, SchemeDescription, Tolerance } from '../src/auth/schemes/description.ts';
+import { TIMESTAMP_FORMATS } from '../src/auth/schemes/timestamp.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 
 const HEAD = `# Presets
@@ -135,14 +136,12 @@ function toSigned({ signed, separator, contentDigestParameter, signature, conten
   return `${text}${digest}${shape}`;
 }
 
-const UNITS = { s: 'seconds', ms: 'milliseconds', rfc3339: 'RFC 3339' } as const;
-
 function toTime({ timestamp, tolerance }: SchemeDescription): string {
   if (timestamp === undefined) return 'none';
   const { from } = timestamp;
   const place =
     'header' in from ? `\`${from.header}\`` : 'entry' in from ? `\`${from.entry}\` in the signature header` : `\`${from.json}\``;
-  return `${place}, ${UNITS[timestamp.unit]}; ${toTolerance(tolerance)}`;
+  return `${place}, ${TIMESTAMP_FORMATS[timestamp.unit].title}; ${toTolerance(tolerance)}`;
 }
 
 function toTolerance({ past, future }: Tolerance): string {

@@ -26,6 +26,11 @@ export function toInstant(at: EpochMilliseconds): string {
   return new Date(at).toISOString();
 }
 
+/** An HTTP date (IMF-fixdate, RFC 9110 §5.6.7), in whole seconds. */
+export function toHttpDate(at: EpochMilliseconds): string {
+  return new Date(at).toUTCString();
+}
+
 /** The system clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),

@@ -163,7 +163,7 @@ const layouts: fc.Arbitrary<SchemeDescription> = fc
     bodyAt: fc.nat({ max: 4 }),
     text: fc.option(fc.constantFrom('v0', '.', '0', '#'), { nil: undefined }),
     separator: fc.constantFrom('', '.', ':', '--', '-.-', ' ', '0', '|'),
-    unit: fc.constantFrom('s' as const, 'ms' as const, 'rfc3339' as const),
+    unit: fc.constantFrom('s' as const, 'ms' as const, 'rfc3339' as const, 'http-date' as const),
     shape: fc.constantFrom(undefined, 'json-object' as const, 'json-array' as const, 'json-object-or-array' as const),
   })
   .map(({ pieces, bodyAt, text, separator, unit, shape }): SchemeDescription => {
@@ -244,6 +244,7 @@ describe('a custom layout with two interpretations', () => {
     ['a separator that no URL has', { signed: ['method', 'url', 'timestamp', 'body'], separator: ' ', timestamp }],
     ['text between', { signed: ['id', { text: '.' }, 'timestamp', { text: '.' }, 'body'], id, timestamp }],
     ['a time with a shape of its own', { signed: ['id', 'timestamp', 'body'], id, timestamp: { ...timestamp, unit: 'rfc3339' } }],
+    ['an HTTP date', { signed: ['id', 'timestamp', 'body'], id, timestamp: { ...timestamp, unit: 'http-date' } }],
   ])('has one interpretation with %s', (_, custom) => {
     expect(toProblems(custom)).toEqual([]);
   });

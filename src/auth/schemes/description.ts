@@ -44,11 +44,13 @@ export function isToken({ content, forms }: SignatureDescription): boolean {
   return content !== undefined || forms.some(({ algorithm }) => algorithm === 'token');
 }
 
+/** The form of a timestamp: Unix time, RFC 3339 with any offset, or an HTTP date (RFC 9110 §5.6.7). */
+export type TimestampUnit = 's' | 'ms' | 'rfc3339' | 'http-date';
+
 /** The sender's timestamp. */
 export interface TimestampDescription {
   readonly from: Source;
-  /** `rfc3339` is in UTC, with or without a fraction. */
-  readonly unit: 's' | 'ms' | 'rfc3339';
+  readonly unit: TimestampUnit;
 }
 
 /** The sender's secrets. */

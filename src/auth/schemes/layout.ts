@@ -1,5 +1,6 @@
 /** Proves that the boundaries between signed pieces are unambiguous: two different messages must never share one signed string. */
 import type { Piece, SchemeDescription } from './description.ts';
+import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
 type Variable = Exclude<Piece, { readonly text: string }>;
 
@@ -25,8 +26,8 @@ export interface PieceRules {
 }
 
 /** Seconds from 2001 to 2286, and milliseconds in the same years. */
-const FIXED_DIGITS = { s: 10, ms: 13, rfc3339: undefined } as const;
-/** In an RFC 3339 time, the first colon always follows `YYYY-MM-DDThh`. */
+const FIXED_DIGITS = { s: 10, ms: 13, rfc3339: undefined, 'http-date': undefined } as const;
+/** The first colon of a time that is not a number always follows `YYYY-MM-DDThh`, or `Www, DD Mmm YYYY hh`. */
 const TIME_MARK = ':';
 
 function toLayout({ signed, separator }: SchemeDescription): Layout {
@@ -107,7 +108,7 @@ function endsUrl({ decodedInUrl = '' }: SchemeDescription, gap: string): boolean
 }
 
 function isSelfMarked({ timestamp }: SchemeDescription, piece: Variable | undefined): boolean {
-  return piece === 'timestamp' && timestamp?.unit === 'rfc3339';
+  return piece === 'timestamp' && timestamp !== undefined && !TIMESTAMP_FORMATS[timestamp.unit].isNumber;
 }
 
 /** Compiles the rules that `findAmbiguity` relies on. */

@@ -1,7 +1,7 @@
 /** The rules of signature schemes: whether the signature protects everything that the gate relies on. */
 import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
 import { findPreset } from '../../auth/schemes/catalogue.ts';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
+import type { SchemeDescription, TimestampUnit } from '../../auth/schemes/description.ts';
 import { findAmbiguity } from '../../auth/schemes/layout.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
@@ -92,7 +92,7 @@ function checkIdHeader({ scheme, description }: WebhookConfig, path: Path): Rati
 
 function checkDescription(description: SchemeDescription, path: Path): Rating[] {
   const found: Rating[] = [];
-  const { signed, signature, timestamp } = description;
+  const { signed, signature } = description;
   const isToken = signature?.forms.some(({ algorithm }) => algorithm === 'token') === true;
   const isContentSigned = signed.includes('body') || signed.includes('form');
   if (isToken !== (signature?.encoding === 'text'))
@@ -106,6 +106,12 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
   if (isToken && signed.length > 0) found.push(error([...path, 'signed'], 'a token does not sign anything', 'signed: []'));
   if (!isToken && !isContentSigned)
     found.push(error([...path, 'signed'], 'the body is not signed, so anyone could change it', 'signed: [..., body]'));
+  return [...found, ...checkTimestamp(description, path), ...checkKinds(description, [...path, 'signature', 'forms'])];
+}
+
+function checkTimestamp({ signed, signature, timestamp }: SchemeDescription, path: Path): Rating[] {
+  const found: Rating[] = [];
+  const isContentSigned = signed.includes('body') || signed.includes('form');
   if (signed.includes('timestamp') && (timestamp === undefined || 'json' in timestamp.from))
     found.push(
       error(
@@ -122,15 +128,22 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
         'remove timestamp, or sign it',
       ),
     );
-  if (timestamp !== undefined && 'entry' in timestamp.from && signature?.list === undefined)
-    found.push(
+  if (timestamp !== undefined && 'entry' in timestamp.from) found.push(...checkTimeEntry(timestamp.unit, signature?.list, path));
+  return found;
+}
+
+function checkTimeEntry(unit: TimestampUnit, list: string | undefined, path: Path): Rating[] {
+  if (list === undefined)
+    return [
       error(
         [...path, 'signature', 'list'],
         'the timestamp is an entry of a list, but the signature header is not a list',
         'list: ","',
       ),
-    );
-  return [...found, ...checkKinds(description, [...path, 'signature', 'forms'])];
+    ];
+  if (unit !== 'http-date' || list === ';') return [];
+  const message = 'an HTTP date contains a comma and spaces, so it cannot be an entry of a list that they separate';
+  return [error([...path, 'timestamp', 'unit'], message, 'list: ";", if the sender separates the entries so')];
 }
 
 /** If bytes can move between two signed parts, one signature is valid for two messages with different IDs, URLs or bodies. */

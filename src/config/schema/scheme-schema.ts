@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import { JSON_ONLY, minutes } from '../../auth/schemes/presets/defaults.ts';
+import { TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
 
 /** Header fields are tokens (RFC 9110 §5.6.2). */
@@ -40,9 +41,11 @@ export const idSource = z.union(
 );
 
 const unit = z
-  .enum(['s', 'ms', 'rfc3339'])
+  .enum(TIMESTAMP_UNITS)
   .default('s')
-  .describe('Format: Unix time in seconds (`s`) or milliseconds (`ms`), or `rfc3339` in UTC such as 2026-12-31T00:00:00Z.');
+  .describe(
+    'Format: Unix time in seconds (`s`) or milliseconds (`ms`), `rfc3339` such as 2026-12-31T00:00:00Z, or `http-date` such as Thu, 31 Dec 2026 00:00:00 GMT.',
+  );
 
 const timestamp = z
   .union(
@@ -51,7 +54,7 @@ const timestamp = z
       z.strictObject({ entry: visible.describe('Prefix of the entry in the signature header, such as `t=`.'), unit }),
       inBody.extend({ unit }),
     ],
-    { error: 'expected { header: NAME }, { entry: PREFIX } or { json: PATH }, each with unit: s, ms or rfc3339' },
+    { error: 'expected { header: NAME }, { entry: PREFIX } or { json: PATH }, each with unit: s, ms, rfc3339 or http-date' },
   )
   .transform(({ unit: written, ...from }) => ({ from, unit: written }));
 

@@ -50,7 +50,7 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
     fix: 'set `scheme` to that preset, or configure the sender to call the route that is meant for it',
   },
   timestamp_unit: {
-    meaning: 'the timestamp is not in the unit of the scheme (seconds, milliseconds, RFC 3339)',
+    meaning: 'the timestamp is not in the unit of the scheme (seconds, milliseconds, RFC 3339, HTTP date)',
     fix: 'correct the unit at the sender, or set `custom.timestamp.unit`',
   },
   clock_skew: {

@@ -1,9 +1,10 @@
 /** The ways to interpret the head of a request: as the route's scheme does, and as the sender may have meant it. */
 
 import { compileScheme } from '../../auth/schemes/compile.ts';
-import type { Piece, SchemeDescription } from '../../auth/schemes/description.ts';
+import type { Piece, SchemeDescription, TimestampUnit } from '../../auth/schemes/description.ts';
 import { toHeaderNames } from '../../auth/schemes/head.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
+import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import { HeaderFields } from '../../core/headers.ts';
 import type { AnalysisInput } from './analysis.ts';
 import type { ExplainCause } from './explain-metrics.ts';
@@ -138,9 +139,9 @@ function* toTimestampForms({ scheme: { description }, request: { headers } }: An
   const { timestamp, id } = description;
   if (timestamp === undefined || 'json' in timestamp.from) return;
   const cause = 'timestamp_unit';
-  const toScheme = (unit: 's' | 'ms' | 'rfc3339'): Scheme => compileScheme({ ...description, timestamp: { ...timestamp, unit } });
-  for (const unit of ['s', 'ms', 'rfc3339'] as const)
-    if (unit !== timestamp.unit) yield { ...base, cause, text: `with the timestamp in ${UNITS[unit]}`, scheme: toScheme(unit) };
+  const toScheme = (unit: TimestampUnit): Scheme => compileScheme({ ...description, timestamp: { ...timestamp, unit } });
+  for (const unit of TIMESTAMP_UNITS.filter((each) => each !== timestamp.unit))
+    yield { ...base, cause, text: `with the timestamp in ${TIMESTAMP_FORMATS[unit].title}`, scheme: toScheme(unit) };
   if (!('header' in timestamp.from)) return;
   const name = timestamp.from.header.toLowerCase();
   const value = headers.get(name) ?? '';
@@ -157,8 +158,6 @@ function* toTimestampForms({ scheme: { description }, request: { headers } }: An
   const swapped = withField(withField(headers, name, headers.get(idName) ?? ''), idName, value);
   yield { ...base, cause: 'headers_swapped', text: 'with the values of ID and timestamp swapped', headers: swapped };
 }
-
-const UNITS = { s: 'seconds', ms: 'milliseconds', rfc3339: 'RFC 3339' } as const;
 
 function* toSignedPartForms({ scheme: { description } }: AnalysisInput, base: Base): Generator<HeadForm> {
   const { signed, timestamp, id } = description;

@@ -1,7 +1,7 @@
 /** Findings from the request head alone, without any hashing. */
 
 import type { Scheme } from '../../auth/schemes/scheme.ts';
-import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
+import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
@@ -72,16 +72,19 @@ function toUnitHint({ scheme: { description }, request: { headers, receivedAt } 
   const text = headers.get(from.header.toLowerCase()) ?? '';
   const isNear = (at: EpochMilliseconds | undefined): boolean => at !== undefined && Math.abs(receivedAt - at) < YEAR;
   if (text === '' || isNear(TIMESTAMP_FORMATS[unit].parse(text))) return [];
-  const other = (['s', 'ms', 'rfc3339'] as const).find((each) => each !== unit && isNear(TIMESTAMP_FORMATS[each].parse(text)));
+  const other = TIMESTAMP_UNITS.find((each) => each !== unit && isNear(TIMESTAMP_FORMATS[each].parse(text)));
   if (other !== undefined)
-    return [toFinding('timestamp_unit', `the timestamp looks like ${UNITS[other]}; this scheme uses ${UNITS[unit]}`)];
+    return [
+      toFinding(
+        'timestamp_unit',
+        `the timestamp looks like ${TIMESTAMP_FORMATS[other].title}; this scheme uses ${TIMESTAMP_FORMATS[unit].title}`,
+      ),
+    ];
   // No unit fits exactly; a number that is about a thousand times too large is still milliseconds.
   const at = TIMESTAMP_FORMATS[unit].parse(text);
   const isScaled = unit === 's' && at !== undefined && at > receivedAt + 10 * YEAR;
   return isScaled ? [toFinding('timestamp_unit', 'the timestamp looks like milliseconds; this scheme uses seconds')] : [];
 }
-
-const UNITS = { s: 'seconds', ms: 'milliseconds', rfc3339: 'RFC 3339' } as const;
 
 /** A secret cannot verify signatures of a key pair, nor the reverse. */
 function toAlgorithmHint({ keys }: AnalysisInput, { signatures }: SignedHead): Finding[] {

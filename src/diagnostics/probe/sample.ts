@@ -62,8 +62,8 @@ function compilePlaces({
   const idPath = idSource !== undefined && 'json' in idSource ? toPath(idSource.json) : undefined;
   const timePath = timestamp !== undefined && 'json' in timestamp.from ? toPath(timestamp.from.json) : undefined;
   const toTime = (at: EpochMilliseconds): unknown => {
-    const text = TIMESTAMP_FORMATS[timestamp?.unit ?? 's'].format(at);
-    return timestamp?.unit === 'rfc3339' ? text : Number(text);
+    const { format, isNumber } = TIMESTAMP_FORMATS[timestamp?.unit ?? 's'];
+    return isNumber ? Number(format(at)) : format(at);
   };
   return (event, id, at) => {
     const identified = idPath === undefined ? event : writeAt(event, idPath.steps, id);

@@ -1,4 +1,5 @@
 /** Checks of the timestamp. */
+import { TIMESTAMP_FORMATS } from '../../../auth/schemes/timestamp.ts';
 import type { Milliseconds } from '../../../core/clock.ts';
 import { type Check, type CheckFinding, expectAccepted, expectRejected, notApplicable } from '../check.ts';
 import type { CheckContext, Delivery } from '../check-context.ts';
@@ -86,7 +87,8 @@ export const TIME_CHECKS: readonly Check[] = [
       'In the wrong unit, a timestamp is thousands of years in the future or decades in the past; an endpoint that accepts it has no limit in that direction.',
     async run(context) {
       const unit = context.scheme.description.timestamp?.unit;
-      if (!context.scheme.isTimestampSigned || unit === undefined || unit === 'rfc3339') return notApplicable(NO_NUMBER);
+      if (!context.scheme.isTimestampSigned || unit === undefined || !TIMESTAMP_FORMATS[unit].isNumber)
+        return notApplicable(NO_NUMBER);
       const now = context.now();
       return expectRejected(context, context.make({ timestamp: unit === 's' ? now * 1000 : Math.floor(now / 1000) }));
     },
@@ -102,7 +104,8 @@ export const TIME_CHECKS: readonly Check[] = [
     async run(context) {
       const { timestampName, isTimestampSigned, description } = context.scheme;
       if (!isTimestampSigned || timestampName === undefined) return notApplicable(NOT_IN_HEADER);
-      if (description.timestamp?.unit === 'rfc3339') return notApplicable(NO_NUMBER);
+      if (description.timestamp === undefined || !TIMESTAMP_FORMATS[description.timestamp.unit].isNumber)
+        return notApplicable(NO_NUMBER);
       const forms: readonly ((text: string) => string)[] = [
         (text) => `+${text}`,
         (text) => `${text}.0`,

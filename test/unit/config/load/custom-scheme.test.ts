@@ -166,6 +166,15 @@ describe('a custom scheme', () => {
     [{ ...base, contentDigestParameter: 'a b' }, /a parameter name is 1 to 64 letters/],
     [{ ...base, decodedInUrl: 'abc' }, /punctuation/],
     [{ ...base, isPortOptional: false }, /isPortOptional/],
+    [{ ...base, timestamp: { header: 'Date', unit: 'http' } }, /is not one of: s, ms, rfc3339, http-date/],
+    [
+      {
+        signature: { header: 'X-Signature', list: ',' },
+        signed: ['timestamp', 'body'],
+        timestamp: { entry: 't=', unit: 'http-date' },
+      },
+      /an HTTP date contains a comma and spaces/,
+    ],
   ])('reports what is wrong with %j', (custom, expected) => {
     expect(toConfig(SIGNING[0] as SchemeDescription, custom).problems.join('\n')).toMatch(expected);
   });
