@@ -4,7 +4,7 @@ import { execPath } from 'node:process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import type { SidegateError } from '../../src/core/errors.ts';
-import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
+import type { DeliveryFilter, DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { buildShards } from '../../src/provider/queue/redis/keys.ts';
 import { createRedisQueue } from '../../src/provider/queue/redis/redis-queue.ts';
 import { until } from '../support/gate.ts';
@@ -566,6 +566,42 @@ describe('a Redis whose memory is full', () => {
     own.cli('CONFIG', 'SET', 'maxmemory', '1');
     const received = await drain(await open(setup), now);
     expect(received.map(({ event }) => event).toSorted()).toEqual(ids.toSorted());
+  });
+});
+
+describe('events for many endpoints', () => {
+  const ENDPOINTS = Array.from({ length: 300 }, (_, i) => `e${i}`);
+
+  /** Commands of scripts, on average. */
+  function countReads(own: RedisServer): number {
+    const calls = (name: string): number =>
+      Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(own.cli('INFO', 'commandstats'))?.[1] ?? 0);
+    return calls('hmget') / calls('evalsha');
+  }
+
+  async function listAll(queue: DeliveryQueue, filter: DeliveryFilter): Promise<string[]> {
+    const found: string[] = [];
+    for (let after: string | undefined, isFirst = true; isFirst || after !== undefined; isFirst = false) {
+      const { deliveries, next } = await queue.find(filter, { limit: 250, after });
+      found.push(...deliveries.map(({ event, endpoint }) => `${event}~${endpoint}`));
+      after = next;
+    }
+    return found;
+  }
+
+  test('are listed in steps that read a bounded number of deliveries, and completely', { timeout: 60_000 }, async () => {
+    const own = await start({ config: DURABLE });
+    const queue = await open(setupOf(own));
+    const events = Array.from({ length: 40 }, () => newEvent(ENDPOINTS, { createdAt: now() }));
+    for (const event of events) await queue.append([event]);
+    own.cli('CONFIG', 'RESETSTAT');
+    expect(await listAll(queue, { states: ['delivered'] })).toEqual([]);
+    expect(countReads(own)).toBeLessThan(1_000);
+    const [{ id = '' } = {}] = events;
+    const all = events.flatMap((event) => ENDPOINTS.map((endpoint) => `${event.id}~${endpoint}`));
+    expect((await listAll(queue, { states: ['waiting'] })).toSorted()).toEqual(all.toSorted());
+    expect((await listAll(queue, { event: id })).toSorted()).toEqual(ENDPOINTS.map((each) => `${id}~${each}`).toSorted());
+    expect(await listAll(queue, { endpoint: 'e7' })).toHaveLength(40);
   });
 });
 

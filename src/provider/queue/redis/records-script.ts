@@ -44,29 +44,34 @@ local function endpointsOf(member, only)
   return endpoints
 end
 
--- Adds the matching deliveries of one member, in descending order, whose endpoint is before the given one. Returns true if there are more than the limit.
+-- Adds the matching deliveries of one member, in descending order, whose endpoint is before the given one. Returns the last endpoint that it read
+-- if more follow, or '' if it read none: there are as many rows as the limit, or as many deliveries were read as one call may read.
 local function addMatching(rows, limit, item, before, f)
   local id = string.match(idOf(item[1]), '^[^~]*')
-  local info = call('HGET', p .. 'e:' .. id, 'i')
-  if not info or f.type ~= '' and cjson.decode(info)[1] ~= f.type then return false end
+  local info, last = call('HGET', p .. 'e:' .. id, 'i'), ''
+  if not info or f.type ~= '' and cjson.decode(info)[1] ~= f.type then return end
   for _, endpoint in ipairs(endpointsOf(item[1], f.endpoint)) do
     if endpoint < before and (f.endpoint == '' or f.endpoint == endpoint) then
+      if f.left == 0 then return last end
       local text, attempts = unpack(call('HMGET', p .. 'e:' .. id, 'd' .. endpoint, 'a' .. endpoint))
       if text and string.find(f.states, string.sub(text, 1, 1), 1, true) then
-        if #rows == limit then return true end
+        if #rows == limit then return last end
         local newest = string.match(attempts or '', '^[^\\n]*')
         rows[#rows + 1] = { item[3], string.sub(item[1], 1, 10) .. id, endpoint, text, newest, info }
       end
+      f.left, last = f.left - 1, endpoint
     end
   end
-  return false
 end
 
--- from, to, score and member and endpoint of the position, limit, states, endpoint, type, event, most events to read
+-- The position after all deliveries of an item.
+local function endOf(item) return item[3], string.match(item[1], '^[^~]*'), string.match(item[1], '~(.*)$') or '' end
+
+-- from, to, score and member and endpoint of the position, limit, states, endpoint, type, event, most events and deliveries to read
 -- -> { rows, score, member, endpoint }: where to continue; without a score nothing is left
 function ops.scan(a)
   local from, to, score, member, after, limit, most = a[1], a[2], tonumber(a[3]), a[4], a[5], tonumber(a[6]), tonumber(a[11])
-  local f = { states = a[7], endpoint = a[8], type = a[9] }
+  local f = { states = a[7], endpoint = a[8], type = a[9], left = most }
   local items, rows = {}, {}
   if a[10] ~= '' then
     local found, created = locate(a[10])
@@ -81,14 +86,13 @@ function ops.scan(a)
   for i = 1, math.min(#items, most) do
     local item = items[i]
     local isSame = item[2] == score and string.match(item[1], '^[^~]*') == member
-    if addMatching(rows, limit, item, isSame and after or '\\255', f) then
-      local row = rows[#rows]
-      return { rows, row[1], row[2], row[3] }
-    end
+    local read = addMatching(rows, limit, item, isSame and after or '\\255', f)
+    if read == '' then return { rows, endOf(last) } end
+    if read then return { rows, item[3], string.match(item[1], '^[^~]*'), read } end
     last = item
   end
   if a[10] ~= '' or not last or #items < most then return { rows } end
-  return { rows, last[3], string.match(last[1], '^[^~]*'), string.match(last[1], '~(.*)$') or '' }
+  return { rows, endOf(last) }
 end
 
 -- now, '1' to create, event, endpoint, ... -> { changed deliveries, endpoints to wake }

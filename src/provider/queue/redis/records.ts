@@ -33,9 +33,9 @@ export interface RecordsSettings {
   readonly onDue: (endpoint: string) => void;
 }
 
-/** Events that one call of the script reads. */
+/** Events, and deliveries, that one call of the script reads at most. */
 const SCAN_STEP = 500;
-/** Events of a shard that one page reads at most: a page may be shorter than its limit, although more follow. */
+/** The same of a shard for one page: a page may be shorter than its limit, although more follow. */
 const MAX_SCANNED = 50_000;
 const REPLAY_STEP = 250;
 const MAX_POSITION_LENGTH = 1_000;
