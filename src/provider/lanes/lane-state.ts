@@ -103,7 +103,8 @@ function isReason(decision: Decision, reason: 'gone' | 'rejected'): boolean {
 }
 
 function countFailure(state: LaneState, now: EpochMilliseconds): LaneState {
-  return { ...state, failures: state.failures + 1, firstFailureAt: state.firstFailureAt ?? now };
+  // Never in the future: a clock that was ahead would keep a dead endpoint enabled until then.
+  return { ...state, failures: state.failures + 1, firstFailureAt: Math.min(state.firstFailureAt ?? now, now) };
 }
 
 function findDisabling({ failures, firstFailureAt }: LaneState, { disable, now }: EndedAttempt): DisabledReason | undefined {

@@ -123,6 +123,12 @@ describe('disabling', () => {
     expect(update(failing(900, 4.9), failed('timeout')).disable).toBeUndefined();
   });
 
+  test('counts from now on if the first failure is in the future, as the clock was ahead', () => {
+    const { state } = update(failing(19, -365), failed('timeout'));
+    expect(state.firstFailureAt).toBe(NOW);
+    expect(update(state, failed('timeout'), { now: NOW + 5 * DAY }).disable).toBe('failing');
+  });
+
   test('counts rejected events, as an endpoint that rejects everything for days is misconfigured', () => {
     expect(update(failing(19, 5), responded(404)).disable).toBe('failing');
   });
