@@ -1,5 +1,5 @@
 /** The rules of the sending side. URLs and secrets of endpoints are checked where they are read (provider/config/). */
-import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { isLoopbackOnly, isOverlapping } from '../../core/listen-address.ts';
 import type { Config, ProviderConfig, RouteConfig } from '../schema/config.ts';
 import { chooseQueue } from '../schema/queue-choice.ts';
@@ -17,6 +17,7 @@ export function checkProvider(config: Config, now: EpochMilliseconds): Rating[] 
     ...checkNames(provider),
     ...checkEgress(provider),
     ...checkLimits(provider),
+    ...checkSchedules(provider),
   ];
 }
 
@@ -110,6 +111,32 @@ function checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout
     if (endpoint.timeout !== undefined && endpoint.timeout < MIN_TIMEOUT_MS)
       found.push(tooShort([...path, 'endpoints', index, 'timeout']));
   return found;
+}
+
+/** Delays vary by this much: see provider/schedule/decide.ts. */
+const MAX_JITTER = 1.2;
+const DAY_MS: Milliseconds = 86_400_000;
+
+function checkSchedules({ schedule, endpoints, queue: { deadRetention } }: ProviderConfig): Rating[] {
+  return [
+    ...checkSchedule(['provider', 'schedule'], schedule, deadRetention),
+    ...endpoints.flatMap((endpoint, index) =>
+      checkSchedule(['provider', 'endpoints', index, 'schedule'], endpoint.schedule ?? [], deadRetention),
+    ),
+  ];
+}
+
+function checkSchedule(path: Path, schedule: readonly Milliseconds[], deadRetention: Milliseconds): Rating[] {
+  const duration = MAX_JITTER * schedule.reduce((sum, delay) => sum + delay, 0);
+  if (duration < deadRetention) return [];
+  const [attempts, kept] = [duration, deadRetention].map((each) => Number((each / DAY_MS).toFixed(1)));
+  return [
+    warning(
+      path,
+      `the attempts can take ${attempts} days, and dead deliveries are removed ${kept} days after their event was accepted`,
+      'set provider.queue.deadRetention to more than the schedule takes, so that they can be replayed',
+    ),
+  ];
 }
 
 const MIN_TIMEOUT_MS = 100;

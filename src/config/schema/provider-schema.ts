@@ -138,8 +138,10 @@ const queue = z.strictObject({
     .describe('Queue in the Redis of `store.redis`, shared by all replicas.'),
   maxEvents: z.int().min(1).max(100_000_000).default(1_000_000).describe('Maximum number of stored events; then events get 503.'),
   maxBytes: size().prefault('4Gi').describe('Maximum size of the stored events; then events get 503.'),
-  retention: duration().prefault('3d').describe('How long delivered events are kept.'),
-  deadRetention: duration().prefault('30d').describe('How long events with dead or skipped deliveries are kept for replays.'),
+  retention: duration().prefault('3d').describe('How long after they were accepted delivered events are kept.'),
+  deadRetention: duration()
+    .prefault('30d')
+    .describe('How long after they were accepted events with dead or skipped deliveries are kept for replays.'),
 });
 
 /** The whole section. */

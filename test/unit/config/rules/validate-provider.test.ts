@@ -80,3 +80,20 @@ describe('the users of the API', () => {
     ]);
   });
 });
+
+describe('dead deliveries', () => {
+  const secret = { env: 'S' };
+  const endpoint = { name: 'acme', url: 'https://acme.example/', secret };
+  const TOO_LONG = 'the attempts can take 36 days, and dead deliveries are removed 30 days after their event was accepted';
+
+  test('are kept for longer than the attempts of the default schedule take', () => {
+    expect(check({ endpoints: [endpoint] })).toEqual([]);
+  });
+
+  test('cause a warning if they are removed before the last attempt can have failed', () => {
+    const schedule = ['15d', '15d'];
+    expect(check({ schedule })).toEqual([`warning provider.schedule: ${TOO_LONG}`]);
+    expect(check({ endpoints: [{ ...endpoint, schedule }] })).toEqual([`warning provider.endpoints.0.schedule: ${TOO_LONG}`]);
+    expect(check({ schedule, queue: { deadRetention: '60d' } })).toEqual([]);
+  });
+});
