@@ -41,7 +41,8 @@ export async function readSignedDelivery(file: string | undefined, options: Deli
   const { publicUrl: url } = options;
   if (scheme.signsUrl && url === undefined) throw usageError(`${scheme.name} signs the URL: use --public-url`);
   const signature = scheme.sign({ id, timestamp, body, method: 'POST', url: url ?? '' }, secret, encoding);
-  return { body, headers: [['Content-Type', pickMediaType(scheme.description.contentTypes, body)], ...signature] };
+  const contentType = pickMediaType(scheme.description.contentTypes, body);
+  return { body, headers: [...(contentType === undefined ? [] : [['Content-Type', contentType] as const]), ...signature] };
 }
 
 /** Prints the headers. */

@@ -72,10 +72,15 @@ function parseParameters(value: string, start: number): { readonly values: Reado
   return { values };
 }
 
-/** Picks the first of a route's media types that fits the body, or the first one if none fits. */
-export function pickMediaType(contentTypes: readonly string[], body: Buffer): string {
-  const [first = 'application/json'] = contentTypes;
+/** In `contentTypes`: requests without Content-Type, which must be empty. */
+export const NO_MEDIA_TYPE = 'none';
+
+/** Picks the first of a route's media types that fits the body, or the first one if none fits; undefined if there is nothing to name. */
+export function pickMediaType(contentTypes: readonly string[], body: Buffer): string | undefined {
+  const mediaTypes = contentTypes.filter((each) => each !== NO_MEDIA_TYPE);
+  if (body.length === 0 && mediaTypes.length < contentTypes.length) return undefined;
+  const [first = 'application/json'] = mediaTypes;
   const isJson = /^[\s]*[{[]/.test(body.subarray(0, 64).toString('latin1'));
   const wanted: MediaForm | undefined = isJson ? 'json' : body.includes('=') ? 'form' : undefined;
-  return contentTypes.find((each) => toMediaForm(each) === wanted) ?? first;
+  return mediaTypes.find((each) => toMediaForm(each) === wanted) ?? first;
 }

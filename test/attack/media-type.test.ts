@@ -19,6 +19,8 @@ const ROUTES: readonly (readonly [name: string, webhook: Sections])[] = [
   ['text', { scheme: 'custom', custom: CUSTOM, contentTypes: ['text/plain'] }],
   ['xml', { scheme: 'custom', custom: CUSTOM, contentTypes: ['application/xml', 'text/xml', 'application/json', 'text/plain'] }],
   ['multipart', { scheme: 'custom', custom: CUSTOM, contentTypes: ['multipart/form-data', 'application/json'] }],
+  ['empty', { scheme: 'custom', custom: CUSTOM, contentTypes: ['application/json', 'none'] }],
+  ['only-empty', { scheme: 'custom', custom: CUSTOM, contentTypes: ['none'] }],
   ['bytes', { scheme: 'custom', custom: CUSTOM, contentTypes: ['application/octet-stream', 'application/json'] }],
 ];
 
@@ -38,6 +40,11 @@ function post(route: string, contentType: string | readonly string[] | undefined
   const types = contentType === undefined ? [] : [contentType].flat().flatMap((value) => ['Content-Type', value]);
   const headers = ['Host', 'a', 'X-Hub-Signature-256', signature, 'X-GitHub-Delivery', 'a', ...types];
   return send(gate.port, { path: `/${route}`, headers: [...headers, 'Content-Length', String(Buffer.byteLength(body))], body });
+}
+
+function postWithout(route: string, body: string, framing: Record<string, string>): Promise<Answer> {
+  const signature = `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`;
+  return send(gate.port, { path: `/${route}`, headers: { 'X-Hub-Signature-256': signature, ...framing }, body });
 }
 
 const COMMENT = JSON.stringify({ action: 'created', body: '&payload=%7B%22action%22%3A%22approved%22%7D&x=' });
@@ -248,4 +255,39 @@ test('every accepted value of Content-Type names UTF-8 or no charset, in bounded
     `a/b;a="${' '.repeat(16_000)}`,
   ])
     expect(parseMediaType(text)).toHaveProperty('problem');
+});
+
+describe('a delivery without Content-Type', () => {
+  test.each(['empty', 'only-empty'])('is forwarded if it is empty and the route accepts none: %s', async (route) => {
+    expect((await postWithout(route, '', { 'Content-Length': '0' })).text).toBe('handled');
+    expect((await postWithout(route, '', { 'Transfer-Encoding': 'chunked' })).text).toBe('handled');
+    expect(app.received).toHaveLength(2);
+    for (const { headers } of app.received) expect(headers).not.toHaveProperty('content-type');
+  });
+
+  test.each(['empty', 'only-empty'])('is rejected if it has a body, however it is framed: %s', async (route) => {
+    for (const body of [COMMENT, ' ', '&']) {
+      const declared = await postWithout(route, body, { 'Content-Length': String(body.length) });
+      const chunked = await postWithout(route, body, { 'Transfer-Encoding': 'chunked' });
+      for (const answer of [declared, chunked]) expect(answer).toMatchObject({ status: 415, code: 'unsupported_media_type' });
+    }
+    expect(app.received).toHaveLength(0);
+  });
+
+  test.each(['github', 'token'])('is rejected if the route does not accept none: %s', async (route) => {
+    expect((await post(route, undefined, '')).status).toBe(415);
+  });
+
+  test('is not one whose Content-Type is empty, or says none', async () => {
+    for (const route of ['empty', 'only-empty'])
+      for (const contentType of ['', 'none', 'None', 'none; charset=utf-8'])
+        expect((await post(route, contentType, '')).status).toBe(415);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('does not change how strictly other bodies are checked', async () => {
+    expect((await post('empty', 'application/json', '"a=b"')).text).toBe('handled');
+    expect((await post('empty', 'application/json', COMMENT)).text).toBe('handled');
+    expect((await post('only-empty', 'application/json', '')).status).toBe(415);
+  });
 });

@@ -10,7 +10,7 @@ import { DEFAULT_RETENTION_MS } from './retention.ts';
 import { duration, publicUrl, size } from './scalars.ts';
 import { customScheme, idSource } from './scheme-schema.ts';
 
-const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/;
+const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+|none)$/;
 
 const dedup = z
   .strictObject({
@@ -110,10 +110,12 @@ const written = z.strictObject({
     ),
   maxBody: size().prefault('1Mi').describe('Maximum size of a body; larger ones get 413.'),
   contentTypes: z
-    .array(z.string().regex(MEDIA_TYPE, 'a media type must be type/subtype in lower case, without parameters'))
+    .array(z.string().regex(MEDIA_TYPE, 'a media type must be type/subtype in lower case, without parameters, or `none`'))
     .min(1)
     .optional()
-    .describe('Accepted media types; others get 415. Default: those of the scheme.'),
+    .describe(
+      'Accepted media types; others get 415. `none` also accepts requests without Content-Type, which must be empty. Default: those of the scheme.',
+    ),
   handshake,
   envelope: z
     .strictObject({

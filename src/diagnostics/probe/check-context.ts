@@ -83,7 +83,8 @@ export function createContexts(options: ContextOptions): (checkId: string) => Ch
   const { scheme, sample, clock, tolerance, countHandled } = options;
   const contentType =
     options.extraFields.find(isContentType)?.[1] ??
-    pickMediaType(scheme.description.contentTypes, sample.write('evt_sample', clock.now()));
+    pickMediaType(scheme.description.contentTypes, sample.write('evt_sample', clock.now())) ??
+    'application/json';
   return (checkId) => ({
     scheme,
     sample,

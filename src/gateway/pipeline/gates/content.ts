@@ -1,6 +1,6 @@
 /** Checks, by the header fields alone and before the body is read, whether the route accepts the content. */
 
-import { type MediaType, parseMediaType, toMediaForm } from '../../../core/media-type.ts';
+import { type MediaType, NO_MEDIA_TYPE, parseMediaType, toMediaForm } from '../../../core/media-type.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { BodyCheck, ContentGate } from './gate.ts';
@@ -8,7 +8,7 @@ import { compileBodyCheck } from './media-type.ts';
 
 /** The content that the route accepts. */
 export interface ContentOptions {
-  /** Media types without parameters, lower case. */
+  /** Media types without parameters, lower case; `none` for empty requests without Content-Type. */
   readonly contentTypes: readonly string[];
   /** Maximum size of the content, in bytes. */
   readonly maxBody: number;
@@ -37,19 +37,27 @@ export function createContentGate(options: ContentOptions): ContentGate {
   };
 }
 
+/** An app would guess the type of a body, so somebody with a captured delivery must not be able to take its type away. */
+const requireEmptyBody: BodyCheck = (body) =>
+  body.length === 0 ? undefined : refuse('unsupported_media_type', 'unsupported_media_type', 'a body without Content-Type');
+
 const acceptBody: BodyCheck = () => undefined;
 
 function compileTypeCheck({
-  contentTypes,
+  contentTypes: accepted,
   bindsMediaType,
   checksBody,
 }: ContentOptions): (head: ParsedHead) => BodyCheck | Refusal {
+  const contentTypes = accepted.filter((each) => each !== NO_MEDIA_TYPE);
+  const acceptsNone = contentTypes.length < accepted.length;
   const essences = new Set(contentTypes);
   const toBodyCheck = checksBody ? compileBodyCheck(contentTypes) : () => acceptBody;
   const common = compileCommonTypes(contentTypes, toBodyCheck);
-  return ({ headers }) => {
+  return ({ headers, body }) => {
     if (headers.count('content-type') > 1) return refuse('malformed_request', 'malformed', 'repeated Content-Type');
     const contentType = headers.get('content-type');
+    // The length of a chunked body is known only when it ends.
+    if (contentType === undefined && acceptsNone && (body.declaredLength ?? 0) === 0) return requireEmptyBody;
     if (contentType === undefined || !essences.has(toEssence(contentType)))
       return refuse('unsupported_media_type', 'unsupported_media_type');
     if (!bindsMediaType) return acceptBody;
