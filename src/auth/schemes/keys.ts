@@ -197,6 +197,8 @@ function toSecretBytes(
   if (encoding === 'utf8') return secret.expose();
   const { prefix = '' } = form;
   const text = secret.expose().toString('latin1');
+  if (prefix !== '' && VERSION.test(text) && text.indexOf(prefix) === text.indexOf(',') + 1)
+    return { ...problem(`the secret has a version before ${prefix}`, toVersionHint(text, prefix)), isCertain: true };
   if (named === undefined && !text.startsWith(prefix))
     return problem(`the secret has no ${prefix} prefix`, 'set its encoding: utf8, base64 or hex');
   const digits = text.startsWith(prefix) ? text.slice(prefix.length) : text;
@@ -209,4 +211,12 @@ function toSecretBytes(
     );
   }
   return bytes.length === 0 ? empty : bytes;
+}
+
+/** Supabase shows `v1,whsec_…`, and several secrets with `|` between them. */
+const VERSION = /^v[0-9][a-z]?,/;
+
+function toVersionHint(text: string, prefix: string): string {
+  const several = text.includes('|') ? ', and configure each secret between | as a separate key' : '';
+  return `remove ${VERSION.exec(text)?.[0]} so that it starts with ${prefix}${several}`;
 }

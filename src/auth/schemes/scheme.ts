@@ -23,6 +23,8 @@ export interface VerifyKey {
 export interface KeyProblem {
   readonly problem: string;
   readonly hint: string;
+  /** The hint follows from the text itself, so no guess is better. */
+  readonly isCertain?: true;
 }
 
 /** A key, with a warning if its secret is weak. */

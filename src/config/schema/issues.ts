@@ -49,14 +49,40 @@ function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema
     case 'unrecognized_keys':
       return issue.keys.map((name) => describeUnknownKey(name, path, schema));
     case 'invalid_value':
-      return [describeValue(issue.values.map(String), issue.input, path)];
+      return [isDefault(issue) ? describeValue(issue.values.map(String), issue.input, path) : { path, message: issue.message }];
     case 'invalid_key':
       return [{ path, message: issue.issues[0]?.message ?? issue.message, isAboutKey: true }];
     case 'invalid_type':
       return [describeType(issue, path, schema)];
+    case 'too_small':
+      return [{ path, message: describeBound(issue, issue.minimum, ['at least', 'more than']) }];
+    case 'too_big':
+      return [{ path, message: describeBound(issue, issue.maximum, ['at most', 'less than']) }];
     default:
       return [{ path, message: issue.message }];
   }
+}
+
+const COUNTED: Readonly<Record<string, readonly [one: string, many: string]>> = {
+  array: [' entry', ' entries'],
+  string: [' character', ' characters'],
+};
+
+/** Zod writes `expected array to have >=1 items`. */
+function describeBound(
+  issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig,
+  limit: number | bigint,
+  [orEqual, strictly]: readonly [string, string],
+): string {
+  if (!isDefault(issue)) return issue.message;
+  const { origin, inclusive } = issue;
+  const [one, many] = COUNTED[origin] ?? ['', ''];
+  return `expected ${inclusive === false ? strictly : orEqual} ${limit}${Number(limit) === 1 ? one : many}`;
+}
+
+/** Whether the message is Zod's, and not one of the schema. */
+function isDefault({ message }: Issue): boolean {
+  return message.startsWith('Invalid ') || message.startsWith('Too ');
 }
 
 function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: JsonSchema): Finding {
@@ -76,8 +102,7 @@ function describeValue(values: readonly string[], input: unknown, path: readonly
 }
 
 function describeType(issue: z.core.$ZodIssueInvalidType, path: readonly PropertyKey[], schema: JsonSchema): Finding {
-  const isDefaultText = issue.message.startsWith('Invalid input');
-  const expected = isDefaultText ? `expected ${toWord(issue.expected)}` : issue.message;
+  const expected = isDefault(issue) ? `expected ${toWord(issue.expected)}` : issue.message;
   const isMissing = issue.input === undefined;
   const message = isMissing ? `missing: ${expected}` : `${expected}, not ${toWord(toTypeName(issue.input))}`;
   const example = issue.expected === 'object' || issue.expected === 'array' ? findExample(schema, path) : undefined;

@@ -9,6 +9,8 @@ import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
 const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header name must be a token (RFC 9110 §5.6.2)');
 const visible = z.string().regex(/^[\x20-\x7e]{0,32}$/, 'must be up to 32 visible ASCII characters');
 const ALGORITHMS = ['hmac-sha1', 'hmac-sha256', 'hmac-sha512', 'ed25519', 'ecdsa-p256', 'token'] as const;
+/** Algorithms that a sender may use, but custom schemes do not know: a similar name would be another algorithm, not a correction. */
+const OTHER_ALGORITHM = /rsa|^[rpe]s\d|p-?(?:384|521)|sha-?(?:224|384)|sha-?3|md5|ed448/i;
 
 const parameterName = z
   .string()
@@ -61,7 +63,12 @@ const timestamp = z
 const form = z.strictObject({
   prefix: visible.default('').describe('Prefix of the signature, such as `v1=`.'),
   algorithm: z
-    .enum(ALGORITHMS)
+    .enum(ALGORITHMS, {
+      error: ({ input }) =>
+        OTHER_ALGORITHM.test(String(input))
+          ? `"${input}" is not supported by custom schemes; they verify ${ALGORITHMS.join(', ')}`
+          : undefined,
+    })
     .default('hmac-sha256')
     .describe('Signature algorithm; `token` means that the header contains the secret itself.'),
 });

@@ -111,7 +111,7 @@ const written = z.strictObject({
   maxBody: size().prefault('1Mi').describe('Maximum size of a body; larger ones get 413.'),
   contentTypes: z
     .array(z.string().regex(MEDIA_TYPE, 'a media type must be type/subtype in lower case, without parameters, or `none`'))
-    .min(1)
+    .min(1, 'the list is empty, so every delivery would get 415; remove contentTypes for the media types of the scheme')
     .optional()
     .describe(
       'Accepted media types; others get 415. `none` also accepts requests without Content-Type, which must be empty. Default: those of the scheme.',

@@ -96,7 +96,8 @@ async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): P
   if ('problem' in read) return { warnings: [], problem: { message: read.problem, hint: read.hint } };
   const parsed = scheme.parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
   if ('problem' in parsed) {
-    const hint = toOtherSchemeHint(scheme, read.secret, config, route) ?? parsed.hint;
+    const guess = parsed.isCertain === true ? undefined : toOtherSchemeHint(scheme, read.secret, config, route);
+    const hint = guess ?? parsed.hint;
     return { warnings: read.warnings, problem: { message: parsed.problem, hint } };
   }
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];

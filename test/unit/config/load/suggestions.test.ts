@@ -82,6 +82,21 @@ describe('a GitHub secret under standard-webhooks', () => {
     );
   });
 
+  test('suggests to remove the version before the prefix, as Supabase shows its secrets', async () => {
+    const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+    for (const encoding of [undefined, 'base64']) {
+      const keys = [{ name: 'k', secret: { file: join(folder, 'secret'), ...(encoding && { encoding }) } }];
+      const problems = await check({ webhook: { keys }, name: 'github' }, `v1,${secret}`);
+      expect(problems).toContain('the secret has a version before whsec_\n  hint: remove v1, so that it starts with whsec_');
+      expect(await check({ webhook: { keys } }, `v1,${secret}|v1,${secret}`)).toContain(
+        'each secret between | as a separate key',
+      );
+      expect(problems).not.toContain(secret.slice(6));
+    }
+    expect(await check({}, secret)).toBe('');
+    expect(await check({}, `v1,x${secret}`)).toContain('the secret has no whsec_ prefix');
+  });
+
   test('suggests no sender that uses another kind of key', async () => {
     const problems = await check({ name: 'discord' }, 'hunter2hunter2');
     expect(problems).toContain('the secret has no whsec_ prefix');
@@ -102,5 +117,51 @@ describe("another sender's header under standard-webhooks", () => {
 
   test('suggests nothing for names that no sender uses', () => {
     expect(toProblems({ routes: [{ ...ROUTE, webhook: { keys: KEYS, id: { header: 'X-Event-Id' } } }] })).toBe('');
+  });
+});
+
+describe('the algorithm of a custom scheme', () => {
+  const check = (algorithm: string): string => {
+    const custom = { signature: { header: 'X-Signature', forms: [{ algorithm }] } };
+    return toProblems({ routes: [{ ...ROUTE, webhook: { scheme: 'custom', custom, keys: KEYS } }] });
+  };
+
+  test.each(['rsa-sha256', 'RSA-PSS', 'rs256', 'es384', 'hmac-sha384', 'ecdsa-p384', 'hmac-md5', 'ed448'])(
+    'is not corrected to another one: %s',
+    (algorithm) => {
+      expect(check(algorithm)).toContain(
+        `"${algorithm}" is not supported by custom schemes; they verify hmac-sha1, hmac-sha256,`,
+      );
+      expect(check(algorithm)).not.toMatch(/did you mean/i);
+    },
+  );
+
+  test.each([
+    ['hmac-sha255', 'hmac-sha256'],
+    ['hmac_sha1', 'hmac-sha1'],
+    ['ecdsa_p256', 'ecdsa-p256'],
+    ['ed25516', 'ed25519'],
+  ])('is corrected if it is mistyped: %s', (algorithm, meant) => {
+    expect(check(algorithm)).toContain(`Did you mean "${meant}"?`);
+  });
+});
+
+describe('a value outside its bounds', () => {
+  const custom = { signature: { header: 'X-Signature' } };
+  const webhook = { scheme: 'custom', custom, keys: KEYS };
+  test.each([
+    [
+      { contentTypes: [] },
+      'contentTypes: the list is empty, so every delivery would get 415; remove contentTypes for the media types of the scheme',
+    ],
+    [{ custom: { ...custom, kind: [] } }, 'kind: expected at least 1 entry'],
+    [{ custom: { ...custom, kind: ['A', 'B', 'C', 'D', 'E'] } }, 'kind: expected at most 4 entries'],
+    [{ custom: { signature: { header: 'X-Signature', forms: [] } } }, 'forms: expected at least 1 entry'],
+    [{ dedup: { maxKinds: 17 } }, 'maxKinds: expected at most 16'],
+    [{ dedup: { maxKinds: 0 } }, 'maxKinds: expected at least 1'],
+  ])('is reported in the words of the config: %j', (over, message) => {
+    const problems = toProblems({ routes: [{ ...ROUTE, webhook: { ...webhook, ...over } }] });
+    expect(problems).toContain(message);
+    expect(problems).not.toMatch(/Too (?:small|big)/);
   });
 });
