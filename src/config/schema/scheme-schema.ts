@@ -8,6 +8,8 @@ import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
 /** Header fields are tokens (RFC 9110 §5.6.2). */
 const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header name must be a token (RFC 9110 §5.6.2)');
 const visible = z.string().regex(/^[\x20-\x7e]{0,32}$/, 'must be up to 32 visible ASCII characters');
+/** Without a prefix, an attacker's entry could be the timestamp as well as the sender's. */
+const entryPrefix = visible.min(1, 'the prefix is empty, so any entry could be the timestamp; write for example t=');
 const ALGORITHMS = ['hmac-sha1', 'hmac-sha256', 'hmac-sha512', 'ed25519', 'ecdsa-p256', 'token'] as const;
 /** Algorithms that a sender may use, but custom schemes do not know: a similar name would be another algorithm, not a correction. */
 const OTHER_ALGORITHM = /rsa|^[rpe]s\d|p-?(?:384|521)|sha-?(?:224|384)|sha-?3|md5|ed448/i;
@@ -53,7 +55,7 @@ const timestamp = z
   .union(
     [
       inHeader.extend({ unit }),
-      z.strictObject({ entry: visible.describe('Prefix of the entry in the signature header, such as `t=`.'), unit }),
+      z.strictObject({ entry: entryPrefix.describe('Prefix of the entry in the signature header, such as `t=`.'), unit }),
       inBody.extend({ unit }),
     ],
     { error: 'expected { header: NAME }, { entry: PREFIX } or { json: PATH }, each with unit: s, ms, rfc3339 or http-date' },

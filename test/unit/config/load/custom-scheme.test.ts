@@ -166,6 +166,10 @@ describe('a custom scheme', () => {
     [{ ...base, contentDigestParameter: 'a b' }, /a parameter name is 1 to 64 letters/],
     [{ ...base, decodedInUrl: 'abc' }, /punctuation/],
     [{ ...base, isPortOptional: false }, /isPortOptional/],
+    [
+      { signature: { header: 'X-Signature', list: ',' }, signed: ['timestamp', 'body'], timestamp: { entry: '' } },
+      /timestamp.entry: the prefix is empty, so any entry could be the timestamp/,
+    ],
     [{ ...base, timestamp: { header: 'Date', unit: 'http' } }, /is not one of: s, ms, rfc3339, http-date/],
     [
       {
