@@ -1,6 +1,7 @@
 /** Writes docs/presets.md from the catalogue, so that docs and code always agree. */
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import type { Algorithm, SchemeDescription, Tolerance } from '../src/auth/schemes/description.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../src/auth/schemes/head.ts';
 import { TIMESTAMP_FORMATS } from '../src/auth/schemes/timestamp.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 
@@ -16,6 +17,7 @@ error. This page is generated from that data (\`npm run docs\`). See also [refus
 - **No signed time:** a captured delivery can be replayed once its ID is forgotten. For these senders, \`dedup.retention\` is 30 days with Redis (3 days in memory), and \`sidegate check\` warns until you set it. Redis needs about 150 bytes per key, and
   a delivery has two keys: a million deliveries in 30 days take about 300 MB.
 - **IDs:** a signed ID is used as it is. If the ID is not signed, a digest of the signed bytes is remembered as well, so that nobody can replay a delivery under a new ID. If there is no ID, the digest is used alone.
+- **Several signatures:** a header may have up to ${MAX_SIGNATURE_ENTRIES} entries, including that of the timestamp; with more it is malformed (401), because each costs a comparison before anyone is verified. Senders use two during a rotation.
 
 | scheme | sender | signature | signed | time, tolerance | id | content |
 | --- | --- | --- | --- | --- | --- | --- |

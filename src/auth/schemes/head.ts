@@ -16,8 +16,8 @@ export type ReadHead = (headers: HeaderFields, options: HeadOptions) => SignedHe
 
 /** The form of an ID in a header. */
 export const VALID_ID = /^[\x21-\x7e]{1,256}$/;
-/** Bounds the work for an unverified sender. */
-const MAX_ENTRIES = 10;
+/** Entries of a signature header, including that of the timestamp. Bounds the work for an unverified sender. */
+export const MAX_SIGNATURE_ENTRIES = 10;
 
 const DECODERS: Readonly<Record<SignatureEncoding, (text: string) => Buffer | undefined>> = {
   hex: parseHex,
@@ -78,7 +78,7 @@ function compileNames(description: SchemeDescription): ReadHead {
     const list = toField(headers, names.signature);
     if (list === '') return refuse('missing_signature', 'missing_signature');
     const entries = toEntries(list, description.signature?.list);
-    if (entries === undefined) return malformed(`more than ${MAX_ENTRIES} signatures`);
+    if (entries === undefined) return malformed(`more than ${MAX_SIGNATURE_ENTRIES} signatures`);
     const time = readTime(toField(headers, names.timestamp), entries);
     if (time instanceof Refusal) return time;
     const signatures = readSignatures(entries);
@@ -168,7 +168,7 @@ function toEntries(header: string | undefined, list: SignatureDescription['list'
   if (header === undefined) return [];
   if (list === undefined) return [header];
   const entries = header.split(list);
-  if (entries.length > MAX_ENTRIES) return undefined;
+  if (entries.length > MAX_SIGNATURE_ENTRIES) return undefined;
   // Spaces around the separators of a list are allowed (RFC 9110 §5.6.1).
   return list === ' ' ? entries : entries.map((entry) => entry.trim());
 }

@@ -1,6 +1,7 @@
 /** The schema of a custom signature scheme, with the same fields as the presets. */
 import * as z from 'zod';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/head.ts';
 import { JSON_ONLY, minutes } from '../../auth/schemes/presets/defaults.ts';
 import { TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
@@ -84,7 +85,9 @@ const signature = z.strictObject({
   list: z
     .enum([',', ';', ' '])
     .optional()
-    .describe('Separator of the entries in the header. Default: the header contains one entry.'),
+    .describe(
+      `Separator of the entries in the header, at most ${MAX_SIGNATURE_ENTRIES}. Default: the header contains one entry.`,
+    ),
   forms: z
     .array(form)
     .min(1)

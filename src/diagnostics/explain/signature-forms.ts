@@ -1,6 +1,7 @@
 /** Parses a signature header more leniently than any scheme, to find out how it differs from what the scheme expects. */
 import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
 import type { Algorithm, SchemeDescription, SignatureDescription } from '../../auth/schemes/description.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/head.ts';
 
 /** The leniently parsed header: a rewritten value, and a description that matches it. */
 export interface LenientSignature {
@@ -16,14 +17,13 @@ const BY_LENGTH: Readonly<Record<number, Algorithm>> = { 20: 'hmac-sha1', 32: 'h
 const ANY_PREFIX = /^[A-Za-z0-9_-]{1,16}\s*[=,:]\s*/;
 const HEX = /^(?:[0-9A-Fa-f]{2})+$/;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
-const MAX_ENTRIES = 10;
 /** A prefix that makes the rewritten value unambiguous. */
 const MARK = 'sg=';
 
 /** Returns the first entry that looks like a signature, although not one of the scheme. */
 export function parseLeniently(value: string, { signature }: SchemeDescription): LenientSignature | undefined {
   if (signature === undefined || signature.encoding === 'text') return undefined;
-  const entries = (signature.list === undefined ? [value] : value.split(signature.list)).slice(0, MAX_ENTRIES);
+  const entries = (signature.list === undefined ? [value] : value.split(signature.list)).slice(0, MAX_SIGNATURE_ENTRIES);
   for (const [index, entry] of entries.entries()) {
     const found = parseEntry(entry.trim(), signature);
     if (found === undefined) continue;
