@@ -60,6 +60,7 @@ test.each([
   ['0', '-0'],
   ['0', '0e5'],
   ['0.0', '-0.00'],
+  ['0', `-0.${'0'.repeat(20)}`],
   ['1500', '1.5E+3'],
 ])('a number is the same version in every spelling: %s and %s', (a, b) => {
   expect(compare(json(a), json(b))).toBe(0);
