@@ -258,6 +258,10 @@ describe('a subscription', () => {
     expect((await post(gate, toConfirmation({ Type: 'UnsubscribeConfirmation' }))).status).toBe(200);
     expect(app.received).toEqual([]);
     await gate.stop();
+    expect(gate.log().find(({ code }) => code === 'handshake_refused')).toMatchObject({
+      reason: 'handshake_refused',
+      detail: 'sns.confirm is false: confirm the subscription by hand',
+    });
   });
 });
 

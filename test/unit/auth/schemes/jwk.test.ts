@@ -1,6 +1,7 @@
-import { generateKeyPairSync } from 'node:crypto';
+import { generateKeyPairSync, type JsonWebKey } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
+import { github } from '../../../../src/auth/schemes/presets/content-hmac.ts';
 import { standardWebhooks } from '../../../../src/auth/schemes/presets/standard-webhooks.ts';
 
 const AT = Date.parse('2026-01-01T00:00:00Z');
@@ -42,5 +43,27 @@ describe('a JWK', () => {
     [{ exp: SECONDS, not_after: '' }],
   ])('with %j is not used, because nothing says when it ends', (dates) => {
     expect(parse(dates)).toBeUndefined();
+  });
+});
+
+describe('of the keys that a sender publishes', () => {
+  const pair = generateKeyPairSync('ed25519');
+  const other = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' });
+
+  test('those for signatures are used', () => {
+    expect(scheme.parseJwk('sender', { ...jwk, use: 'sig' })).toMatchObject({ name: 'sender' });
+  });
+
+  test.each<[string, JsonWebKey]>([
+    ['for encryption', { ...jwk, use: 'enc' }],
+    ['with a private part', pair.privateKey.export({ format: 'jwk' })],
+    ['for another algorithm', other],
+    ['that are no keys', { kty: 'OKP' }],
+  ])('those %s are not', (_title, unusable) => {
+    expect(scheme.parseJwk('sender', unusable)).toBeUndefined();
+  });
+
+  test('none is used by a scheme that only knows secrets', () => {
+    expect(compileScheme(github).parseJwk('sender', jwk)).toBeUndefined();
   });
 });
