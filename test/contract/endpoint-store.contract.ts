@@ -51,6 +51,16 @@ export function describeEndpointStore({ open, close, store }: QueueFixture): voi
       expect(await endpoints.put({ id: 'ep_1', version: 1, json: 'new' })).toBe(true);
     });
 
+    test('removes only the given version', async () => {
+      const { endpoints } = await open();
+      await endpoints.put({ id: 'ep_1', version: 1, json: 'one' });
+      await endpoints.put({ id: 'ep_1', version: 2, json: 'two' });
+      expect(await endpoints.remove('ep_1', 1)).toBe(false);
+      expect(await endpoints.remove('ep_1', 2)).toBe(true);
+      expect(await endpoints.remove('ep_1', 2)).toBe(false);
+      expect(await endpoints.list()).toEqual([]);
+    });
+
     test('calls listeners of other replicas after a change, until they stop listening', async ({ skip }) => {
       skip(!store().isShared, 'one process only');
       const [one, two] = [await open(), await open()];

@@ -12,8 +12,8 @@ export interface EndpointStore {
   list(): Promise<readonly StoredEndpoint[]>;
   /** Stores if the stored version is `endpoint.version - 1` (0: not stored); otherwise returns false and changes nothing. */
   put(endpoint: StoredEndpoint): Promise<boolean>;
-  /** Returns false if it was not stored. */
-  remove(id: string): Promise<boolean>;
+  /** Returns false if it was not stored, or not in this version. */
+  remove(id: string, version?: number): Promise<boolean>;
   /** Calls `listener` soon after another replica changed an endpoint. Returns how to stop. */
   onChange(listener: () => void): () => void;
 }

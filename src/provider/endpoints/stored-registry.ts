@@ -171,7 +171,11 @@ export class StoredRegistry implements EndpointRegistry {
     const found = this.find(id);
     if (found === undefined) return 'not_found';
     if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
-    const isRemoved = await this.#store.remove(id);
+    const isRemoved = await this.#store.remove(id, expectedVersion);
+    if (!isRemoved && expectedVersion !== undefined) {
+      await this.reload();
+      return this.find(id) === undefined ? 'not_found' : 'version_mismatch';
+    }
     this.#written.add(id);
     this.#stored.delete(id);
     this.#rebuild([id]);

@@ -42,8 +42,9 @@ export class MemoryEndpointStore implements EndpointStore {
     return true;
   }
 
-  async remove(id: string): Promise<boolean> {
+  async remove(id: string, version?: number): Promise<boolean> {
     await this.#respond();
+    if (version !== undefined && this.stored.get(id)?.version !== version) return false;
     this.#report();
     return this.stored.delete(id);
   }

@@ -188,6 +188,17 @@ describe('changes by other replicas', () => {
     expect(await registry.remove('a', 2)).toBe('changed');
   });
 
+  test('are not removed with a version that another replica has just changed', async () => {
+    const first = await open();
+    await first.registry.create('a', toRecord());
+    const second = await open(new MemoryEndpointStore(first.store));
+    await first.registry.update('a', (record) => ({ ...record, updatedAt: 7 }));
+    expect(await second.registry.remove('a', 1)).toBe('version_mismatch');
+    expect(second.registry.find('a')?.record.updatedAt).toBe(7);
+    await first.registry.remove('a');
+    expect(await second.registry.remove('a', 2)).toBe('not_found');
+  });
+
   test('are only disabled once when two replicas notice at the same time', async () => {
     const first = await open();
     const second = await open(new MemoryEndpointStore(first.store));

@@ -242,7 +242,9 @@ function ops.putEndpoint(a)
   return call('HINCRBY', p .. 'n', 'revision', 1)
 end
 
+-- id, version or '' -> the revision of the store, or 0 if nothing was removed
 function ops.removeEndpoint(a)
+  if a[2] ~= '' and string.match(call('HGET', p .. 'eps', a[1]) or '', '^%d+') ~= a[2] then return 0 end
   if call('HDEL', p .. 'eps', a[1]) == 0 then return 0 end
   return call('HINCRBY', p .. 'n', 'revision', 1)
 end

@@ -52,8 +52,8 @@ export class RedisEndpointStore implements EndpointStore {
     return this.#change(Number(await this.#settings.operations.run('putEndpoint', [id, version, json])));
   }
 
-  async remove(id: string): Promise<boolean> {
-    return this.#change(Number(await this.#settings.operations.run('removeEndpoint', [id])));
+  async remove(id: string, version?: number): Promise<boolean> {
+    return this.#change(Number(await this.#settings.operations.run('removeEndpoint', [id, version ?? ''])));
   }
 
   onChange(listener: () => void): () => void {

@@ -97,7 +97,7 @@ export interface Operations {
   /** Deliveries of events that were created later than `now`. */
   hasten: { readonly now: EpochMilliseconds };
   putEndpoint: { readonly endpoint: StoredEndpoint };
-  removeEndpoint: { readonly id: string };
+  removeEndpoint: { readonly id: string; readonly version: number | undefined };
   /** `run` numbers the run of the lane: deliveries that an earlier run took can be taken again. */
   take: { readonly endpoint: string; readonly run: number; readonly limit: number; readonly now: EpochMilliseconds };
   getEvent: { readonly id: string };

@@ -57,7 +57,7 @@ class SqliteQueue implements DeliveryQueue {
   readonly endpoints: EndpointStore = {
     list: () => this.#worker.call('listEndpoints', {}),
     put: (endpoint) => this.#worker.call('putEndpoint', { endpoint }),
-    remove: (id) => this.#worker.call('removeEndpoint', { id }),
+    remove: (id, version) => this.#worker.call('removeEndpoint', { id, version }),
     // No other process can open the file.
     onChange: () => () => undefined,
   };

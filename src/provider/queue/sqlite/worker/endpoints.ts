@@ -14,7 +14,7 @@ export class EndpointTable {
     this.#list = db.prepare('SELECT id, version, json FROM endpoint ORDER BY id');
     this.#insert = db.prepare('INSERT INTO endpoint VALUES (?, 1, ?) ON CONFLICT (id) DO NOTHING');
     this.#update = db.prepare('UPDATE endpoint SET version = ?, json = ? WHERE id = ? AND version = ?');
-    this.#remove = db.prepare('DELETE FROM endpoint WHERE id = ?');
+    this.#remove = db.prepare('DELETE FROM endpoint WHERE id = ? AND version = coalesce(?, version)');
   }
 
   list(): readonly StoredEndpoint[] {
@@ -26,7 +26,7 @@ export class EndpointTable {
     return changes === 1;
   }
 
-  remove(id: string): boolean {
-    return this.#remove.run(id).changes === 1;
+  remove(id: string, version: number | undefined): boolean {
+    return this.#remove.run(id, version ?? null).changes === 1;
   }
 }

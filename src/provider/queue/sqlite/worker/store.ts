@@ -85,7 +85,7 @@ export class Store {
       pruneStep: (operation) => pruner.pruneStep(operation),
       hasten: (operation) => hastener.hasten(operation),
       putEndpoint: ({ endpoint }) => endpoints.put(endpoint),
-      removeEndpoint: ({ id }) => endpoints.remove(id),
+      removeEndpoint: ({ id, version }) => endpoints.remove(id, version),
       take: (operation, bodies) => taker.take(operation, bodies),
       getEvent: ({ id }, bodies) => finder.getEvent(id, bodies),
       findStep: ({ filter, page }) => finder.findStep(filter, page),
