@@ -1,4 +1,4 @@
-/** The rules of the sending side. URLs and secrets of endpoints are checked where they are read (provider/config/). */
+/** The rules of the sending side. URLs and secrets of endpoints are checked where they are read (provider/settings/). */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { isLoopbackOnly, isOverlapping } from '../../core/listen-address.ts';
 import type { Config, ProviderConfig, RouteConfig } from '../schema/config.ts';

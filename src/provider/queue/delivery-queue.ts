@@ -1,4 +1,4 @@
-/** The interface of the delivery queue. Both engines implement it; test/contract/delivery-queue.ts checks both. */
+/** The interface of the delivery queue. Both engines implement it; test/contract/delivery-queue.contract.ts checks both. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { EndpointStore } from '../endpoints/endpoint-store.ts';
 import type { Target } from '../endpoints/target.ts';

@@ -13,7 +13,7 @@ import type {
 import { toOwnBytes } from '../own-bytes.ts';
 import type { Argument, Reply } from './operations.ts';
 
-/** Redis memory for an event, and for each of its deliveries, besides body and metadata (test/unit/provider/queue/redis-memory.test.ts). */
+/** Redis memory for an event, and for each of its deliveries, besides body and metadata (test/e2e/queue-redis.test.ts measures it). */
 const BYTES_PER_EVENT = 600;
 const BYTES_PER_DELIVERY = 350;
 

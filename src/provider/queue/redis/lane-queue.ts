@@ -41,7 +41,7 @@ type JobName = 'serve' | 'wake';
 type LaneJob = Job<{ endpoint: string }, void, JobName>;
 
 const QUEUE_NAME = 'lane';
-/** The lease counts as lost this long before it ends, so that requests in flight are aborted in time. */
+/** The lease counts as lost this long before it ends: then no attempt starts while another run may make it, too. */
 const LEASE_MARGIN_MS = 2_000;
 /** Taken when a run begins, before the run reserves memory for what it takes. */
 const FIRST_DELIVERIES = 4;
