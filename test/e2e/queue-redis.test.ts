@@ -421,6 +421,23 @@ describe('an outage', () => {
     expect(performance.now() - stoppedAt).toBeLessThan(15_000);
   });
 
+  test('connects again when its master has become a replica: the address may lead to the new one', async () => {
+    const [own, other] = [await start({ config: DURABLE }), await start({ config: DURABLE })];
+    const queue = await open(setupOf(own));
+    await queue.append([newEvent(['a'])]);
+    const connections = (): string =>
+      own
+        .cli('CLIENT', 'LIST')
+        .match(/^id=\d+(?=.* name=sidegate .* cmd=evalsha )/gm)
+        ?.join() ?? '';
+    const before = connections();
+    own.cli('REPLICAOF', '127.0.0.1', String(other.port));
+    await expect(queue.append([newEvent(['a'])])).rejects.toMatchObject({ code: 'queue_unavailable' });
+    own.cli('REPLICAOF', 'NO', 'ONE');
+    await until(() => queue.append([newEvent(['a'])]).catch(() => undefined));
+    expect([before, connections()]).toEqual([expect.stringMatching(/^id=\d+$/), expect.not.stringContaining(before)]);
+  });
+
   test('loads its scripts again after Redis lost them', async () => {
     const queue = await open(setupOf(server));
     await queue.append([newEvent(['a'])]);

@@ -25,6 +25,14 @@ export function toReconnectDelay(attempt: number): Milliseconds {
  */
 export type RedisUse = 'requests' | 'batches' | 'background';
 
+/**
+ * Whether the text of an error says that the node is a replica, which takes no writes. For a script, Redis 6.2 puts its own text before it:
+ * `ERR Error running script (call to f_…): @user_script: 66: -READONLY You can't write against a read only replica.`
+ */
+export function isOfReplica(text: string): boolean {
+  return /(?:^|: -)READONLY /.test(text);
+}
+
 /** Connects in the background, and reconnects after every failure. */
 export function openRedis(options: RedisStoreOptions, use: RedisUse = 'requests'): RedisClient {
   const { topology } = options;

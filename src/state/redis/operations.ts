@@ -4,7 +4,7 @@ import type { Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached, runNextTurn } from '../../core/safe-events.ts';
 import { type StoreFailure, StoreUnavailable } from '../claims/seen-ids.ts';
-import type { RedisClient } from './client.ts';
+import { isOfReplica, type RedisClient } from './client.ts';
 import { OPERATE } from './scripts.ts';
 
 /** The script's reply to an operation (scripts.ts). */
@@ -116,7 +116,7 @@ export class Operations {
   #toUnavailable(text: string, cause?: Error): StoreUnavailable {
     const message = this.#events.onFailure(cause ?? { message: text });
     // The master was demoted: reconnect to find the new one.
-    if (text.startsWith('READONLY')) this.#client.disconnect(true);
+    if (isOfReplica(text)) this.#client.disconnect(true);
     return new StoreUnavailable(toFailure(text), message, { cause });
   }
 }

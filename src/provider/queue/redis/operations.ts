@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { runDetached, runNextTurn } from '../../../core/safe-events.ts';
-import type { RedisClient } from '../../../state/redis/client.ts';
+import { isOfReplica, type RedisClient } from '../../../state/redis/client.ts';
 import { BASE_LUA, RUN_LUA } from './base-script.ts';
 import type { Shard } from './keys.ts';
 import { LANES_LUA } from './lanes-script.ts';
@@ -189,7 +189,7 @@ export class Operations {
       return new SidegateError('system', 'queue_full', 'the memory of Redis is full (maxmemory)', { cause });
     const message = this.#settings.events.onFailure(cause ?? { message: text });
     // The master was demoted: reconnect to find the new one.
-    if (text.startsWith('READONLY')) this.#settings.client.disconnect(true);
+    if (isOfReplica(text)) this.#settings.client.disconnect(true);
     return new SidegateError('system', 'queue_unavailable', message, { cause });
   }
 }
