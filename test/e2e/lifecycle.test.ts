@@ -6,6 +6,7 @@ import { holdResponses } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
 import { startGate, toRoute, until } from '../support/gate.ts';
 import { LAUNCHER, startGateProcess } from '../support/process.ts';
 
@@ -31,6 +32,13 @@ describe('SIGTERM', () => {
     expect(await gate.exit).toBe(0);
     expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
     expect(gate.log().filter(({ msg }) => msg === 'request')).toHaveLength(2);
+  });
+
+  test('does not wait for the grace period if the app has ended, as it has before a native sidecar', async () => {
+    const gate = await startGateProcess({ shutdown: { grace: '60s' }, routes: [toRoute(await findFreePort())] });
+    gate.child.kill('SIGTERM');
+    expect(await gate.exit).toBe(0);
+    expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
   });
 
   test('stops after the drain time, leaves requests with the app to their lease, and still exits 0', async () => {

@@ -186,7 +186,9 @@ export const ConfigSchema = z.strictObject({
     .strictObject({
       grace: duration()
         .prefault('5s')
-        .describe('How long new requests are still accepted after SIGTERM, while the pod is removed from its endpoints.'),
+        .describe(
+          'How long new requests are still accepted after SIGTERM, while the pod is removed from its endpoints. Ends early if the apps no longer accept connections.',
+        ),
       drain: duration().prefault('25s').describe('How long requests in flight may then take to finish.'),
     })
     .prefault({}),

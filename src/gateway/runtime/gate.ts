@@ -149,7 +149,7 @@ export class Gate {
       settlements: this.#services.settlements,
       store: this.#services.store,
       tracing: this.#services.telemetry.tracing,
-      times: this.#ready.loaded.config.shutdown,
+      config: this.#ready.loaded.config,
     });
     this.#close();
     await this.#services.realms.close();

@@ -5,6 +5,7 @@ import type { Capacity } from '../pipeline/capacity.ts';
 import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import type { ListenPhase, ListenServer } from '../server/server.ts';
+import { waitForApps } from './app-end.ts';
 import type { AuthzEndpoint } from './authz.ts';
 import type { GateLogger } from './log-events.ts';
 
@@ -22,7 +23,7 @@ export interface ShutdownParts {
   readonly settlements: Settlements;
   readonly store: { close(): Promise<void> };
   readonly tracing: { close(atMost: Milliseconds): Promise<void> };
-  readonly times: Config['shutdown'];
+  readonly config: Pick<Config, 'shutdown' | 'routes'>;
 }
 
 /** The forward proxy during shutdown: its port has the phases of the data port, and its tunnels count as requests. */
@@ -42,17 +43,20 @@ const EXPORT_TIMEOUT_MS: Milliseconds = 2_000;
 
 /** Drains and closes everything. True if every request in flight was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
-  const { clock, pipeline, listen, authz, proxy, provider, times } = parts;
+  const { clock, pipeline, listen, authz, proxy, provider, config } = parts;
   const enter = (phase: ListenPhase): void => {
     for (const port of [listen, authz, proxy]) port?.enter(phase);
   };
-  // Endpoints are removed some time after readiness fails: until then requests are served, but their connections are closed.
+  // Endpoints are removed some time after readiness fails: until then requests are served, but their connections are closed. If the apps
+  // have ended, every request would get 503, and waiting would only delay the end of the pod: that of a Job, for example. Clients of the
+  // other ports do not need the apps.
   enter('closing');
-  await pause(clock, times.grace);
+  const apps = authz === undefined && proxy === undefined ? config.routes : [];
+  await waitForApps(apps, config.shutdown.grace, clock);
   enter('refusing');
   const isFinished = await within(
     clock,
-    times.drain,
+    config.shutdown.drain,
     Promise.all([pipeline.idle(), authz?.idle(), proxy?.idle(), provider?.stopDelivering()]),
   );
   if (!isFinished) await giveUp(parts);
