@@ -1,12 +1,11 @@
-import { Agent, request } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { createGateConfig, HOOK, makeGatedPod } from '../support/cluster/gate-pods.ts';
 import { type Installation, installChart } from '../support/cluster/installation.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
 import { startNode, type TestNode } from '../support/cluster/node.ts';
-import { type ServiceProxy, startServiceProxy } from '../support/cluster/service-proxy.ts';
-import { makeDelivery } from '../support/deliveries.ts';
+import { startServiceProxy } from '../support/cluster/service-proxy.ts';
+import { formatTally, sendDuring, type Tally } from '../support/delivery-load.ts';
 import { until } from '../support/gate.ts';
 
 /** A pod's second; the pause before the app's end is five of them. */
@@ -34,43 +33,6 @@ afterAll(async () => {
   await cluster?.cleanUp();
 });
 
-interface Tally {
-  sent: number;
-  readonly lost: string[];
-}
-
-/** Sends signed deliveries one after the other until it is told to stop. */
-async function send(proxy: ServiceProxy, isKeptAlive: boolean, tally: Tally, stop: AbortSignal): Promise<void> {
-  const agent = new Agent({ keepAlive: isKeptAlive, maxSockets: 1 });
-  while (!stop.aborted) {
-    const outcome = await deliver(proxy, agent);
-    tally.sent++;
-    if (outcome !== '200') tally.lost.push(outcome);
-  }
-  agent.destroy();
-}
-
-function deliver({ clusterIp }: ServiceProxy, agent: Agent): Promise<string> {
-  const { headers, body } = makeDelivery();
-  return new Promise((done) => {
-    const options = {
-      host: clusterIp,
-      port: 80,
-      path: HOOK,
-      method: 'POST',
-      agent,
-      headers: { ...headers, 'Content-Length': body.length },
-    };
-    const sent = request(options, (response) => {
-      response.resume();
-      response.once('end', () => done(String(response.statusCode)));
-      response.once('error', (error) => done(error.message));
-    });
-    sent.once('error', (error: NodeJS.ErrnoException) => done(error.code ?? error.message));
-    sent.end(body);
-  });
-}
-
 async function rollUnderLoad(name: string, annotations: Kube): Promise<Tally> {
   const app = { app: name };
   const { metadata, spec } = makeGatedPod(name, 'service', {
@@ -97,49 +59,36 @@ async function rollUnderLoad(name: string, annotations: Kube): Promise<Tally> {
   for (const object of [service, deployment]) expect((await cluster.create(object, { namespace })).status).toBe(201);
   const before = await node.untilAllReady(namespace, `app=${name}`, REPLICAS);
   const proxy = await startServiceProxy(cluster, namespace, name, BALANCER_DELAY_MS);
-  const tally: Tally = { sent: 0, lost: [] };
-  const stop = new AbortController();
   try {
     await until(() => proxy.endpoints().length === REPLICAS);
-    const senders = Array.from({ length: SENDERS }, (_, at) => send(proxy, at % 2 === 0, tally, stop.signal));
-    await until(() => tally.sent > 50);
-    const restart = { spec: { template: { metadata: { annotations: { restarted: 'now' } } } } };
-    await cluster.ok('PATCH', await cluster.pathOf(deployment, namespace), restart, {
-      contentType: 'application/merge-patch+json',
+    return await sendDuring(`http://${proxy.clusterIp}${HOOK}`, { senders: SENDERS, around: 50 }, async () => {
+      const restart = { spec: { template: { metadata: { annotations: { restarted: 'now' } } } } };
+      await cluster.ok('PATCH', await cluster.pathOf(deployment, namespace), restart, {
+        contentType: 'application/merge-patch+json',
+      });
+      await until(async () => {
+        const pods = (await cluster.ok('GET', `/api/v1/namespaces/${namespace}/pods?labelSelector=app=${name}`)).items as Kube[];
+        return (
+          pods.length === REPLICAS && pods.every((pod) => before.every(({ path }) => !path.endsWith(`/${pod.metadata.name}`)))
+        );
+      });
+      await node.untilAllReady(namespace, `app=${name}`, REPLICAS);
     });
-    await until(async () => {
-      const pods = (await cluster.ok('GET', `/api/v1/namespaces/${namespace}/pods?labelSelector=app=${name}`)).items as Kube[];
-      return pods.length === REPLICAS && pods.every((pod) => before.every(({ path }) => !path.endsWith(`/${pod.metadata.name}`)));
-    });
-    await node.untilAllReady(namespace, `app=${name}`, REPLICAS);
-    const sentByThen = tally.sent;
-    await until(() => tally.sent > sentByThen + 50);
-    stop.abort();
-    await Promise.all(senders);
   } finally {
-    stop.abort();
     await proxy.stop();
+    await cluster.request('DELETE', await cluster.pathOf(deployment, namespace));
   }
-  await cluster.request('DELETE', await cluster.pathOf(deployment, namespace));
-  return tally;
-}
-
-function tell(what: string, { sent, lost }: Tally): void {
-  const kinds = Object.entries(Object.groupBy(lost, (each) => each)).map(([kind, all]) => `${all?.length} ${kind}`);
-  console.log(
-    `rolling restart ${what}: ${sent} requests, ${lost.length} lost${kinds.length > 0 ? ` (${kinds.join(', ')})` : ''}`,
-  );
 }
 
 test('loses no request in a rolling restart under load, behind a load balancer that learns late which pods end', async () => {
   const tally = await rollUnderLoad('pausing', {});
-  tell('with the pause before the end', tally);
+  console.log(`rolling restart with the pause before the end: ${formatTally(tally)}`);
   expect(tally.lost).toEqual([]);
   expect(tally.sent).toBeGreaterThan(200);
 });
 
 test('loses some without the pause before the end', async () => {
   const tally = await rollUnderLoad('abrupt', { 'sidegate.dev/pre-stop': '0s' });
-  tell('without the pause', tally);
+  console.log(`rolling restart without the pause: ${formatTally(tally)}`);
   expect(tally.lost.length).toBeGreaterThan(0);
 });
