@@ -107,6 +107,8 @@ function toProxy(kubeconfig: string): object {
     mode: 'nftables',
     clusterCIDR: CLUSTER_RANGE,
     clientConnection: { kubeconfig },
+    // In large clusters, nodes learn seconds later which pods end. Here it takes this long at most.
+    nftables: { minSyncPeriod: '2s' },
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: '0s', tcpCloseWaitTimeout: '0s' },
   };
 }

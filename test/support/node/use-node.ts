@@ -161,8 +161,7 @@ export class NodeCluster extends Cluster {
 
   /** The memory of a container of a pod. */
   memoryOf(pod: Kube, container: string): Memory {
-    const all: Kube[] = [...(pod.status.initContainerStatuses ?? []), ...pod.status.containerStatuses];
-    const id = String(all.find(({ name }) => name === container)?.containerID).replace('containerd://', '');
+    const id = String(findStatus(pod, container)?.containerID).replace('containerd://', '');
     const { hierarchies, cgroup } = this.#node.machine;
     const folder = findContainerCgroup(hierarchies, cgroup, id);
     if (folder === undefined) throw new Error(`there is no cgroup of the container ${container}`);
@@ -214,6 +213,11 @@ const RESTRICTED = {
   },
   container: { securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } } },
 };
+
+/** The status of a container of a pod, sidecars included; undefined if it was not created yet. */
+export function findStatus({ status }: Kube, name: string): Kube {
+  return [...(status.initContainerStatuses ?? []), ...(status.containerStatuses ?? [])].find((each: Kube) => each.name === name);
+}
 
 function isReady({ metadata, status }: Kube): boolean {
   const conditions: Kube[] = status.conditions ?? [];

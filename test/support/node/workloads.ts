@@ -52,6 +52,24 @@ export async function deployApp(
   return { pods, url };
 }
 
+/** Restarts a Deployment like `kubectl rollout restart`, and waits until none of its earlier pods is left. Returns the new ones. */
+export async function restartDeployment(
+  node: NodeCluster,
+  namespace: string,
+  name: string,
+  label = `app=${name}`,
+): Promise<Kube[]> {
+  const before = (await node.listPods(namespace, label)).map(({ metadata }) => metadata.name);
+  const restart = { spec: { template: { metadata: { annotations: { restarted: String(Date.now()) } } } } };
+  const path = `/apis/apps/v1/namespaces/${namespace}/deployments/${name}`;
+  await node.ok('PATCH', path, restart, { contentType: 'application/merge-patch+json' });
+  await node.waitFor(namespace, async () => {
+    const found = await node.listPods(namespace, label);
+    return found.length === before.length && found.every(({ metadata }) => !before.includes(metadata.name));
+  });
+  return node.waitForPods(namespace, label, before.length);
+}
+
 /** A pod of the app, for workloads of other kinds. */
 export function toTemplate(name: string, { interception = 'service', annotations, container }: AppOptions = {}): Kube {
   const pod = makeGatedPod(name, interception, {

@@ -1,0 +1,43 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { HOOK } from '../../support/cluster/gate-pods.ts';
+import { formatTally, sendDuring, type Tally } from '../../support/delivery-load.ts';
+import { NODE_HINDRANCE } from '../../support/node/availability.ts';
+import { type NodeCluster, useNode } from '../../support/node/use-node.ts';
+import { type AppOptions, createAppNamespace, deployApp, restartDeployment } from '../../support/node/workloads.ts';
+
+const LOAD = { senders: 4, around: 100 };
+
+describe.skipIf(NODE_HINDRANCE !== undefined)('a rolling restart on a real node under load', () => {
+  let node: NodeCluster;
+  let namespace: string;
+
+  beforeAll(async () => {
+    node = await useNode();
+    await node.useChart();
+    namespace = await createAppNamespace(node);
+  });
+  afterAll(() => node?.cleanUp());
+
+  async function roll(name: string, options: AppOptions, senders = LOAD.senders): Promise<Tally> {
+    const { url } = await deployApp(node, namespace, name, options);
+    const tally = await sendDuring(`${url}${HOOK}`, { ...LOAD, senders }, () => restartDeployment(node, namespace, name));
+    console.log(`rolling restart, ${name}: ${formatTally(tally)}`);
+    return tally;
+  }
+
+  test.concurrent.each<[string, AppOptions]>([
+    ['service', { replicas: 2 }],
+    ['rename', { interception: 'rename', targetPort: 'http' }],
+    ['same-port', { interception: 'same-port:HOST', targetPort: 8080 }],
+    ['env', { interception: 'env:PORT', targetPort: 'http' }],
+  ])('loses no request: %s', async (name, options) => {
+    const tally = await roll(name, options);
+    expect(tally.lost).toEqual([]);
+    expect(tally.sent).toBeGreaterThan(2 * LOAD.around);
+  });
+
+  test.concurrent('loses some without the pause before the end', async () => {
+    const tally = await roll('abrupt', { replicas: 3, annotations: { 'sidegate.dev/pre-stop': '0s' } }, 2 * LOAD.senders);
+    expect(tally.lost.length).toBeGreaterThan(0);
+  });
+});
