@@ -10,6 +10,7 @@ export const NODE_PROGRAMS: Readonly<Record<string, string>> = {
   nft: 'nftables',
   '/usr/lib/cni/bridge': 'containernetworking-plugins',
   '/bin/busybox': 'busybox-static',
+  'redis-server': 'redis-server',
 };
 
 /** Where cgroups are mounted. */

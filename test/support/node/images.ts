@@ -5,18 +5,19 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { bundle } from '../../../scripts/bundle.ts';
 import { installImageNode } from '../../../scripts/image-node.ts';
 import { type Image, type ImageConfig, type Layer, toLayer } from './oci.ts';
-import { APP_IMAGE, PAUSE_IMAGE, SIDEGATE_IMAGE } from './settings.ts';
+import { APP_IMAGE, PAUSE_IMAGE, REDIS_IMAGE, SIDEGATE_IMAGE } from './settings.ts';
 import { type Entry, readFile, readTree } from './tar.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..', '..');
 const BUSYBOX = '/bin/busybox';
+const REDIS = '/usr/bin/redis-server';
 /** `wait` ends as soon as a signal arrives; the shell would handle it only after `sleep`. */
 const PAUSE = 'trap "exit 0" TERM INT; while :; do sleep 3600 & wait $!; done';
 /** Programs of the image beside Node: the sidecar's preStop hook runs in Bash. */
 const PROGRAMS = ['/bin/bash'];
 const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt';
 
-/** The three images. The layers with the libraries and with Node are the same in two of them, and change only with this machine. */
+/** All of them. The layers with the libraries and with Node are the same in two of them, and change only with this machine. */
 export async function buildImages(folder: string): Promise<Image[]> {
   const node = realpathSync(installImageNode());
   const base = toLayer(listBase(node));
@@ -32,6 +33,7 @@ export async function buildImages(folder: string): Promise<Image[]> {
       layers: [base, runtime, toLayer(listProgram(dockerfile, folder))],
     },
     { name: APP_IMAGE, config: { Entrypoint: ['node', '/app/app.ts'], Env: [PATH] }, layers: [base, runtime, toLayer([app])] },
+    toRedisImage(),
   ];
 }
 
@@ -44,6 +46,12 @@ function toPauseImage(): Image {
     ...['sh', 'sleep'].map((name): Entry => ({ kind: 'link', path: `bin/${name}`, target: 'busybox' })),
   ]);
   return { name: PAUSE_IMAGE, config: { User: '65535', Entrypoint: ['/bin/sh', '-c', PAUSE] }, layers: [layer] };
+}
+
+function toRedisImage(): Image {
+  const layer = toLayer([REDIS, ...listLibraries(REDIS)].map((path) => readFile(path, path.slice(1))));
+  const options = ['--save', '', '--appendonly', 'no', '--protected-mode', 'no'];
+  return { name: REDIS_IMAGE, config: { User: '65532', Entrypoint: [REDIS, ...options] }, layers: [layer] };
 }
 
 /** The folders, libraries and files that Node and Bash need. */

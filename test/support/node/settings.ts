@@ -8,6 +8,8 @@ const HOST = 'sidegate.test';
 export const SIDEGATE_IMAGE = { repository: `${HOST}/sidegate`, tag: '0.1.0' } as const;
 /** The app of the tests (test/support/cluster/app-image.ts), on the same Node. It also runs clients. */
 export const APP_IMAGE = `${HOST}/app:1`;
+/** Redis, without persistence. */
+export const REDIS_IMAGE = `${HOST}/redis:1`;
 /** What holds the namespaces of a pod. */
 export const PAUSE_IMAGE = `${HOST}/pause:1`;
 

@@ -23,10 +23,10 @@ export interface DeployedApp {
   readonly url: string;
 }
 
-/** A namespace that enforces PodSecurity restricted, with the config and the key of the sidecars. */
-export async function createAppNamespace(node: NodeCluster): Promise<string> {
+/** A namespace that enforces PodSecurity restricted, with the config and the key of the sidecars; `sections` are merged over the config. */
+export async function createAppNamespace(node: NodeCluster, sections: Kube = {}): Promise<string> {
   const namespace = await node.createNamespace({ 'pod-security.kubernetes.io/enforce': 'restricted' });
-  await createGateConfig(node, namespace);
+  await createGateConfig(node, namespace, sections);
   return namespace;
 }
 
