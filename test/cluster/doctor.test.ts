@@ -1,22 +1,17 @@
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { runProgram } from '../../src/cli/program.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
+import { type DoctorRun, runDoctor, toTable } from '../support/cluster/doctor.ts';
 import { askForGate, createGateConfig } from '../support/cluster/gate-pods.ts';
 import { type Installation, installChart } from '../support/cluster/installation.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
 import { makePod } from '../support/cluster/pods.ts';
-import { useFolder } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
-import { recordIo } from '../support/io.ts';
 import { makeSidecar, makeSidecarVolumes } from '../support/sidecar.ts';
 
 let cluster: Cluster;
 let installation: Installation;
 let namespace: string;
-const folder = useFolder();
 
 /** A controller's object, whose pods have the label app=name. */
 function make(kind: string, name: string, metadata: Kube, spec: Kube = {}): Kube {
@@ -51,22 +46,7 @@ async function create(...objects: Kube[]): Promise<void> {
 const podsOf = async (app: string): Promise<Kube[]> =>
   (await cluster.ok('GET', `/api/v1/namespaces/${namespace}/pods?labelSelector=app%3D${app}`)).items;
 
-async function doctor(text: string, ...args: string[]): Promise<{ code: number; report: Kube; stderr: string }> {
-  const file = join(folder, 'kubeconfig');
-  writeFileSync(file, text);
-  const { io, stdout, stderr } = recordIo();
-  const code = await runProgram(['doctor', '--kubeconfig', file, '-n', namespace, '-o', 'json', ...args], io);
-  return { code, stderr: stderr(), report: stdout() === '' ? undefined : JSON.parse(stdout()) };
-}
-
-/** State and codes of each workload, by name. */
-const toTable = (report: Kube): Kube =>
-  Object.fromEntries(
-    report.workloads.map(({ kind, name, state, findings }: Kube) => [
-      `${kind}/${name}`,
-      [state, ...findings.map(({ code }: Kube) => code)],
-    ]),
-  );
+const doctor = (kubeconfig: string, ...args: readonly string[]): Promise<DoctorRun> => runDoctor(kubeconfig, namespace, ...args);
 
 beforeAll(async () => {
   cluster = await useCluster('1.36');

@@ -14,7 +14,8 @@ import { findContainerCgroup } from './cgroups.ts';
 import { execute } from './exec.ts';
 import { type Forward, forward } from './forward.ts';
 import { toInside } from './machine.ts';
-import type { NodeConnection } from './node.ts';
+import { importImages, type NodeConnection } from './node.ts';
+import { type Image, toArchive } from './oci.ts';
 import { APP_IMAGE, SIDEGATE_IMAGE } from './settings.ts';
 
 /** The release of the project's chart, and its namespace. */
@@ -65,16 +66,30 @@ export class NodeCluster extends Cluster {
   }
 
   /** Installs the project's chart into a namespace that enforces PodSecurity restricted, in place of the one that may be there. */
-  async installChart(values: ChartInput = {}): Promise<void> {
+  async installChart(values: ChartInput = {}, chart = CHART): Promise<void> {
     await this.uninstallChart();
     const labels = { 'pod-security.kubernetes.io/enforce': 'restricted' };
     const namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: CHART_NAMESPACE, labels } };
     await this.request('POST', '/api/v1/namespaces', namespace);
+    await this.#applyChart('install', values, chart);
+  }
+
+  /** Upgrades the release to the project's chart, with these values and no others. */
+  async upgradeChart(values: ChartInput = {}): Promise<void> {
+    await this.#applyChart('upgrade', values, CHART);
+  }
+
+  async #applyChart(action: 'install' | 'upgrade', values: ChartInput, chart: string): Promise<void> {
     const file = join(this.#node.machine.folder, 'values.yaml');
     writeFileSync(file, stringify({ image: SIDEGATE_IMAGE, ...values }));
     const options = ['--namespace', CHART_NAMESPACE, '--values', file, '--wait', '--timeout', '90s'];
-    const ended = await this.helm('install', RELEASE, CHART, ...options);
-    if (ended.code !== 0) throw new Error(`helm install: ${ended.stderr}\n${await this.report(CHART_NAMESPACE)}`);
+    const ended = await this.helm(action, RELEASE, chart, ...options);
+    if (ended.code !== 0) throw new Error(`helm ${action}: ${ended.stderr}\n${await this.report(CHART_NAMESPACE)}`);
+  }
+
+  /** Imports an image, so that pods can use it. */
+  async importImage(image: Image): Promise<void> {
+    await importImages(this.#node.machine, toArchive([image]));
   }
 
   /** Uninstalls the chart if it is installed. */

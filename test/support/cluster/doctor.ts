@@ -1,0 +1,34 @@
+/** `sidegate doctor`, run in the test's process. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { runProgram } from '../../../src/cli/program.ts';
+import { makeFolder } from '../fixtures.ts';
+import { recordIo } from '../io.ts';
+import type { Kube } from './kube-request.ts';
+
+/** How it ended. */
+export interface DoctorRun {
+  readonly code: number;
+  /** Its JSON; undefined if it printed none. */
+  readonly report: Kube;
+  readonly stderr: string;
+}
+
+/** Examines a namespace with the rights of a kubeconfig. */
+export async function runDoctor(kubeconfig: string, namespace: string, ...args: readonly string[]): Promise<DoctorRun> {
+  const file = join(makeFolder(), 'kubeconfig');
+  writeFileSync(file, kubeconfig);
+  const { io, stdout, stderr } = recordIo();
+  const code = await runProgram(['doctor', '--kubeconfig', file, '-n', namespace, '-o', 'json', ...args], io);
+  return { code, stderr: stderr(), report: stdout() === '' ? undefined : JSON.parse(stdout()) };
+}
+
+/** State and codes of each workload, by kind and name. */
+export function toTable(report: Kube): Kube {
+  return Object.fromEntries(
+    report.workloads.map(({ kind, name, state, findings }: Kube) => [
+      `${kind}/${name}`,
+      [state, ...findings.map(({ code }: Kube) => code)],
+    ]),
+  );
+}
