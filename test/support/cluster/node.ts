@@ -31,7 +31,7 @@ const PATIENCE_MS = 45_000;
 
 /** Starts a node for the pods of these namespaces. */
 export function startNode(cluster: Cluster, namespaces: readonly string[], options: NodeOptions = {}): TestNode {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-node-'));
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-pods-'));
   const hostsFile = join(folder, 'hosts.json');
   const runners = new Map<string, PodRunner>();
   const known = new Map<string, PodRunner>();
