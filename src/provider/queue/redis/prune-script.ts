@@ -21,14 +21,19 @@ function ops.part(a)
   return { tonumber(w), tonumber(x or '0') }
 end
 
--- events -> the number of those that were removed; events with a waiting delivery stay
+-- After so many deliveries, a removal ends: Redis does nothing else meanwhile.
+local MAX_REMOVED = 1000
+
+-- events -> { the number of those that were removed, of those that were read }; events with a waiting delivery stay
 function ops.remove(a)
-  local removed = 0
-  for _, id in ipairs(a) do
+  local removed, deliveries = 0, 0
+  for i, id in ipairs(a) do
+    if deliveries >= MAX_REMOVED then return { removed, i - 1 } end
     local member, _, size = locate(id)
     if member and call('HGET', p .. 'e:' .. id, 'w') == '0' then
       for _, endpoint in ipairs(endpointsOf(member, '')) do
         local state = string.sub(call('HGET', p .. 'e:' .. id, 'd' .. endpoint), 1, 1)
+        deliveries = deliveries + 1
         if state ~= 'd' then
           call('ZREM', p .. 'failed', member .. '~' .. endpoint)
           count(state == 'x' and 'dead' or 'skipped', -1)
@@ -41,7 +46,7 @@ function ops.remove(a)
       removed = removed + 1
     end
   end
-  return removed
+  return { removed, #a }
 end
 
 -- rank in the set of open events, before, most -> { next rank, or 0 at the end; events and parts of settled parts that wait for the first part }

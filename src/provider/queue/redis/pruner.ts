@@ -54,7 +54,7 @@ export class Pruner {
         if (await this.#release(number, id, found[i + 2] ?? '', set, times, Number(score))) ids.push(id);
         else kept++;
       }
-      if (ids.length > 0) removed += Number(await shard.run('remove', ids));
+      removed += await removeAll(shard, ids);
       if (found.length < 3 * step) break;
     }
     return removed;
@@ -73,7 +73,7 @@ export class Pruner {
       if ((failed ?? 0) > 0 && set === 'fin' && createdAt >= times.deadBefore) return false;
     }
     await (shards[findShard(id, shards.length)] as Operations).run('unclaim', [id]);
-    await Promise.all(operations.map((other) => other.run('remove', [id])));
+    await Promise.all(operations.map((other) => removeAll(other, [id])));
     return true;
   }
 
@@ -93,9 +93,20 @@ export class Pruner {
       const [claim = ''] = toList(await home.run('shardsOf', [id])).map(toText);
       if (claim.startsWith('p')) return;
       await home.run('unclaim', [id]);
-      await shard.run('remove', [id]);
+      await removeAll(shard, [id]);
     };
     const texts = found.map(toText);
     await Promise.all(texts.flatMap((id, i) => (i % 2 === 0 ? [remove(id, texts[i + 1] ?? '')] : [])));
   }
+}
+
+/** A call of the script removes a bounded number of deliveries. */
+async function removeAll(shard: Operations, ids: readonly string[]): Promise<number> {
+  let removed = 0;
+  for (let left = ids; left.length > 0; ) {
+    const [some = 0, read = left.length] = toList(await shard.run('remove', left)).map(Number);
+    removed += some;
+    left = left.slice(read);
+  }
+  return removed;
 }
