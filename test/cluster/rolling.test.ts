@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { createGateConfig, HOOK, makeGatedPod } from '../support/cluster/gate-pods.ts';
 import { type Installation, installChart } from '../support/cluster/installation.ts';
@@ -7,6 +7,7 @@ import { startNode, type TestNode } from '../support/cluster/node.ts';
 import { startServiceProxy } from '../support/cluster/service-proxy.ts';
 import { formatTally, sendDuring, type Tally } from '../support/delivery-load.ts';
 import { until } from '../support/gate.ts';
+import { NODE_HINDRANCE } from '../support/node/availability.ts';
 
 /** A pod's second; the pause before the app's end is five of them. */
 const SECOND_MS = 400;
@@ -80,15 +81,18 @@ async function rollUnderLoad(name: string, annotations: Kube): Promise<Tally> {
   }
 }
 
-test('loses no request in a rolling restart under load, behind a load balancer that learns late which pods end', async () => {
-  const tally = await rollUnderLoad('pausing', {});
-  console.log(`rolling restart with the pause before the end: ${formatTally(tally)}`);
-  expect(tally.lost).toEqual([]);
-  expect(tally.sent).toBeGreaterThan(200);
-});
+// Pods of a node prove the same (test/cluster/node/rolling.test.ts), with their own seconds and kube-proxy.
+describe.skipIf(NODE_HINDRANCE === undefined)('where no node can run', () => {
+  test('loses no request in a rolling restart under load, behind a load balancer that learns late which pods end', async () => {
+    const tally = await rollUnderLoad('pausing', {});
+    console.log(`rolling restart with the pause before the end: ${formatTally(tally)}`);
+    expect(tally.lost).toEqual([]);
+    expect(tally.sent).toBeGreaterThan(200);
+  });
 
-test('loses some without the pause before the end', async () => {
-  const tally = await rollUnderLoad('abrupt', { 'sidegate.dev/pre-stop': '0s' });
-  console.log(`rolling restart without the pause: ${formatTally(tally)}`);
-  expect(tally.lost.length).toBeGreaterThan(0);
+  test('loses some without the pause before the end', async () => {
+    const tally = await rollUnderLoad('abrupt', { 'sidegate.dev/pre-stop': '0s' });
+    console.log(`rolling restart without the pause: ${formatTally(tally)}`);
+    expect(tally.lost.length).toBeGreaterThan(0);
+  });
 });

@@ -21,6 +21,12 @@ const MODES: Readonly<Record<string, Mode>> = {
     direct: 'sidegate',
   },
   'same-port-host': { interception: 'same-port:HOST', targetPort: 'http', direct: 'sidegate' },
+  env: {
+    interception: 'env',
+    targetPort: 8080,
+    container: { env: [{ name: 'PORT', value: '8080' }] },
+    direct: 'sidegate',
+  },
   'env-port': { interception: 'env:PORT', targetPort: 'http', direct: 'sidegate' },
   plain: { interception: 'service', direct: 'handled', annotations: { 'sidegate.dev/sidecar': 'container' } },
 };
