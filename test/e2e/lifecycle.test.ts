@@ -1,7 +1,9 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
 import { delimiter, dirname, join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { holdResponses } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
@@ -12,6 +14,29 @@ import { LAUNCHER, startGateProcess } from '../support/process.ts';
 
 const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
 const app = useApp();
+
+/** A stopped process whose queue of connections is full, so that the kernel drops further ones. Returns its port. */
+async function startHangingApp(): Promise<number> {
+  const listen =
+    "const s = require('net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => console.log(s.address().port))";
+  const child = spawn(process.execPath, ['-e', listen], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const sockets: Socket[] = [];
+  onTestFinished(() => {
+    child.kill('SIGKILL');
+    for (const socket of sockets) socket.destroy();
+  });
+  const [line] = await once(child.stdout, 'data');
+  child.kill('SIGSTOP');
+  const port = Number(line);
+  // The first of those that are not accepted shows that the queue is full.
+  const connectNext = async (): Promise<boolean> => {
+    const socket = connect({ port, host: '127.0.0.1' }).on('error', () => undefined);
+    sockets.push(socket);
+    return Promise.race([once(socket, 'connect').then(() => false), new Promise<boolean>((done) => setTimeout(done, 300, true))]);
+  };
+  await until(connectNext);
+  return port;
+}
 
 describe('SIGTERM', () => {
   test('turns readiness off, serves during the grace period, finishes requests in progress, and exits 0', async () => {
@@ -36,6 +61,14 @@ describe('SIGTERM', () => {
 
   test('does not wait for the grace period if the app has ended, as it has before a native sidecar', async () => {
     const gate = await startGateProcess({ shutdown: { grace: '60s' }, routes: [toRoute(await findFreePort())] });
+    gate.child.kill('SIGTERM');
+    expect(await gate.exit).toBe(0);
+    expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
+  });
+
+  test('does not wait for an app that lets connections hang', async () => {
+    const hanging = await startHangingApp();
+    const gate = await startGateProcess({ shutdown: { grace: '500ms' }, routes: [toRoute(hanging)] });
     gate.child.kill('SIGTERM');
     expect(await gate.exit).toBe(0);
     expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });

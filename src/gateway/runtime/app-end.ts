@@ -14,7 +14,10 @@ export function waitForApps(routes: readonly { readonly upstream: App }[], atMos
     atMost === 0 ? [] : [...new Map(routes.map(({ upstream }) => [`${upstream.host} ${upstream.port}`, upstream])).values()];
   return new Promise((resolve) => {
     let isLooking = false;
+    // Connections that neither succeed nor fail would keep the process running.
+    const ended = new AbortController();
     const finish = (): void => {
+      ended.abort();
       cancelEnd();
       cancelLooks();
       resolve();
@@ -22,7 +25,7 @@ export function waitForApps(routes: readonly { readonly upstream: App }[], atMos
     const look = async (): Promise<void> => {
       if (isLooking || apps.length === 0) return;
       isLooking = true;
-      const rejected = await Promise.all(apps.map(rejectsConnections));
+      const rejected = await Promise.all(apps.map((app) => rejectsConnections(app, ended.signal)));
       isLooking = false;
       if (rejected.every(Boolean)) finish();
     };
@@ -33,9 +36,9 @@ export function waitForApps(routes: readonly { readonly upstream: App }[], atMos
 }
 
 /** True only if the system says that nothing listens there; every doubt counts as an app that runs. */
-function rejectsConnections({ host, port }: App): Promise<boolean> {
+function rejectsConnections({ host, port }: App, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket: Socket = connect({ host, port });
+    const socket: Socket = connect({ host, port, signal });
     const end = (isRejected: boolean): void => {
       socket.destroy();
       resolve(isRejected);
