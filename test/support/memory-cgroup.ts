@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { stringify } from 'yaml';
 import { bundle } from '../../scripts/bundle.ts';
+import { type CgroupVersion, MEMORY_FILES, readMemory } from './cgroup-memory.ts';
 import { SECRET } from './deliveries.ts';
 import { type Sections, until } from './gate.ts';
 
@@ -16,34 +17,13 @@ const V1 = '/sys/fs/cgroup/memory';
 interface Layout {
   /** The cgroup that new ones are made in. */
   readonly parent: string;
-  readonly limit: string;
-  /** Bounds swap, or memory and swap together; undefined where the kernel cannot. */
-  readonly swap: readonly [file: string, toValue: (bytes: number) => number];
-  readonly usage: string;
-  readonly peak: string;
-  /** Has a line `oom_kill N`. */
-  readonly events: string;
-  /** The name in memory.stat of the page cache that the kernel gives up first. */
-  readonly inactiveFile: string;
+  readonly version: CgroupVersion;
 }
 
-const LAYOUTS: Readonly<Record<'v1' | 'v2', Omit<Layout, 'parent'>>> = {
-  v1: {
-    limit: 'memory.limit_in_bytes',
-    swap: ['memory.memsw.limit_in_bytes', (bytes) => bytes],
-    usage: 'memory.usage_in_bytes',
-    peak: 'memory.max_usage_in_bytes',
-    events: 'memory.oom_control',
-    inactiveFile: 'total_inactive_file',
-  },
-  v2: {
-    limit: 'memory.max',
-    swap: ['memory.swap.max', () => 0],
-    usage: 'memory.current',
-    peak: 'memory.peak',
-    events: 'memory.events',
-    inactiveFile: 'inactive_file',
-  },
+/** Bounds swap, or memory and swap together; some kernels cannot. */
+const SWAP: Readonly<Record<CgroupVersion, readonly [file: string, toValue: (bytes: number) => number]>> = {
+  v1: ['memory.memsw.limit_in_bytes', (bytes) => bytes],
+  v2: ['memory.swap.max', () => 0],
 };
 
 /** A process in a memory cgroup. */
@@ -89,8 +69,9 @@ export function startInCgroup(
   if (layout === undefined) throw new Error('no writable memory cgroup');
   const folder = join(layout.parent, `sidegate-test-${process.pid}-${made++}`);
   mkdirSync(folder);
-  writeFileSync(join(folder, layout.limit), String(mebibytes * MIB));
-  const [swap, toValue] = layout.swap;
+  const { version } = layout;
+  writeFileSync(join(folder, MEMORY_FILES[version].limit), String(mebibytes * MIB));
+  const [swap, toValue] = SWAP[version];
   if (existsSync(join(folder, swap))) writeFileSync(join(folder, swap), String(toValue(mebibytes * MIB)));
   const child = spawn('/bin/sh', ['-c', 'echo $$ > "$0/cgroup.procs" && exec "$@"', folder, ...command], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -103,13 +84,12 @@ export function startInCgroup(
       done();
     }),
   );
-  const read = (file: string): number => (existsSync(join(folder, file)) ? Number(readFileSync(join(folder, file), 'utf8')) : 0);
   return {
     child,
-    usage: () => read(layout.usage),
-    peak: () => read(layout.peak),
-    workingSet: () => read(layout.usage) - readInactiveFile(folder, layout),
-    oomKills: () => Number(/^oom_kill (\d+)$/m.exec(readFileSync(join(folder, layout.events), 'utf8'))?.[1] ?? 0),
+    usage: () => readMemory(folder, version).usage,
+    peak: () => readMemory(folder, version).peak,
+    workingSet: () => readMemory(folder, version).workingSet,
+    oomKills: () => readMemory(folder, version).oomKills,
     isAlive: () => child.exitCode === null && child.signalCode === null,
     async stop() {
       child.kill('SIGKILL');
@@ -117,11 +97,6 @@ export function startInCgroup(
       await until(() => isRemoved(folder));
     },
   };
-}
-
-function readInactiveFile(folder: string, { inactiveFile }: Layout): number {
-  const text = readFileSync(join(folder, 'memory.stat'), 'utf8');
-  return Number(new RegExp(`^${inactiveFile} (\\d+)$`, 'm').exec(text)?.[1] ?? 0);
 }
 
 /** The options of Node in the image's ENTRYPOINT. */
@@ -208,20 +183,20 @@ function isRemoved(folder: string): boolean {
 
 function findLayout(): Layout | undefined {
   const isV2 = existsSync(join(V2, 'cgroup.controllers'));
-  const known = LAYOUTS[isV2 ? 'v2' : 'v1'];
+  const version = isV2 ? 'v2' : 'v1';
   const mount = isV2 ? V2 : V1;
   const own = /^(?:0:|\d+:(?:[^:]*,)?memory(?:,[^:]*)?):(.+)$/m.exec(readFileSync('/proc/self/cgroup', 'utf8'))?.[1] ?? '';
-  const parent = [join(mount, own), mount].find((folder) => canHold(folder, known.limit, isV2));
-  return parent === undefined ? undefined : { ...known, parent };
+  const parent = [join(mount, own), mount].find((folder) => canHold(folder, version));
+  return parent === undefined ? undefined : { parent, version };
 }
 
 /** Tries it: rights alone do not tell, as a cgroup of version 2 with processes of its own can have no limited children. */
-function canHold(parent: string, limit: string, isV2: boolean): boolean {
+function canHold(parent: string, version: CgroupVersion): boolean {
   const probe = join(parent, `sidegate-probe-${process.pid}`);
   try {
-    if (isV2) writeFileSync(join(parent, 'cgroup.subtree_control'), '+memory');
+    if (version === 'v2') writeFileSync(join(parent, 'cgroup.subtree_control'), '+memory');
     mkdirSync(probe);
-    writeFileSync(join(probe, limit), String(64 * MIB));
+    writeFileSync(join(probe, MEMORY_FILES[version].limit), String(64 * MIB));
     return true;
   } catch {
     return false;

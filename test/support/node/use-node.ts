@@ -1,10 +1,11 @@
 /** The node in the hands of one test file: all that `Cluster` has, and what only real pods can do. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inject } from 'vitest';
 import { stringify } from 'yaml';
 import type { ChartInput } from '../../../chart/values.ts';
+import { type Memory, readMemory } from '../cgroup-memory.ts';
 import { CHART, HELM } from '../chart.ts';
 import { Cluster } from '../cluster/cluster.ts';
 import type { Kube } from '../cluster/kube-request.ts';
@@ -28,15 +29,6 @@ export async function useNode(): Promise<NodeCluster> {
   const answer = await fetch(`${inject('clusterBroker')}/node`);
   if (!answer.ok) throw new Error(await answer.text());
   return new NodeCluster((await answer.json()) as NodeConnection);
-}
-
-/** The memory of a container, as the kernel counts it. */
-export interface Memory {
-  readonly limit: number;
-  readonly usage: number;
-  readonly peak: number;
-  /** How many processes the kernel has killed because of the limit. */
-  readonly oomKills: number;
 }
 
 /** Requests go to the API server of the node; `cleanUp` in afterAll also ends forwards. */
@@ -180,13 +172,7 @@ export class NodeCluster extends Cluster {
     const { hierarchies, cgroup } = this.#node.machine;
     const folder = findContainerCgroup(hierarchies, cgroup, id);
     if (folder === undefined) throw new Error(`there is no cgroup of the container ${container}`);
-    const read = (v1: string, v2: string): string => readFileSync(join(folder, hierarchies.version === 'v1' ? v1 : v2), 'utf8');
-    return {
-      limit: Number(read('memory.limit_in_bytes', 'memory.max')),
-      usage: Number(read('memory.usage_in_bytes', 'memory.current')),
-      peak: Number(read('memory.max_usage_in_bytes', 'memory.peak')),
-      oomKills: Number(/^oom_kill (\d+)$/m.exec(read('memory.oom_control', 'memory.events'))?.[1]),
-    };
+    return readMemory(folder, hierarchies.version);
   }
 
   /** Kills everything on the node and starts it again, as after a loss of power. */
