@@ -1,14 +1,20 @@
-/** Floods of requests on bare sockets: bounded in time, on loopback, from one address. */
+/** Floods of requests on bare sockets: bounded in time, on loopback or to a pod of the test's node, from one address. */
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 
-/** Where a flood goes, and for how long. */
-export interface FloodOptions {
+/** Where requests go, and from which address. */
+export interface Target {
+  /** 127.0.0.1 if omitted. */
+  readonly host?: string;
   readonly port: number;
+  /** Source address. If omitted: 127.0.0.1 if the host is, otherwise the one that the route to the host has. */
+  readonly from?: string;
+}
+
+/** Where a flood goes, and for how long. */
+export interface FloodOptions extends Target {
   readonly connections: number;
   readonly milliseconds: number;
-  /** Source address; 127.0.0.1 if omitted. */
-  readonly from?: string;
   readonly isTls?: boolean;
   /** The bytes of one request, written one after another with back-pressure. */
   readonly request: () => Iterable<Buffer | string>;
@@ -44,8 +50,8 @@ export async function flood(options: FloodOptions): Promise<FloodResult> {
 
 /** One request on a connection of its own; resolves with 1 where all of it was written. */
 function sendOnce(options: FloodOptions, open: Set<Socket>, statuses: Record<number, number>): Promise<0 | 1> {
-  const { port, from = '127.0.0.1', isTls = false, request, pause = 0 } = options;
-  const address = { host: '127.0.0.1', port, localAddress: from };
+  const { isTls = false, request, pause = 0 } = options;
+  const address = toAddress(options);
   const socket = isTls ? connectTls({ ...address, rejectUnauthorized: false }) : connect(address);
   open.add(socket);
   return new Promise((resolve) => {
@@ -78,6 +84,13 @@ function sendOnce(options: FloodOptions, open: Set<Socket>, statuses: Record<num
       setTimeout(() => resolve(isWritten ? 1 : 0), 5);
     });
   });
+}
+
+const LOOPBACK = '127.0.0.1';
+
+function toAddress({ host, port, from }: Target): { host: string; port: number; localAddress?: string } {
+  const localAddress = from ?? (host === undefined ? LOOPBACK : undefined);
+  return { host: host ?? LOOPBACK, port, ...(localAddress !== undefined && { localAddress }) };
 }
 
 /** A head of one line each. */

@@ -3,7 +3,7 @@ import { request } from 'node:http';
 import { request as requestTls } from 'node:https';
 import { expect } from 'vitest';
 import { type Delivery, makeDelivery } from './deliveries.ts';
-import { type FloodOptions, flood, toHead, toTinyChunks } from './floods.ts';
+import { type FloodOptions, flood, type Target, toHead, toTinyChunks } from './floods.ts';
 import { type Sections, toRoute } from './gate.ts';
 import type { CgroupProcess } from './memory-cgroup.ts';
 
@@ -12,6 +12,7 @@ const PATH = '/hooks/billing';
 const MEGABYTE = Buffer.alloc(1_000_000, 0x61);
 const INVALID = makeDelivery();
 const PAUSE_MS = 50;
+const LOOPBACK = { host: '127.0.0.1', from: '127.0.0.2' };
 
 /** What is sent on one connection after another. */
 export type Attack = FloodOptions['request'];
@@ -47,6 +48,26 @@ export interface AttackOptions extends Omit<FloodOptions, 'request' | 'from' | '
   readonly honest?: (port: number) => Promise<number>;
 }
 
+/** Attacks, and meanwhile sends small valid requests, one after another; resolves with the status of each of those. */
+export async function sendDuringAttack(
+  attack: FloodOptions,
+  send: () => Promise<number>,
+  isAlive: () => boolean = () => true,
+): Promise<number[]> {
+  const statuses: number[] = [];
+  let isOver = false;
+  const honest = (async () => {
+    while (!isOver && isAlive()) {
+      statuses.push(await send());
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  })();
+  await flood(attack);
+  isOver = true;
+  await honest;
+  return statuses;
+}
+
 /** Attacks from one address while another sends small valid deliveries: each of them is handled, and nothing is killed. */
 export async function expectSurvival(
   gate: CgroupProcess & { readonly port: number; readonly adminPort: number },
@@ -54,25 +75,15 @@ export async function expectSurvival(
 ): Promise<void> {
   const { attack, honest: send = () => sendDelivery(gate.port, makeDelivery()), ...rest } = options;
   const { port } = gate;
-  const statuses: number[] = [];
-  let isOver = false;
-  const honest = (async () => {
-    while (!isOver && gate.isAlive()) {
-      statuses.push(await send(port));
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-    }
-  })();
-  await flood({ ...rest, port, request: attack });
-  isOver = true;
-  await honest;
+  const statuses = await sendDuringAttack({ ...rest, port, request: attack }, () => send(port), gate.isAlive);
   expect({ alive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ alive: true, oomKills: 0 });
   expect(statuses.length).toBeGreaterThan(0);
-  expect(new Set(statuses), await readLimitHits(gate.adminPort)).toEqual(new Set([200]));
+  expect(new Set(statuses), await readLimitHits(`http://127.0.0.1:${gate.adminPort}`)).toEqual(new Set([200]));
 }
 
-/** Which limits were hit, for the message of a failed assertion. */
-async function readLimitHits(adminPort: number): Promise<string> {
-  const text = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
+/** Which limits were hit, for the message of a failed assertion. `adminUrl`: the base of the admin port. */
+export async function readLimitHits(adminUrl: string): Promise<string> {
+  const text = await (await fetch(`${adminUrl}/metrics`)).text();
   const lines = text
     .split('\n')
     .filter((line) => /^sidegate_(?:limit_hits_total|buffered_bytes)/.test(line) && !line.endsWith(' 0'));
@@ -80,8 +91,13 @@ async function readLimitHits(adminPort: number): Promise<string> {
 }
 
 /** The status of a delivery from an address that no flood comes from; 0 where no answer came. */
-export function sendDelivery(port: number, { headers, body }: Delivery, isTls = false): Promise<number> {
-  const options = { host: '127.0.0.1', port, localAddress: '127.0.0.2', method: 'POST', path: PATH, headers, agent: false };
+export function sendDelivery(
+  port: number,
+  { headers, body }: Delivery,
+  isTls = false,
+  { host, from }: Required<Omit<Target, 'port'>> = LOOPBACK,
+): Promise<number> {
+  const options = { host, port, localAddress: from, method: 'POST', path: PATH, headers, agent: false };
   return new Promise((resolve) => {
     const outgoing = isTls ? requestTls({ ...options, rejectUnauthorized: false }) : request(options);
     outgoing.on('response', (incoming) => {

@@ -9,19 +9,16 @@ import { makePod } from './pods.ts';
 /** The path that the config leads to the app. */
 export const HOOK = '/hooks/billing';
 
-const GATE = {
-  routes: [
-    {
-      name: 'billing',
-      match: { path: HOOK },
-      webhook: { keys: [{ name: 'current', secret: { file: '../secrets/signing/key' } }] },
-    },
-  ],
+/** The route of the config. */
+export const HOOK_ROUTE = {
+  name: 'billing',
+  match: { path: HOOK },
+  webhook: { keys: [{ name: 'current', secret: { file: '../secrets/signing/key' } }] },
 };
 
 /** Makes the ConfigMap `gate` and the Secret `signing` in a namespace; `sections` are merged over the gate's config. */
 export async function createGateConfig(cluster: Cluster, namespace: string, sections: Kube = {}): Promise<void> {
-  const text = stringify({ ...GATE, ...sections });
+  const text = stringify({ routes: [HOOK_ROUTE], ...sections });
   const core = (kind: string, name: string, fields: Kube): Kube => ({
     apiVersion: 'v1',
     kind,

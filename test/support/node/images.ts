@@ -15,6 +15,7 @@ const REDIS = '/usr/bin/redis-server';
 const PAUSE = 'trap "exit 0" TERM INT; while :; do sleep 3600 & wait $!; done';
 /** Programs of the image beside Node: the sidecar's preStop hook runs in Bash. */
 const PROGRAMS = ['/bin/bash'];
+const ADDONS = join('node_modules', '@node-rs');
 const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt';
 
 /** All of them. The layers with the libraries and with Node are the same in two of them, and change only with this machine. */
@@ -54,9 +55,11 @@ function toRedisImage(): Image {
   return { name: REDIS_IMAGE, config: { User: '65532', Entrypoint: [REDIS, ...options] }, layers: [layer] };
 }
 
-/** The folders, libraries and files that Node and Bash need. */
+/** The folders, libraries and files that Node, its native addons and Bash need. */
 function listBase(node: string): Entry[] {
-  const libraries = [...new Set([node, ...PROGRAMS].flatMap(listLibraries))].sort();
+  const addons = readTree(join(ROOT, ADDONS), ADDONS).filter(({ path }) => path.endsWith('.node'));
+  const programs = [node, ...PROGRAMS, ...addons.map(({ path }) => join(ROOT, path))];
+  const libraries = [...new Set(programs.flatMap(listLibraries))].sort();
   const folder = (path: string, mode = 0o755): Entry => ({ kind: 'folder', path, mode });
   const text = (path: string, content: string): Entry => ({ kind: 'file', path, bytes: Buffer.from(content) });
   return [

@@ -16,6 +16,17 @@ export interface AppOptions {
   readonly container?: Kube;
 }
 
+/** The app's container for many or large requests: it reads them and keeps nothing. The app of the image logs whole bodies. */
+export const QUIET_APP: Kube = {
+  command: [
+    'node',
+    '-e',
+    `require('node:http').createServer((request, response) => request.resume().on('end', () => response.end('handled')))
+      .listen(process.env.PORT ?? 8080, process.env.HOST);
+    process.once('SIGTERM', () => process.exit());`,
+  ],
+};
+
 /** An app that runs. */
 export interface DeployedApp {
   readonly pods: readonly Kube[];
