@@ -27,9 +27,7 @@ export const admission = z.strictObject({
   excludedNamespaces: z
     .array(z.string())
     .default(['kube-system', 'kube-node-lease'])
-    .describe(
-      'Namespaces where no pod gets the sidecar. `mode: webhook` also excludes the release namespace; `mode: policy` does not.',
-    ),
+    .describe('Namespaces where no pod gets the sidecar.'),
   namespaceSelector: freeForm()
     .default({})
     .describe(

@@ -84,10 +84,9 @@ const selfTest = z.strictObject({
       'Creates a pod for `helm test` (Kubernetes 1.29 and newer). The pod gets a sidecar and acts as both the sender and the app.',
     ),
   namespace: objectName()
-    .min(1)
-    .default('default')
+    .default('')
     .describe(
-      'Namespace of that pod. It must exist and must not be excluded from injection, so it cannot be the release namespace.',
+      'Namespace of that pod and its objects. It must exist, and sidecars must be injected there. Empty: the release namespace, or `default` if that is excluded from injection. `helm test --logs` finds the pod only in the release namespace.',
     ),
 });
 

@@ -140,11 +140,7 @@ spec:
   policyName: {{ include "sidegate.fullname" . }}${suffix}
 ${actions}  matchResources:
     namespaceSelector:
-      {{- $selector := deepCopy (default dict .Values.admission.namespaceSelector) }}
-      {{- $expressions := default list $selector.matchExpressions }}
-      {{- $excluded := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" .Values.admission.excludedNamespaces }}
-      {{- if .Values.admission.excludedNamespaces }}{{- $expressions = append $expressions $excluded }}{{- end }}
-      {{- set $selector "matchExpressions" $expressions | toYaml | nindent 6 }}
+      {{- include "sidegate.injectedNamespaces" . | nindent 6 }}
 {{- end }}
 `;
 }

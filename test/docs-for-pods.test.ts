@@ -93,9 +93,4 @@ describe('the docs for pods', () => {
       expect(text, file).toMatch(new RegExp(`^# ${index + 1}\\. .*\\n\\n\\*\\*Context\\.\\*\\* [^]*\\*\\*Decision\\.\\*\\*`));
     }
   });
-
-  test('say in which mode the namespace of the release is excluded', () => {
-    const row = read('chart/sidegate/README.md').match(/^\| `admission\.excludedNamespaces`.*$/m)?.[0];
-    expect(row).toMatch(/`mode: webhook` also excludes the release namespace; `mode: policy` does not/);
-  });
 });

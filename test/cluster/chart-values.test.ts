@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { CHART, helm, templateChart, toObjects } from '../support/chart.ts';
+import { CHART, helm, renderChart, templateChart, toObjects } from '../support/chart.ts';
 import type { Ended } from '../support/run.ts';
 
 const CA = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
@@ -79,14 +79,14 @@ describe('the chart', () => {
       'supports only native sidecars',
     ],
     [
-      'a self-test where the injector is never asked',
-      { selfTest: { namespace: 'sidegate-system' } },
+      'injectors that would wait for themselves',
+      { injector: { podLabels: { 'sidegate.dev/inject': 'true' } } },
       '1.36.3',
-      'sidegate-system, the namespace of the release',
+      'injector.podLabels has sidegate.dev/inject',
     ],
     [
       'a self-test in an excluded namespace',
-      { admission: { excludedNamespaces: ['default'] } },
+      { admission: { excludedNamespaces: ['apps'] }, selfTest: { namespace: 'apps' } },
       '1.36.3',
       'which admission.excludedNamespaces excludes',
     ],
@@ -150,9 +150,22 @@ describe('the chart', () => {
     expect(code).not.toBe(0);
   });
 
-  test('accepts the namespace of the release for the self-test in policy mode, or if the self-test is disabled', async () => {
-    const selfTest = { namespace: 'sidegate-system' };
-    for (const values of [{ admission: { mode: 'policy' }, selfTest }, { selfTest: { ...selfTest, enabled: false } }])
-      expect((await templateChart(values)).stderr).toBe('');
+  test.each([
+    ['that of the release', {}, 'sidegate-system', 'sidegate-system'],
+    ['default, if that of the release is excluded', {}, 'kube-system', 'default'],
+    ['the one in the values', { selfTest: { namespace: 'apps' } }, 'sidegate-system', 'apps'],
+  ])('runs the self-test in a namespace where sidecars are injected: %s', async (_what, values, namespace, expected) => {
+    const objects = await renderChart(values, { namespace, tests: true });
+    const ofTest = objects.filter(({ metadata }) => metadata.name === 'sidegate-self-test');
+    expect(ofTest.map(({ kind, metadata }) => [kind, metadata.namespace]).sort()).toEqual([
+      ['ConfigMap', expected],
+      ['Pod', expected],
+      ['Secret', expected],
+    ]);
+  });
+
+  test('accepts an excluded namespace if the self-test is disabled', async () => {
+    const selfTest = { enabled: false, namespace: 'kube-system' };
+    expect((await templateChart({ selfTest })).stderr).toBe('');
   });
 });

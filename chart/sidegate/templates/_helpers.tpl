@@ -31,6 +31,16 @@ app.kubernetes.io/part-of: sidegate
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* Selects the namespaces where sidecars are injected, as YAML. */}}
+{{- define "sidegate.injectedNamespaces" -}}
+{{- $selector := deepCopy (default dict .Values.admission.namespaceSelector) -}}
+{{- $expressions := default list $selector.matchExpressions -}}
+{{- with .Values.admission.excludedNamespaces -}}
+{{- $expressions = append $expressions (dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" .) -}}
+{{- end -}}
+{{- set $selector "matchExpressions" $expressions | toYaml -}}
+{{- end -}}
+
 {{/* The image, by digest if one is given. */}}
 {{- define "sidegate.image" -}}
 {{- with .Values.image -}}
@@ -171,7 +181,7 @@ server:
   perClient:
     {{- toYaml .Values.injector.perClient | nindent 4 }}
   excludedNamespaces:
-    {{- append .Values.admission.excludedNamespaces (include "sidegate.namespace" .) | uniq | toYaml | nindent 4 }}
+    {{- toYaml .Values.admission.excludedNamespaces | nindent 4 }}
 {{- if include "sidegate.hasRotation" . }}
 rotation:
   namespace: {{ include "sidegate.namespace" . }}
