@@ -42,6 +42,7 @@ startupProbe:
   httpGet:
     path: "/readyz"
     port: {{ .adminPort | toJson }}
+  initialDelaySeconds: 1
   periodSeconds: 1
   failureThreshold: 30
 readinessProbe:

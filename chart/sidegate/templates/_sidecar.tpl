@@ -75,7 +75,7 @@ other places.
     variables.sidecar.?ports.orValue(dyn(null)) == dyn([dyn({'name': dyn(variables.portName), 'containerPort': dyn(variables.port), 'protocol': dyn('TCP')}), dyn({'name': dyn('sidegate-admin'), 'containerPort': dyn(variables.adminPort), 'protocol': dyn('TCP')})]) ? [] : ['ports']
 - name: differs_startupProbe
   expression: >-
-    variables.sidecar.?startupProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(1), 'periodSeconds': dyn(1), 'successThreshold': dyn(1), 'failureThreshold': dyn(30), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/readyz'), 'port': dyn(variables.adminPort)})}) ? [] : ['startupProbe']
+    variables.sidecar.?startupProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(1), 'periodSeconds': dyn(1), 'successThreshold': dyn(1), 'failureThreshold': dyn(30), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/readyz'), 'port': dyn(variables.adminPort)}), 'initialDelaySeconds': dyn(1)}) ? [] : ['startupProbe']
 - name: differs_readinessProbe
   expression: >-
     variables.sidecar.?readinessProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(1), 'periodSeconds': dyn(5), 'successThreshold': dyn(1), 'failureThreshold': dyn(3), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/readyz'), 'port': dyn(variables.adminPort)})}) ? [] : ['readinessProbe']

@@ -78,7 +78,13 @@ export const CONTAINER_SHAPE: Shape = {
     { name: value('portName'), containerPort: value('port'), protocol: 'TCP' },
     { name: ADMIN_PORT, containerPort: value('adminPort'), protocol: 'TCP' },
   ],
-  startupProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 1, failureThreshold: 30 },
+  // Without the delay, the kubelet probes before the port is open: almost every pod gets an event `Unhealthy`, and is ready no sooner.
+  startupProbe: {
+    httpGet: { path: '/readyz', port: value('adminPort') },
+    initialDelaySeconds: 1,
+    periodSeconds: 1,
+    failureThreshold: 30,
+  },
   readinessProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 5 },
   livenessProbe: { httpGet: { path: '/healthz', port: value('adminPort') }, periodSeconds: 10, failureThreshold: 3 },
   // A native sidecar's hook runs when the pod starts to terminate; its SIGTERM is sent after the app has ended (KEP-753).
