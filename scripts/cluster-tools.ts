@@ -16,6 +16,8 @@ export interface ClusterTool {
 
 const TOOLCHAIN = resolve(import.meta.dirname, '..', 'test', 'cluster', 'toolchain');
 
+const STRIPPED = ['-ldflags', '-s -w'];
+
 /** A Kubernetes that was built without its version reports 0.0, and disables the features of newer versions. */
 function toVersionFlags(version: string): string[] {
   const [major = '', minor = ''] = version.slice(1).split('.');
@@ -38,7 +40,8 @@ function kubernetes(command: string, version: string, minutes: number): ClusterT
 export const CLUSTER_TOOLS: readonly ClusterTool[] = [
   kubernetes('kube-apiserver', 'v1.36.3', 5),
   kubernetes('kube-controller-manager', 'v1.36.3', 2),
-  { name: 'helm-v4.3.1', module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', flags: ['-ldflags', '-s -w'], minutes: 3 },
+  { name: 'helm-v4.3.1', module: 'helm', package: 'helm.sh/helm/v4/cmd/helm', flags: STRIPPED, minutes: 3 },
+  { name: 'helm-v3.22.0', module: 'helm', package: 'helm.sh/helm/v3/cmd/helm', flags: STRIPPED, minutes: 1 },
   kubernetes('kube-apiserver', 'v1.34.2', 5),
 ];
 
@@ -47,7 +50,7 @@ export const NODE_TOOLS: readonly ClusterTool[] = [
   kubernetes('kubelet', 'v1.36.3', 1),
   kubernetes('kube-scheduler', 'v1.36.3', 1),
   kubernetes('kube-proxy', 'v1.36.3', 1),
-  { name: 'coredns-v1.14.7', module: 'coredns', package: '.', flags: ['-ldflags', '-s -w'], minutes: 2 },
+  { name: 'coredns-v1.14.7', module: 'coredns', package: '.', flags: STRIPPED, minutes: 2 },
 ];
 
 /** Returns the folder of a tool's module. */

@@ -37,7 +37,7 @@ function toMarkFile(tool: ClusterTool, bin: string): string {
 function toMark(tool: ClusterTool): string {
   const hash = createHash('sha256').update(JSON.stringify([tool.package, tool.flags]));
   for (const file of ['go.mod', 'go.sum']) hash.update(readFileSync(join(toModuleFolder(tool), file)));
-  const program = join(toModuleFolder(tool), 'main.go');
+  const program = join(toModuleFolder(tool), tool.package, 'main.go');
   if (existsSync(program)) hash.update(readFileSync(program));
   return hash.digest('hex');
 }

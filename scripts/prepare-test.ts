@@ -4,6 +4,7 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CLUSTER_TOOLS, NODE_TOOLS } from './cluster-tools.ts';
 import { IMAGE_NODE_VERSION, installImageNode, installNode, PACKAGE_NODE_VERSIONS } from './image-node.ts';
+import { prepareSchemas } from './kubernetes-schemas.ts';
 import { findNodeHindrance, NODE_PROGRAMS } from './node-availability.ts';
 import { prepareCluster } from './prepare-cluster.ts';
 
@@ -168,7 +169,8 @@ if (suite === 'node26') prepareImageNode();
 if (suite === 'cluster') {
   // The image of the tests' node contains this Node.
   prepareImageNode();
-  const hindrance = prepareCluster(findNodeHindrance() === undefined ? [...CLUSTER_TOOLS, ...NODE_TOOLS] : CLUSTER_TOOLS);
+  const tools = findNodeHindrance() === undefined ? [...CLUSTER_TOOLS, ...NODE_TOOLS] : CLUSTER_TOOLS;
+  const hindrance = prepareCluster(tools) ?? prepareSchemas();
   if (hindrance !== undefined) {
     console.error(hindrance);
     process.exit(1);

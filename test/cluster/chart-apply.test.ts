@@ -1,12 +1,10 @@
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CHART, type Rendered, templateChart, toObjects } from '../support/chart.ts';
+import { CHART, isBuiltIn, templateChart, toObjects } from '../support/chart.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 
 const CI = readdirSync(join(CHART, 'ci')).map((name) => basename(name, '-values.yaml'));
-/** Kinds of other projects, which these API servers do not have. */
-const FOREIGN = ['cert-manager.io/', 'monitoring.coreos.com/', 'grafana.integreatly.org/'];
 
 describe.each(['1.34', '1.36'] as const)('an API server of version %s', (version) => {
   let cluster: Cluster;
@@ -25,8 +23,7 @@ describe.each(['1.34', '1.36'] as const)('an API server of version %s', (version
       const options = { namespace, kubeVersion: `${version}.0`, files, tests: true };
       const { stdout, stderr } = await templateChart({}, options);
       expect(stderr).toBe('');
-      const own = ({ apiVersion }: Rendered): boolean => !FOREIGN.some((group) => apiVersion.startsWith(group));
-      const objects = toObjects(stdout).filter(own);
+      const objects = toObjects(stdout).filter(isBuiltIn);
       expect(objects.length).toBeGreaterThan(3);
       const tests = objects.filter(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'test');
       expect(tests.map(({ kind }) => kind)).toEqual(['Pod']);

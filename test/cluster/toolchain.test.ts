@@ -40,6 +40,21 @@ test('builds a program once, and again when its module has changed', () => {
   expect(builds()).toBe(2);
 });
 
+test('builds a program again when its source has changed, in the module or in a folder of it', () => {
+  mkdirSync(join(tool.module, 'sub'));
+  for (const [at, text] of [
+    ['.', 'hello'],
+    ['.', 'hi'],
+    ['./sub', 'hello'],
+    ['./sub', 'hi'],
+  ] as const) {
+    tool = { ...tool, package: at };
+    writeFileSync(join(tool.module, at, 'main.go'), `package main\n\nfunc main() { println("${text}") }\n`);
+    expect(prepare()).toBeUndefined();
+    expect(execFileSync('sh', ['-c', `${join(bin, 'greeter-v1')} 2>&1`], { encoding: 'utf8' })).toBe(`${text}\n`);
+  }
+});
+
 test('rejects a program whose build failed, and reports where it failed', () => {
   write('package main\n\nfunc main() { hello() }\n');
   expect(prepare()).toContain(`greeter-v1 could not be built in ${tool.module}`);

@@ -1,9 +1,10 @@
 /** The charts as Helm renders them, without a cluster. */
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { homedir, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseAllDocuments, stringify } from 'yaml';
 import type { ChartInput } from '../../chart/values.ts';
+import { toBinFolder } from '../../scripts/cluster-tools.ts';
 import { type Ended, run } from './run.ts';
 
 /** A rendered object, as far as every one is alike. */
@@ -29,6 +30,8 @@ export interface RenderOptions {
   readonly kubeVersion?: string;
   /** What `helm test` makes, too. */
   readonly tests?: boolean;
+  /** Default: HELM. */
+  readonly program?: string;
   /** Files with values, applied before `values`. */
   readonly files?: readonly string[];
 }
@@ -37,14 +40,25 @@ export interface RenderOptions {
 export const CHART = resolve(import.meta.dirname, '..', '..', 'chart', 'sidegate');
 
 /** Helm, as the toolchain of this suite has built it. */
-export const HELM = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'sidegate', 'bin', 'helm-v4.3.1');
+export const HELM = join(toBinFolder(), 'helm-v4.3.1');
+/** The newest release of the major version before. */
+export const HELM_3 = join(toBinFolder(), 'helm-v3.22.0');
 
-/** Runs Helm to its end, with a configuration folder of its own. */
-export async function helm(...args: readonly string[]): Promise<Ended> {
-  if (!existsSync(HELM)) throw new Error(`${HELM} is missing; npm run test:cluster builds it`);
+/** Runs Helm to its end, with a separate configuration folder. */
+export function helm(...args: readonly string[]): Promise<Ended> {
+  return runHelm(HELM, args);
+}
+
+/** The same with another Helm, and with variables. */
+export async function runHelm(
+  program: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
+  if (!existsSync(program)) throw new Error(`${program} is missing; npm run test:cluster builds it`);
   const home = mkdtempSync(join(tmpdir(), 'sidegate-helm-'));
   try {
-    return await run(HELM, args, { HOME: home });
+    return await run(program, args, { HOME: home, ...env });
   } finally {
     rmSync(home, { recursive: true, force: true });
   }
@@ -66,10 +80,12 @@ export async function templateChart(
       kubeVersion = '1.36.3',
       files = [],
       tests = false,
+      program = HELM,
     } = options;
     const more = [...files, file].flatMap((each) => ['--values', each]);
     if (!tests) more.push('--skip-tests');
-    return await helm('template', release, chart, '--namespace', namespace, '--kube-version', kubeVersion, ...more);
+    const args = ['template', release, chart, '--namespace', namespace, '--kube-version', kubeVersion, ...more];
+    return await runHelm(program, args);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -88,6 +104,14 @@ export function toObjects(text: string): readonly Rendered[] {
     const object = document.toJS() as Rendered | null;
     return object === null ? [] : [object];
   });
+}
+
+/** Kinds of other projects, which an API server does not have by itself. */
+const FOREIGN = ['cert-manager.io/', 'monitoring.coreos.com/', 'grafana.integreatly.org/'];
+
+/** Whether Kubernetes itself defines the kind of an object. */
+export function isBuiltIn({ apiVersion }: Pick<Rendered, 'apiVersion'>): boolean {
+  return !FOREIGN.some((group) => apiVersion.startsWith(group));
 }
 
 /** The one object of a kind, or of a kind and a name. */

@@ -1,6 +1,9 @@
 //go:build tools
 
-// Package tools names the command that the chart tests run.
+// Package tools names the commands that the tests of the chart run.
 package tools
 
-import _ "helm.sh/helm/v4/cmd/helm"
+import (
+	_ "helm.sh/helm/v3/cmd/helm"
+	_ "helm.sh/helm/v4/cmd/helm"
+)
