@@ -13,11 +13,16 @@ COPY src ./src
 ARG SIDEGATE_REVISION=
 RUN node scripts/build.ts
 
-FROM node:26-trixie-slim@sha256:930557a230abacbc3f4fd9b8648abf8f4bee1e17cb72195dcdfb2f709bc85b33
+FROM node:26-trixie-slim@sha256:930557a230abacbc3f4fd9b8648abf8f4bee1e17cb72195dcdfb2f709bc85b33 AS root
 # Since Node 25 the binary links libatomic.
 RUN apt-get update \
- && apt-get install -y --no-install-recommends libatomic1 \
- && rm -rf /var/lib/apt/lists/* /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack
+ && apt-get install -y --no-install-recommends binutils ca-certificates libatomic1
+COPY scripts/image-root.sh /
+COPY --from=build /build/node_modules/@node-rs /native
+RUN bash /image-root.sh /image /native/*/*.node
+
+FROM scratch
+COPY --from=root /image /
 LABEL org.opencontainers.image.title="sidegate" \
       org.opencontainers.image.description="Lets only verified webhooks reach the app beside it, each one once" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -26,7 +31,7 @@ COPY --from=build /build/dist/sidegate.cjs /build/dist/sidegate-tools.cjs /build
 COPY --from=build /build/node_modules/@node-rs /opt/sidegate/node_modules/@node-rs
 # Freed memory returns to the kernel at once. By default glibc keeps what a password hash or a large body used, once for each thread's arena,
 # and a container of 96 MiB is then killed by guesses at argon2id.
-ENV MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072
+ENV PATH=/usr/local/bin:/usr/bin MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072
 USER 65532:65532
 # By the config's defaults; 8480 and 8481 as an injected sidecar; the injector has 10250 and 8481.
 EXPOSE 8080 9090 8480 8481 10250

@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CLUSTER_TOOLS, NODE_TOOLS } from './cluster-tools.ts';
+import { IMAGE_PROGRAMS, prepareDockerfileImage } from './dockerfile-image.ts';
 import { IMAGE_NODE_VERSION, installImageNode, installNode, PACKAGE_NODE_VERSIONS } from './image-node.ts';
 import { prepareSchemas } from './kubernetes-schemas.ts';
 import { findNodeHindrance, NODE_PROGRAMS } from './node-availability.ts';
@@ -30,7 +31,7 @@ const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>
 const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
 /** The same, for one suite alone. */
 const WELCOME_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  cluster: NODE_PROGRAMS,
+  cluster: { ...NODE_PROGRAMS, ...IMAGE_PROGRAMS },
   oracles: { php: 'php-cli', puma: 'puma', java: 'openjdk-17-jdk-headless', mvn: 'maven' },
 };
 /** Debian's packages run this program to find out whether they may start their services; 101 means no. */
@@ -175,4 +176,6 @@ if (suite === 'cluster') {
     console.error(hindrance);
     process.exit(1);
   }
+  const problem = await prepareDockerfileImage();
+  if (problem !== undefined) console.log(`the image is not built from the Dockerfile, and its tests are skipped: ${problem}`);
 }

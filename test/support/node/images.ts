@@ -1,10 +1,11 @@
-/** The images of the node, made of files of this machine: nothing is downloaded. */
+/** The images of the node. That of sidegate is built from the Dockerfile, or made of files of this machine where that is not possible. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { bundle } from '../../../scripts/bundle.ts';
+import { buildDockerfileImage, canBuildDockerfileImage } from '../../../scripts/dockerfile-image.ts';
 import { installImageNode } from '../../../scripts/image-node.ts';
-import { type Image, type ImageConfig, type Layer, toLayer } from './oci.ts';
+import { type Image, type ImageConfig, type Layer, readImage, toLayer } from './oci.ts';
 import { APP_IMAGE, PAUSE_IMAGE, REDIS_IMAGE, SIDEGATE_IMAGE } from './settings.ts';
 import { type Entry, readFile, readTree } from './tar.ts';
 
@@ -18,27 +19,25 @@ const PROGRAMS = ['/bin/bash'];
 const ADDONS = join('node_modules', '@node-rs');
 const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt';
 
-/** All of them. The layers with the libraries and with Node are the same in two of them, and change only with this machine. */
+const PATH = 'PATH=/usr/local/bin:/usr/bin:/bin';
+const SIDEGATE = `${SIDEGATE_IMAGE.repository}:${SIDEGATE_IMAGE.tag}`;
+
+/** All of them. The first layer of two of them is the same: Node with its libraries, which does not depend on the code. */
 export async function buildImages(folder: string): Promise<Image[]> {
-  const node = realpathSync(installImageNode());
-  const base = toLayer(listBase(node));
-  const runtime = toLayer([{ kind: 'folder', path: 'usr/local/bin' }, readFile(node, 'usr/local/bin/node')]);
-  await bundle(join(folder, 'dist'));
-  const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
-  const app = readFile(join(ROOT, 'test', 'support', 'cluster', 'app-image.ts'), 'app/app.ts');
-  return [
-    toPauseImage(),
-    {
-      name: `${SIDEGATE_IMAGE.repository}:${SIDEGATE_IMAGE.tag}`,
-      config: readConfig(dockerfile),
-      layers: [base, runtime, toLayer(listProgram(dockerfile, folder))],
-    },
-    { name: APP_IMAGE, config: { Entrypoint: ['node', '/app/app.ts'], Env: [PATH] }, layers: [base, runtime, toLayer([app])] },
-    toRedisImage(),
-  ];
+  const sidegate = canBuildDockerfileImage() ? readImage(await buildDockerfileImage(), SIDEGATE) : await assemble(folder);
+  const app = toLayer([readFile(join(ROOT, 'test', 'support', 'cluster', 'app-image.ts'), 'app/app.ts')]);
+  const layers = [...sidegate.layers.slice(0, 1), app];
+  const config = { Entrypoint: ['node', '/app/app.ts'], Env: [PATH] };
+  return [toPauseImage(), sidegate, { name: APP_IMAGE, config, layers }, toRedisImage()];
 }
 
-const PATH = 'PATH=/usr/local/bin:/usr/bin:/bin';
+/** What the last stage of the Dockerfile describes, with the programs and libraries of this machine. */
+async function assemble(folder: string): Promise<Image> {
+  const base = toLayer(listBase(realpathSync(installImageNode())));
+  await bundle(join(folder, 'dist'));
+  const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
+  return { name: SIDEGATE, config: readConfig(dockerfile), layers: [base, toLayer(listProgram(dockerfile, folder))] };
+}
 
 function toPauseImage(): Image {
   const shell = readFile(BUSYBOX, 'bin/busybox');
@@ -69,6 +68,8 @@ function listBase(node: string): Entry[] {
     text('etc/group', 'root:x:0:\nnonroot:x:65532:\n'),
     readFile(CERTIFICATES, CERTIFICATES.slice(1)),
     ...[...PROGRAMS, ...libraries].map((path) => readFile(path, path.slice(1))),
+    folder('usr/local/bin'),
+    readFile(node, 'usr/local/bin/node'),
   ];
 }
 
@@ -98,7 +99,7 @@ function readConfig(dockerfile: string): ImageConfig {
     User: find('USER'),
     Entrypoint: JSON.parse(find('ENTRYPOINT')),
     Cmd: JSON.parse(find('CMD')),
-    Env: [PATH, ...find('ENV').split(' ')],
+    Env: find('ENV').split(' '),
   };
 }
 

@@ -1,5 +1,7 @@
 /** Container images as OCI layouts in a tar archive, which `ctr images import` reads. Nothing is compressed, so that it takes no time. */
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type Entry, toTar } from './tar.ts';
 
 /** A layer; its digest is computed once, as some layers have more than 100 MB. */
@@ -31,6 +33,19 @@ export function toLayer(entries: readonly Entry[]): Layer {
   return toBlob(Buffer.concat(toTar(entries)));
 }
 
+/** Reads an image from a folder with `manifest.json` and one file for each uncompressed blob. */
+export function readImage(folder: string, name: string): Image {
+  const read = (digest: string): Buffer => readFileSync(join(folder, digest.slice('sha256:'.length)));
+  const manifest: Manifest = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8'));
+  const { config } = JSON.parse(read(manifest.config.digest).toString()) as { config: ImageConfig };
+  return { name, config, layers: manifest.layers.map(({ digest }) => ({ digest, bytes: read(digest) })) };
+}
+
+interface Manifest {
+  readonly config: { readonly digest: string };
+  readonly layers: readonly { readonly digest: string }[];
+}
+
 /** The archive of all these images, as pieces that follow one another. A layer that several have is in it once. */
 export function toArchive(images: readonly Image[]): Uint8Array[] {
   const blobs = new Map<string, Layer>();
@@ -43,7 +58,8 @@ export function toArchive(images: readonly Image[]): Uint8Array[] {
     const manifest = {
       schemaVersion: 2,
       mediaType: `${MEDIA}.manifest.v1+json`,
-      config: add(toJson({ ...PLATFORM, config, rootfs }), `${MEDIA}.config.v1+json`),
+      // buildah rejects a base image whose layers have no history.
+      config: add(toJson({ ...PLATFORM, config, rootfs, history: layers.map(() => ({})) }), `${MEDIA}.config.v1+json`),
       layers: layers.map((layer) => add(layer, `${MEDIA}.layer.v1.tar`)),
     };
     const annotations = { 'io.containerd.image.name': name };
@@ -63,6 +79,7 @@ function toJson(value: object): Layer {
   return toBlob(Buffer.from(JSON.stringify(value)));
 }
 
-function toBlob(bytes: Uint8Array): Layer {
+/** A layer, or another part of an image, by its bytes. */
+export function toBlob(bytes: Uint8Array): Layer {
   return { digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`, bytes };
 }
