@@ -50,11 +50,27 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
     expect(memory.peak).toBeLessThan(memory.limit);
   });
 
+  test('starts without an event that a probe failed, unless Node needs more than a second', async () => {
+    const { items } = await node.ok('GET', `/api/v1/namespaces/${namespace}/events`);
+    const ofSidecar = (items as Kube[]).filter(({ involvedObject }) => String(involvedObject.fieldPath).includes('{sidegate}'));
+    const lines = (await node.logs(namespace, pod.metadata.name, 'sidegate')).split('\n');
+    const { time } = JSON.parse(lines.find((line) => line.includes('"listening"')) ?? '{}');
+    const { stdout } = await node.exec(namespace, pod.metadata.name, 'sidegate', '/bin/bash', '-c', AGE);
+    const [now = 0, uptime = 0, ticks = 0] = stdout.split(' ').map(Number);
+    const seconds = time / 1_000 - (now - (uptime - ticks / TICKS_PER_SECOND));
+    console.log(`the sidecar listens ${seconds.toFixed(2)} s after its start`);
+    if (seconds < 0.9) expect(ofSidecar.map(({ reason }) => reason).sort()).toEqual(['Created', 'Pulled', 'Started']);
+  });
+
   test('is reached by its name from other pods', async () => {
     const ask = `const r = await fetch('http://billing.${namespace}/hooks/billing', { method: 'POST' }); console.log(r.status)`;
     expect(await node.runClient(namespace, ask)).toEqual({ code: 0, output: '415\n' });
   });
 });
+
+/** The time, and the seconds since the start of the machine until now, and until the start of the process. */
+const AGE = 'read -r uptime _ < /proc/uptime; set -- $(< /proc/1/stat); shift 21; echo "$EPOCHREALTIME $uptime $1"';
+const TICKS_PER_SECOND = 100;
 
 /** What the kernel says of the process, and whether a file can be created where the image has its folders. */
 const LOOK = `while read -r line; do [[ $line =~ ^(Uid|CapEff|NoNewPrivs|Seccomp): ]] && echo "$line"; done < /proc/1/status

@@ -105,7 +105,7 @@ describe.skipIf(NODE_HINDRANCE !== undefined || PREVIOUS_COMMIT === undefined)(
       node = await useNode();
       const { chart, image } = await previous;
       await node.importImage(image);
-      await node.installChart({ image: { ...SIDEGATE_IMAGE, tag: PREVIOUS_TAG } }, chart);
+      await node.installChart({ image: { ...SIDEGATE_IMAGE, tag: PREVIOUS_TAG } }, { chart });
       namespace = await createAppNamespace(node);
       app = await deployApp(node, namespace, 'billing');
     });

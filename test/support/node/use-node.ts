@@ -1,12 +1,11 @@
 /** The node in the hands of one test file: all that `Cluster` has, and what only real pods can do. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { inject } from 'vitest';
 import { stringify } from 'yaml';
 import type { ChartInput } from '../../../chart/values.ts';
 import { type Memory, readMemory } from '../cgroup-memory.ts';
-import { CHART, HELM } from '../chart.ts';
+import { CHART, HELM, runHelm } from '../chart.ts';
 import { Cluster } from '../cluster/cluster.ts';
 import type { Kube } from '../cluster/kube-request.ts';
 import { until } from '../gate.ts';
@@ -42,13 +41,13 @@ export class NodeCluster extends Cluster {
   }
 
   /** Runs Helm with the rights of admin. */
-  async helm(...args: readonly string[]): Promise<Ended> {
-    const home = mkdtempSync(join(tmpdir(), 'sidegate-helm-'));
-    try {
-      return await run(HELM, args, { HOME: home, KUBECONFIG: this.#node.kubeconfigFile });
-    } finally {
-      rmSync(home, { recursive: true, force: true });
-    }
+  helm(...args: readonly string[]): Promise<Ended> {
+    return this.helmWith(HELM, ...args);
+  }
+
+  /** The same with another Helm. */
+  helmWith(program: string, ...args: readonly string[]): Promise<Ended> {
+    return runHelm(program, args, { KUBECONFIG: this.#node.kubeconfigFile });
   }
 
   /** Installs the project's chart with its defaults, unless an earlier file did. It stays for all files of a run. */
@@ -58,24 +57,28 @@ export class NodeCluster extends Cluster {
   }
 
   /** Installs the project's chart into a namespace that enforces PodSecurity restricted, in place of the one that may be there. */
-  async installChart(values: ChartInput = {}, chart = CHART): Promise<void> {
+  async installChart(values: ChartInput = {}, { chart = CHART, program = HELM } = {}): Promise<void> {
     await this.uninstallChart();
     const labels = { 'pod-security.kubernetes.io/enforce': 'restricted' };
     const namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: CHART_NAMESPACE, labels } };
     await this.request('POST', '/api/v1/namespaces', namespace);
-    await this.#applyChart('install', values, chart);
+    await this.#applyChart('install', values, { chart, program });
   }
 
   /** Upgrades the release to the project's chart, with these values and no others. */
   async upgradeChart(values: ChartInput = {}): Promise<void> {
-    await this.#applyChart('upgrade', values, CHART);
+    await this.#applyChart('upgrade', values, { chart: CHART, program: HELM });
   }
 
-  async #applyChart(action: 'install' | 'upgrade', values: ChartInput, chart: string): Promise<void> {
+  async #applyChart(
+    action: 'install' | 'upgrade',
+    values: ChartInput,
+    { chart, program }: { readonly chart: string; readonly program: string },
+  ): Promise<void> {
     const file = join(this.#node.machine.folder, 'values.yaml');
     writeFileSync(file, stringify({ image: SIDEGATE_IMAGE, ...values }));
     const options = ['--namespace', CHART_NAMESPACE, '--values', file, '--wait', '--timeout', '90s'];
-    const ended = await this.helm(action, RELEASE, chart, ...options);
+    const ended = await this.helmWith(program, action, RELEASE, chart, ...options);
     if (ended.code !== 0) throw new Error(`helm ${action}: ${ended.stderr}\n${await this.report(CHART_NAMESPACE)}`);
   }
 
