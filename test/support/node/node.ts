@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { buildDockerfileImage, canBuildDockerfileImage } from '../../../scripts/dockerfile-image.ts';
 import type { Connection } from '../cluster/control-plane.ts';
 import { toKubeconfig } from '../cluster/kubeconfig.ts';
 import { forward } from './forward.ts';
@@ -38,6 +39,8 @@ export interface RunningNode {
 
 /** Starts a node, and returns when it can run pods. */
 export async function startNode(): Promise<RunningNode> {
+  // Not in the time of the start: after a change of dependencies, it takes some minutes.
+  if (canBuildDockerfileImage()) await buildDockerfileImage();
   const owner = await createMachine();
   const { machine } = owner;
   const { folder } = machine;
