@@ -3,10 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { PRESETS } from '../auth/schemes/catalogue.ts';
 import { compileScheme } from '../auth/schemes/compile.ts';
-import { loadConfig } from '../config/load/load.ts';
 import { toRouting } from '../config/rules/gate-identity.ts';
 import type { Config, RouteConfig } from '../config/schema/config.ts';
-import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { SidegateError, usageError } from '../core/errors.ts';
 import { HeaderFields } from '../core/headers.ts';
@@ -14,13 +12,12 @@ import { Refusal } from '../core/refusal.ts';
 import { parseTarget } from '../core/target.ts';
 import type { Captured } from '../diagnostics/captured/captured.ts';
 import { readCaptured } from '../diagnostics/captured/read.ts';
-import { type AnalysisInput, type CandidateKey, type RejectedRequest, toCandidateKey } from '../diagnostics/explain/analysis.ts';
+import type { AnalysisInput, RejectedRequest } from '../diagnostics/explain/analysis.ts';
 import { RouteTable } from '../gateway/pipeline/router.ts';
-import { compileRoute } from '../gateway/runtime/compiled-route.ts';
-import { readKeys } from '../gateway/runtime/keys.ts';
 import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { deprecate } from './output.ts';
+import { readConfig, readRouteKeys } from './sender.ts';
 import { formatVerification, verifyStepwise } from './verification.ts';
 import { toGivenKey } from './verify.ts';
 
@@ -122,21 +119,12 @@ function checkSigned({ name, signature }: { readonly name: string; readonly sign
 async function toConfigSubject(options: ExplainOptions, request: RejectedRequest): Promise<Subject> {
   if (options.secretEnv !== undefined || options.secretFile !== undefined || options.encoding !== undefined)
     throw usageError('--config already names the secrets: omit --secret-env, --secret-file and --encoding');
-  const loaded = await loadConfig(options.config ?? '', systemClock, { needsUpstream: false });
-  if (loaded.config === undefined) throw usageError(loaded.problems.map(formatProblem).join('\n'));
-  const route = findRoute(loaded.config, options.route, request);
+  const config = await readConfig(options.config ?? '');
+  const route = findRoute(config, options.route, request);
   const { webhook } = route;
   if (webhook === undefined) throw usageError(`the route ${route.name} has no webhook section, so its requests are not signed`);
   checkSigned(webhook.description);
-  const keys: CandidateKey[] = [];
-  const others: CandidateKey[] = [];
-  const notes: string[] = [];
-  for (const [index, each] of loaded.config.routes.entries()) {
-    const { set, problems } = await readKeys(compileRoute(each), index);
-    for (const { key, message } of problems) notes.push(`the key ${key} of the route ${each.name}: ${message}`);
-    const found = set.keys.map((key) => toCandidateKey(each.name, key)).filter((key) => key !== undefined);
-    (each === route ? keys : others).push(...found);
-  }
+  const { keys, others, notes } = await readRouteKeys(config, route);
   const { description, allowDotInId, tolerance, publicUrl } = webhook;
   const scheme = compileScheme(description);
   const base = { request, scheme, allowDotInId, tolerance, keys, others, presets: PRESETS };

@@ -36,7 +36,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
     .requiredOption('-c, --config <file>', 'config file')
     .option('--admin <hosts:port>', 'where the admin port listens, instead of admin.address');
   addCheck(program, io, setExit);
-  withReport(withSecret(program.command('sign')), REPORTS.sign)
+  withReport(withSender(program.command('sign')), REPORTS.sign)
     .description('print the headers of a signed delivery')
     .argument('[file]', 'file with the body; default: standard input')
     .option('--id <id>', 'ID of the delivery; default: random')
@@ -46,16 +46,19 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
     .action(async (file, given) =>
       setExit(await runReport(given, REPORTS.sign, io, (options, out) => signDelivery(file, options, out))),
     );
-  withSecret(program.command('send'))
+  withSender(program.command('send'))
     .description('sign a delivery and POST it; exit 0 if the response is 2xx')
     .argument('<url>', 'where to send it')
     .argument('[file]', 'file with the body; default: standard input')
     .option('--id <id>', 'ID of the delivery; default: random')
     .option('--timestamp <seconds>', 'Unix timestamp of the delivery; default: now')
-    .option('--public-url <url>', 'the URL to sign, for schemes that sign it; default: the URL it is sent to')
+    .option(
+      '--public-url <url>',
+      'the URL to sign, for schemes that sign it; default: publicUrl of the route, or the URL it is sent to',
+    )
     .option('--timeout <duration>', 'how long to wait for the response', '30s')
     .action(async (url, file, options) => setExit(await sendDelivery(url, file, options, io)));
-  withSecret(program.command('verify'))
+  withSender(program.command('verify'))
     .description('verify a signed delivery and explain the result; exit 0 if it is valid')
     .argument('[file]', 'file with the body, byte for byte; default: standard input')
     .requiredOption('-H, --header <field>', "a header as 'Name: value'; repeatable", COLLECT)
@@ -219,6 +222,17 @@ function addDoctor(program: Command, io: Io, setExit: (code: number) => void): v
     .option('--live', 'also request the active config of each running sidecar')
     .option('--fail-on <severity>', 'exit 1 for findings of at least this severity: error or warning', 'error')
     .action(async (given) => setExit(await runReport(given, REPORTS.doctor, io, examineCluster)));
+}
+
+/** Commands that accept the scheme of a route as well. */
+function withSender(command: Command): Command {
+  return command
+    .option('--scheme <name>', 'the scheme: a preset; default: standard-webhooks')
+    .option('-c, --config <file>', 'use the scheme and the keys of a route of this config instead')
+    .option('--route <name>', 'the route; default: the only one with a webhook section')
+    .option('--secret-env <name>', 'environment variable with the secret; default with --config: the keys of the route')
+    .option('--secret-file <file>', 'file with the secret')
+    .option('--encoding <encoding>', 'encoding of the secret: utf8, base64 or hex; not needed for whsec_');
 }
 
 function withSecret(command: Command): Command {

@@ -28,7 +28,7 @@ export async function sendDelivery(urlText: string, file: string | undefined, op
   if (url === undefined || !['http:', 'https:'].includes(url.protocol))
     throw usageError(`${urlText} is not an http or https URL`);
   const timeoutMs = toTimeout(options.timeout, 'send', io);
-  const delivery = await readSignedDelivery(file, { ...options, publicUrl: options.publicUrl ?? url.href }, io);
+  const delivery = await readSignedDelivery(file, options, io, url);
   try {
     const result = await postDelivery(url, delivery, timeoutMs);
     io.stdout(`${result.status}\n`);

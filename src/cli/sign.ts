@@ -4,12 +4,12 @@ import { randomBytes } from 'node:crypto';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { pickMediaType } from '../core/media-type.ts';
-import { readBody, readSecretOption, requireSignature, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
+import { readBody, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
+import { readSender, readSigningSecret, type SenderOptions, toSignedUrl } from './sender.ts';
 
 /** Options that describe a delivery. */
-export interface DeliveryOptions extends SecretOptions {
-  readonly scheme: string;
+export interface DeliveryOptions extends SenderOptions {
   /** The public URL, for schemes that sign it. */
   readonly publicUrl?: string;
   readonly id?: string;
@@ -28,20 +28,22 @@ export interface SignedDelivery {
   readonly headers: readonly (readonly [string, string])[];
 }
 
-/** Reads the body and the secret, and signs. */
-export async function readSignedDelivery(file: string | undefined, options: DeliveryOptions, io: Io): Promise<SignedDelivery> {
-  const scheme = toScheme(options.scheme);
-  requireSignature(scheme);
-  const encoding = toEncoding(options.encoding);
+/** Reads the body and the secret, and signs; `sentTo` is the URL that the delivery is sent to, if it is sent. */
+export async function readSignedDelivery(
+  file: string | undefined,
+  options: DeliveryOptions,
+  io: Io,
+  sentTo?: URL,
+): Promise<SignedDelivery> {
+  const sender = await readSender(options);
   const id = options.id ?? `msg_${randomBytes(12).toString('base64url')}`;
   if (!/^[\x21-\x7e]{1,256}$/.test(id)) throw usageError('--id must have 1 to 256 printable ASCII characters without spaces');
   const timestamp = options.timestamp === undefined ? systemClock.now() : toSeconds(options.timestamp, '--timestamp') * 1000;
-  const secret = await readSecretOption(options);
+  const { secret, encoding } = await readSigningSecret(sender, options);
   const body = await readBody(file, io);
-  const { publicUrl: url } = options;
-  if (scheme.signsUrl && url === undefined) throw usageError(`${scheme.name} signs the URL: use --public-url`);
-  const signature = scheme.sign({ id, timestamp, body, method: 'POST', url: url ?? '' }, secret, encoding);
-  const contentType = pickMediaType(scheme.description.contentTypes, body);
+  const url = toSignedUrl(sender, options.publicUrl, sentTo);
+  const signature = sender.scheme.sign({ id, timestamp, body, method: 'POST', url }, secret, encoding);
+  const contentType = pickMediaType(sender.contentTypes, body);
   return { body, headers: [...(contentType === undefined ? [] : [['Content-Type', contentType] as const]), ...signature] };
 }
 

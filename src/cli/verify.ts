@@ -9,22 +9,21 @@ import { HeaderFields } from '../core/headers.ts';
 import type { Secret } from '../core/secret.ts';
 import { splitUrl } from '../diagnostics/captured/captured.ts';
 import type { AnalysisInput, CandidateKey } from '../diagnostics/explain/analysis.ts';
-import {
-  readBody,
-  readSecretOption,
-  requireSignature,
-  type SecretOptions,
-  toEncoding,
-  toScheme,
-  toSeconds,
-  toTolerance,
-} from './input.ts';
+import { readBody, toSeconds, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
+import {
+  hasSecretOption,
+  readRouteKeys,
+  readSender,
+  readSigningSecret,
+  type Sender,
+  type SenderOptions,
+  toSignedUrl,
+} from './sender.ts';
 import { formatVerification, verifyStepwise } from './verification.ts';
 
 /** Options of the command. */
-export interface VerifyOptions extends SecretOptions {
-  readonly scheme: string;
+export interface VerifyOptions extends SenderOptions {
   readonly method: string;
   readonly publicUrl?: string;
   readonly header: readonly string[];
@@ -34,29 +33,41 @@ export interface VerifyOptions extends SecretOptions {
 
 /** Exits with 0 if the delivery is valid. */
 export async function verifyDelivery(file: string | undefined, options: VerifyOptions, io: Io): Promise<number> {
-  const scheme = toScheme(options.scheme);
-  const encoding = toEncoding(options.encoding);
-  const tolerance = toTolerance(options.tolerance, scheme);
-  requireSignature(scheme);
+  const sender = await readSender(options);
+  const { scheme, allowDotInId } = sender;
+  const tolerance = options.tolerance === undefined ? sender.tolerance : toTolerance(options.tolerance, scheme);
   const receivedAt = options.at === undefined ? systemClock.now() : toSeconds(options.at, '--at') * 1000;
   const headers = new HeaderFields(options.header.flatMap(toField));
-  if (scheme.signsUrl && options.publicUrl === undefined) throw usageError(`${scheme.name} signs the URL: use --public-url`);
-  const secret = await readSecretOption(options);
+  const { origin = '', target } = splitUrl(toSignedUrl(sender, options.publicUrl) || '/');
+  const { keys, others } = await readKeysOf(sender, options, io);
   const body = await readBody(file, io);
-  const { origin = '', target } = splitUrl(options.publicUrl ?? '/');
   const analysisInput: AnalysisInput = {
     request: { method: options.method, target, headers, body, receivedAt },
     scheme,
-    allowDotInId: false,
+    allowDotInId,
     tolerance,
     publicUrl: origin,
-    keys: [toGivenKey(scheme, secret, encoding, io)],
-    others: [],
+    keys,
+    others,
     presets: PRESETS,
   };
   const verification = verifyStepwise(analysisInput);
   io.stdout(formatVerification(verification, io));
   return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
+}
+
+/** The keys of the route, or the one of the command line. */
+async function readKeysOf(sender: Sender, options: VerifyOptions, io: Io): Promise<Pick<AnalysisInput, 'keys' | 'others'>> {
+  if (sender.source === undefined || hasSecretOption(options)) {
+    const { secret, encoding } = await readSigningSecret(sender, options);
+    return { keys: [toGivenKey(sender.scheme, secret, encoding, io)], others: [] };
+  }
+  if (options.encoding !== undefined) throw usageError('--encoding requires --secret-env or --secret-file');
+  const { notes, ...found } = await readRouteKeys(sender.source.config, sender.source.route);
+  for (const note of notes) io.stdout(`note: ${note}\n`);
+  for (const { name } of sender.source.webhook.jwks)
+    io.stdout(`note: the key set ${name} is not fetched; to use one of its keys, name it by --secret-file\n`);
+  return found;
 }
 
 /** The key of the command line. If the scheme cannot parse it, the analysis tries other decodings. */
