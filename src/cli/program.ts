@@ -14,6 +14,7 @@ import type { Io } from './io.ts';
 import { REPORTS, runReport, withReport, writeReport } from './output.ts';
 import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
+import { printScheme } from './scheme.ts';
 import { testGate } from './self-test.ts';
 import { sendDelivery } from './send.ts';
 import { signDelivery } from './sign.ts';
@@ -72,6 +73,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addHashPassword(program, io, setExit);
   addTest(program, io, setExit);
   addSchema(program, io);
+  addScheme(program, io, setExit);
   addForget(program, io, setExit);
   addEndpoints(program, io, setExit);
   addDeliveries(program, io, setExit);
@@ -199,6 +201,14 @@ function addSchema(program: Command, io: Io): void {
     .action(async ({ output, ...options }) => {
       await writeReport(output, io, async (out) => printSchema(options, out));
     });
+}
+
+function addScheme(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('scheme')
+    .description('print a preset as a custom scheme, to copy and edit')
+    .argument('[name]', 'the preset; default: print the names of all')
+    .action((name) => setExit(printScheme(name, io)));
 }
 
 function addInject(program: Command, io: Io, setExit: (code: number) => void): void {

@@ -3,63 +3,63 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
+import type { Scheme } from '../../../../src/auth/schemes/scheme.ts';
+import { printScheme } from '../../../../src/cli/scheme.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import type { Config } from '../../../../src/config/schema/config.ts';
 import { formatProblem } from '../../../../src/config/schema/problem.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { readVectors } from '../../../support/oracles/vectors.ts';
+import { recordIo } from '../../../support/io.ts';
+import { readVectors, type Vector } from '../../../support/oracles/vectors.ts';
 import { getPart, judge, PUBLIC_URL, toCase, toDelivery, withPart } from '../../../support/preset-cases.ts';
 
 /** All but those whose signature or token stands in the content. */
 const SIGNING = PRESETS.filter(({ signature }) => signature !== undefined && signature.content === undefined);
 
-/** The fields as a user would write them; who signs so, and which other names a header may have, is not for custom schemes. */
-function toCustom(description: SchemeDescription): Record<string, unknown> {
-  const {
-    name: _name,
-    from: _from,
-    twins: _twins,
-    acceptsTwins: _accepts,
-    handshake: _handshake,
-    leastSecretBytes: _least,
-    tolerance: _past,
-    contentTypes: _types,
-    ...rest
-  } = description;
-  const { timestamp, secret, ...same } = rest;
-  const { usualStart: _start, ...secretFields } = secret;
-  return { ...same, secret: secretFields, ...(timestamp && { timestamp: { ...timestamp.from, unit: timestamp.unit } }) };
+/** What `sidegate scheme` prints. */
+function print(name: string): string {
+  const { io, stdout } = recordIo();
+  printScheme(name, io);
+  return stdout();
 }
 
-function toConfig(description: SchemeDescription, custom: object): { config: Config | undefined; problems: string[] } {
-  const webhook = {
-    scheme: 'custom',
-    custom,
-    keys: [{ name: 'k', secret: { env: 'SECRET' } }],
-    ...(description.timestamp && {
-      tolerance: { past: `${description.tolerance.past}ms`, future: `${description.tolerance.future}ms` },
-    }),
-    ...(description.signed.includes('url') && { publicUrl: PUBLIC_URL }),
-    ...(description.signed.length === 0 && description.id === undefined && { dedup: 'off' }),
-    contentTypes: description.contentTypes,
-  };
+interface Printed {
+  readonly webhook: Readonly<Record<string, unknown>>;
+}
+
+function toConfig(webhook: object): { config: Config | undefined; problems: string[] } {
   const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
   const { config, problems } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
   return { config, problems: problems.filter(({ severity }) => severity === 'error').map(formatProblem) };
 }
 
+/** The printed section, and what a user must add to it as to a preset. */
+function toWebhook({ name, signed, id }: SchemeDescription): object {
+  const isIdentified = signed.length > 0 || id !== undefined;
+  return { ...(parse(print(name)) as Printed).webhook, ...(!isIdentified && { dedup: 'off' }) };
+}
+
+function verify(scheme: Scheme, { secret, signed }: Vector): string {
+  const parsed = scheme.parseKey('k', new Secret(Buffer.from(secret.text)), secret.encoding);
+  if ('problem' in parsed) return parsed.problem;
+  const head = scheme.readHead(new HeaderFields(Object.entries(signed.headers).flat()), { allowDotInId: false });
+  return 'code' in head ? head.code : (scheme.verify(head, signed, [parsed.key])?.name ?? 'mismatch');
+}
+
 describe.each(SIGNING.map((description) => ({ name: description.name, description })))('$name', ({ description }) => {
-  const { config, problems } = toConfig(description, toCustom(description));
+  const { config, problems } = toConfig(toWebhook(description));
   const webhook = config?.routes[0]?.webhook;
 
-  test('can be written as a custom scheme', () => {
+  test('is printed as a custom scheme with the same fields', () => {
+    const { scheme: _scheme, custom: _custom, ...rest } = toWebhook(description) as Record<string, unknown>;
     expect(problems).toEqual([]);
+    expect(toConfig({ ...rest, scheme: description.name }).problems).toEqual([]);
     const {
       from: _from,
       twins: _twins,
@@ -79,8 +79,18 @@ describe.each(SIGNING.map((description) => ({ name: description.name, descriptio
       tolerance: written.tolerance,
       contentTypes: written.contentTypes,
     });
+    expect(webhook?.handshake?.type).toBe(description.handshake);
     expect(webhook?.contentTypes).toEqual(description.contentTypes);
     expect(webhook?.tolerance).toEqual(description.timestamp === undefined ? undefined : description.tolerance);
+  });
+
+  test("verifies its sender's vectors as its preset does", () => {
+    const custom = compileScheme(webhook?.description as SchemeDescription);
+    for (const vector of readVectors().filter(({ preset }) => preset === description.name)) {
+      const [own, same] = [compileScheme(description), custom].map((scheme) => verify(scheme, vector));
+      expect(same).toBe(own);
+      if (vector.verdict === 'ok') expect(same).toBe('k');
+    }
   });
 
   test('behaves like its preset as a custom scheme, for signed and for modified deliveries', () => {
@@ -180,6 +190,7 @@ describe('a custom scheme', () => {
       /an HTTP date contains a comma and spaces/,
     ],
   ])('reports what is wrong with %j', (custom, expected) => {
-    expect(toConfig(SIGNING[0] as SchemeDescription, custom).problems.join('\n')).toMatch(expected);
+    const { problems } = toConfig({ scheme: 'custom', custom, keys: [{ name: 'k', secret: { env: 'SECRET' } }] });
+    expect(problems.join('\n')).toMatch(expected);
   });
 });

@@ -1,0 +1,99 @@
+/** `sidegate scheme`: prints a preset as a custom scheme, to copy and edit. */
+
+import { stringify } from 'yaml';
+import { ALGORITHMS } from '../auth/schemes/algorithms.ts';
+import { PRESETS } from '../auth/schemes/catalogue.ts';
+import type { SchemeDescription, Tolerance } from '../auth/schemes/description.ts';
+import { toStatuses } from '../auth/schemes/senders.ts';
+import { usageError } from '../core/errors.ts';
+import { formatDuration } from '../provider/api/endpoint-view.ts';
+import { toScheme } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+
+/** Prints the preset, or the names of all presets that can be printed. */
+export function printScheme(name: string | undefined, io: Io): number {
+  if (name === undefined) {
+    const known = PRESETS.filter((preset) => findHindrance(preset) === undefined);
+    io.stdout(known.map((preset) => `${preset.name}\n`).join(''));
+    return EXIT.ok;
+  }
+  const { description } = toScheme(name);
+  const hindrance = findHindrance(description);
+  if (hindrance !== undefined) throw usageError(`${name} cannot be written as a custom scheme: ${hindrance}`);
+  io.stdout(toYaml(description));
+  return EXIT.ok;
+}
+
+/** Why a custom scheme cannot express the preset at all; undefined if it can. */
+function findHindrance({ signature, isSignedInContent }: SchemeDescription): string | undefined {
+  if (isSignedInContent === true) return 'the signature is in the body, and its certificate at a URL';
+  if (signature === undefined) return 'nothing is signed';
+  return signature.content === undefined ? undefined : 'the tokens are in the body';
+}
+
+function toYaml(description: SchemeDescription): string {
+  const { name, from } = description;
+  const lost = listLost(description);
+  const comments = [
+    ...(from === undefined
+      ? [`The preset ${name}.`]
+      : [`The preset ${name}: ${from.title}, ${from.docs}`, `The key is ${from.key}.`]),
+    ...(lost.length === 0 ? [] : [`A custom scheme does not have ${lost.join('; ')}.`]),
+    ...(description.signed.length === 0 && description.id === undefined
+      ? ['Say where the ID is, such as id: { json: $.id }, or set dedup: off.']
+      : []),
+  ];
+  return `${comments.map((line) => `# ${line}\n`).join('')}${stringify({ webhook: toWebhook(description) }, { lineWidth: 0 })}`;
+}
+
+/** Lists the parts of the preset that no field of a custom scheme expresses. */
+function listLost(description: SchemeDescription): string[] {
+  const { name, twins = {}, acceptsTwins, leastSecretBytes, secret } = description;
+  const others = Object.values(twins).join(', ');
+  return [
+    ...(acceptsTwins === true ? [`the alternative headers ${others}`] : []),
+    ...(others !== '' && acceptsTwins === undefined ? [`the comparison with ${others}, which must have the same values`] : []),
+    ...(toStatuses(name).size > 0 ? ['the response statuses that this sender needs'] : []),
+    ...(leastSecretBytes !== undefined || secret.usualStart !== undefined ? ['its warnings about unusual secrets'] : []),
+  ];
+}
+
+/** The `webhook` section that verifies like the preset. */
+function toWebhook(description: SchemeDescription): object {
+  const { name, handshake, tolerance, timestamp, contentTypes, signed } = description;
+  return {
+    scheme: 'custom',
+    custom: toCustom(description),
+    ...(timestamp !== undefined && { tolerance: toToleranceText(tolerance) }),
+    contentTypes,
+    ...(handshake !== undefined && { handshake: { type: handshake } }),
+    ...(signed.includes('url') && { publicUrl: 'https://hooks.example.com' }),
+    keys: [{ name: 'current', secret: { env: `${name.toUpperCase().replaceAll('-', '_')}_SECRET` } }],
+  };
+}
+
+/** The fields in the order in which a delivery is verified; fields that no custom scheme has are omitted. */
+function toCustom(description: SchemeDescription): object {
+  const { signature, signed, separator, timestamp, id, kind, secret, publicKey } = description;
+  const { contentShape, isPortOptional, contentDigestParameter, decodedInUrl } = description;
+  const { encoding, prefix } = secret;
+  const isByKeyPair = signature?.forms.some(({ algorithm }) => ALGORITHMS[algorithm].isAsymmetric) === true;
+  return {
+    signature,
+    signed,
+    ...(separator !== '' && { separator }),
+    ...(timestamp !== undefined && { timestamp: { ...timestamp.from, unit: timestamp.unit } }),
+    ...(id !== undefined && { id }),
+    ...(kind !== undefined && { kind }),
+    secret: { encoding, ...(prefix !== undefined && { prefix }) },
+    ...(isByKeyPair && publicKey !== undefined && { publicKey }),
+    ...(contentShape !== undefined && { contentShape }),
+    ...(isPortOptional !== undefined && { isPortOptional }),
+    ...(contentDigestParameter !== undefined && { contentDigestParameter }),
+    ...(decodedInUrl !== undefined && { decodedInUrl }),
+  };
+}
+
+function toToleranceText({ past, future }: Tolerance): object | string {
+  return past === future ? formatDuration(past) : { past: formatDuration(past), future: formatDuration(future) };
+}
