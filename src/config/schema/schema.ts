@@ -239,6 +239,11 @@ export const ConfigSchema = z.strictObject({
         .describe(
           'Number of recent decisions that /journal on the admin port shows, and of attempts that /journal/attempts shows; 0 disables both.',
         ),
+      maxBytes: size()
+        .prefault('4Mi')
+        .describe(
+          'Maximum memory for the decisions; the oldest are removed early if they have long headers, paths or explanations.',
+        ),
     })
     .prefault({}),
   tracing: tracing

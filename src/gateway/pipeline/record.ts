@@ -1,7 +1,6 @@
 /** Counts, logs and journals each finished request, however it ended; no other module does. */
 import type { Clock } from '../../core/clock.ts';
 import { MAX_METHOD_LENGTH } from '../../core/method.ts';
-import type { RequestInfo } from '../../core/parsed-head.ts';
 import type { Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS, type RefusalLogLevel } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
@@ -12,6 +11,7 @@ import type { Tracing } from '../../telemetry/tracing/span.ts';
 import { SAMPLED } from '../../telemetry/tracing/traceparent.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import type { PipelineLogEvent } from './log-events.ts';
+import { toDetails } from './request-details.ts';
 import { type RequestRecord, toObservedRefusal } from './request-record.ts';
 import type { RouteMetrics } from './route-metrics.ts';
 import { toSpans } from './spans.ts';
@@ -56,7 +56,7 @@ function write(requestRecord: RequestRecord, result: Result, parts: RecordParts,
   const trace = toTrace(requestRecord, tracing);
   const line = toLine(requestRecord, clock.monotonic() - info.startedAt, trace, result, port);
   count(line, toExemplar(trace, clock));
-  report(line, info, parts);
+  report(line, requestRecord, parts);
   if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, tracing);
 }
 
@@ -75,8 +75,8 @@ function reportSpans(requestRecord: RequestRecord, line: RequestLine, trace: Req
 }
 
 /** The journal first, so that the decision is there even if logging fails. */
-function report(line: RequestLine, { receivedAt }: RequestInfo, { journal, logger }: RecordParts): void {
-  journal.add(receivedAt, line);
+function report(line: RequestLine, requestRecord: RequestRecord, { journal, logger }: RecordParts): void {
+  if (journal.size > 0) journal.add(requestRecord.info.receivedAt, line, toDetails(requestRecord));
   logger.request(line);
 }
 

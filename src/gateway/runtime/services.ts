@@ -126,7 +126,7 @@ function buildTelemetry({ loaded, tracing: read }: PreparedConfig, context: Gate
   return {
     clock,
     logger,
-    journal: new Journal(journal.size),
+    journal: new Journal(journal),
     attemptJournal: new AttemptJournal(journal.size),
     captures: new Captures({ clock, onOutcome: metrics.captured }),
     metrics,

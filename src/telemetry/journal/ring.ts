@@ -3,8 +3,9 @@
 /** Of a fixed size. Adding an entry neither copies nor allocates, because every request does it. */
 export class Ring<Entry> {
   readonly size: number;
-  readonly #entries: Entry[] = [];
+  readonly #entries: (Entry | undefined)[] = [];
   #next = 0;
+  #length = 0;
 
   /** `size`: how many entries are kept; 0 keeps none. */
   constructor(size: number) {
@@ -13,7 +14,7 @@ export class Ring<Entry> {
 
   /** How many entries are kept now. */
   get length(): number {
-    return this.#entries.length;
+    return this.#length;
   }
 
   /** Replaces the oldest entry. */
@@ -22,11 +23,25 @@ export class Ring<Entry> {
     const place = this.#next;
     this.#entries[place] = entry;
     this.#next = place + 1 === this.size ? 0 : place + 1;
+    if (this.#length < this.size) this.#length++;
+  }
+
+  /** Removes the oldest entry. Call it only if there are entries. */
+  takeOldest(): Entry {
+    const place = this.#toPlace(this.#length);
+    const entry = this.#entries[place] as Entry;
+    this.#entries[place] = undefined;
+    this.#length--;
+    return entry;
   }
 
   /** The entry of this age: 1 is the newest, `length` the oldest. */
   at(age: number): Entry {
+    return this.#entries[this.#toPlace(age)] as Entry;
+  }
+
+  #toPlace(age: number): number {
     const place = this.#next - age;
-    return this.#entries[place < 0 ? place + this.#entries.length : place] as Entry;
+    return place < 0 ? place + this.size : place;
   }
 }

@@ -50,7 +50,7 @@ beforeEach(async () => {
     tracing: { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }) },
     clock: systemClock,
     logger: { ...logger, request },
-    journal: new Journal(0),
+    journal: new Journal({ size: 0, maxBytes: 0 }),
     metrics,
     capacity: new Capacity(CONFIG.limits, systemClock, { onInFlight: nothing, onQueued: nothing }),
   });

@@ -1,0 +1,80 @@
+/** The details of a request that the journal keeps besides its log line: references and short copies, formatted only when somebody asks for them. */
+import { PRESETS } from '../../auth/schemes/catalogue.ts';
+import type { SchemeDescription } from '../../auth/schemes/description.ts';
+import type { HeaderFields } from '../../core/headers.ts';
+import type { RequestDetails } from '../../telemetry/journal/journal.ts';
+import type { RequestRecord } from './request-record.ts';
+
+/** Fields that contain neither credentials nor signatures. */
+const GENERAL_HEADERS: readonly string[] = [
+  'host',
+  'content-type',
+  'content-length',
+  'content-encoding',
+  'transfer-encoding',
+  'user-agent',
+  'expect',
+  'via',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+];
+/** Never shown: a token is a credential, and a signature with its body could be sent again. */
+const SIGNATURE_HEADERS: ReadonlySet<string> = new Set(PRESETS.map(({ signature }) => signature?.header.toLowerCase() ?? ''));
+/** The values of all other fields are hidden: they may be credentials. */
+const SHOWN_HEADERS: ReadonlySet<string> = new Set([
+  ...GENERAL_HEADERS,
+  ...PRESETS.flatMap(toTimeAndId).filter((name) => !SIGNATURE_HEADERS.has(name)),
+]);
+/** ASCII, as any other character would double the memory of the text. */
+const ELLIPSIS = '...';
+const MAX_PATH_LENGTH = 1_024;
+const MAX_FIELDS = 64;
+const MAX_NAME_LENGTH = 64;
+const MAX_VALUE_LENGTH = 256;
+const MAX_HEADERS_LENGTH = 4_096;
+
+/** The details of one request. */
+export function toDetails({ head, decision, outcome }: RequestRecord): RequestDetails {
+  const isAdmitted = decision?.kind === 'admitted';
+  const event = isAdmitted ? decision.admitted.claimed?.event : decision?.event;
+  const { raw = '', path } = head?.target ?? {};
+  const isLong = raw.length > MAX_PATH_LENGTH;
+  return {
+    path: path !== undefined && isLong ? copy(path, MAX_PATH_LENGTH) : path,
+    targetLength: isLong ? MAX_PATH_LENGTH : raw.length,
+    headers: head === undefined ? '' : toText(head.headers),
+    signedAt: event?.timestamp,
+    isClaimed: isAdmitted && decision.admitted.claimed?.claim !== undefined,
+    bytesOut: outcome !== undefined && 'contentBytes' in outcome ? outcome.contentBytes : undefined,
+  };
+}
+
+/** One string: a list of strings would keep dozens of objects alive for each request. */
+function toText({ names, raw }: HeaderFields): string {
+  const lines: string[] = [];
+  const count = Math.min(names.length, MAX_FIELDS);
+  for (let i = 0; i < count; i++) {
+    const name = names[i] as string;
+    lines.push(
+      SHOWN_HEADERS.has(name) ? `${name}\t${cut(raw[i * 2 + 1] as string, MAX_VALUE_LENGTH)}` : cut(name, MAX_NAME_LENGTH),
+    );
+  }
+  const text = lines.join('\n');
+  return text.length > MAX_HEADERS_LENGTH ? copy(text, MAX_HEADERS_LENGTH) : text;
+}
+
+function cut(text: string, maxLength: number): string {
+  return text.length > maxLength ? text.slice(0, maxLength) + ELLIPSIS : text;
+}
+
+/** A slice would keep all of the original. */
+function copy(text: string, maxLength: number): string {
+  return Buffer.from(text.slice(0, maxLength) + ELLIPSIS, 'latin1').toString('latin1');
+}
+
+function toTimeAndId({ timestamp, id }: SchemeDescription): string[] {
+  return [timestamp?.from, id].flatMap((source) =>
+    source !== undefined && 'header' in source ? [source.header.toLowerCase()] : [],
+  );
+}
