@@ -12,7 +12,7 @@ const LAYERS: Layers = [
   ['core'],
   ['auth', 'state'],
   ['config', 'telemetry'],
-  ['gateway'],
+  ['gateway', 'http-api'],
   ['admin', 'provider', 'diagnostics/explain'],
   ['gateway/runtime', 'kubernetes'],
   ['diagnostics'],

@@ -6,8 +6,8 @@ import { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
 import { isFromWebPage, PortAccess } from '../../gateway/server/port-access.ts';
+import type { ApiResponse } from '../../http-api/operation.ts';
 import { type ApiDenial, toDenial, toRefusalProblem } from './api-errors.ts';
-import type { ApiResponse } from './operation.ts';
 
 /** The users of the API (HTTP Basic). */
 export interface ApiPassword extends PasswordGate {

@@ -3,10 +3,10 @@ import { SidegateError } from '../../core/errors.ts';
 import type { Refusal, RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import type { AccessDenial } from '../../gateway/server/port-access.ts';
+import type { ApiResponse } from '../../http-api/operation.ts';
+import { toProblem } from '../../http-api/problem.ts';
+import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
 import type { EventRejection } from '../telemetry/provider-metrics.ts';
-import type { ApiResponse } from './operation.ts';
-import { toProblem } from './problem.ts';
-import type { ProblemCode } from './problem-catalogue.ts';
 
 const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, string]>>> = {
   malformed_request: ['malformed_request', 'the request is not valid HTTP, or its body was cut off'],

@@ -1,6 +1,8 @@
 /** The operations that list and repeat deliveries. */
 import { toInstant } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
+import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import { INBOX_PREFIX, parseInboxMetadata } from '../events/inbox-request.ts';
 import type { AttemptRecord, DeliveryFilter, DeliveryQueue, DeliveryRecord, StoredEvent } from '../queue/delivery-queue.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
@@ -13,8 +15,6 @@ import {
   replayRequest,
 } from './delivery-schemas.ts';
 import { toUnknownEndpoint } from './endpoint-operations.ts';
-import { type ApiResponse, defineOperation, type Operation, toJson } from './operation.ts';
-import { toInvalid, toProblem } from './problem.ts';
 
 const PATH = '/v1/deliveries/{event}~{receiver}';
 const OTHER_SIDE =

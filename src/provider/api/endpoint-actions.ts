@@ -1,5 +1,7 @@
 /** The operations that act on an endpoint: rotate its secret, enable, disable, test, and its backlog. */
 import { toInstant } from '../../core/clock.ts';
+import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { toProblem } from '../../http-api/problem.ts';
 import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { createEventId, toBody } from '../events/event.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
@@ -13,8 +15,6 @@ import {
 } from './endpoint-operations.ts';
 import { endpoint as endpointSchema, endpointStats, rotatedSecret, rotation, testEvent } from './endpoint-schemas.ts';
 import { acceptedEvent } from './event-schemas.ts';
-import { type ApiResponse, defineOperation, type Operation, toJson } from './operation.ts';
-import { toProblem } from './problem.ts';
 
 /** Of test events. */
 const TEST_TYPE = 'sidegate.test';

@@ -1,6 +1,8 @@
 /** The operations that create, show, change and delete endpoints. */
 import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
+import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';
 import type { EndpointRules, NewKey } from '../endpoints/endpoint-rules.ts';
@@ -17,8 +19,6 @@ import {
   newEndpoint,
 } from './endpoint-schemas.ts';
 import { toEndpointView, toEtag } from './endpoint-view.ts';
-import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from './operation.ts';
-import { type FieldError, toInvalid, toProblem } from './problem.ts';
 
 const RANDOM_ID_BYTES = 12;
 const MAX_ENDPOINTS = 100_000;

@@ -3,14 +3,14 @@ import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { toInstant } from '../../core/clock.ts';
 import { findMember, type JsonSpan, listElements, toWholeSpan } from '../../core/json-scan.ts';
+import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
 import { createEventId, joinBody } from '../events/event.ts';
 import type { NewEvent } from '../queue/delivery-queue.ts';
 import type { OperationParts } from './api-parts.ts';
 import { acceptedEvent, acceptedEvents, type NewEventBody, newEvent, newEvents, storedEvent } from './event-schemas.ts';
-import { type ApiResponse, defineOperation, type Operation, toJson } from './operation.ts';
-import { type FieldError, toInvalid, toProblem } from './problem.ts';
 
 /** For the members of a request besides `data`, and whitespace. */
 const ENVELOPE_BYTES = 2_048;

@@ -19,18 +19,19 @@ import { PortClients } from '../../gateway/server/port-clients.ts';
 import { IncomingBody } from '../../gateway/server/request-body.ts';
 import { closeAfterIgnoredUpgrade, createStrictServer } from '../../gateway/server/strict-server.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
+import { ApiRouter, checkMediaType, validateBody, validateQuery } from '../../http-api/api-router.ts';
+import { writeResponse } from '../../http-api/api-writer.ts';
+import { createOpenapiOperation } from '../../http-api/openapi.ts';
+import type { ApiResponse, Operation } from '../../http-api/operation.ts';
+import { toProblem } from '../../http-api/problem.ts';
 import { ApiAccess, type ApiPassword } from './api-access.ts';
+import { PATH_PARAMETERS, toDocumentOptions } from './api-document.ts';
 import { toRefusalProblem, toRejection, toThrownProblem } from './api-errors.ts';
 import type { OperationParts } from './api-parts.ts';
-import { ApiRouter, checkMediaType, validateBody, validateQuery } from './api-router.ts';
-import { writeResponse } from './api-writer.ts';
 import { createDeliveryOperations } from './delivery-operations.ts';
 import { createEndpointActions } from './endpoint-actions.ts';
 import { createEndpointOperations } from './endpoint-operations.ts';
 import { createEventOperations, toMaxBatchBytes } from './event-operations.ts';
-import { createOpenapiOperation } from './openapi.ts';
-import type { ApiResponse, Operation } from './operation.ts';
-import { toProblem } from './problem.ts';
 
 /** The dependencies of the API. */
 export interface ProviderApiParts extends OperationParts {
@@ -99,7 +100,7 @@ export function createOperations(parts: OperationParts, version: string): Operat
     ...createEndpointActions(parts),
     ...createDeliveryOperations(parts),
   ];
-  return [...operations, createOpenapiOperation(operations, version)];
+  return [...operations, createOpenapiOperation(operations, toDocumentOptions(version))];
 }
 
 /** A request and what is needed to respond to it. */
@@ -130,7 +131,7 @@ class ApiServer implements ProviderApi {
     this.#parts = parts;
     this.#clock = clock;
     this.#access = new ApiAccess(token, password);
-    this.#router = new ApiRouter(createOperations(parts, version));
+    this.#router = new ApiRouter(createOperations(parts, version), PATH_PARAMETERS);
     const maxBufferedBytes = Math.max(parts.maxBufferedBytes, toMaxBatchBytes(settings.maxEventSize));
     this.#bodies = new BodyWatch({ ...LIMITS, maxBufferedBytes, maxLargeBodies: MAX_LARGE_BODIES }, clock, NO_LIMIT, memory);
     this.#server = createStrictServer(LIMITS, tls, {});

@@ -1,27 +1,6 @@
 /** The OpenAPI 3.1 document, generated from the table of operations and their schemas. */
 import * as z from 'zod';
-import { PATH_PARAMETERS } from './api-router.ts';
-import {
-  delivery,
-  deliveryPage,
-  deliveryWithAttempts,
-  replayedDelivery,
-  replayProgress,
-  replayRequest,
-} from './delivery-schemas.ts';
-import {
-  createdEndpoint,
-  endpoint,
-  endpointPage,
-  endpointPatch,
-  endpointReplacement,
-  endpointStats,
-  newEndpoint,
-  rotatedSecret,
-  rotation,
-  testEvent,
-} from './endpoint-schemas.ts';
-import { acceptedEvent, acceptedEvents, newEvent, newEvents, storedEvent } from './event-schemas.ts';
+import type { PathParameters } from './api-router.ts';
 import { defineOperation, type Operation, type ResponseDescription } from './operation.ts';
 import { PROBLEMS, type ProblemCode } from './problem-catalogue.ts';
 
@@ -56,39 +35,37 @@ const problem = z
   })
   .describe('An error (RFC 9457).');
 
-const REQUESTS = { NewEvent: newEvent, NewEvents: newEvents, NewEndpoint: newEndpoint, EndpointReplacement: endpointReplacement };
-const MORE_REQUESTS = { EndpointPatch: endpointPatch, Rotation: rotation, TestEvent: testEvent, ReplayRequest: replayRequest };
-const RESPONSES = {
-  AcceptedEvent: acceptedEvent,
-  AcceptedEvents: acceptedEvents,
-  StoredEvent: storedEvent,
-  Endpoint: endpoint,
-  CreatedEndpoint: createdEndpoint,
-  EndpointPage: endpointPage,
-  RotatedSecret: rotatedSecret,
-  EndpointStats: endpointStats,
-  Delivery: delivery,
-  DeliveryWithAttempts: deliveryWithAttempts,
-  DeliveryPage: deliveryPage,
-  ReplayedDelivery: replayedDelivery,
-  ReplayProgress: replayProgress,
-  Problem: problem,
-};
+/** The parts of the document that differ between APIs. */
+export interface OpenapiOptions {
+  readonly info: { readonly title: string; readonly version: string; readonly summary: string };
+  readonly servers: readonly { readonly url: string; readonly description: string }[];
+  readonly securitySchemes: Readonly<
+    Record<string, { readonly type: 'http'; readonly scheme: string; readonly description: string }>
+  >;
+  readonly parameters: PathParameters;
+  /** Schemas that get a name in the document. */
+  readonly requests: Readonly<Record<string, z.ZodType>>;
+  readonly responses: Readonly<Record<string, z.ZodType>>;
+}
 
 /** Serves the document, without a token. */
-export function createOpenapiOperation(operations: readonly Operation[], version: string): Operation {
+export function createOpenapiOperation(
+  operations: readonly Operation[],
+  options: OpenapiOptions,
+  path = '/openapi.json',
+): Operation {
   let document: JsonObject | undefined;
   const self: Operation = defineOperation({
     id: 'getOpenapi',
     method: 'GET',
-    path: '/openapi.json',
+    path,
     tag: 'Description',
     summary: 'This document',
     isPublic: true,
     responses: { 200: { description: 'OpenAPI 3.1.', schema: z.record(z.string(), z.unknown()) } },
     problems: [],
     handle() {
-      document ??= toOpenapi([...operations, self], version);
+      document ??= toOpenapi([...operations, self], options);
       return { status: 200, body: document };
     },
   });
@@ -96,42 +73,39 @@ export function createOpenapiOperation(operations: readonly Operation[], version
 }
 
 /** Builds the document. */
-export function toOpenapi(operations: readonly Operation[], version: string): JsonObject {
-  const requests = toNames({ ...REQUESTS, ...MORE_REQUESTS });
-  const responses = toNames(RESPONSES);
+function toOpenapi(operations: readonly Operation[], options: OpenapiOptions): JsonObject {
+  const { info, servers, securitySchemes, parameters } = options;
+  const requests = toNames(options.requests);
+  const responses = toNames({ ...options.responses, Problem: problem });
   const paths: Record<string, Record<string, unknown>> = {};
   for (const operation of operations)
     paths[operation.path] = {
       ...paths[operation.path],
-      [operation.method.toLowerCase()]: describe(operation, requests, responses),
+      [operation.method.toLowerCase()]: describe(operation, { requests, responses, parameters }),
     };
   return {
     openapi: '3.1.1',
-    info: {
-      title: 'sidegate provider API',
-      version,
-      summary: 'Accepts events and delivers them as signed webhooks (Standard Webhooks).',
-      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
-    },
-    servers: [{ url: 'http://127.0.0.1:8482', description: 'The default of provider.address.' }],
-    security: [{ bearer: [] }, { basic: [] }, {}],
+    info: { ...info, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
+    servers,
+    // The last stands for none.
+    security: [...Object.keys(securitySchemes).map((name) => ({ [name]: [] })), {}],
     tags: [...new Set(operations.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: {
       schemas: { ...toSchemas(requests, 'input'), ...toSchemas(responses, 'output') },
-      securitySchemes: {
-        bearer: {
-          type: 'http',
-          scheme: 'bearer',
-          description: 'provider.token. If neither it nor provider.basic is set, only requests from loopback are accepted.',
-        },
-        basic: { type: 'http', scheme: 'basic', description: 'A user of provider.basic.' },
-      },
+      securitySchemes,
     },
   };
 }
 
-function describe(operation: Operation, requests: Names, responses: Names): JsonObject {
+/** The names that operations refer to. */
+interface References {
+  readonly requests: Names;
+  readonly responses: Names;
+  readonly parameters: PathParameters;
+}
+
+function describe(operation: Operation, { requests, responses, parameters }: References): JsonObject {
   const { id, tag, summary, description, body, isPublic } = operation;
   return {
     operationId: id,
@@ -139,7 +113,7 @@ function describe(operation: Operation, requests: Names, responses: Names): Json
     summary,
     ...(description === undefined ? undefined : { description }),
     ...(isPublic === true ? { security: [] } : undefined),
-    parameters: toParameters(operation),
+    parameters: toParameters(operation, parameters),
     ...(body === undefined
       ? undefined
       : {
@@ -152,12 +126,12 @@ function describe(operation: Operation, requests: Names, responses: Names): Json
   };
 }
 
-function toParameters({ path, query, acceptsIfMatch }: Operation): JsonObject[] {
+function toParameters({ path, query, acceptsIfMatch }: Operation, parameters: PathParameters): JsonObject[] {
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => ({
     name,
     in: 'path',
     required: true,
-    schema: toSchema(PATH_PARAMETERS[name] ?? z.string(), 'input'),
+    schema: toSchema(parameters[name] ?? z.string(), 'input'),
   }));
   const { properties = {} } = query === undefined ? {} : toSchema(query, 'input');
   const inQuery = Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', required: false, schema }));

@@ -1,4 +1,4 @@
-/** The catalogue of the API's errors. */
+/** The catalogue of the errors of all APIs. */
 
 /** How a code appears to the client. */
 export interface ProblemEntry {

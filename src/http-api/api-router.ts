@@ -1,20 +1,13 @@
 /** Finds the operation of a request, and validates its path, query and body. */
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod';
-import { findNearest } from '../../config/schema/did-you-mean.ts';
-import { ENDPOINT_NAME } from '../../config/schema/provider-schema.ts';
-import { parseStrictJson } from '../../core/strict-json.ts';
-import { EVENT_ID } from '../events/event.ts';
-import { receiverId } from './delivery-schemas.ts';
+import { findNearest } from '../config/schema/did-you-mean.ts';
+import { parseStrictJson } from '../core/strict-json.ts';
 import type { ApiResponse, Operation } from './operation.ts';
 import { type FieldError, toInvalid, toProblem } from './problem.ts';
 
-/** The forms of the parameters in paths. */
-export const PATH_PARAMETERS: Readonly<Record<string, z.ZodString>> = {
-  event: z.string().regex(EVENT_ID).describe('ID of the event.'),
-  endpoint: z.string().regex(ENDPOINT_NAME).describe('ID of the endpoint.'),
-  receiver: receiverId.describe('ID of the endpoint, or `inbox:` and the name of a route.'),
-};
+/** The forms of the parameters in paths, by name. */
+export type PathParameters = Readonly<Record<string, z.ZodString>>;
 
 /** The operation of a request. */
 export interface RoutedOperation {
@@ -48,9 +41,11 @@ const EMPTY_OBJECT = Buffer.from('{}');
 /** The table of operations. */
 export class ApiRouter {
   readonly #compiled: readonly CompiledOperation[];
+  readonly #parameters: PathParameters;
 
-  constructor(operations: readonly Operation[]) {
+  constructor(operations: readonly Operation[], parameters: PathParameters) {
     this.#compiled = operations.map(compile);
+    this.#parameters = parameters;
   }
 
   /** Returns the operation; a string is the `Allow` of a path that exists; undefined: the path does not exist. */
@@ -61,12 +56,23 @@ export class ApiRouter {
     for (const { operation, pattern, names } of this.#compiled) {
       const match = pattern.exec(path);
       if (match === null) continue;
-      const params = toParams(names, match.slice(1));
+      const params = this.#toParams(names, match.slice(1));
       if (params === undefined) continue;
       if (operation.method === method || (operation.method === 'GET' && method === 'HEAD')) return { operation, params };
       allowed.push(operation.method === 'GET' ? 'GET, HEAD' : operation.method);
     }
     return allowed.length === 0 ? undefined : allowed.join(', ');
+  }
+
+  /** Undefined if a parameter does not have its form. */
+  #toParams(names: readonly string[], values: readonly string[]): Record<string, string> | undefined {
+    const params: Record<string, string> = {};
+    for (const [index, name] of names.entries()) {
+      const value = decode(values[index] ?? '');
+      if (value === undefined || this.#parameters[name]?.safeParse(value).success !== true) return undefined;
+      params[name] = value;
+    }
+    return params;
   }
 }
 
@@ -148,17 +154,6 @@ function compile(operation: Operation): CompiledOperation {
   const names = [...operation.path.matchAll(PARAMETER)].map(([, name = '']) => name);
   const literals = operation.path.split(/\{\w+\}/).map((text) => text.replaceAll(SPECIAL, '\\$&'));
   return { operation, names, pattern: new RegExp(`^${literals.join('([^/~]+)')}$`) };
-}
-
-/** Undefined if a parameter does not have its form. */
-function toParams(names: readonly string[], values: readonly string[]): Record<string, string> | undefined {
-  const params: Record<string, string> = {};
-  for (const [index, name] of names.entries()) {
-    const value = decode(values[index] ?? '');
-    if (value === undefined || PATH_PARAMETERS[name]?.safeParse(value).success !== true) return undefined;
-    params[name] = value;
-  }
-  return params;
 }
 
 function decode(text: string): string | undefined {

@@ -1,7 +1,7 @@
 /** Writes the responses of the API. */
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { offEvent, onEvent } from '../../core/safe-events.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import { offEvent, onEvent } from '../core/safe-events.ts';
 import type { ApiResponse } from './operation.ts';
 
 const JSON_TYPE = 'application/json';

@@ -1,4 +1,4 @@
-/** Error responses of the API: problem details (RFC 9457) with a code, and the fields that are wrong. */
+/** Error responses of an API: problem details (RFC 9457) with a code, and the fields that are wrong. */
 import type { ApiResponse } from './operation.ts';
 import { PROBLEMS, type ProblemCode, type ProblemEntry } from './problem-catalogue.ts';
 

@@ -1,4 +1,4 @@
-/** Operations of the API: one table describes them for the router, the validation and the OpenAPI document. */
+/** Operations of an API: one table describes them for the router, the validation and the OpenAPI document. */
 import type { IncomingMessage } from 'node:http';
 import type * as z from 'zod';
 import type { ProblemCode } from './problem-catalogue.ts';
@@ -55,7 +55,8 @@ export interface Operation<Query = unknown, Body = unknown> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Such as `/v1/events/{id}`; a parameter ends at the next `/`, or at the literal text that follows it. */
   readonly path: string;
-  readonly tag: 'Events' | 'Endpoints' | 'Deliveries' | 'Description';
+  /** Groups operations in the OpenAPI document. */
+  readonly tag: string;
   readonly summary: string;
   readonly description?: string;
   /** Needs no token. */
