@@ -16,6 +16,7 @@ export const BUNDLES = [
   'sidegate.cjs',
   'sidegate-tools.cjs',
   'sidegate-provider.cjs',
+  'sidegate-console.cjs',
   'password-worker.cjs',
   'queue-worker.cjs',
 ] as const;
@@ -31,13 +32,16 @@ function readRevision(): string {
   return status === 0 ? stdout.trim() : 'unknown';
 }
 
-/** In separate files: the sidecar never loads the tools, and the provider only if the config has one. */
+/** In separate files: the sidecar never loads the tools, the provider only if the config has one, and the console only for its first request. */
 const APART: Plugin = {
   name: 'apart',
   setup(setUp) {
     setUp.onResolve({ filter: /^\.\/tools\.ts$/ }, () => ({ path: './sidegate-tools.cjs', external: true }));
     setUp.onResolve({ filter: /\/provider\/runtime\/provider\.ts$/ }, ({ kind }) =>
       kind === 'dynamic-import' ? { path: './sidegate-provider.cjs', external: true } : undefined,
+    );
+    setUp.onResolve({ filter: /\/console\/console\.ts$/ }, ({ kind }) =>
+      kind === 'dynamic-import' ? { path: './sidegate-console.cjs', external: true } : undefined,
     );
   },
 };
@@ -110,6 +114,7 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     ['cli/main.ts', 'sidegate'],
     ['cli/tools.ts', 'sidegate-tools'],
     ['provider/runtime/provider.ts', 'sidegate-provider'],
+    ['admin/console/console.ts', 'sidegate-console'],
     ['auth/passwords/password-worker.ts', 'password-worker'],
     ['provider/queue/sqlite/worker/queue-worker.ts', 'queue-worker'],
   ] as const;

@@ -3,7 +3,7 @@ import type { Registry } from '@prometheus-io/client';
 import { CounterFamily } from '../telemetry/metrics/series.ts';
 
 /** Why a request to the admin port was not authorized. */
-export const ADMIN_DENIALS = ['no_token', 'wrong_token', 'not_loopback', 'foreign_host'] as const;
+export const ADMIN_DENIALS = ['no_token', 'wrong_token', 'not_loopback', 'foreign_host', 'cross_origin'] as const;
 export type AdminDenialLabel = (typeof ADMIN_DENIALS)[number];
 
 /** The state of an ID when it was forgotten on request. */
@@ -13,6 +13,8 @@ export type ForgottenLabel = (typeof FORGOTTEN_STATES)[number];
 export interface AdminMetrics {
   idForgotten(was: ForgottenLabel): void;
   adminDenied(reason: AdminDenialLabel): void;
+  /** A client of the console's stream read too slowly. */
+  streamDropped(): void;
 }
 
 /** Registers the metrics. */
@@ -30,11 +32,18 @@ export function createAdminMetrics(registers: Registry[]): AdminMetrics {
       labelNames: ['reason'],
       registers,
     }),
+    droppedStreams: new CounterFamily({
+      name: 'sidegate_console_streams_dropped_total',
+      help: 'Clients of the stream of recent deliveries that were disconnected because they read too slowly.',
+      registers,
+    }),
   };
+  families.droppedStreams.series();
   for (const was of FORGOTTEN_STATES) families.forgottenIds.series(was);
   for (const reason of ADMIN_DENIALS) families.adminDenials.series(reason);
   return {
     idForgotten: (was) => families.forgottenIds.series(was).add(),
+    streamDropped: () => families.droppedStreams.series().add(),
     adminDenied: (reason) => families.adminDenials.series(reason).add(),
   };
 }

@@ -8,6 +8,14 @@ export interface AdminResponse {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+/** In every response: a browser runs nothing of it, shows it in no frame, and sends its URL to no other origin. */
+export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
+  'Cache-Control': 'no-store',
+  'Content-Security-Policy': "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
+};
 const PLAIN = 'text/plain; charset=utf-8';
 
 /** One line of text: the result or the problem, and how to fix it. */

@@ -5,7 +5,8 @@ import type { ListenAddress } from '../core/listen-address.ts';
 import { onEvent } from '../core/safe-events.ts';
 import { limitConnections, trackRequests } from '../gateway/server/connection-limiter.ts';
 import { type BoundAddress, Listener } from '../gateway/server/listener.ts';
-import { toPlain } from './response.ts';
+import type { ConsoleLoader } from './console-loader.ts';
+import { SECURITY_HEADERS, toPlain } from './response.ts';
 import type { AdminRouter } from './router.ts';
 
 const MAX_CONNECTIONS = 64;
@@ -18,11 +19,14 @@ const CHECK_INTERVAL_MS = 1_000;
 /** The listening admin port. */
 export class AdminServer {
   readonly #router: AdminRouter;
+  readonly #console: ConsoleLoader | undefined;
   readonly #server: Server;
   readonly #listener: Listener;
 
-  constructor(address: ListenAddress, router: AdminRouter) {
+  /** `console`: absent in processes without requests, such as the injector. */
+  constructor(address: ListenAddress, router: AdminRouter, console?: ConsoleLoader) {
     this.#router = router;
+    this.#console = console;
     this.#server = createServer({
       headersTimeout: REQUEST_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
@@ -51,6 +55,8 @@ export class AdminServer {
   }
 
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value);
+    if (this.#console?.owns(request) === true) return this.#console.handle(request, response);
     // An endpoint that throws is our bug. The error's text may contain anything, so it is not sent.
     const adminResponse = await this.#router.respond(request).catch(() => toPlain(500, 'internal error'));
     const { status, contentType, text, headers } = adminResponse;
@@ -58,8 +64,6 @@ export class AdminServer {
     if (!request.complete) response.shouldKeepAlive = false;
     response.writeHead(status, {
       'Content-Type': contentType,
-      'Cache-Control': 'no-store',
-      'X-Content-Type-Options': 'nosniff',
       // RFC 9110 §8.6: never with 204.
       ...(status === 204 ? undefined : { 'Content-Length': Buffer.byteLength(text) }),
       ...headers,

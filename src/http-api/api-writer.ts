@@ -9,11 +9,17 @@ const SEND_TIMEOUT_MS: Milliseconds = 30_000;
 
 /** Resolves when the response is handed over to the system; rejects if its lines cannot be produced. */
 export async function writeResponse(reply: ApiResponse, response: ServerResponse, clock: Clock): Promise<void> {
-  const { status, body, lines, contentType = JSON_TYPE, headers } = reply;
+  const { status, body, lines, stream, contentType = JSON_TYPE, headers } = reply;
   const fields: OutgoingHttpHeaders = { 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff', ...headers };
   if (lines !== undefined) {
     response.writeHead(status, { 'Content-Type': contentType, ...fields });
     await writeLines(lines, response, clock);
+    return;
+  }
+  if (stream !== undefined) {
+    response.writeHead(status, { 'Content-Type': contentType, ...fields });
+    if (response.req.method === 'HEAD') response.end();
+    else stream(response);
     return;
   }
   if (body === undefined) {

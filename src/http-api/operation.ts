@@ -1,5 +1,5 @@
 /** Operations of an API: one table describes them for the router, the validation and the OpenAPI document. */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
 import type { ProblemCode } from './problem-catalogue.ts';
 
@@ -11,6 +11,8 @@ export interface ApiResponse {
   readonly body?: unknown;
   /** Sent as lines of JSON, as they appear. */
   readonly lines?: AsyncIterable<unknown>;
+  /** Writes the body itself once the head is written, and ends the response. */
+  readonly stream?: (response: ServerResponse) => void;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
   /** Set by `toProblem`. */
   readonly problem?: ProblemCode;

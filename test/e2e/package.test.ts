@@ -51,6 +51,7 @@ describe('the npm package', () => {
       'dist/config.schema.json',
       'dist/password-worker.cjs',
       'dist/queue-worker.cjs',
+      'dist/sidegate-console.cjs',
       'dist/sidegate-provider.cjs',
       'dist/sidegate-tools.cjs',
       'dist/sidegate.cjs',

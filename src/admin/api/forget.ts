@@ -5,6 +5,7 @@ import { type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { AdminMetrics } from '../admin-metrics.ts';
 import type { AdminLogEvent } from '../log-events.ts';
+import { readContent } from '../request-content.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { AdminRequest, Endpoint } from '../router.ts';
 
@@ -80,24 +81,10 @@ async function readId(request: IncomingMessage): Promise<string | AdminResponse>
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = request.headers;
   if (!CONTENT_TYPE.test(contentType) || coding !== 'identity')
     return toPlain(415, 'the body must be application/json without a Content-Encoding');
-  const body = await readBody(request);
+  const body = await readContent(request, MAX_BODY_BYTES);
   if (body === undefined) return toPlain(413, `the body has more than ${MAX_BODY_BYTES} bytes; ${EXAMPLE}`);
   const id = parseId(body);
   return id === undefined ? toPlain(400, `the body must be an object with the member id only; ${EXAMPLE}`) : id;
-}
-
-/** Returns undefined if the body is too large. */
-async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
-  if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) return undefined;
-  const chunks: Buffer[] = [];
-  let length = 0;
-  // With the default, leaving the loop early would close the connection before the response.
-  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    length += chunk.length;
-    if (length > MAX_BODY_BYTES) return undefined;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }
 
 function parseId(body: Buffer): string | undefined {

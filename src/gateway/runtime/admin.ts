@@ -1,4 +1,5 @@
 /** Builds the admin port from its config: token, endpoints, server. */
+import { hostname } from 'node:os';
 import type { AdminAccess } from '../../admin/access.ts';
 import { createAppHealthEndpoints } from '../../admin/api/app-health.ts';
 import { createCapturesEndpoints } from '../../admin/api/captures.ts';
@@ -7,6 +8,9 @@ import { createHealthEndpoints, type HealthParts } from '../../admin/api/health.
 import { createAttemptsEndpoint, createJournalEndpoint } from '../../admin/api/journal.ts';
 import { createKeysEndpoint, type KeyedRoute } from '../../admin/api/keys.ts';
 import { createLeaveEndpoint, type LeaveParts } from '../../admin/api/leave.ts';
+import type { ConsoleParts } from '../../admin/console/console.ts';
+import type { OverviewParts } from '../../admin/console/overview.ts';
+import { ConsoleLoader } from '../../admin/console-loader.ts';
 import { AdminRouter, type Endpoint } from '../../admin/router.ts';
 import { AdminServer } from '../../admin/server.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
@@ -15,14 +19,17 @@ import { readSecret } from '../../config/sources/secrets.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { Clock } from '../../core/clock.ts';
+import { toErrorSummary } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
+import { listSecrets } from './explain.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
+import type { Reloads } from './reloads.ts';
 
 /** The result of reading the token; undefined if there was an error. */
 export interface AdminTokenRead {
@@ -38,8 +45,13 @@ export interface AdminParts extends HealthParts, LeaveParts {
   readonly journal: Journal;
   readonly attemptJournal: AttemptJournal;
   readonly captures: Captures;
-  readonly keyEvidence: KeyEvidence;
-  readonly store: SeenIds;
+  readonly services: {
+    readonly routeParts: { readonly keyEvidence: KeyEvidence };
+    readonly store: { readonly seenIds: SeenIds };
+    readonly reloads: Reloads;
+  };
+  readonly storeKind: OverviewParts['storeKind'];
+  readonly version: string;
   readonly access: AdminAccess;
   /** The active routes, with their keys. */
   readonly routes: () => readonly AdminRoute[];
@@ -81,20 +93,45 @@ export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminPart
   const { access, clock, metrics } = parts;
   const endpoints = [...createEndpoints(parts), ...createAppHealthEndpoints(appProbes, clock)];
   const router = new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied });
-  return new AdminServer(address, router);
+  return new AdminServer(address, router, new ConsoleLoader(toConsoleParts(parts)));
+}
+
+function toConsoleParts(parts: AdminParts): ConsoleParts {
+  const { clock, logger, metrics, journal, captures, access, routes, services, storeKind, version } = parts;
+  return {
+    clock,
+    journal,
+    access,
+    version,
+    storeKind,
+    replica: hostname(),
+    registers: metrics.registers,
+    routes: () => routes().map(({ config }) => config),
+    keyUse: (route, key) => metrics.route(route).keyUse(key),
+    config: () => services.reloads.active,
+    secrets: () => listSecrets(routes().map(({ config, ring }) => [config.name, ring])),
+    isCaptured: (requestId) => captures.find(requestId) !== undefined,
+    onDenied: metrics.adminDenied,
+    onStreamDropped: metrics.streamDropped,
+    onError: (operation, error) => logger.error('internal_error', { operation, ...toErrorSummary(error) }),
+  };
 }
 
 /** The endpoints that every gate's admin port has (docs/admin.md). */
 export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
-  const { clock, logger, metrics, journal, attemptJournal, captures, keyEvidence, store, routes } = parts;
+  const { clock, logger, metrics, journal, attemptJournal, captures, services, routes } = parts;
   return [
     ...createHealthEndpoints(parts),
     createLeaveEndpoint(parts),
     createJournalEndpoint(journal),
     createAttemptsEndpoint(attemptJournal),
-    createKeysEndpoint({ clock, evidence: keyEvidence, routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)) }),
+    createKeysEndpoint({
+      clock,
+      evidence: services.routeParts.keyEvidence,
+      routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)),
+    }),
     ...createCapturesEndpoints(captures),
-    createForgetEndpoint({ store, logger, metrics, routes: () => routes().map(toForgettingRoute) }),
+    createForgetEndpoint({ store: services.store.seenIds, logger, metrics, routes: () => routes().map(toForgettingRoute) }),
   ];
 }
 

@@ -41,9 +41,12 @@ export function createRefusalListener(config: Config, parts: ExplainParts): Expl
 export function applyCaptures(captures: Captures, { routes }: Config, rings: ReadonlyMap<string, KeyRing>): void {
   const capturing = new Map<string, SchemeDescription>();
   for (const { name, webhook } of routes) if (webhook?.capture === 'failures') capturing.set(name, webhook.description);
-  captures.take(capturing, () =>
-    toSecretBytes([...rings].flatMap(([route, ring]) => toCandidateKeys(route, ring)).map(({ secret }) => secret.expose())),
-  );
+  captures.take(capturing, () => listSecrets(rings));
+}
+
+/** The secrets of all routes, as bytes to search for. */
+export function listSecrets(rings: Iterable<readonly [route: string, ring: KeyRing]>): Buffer[] {
+  return toSecretBytes([...rings].flatMap(([route, ring]) => toCandidateKeys(route, ring)).map(({ secret }) => secret.expose()));
 }
 
 /** Returns undefined if the config disables the analysis. */

@@ -89,8 +89,9 @@ export class Gate {
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
       ...telemetry,
-      keyEvidence: this.#services.routeParts.keyEvidence,
-      store: this.#services.store.seenIds,
+      services: this.#services,
+      version: context.version,
+      storeKind: () => (this.#ready.store.redis === undefined ? 'memory' : 'redis'),
       access: this.#adminAccess,
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#services.signer.toKeySet(),
@@ -200,7 +201,7 @@ export class Gate {
 
   /** Activates a config in one turn of the event loop, so that no request sees half of it. */
   #apply(ready: PreparedConfig): void {
-    const { clock, logger } = this.#context;
+    const { logger } = this.#context;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
     this.#services.metrics.setRoutes(toAllLabels(config));
@@ -224,7 +225,7 @@ export class Gate {
     applyCaptures(this.#services.telemetry.captures, config, rings);
     this.#rings = rings;
     this.#ready = ready;
-    this.#services.metrics.reload(true, clock.now(), hash);
+    this.#services.reloads.succeed(hash);
   }
 
   /** False if the old config stays active. */
@@ -251,9 +252,8 @@ export class Gate {
   }
 
   #reject(problems: readonly Problem[]): false {
-    const { clock, logger } = this.#context;
-    this.#services.metrics.reload(false, clock.now(), this.#ready.loaded.hash);
-    for (const problem of problems) logger.error('config_reload_failed', { problem: formatProblem(problem) });
+    this.#services.reloads.fail(problems);
+    for (const problem of problems) this.#context.logger.error('config_reload_failed', { problem: formatProblem(problem) });
     return false;
   }
 

@@ -22,6 +22,7 @@ import type { GateLogger } from './log-events.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
 import { buildProvider, type RunningProvider } from './provider.ts';
 import { Realms } from './realms.ts';
+import { Reloads } from './reloads.ts';
 import { RemoteKeys } from './remote-keys.ts';
 import type { RouteParts } from './routes.ts';
 import { type OpenStore, openStore } from './store.ts';
@@ -53,6 +54,7 @@ export interface Services {
   readonly unwatchErrors: () => void;
   readonly memory: Memory;
   readonly provider: RunningProvider | undefined;
+  readonly reloads: Reloads;
 }
 
 /** Builds the services; the store connects, but nothing is fetched and no port is opened yet. */
@@ -116,6 +118,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     unwatchErrors,
     memory,
     provider,
+    reloads: new Reloads(clock, metrics),
   };
 }
 

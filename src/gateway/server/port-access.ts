@@ -25,6 +25,15 @@ export function isFromWebPage({ headers }: IncomingMessage): boolean {
   return headers.origin !== undefined || !OWN_SITES.has(headers['sec-fetch-site']);
 }
 
+/**
+ * Whether a page of another origin caused the request. Browsers mark requests with `Sec-Fetch-Site`, and those that may change something with
+ * `Origin`, which pages cannot forge.
+ */
+export function isFromOtherSite({ headers }: IncomingMessage): boolean {
+  const { origin, host } = headers;
+  return !OWN_SITES.has(headers['sec-fetch-site']) || (origin !== undefined && origin !== `http://${host}`);
+}
+
 /** The rule of one port. */
 export class PortAccess {
   #token: BearerToken | undefined;

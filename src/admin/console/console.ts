@@ -1,0 +1,151 @@
+/** The console's JSON API (docs/console-api.md). The entry point of a separate bundle (scripts/bundle.ts), which is loaded on first use. */
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ApiRouter, checkMediaType, validateBody, validateQuery } from '../../http-api/api-router.ts';
+import { writeResponse } from '../../http-api/api-writer.ts';
+import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';
+import type { ApiResponse, Operation } from '../../http-api/operation.ts';
+import { toProblem } from '../../http-api/problem.ts';
+import type { Journal } from '../../telemetry/journal/journal.ts';
+import { readContent } from '../request-content.ts';
+import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
+import { createDeliveryOperations } from './delivery-operations.ts';
+import { delivery, deliveryDetail, deliveryPage, requestId } from './delivery-schemas.ts';
+import { DeliveryStream } from './delivery-stream.ts';
+import { type ReplicaEntry, toView, type ViewContext } from './delivery-view.ts';
+import { createOverviewOperation, type OverviewParts } from './overview.ts';
+import { overview } from './overview-schemas.ts';
+import { createRedact } from './redaction.ts';
+
+/** The dependencies of the console. */
+export interface ConsoleParts extends ConsoleAccessParts, OverviewParts {
+  readonly journal: Journal;
+  /** Of the current config: no response contains them. */
+  readonly secrets: () => readonly Buffer[];
+  readonly isCaptured: (requestId: string) => boolean;
+  /** A client of the stream was disconnected because it read too slowly. */
+  readonly onStreamDropped: () => void;
+  /** An operation threw, which is our bug. */
+  readonly onError: (operation: string, error: unknown) => void;
+}
+
+const PARAMETERS = { request: requestId };
+const NO_OPERATION = 'none';
+
+/** The API of one gate. */
+export class Console {
+  readonly #parts: ConsoleParts;
+  readonly #access: ConsoleAccess;
+  readonly #stream: DeliveryStream;
+  readonly #router: ApiRouter;
+
+  constructor(parts: ConsoleParts) {
+    this.#parts = parts;
+    this.#access = new ConsoleAccess(parts);
+    this.#stream = new DeliveryStream({
+      clock: parts.clock,
+      journal: parts.journal,
+      instance: randomBytes(4).toString('hex'),
+      toText: (entry) => JSON.stringify(toView(this.#toReplicaEntry(entry), this.#toContext())),
+      onDropped: parts.onStreamDropped,
+    });
+    this.#router = new ApiRouter(this.#createOperations(), PARAMETERS);
+  }
+
+  /** Responds to one request; never rejects. */
+  async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const reply = await this.#respond(request);
+    // The rest of an unread body would be parsed as the next request.
+    if (!request.complete) response.shouldKeepAlive = false;
+    await writeResponse(reply, response, this.#parts.clock);
+  }
+
+  async #respond(request: IncomingMessage): Promise<ApiResponse> {
+    const [path = '', ...query] = (request.url ?? '').split('?');
+    const found = this.#router.find(request.method ?? '', path);
+    const operation = typeof found === 'object' ? found.operation : undefined;
+    // Before 404 and 405: only authorized clients learn what exists.
+    const denial = operation?.isPublic === true ? undefined : this.#access.authorize(request);
+    if (denial !== undefined) return denial;
+    if (found === undefined) return toProblem('not_found', 'no operation has this path; see /api/v1/openapi.json');
+    if (typeof found === 'string')
+      return toProblem('method_not_allowed', `allowed methods: ${found}`, { headers: { Allow: found } });
+    try {
+      return await handleOperation(found.operation, found.params, request, query.join('?'));
+    } catch (thrown) {
+      this.#parts.onError(operation?.id ?? NO_OPERATION, thrown);
+      // The error's text may contain anything, so it is not sent.
+      return toProblem('internal', 'the request failed; see the log of sidegate');
+    }
+  }
+
+  #createOperations(): Operation[] {
+    const { journal, version, isCaptured } = this.#parts;
+    const operations = [
+      ...createDeliveryOperations({
+        entries: () => journal.find({ limit: Math.max(1, journal.size) }).map((entry) => this.#toReplicaEntry(entry)),
+        toReplicaEntry: (entry) => this.#toReplicaEntry(entry),
+        context: () => this.#toContext(),
+        isCaptured,
+        stream: this.#stream,
+      }),
+      createOverviewOperation(this.#parts),
+    ];
+    return [...operations, createOpenapiOperation(operations, toDocumentOptions(version), '/api/v1/openapi.json')];
+  }
+
+  #toReplicaEntry(entry: ReturnType<Journal['find']>[number]): ReplicaEntry {
+    return { ...entry, replica: this.#parts.replica };
+  }
+
+  #toContext(): ViewContext {
+    const { routes, secrets } = this.#parts;
+    const byName = new Map(routes().map((route) => [route.name, route]));
+    return { redact: createRedact(secrets()), findRoute: (name) => byName.get(name) };
+  }
+}
+
+async function handleOperation(
+  operation: Operation,
+  params: Readonly<Record<string, string>>,
+  request: IncomingMessage,
+  text: string,
+): Promise<ApiResponse> {
+  const query = validateQuery(operation, text);
+  if (query.kind === 'invalid') return query.response;
+  const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
+  const mediaType = checkMediaType(operation, request, coding === undefined && Number(length ?? 0) === 0);
+  if (mediaType !== undefined) return mediaType;
+  const maxBytes = operation.body?.maxBytes ?? 0;
+  const content = await readContent(request, maxBytes);
+  if (content === undefined) return toProblem('too_large', `the body has more than ${maxBytes} bytes`);
+  const body = validateBody(operation, content);
+  if (body.kind === 'invalid') return body.response;
+  return operation.handle({ params, query: query.value, body: body.value, content, incoming: request });
+}
+
+function toDocumentOptions(version: string): OpenapiOptions {
+  return {
+    info: {
+      title: 'sidegate console API',
+      version,
+      summary: 'Shows the requests that arrived, and why each was rejected.',
+    },
+    servers: [{ url: 'http://127.0.0.1:9090', description: 'The default of admin.address.' }],
+    securitySchemes: {
+      bearer: {
+        type: 'http',
+        scheme: 'bearer',
+        description: 'admin.token. If it is not set, only requests from loopback are accepted.',
+      },
+    },
+    parameters: PARAMETERS,
+    requests: {},
+    responses: {
+      RecentDelivery: delivery,
+      RecentDeliveryDetail: deliveryDetail,
+      RecentDeliveryPage: deliveryPage,
+      Overview: overview,
+    },
+  };
+}

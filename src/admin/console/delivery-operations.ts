@@ -1,0 +1,94 @@
+/** The operations of recent deliveries: list, stream and detail. */
+import type { ServerResponse } from 'node:http';
+import * as z from 'zod';
+import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { toInvalid, toProblem } from '../../http-api/problem.ts';
+import type { JournalEntry } from '../../telemetry/journal/journal.ts';
+import { deliveryDetail, deliveryPage, deliveryQuery, streamQuery } from './delivery-schemas.ts';
+import type { DeliveryStream } from './delivery-stream.ts';
+import { type ReplicaEntry, toDetailView, toView, type ViewContext } from './delivery-view.ts';
+import { isCursor, isStreamed, selectPage } from './recent-deliveries.ts';
+
+/** The dependencies of the operations. */
+export interface DeliveryParts {
+  /** All entries, newest first. */
+  readonly entries: () => readonly ReplicaEntry[];
+  readonly toReplicaEntry: (entry: JournalEntry) => ReplicaEntry;
+  /** For one response. */
+  readonly context: () => ViewContext;
+  readonly isCaptured: (requestId: string) => boolean;
+  readonly stream: DeliveryStream;
+}
+
+const TAG = 'Recent deliveries';
+const PATH = '/api/v1/deliveries';
+
+/** Builds the operations. */
+export function createDeliveryOperations(parts: DeliveryParts): Operation[] {
+  return [createList(parts), createStream(parts), createGet(parts)];
+}
+
+function createList({ entries, context }: DeliveryParts): Operation {
+  return defineOperation({
+    id: 'listRecentDeliveries',
+    method: 'GET',
+    path: PATH,
+    tag: TAG,
+    summary: 'List recent requests',
+    description: 'The newest first, accepted or rejected, as long as the journal keeps them.',
+    query: deliveryQuery,
+    responses: { 200: { description: 'A page.', schema: deliveryPage } },
+    problems: [],
+    handle({ query }) {
+      if (query.cursor !== undefined && !isCursor(query.cursor))
+        return toInvalid([{ field: 'cursor', message: 'not the cursor of a page' }]);
+      const page = selectPage(entries(), query);
+      const views = context();
+      return toJson(200, { data: page.entries.map((entry) => toView(entry, views)), cursor: page.cursor });
+    },
+  });
+}
+
+function createStream({ stream, toReplicaEntry }: DeliveryParts): Operation {
+  return defineOperation({
+    id: 'streamRecentDeliveries',
+    method: 'GET',
+    path: `${PATH}/stream`,
+    tag: TAG,
+    summary: 'Stream requests of this replica as they finish',
+    description:
+      'Server-sent events. The data of an event without a name is a row of the list. `gap` reports how many were skipped; `reset` asks the client to load the list again. A client that reconnects sends Last-Event-ID.',
+    query: streamQuery,
+    responses: { 200: { description: 'Events.', schema: z.string(), contentType: 'text/event-stream' } },
+    problems: ['busy'],
+    handle({ query, incoming }) {
+      if (stream.isFull) return toProblem('busy', 'too many streams are open');
+      const lastId = incoming.headersDistinct['last-event-id']?.[0];
+      const isSelected = (entry: JournalEntry): boolean => isStreamed(toReplicaEntry(entry), query);
+      return {
+        status: 200,
+        contentType: 'text/event-stream',
+        stream: (response: ServerResponse) => stream.open(response, lastId, isSelected),
+      };
+    },
+  });
+}
+
+function createGet({ entries, context, isCaptured }: DeliveryParts): Operation {
+  return defineOperation({
+    id: 'getRecentDelivery',
+    method: 'GET',
+    path: `${PATH}/{request}`,
+    tag: TAG,
+    summary: 'Show a recent request',
+    responses: { 200: { description: 'The request in full.', schema: deliveryDetail } },
+    problems: ['not_found'],
+    handle({ params: { request = '' }, incoming }) {
+      const found = entries().find(({ line }) => line.requestId === request);
+      if (found === undefined) return toProblem('not_found', 'the journal has no such request, or no longer');
+      const { localAddress = '127.0.0.1', localPort } = incoming.socket;
+      const origin = `http://${localAddress.includes(':') ? `[${localAddress}]` : localAddress}:${localPort}`;
+      return toJson(200, toDetailView(found, context(), { isCaptured: isCaptured(request), origin }));
+    },
+  });
+}

@@ -1,0 +1,97 @@
+/** The schemas of recent deliveries. */
+import * as z from 'zod';
+import { instant } from '../../config/schema/scalars.ts';
+import { OUTCOMES, STAGE_RESULTS, STAGES } from './stages.ts';
+
+const MAX_PAGE = 250;
+const DEFAULT_PAGE = 50;
+const MAX_TEXT = 1_024;
+const REQUEST_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** `_unmatched` selects requests without a route, `_proxy` those of the forward proxy. */
+const ROUTE = /^_?[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
+
+/** The ID of a request. */
+export const requestId = z.string().regex(REQUEST_ID).describe('ID of the request, as in the log and the response.');
+const route = z
+  .string()
+  .regex(ROUTE, 'not the name of a route')
+  .optional()
+  .describe('Only requests of this route; `_unmatched` selects requests without a route.');
+const outcome = z.array(z.enum(OUTCOMES)).optional().describe('Only requests with one of these outcomes; repeatable.');
+
+/** The filters of the list. */
+export const deliveryQuery = z.strictObject({
+  route,
+  outcome,
+  id: z.string().max(MAX_TEXT).optional().describe('Only the request or the event with this ID.'),
+  from: instant().optional().describe('Only requests that arrived at this time or later (RFC 3339).'),
+  to: instant().optional().describe('Only requests that arrived before this time (RFC 3339).'),
+  limit: z.coerce.number().int().min(1).max(MAX_PAGE).default(DEFAULT_PAGE).describe('Maximum number of results.'),
+  cursor: z.string().max(MAX_TEXT).optional().describe('`cursor` of the page before.'),
+});
+export type DeliveryQuery = z.output<typeof deliveryQuery>;
+
+/** The filters of the stream. */
+export const streamQuery = z.strictObject({ route, outcome });
+export type StreamQuery = z.output<typeof streamQuery>;
+
+const time = z.iso.datetime();
+const stage = z
+  .strictObject({ name: z.enum(STAGES), result: z.enum(STAGE_RESULTS), detail: z.string().nullable() })
+  .describe('One check of the request, in order.');
+
+/** A row of the list. */
+export const delivery = z.strictObject({
+  id: requestId,
+  replica: z.string().describe('The host name of the replica that received it.'),
+  at: time.describe('When it arrived.'),
+  route: z.string().nullable(),
+  method: z.string(),
+  path: z.string().nullable().describe('Without the query.'),
+  client: z.string(),
+  status: z.int().describe('Of the response.'),
+  outcome: z.enum(OUTCOMES),
+  code: z.string().describe('A code of docs/refusals.md, `forwarded` or `allowed`.'),
+  reason: z.string(),
+  stoppedBy: z.enum(STAGES).nullable().describe('The stage that ended the request before the app handled it.'),
+  stages: z.array(stage),
+  event: z.string().nullable().describe('ID of the verified event.'),
+  key: z.string().nullable().describe('Name of the key that verified it.'),
+  skewMs: z.int().nullable().describe('Time of arrival minus signed time.'),
+  durationMs: z.number(),
+  appMs: z.number().nullable().describe('The part of the duration that the app took.'),
+  bytesIn: z.int(),
+  bytesOut: z.int().nullable().describe("Size of the body of the app's response."),
+});
+
+export const deliveryPage = z.strictObject({
+  data: z.array(delivery),
+  cursor: z.string().nullable().describe('Send it to get the next page; null at the last one.'),
+});
+
+const header = z.strictObject({ name: z.string(), value: z.string().nullable().describe('null: hidden.') });
+
+/** One request in full. */
+export const deliveryDetail = delivery.extend({
+  port: z.enum(['data', 'proxy', 'authz']),
+  user: z.string().nullable().describe('The user whose password was verified.'),
+  certificate: z.string().nullable().describe('The name of the client certificate.'),
+  detail: z.string().nullable().describe('The exact problem.'),
+  observed: z
+    .string()
+    .nullable()
+    .describe('The code that the route would have rejected the request with, without `mode: observe`.'),
+  isUnchecked: z.boolean().describe('Forwarded without a check for duplicates, because the store was down.'),
+  traceId: z.string().nullable(),
+  headers: z.array(header),
+  findings: z.array(z.string()).describe('Why the signature or the timestamp was wrong, and how to fix it.'),
+  commands: z
+    .strictObject({
+      curl: z.string().nullable().describe('Repeats the request with a body from the file `body`.'),
+      explain: z.string().nullable().describe('Explains the captured delivery; null if it was not captured.'),
+    })
+    .describe('For a POSIX shell.'),
+});
+
+export type DeliveryView = z.output<typeof delivery>;
+export type DeliveryDetail = z.output<typeof deliveryDetail>;

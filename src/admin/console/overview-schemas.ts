@@ -1,0 +1,60 @@
+/** The schema of the overview. */
+import * as z from 'zod';
+
+const time = z.iso.datetime();
+const counts = z.record(z.string(), z.int()).describe('By reason.');
+const percentiles = z
+  .strictObject({ p50: z.number(), p95: z.number(), p99: z.number() })
+  .nullable()
+  .describe('In ms; null without requests that the app answered.');
+
+const routeOverview = z.strictObject({
+  name: z.string(),
+  mode: z.enum(['enforce', 'observe']),
+  scheme: z.string().nullable().describe('Of its webhooks.'),
+  sinceStart: z
+    .strictObject({ accepted: z.int(), rejected: counts, observed: counts.describe('Not enforced, by reason.') })
+    .describe('Decisions of the gates of this replica.'),
+  recent: z
+    .strictObject({
+      requests: z.int(),
+      perSecond: z.number(),
+      forwarded: z.int(),
+      failed: z.int(),
+      answered: z.int(),
+      rejected: counts,
+      overheadMs: percentiles.describe('The time that sidegate added, in ms; null without requests that the app answered.'),
+      appMs: percentiles,
+      skew: z
+        .array(z.strictObject({ upToSeconds: z.int().nullable().describe('null: larger.'), count: z.int() }))
+        .describe('Requests by the absolute difference between their signed time and their arrival.'),
+    })
+    .describe('The requests that the journal still has.'),
+  keys: z
+    .array(z.strictObject({ name: z.string(), matches: z.int(), lastUsed: time.nullable() }))
+    .describe('Keys, and their use since the start.'),
+});
+
+export const overview = z.strictObject({
+  replica: z.string(),
+  version: z.string(),
+  at: time,
+  config: z.strictObject({
+    hash: z.string(),
+    loadedAt: time,
+    lastReload: z.strictObject({ at: time, isSuccessful: z.boolean(), problems: z.array(z.string()) }),
+  }),
+  store: z.strictObject({ kind: z.enum(['memory', 'redis']), isUp: z.boolean() }),
+  journal: z.strictObject({
+    size: z.int(),
+    kept: z.int(),
+    recorded: z.int(),
+    bytes: z.int(),
+    seconds: z.number().describe('The time that the kept requests span.'),
+  }),
+  routes: z.array(routeOverview),
+  unmatched: z.int().describe('Recent requests that matched no route.'),
+});
+
+export type Overview = z.output<typeof overview>;
+export type RouteOverview = Overview['routes'][number];

@@ -1,0 +1,183 @@
+/** The stages that a request passes, in the order of the diagnosis: did it arrive, did the signature verify, did the app respond in time? */
+import type { RouteConfig } from '../../config/schema/config.ts';
+import type { Reason } from '../../core/refusal.ts';
+import type { JournalEntry } from '../../telemetry/journal/journal.ts';
+
+/** The stages in their order. Requests have `content` only if it stopped them, and the others only if their route has the check. */
+export const STAGES = ['arrived', 'route', 'content', 'login', 'timestamp', 'signature', 'dedup', 'app'] as const;
+export type StageName = (typeof STAGES)[number];
+
+/** `answered`: sidegate responded instead of the app, without an error; `skipped`: the stage had nothing to check. */
+export const STAGE_RESULTS = ['passed', 'stopped', 'answered', 'skipped', 'not_reached'] as const;
+
+/** One stage of one request. */
+export interface Stage {
+  readonly name: StageName;
+  readonly result: (typeof STAGE_RESULTS)[number];
+  readonly detail: string | null;
+}
+
+/** `failed`: the app did not respond, or not with a status below 400; `answered`: a duplicate, a handshake and the like. */
+export const OUTCOMES = ['forwarded', 'failed', 'answered', 'rejected'] as const;
+export type Outcome = (typeof OUTCOMES)[number];
+
+/** The stage that a reason stops a request at. */
+const STOPPED_BY: Readonly<Record<Reason, StageName>> = {
+  ok: 'app',
+  malformed: 'arrived',
+  framing: 'arrived',
+  head_timeout: 'arrived',
+  header_too_large: 'arrived',
+  target_too_long: 'arrived',
+  expectation_failed: 'arrived',
+  caller_not_trusted: 'arrived',
+  original_request: 'arrived',
+  route_not_found: 'route',
+  method_not_allowed: 'route',
+  path_ambiguous: 'route',
+  ambiguous_target: 'route',
+  destination_not_allowed: 'route',
+  destination_not_public: 'route',
+  loop: 'route',
+  unsupported_media_type: 'content',
+  content_encoding: 'content',
+  query_not_signed: 'content',
+  content_needed: 'content',
+  body_too_large: 'content',
+  body_timeout: 'content',
+  body_aborted: 'content',
+  buffer_full: 'content',
+  heap_full: 'content',
+  memory_full: 'content',
+  no_credentials: 'login',
+  malformed_credentials: 'login',
+  bad_credentials: 'login',
+  banned: 'login',
+  hash_queue_full: 'login',
+  tls_required: 'login',
+  users_unavailable: 'login',
+  no_certificate: 'login',
+  certificate_not_allowed: 'login',
+  certificate_expired: 'login',
+  client_trust_changed: 'login',
+  timestamp_old: 'timestamp',
+  timestamp_future: 'timestamp',
+  missing_signature: 'signature',
+  malformed_signature: 'signature',
+  bad_signature: 'signature',
+  secret_unavailable: 'signature',
+  handshake: 'signature',
+  handshake_refused: 'signature',
+  handshake_unfinished: 'signature',
+  sender_not_allowed: 'signature',
+  envelope_mismatch: 'signature',
+  duplicate: 'dedup',
+  stale: 'dedup',
+  replayed_under_new_id: 'dedup',
+  in_progress: 'dedup',
+  resource_busy: 'dedup',
+  waiters_full: 'dedup',
+  dedup_unavailable: 'dedup',
+  order_unavailable: 'dedup',
+  queue_unavailable: 'app',
+  queue_full: 'app',
+  client_limit: 'app',
+  queue_timeout: 'app',
+  draining: 'app',
+  internal_error: 'app',
+  sender_gone: 'app',
+  upstream_connect: 'app',
+  upstream_timeout: 'app',
+  upstream_reset: 'app',
+  upstream_invalid_response: 'app',
+};
+/** The form of the signature headers is checked before their time. */
+const BEFORE_TIMESTAMP: ReadonlySet<Reason> = new Set(['missing_signature', 'malformed_signature']);
+const UPSTREAM = /^upstream_/;
+const AGE = /^(\d{1,15}) s (old|ahead)$/;
+
+/** How the request ended. */
+export function toOutcome({ line: { code, status, reason } }: Pick<JournalEntry, 'line'>): Outcome {
+  if (UPSTREAM.test(code) || (code === 'forwarded' && reason !== 'ok' && reason.startsWith('upstream_'))) return 'failed';
+  if (code === 'forwarded') return status < 400 ? 'forwarded' : 'failed';
+  if (code === 'allowed') return 'forwarded';
+  return status < 300 ? 'answered' : 'rejected';
+}
+
+/** Time of arrival minus signed time, in ms; null if the sender signs none, or the request was rejected before. */
+export function toSkew({ at, line: { detail }, details }: JournalEntry): number | null {
+  if (details?.signedAt !== undefined) return Math.floor(at / 1_000) * 1_000 - Math.floor(details.signedAt / 1_000) * 1_000;
+  const [, seconds, direction] = AGE.exec(detail ?? '') ?? [];
+  if (seconds === undefined) return null;
+  return (direction === 'old' ? 1 : -1) * Number(seconds) * 1_000;
+}
+
+/** The stages of a request; `route`: its current config, if it still exists. */
+export function toStages(entry: JournalEntry, route: RouteConfig | undefined): Stage[] {
+  const { line } = entry;
+  const outcome = toOutcome(entry);
+  // In observe mode, `reason` says why the request would have been rejected, but it was forwarded.
+  const stoppedBy = line.observed === undefined && outcome !== 'forwarded' ? toStopped(entry) : undefined;
+  const names = STAGES.filter((name) => name === stoppedBy || isChecked(name, entry, route));
+  const end = stoppedBy === undefined ? names.length : names.indexOf(stoppedBy);
+  return names.map((name, index) => {
+    const result =
+      index > end ? 'not_reached' : index < end ? toPassed(name, entry) : outcome === 'answered' ? 'answered' : 'stopped';
+    return { name, result, detail: toDetail(name, entry, result) };
+  });
+}
+
+/** The stage that stopped the request; null if it was forwarded and the app handled it. */
+export function findStopped(stages: readonly Stage[]): StageName | null {
+  return stages.find(({ result }) => result === 'stopped' || result === 'answered')?.name ?? null;
+}
+
+function toStopped({ line: { code, reason } }: JournalEntry): StageName {
+  return code === 'forwarded' ? 'app' : STOPPED_BY[reason];
+}
+
+function isChecked(name: StageName, { line }: JournalEntry, route: RouteConfig | undefined): boolean {
+  switch (name) {
+    case 'arrived':
+    case 'route':
+    case 'app':
+      return true;
+    case 'content':
+      return false;
+    case 'login':
+      return line.user !== undefined || line.certificate !== undefined || route?.basic !== undefined;
+    case 'timestamp':
+    case 'signature':
+    case 'dedup':
+      return route?.webhook !== undefined || line.key !== undefined;
+  }
+}
+
+function toPassed(name: StageName, { line: { reason, observed, key }, details }: JournalEntry): Stage['result'] {
+  if (observed !== undefined && STOPPED_BY[reason] === name) return 'stopped';
+  if (name === 'timestamp')
+    return BEFORE_TIMESTAMP.has(reason) || (key !== undefined && details?.signedAt === undefined) ? 'skipped' : 'passed';
+  if (name === 'dedup') return details?.isClaimed === true ? 'passed' : 'skipped';
+  return 'passed';
+}
+
+function toDetail(name: StageName, entry: JournalEntry, result: Stage['result']): string | null {
+  const { line } = entry;
+  if (result === 'not_reached') return null;
+  if (name === 'timestamp') return toSkewText(toSkew(entry));
+  if (name === 'app' && line.upstreamMs !== undefined) return `${line.status} in ${Math.round(line.upstreamMs)} ms`;
+  if (result === 'stopped' || result === 'answered') return line.reason;
+  return toProof(name, line) ?? null;
+}
+
+/** The route, user or key that made the request pass the stage. */
+function toProof(name: StageName, { route, user, certificate, key }: JournalEntry['line']): string | undefined {
+  if (name === 'route') return route;
+  if (name === 'login') return user ?? certificate;
+  return name === 'signature' ? key : undefined;
+}
+
+function toSkewText(skew: number | null): string | null {
+  if (skew === null) return null;
+  return skew < 0 ? `${-skew / 1_000} s ahead` : `${skew / 1_000} s old`;
+}

@@ -1,0 +1,172 @@
+import { randomBytes } from 'node:crypto';
+import { connect } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type Answer, send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
+import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+const OUTSIDE = Object.values(networkInterfaces())
+  .flatMap((addresses) => addresses ?? [])
+  .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
+const PATHS = ['/overview', '/deliveries', '/deliveries/stream', '/deliveries/00000000-0000-4000-8000-000000000000', '/none'];
+
+const app = useApp();
+let gate: TestGate;
+afterEach(() => gate.stop());
+
+const ask = (path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> =>
+  send(gate.adminPort, { method, path: `/api/v1${path}`, headers });
+
+describe('the console rejects', () => {
+  test('names that an attacker can make resolve to this machine (DNS rebinding), on every path', async () => {
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    for (const path of PATHS)
+      for (const Host of ['evil.example', 'localhost.evil.example', '127.0.0.1.evil.example:9090', '[::1].evil.example'])
+        expect([path, Host, (await ask(path, { Host })).status]).toEqual([path, Host, 403]);
+    expect((await ask('/overview', { Host: 'LOCALHOST:1' })).status).toBe(200);
+  });
+
+  test('requests that a page of another origin causes, on every path', async () => {
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    const Host = `127.0.0.1:${gate.adminPort}`;
+    for (const path of PATHS)
+      for (const headers of [
+        { 'Sec-Fetch-Site': 'cross-site' },
+        { 'Sec-Fetch-Site': 'same-site' },
+        { 'Sec-Fetch-Site': 'unknown' },
+        { Origin: 'null' },
+        { Origin: 'https://evil.example' },
+        { Origin: `https://${Host}` },
+        { Origin: 'http://127.0.0.1:1' },
+      ])
+        expect([path, headers, (await ask(path, { Host, ...headers })).status]).toEqual([path, headers, 403]);
+    for (const headers of [{ Origin: `http://${Host}` }, { 'Sec-Fetch-Site': 'same-origin' }, { 'Sec-Fetch-Site': 'none' }])
+      expect((await ask('/overview', { Host, ...headers })).status).toBe(200);
+    expect(await gate.metric('sidegate_admin_denied_total{reason="cross_origin"}')).toBe(PATHS.length * 7);
+  });
+
+  test('every client without the token, if one is configured', async () => {
+    const token = randomBytes(24).toString('hex');
+    const admin = { address: '127.0.0.1:0', token: { secret: { file: 'token' } } };
+    gate = await startGate({ admin, routes: [toRoute(app.port)] }, undefined, { token });
+    for (const path of PATHS) {
+      expect(await ask(path)).toMatchObject({ status: 401, headers: { 'www-authenticate': expect.stringContaining('Bearer') } });
+      expect((await ask(path, { Authorization: `Bearer ${token}x` })).status).toBe(401);
+    }
+    expect((await ask('/overview', { Authorization: `Bearer ${token}` })).status).toBe(200);
+  });
+
+  test.skipIf(OUTSIDE === undefined)('clients of other machines without a token', async () => {
+    gate = await startGate({ admin: { address: '0.0.0.0:0' }, routes: [toRoute(app.port)] });
+    for (const path of PATHS) expect((await fetch(`http://${OUTSIDE}:${gate.adminPort}/api/v1${path}`)).status).toBe(403);
+  });
+});
+
+test('every response of the admin port forbids scripts, frames and use by other origins', async () => {
+  gate = await startGate({ routes: [toRoute(app.port)] });
+  for (const path of ['/api/v1/overview', '/api/v1/none', '/api/v1/openapi.json', '/metrics', '/journal', '/none', '/healthz'])
+    expect((await send(gate.adminPort, { method: 'GET', path })).headers).toMatchObject({
+      'content-security-policy': "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+      'x-content-type-options': 'nosniff',
+      'cross-origin-resource-policy': 'same-origin',
+      'referrer-policy': 'no-referrer',
+      'cache-control': 'no-store',
+    });
+});
+
+test('shows no secret: keys, passwords, tokens, cookies, queries, signatures, even if a sender puts a key in the wrong place', async () => {
+  const [signing, password, guess, marked] = [0, 1, 2, 3].map(() => randomBytes(24).toString('hex')) as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  const key = Buffer.from(signing).toString('base64');
+  gate = await startGate(
+    {
+      routes: [
+        toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'signing' } }] } }),
+        {
+          name: 'users',
+          match: { pathPrefix: '/users' },
+          upstream: `http://127.0.0.1:${app.port}`,
+          basic: { realm: 'r', users: { file: 'users' }, requireTls: false },
+        },
+      ],
+    },
+    undefined,
+    { signing: `whsec_${key}`, users: makeEntry('alice', password) },
+  );
+  const good = makeDelivery({ secret: `whsec_${key}` });
+  const signature = good.headers['Webhook-Signature'] ?? '';
+  await send(gate.port, { ...good, headers: { ...good.headers, Cookie: marked, 'X-Api-Key': marked } });
+  await send(gate.port, {
+    ...good,
+    headers: { ...good.headers, 'User-Agent': `curl whsec_${key}`, 'Webhook-Id': `whsec_${key}` },
+  });
+  await send(gate.port, {
+    method: 'GET',
+    path: `/users/whsec_${encodeURIComponent(key)}?token=${marked}`,
+    headers: toBasic('alice', password),
+  });
+  await send(gate.port, { method: 'GET', path: `/users/x?token=${marked}`, headers: toBasic('alice', guess) });
+  await send(gate.port, { method: 'GET', path: `/x?${marked}`, headers: { Authorization: `Bearer ${marked}` } });
+  const list = JSON.parse((await ask('/deliveries')).text) as { data: { id: string }[] };
+  expect(list.data).toHaveLength(5);
+  const details = await Promise.all(list.data.map(async ({ id }) => (await ask(`/deliveries/${id}`)).text));
+  const shown = [JSON.stringify(list), ...details, (await ask('/overview')).text].join('\n');
+  expect(shown).toContain('[redacted]');
+  const forms = [signing, password, guess, marked].flatMap((text) => [text, Buffer.from(text).toString('base64')]);
+  for (const secret of [...forms, key, encodeURIComponent(key), signature.slice(3), signature.slice(3, 20)])
+    expect(shown).not.toContain(secret);
+});
+
+test('keeps hostile IDs, paths, headers and methods as data, quoted in commands, in JSON of one type', async () => {
+  gate = await startGate({ routes: [toRoute(app.port)] });
+  const hostile = `<img/src=x/onerror=alert(1)>'";$(reboot)\`reboot\`&&`;
+  const delivery = makeDelivery({ id: hostile });
+  await send(gate.port, { ...delivery, headers: { ...delivery.headers, 'User-Agent': hostile, 'X-</script>': hostile } }).catch(
+    () => undefined,
+  );
+  await send(gate.port, { ...delivery, headers: { ...delivery.headers, 'User-Agent': hostile } });
+  await send(gate.port, { method: 'GET', path: `/'$(reboot)'/%3Cscript%3E` });
+  const answer = await ask('/deliveries');
+  expect(answer.headers['content-type']).toBe('application/json');
+  const { data } = JSON.parse(answer.text) as { data: { id: string; event: string | null }[] };
+  expect(data[1]?.event).toBe(hostile);
+  const commands = await Promise.all(
+    data.map(
+      async ({ id }) => (JSON.parse((await ask(`/deliveries/${id}`)).text) as { commands: { curl: string } }).commands.curl,
+    ),
+  );
+  // A quote ends the quoted text, is escaped by a backslash, and begins the next one.
+  for (const command of commands) expect(command.replaceAll(`'\\''`, '').replaceAll(/'[^']*'/g, '')).toMatch(/^[\w @-]*$/);
+});
+
+test('keeps at most as much as the journal may, whatever arrives', async () => {
+  gate = await startGate({ journal: { size: 10_000, maxBytes: '256Ki' }, routes: [toRoute(app.port)] });
+  const headers = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`x-${'h'.repeat(60)}-${i}`, 'v']));
+  for (let i = 0; i < 100; i++) await send(gate.port, { method: 'GET', path: `/${'p'.repeat(6_000)}`, headers });
+  const { journal } = JSON.parse((await ask('/overview')).text) as { journal: { kept: number; bytes: number; recorded: number } };
+  expect(journal.recorded).toBe(100);
+  expect(journal.bytes).toBeLessThanOrEqual(262_144);
+  expect(journal.kept).toBeLessThan(60);
+});
+
+test('disconnects a client that does not read the stream, and keeps serving others', async () => {
+  gate = await startGate({ routes: [toRoute(app.port)] });
+  const socket = connect(gate.adminPort, '127.0.0.1');
+  socket.pause();
+  socket.on('error', () => undefined);
+  socket.write(`GET /api/v1/deliveries/stream HTTP/1.1\r\nHost: 127.0.0.1:${gate.adminPort}\r\n\r\n`);
+  const path = `/${'p'.repeat(7_000)}`;
+  await until(async () => {
+    await Promise.all(Array.from({ length: 50 }, () => send(gate.port, { method: 'GET', path })));
+    return (await gate.metric('sidegate_console_streams_dropped_total')) === 1;
+  });
+  socket.destroy();
+  expect((await ask('/overview')).status).toBe(200);
+}, 90_000);
