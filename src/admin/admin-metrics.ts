@@ -3,7 +3,16 @@ import type { Registry } from '@prometheus-io/client';
 import { CounterFamily } from '../telemetry/metrics/series.ts';
 
 /** Why a request to the admin port was not authorized. */
-export const ADMIN_DENIALS = ['no_token', 'wrong_token', 'not_loopback', 'foreign_host', 'cross_origin'] as const;
+export const ADMIN_DENIALS = [
+  'no_token',
+  'wrong_token',
+  'not_loopback',
+  'foreign_host',
+  'cross_origin',
+  'read_only',
+  'tls_required',
+  'no_password',
+] as const;
 export type AdminDenialLabel = (typeof ADMIN_DENIALS)[number];
 
 /** The state of an ID when it was forgotten on request. */

@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
+import { ADMIN, LOGIN, startConsoleGate } from '../support/console.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
@@ -62,6 +63,83 @@ describe('the console rejects', () => {
   test.skipIf(OUTSIDE === undefined)('clients of other machines without a token', async () => {
     gate = await startGate({ admin: { address: '0.0.0.0:0' }, routes: [toRoute(app.port)] });
     for (const path of PATHS) expect((await fetch(`http://${OUTSIDE}:${gate.adminPort}/api/v1${path}`)).status).toBe(403);
+  });
+});
+
+const ACTION = '/outgoing/endpoints/acme/disable';
+const isEnabled = async (): Promise<boolean> => !(await ask('/outgoing/endpoints/acme')).text.includes('"disabled"');
+
+describe('an action', () => {
+  test('does not exist for anyone without admin.basic, not even with the token', async () => {
+    const token = { secret: { file: 'token' } };
+    gate = await startConsoleGate(app.port, { admin: { address: '127.0.0.1:0', token } });
+    const bearer = { Authorization: `Bearer ${'t'.repeat(32)}` };
+    for (const headers of [{}, bearer, LOGIN]) expect((await ask(ACTION, headers, 'POST')).status).toBe(403);
+    expect(await gate.metric('sidegate_admin_denied_total{reason="read_only"}')).toBe(3);
+    expect((await ask('/outgoing/endpoints/acme', bearer)).text).not.toContain('"disabled"');
+  });
+
+  test('needs the right password, and guesses lead to a ban', async () => {
+    gate = await startConsoleGate(app.port);
+    for (const headers of [{}, toBasic('operator', 'wrong'), toBasic('nobody', ''), { Authorization: 'Bearer x' }])
+      expect(await ask(ACTION, headers, 'POST')).toMatchObject({
+        status: 401,
+        headers: { 'www-authenticate': 'Basic realm="console", charset="UTF-8"' },
+      });
+    for (let i = 0; i < 9; i++) await ask(ACTION, toBasic('operator', `wrong ${i}`), 'POST');
+    expect((await ask(ACTION, LOGIN, 'POST')).status).toBe(429);
+    expect(await isEnabled()).toBe(true);
+  });
+
+  test('cannot be caused by a page of another origin, although the browser adds the password', async () => {
+    gate = await startConsoleGate(app.port);
+    const Host = `127.0.0.1:${gate.adminPort}`;
+    for (const headers of [
+      { Origin: 'https://evil.example' },
+      { Origin: 'null' },
+      { Origin: 'http://localhost:1' },
+      { 'Sec-Fetch-Site': 'cross-site' },
+      { 'Sec-Fetch-Site': 'same-site', Origin: `http://${Host}` },
+      { Host: 'evil.example', Origin: 'http://evil.example', 'Sec-Fetch-Site': 'same-origin' },
+    ])
+      expect([headers, (await ask(ACTION, { Host, ...LOGIN, ...headers }, 'POST')).status]).toEqual([headers, 403]);
+    expect(await isEnabled()).toBe(true);
+    const own = { Host, Origin: `http://${Host}`, 'Sec-Fetch-Site': 'same-origin' };
+    expect((await ask(ACTION, { ...LOGIN, ...own }, 'POST')).status).toBe(200);
+    expect(await isEnabled()).toBe(false);
+  });
+
+  test.skipIf(OUTSIDE === undefined)(
+    'is rejected over the network before the password is checked, as the port has no TLS',
+    async () => {
+      gate = await startConsoleGate(app.port, { admin: { ...ADMIN, address: '0.0.0.0:0' } });
+      const response = await fetch(`http://${OUTSIDE}:${gate.adminPort}/api/v1${ACTION}`, { method: 'POST', headers: LOGIN });
+      expect(response.status).toBe(403);
+      expect(await gate.metric('sidegate_admin_denied_total{reason="tls_required"}')).toBe(1);
+      expect(await isEnabled()).toBe(true);
+    },
+  );
+
+  test('survives bodies that are too large, cut off, of another type or not JSON', async () => {
+    gate = await startConsoleGate(app.port);
+    const post = (body: string, type = 'application/json') =>
+      send(gate.adminPort, {
+        method: 'POST',
+        path: '/api/v1/outgoing/replays',
+        headers: { ...LOGIN, 'Content-Type': type },
+        body,
+      });
+    expect((await post('x'.repeat(100_000))).status).toBe(413);
+    expect((await post('{')).status).toBe(400);
+    expect((await post('{}', 'text/plain')).status).toBe(415);
+    expect((await post('{"endpoint":"acme","__proto__":{}}')).status).toBe(422);
+    const socket = connect(gate.adminPort, '127.0.0.1');
+    socket.end(
+      `POST /api/v1/outgoing/replays HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${LOGIN.Authorization}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`,
+    );
+    await new Promise((resolve) => socket.on('close', resolve).resume());
+    expect((await ask('/overview')).status).toBe(200);
+    expect(gate.logText()).not.toContain('internal_error');
   });
 });
 

@@ -1,6 +1,10 @@
-/** Authorizes requests for the console's API, and explains rejections as problem details. */
+/** Authorizes requests for the console's API, and explains rejections as problem details. Without `admin.basic` it is read-only. */
 import type { IncomingMessage } from 'node:http';
-import { isFromOtherSite } from '../../gateway/server/port-access.ts';
+import { HeaderFields } from '../../core/headers.ts';
+import { toPlainAddress } from '../../core/ip-address.ts';
+import { Refusal } from '../../core/refusal.ts';
+import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
+import { isFromLoopback, isFromOtherSite, namesThisMachine } from '../../gateway/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
@@ -10,9 +14,12 @@ import type { AdminDenialLabel } from '../admin-metrics.ts';
 /** The dependencies of the rule. */
 export interface ConsoleAccessParts {
   readonly access: Pick<AdminAccess, 'authorize'>;
+  /** The users of `admin.basic`; `challenge`: for WWW-Authenticate. */
+  readonly password: (PasswordGate & { readonly challenge: string }) | undefined;
   readonly onDenied: (reason: AdminDenialLabel) => void;
 }
 
+const BASIC = /^basic(?:[\t ]|$)/i;
 const DENIALS: Readonly<Record<AdminDenialLabel, readonly [ProblemCode, string]>> = {
   not_loopback: ['forbidden', 'only requests from this machine are accepted: use kubectl port-forward, or set admin.token'],
   foreign_host: [
@@ -20,8 +27,14 @@ const DENIALS: Readonly<Record<AdminDenialLabel, readonly [ProblemCode, string]>
     'the Host must be localhost or an IP address, as a web page could otherwise send this request (DNS rebinding); or set admin.token',
   ],
   cross_origin: ['forbidden', 'a page of another origin caused this request'],
+  read_only: ['forbidden', 'the console is read-only: set admin.basic to let users log in and act'],
+  tls_required: [
+    'forbidden',
+    'the admin port has no TLS, so a password is accepted only from this machine: use kubectl port-forward',
+  ],
   no_token: ['unauthorized', 'send the token of admin.token as Authorization: Bearer TOKEN'],
   wrong_token: ['unauthorized', 'this is not the token of admin.token'],
+  no_password: ['unauthorized', 'send a user of admin.basic and the right password as Authorization: Basic'],
 };
 
 /** The rule of the API. */
@@ -32,15 +45,38 @@ export class ConsoleAccess {
     this.#parts = parts;
   }
 
-  /** Returns undefined if the request is authorized, else the response that rejects it. */
-  authorize(request: IncomingMessage): ApiResponse | undefined {
-    if (isFromOtherSite(request)) return this.#deny('cross_origin', {});
-    const denial = this.#parts.access.authorize(request);
-    return denial && this.#deny(denial.reason, denial.response.headers ?? {});
+  /** `isAction`: it may change something. Returns undefined if the request is authorized, else the response that rejects it. */
+  async authorize(request: IncomingMessage, isAction: boolean): Promise<ApiResponse | undefined> {
+    // First: a browser adds the password that its user entered to the requests of any page, and a page must not cause bans.
+    if (isFromOtherSite(request)) return this.#deny('cross_origin');
+    const { access, password } = this.#parts;
+    if (password === undefined && isAction) return this.#deny('read_only');
+    if (password !== undefined && (isAction || BASIC.test(request.headers.authorization ?? '')))
+      return this.#authorizeByPassword(request, password);
+    const denial = access.authorize(request);
+    return denial && this.#deny(denial.reason, denial.response.headers?.['WWW-Authenticate']);
   }
 
-  #deny(reason: AdminDenialLabel, headers: Readonly<Record<string, string>>): ApiResponse {
+  async #authorizeByPassword(request: IncomingMessage, password: PasswordGate): Promise<ApiResponse | undefined> {
+    if (!isFromLoopback(request)) return this.#deny('tls_required');
+    if (!namesThisMachine(request)) return this.#deny('foreign_host');
+    const client = { address: toPlainAddress(request.socket.remoteAddress ?? ''), scheme: 'http' } as const;
+    const result = await password.check({ client, headers: new HeaderFields(request.rawHeaders) });
+    if (!(result instanceof Refusal)) return undefined;
+    if (result.code === 'credentials_required') return this.#deny('no_password');
+    if (result.code !== 'too_many_attempts')
+      return toProblem('users_unavailable', 'the users of admin.basic cannot be read; see the log of sidegate');
+    const headers = { 'Retry-After': String(result.retryAfterSeconds ?? 1) };
+    return toProblem('too_many_attempts', 'too many failed logins from this network or of this user', { headers });
+  }
+
+  /** `bearer`: the challenge of the token. */
+  #deny(reason: AdminDenialLabel, bearer?: string): ApiResponse {
     this.#parts.onDenied(reason);
-    return toProblem(...DENIALS[reason], { headers });
+    const [code, detail] = DENIALS[reason];
+    if (code !== 'unauthorized') return toProblem(code, detail);
+    // One field line each, as not all clients parse lists (RFC 9110 §11.6.1).
+    const challenges = [bearer, this.#parts.password?.challenge].filter((each) => each !== undefined);
+    return toProblem(code, detail, { headers: { 'WWW-Authenticate': challenges } });
   }
 }

@@ -20,6 +20,8 @@ import { createRedact } from './redaction.ts';
 /** The dependencies of the console. */
 export interface ConsoleParts extends ConsoleAccessParts, OverviewParts {
   readonly journal: Journal;
+  /** Operations of the sending side; undefined without one. */
+  readonly outgoing: OutgoingOperations | undefined;
   /** Of the current config: no response contains them. */
   readonly secrets: () => readonly Buffer[];
   readonly isCaptured: (requestId: string) => boolean;
@@ -29,8 +31,14 @@ export interface ConsoleParts extends ConsoleAccessParts, OverviewParts {
   readonly onError: (operation: string, error: unknown) => void;
 }
 
+/** The sending side's operations, as it has them on its own port, and what their document needs. */
+export interface OutgoingOperations extends Pick<OpenapiOptions, 'requests' | 'responses' | 'parameters'> {
+  readonly operations: readonly Operation[];
+  readonly toThrownProblem: (thrown: unknown) => ApiResponse | undefined;
+}
+
 const PARAMETERS = { request: requestId };
-const NO_OPERATION = 'none';
+const OUTGOING_PREFIX = /^\/v1\//;
 
 /** The API of one gate. */
 export class Console {
@@ -49,7 +57,7 @@ export class Console {
       toText: (entry) => JSON.stringify(toView(this.#toReplicaEntry(entry), this.#toContext())),
       onDropped: parts.onStreamDropped,
     });
-    this.#router = new ApiRouter(this.#createOperations(), PARAMETERS);
+    this.#router = new ApiRouter(this.#createOperations(), { ...PARAMETERS, ...parts.outgoing?.parameters });
   }
 
   /** Responds to one request; never rejects. */
@@ -65,7 +73,8 @@ export class Console {
     const found = this.#router.find(request.method ?? '', path);
     const operation = typeof found === 'object' ? found.operation : undefined;
     // Before 404 and 405: only authorized clients learn what exists.
-    const denial = operation?.isPublic === true ? undefined : this.#access.authorize(request);
+    const isAction = operation !== undefined && operation.method !== 'GET';
+    const denial = operation?.isPublic === true ? undefined : await this.#access.authorize(request, isAction);
     if (denial !== undefined) return denial;
     if (found === undefined) return toProblem('not_found', 'no operation has this path; see /api/v1/openapi.json');
     if (typeof found === 'string')
@@ -73,14 +82,16 @@ export class Console {
     try {
       return await handleOperation(found.operation, found.params, request, query.join('?'));
     } catch (thrown) {
-      this.#parts.onError(operation?.id ?? NO_OPERATION, thrown);
+      const known = this.#toKnownProblem(request, thrown);
+      if (known !== undefined) return known;
+      this.#parts.onError(found.operation.id, thrown);
       // The error's text may contain anything, so it is not sent.
       return toProblem('internal', 'the request failed; see the log of sidegate');
     }
   }
 
   #createOperations(): Operation[] {
-    const { journal, version, isCaptured } = this.#parts;
+    const { journal, version, isCaptured, outgoing } = this.#parts;
     const operations = [
       ...createDeliveryOperations({
         entries: () => journal.find({ limit: Math.max(1, journal.size) }).map((entry) => this.#toReplicaEntry(entry)),
@@ -90,8 +101,14 @@ export class Console {
         stream: this.#stream,
       }),
       createOverviewOperation(this.#parts),
+      ...(outgoing?.operations.map(toOutgoing) ?? []),
     ];
-    return [...operations, createOpenapiOperation(operations, toDocumentOptions(version), '/api/v1/openapi.json')];
+    return [...operations, createOpenapiOperation(operations, toDocumentOptions(version, outgoing), '/api/v1/openapi.json')];
+  }
+
+  #toKnownProblem(request: IncomingMessage, thrown: unknown): ApiResponse | undefined {
+    if (request.destroyed && !request.complete) return toProblem('malformed_request', 'the body was cut off');
+    return this.#parts.outgoing?.toThrownProblem(thrown);
   }
 
   #toReplicaEntry(entry: ReturnType<Journal['find']>[number]): ReplicaEntry {
@@ -124,7 +141,12 @@ async function handleOperation(
   return operation.handle({ params, query: query.value, body: body.value, content, incoming: request });
 }
 
-function toDocumentOptions(version: string): OpenapiOptions {
+/** Next to the operations of what arrives. */
+function toOutgoing(operation: Operation): Operation {
+  return { ...operation, path: operation.path.replace(OUTGOING_PREFIX, '/api/v1/outgoing/') };
+}
+
+function toDocumentOptions(version: string, outgoing: OutgoingOperations | undefined): OpenapiOptions {
   return {
     info: {
       title: 'sidegate console API',
@@ -136,12 +158,14 @@ function toDocumentOptions(version: string): OpenapiOptions {
       bearer: {
         type: 'http',
         scheme: 'bearer',
-        description: 'admin.token. If it is not set, only requests from loopback are accepted.',
+        description: 'admin.token, to read. If it is not set, only requests from loopback are accepted.',
       },
+      basic: { type: 'http', scheme: 'basic', description: 'A user of admin.basic, to read and to act.' },
     },
-    parameters: PARAMETERS,
-    requests: {},
+    parameters: { ...PARAMETERS, ...outgoing?.parameters },
+    requests: outgoing?.requests ?? {},
     responses: {
+      ...outgoing?.responses,
       RecentDelivery: delivery,
       RecentDeliveryDetail: deliveryDetail,
       RecentDeliveryPage: deliveryPage,

@@ -6,7 +6,7 @@ import { type Config, type MatchConfig, methodsOf, type RouteConfig } from '../s
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkAppProbes } from './validate-app-probes.ts';
 import { checkAuthz } from './validate-authz.ts';
-import { checkBasic, checkRealms } from './validate-basic.ts';
+import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';
 import { checkNeighbors } from './validate-neighbors.ts';
 import { checkInbox, checkProvider } from './validate-provider.ts';
 import { checkProxy } from './validate-proxy.ts';
@@ -29,6 +29,7 @@ export function toRules(config: Config, now: EpochMilliseconds): (() => readonly
     () => checkStore(config),
     ...config.routes.flatMap((route, index) => toRouteRules(route, ['routes', index], config, now)),
     () => checkProxy(config, now),
+    () => (config.admin.basic === undefined ? [] : checkUsers(config.admin.basic, ['admin', 'basic'], now)),
     () => checkProvider(config, now),
     () => checkAuthz(config),
     () => checkTraces(config),

@@ -88,6 +88,7 @@ export function realmsOf(config: Config): { readonly realm: RealmConfig; readonl
   const sections = [
     ...config.routes.map(({ basic }, index) => ({ realm: basic, path: ['routes', index, 'basic'] })),
     { realm: config.proxy?.basic, path: ['proxy', 'basic'] },
+    { realm: config.admin.basic, path: ['admin', 'basic'] },
     { realm: apiBasicOf(config), path: ['provider', 'basic'] },
   ];
   return sections.flatMap(({ realm, path }) => (realm === undefined ? [] : [{ realm, path }]));

@@ -5,7 +5,7 @@ import { PATH_DISTINCTIONS } from '../../core/path-forms.ts';
 import { AMBIGUOUS_FORMS } from '../../core/target.ts';
 import { appProbe } from './app-probe-schema.ts';
 import { authz } from './authz-schema.ts';
-import { basic } from './basic-schema.ts';
+import { basic, portBasic } from './basic-schema.ts';
 import { adminToken, identity } from './key-schema.ts';
 import { limits } from './limits-schema.ts';
 import { provider } from './provider-schema.ts';
@@ -171,6 +171,11 @@ export const ConfigSchema = z.strictObject({
         .optional()
         .describe(
           'Bearer token required for all endpoints that are not public. Default: those endpoints accept only requests from loopback.',
+        ),
+      basic: portBasic
+        .optional()
+        .describe(
+          'Users who may log in to the console API, and act through it (RFC 7617). The port has no TLS, so passwords are accepted only from loopback, for example through kubectl port-forward. Default: nobody may act.',
         ),
       appProbes: z
         .array(appProbe)

@@ -8,7 +8,7 @@ import { createHealthEndpoints, type HealthParts } from '../../admin/api/health.
 import { createAttemptsEndpoint, createJournalEndpoint } from '../../admin/api/journal.ts';
 import { createKeysEndpoint, type KeyedRoute } from '../../admin/api/keys.ts';
 import { createLeaveEndpoint, type LeaveParts } from '../../admin/api/leave.ts';
-import type { ConsoleParts } from '../../admin/console/console.ts';
+import type { ConsoleParts, OutgoingOperations } from '../../admin/console/console.ts';
 import type { OverviewParts } from '../../admin/console/overview.ts';
 import { ConsoleLoader } from '../../admin/console-loader.ts';
 import { AdminRouter, type Endpoint } from '../../admin/router.ts';
@@ -23,12 +23,15 @@ import { toErrorSummary } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
+import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import { listSecrets } from './explain.ts';
 import type { GateLogger } from './log-events.ts';
-import type { Metrics } from './metrics.ts';
+import type { GateRouteLabels, Metrics } from './metrics.ts';
+import { buildPortPassword, toPortLabels } from './port-password.ts';
+import type { Realms } from './realms.ts';
 import type { Reloads } from './reloads.ts';
 
 /** The result of reading the token; undefined if there was an error. */
@@ -47,7 +50,9 @@ export interface AdminParts extends HealthParts, LeaveParts {
   readonly captures: Captures;
   readonly services: {
     readonly routeParts: { readonly keyEvidence: KeyEvidence };
-    readonly store: { readonly seenIds: SeenIds };
+    readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts };
+    readonly realms: Realms;
+    readonly provider: { readonly provider: { readonly operations: OutgoingOperations } } | undefined;
     readonly reloads: Reloads;
   };
   readonly storeKind: OverviewParts['storeKind'];
@@ -64,6 +69,8 @@ export interface AdminRoute {
 }
 
 const PATH = 'admin.token.secret';
+/** The route label of logins to the console; no configured name can be the same. */
+const NAME = '_admin';
 
 /** Reads the token, if the config has one. */
 export async function readAdminToken({ token }: AdminConfig): Promise<AdminTokenRead> {
@@ -88,21 +95,29 @@ export function toAdminRoutes({ routes }: Config, rings: ReadonlyMap<string, Key
   });
 }
 
+/** The labels of the series of logins to the console. */
+export function toAdminLabels({ admin }: Config): GateRouteLabels[] {
+  return toPortLabels(NAME, admin.basic);
+}
+
 /** Builds the admin port; it does not listen yet. */
-export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminParts): AdminServer {
+export function buildAdmin({ address, appProbes, basic }: AdminConfig, parts: AdminParts): AdminServer {
   const { access, clock, metrics } = parts;
   const endpoints = [...createEndpoints(parts), ...createAppHealthEndpoints(appProbes, clock)];
   const router = new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied });
-  return new AdminServer(address, router, new ConsoleLoader(toConsoleParts(parts)));
+  return new AdminServer(address, router, new ConsoleLoader(toConsoleParts(basic, parts)));
 }
 
-function toConsoleParts(parts: AdminParts): ConsoleParts {
+function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): ConsoleParts {
   const { clock, logger, metrics, journal, captures, access, routes, services, storeKind, version } = parts;
+  const { realms, store, provider } = services;
   return {
     clock,
     journal,
     access,
     version,
+    password: basic && buildPortPassword(NAME, basic, { clock, metrics, realms, attempts: store.attempts }),
+    outgoing: provider?.provider.operations,
     storeKind,
     replica: hostname(),
     registers: metrics.registers,

@@ -1,24 +1,21 @@
 /** Connects the sending side with the gate. */
-import { toBasicChallenge } from '../../auth/passwords/basic.ts';
-import { apiBasicOf, type Config, type PortBasicConfig } from '../../config/schema/config.ts';
+import { apiBasicOf, type Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
-import { Refusal } from '../../core/refusal.ts';
-import type { ApiPassword } from '../../provider/api/api-access.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { toContexts } from '../server/tls-settings.ts';
 import type { Upstream } from '../upstream/upstream.ts';
-import { type BasicGateParts, buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
+import { buildPortPassword, type PortPasswordParts, toPortLabels } from './port-password.ts';
 import type { BuiltTracing } from './tracing.ts';
 
 /** The telemetry of the gate, and what passwords need. */
-interface ProviderContext extends BasicGateParts {
+interface ProviderContext extends PortPasswordParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly metrics: Metrics;
@@ -61,7 +58,8 @@ export function buildProvider(
     journal: attemptJournal,
     redis: ready.store.redis,
     tls: contexts,
-    password: basic && buildPassword(basic, context),
+    // Without `requireTls`: a rule of the config requires TLS everywhere but on loopback.
+    password: basic && buildPortPassword(NAME, basic, context),
     memory,
     findApp: (route) => apps.get(route),
     drainTimeout: ready.loaded.config.shutdown.drain * DRAIN_SHARE,
@@ -84,24 +82,5 @@ export function buildProvider(
 
 /** The labels of the series of logins; none if the API has no users. */
 export function toProviderLabels(config: Config): GateRouteLabels[] {
-  const basic = apiBasicOf(config);
-  if (basic === undefined) return [];
-  return [{ name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: [], requiresPassword: true }];
-}
-
-/** Without `requireTls`: a rule of the config requires TLS everywhere but on loopback. */
-function buildPassword(basic: PortBasicConfig, context: ProviderContext): ApiPassword {
-  const { metrics } = context;
-  // The series exist only once the routes are set.
-  const onUsed = { keyUsed: (key: string, at: number) => metrics.route(NAME).keyUsed(key, at) };
-  const gate = buildBasicGate({ ...basic, requireTls: false }, 'origin', onUsed, context);
-  return {
-    challenge: toBasicChallenge(basic.realm),
-    async check(head) {
-      const result = await gate.check(head);
-      const isDenied = result instanceof Refusal;
-      metrics.route(NAME).decision(isDenied ? 'deny' : 'allow', isDenied ? result.reason : 'ok');
-      return result;
-    },
-  };
+  return toPortLabels(NAME, apiBasicOf(config));
 }

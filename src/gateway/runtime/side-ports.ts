@@ -11,6 +11,7 @@ import type { BoundAddress } from '../server/listener.ts';
 import type { Memory } from '../server/memory.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { toContexts } from '../server/tls-settings.ts';
+import { toAdminLabels } from './admin.ts';
 import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateAddresses } from './context.ts';
@@ -50,7 +51,7 @@ export interface SidePorts {
 /** The labels of all routes, and of the ports that count as one. */
 export function toAllLabels(config: Config): GateRouteLabels[] {
   const routes = config.routes.map((route) => toRouteLabels(config, route));
-  return [...routes, ...toProxyLabels(config), ...toProviderLabels(config)];
+  return [...routes, ...toProxyLabels(config), ...toProviderLabels(config), ...toAdminLabels(config)];
 }
 
 /** Builds the ports; they do not listen yet. */

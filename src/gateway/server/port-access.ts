@@ -64,9 +64,16 @@ export class PortAccess {
 
 function authorizeLocal(request: IncomingMessage): AccessDenial | undefined {
   if (!isFromLoopback(request)) return 'not_loopback';
-  const hosts = request.headersDistinct['host'] ?? [];
-  // DNS rebinding: a web page can make its own host name resolve to this machine and then read the responses. It cannot do so with an address.
-  return hosts.length === 1 && isHostOfThisMachine(hosts[0] as string) ? undefined : 'foreign_host';
+  return namesThisMachine(request) ? undefined : 'foreign_host';
+}
+
+/**
+ * Whether the Host is localhost or an IP address. DNS rebinding: a web page can make its own host name resolve to this machine and then read
+ * the responses. It cannot do so with an address.
+ */
+export function namesThisMachine({ headersDistinct }: Pick<IncomingMessage, 'headersDistinct'>): boolean {
+  const hosts = headersDistinct['host'] ?? [];
+  return hosts.length === 1 && isHostOfThisMachine(hosts[0] as string);
 }
 
 function isHostOfThisMachine(text: string): boolean {

@@ -13,6 +13,8 @@ import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts'
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
 import type { ApiPassword } from '../api/api-access.ts';
+import type { OperationParts } from '../api/api-parts.ts';
+import { type ConsoleOperations, createConsoleOperations } from '../api/console-operations.ts';
 import { createProviderApi, type ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
 import { createSender, type ReloadableSender } from '../attempt/sender.ts';
@@ -71,6 +73,8 @@ export class Provider {
   readonly #sender: Sender;
   readonly #lanes: LaneRunner;
   readonly #api: ProviderApi | undefined;
+  /** For the console: operations on endpoints and deliveries. */
+  readonly operations: ConsoleOperations;
   readonly #ownPorts = new OwnPorts();
   readonly #housekeeping: Housekeeping;
   readonly #rateLimits = new RateLimits();
@@ -120,7 +124,9 @@ export class Provider {
       hooks: createLaneHooks(telemetry, (id) => this.#registry.get(id)),
       settings: { ...config, drainTimeout: parts.drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
     });
-    this.#api = config.roles.includes('accept') ? this.#createApi(telemetry, shares.accepting) : undefined;
+    const operationParts = this.#toOperationParts(telemetry);
+    this.#api = config.roles.includes('accept') ? this.#createApi(operationParts, shares.accepting) : undefined;
+    this.operations = createConsoleOperations(operationParts);
     this.#housekeeping = new Housekeeping({
       clock,
       logger,
@@ -133,10 +139,11 @@ export class Provider {
     });
   }
 
-  #createApi(telemetry: TelemetryParts, maxBufferedBytes: number): ProviderApi {
-    const { clock, tls, memory, version, password } = this.#parts;
+  #createApi(operationParts: OperationParts, maxBufferedBytes: number): ProviderApi {
+    const { tls, memory, version, password } = this.#parts;
     const { config, token } = this.#settings;
     return createProviderApi({
+      ...operationParts,
       address: config.address,
       tls,
       memory,
@@ -144,17 +151,23 @@ export class Provider {
       version,
       token,
       password,
+    });
+  }
+
+  #toOperationParts(telemetry: TelemetryParts): OperationParts {
+    const { config } = this.#settings;
+    return {
       queue: this.#queue,
       registry: this.#stored,
       receivers: this.#registry,
       rules: toRules(this.#settings),
-      clock,
+      clock: this.#parts.clock,
       hooks: createApiHooks(telemetry),
       settings: {
         maxEventSize: config.maxEventSize,
         rotationGrace: () => this.#settings.config.rotationGrace,
       },
-    });
+    };
   }
 
   /** Opens the queue and the port, after a config was applied. */
