@@ -1,3 +1,3 @@
 /** The events that the admin port logs. */
 
-export type AdminLogEvent = 'id_forgotten';
+export type AdminLogEvent = 'id_forgotten' | 'ban_lifted';

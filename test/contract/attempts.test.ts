@@ -53,6 +53,22 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
       expect(await leftOf(attempts, [key])).toBe(0);
     });
 
+    test('show a ban, and forget it when it is lifted, with the failures that led to it', async () => {
+      const { attempts } = make();
+      const key = fresh();
+      expect([await attempts.findBan(key, RULE), await attempts.lift(key)]).toEqual([0, false]);
+      await leftOf(attempts, [key]);
+      expect(await attempts.findBan(key, RULE)).toBe(0);
+      expect(await attempts.lift(key)).toBe(true);
+      await useUp(attempts, key);
+      expect(await leftOf(attempts, [key])).toBeGreaterThan(0);
+      const left = await attempts.findBan(key, RULE);
+      expect([left > 0, left <= 600]).toEqual([true, true]);
+      expect(await attempts.lift(key)).toBe(true);
+      expect(await attempts.findBan(key, RULE)).toBe(0);
+      await useUp(attempts, key);
+    });
+
     test('are counted from zero after the window', async () => {
       const { attempts, pass } = make();
       const key = fresh();
@@ -204,6 +220,8 @@ describe('bans that are cached in front of the store', () => {
           calls++;
           return own.take(keys, rule);
         },
+        findBan: (key, rule) => own.findBan(key, rule),
+        lift: (key) => own.lift(key),
       },
       calls: () => calls,
     };
@@ -249,6 +267,8 @@ test('while the shared store is unreachable this process counts alone, and a ref
       if (isAway) throw new Error('away');
       return { kind: 'taken', refund: () => Promise.reject(new Error('away')) };
     },
+    findBan: () => Promise.reject(new Error('away')),
+    lift: () => Promise.reject(new Error('away')),
   };
   const attempts = withFallback(shared, own);
   const refund = await take(attempts, ['k']);
@@ -258,8 +278,11 @@ test('while the shared store is unreachable this process counts alone, and a ref
   await (await take(attempts, ['k']))();
   isAway = true;
   expect(await leftOf(attempts, ['k'])).toBeGreaterThan(0);
+  expect(await attempts.findBan('k', RULE)).toBeGreaterThan(0);
   await refund();
   expect(await leftOf(attempts, ['k'])).toBe(0);
+  // It is not known whether the store still bans the key.
+  await expect(attempts.lift('k')).rejects.toThrow('away');
 });
 
 test('a refund rejects if Redis cannot record it', async () => {

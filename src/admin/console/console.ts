@@ -13,12 +13,14 @@ import { createDeliveryOperations } from './delivery-operations.ts';
 import { delivery, deliveryDetail, deliveryPage, requestId } from './delivery-schemas.ts';
 import { DeliveryStream } from './delivery-stream.ts';
 import { type ReplicaEntry, toView, type ViewContext } from './delivery-view.ts';
+import { createLoginOperations, type LoginParts } from './login-operations.ts';
+import { failedLoginList, release, released } from './login-schemas.ts';
 import { createOverviewOperation, type OverviewParts } from './overview.ts';
 import { overview } from './overview-schemas.ts';
 import { createRedact } from './redaction.ts';
 
 /** The dependencies of the console. */
-export interface ConsoleParts extends ConsoleAccessParts, OverviewParts {
+export interface ConsoleParts extends ConsoleAccessParts, Omit<LoginParts, 'journal'>, OverviewParts {
   readonly journal: Journal;
   /** Operations of the sending side; undefined without one. */
   readonly outgoing: OutgoingOperations | undefined;
@@ -101,6 +103,7 @@ export class Console {
         stream: this.#stream,
       }),
       createOverviewOperation(this.#parts),
+      ...createLoginOperations(this.#parts),
       ...(outgoing?.operations.map(toOutgoing) ?? []),
     ];
     return [...operations, createOpenapiOperation(operations, toDocumentOptions(version, outgoing), '/api/v1/openapi.json')];
@@ -163,13 +166,15 @@ function toDocumentOptions(version: string, outgoing: OutgoingOperations | undef
       basic: { type: 'http', scheme: 'basic', description: 'A user of admin.basic, to read and to act.' },
     },
     parameters: { ...PARAMETERS, ...outgoing?.parameters },
-    requests: outgoing?.requests ?? {},
+    requests: { ...outgoing?.requests, Release: release },
     responses: {
       ...outgoing?.responses,
       RecentDelivery: delivery,
       RecentDeliveryDetail: deliveryDetail,
       RecentDeliveryPage: deliveryPage,
       Overview: overview,
+      FailedLoginList: failedLoginList,
+      Released: released,
     },
   };
 }

@@ -9,12 +9,11 @@ import { createAttemptsEndpoint, createJournalEndpoint } from '../../admin/api/j
 import { createKeysEndpoint, type KeyedRoute } from '../../admin/api/keys.ts';
 import { createLeaveEndpoint, type LeaveParts } from '../../admin/api/leave.ts';
 import type { ConsoleParts, OutgoingOperations } from '../../admin/console/console.ts';
-import type { OverviewParts } from '../../admin/console/overview.ts';
 import { ConsoleLoader } from '../../admin/console-loader.ts';
 import { AdminRouter, type Endpoint } from '../../admin/router.ts';
 import { AdminServer } from '../../admin/server.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
-import { type AdminConfig, type Config, type RouteConfig, remembersIds } from '../../config/schema/config.ts';
+import { type AdminConfig, type Config, type RouteConfig, realmsOf, remembersIds } from '../../config/schema/config.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
@@ -55,7 +54,7 @@ export interface AdminParts extends HealthParts, LeaveParts {
     readonly provider: { readonly provider: { readonly operations: OutgoingOperations } } | undefined;
     readonly reloads: Reloads;
   };
-  readonly storeKind: OverviewParts['storeKind'];
+  readonly config: () => Config;
   readonly version: string;
   readonly access: AdminAccess;
   /** The active routes, with their keys. */
@@ -71,6 +70,8 @@ export interface AdminRoute {
 const PATH = 'admin.token.secret';
 /** The route label of logins to the console; no configured name can be the same. */
 const NAME = '_admin';
+/** The route of the forward proxy's requests in the journal. */
+const PROXY = '_proxy';
 
 /** Reads the token, if the config has one. */
 export async function readAdminToken({ token }: AdminConfig): Promise<AdminTokenRead> {
@@ -109,7 +110,7 @@ export function buildAdmin({ address, appProbes, basic }: AdminConfig, parts: Ad
 }
 
 function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): ConsoleParts {
-  const { clock, logger, metrics, journal, captures, access, routes, services, storeKind, version } = parts;
+  const { clock, logger, metrics, journal, captures, access, routes, services, config, version } = parts;
   const { realms, store, provider } = services;
   return {
     clock,
@@ -118,7 +119,11 @@ function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): Console
     version,
     password: basic && buildPortPassword(NAME, basic, { clock, metrics, realms, attempts: store.attempts }),
     outgoing: provider?.provider.operations,
-    storeKind,
+    storeKind: () => (config().store.redis === undefined ? 'memory' : 'redis'),
+    realms: () => realmsOf(config()).map(({ realm }) => realm),
+    findRealm: (route) => toRealm(config(), route),
+    attempts: store.attempts,
+    onLifted: (realm, of) => logger.info('ban_lifted', { realm, of }),
     replica: hostname(),
     registers: metrics.registers,
     routes: () => routes().map(({ config }) => config),
@@ -130,6 +135,11 @@ function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): Console
     onStreamDropped: metrics.streamDropped,
     onError: (operation, error) => logger.error('internal_error', { operation, ...toErrorSummary(error) }),
   };
+}
+
+/** The realm of a route, or of the forward proxy. */
+function toRealm({ routes, proxy }: Config, name: string): string | undefined {
+  return name === PROXY ? proxy?.basic.realm : routes.find((route) => route.name === name)?.basic?.realm;
 }
 
 /** The endpoints that every gate's admin port has (docs/admin.md). */

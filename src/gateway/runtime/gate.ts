@@ -91,7 +91,7 @@ export class Gate {
       ...telemetry,
       services: this.#services,
       version: context.version,
-      storeKind: () => (this.#ready.store.redis === undefined ? 'memory' : 'redis'),
+      config: () => this.#ready.loaded.config,
       access: this.#adminAccess,
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#services.signer.toKeySet(),

@@ -53,7 +53,7 @@ export interface StoreEvents extends RedisStoreEvents {
 export interface OpenStore {
   readonly seenIds: SeenIds;
   readonly versions: NewestVersions;
-  /** Never rejects. */
+  /** Only `lift` rejects. */
   readonly attempts: Attempts;
   /** Closes connections; later calls reject with StoreUnavailable. */
   close(): Promise<void>;

@@ -29,11 +29,15 @@ export interface Attempts {
    * `take` and `refund` reject with StoreUnavailable. A `left` is greater than 0.
    */
   take(keys: AttemptKeys, rule: AttemptsRule): Promise<AttemptResult>;
+  /** The remaining ban of a key, or 0. Rejects with StoreUnavailable. */
+  findBan(key: string, rule: AttemptsRule): Promise<Milliseconds>;
+  /** Forgets the failed attempts of a key, and thus its ban; false if there were none. Rejects with StoreUnavailable. */
+  lift(key: string): Promise<boolean>;
 }
 
 /**
  * Counts in the shared store. While the store is unavailable, this process counts for itself, so that guessing never becomes
- * free. A refund that the store does not take is dropped: given to another counter, it would allow one more guess. Never rejects.
+ * free. A refund that the store does not take is dropped: given to another counter, it would allow one more guess. Only `lift` rejects.
  */
 export function withFallback(shared: Attempts, own: Attempts): Attempts {
   return {
@@ -45,6 +49,11 @@ export function withFallback(shared: Attempts, own: Attempts): Attempts {
       } catch {
         return own.take(keys, rule);
       }
+    },
+    findBan: (key, rule) => shared.findBan(key, rule).catch(() => own.findBan(key, rule)),
+    async lift(key) {
+      const wasOwn = await own.lift(key);
+      return (await shared.lift(key)) || wasOwn;
     },
   };
 }
@@ -78,6 +87,12 @@ export function withBanCache(shared: Attempts, clock: Clock, { maxBans }: { read
       if (oldest !== undefined && bans.size >= maxBans) bans.delete(oldest);
       bans.set(key, { endsAt: now + left, cachedUntil: now + Math.min(left, BAN_CACHE_MS) });
       return result;
+    },
+    findBan: (key, rule) => shared.findBan(key, rule),
+    async lift(key) {
+      const hadFailures = await shared.lift(key);
+      bans.delete(key);
+      return hadFailures;
     },
   };
 }

@@ -51,6 +51,15 @@ class MemoryAttempts implements Attempts {
     return { kind: 'taken', refund: async () => this.#refund(keys, rule) };
   }
 
+  async findBan(key: string): Promise<Milliseconds> {
+    return this.#findBan(key, this.#clock.monotonic());
+  }
+
+  async lift(key: string): Promise<boolean> {
+    const wasCounted = this.#counts.delete(key);
+    return this.#bans.delete(key) || wasCounted;
+  }
+
   #findBan(key: string, now: Milliseconds): Milliseconds {
     const ban = this.#bans.get(key);
     if (ban === undefined) return 0;

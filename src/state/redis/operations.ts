@@ -20,7 +20,16 @@ declare module 'ioredis' {
 
 /** One operation of the script. */
 export interface Operation {
-  readonly name: 'claim' | 'confirm' | 'release' | 'forget' | 'enter' | 'leave' | `${'attempt' | 'refund'}${'' | 'Both'}`;
+  readonly name:
+    | 'claim'
+    | 'confirm'
+    | 'release'
+    | 'forget'
+    | 'enter'
+    | 'leave'
+    | 'ban'
+    | 'lift'
+    | `${'attempt' | 'refund'}${'' | 'Both'}`;
   readonly key: string;
   /** Only for `…Both`. In a Cluster it must be in the same slot as `key`. */
   readonly otherKey?: string;

@@ -100,6 +100,15 @@ class RedisStore implements RedisStoreParts {
     return { kind: 'banned', key: number === '2' ? (keys[1] ?? keys[0]) : keys[0], left };
   }
 
+  async findBan(key: string, { failures, ban }: AttemptsRule): Promise<Milliseconds> {
+    const operation = { name: 'ban', key: `${this.#prefix}a:${key}`, args: [failures, ban] } as const;
+    return Number(await this.#operations.run(operation));
+  }
+
+  async lift(key: string): Promise<boolean> {
+    return (await this.#operations.run({ name: 'lift', key: `${this.#prefix}a:${key}`, args: [] })) === 1;
+  }
+
   isUp(): boolean {
     return this.#isUp === true;
   }

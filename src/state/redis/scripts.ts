@@ -137,6 +137,16 @@ function operations.refund(key, failures, per, _, other)
   return 0
 end
 
+-- The remaining ban of the key in ms, or 0
+function operations.ban(key, failures, ban)
+  return readBan(key, tonumber(failures), ban)
+end
+
+-- 1: the failed attempts of the key were forgotten; 0: it had none
+function operations.lift(key)
+  return redis.call('DEL', key)
+end
+
 operations.attemptBoth, operations.refundBoth = operations.attempt, operations.refund
 
 local replies, extra = {}, #ARGV / 4

@@ -114,10 +114,26 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
  * password typed into the wrong field. The realm is a hash tag, so that Redis Cluster keeps both counters in one slot.
  */
 function createAttemptKeys(realm: string, by: AttemptsLimit['by']): (network: string, user: string) => AttemptKeys {
-  const prefix = `{${hash('sha256', realm, 'base64url').slice(0, 12)}}`;
-  const toClientKey = (network: string): string => `${prefix}:c:${network}`;
-  const toUserKey = (user: string): string => `${prefix}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`;
-  if (!by.includes('user')) return (network) => [toClientKey(network)];
-  if (!by.includes('client')) return (_, user) => [toUserKey(user)];
-  return (network, user) => [toClientKey(network), toUserKey(user)];
+  const prefix = toRealmTag(realm);
+  if (!by.includes('user')) return (network) => [toClientKey(prefix, network)];
+  if (!by.includes('client')) return (_, user) => [toUserKey(prefix, user)];
+  return (network, user) => [toClientKey(prefix, network), toUserKey(prefix, user)];
+}
+
+/** The key that counts the failed attempts of a client or a user of a realm, for operators. */
+export function toAttemptKey(realm: string, of: { readonly client: string } | { readonly user: string }): string {
+  const prefix = toRealmTag(realm);
+  return 'client' in of ? toClientKey(prefix, toClientNetwork(of.client)) : toUserKey(prefix, of.user);
+}
+
+function toRealmTag(realm: string): string {
+  return `{${hash('sha256', realm, 'base64url').slice(0, 12)}}`;
+}
+
+function toClientKey(prefix: string, network: string): string {
+  return `${prefix}:c:${network}`;
+}
+
+function toUserKey(prefix: string, user: string): string {
+  return `${prefix}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`;
 }
