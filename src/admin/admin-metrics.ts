@@ -19,9 +19,15 @@ export type AdminDenialLabel = (typeof ADMIN_DENIALS)[number];
 export const FORGOTTEN_STATES = ['absent', 'in-progress', 'handled'] as const;
 export type ForgottenLabel = (typeof FORGOTTEN_STATES)[number];
 
+/** `dropped`: more arrived than are shared at once; `failed`: the store did not take them in time. */
+export const SHARED_OUTCOMES = ['sent', 'dropped', 'failed'] as const;
+export type SharedLabel = (typeof SHARED_OUTCOMES)[number];
+
 export interface AdminMetrics {
   idForgotten(was: ForgottenLabel): void;
   adminDenied(reason: AdminDenialLabel): void;
+  /** Requests that were shared with other replicas, or could not be. */
+  deliveriesShared(outcome: SharedLabel, count: number): void;
   /** A client of the console's stream read too slowly. */
   streamDropped(): void;
 }
@@ -41,6 +47,12 @@ export function createAdminMetrics(registers: Registry[]): AdminMetrics {
       labelNames: ['reason'],
       registers,
     }),
+    shared: new CounterFamily({
+      name: 'sidegate_console_shared_total',
+      help: 'Recent requests that were shared with other replicas through the store while a console was open.',
+      labelNames: ['outcome'],
+      registers,
+    }),
     droppedStreams: new CounterFamily({
       name: 'sidegate_console_streams_dropped_total',
       help: 'Clients of the stream of recent deliveries that were disconnected because they read too slowly.',
@@ -48,10 +60,12 @@ export function createAdminMetrics(registers: Registry[]): AdminMetrics {
     }),
   };
   families.droppedStreams.series();
+  for (const outcome of SHARED_OUTCOMES) families.shared.series(outcome);
   for (const was of FORGOTTEN_STATES) families.forgottenIds.series(was);
   for (const reason of ADMIN_DENIALS) families.adminDenials.series(reason);
   return {
     idForgotten: (was) => families.forgottenIds.series(was).add(),
+    deliveriesShared: (outcome, count) => families.shared.series(outcome).add(count),
     streamDropped: () => families.droppedStreams.series().add(),
     adminDenied: (reason) => families.adminDenials.series(reason).add(),
   };

@@ -1,8 +1,13 @@
 /** Loads the console on its first request. Its code is a separate bundle, so that a gate without an operator at the console reads none of it. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { CancelTimer, Milliseconds } from '../core/clock.ts';
+import { runDetached } from '../core/safe-events.ts';
+import type { SharedDeliveries } from '../state/shared-deliveries.ts';
 import type { Console, ConsoleParts } from './console/console.ts';
 
 const PREFIX = '/api/v1/';
+/** How long it takes until the requests of other replicas appear. */
+const SHARE_INTERVAL_MS: Milliseconds = 2_000;
 
 function load(): Promise<typeof import('./console/console.ts')> {
   return import('./console/console.ts');
@@ -12,9 +17,13 @@ function load(): Promise<typeof import('./console/console.ts')> {
 export class ConsoleLoader {
   readonly #parts: ConsoleParts;
   #console: Promise<Console> | undefined;
+  #isSharing = false;
+  #cancelSharing: CancelTimer = () => undefined;
 
   constructor(parts: ConsoleParts) {
     this.#parts = parts;
+    if (parts.shared !== undefined && parts.journal.size > 0)
+      this.#cancelSharing = parts.clock.every(SHARE_INTERVAL_MS, () => runDetached(this.#share(parts.shared)));
   }
 
   /** Whether the console responds to the request, not an endpoint of the port itself. */
@@ -22,8 +31,29 @@ export class ConsoleLoader {
     return url.startsWith(PREFIX);
   }
 
+  /** Shares nothing more. */
+  close(): void {
+    this.#cancelSharing();
+  }
+
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    await (await this.#load()).handle(request, response);
+  }
+
+  #load(): Promise<Console> {
     this.#console ??= load().then(({ Console: Loaded }) => new Loaded(this.#parts));
-    await (await this.#console).handle(request, response);
+    return this.#console;
+  }
+
+  /** One command, unless a console is open at any replica. */
+  async #share(shared: SharedDeliveries | undefined): Promise<void> {
+    if (this.#isSharing || shared === undefined) return;
+    this.#isSharing = true;
+    try {
+      if (await shared.isWatched()) await (await this.#load()).share(shared);
+    } catch {
+      // The store is away; its own events report that.
+    }
+    this.#isSharing = false;
   }
 }

@@ -51,6 +51,7 @@ export class AdminServer {
   /** Closes the port and all connections immediately. */
   close(): void {
     this.#listener.close();
+    this.#console?.close();
     this.#server.closeAllConnections();
   }
 

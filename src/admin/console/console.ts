@@ -6,21 +6,23 @@ import { writeResponse } from '../../http-api/api-writer.ts';
 import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';
 import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
+import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import { readContent } from '../request-content.ts';
 import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
 import { createDeliveryOperations } from './delivery-operations.ts';
 import { delivery, deliveryDetail, deliveryPage, requestId } from './delivery-schemas.ts';
 import { DeliveryStream } from './delivery-stream.ts';
-import { type ReplicaEntry, toView, type ViewContext } from './delivery-view.ts';
+import { type ReplicaEntry, toDetailView, toView, type ViewContext } from './delivery-view.ts';
 import { createLoginOperations, type LoginParts } from './login-operations.ts';
 import { failedLoginList, release, released } from './login-schemas.ts';
 import { createOverviewOperation, type OverviewParts } from './overview.ts';
 import { overview } from './overview-schemas.ts';
 import { createRedact } from './redaction.ts';
+import { SharedEntries, type SharedEntriesParts } from './shared-entries.ts';
 
 /** The dependencies of the console. */
-export interface ConsoleParts extends ConsoleAccessParts, Omit<LoginParts, 'journal'>, OverviewParts {
+export interface ConsoleParts extends ConsoleAccessParts, Omit<LoginParts, 'journal'>, OverviewParts, SharedEntriesParts {
   readonly journal: Journal;
   /** Operations of the sending side; undefined without one. */
   readonly outgoing: OutgoingOperations | undefined;
@@ -47,18 +49,21 @@ export class Console {
   readonly #parts: ConsoleParts;
   readonly #access: ConsoleAccess;
   readonly #stream: DeliveryStream;
+  readonly #shared: SharedEntries;
   readonly #router: ApiRouter;
 
   constructor(parts: ConsoleParts) {
     this.#parts = parts;
     this.#access = new ConsoleAccess(parts);
+    const instance = randomBytes(4).toString('hex');
     this.#stream = new DeliveryStream({
       clock: parts.clock,
       journal: parts.journal,
-      instance: randomBytes(4).toString('hex'),
+      instance,
       toText: (entry) => JSON.stringify(toView(this.#toReplicaEntry(entry), this.#toContext())),
       onDropped: parts.onStreamDropped,
     });
+    this.#shared = new SharedEntries(instance, parts);
     this.#router = new ApiRouter(this.#createOperations(), { ...PARAMETERS, ...parts.outgoing?.parameters });
   }
 
@@ -68,6 +73,14 @@ export class Console {
     // The rest of an unread body would be parsed as the next request.
     if (!request.complete) response.shouldKeepAlive = false;
     await writeResponse(reply, response, this.#parts.clock);
+  }
+
+  /** Shows the recent requests to the consoles of other replicas. */
+  share(shared: SharedDeliveries): Promise<void> {
+    const context = this.#toContext();
+    // The capture is in this process, which the other console does not reach.
+    const capture = { isCaptured: false, origin: '' };
+    return this.#shared.share(shared, (entry) => toDetailView(this.#toReplicaEntry(entry), context, capture));
   }
 
   async #respond(request: IncomingMessage): Promise<ApiResponse> {
@@ -97,6 +110,7 @@ export class Console {
     const operations = [
       ...createDeliveryOperations({
         entries: () => journal.find({ limit: Math.max(1, journal.size) }).map((entry) => this.#toReplicaEntry(entry)),
+        readShared: () => this.#shared.read(),
         toReplicaEntry: (entry) => this.#toReplicaEntry(entry),
         context: () => this.#toContext(),
         isCaptured,

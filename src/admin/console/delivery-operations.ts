@@ -6,13 +6,16 @@ import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
 import { deliveryDetail, deliveryPage, deliveryQuery, streamQuery } from './delivery-schemas.ts';
 import type { DeliveryStream } from './delivery-stream.ts';
-import { type ReplicaEntry, toDetailView, toView, type ViewContext } from './delivery-view.ts';
-import { isCursor, isStreamed, selectPage } from './recent-deliveries.ts';
+import { type ReplicaEntry, toDetailView, type ViewContext } from './delivery-view.ts';
+import { isCursor, isStreamed, selectPage, toOwnRow, toSharedRow } from './recent-deliveries.ts';
+import type { SharedEntry } from './shared-entries.ts';
 
 /** The dependencies of the operations. */
 export interface DeliveryParts {
   /** All entries, newest first. */
   readonly entries: () => readonly ReplicaEntry[];
+  /** Requests of other replicas; never rejects. */
+  readonly readShared: () => Promise<readonly SharedEntry[]>;
   readonly toReplicaEntry: (entry: JournalEntry) => ReplicaEntry;
   /** For one response. */
   readonly context: () => ViewContext;
@@ -28,23 +31,25 @@ export function createDeliveryOperations(parts: DeliveryParts): Operation[] {
   return [createList(parts), createStream(parts), createGet(parts)];
 }
 
-function createList({ entries, context }: DeliveryParts): Operation {
+function createList({ entries, readShared, context }: DeliveryParts): Operation {
   return defineOperation({
     id: 'listRecentDeliveries',
     method: 'GET',
     path: PATH,
     tag: TAG,
     summary: 'List recent requests',
-    description: 'The newest first, accepted or rejected, as long as the journal keeps them.',
+    description:
+      'The newest first, accepted or rejected, as long as the journal keeps them. With Redis, those of other replicas follow within seconds, from the first call on.',
     query: deliveryQuery,
     responses: { 200: { description: 'A page.', schema: deliveryPage } },
     problems: [],
-    handle({ query }) {
+    async handle({ query }) {
       if (query.cursor !== undefined && !isCursor(query.cursor))
         return toInvalid([{ field: 'cursor', message: 'not the cursor of a page' }]);
-      const page = selectPage(entries(), query);
+      const shared = await readShared();
+      const { rows, cursor } = selectPage([...entries().map(toOwnRow), ...shared.map(toSharedRow)], query);
       const views = context();
-      return toJson(200, { data: page.entries.map((entry) => toView(entry, views)), cursor: page.cursor });
+      return toJson(200, { data: rows.map((row) => row.toView(views)), cursor });
     },
   });
 }
@@ -64,7 +69,7 @@ function createStream({ stream, toReplicaEntry }: DeliveryParts): Operation {
     handle({ query, incoming }) {
       if (stream.isFull) return toProblem('busy', 'too many streams are open');
       const lastId = incoming.headersDistinct['last-event-id']?.[0];
-      const isSelected = (entry: JournalEntry): boolean => isStreamed(toReplicaEntry(entry), query);
+      const isSelected = (entry: JournalEntry): boolean => isStreamed(toOwnRow(toReplicaEntry(entry)), query);
       return {
         status: 200,
         contentType: 'text/event-stream',
@@ -74,7 +79,7 @@ function createStream({ stream, toReplicaEntry }: DeliveryParts): Operation {
   });
 }
 
-function createGet({ entries, context, isCaptured }: DeliveryParts): Operation {
+function createGet({ entries, readShared, context, isCaptured }: DeliveryParts): Operation {
   return defineOperation({
     id: 'getRecentDelivery',
     method: 'GET',
@@ -83,9 +88,14 @@ function createGet({ entries, context, isCaptured }: DeliveryParts): Operation {
     summary: 'Show a recent request',
     responses: { 200: { description: 'The request in full.', schema: deliveryDetail } },
     problems: ['not_found'],
-    handle({ params: { request = '' }, incoming }) {
+    async handle({ params: { request = '' }, incoming }) {
       const found = entries().find(({ line }) => line.requestId === request);
-      if (found === undefined) return toProblem('not_found', 'the journal has no such request, or no longer');
+      if (found === undefined) {
+        const shared = (await readShared()).find(({ detail }) => detail.id === request);
+        return shared === undefined
+          ? toProblem('not_found', 'the journal has no such request, or no longer')
+          : toJson(200, shared.detail);
+      }
       const { localAddress = '127.0.0.1', localPort } = incoming.socket;
       const origin = `http://${localAddress.includes(':') ? `[${localAddress}]` : localAddress}:${localPort}`;
       return toJson(200, toDetailView(found, context(), { isCaptured: isCaptured(request), origin }));

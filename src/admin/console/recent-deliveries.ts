@@ -1,12 +1,24 @@
-/** Selects recent deliveries, newest first, in pages. */
+/** Selects recent deliveries, of this replica and of others, newest first, in pages. */
 import { UNMATCHED } from '../../telemetry/metrics/route-bound.ts';
-import type { DeliveryQuery, StreamQuery } from './delivery-schemas.ts';
-import type { ReplicaEntry } from './delivery-view.ts';
-import { toOutcome } from './stages.ts';
+import type { DeliveryDetail, DeliveryQuery, DeliveryView, StreamQuery } from './delivery-schemas.ts';
+import { type ReplicaEntry, toView, type ViewContext } from './delivery-view.ts';
+import type { SharedEntry } from './shared-entries.ts';
+import { type Outcome, toOutcome } from './stages.ts';
+
+/** A request, with the values that filters and the order depend on. It is formatted only if its page is asked for. */
+export interface Row {
+  readonly at: number;
+  readonly sequence: number;
+  readonly requestId: string;
+  readonly route: string | null;
+  readonly outcome: Outcome;
+  readonly event: string | null;
+  toView(context: ViewContext): DeliveryView;
+}
 
 /** A page; `cursor`: where the next one begins. */
-export interface EntryPage {
-  readonly entries: readonly ReplicaEntry[];
+export interface RowPage {
+  readonly rows: readonly Row[];
   readonly cursor: string | null;
 }
 
@@ -17,38 +29,52 @@ export function isCursor(text: string): boolean {
   return CURSOR.test(text);
 }
 
-/** Whether the filters of the stream select the entry. */
-export function isStreamed(entry: ReplicaEntry, { route, outcome }: StreamQuery): boolean {
-  if (route !== undefined && (entry.line.route ?? UNMATCHED) !== route) return false;
-  return outcome === undefined || outcome.includes(toOutcome(entry));
+/** A request of this replica. */
+export function toOwnRow(entry: ReplicaEntry): Row {
+  const { at, sequence, line } = entry;
+  return {
+    at,
+    sequence,
+    requestId: line.requestId,
+    route: line.route ?? null,
+    outcome: toOutcome(entry),
+    event: line.webhookId ?? null,
+    toView: (context) => toView(entry, context),
+  };
+}
+
+/** A request of another replica. */
+export function toSharedRow({ sequence, detail }: SharedEntry): Row {
+  const { id, at, route, outcome, event } = detail;
+  return { at: Date.parse(at), sequence, requestId: id, route, outcome, event, toView: () => toRow(detail) };
+}
+
+/** Whether the filters of the stream select the request. */
+export function isStreamed(row: Pick<Row, 'route' | 'outcome'>, { route, outcome }: StreamQuery): boolean {
+  if (route !== undefined && (row.route ?? UNMATCHED) !== route) return false;
+  return outcome === undefined || outcome.includes(row.outcome);
 }
 
 /** Sorted by arrival, so that pages do not change while further requests finish. */
-export function selectPage(all: readonly ReplicaEntry[], query: DeliveryQuery): EntryPage {
+export function selectPage(all: readonly Row[], query: DeliveryQuery): RowPage {
   const after = toPosition(query.cursor);
   const found = all
-    .filter((entry) => isSelected(entry, query) && (after === undefined || compare(entry, after) > 0))
-    .toSorted((a, b) => compare(a, toKey(b)));
-  const entries = found.slice(0, query.limit);
-  const last = entries.at(-1);
-  const cursor =
-    last === undefined || found.length === entries.length ? null : `${last.at}.${last.sequence}.${last.line.requestId}`;
-  return { entries, cursor };
+    .filter((row) => isSelected(row, query) && (after === undefined || compare(row, after) > 0))
+    .toSorted((a, b) => compare(a, b));
+  const rows = found.slice(0, query.limit);
+  const last = rows.at(-1);
+  const cursor = last === undefined || found.length === rows.length ? null : `${last.at}.${last.sequence}.${last.requestId}`;
+  return { rows, cursor };
 }
 
 /** Requests of one millisecond are in the order in which their replica finished them. */
-interface Position {
-  readonly at: number;
-  readonly sequence: number;
-  readonly requestId: string;
-}
+type Position = Pick<Row, 'at' | 'sequence' | 'requestId'>;
 
-function isSelected(entry: ReplicaEntry, query: DeliveryQuery): boolean {
-  const { at, line } = entry;
+function isSelected(row: Row, query: DeliveryQuery): boolean {
   const { id, from, to } = query;
-  if (id !== undefined && line.requestId !== id && line.webhookId !== id) return false;
-  if ((from !== undefined && at < from) || (to !== undefined && at >= to)) return false;
-  return isStreamed(entry, query);
+  if (id !== undefined && row.requestId !== id && row.event !== id) return false;
+  if ((from !== undefined && row.at < from) || (to !== undefined && row.at >= to)) return false;
+  return isStreamed(row, query);
 }
 
 function toPosition(cursor: string | undefined): Position | undefined {
@@ -56,13 +82,26 @@ function toPosition(cursor: string | undefined): Position | undefined {
   return requestId === undefined ? undefined : { at: Number(at), sequence: Number(sequence), requestId };
 }
 
-function toKey({ at, sequence, line: { requestId } }: ReplicaEntry): Position {
-  return { at, sequence, requestId };
+/** Positive if the first is older. */
+function compare(first: Position, second: Position): number {
+  if (first.at !== second.at) return second.at - first.at;
+  if (first.sequence !== second.sequence) return second.sequence - first.sequence;
+  if (first.requestId === second.requestId) return 0;
+  return first.requestId < second.requestId ? 1 : -1;
 }
 
-/** Positive if the entry is older than the position. */
-function compare({ at, sequence, line: { requestId } }: ReplicaEntry, other: Position): number {
-  if (at !== other.at) return other.at - at;
-  if (sequence !== other.sequence) return other.sequence - sequence;
-  return requestId === other.requestId ? 0 : requestId < other.requestId ? 1 : -1;
+function toRow(detail: DeliveryDetail): DeliveryView {
+  const {
+    port: _,
+    user: _1,
+    certificate: _2,
+    detail: _3,
+    observed: _4,
+    isUnchecked: _5,
+    traceId: _6,
+    headers: _7,
+    ...rest
+  } = detail;
+  const { findings: _8, commands: _9, ...view } = rest;
+  return view;
 }

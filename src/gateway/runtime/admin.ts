@@ -23,6 +23,7 @@ import type { Secret } from '../../core/secret.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
+import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
@@ -49,7 +50,7 @@ export interface AdminParts extends HealthParts, LeaveParts {
   readonly captures: Captures;
   readonly services: {
     readonly routeParts: { readonly keyEvidence: KeyEvidence };
-    readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts };
+    readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts; readonly deliveries: SharedDeliveries | undefined };
     readonly realms: Realms;
     readonly provider: { readonly provider: { readonly operations: OutgoingOperations } } | undefined;
     readonly reloads: Reloads;
@@ -123,6 +124,8 @@ function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): Console
     realms: () => realmsOf(config()).map(({ realm }) => realm),
     findRealm: (route) => toRealm(config(), route),
     attempts: store.attempts,
+    shared: store.deliveries,
+    onShared: metrics.deliveriesShared,
     onLifted: (realm, of) => logger.info('ban_lifted', { realm, of }),
     replica: hostname(),
     registers: metrics.registers,

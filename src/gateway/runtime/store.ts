@@ -12,6 +12,7 @@ import { createMemoryNewestVersions } from '../../state/ordering/memory-newest-v
 import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../../state/redis/options.ts';
 import { createRedisStore, type RedisStoreEvents } from '../../state/redis/redis-store.ts';
+import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
 
 /** A problem with what the store's config refers to. */
 export interface StoreProblem {
@@ -55,6 +56,8 @@ export interface OpenStore {
   readonly versions: NewestVersions;
   /** Only `lift` rejects. */
   readonly attempts: Attempts;
+  /** Undefined without Redis. */
+  readonly deliveries: SharedDeliveries | undefined;
   /** Closes connections; later calls reject with StoreUnavailable. */
   close(): Promise<void>;
 }
@@ -65,7 +68,13 @@ export function openStore(settings: StoreSettings, clock: Clock, events: StoreEv
   if (settings.redis !== undefined) {
     const store = createRedisStore(settings.redis, events, clock);
     const shared = withBanCache(store, clock, { maxBans: MAX_ATTEMPT_KEYS });
-    return { seenIds: store, versions: store, attempts: withFallback(shared, attempts), close: () => store.close() };
+    return {
+      seenIds: store,
+      versions: store,
+      attempts: withFallback(shared, attempts),
+      deliveries: store,
+      close: () => store.close(),
+    };
   }
   const seenIds = createMemorySeenIds(clock, { maxIds: settings.maxIds });
   const versions = createMemoryNewestVersions(clock, { maxResources: settings.maxIds });
@@ -74,6 +83,7 @@ export function openStore(settings: StoreSettings, clock: Clock, events: StoreEv
     seenIds,
     versions,
     attempts,
+    deliveries: undefined,
     close: async () => {
       await Promise.all([seenIds.close(), versions.close()]);
     },

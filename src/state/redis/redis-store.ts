@@ -4,6 +4,7 @@ import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
 import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../login-attempts/attempts.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
+import type { DeliveryBatch, SharedDeliveries } from '../shared-deliveries.ts';
 import { openRedis, type RedisClient } from './client.ts';
 import { Operations, type Reply } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
@@ -17,12 +18,17 @@ export interface RedisStoreEvents {
 }
 
 /** Everything that is stored in Redis. */
-export type RedisStoreParts = SeenIds & NewestVersions & Attempts;
+export type RedisStoreParts = SeenIds & NewestVersions & Attempts & SharedDeliveries;
 
 /** Connects in the background. While Redis is not connected, every call rejects at once. */
 export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock): RedisStoreParts {
   return new RedisStore(options, events, clock);
 }
+
+/** Of at most 64 KiB each. */
+const MAX_BATCHES = 64;
+/** After the last console was closed. */
+const BATCHES_KEPT_MS: Milliseconds = 600_000;
 
 class RedisStore implements RedisStoreParts {
   readonly #client: RedisClient;
@@ -107,6 +113,26 @@ class RedisStore implements RedisStoreParts {
 
   async lift(key: string): Promise<boolean> {
     return (await this.#operations.run({ name: 'lift', key: `${this.#prefix}a:${key}`, args: [] })) === 1;
+  }
+
+  async isWatched(): Promise<boolean> {
+    return (await this.#client.exists(`${this.#prefix}console`)) === 1;
+  }
+
+  async watch(duration: Milliseconds): Promise<void> {
+    await this.#client.set(`${this.#prefix}console`, '1', 'PX', duration);
+  }
+
+  async publish(text: string): Promise<void> {
+    const key = `${this.#prefix}deliveries`;
+    await this.#client.xadd(key, 'MAXLEN', '~', MAX_BATCHES, '*', 'deliveries', text);
+    await this.#client.pexpire(key, BATCHES_KEPT_MS);
+  }
+
+  async read(after: string): Promise<DeliveryBatch[]> {
+    // Inclusive, as Redis 6.0 knows no exclusive ranges.
+    const found = await this.#client.xrange(`${this.#prefix}deliveries`, after, '+', 'COUNT', MAX_BATCHES + 1);
+    return found.flatMap(([id, [, text = '']]) => (id === after ? [] : [{ id, text }]));
   }
 
   isUp(): boolean {

@@ -1,0 +1,113 @@
+/** Shares requests with the consoles of other replicas, and reads theirs: in batches, at an interval, only while a console is open. */
+import * as z from 'zod';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
+import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
+import type { SharedLabel } from '../admin-metrics.ts';
+import { type DeliveryDetail, deliveryDetail } from './delivery-schemas.ts';
+
+/** Dependencies of the sharing. */
+export interface SharedEntriesParts {
+  readonly clock: Clock;
+  readonly journal: Pick<Journal, 'find' | 'recorded'>;
+  /** Undefined without Redis. */
+  readonly shared: SharedDeliveries | undefined;
+  readonly onShared: (outcome: SharedLabel, count: number) => void;
+}
+
+/** A request as another replica showed it, without its secrets. */
+export interface SharedEntry {
+  /** Distinguishes processes on one host. */
+  readonly instance: string;
+  readonly sequence: number;
+  readonly detail: DeliveryDetail;
+}
+
+/** The others keep sharing for so long after the last request to a console. */
+const WATCH_MS: Milliseconds = 60_000;
+/** Of one replica at once. */
+const MAX_SHARED = 200;
+const RESUMED_AFTER_MS: Milliseconds = 10_000;
+const MAX_BATCH_CHARACTERS = 65_536;
+/** Of all other replicas. */
+const MAX_KEPT = 2_000;
+const batch = z.array(z.strictObject({ instance: z.string(), sequence: z.int(), detail: deliveryDetail }));
+
+/** The requests of other replicas. */
+export class SharedEntries {
+  readonly #instance: string;
+  readonly #parts: SharedEntriesParts;
+  #kept: SharedEntry[] = [];
+  #readUpTo = '0';
+  /** Number of the last own request that was shared or dropped. */
+  #published = 0;
+  /** Number of the last own request at the previous turn: the analysis of a rejection takes a moment. */
+  #settled = 0;
+  #sharedAt: Milliseconds = Number.NEGATIVE_INFINITY;
+
+  constructor(instance: string, parts: SharedEntriesParts) {
+    this.#instance = instance;
+    this.#parts = parts;
+  }
+
+  /** Publishes what finished before the previous call. */
+  async share(shared: SharedDeliveries, toDetail: (entry: JournalEntry) => DeliveryDetail): Promise<void> {
+    const { clock, journal, onShared } = this.#parts;
+    const now = clock.monotonic();
+    // Nobody watched meanwhile: share the newest, and do not count the others as dropped.
+    const isResumed = now - this.#sharedAt > RESUMED_AFTER_MS;
+    this.#sharedAt = now;
+    const to = this.#settled;
+    const from = isResumed ? Math.max(0, to - MAX_SHARED) : this.#published;
+    this.#settled = journal.recorded;
+    this.#published = to;
+    if (to === from) return;
+    const fresh = journal.find({ limit: journal.recorded - from }).filter(({ sequence }) => sequence <= to && sequence > from);
+    const entries = fresh.slice(0, MAX_SHARED).map((entry): SharedEntry => {
+      return { instance: this.#instance, sequence: entry.sequence, detail: toDetail(entry) };
+    });
+    const texts = takeWithin(entries.map((entry) => JSON.stringify(entry)));
+    onShared('dropped', to - from - texts.length);
+    try {
+      await shared.publish(`[${texts.join(',')}]`);
+      onShared('sent', texts.length);
+    } catch {
+      onShared('failed', texts.length);
+    }
+  }
+
+  /** The requests of other replicas; those that were known before if the store does not respond. */
+  async read(): Promise<readonly SharedEntry[]> {
+    const { shared } = this.#parts;
+    if (shared === undefined) return [];
+    try {
+      await shared.watch(WATCH_MS);
+      for (const { id, text } of await shared.read(this.#readUpTo)) {
+        this.#readUpTo = id;
+        this.#kept.push(...parseBatch(text).filter(({ instance }) => instance !== this.#instance));
+      }
+      this.#kept = this.#kept.slice(-MAX_KEPT);
+    } catch {
+      // The overview shows that the store is away.
+    }
+    return this.#kept;
+  }
+}
+
+/** The newest that fit into a batch. */
+function takeWithin(texts: readonly string[]): string[] {
+  let length = 0;
+  return texts.filter((text) => {
+    length += text.length;
+    return length <= MAX_BATCH_CHARACTERS;
+  });
+}
+
+/** Empty if a replica of another version wrote it. */
+function parseBatch(text: string): readonly SharedEntry[] {
+  try {
+    return batch.parse(JSON.parse(text));
+  } catch {
+    return [];
+  }
+}

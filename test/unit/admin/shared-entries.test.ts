@@ -1,0 +1,101 @@
+import { expect, test } from 'vitest';
+import type { DeliveryDetail } from '../../../src/admin/console/delivery-schemas.ts';
+import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
+import { SharedEntries } from '../../../src/admin/console/shared-entries.ts';
+import type { DeliveryBatch, SharedDeliveries } from '../../../src/state/shared-deliveries.ts';
+import { Journal, type JournalEntry } from '../../../src/telemetry/journal/journal.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { makeRequestLine } from '../../support/request-line.ts';
+
+const toDetail = (entry: JournalEntry): DeliveryDetail =>
+  toDetailView(
+    { ...entry, replica: 'a' },
+    { redact: (text) => text ?? null, findRoute: () => undefined },
+    { isCaptured: false, origin: '' },
+  );
+const toId = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`;
+
+/** What replicas see through the store. */
+function createStore() {
+  const batches: DeliveryBatch[] = [];
+  const store: SharedDeliveries = {
+    isWatched: async () => true,
+    watch: async () => undefined,
+    publish: async (text) => void batches.push({ id: String(batches.length + 1), text }),
+    read: async (after) => batches.slice(Number(after)),
+  };
+  return { store, batches };
+}
+
+function open(store: SharedDeliveries, instance = 'one') {
+  const clock = new FakeClock();
+  const journal = new Journal({ size: 1_000, maxBytes: 10_000_000 });
+  const counts: Record<string, number> = {};
+  const onShared = (outcome: string, count: number): void => {
+    counts[outcome] = (counts[outcome] ?? 0) + count;
+  };
+  const entries = new SharedEntries(instance, { clock, journal, shared: store, onShared });
+  const add = (count: number, detail?: string): void => {
+    for (let i = 0; i < count; i++)
+      journal.add(1, makeRequestLine({ requestId: toId(journal.recorded + 1), ...(detail !== undefined && { detail }) }));
+  };
+  return { entries, counts, add, share: () => entries.share(store, toDetail) };
+}
+
+test('shares a request one turn after it finished, so that its analysis is there, and reads only those of others', async () => {
+  const { store, batches } = createStore();
+  const own = open(store);
+  own.add(2);
+  await own.share();
+  expect(batches).toEqual([]);
+  await own.share();
+  expect((await open(store, 'other').entries.read()).map(({ detail }) => detail.id)).toEqual([toId(2), toId(1)]);
+  expect(await own.entries.read()).toEqual([]);
+  await own.share();
+  expect([batches.length, own.counts]).toEqual([1, { dropped: 0, sent: 2 }]);
+});
+
+test('shares at most 200 at once and 64 KiB, the newest, and counts the others', async () => {
+  const { store, batches } = createStore();
+  const { share, add, counts } = open(store);
+  await share();
+  add(300);
+  await share();
+  await share();
+  expect(batches[0]?.text.length).toBeLessThanOrEqual(65_536 + 1_000);
+  const sent = counts['sent'] ?? 0;
+  expect([sent > 50, sent + (counts['dropped'] ?? 0)]).toEqual([true, 300]);
+  expect(JSON.parse(batches[0]?.text ?? '')[0].detail.id).toBe(toId(300));
+  add(100, 'x'.repeat(1_000));
+  await share();
+  await share();
+  expect(batches[1]?.text.length).toBeLessThanOrEqual(65_536 + 1_000);
+});
+
+test('counts what the store did not take, and ignores what another version wrote', async () => {
+  const { store, batches } = createStore();
+  const failing = open({ ...store, publish: () => Promise.reject(new Error('away')) });
+  failing.add(3);
+  await failing.share();
+  await failing.entries.share({ ...store, publish: () => Promise.reject(new Error('away')) }, toDetail);
+  expect(failing.counts).toMatchObject({ failed: 3 });
+  for (const text of ['', 'null', '[{}]', '{"sequence":1}']) batches.push({ id: String(batches.length + 1), text });
+  const other = open(store, 'other');
+  other.add(1);
+  await other.share();
+  await other.share();
+  expect(await failing.entries.read()).toHaveLength(1);
+});
+
+test('keeps what it knows while the store is away', async () => {
+  const { store } = createStore();
+  const other = open(store, 'other');
+  other.add(1);
+  await other.share();
+  await other.share();
+  let isAway = false;
+  const own = open({ ...store, read: (after) => (isAway ? Promise.reject(new Error('away')) : store.read(after)) });
+  expect(await own.entries.read()).toHaveLength(1);
+  isAway = true;
+  expect(await own.entries.read()).toHaveLength(1);
+});
