@@ -36,8 +36,3 @@ export function parseHex(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'hex');
   return bytes.length * 2 === text.length ? bytes : undefined;
 }
-
-/** Whether the bytes contain one of the secrets. */
-export function hasSecret(bytes: Buffer, secrets: readonly Buffer[]): boolean {
-  return secrets.some((secret) => bytes.includes(secret));
-}

@@ -79,6 +79,7 @@ describe('the npm package', () => {
         stdio: ['ignore', 'pipe', 'inherit'],
       });
       try {
+        const admin = readListeningPort(gate.stdout, 'adminPort');
         const url = `http://127.0.0.1:${await readListeningPort(gate.stdout)}`;
         const sent = await runAside(node as string, ['send', '--secret-file', 'secret', `${url}/hooks/billing`]);
         expect(sent).toBe(0);
@@ -86,6 +87,9 @@ describe('the npm package', () => {
           fetch(`${url}/admin`, { headers: { authorization: `Basic ${Buffer.from(`Aladdin:${password}`).toString('base64')}` } });
         expect((await login('open sesame')).status).toBe(200);
         expect((await login('another')).status).toBe(401);
+        // Its code is a separate bundle.
+        const console_ = await fetch(`http://127.0.0.1:${await admin}/api/v1/deliveries`);
+        expect(((await console_.json()) as { data: object[] }).data).toHaveLength(3);
       } finally {
         gate.kill('SIGTERM');
       }

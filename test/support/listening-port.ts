@@ -1,8 +1,8 @@
 /** Where a gate that was started as a process listens. */
 import type { Readable } from 'node:stream';
 
-/** The port of the `listening` line of its log. Rejects if the process ends before. */
-export function readListeningPort(stdout: Readable): Promise<number> {
+/** The data port of the `listening` line of its log, or its admin port. Rejects if the process ends before. */
+export function readListeningPort(stdout: Readable, name: 'port' | 'adminPort' = 'port'): Promise<number> {
   return new Promise((resolve, reject) => {
     let text = '';
     stdout.setEncoding('utf8').on('data', (chunk: string) => {
@@ -11,7 +11,7 @@ export function readListeningPort(stdout: Readable): Promise<number> {
         .split('\n')
         .slice(0, -1)
         .find((each) => each.includes('"listening"'));
-      if (line !== undefined) resolve(Number((JSON.parse(line) as { port: number }).port));
+      if (line !== undefined) resolve((JSON.parse(line) as Record<typeof name, number>)[name]);
     });
     stdout.once('end', () => reject(new Error(`the gate ended before it listened: ${text}`)));
   });

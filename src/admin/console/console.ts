@@ -60,7 +60,10 @@ export class Console {
       clock: parts.clock,
       journal: parts.journal,
       instance,
-      toText: (entry) => JSON.stringify(toView(this.#toReplicaEntry(entry), this.#toContext())),
+      createFormat: () => {
+        const context = this.#toContext();
+        return (entry) => JSON.stringify(toView(this.#toReplicaEntry(entry), context));
+      },
       onDropped: parts.onStreamDropped,
     });
     this.#shared = new SharedEntries(instance, parts);

@@ -21,8 +21,8 @@ export interface StreamParts {
   readonly journal: Pick<Journal, 'recorded' | 'find'>;
   /** Distinguishes the numbers of this process from those of an earlier one: 8 hexadecimal digits. */
   readonly instance: string;
-  /** JSON in one line. */
-  readonly toText: (entry: JournalEntry) => string;
+  /** Returns the function that formats an entry as JSON in one line; called once for all entries of a flush. */
+  readonly createFormat: () => (entry: JournalEntry) => string;
   /** A client was disconnected because it read too slowly. */
   readonly onDropped: () => void;
 }
@@ -78,17 +78,19 @@ export class DeliveryStream {
     const newest = journal.recorded;
     const missing = Math.max(...[...this.#clients].map(({ seen }) => newest - seen));
     const entries = missing > 0 ? journal.find({ limit: Math.min(missing, MAX_EVENTS) }) : [];
-    const texts = new Map<JournalEntry, string>();
-    for (const client of this.#clients) this.#send(client, entries, texts);
+    const format = entries.length > 0 ? remember(this.#parts.createFormat()) : undefined;
+    for (const client of this.#clients) this.#send(client, entries, format);
   }
 
-  /** `entries`: the newest first; `texts`: those that another client needed, too. */
-  #send(client: Client, entries: readonly JournalEntry[], texts: Map<JournalEntry, string>): void {
+  /** `entries`: the newest first. */
+  #send(client: Client, entries: readonly JournalEntry[], format: ((entry: JournalEntry) => string) | undefined): void {
     const { clock, journal, onDropped } = this.#parts;
     const fresh = entries.filter(({ sequence }) => sequence > client.seen);
     const skipped = journal.recorded - client.seen - fresh.length;
     client.seen = journal.recorded;
-    const events = fresh.toReversed().flatMap((entry) => (client.isSelected(entry) ? [this.#toEvent(entry, texts)] : []));
+    const events = fresh
+      .toReversed()
+      .flatMap((entry) => (format !== undefined && client.isSelected(entry) ? [this.#toEvent(entry, format(entry))] : []));
     if (skipped > 0) events.unshift(`event: gap\ndata: {"skipped":${skipped}}\n\n`);
     const now = clock.monotonic();
     if (events.length === 0 && now - client.writtenAt < KEEP_ALIVE_MS) return;
@@ -99,9 +101,17 @@ export class DeliveryStream {
     client.response.destroy();
   }
 
-  #toEvent(entry: JournalEntry, texts: Map<JournalEntry, string>): string {
-    const text = texts.get(entry) ?? this.#parts.toText(entry);
-    texts.set(entry, text);
-    return `id: ${this.#parts.instance}-${entry.sequence}\ndata: ${text}\n\n`;
+  #toEvent({ sequence }: JournalEntry, text: string): string {
+    return `id: ${this.#parts.instance}-${sequence}\ndata: ${text}\n\n`;
   }
+}
+
+/** Formats each entry once, for all clients. */
+function remember(format: (entry: JournalEntry) => string): (entry: JournalEntry) => string {
+  const texts = new Map<JournalEntry, string>();
+  return (entry) => {
+    const text = texts.get(entry) ?? format(entry);
+    texts.set(entry, text);
+    return text;
+  };
 }

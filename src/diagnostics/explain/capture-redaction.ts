@@ -1,7 +1,6 @@
 /** Decides which parts of a rejected delivery may be captured: those that the analysis needs, without configured secrets. */
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import { isToken, type SchemeDescription, type SignatureDescription } from '../../auth/schemes/description.ts';
-import { hasSecret } from '../../core/bytes.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import type { RequestTarget } from '../../core/target.ts';
 import { CONVENTIONAL_HEADERS } from './head-forms.ts';
@@ -111,6 +110,11 @@ export function toSecretBytes(texts: Iterable<Buffer>): Buffer[] {
     if (bare.length >= MIN_SECRET_BYTES) found.push(Buffer.from(bare, 'latin1'));
   }
   return found;
+}
+
+/** Whether the bytes contain one of the secrets. */
+export function hasSecret(bytes: Buffer, secrets: readonly Buffer[]): boolean {
+  return secrets.some((secret) => bytes.includes(secret));
 }
 
 function toDecoded(text: string): Buffer {

@@ -1,6 +1,5 @@
 /** Keeps the most recent rejected deliveries of the routes with `capture: failures`, in memory only, for `sidegate explain`. */
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { hasSecret } from '../../core/bytes.ts';
 import { rememberClientNetworks } from '../../core/client-network.ts';
 import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
@@ -8,7 +7,7 @@ import type { Refusal } from '../../core/refusal.ts';
 import { TokenBucket } from '../../core/token-bucket.ts';
 import { type CapturedBody, formatHar } from './capture-har.ts';
 import type { CaptureOutcome } from './capture-metrics.ts';
-import { CaptureRedaction, REDACTED } from './capture-redaction.ts';
+import { CaptureRedaction, hasSecret, REDACTED } from './capture-redaction.ts';
 import { EXPLAINED_REASONS } from './explainer.ts';
 
 /** In the whole process. */
