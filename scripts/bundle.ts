@@ -1,4 +1,4 @@
-/** Bundles the sidecar, the tools and the password worker, for scripts/build.ts and for tests that run the same bundles as the image. */
+/** Bundles the sidecar, the tools and the other programs, for scripts/build.ts and for tests that run the same bundles as the image. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -17,6 +17,7 @@ export const BUNDLES = [
   'sidegate-tools.cjs',
   'sidegate-provider.cjs',
   'sidegate-console.cjs',
+  'sidegate-redis.cjs',
   'password-worker.cjs',
   'queue-worker.cjs',
 ] as const;
@@ -54,6 +55,10 @@ const NEVER_USED = /^(?:@opentelemetry\/api|thread-stream|cron-parser|\.\/postgr
 const LAZY_DEPENDENCIES: Plugin = {
   name: 'lazy-dependencies',
   setup(setUp) {
+    // In a separate file: the sidecar and the sending side share it, and without Redis nothing reads it.
+    setUp.onResolve({ filter: /^ioredis$/ }, ({ namespace }) =>
+      namespace === 'lazy' ? { path: './sidegate-redis.cjs', external: true } : undefined,
+    );
     setUp.onResolve({ filter: NEVER_USED }, ({ path }) => ({ path, namespace: 'never-used' }));
     setUp.onLoad({ filter: /./, namespace: 'never-used' }, () => ({ contents: 'module.exports = {};' }));
     setUp.onResolve({ filter: LAZY }, ({ path, namespace }) => (namespace === 'lazy' ? undefined : { path, namespace: 'lazy' }));
@@ -115,6 +120,7 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     ['cli/tools.ts', 'sidegate-tools'],
     ['provider/runtime/provider.ts', 'sidegate-provider'],
     ['admin/console/console.ts', 'sidegate-console'],
+    ['../node_modules/ioredis/built/index.js', 'sidegate-redis'],
     ['auth/passwords/password-worker.ts', 'password-worker'],
     ['provider/queue/sqlite/worker/queue-worker.ts', 'queue-worker'],
   ] as const;

@@ -53,6 +53,7 @@ describe('the npm package', () => {
       'dist/queue-worker.cjs',
       'dist/sidegate-console.cjs',
       'dist/sidegate-provider.cjs',
+      'dist/sidegate-redis.cjs',
       'dist/sidegate-tools.cjs',
       'dist/sidegate.cjs',
       'package.json',
