@@ -51,6 +51,8 @@ async function admitDuring(node: NodeCluster, namespace: string, work: () => Pro
   return outcomes;
 }
 
+if (PREVIOUS_COMMIT === undefined) console.log('the tests of upgrades are skipped: this repository has no history');
+
 let previous: Promise<PreviousRelease>;
 let folder: string;
 
@@ -135,13 +137,14 @@ describe.skipIf(NODE_HINDRANCE !== undefined || PREVIOUS_COMMIT === undefined)(
       expect(await sendFour(app.url)).toEqual(FOUR_EXPECTED);
     });
 
-    test('helm test passes', async () => {
+    // These two at once, as both mostly wait.
+    test.concurrent('helm test passes', async () => {
       const { code, stdout, stderr } = await node.helm('test', RELEASE, '--namespace', CHART_NAMESPACE, '--timeout', '90s');
       expect(code, stderr).toBe(0);
       expect(stdout).toMatch(/^Phase: +Succeeded$/m);
     });
 
-    test('every pod gets the sidecar while the injector is restarted', async () => {
+    test.concurrent('every pod gets the sidecar while the injector is restarted', async () => {
       const outcomes = await admitDuring(node, namespace, () => restartDeployment(node, CHART_NAMESPACE, INJECTOR, OF_INJECTOR));
       console.log('pods created during the restart of the injector:', Object.fromEntries(outcomes));
       expect([...outcomes.keys()]).toEqual([SIDEGATE_IMAGE.tag]);
