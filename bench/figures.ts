@@ -14,7 +14,7 @@ export interface RunFacts {
 const QUIET_SHARE = 0.05;
 
 /** Describes the load of other processes, and its effect on the figures. */
-export function describeNoise({ busyBefore }: RunFacts): string {
+export function describeNoise({ busyBefore }: Pick<RunFacts, 'busyBefore'>): string {
   const noise = busyBefore > QUIET_SHARE ? ' **The machine was not quiet: take ratios only, and with care.**' : '';
   return `Just before the run other work took ${toPercent(busyBefore)} of the machine.${noise}`;
 }

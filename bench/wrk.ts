@@ -50,6 +50,7 @@ interface Report {
   readonly statuses: Readonly<Record<string, number>>;
 }
 
+const PATH = '/hooks/billing';
 const REPLAY = join(import.meta.dirname, 'replay.lua');
 const EXTRA_MS = 20_000;
 /** A tenth of the share of others. */
@@ -57,17 +58,49 @@ const NICENESS = '10';
 
 /** Sends deliveries for `seconds` on keep-alive connections. */
 export function replay({ deliveries, order, ...load }: ReplayOptions): Promise<LoadResult> {
-  const args = [deliveries.file, deliveries.bodyFile, order];
-  return runWrk({ ...load, path: '/hooks/billing', script: REPLAY, args });
+  return runWrk({ ...load, path: PATH, ...toReplayScript({ deliveries, order }) });
+}
+
+/** Where to, for how long and on how many connections. */
+export interface WrkTarget {
+  readonly url: string;
+  readonly seconds: number;
+  readonly connections: number;
+}
+
+/** The command line that sends deliveries, for another network; `parseReport` reads its output. */
+export function toReplayCommand({
+  url,
+  ...options
+}: WrkTarget & Pick<ReplayOptions, 'deliveries' | 'order'>): readonly [string, ...string[]] {
+  return toCommand({ ...options, url: `${url}${PATH}`, ...toReplayScript(options) });
+}
+
+function toReplayScript({ deliveries, order }: Pick<ReplayOptions, 'deliveries' | 'order'>): Pick<WrkOptions, 'script' | 'args'> {
+  return { script: REPLAY, args: [deliveries.file, deliveries.bodyFile, order] };
 }
 
 /** Sends requests for `seconds` on keep-alive connections. */
 export async function runWrk(options: WrkOptions): Promise<LoadResult> {
-  const { port, path, script, seconds, connections, isNice = false, isTls = false } = options;
-  const wrk = ['wrk', '-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', script];
-  const args = [...wrk, `${isTls ? 'https' : 'http'}://127.0.0.1:${port}${path}`, '--', ...options.args];
-  const launch = { core: OTHER_CORE, command: 'nice', args: ['-n', isNice ? NICENESS : '0', ...args] };
-  const text = await run(launch, seconds * 1000 + EXTRA_MS);
+  const { port, path, isNice = false, isTls = false } = options;
+  const command = toCommand({ ...options, url: `${isTls ? 'https' : 'http'}://127.0.0.1:${port}${path}` });
+  const launch = { core: OTHER_CORE, command: 'nice', args: ['-n', isNice ? NICENESS : '0', ...command] };
+  return parseReport(await run(launch, options.seconds * 1000 + EXTRA_MS));
+}
+
+function toCommand({
+  url,
+  script,
+  seconds,
+  connections,
+  args,
+}: WrkTarget & Pick<WrkOptions, 'script' | 'args'>): [string, ...string[]] {
+  const options = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', script];
+  return ['wrk', ...options, url, '--', ...args];
+}
+
+/** Reads the output of wrk. Throws if deliveries ran out. */
+export function parseReport(text: string): LoadResult {
   const found = /^RESULT (.*)$/m.exec(text)?.[1];
   if (found === undefined) throw new Error(`wrk gave no result:\n${text}`);
   const report = JSON.parse(found) as Report;

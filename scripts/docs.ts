@@ -1,6 +1,7 @@
 /** Writes docs/config.md from the config's schema, and all other generated pages, so that docs and code always agree. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { renderNodePage } from '../bench/node/page.ts';
 import { renderSizingPage } from '../bench/sizing/page.ts';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { CONFIG_RENAMINGS } from '../src/config/load/config-renamings.ts';
@@ -23,6 +24,7 @@ const PAGES: Readonly<Record<string, () => string>> = {
   'docs/cli.md': renderCliPage,
   'docs/config.md': renderConfigPage,
   'docs/injection.md': renderInjectionPage,
+  'docs/kubernetes-cost.md': () => renderNodePage(),
   'docs/presets.md': renderPresetsPage,
   'docs/senders.md': renderSendersPage,
   'docs/probe.md': renderProbePage,
