@@ -52,6 +52,7 @@ export const NODE_TOOLS: readonly ClusterTool[] = [
   kubernetes('kube-scheduler', 'v1.36.3', 1),
   kubernetes('kube-proxy', 'v1.36.3', 1),
   { name: 'coredns-v1.14.7', module: 'coredns', package: '.', flags: STRIPPED, minutes: 2 },
+  { name: 'kubectl-v1.37.1', module: 'helm', package: './kubectl', flags: STRIPPED, minutes: 1 },
 ];
 
 /** Returns the folder of a tool's module. */

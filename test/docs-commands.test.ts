@@ -8,6 +8,7 @@ import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { HELM, helm } from './support/chart.ts';
 import { type Block, readBlocks } from './support/doc-blocks.ts';
+import { expectOutput } from './support/doc-output.ts';
 import { DocSession } from './support/doc-session.ts';
 import { run } from './support/run.ts';
 
@@ -85,21 +86,6 @@ async function runBlock(session: DocSession, block: Block): Promise<string> {
   const { code, output } = await session.run(block);
   expect(code, `${place(block)} printed ${output}`).toBe(directive.kind === 'exits' ? directive.code : 0);
   return output;
-}
-
-function escapePattern(text: string): string {
-  return text.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&').replaceAll(/ +/g, ' +');
-}
-
-/** Each line of the page is printed, in this order; `…` stands for any text. */
-function expectOutput(shown: string, output: string, where: string): void {
-  let rest = output;
-  for (const line of shown.split('\n').filter((each) => each.trim() !== '' && each.trim() !== '…')) {
-    const pattern = line.trim().split('…').map(escapePattern).join('.*');
-    const match = new RegExp(pattern).exec(rest);
-    expect(match, `${where}: "${line}" is not in: ${rest}`).not.toBeNull();
-    rest = rest.slice((match?.index ?? 0) + (match?.[0].length ?? 0));
-  }
 }
 
 const yamlBlocks = blocks.filter(({ language, directive }) => language === 'yaml' && directive.kind !== 'not-run');

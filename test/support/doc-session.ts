@@ -1,6 +1,6 @@
 /** Runs the commands of a page as a reader would: one after the other, in one folder, with the variables that earlier commands exported. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
@@ -19,6 +19,12 @@ const PAGE_PORTS = /(?<![\d.])(?:3000|6379|6380|8080|8443|8482|9090|9091)(?![\d.
 
 const MODULES = join(import.meta.dirname, '..', '..', 'node_modules');
 
+/** What a reader has beside the `sidegate` command. */
+export interface DocSessionOptions {
+  /** Shell scripts of other commands, by name. */
+  readonly commands?: Readonly<Record<string, string>>;
+}
+
 /** A reader's shell. */
 export class DocSession {
   readonly folder = mkdtempSync(join(tmpdir(), 'sidegate-page-'));
@@ -26,10 +32,10 @@ export class DocSession {
   readonly #ports = new Map<string, string>();
   readonly #background: ChildProcess[] = [];
 
-  constructor() {
-    const command = join(this.#tools, 'sidegate');
-    writeFileSync(command, `#!/bin/sh\nexec '${process.execPath}' '${LAUNCHER}' "$@"\n`);
-    chmodSync(command, 0o755);
+  constructor({ commands }: DocSessionOptions = {}) {
+    const scripts = { sidegate: `exec '${process.execPath}' '${LAUNCHER}' "$@"`, ...commands };
+    for (const [name, script] of Object.entries(scripts))
+      writeFileSync(join(this.#tools, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
     writeFileSync(join(this.#tools, 'env'), '');
   }
 
@@ -52,7 +58,7 @@ export class DocSession {
   }
 
   /** Runs the block to its end. */
-  run({ text }: Block): Promise<BlockResult> {
+  run({ text }: Pick<Block, 'text'>): Promise<BlockResult> {
     const child = this.#spawn(text, `\nexport -p > '${this.#tools}/env'\npwd > '${this.#tools}/cwd'\n`);
     const output = collect(child);
     return new Promise((done) => child.once('close', (code) => done({ code, output: output() })));

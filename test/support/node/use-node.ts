@@ -16,7 +16,7 @@ import { type Forward, forward } from './forward.ts';
 import { toInside } from './machine.ts';
 import { importImages, type NodeConnection } from './node.ts';
 import { type Image, toArchive } from './oci.ts';
-import { APP_IMAGE, SIDEGATE_IMAGE } from './settings.ts';
+import { APP_IMAGE, RUNTIME, SIDEGATE_IMAGE } from './settings.ts';
 
 /** The release of the project's chart, and its namespace. */
 export const RELEASE = 'sidegate';
@@ -149,6 +149,13 @@ export class NodeCluster extends Cluster {
     const { status } = await this.waitForEnd(namespace, name);
     const code: number = status.containerStatuses[0].state.terminated.exitCode;
     return { code, output: await this.logs(namespace, name, 'client') };
+  }
+
+  /** Gives an image of the node another name. */
+  async tagImage(source: string, name: string): Promise<void> {
+    const args = ['--address', RUNTIME, '-n', 'k8s.io', 'images', 'tag', '--force', source, name];
+    const { code, stderr } = await this.runInside('ctr', ...args);
+    if (code !== 0) throw new Error(`${source} was not tagged: ${stderr}`);
   }
 
   /** Runs a program of this machine inside the node's namespaces. */
