@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { HELM, HELM_3 } from '../../support/chart.ts';
+import { makeGatedPod } from '../../support/cluster/gate-pods.ts';
 import type { Kube } from '../../support/cluster/kube-request.ts';
 import { NODE_HINDRANCE } from '../../support/node/availability.ts';
 import { CHART_NAMESPACE, type NodeCluster, RELEASE, useNode } from '../../support/node/use-node.ts';
@@ -18,6 +19,16 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node, helm test', () =>
     await node?.cleanUp();
   });
 
+  /** A Service that is new is reached some time after its pods are ready; until then, labelled pods are denied. */
+  async function install(program = HELM): Promise<void> {
+    await node.installChart({}, { program });
+    const pod = makeGatedPod('trial', 'service');
+    await node.waitFor(CHART_NAMESPACE, async () => {
+      const { status } = await node.create(pod, { namespace: CHART_NAMESPACE, isDryRun: true });
+      return status === 201;
+    });
+  }
+
   const testChart = (program: string, ...options: readonly string[]): Promise<Ended> =>
     node.helmWith(program, 'test', RELEASE, '--namespace', CHART_NAMESPACE, '--timeout', '60s', ...options);
   const hasPod = async (): Promise<boolean> => (await node.request('GET', POD)).status === 200;
@@ -34,7 +45,7 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node, helm test', () =>
   }
 
   test('succeeds, shows the logs of both containers, and leaves nothing, not even after helm uninstall', async () => {
-    await node.installChart();
+    await install();
     const { code, stdout, stderr } = await testChart(HELM, '--logs');
     expect(code, stderr).toBe(0);
     expect(stdout).toContain('all 4 as expected');
@@ -45,7 +56,7 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node, helm test', () =>
   });
 
   test('fails if the gate does not work, shows why without being asked, and leaves no pod', async () => {
-    await node.installChart();
+    await install();
     const config = `/api/v1/namespaces/${CHART_NAMESPACE}/configmaps/sidegate-self-test`;
     const { data } = await node.ok('GET', config);
     const broken = data['gate.yaml'].replace('path: /self-test', 'path: /another');
@@ -57,7 +68,7 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node, helm test', () =>
   });
 
   test('succeeds with Helm 3, and shows the logs', async () => {
-    await node.installChart({}, { program: HELM_3 });
+    await install(HELM_3);
     const { code, stdout, stderr } = await testChart(HELM_3, '--logs');
     expect(code, stderr).toBe(0);
     expect(stdout.split('POD LOGS: sidegate-self-test')).toHaveLength(2);
