@@ -238,6 +238,8 @@ describe('a subscription', () => {
     expect((await post(gate, make())).code).toBe(code);
     expect(requests.filter((url) => !url.endsWith('.pem'))).toEqual([]);
     await gate.stop();
+    const reason = code === 'handshake_refused' ? code : expect.any(String);
+    expect(gate.log().find((line) => line['code'] === code)).toMatchObject({ reason });
   });
 
   test('is retried by the sender if the confirmation failed', async () => {

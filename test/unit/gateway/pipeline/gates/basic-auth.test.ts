@@ -10,7 +10,7 @@ import { toBasic } from '../../../../support/users.ts';
 const RULE = { failures: 1, per: 60_000, ban: 60_000, by: ['client'] } as const;
 
 /** A gate before a realm that knows nobody, and where every check is a wrong guess. */
-function open(): { clock: FakeClock; check: () => unknown } {
+function open(): { clock: FakeClock; check: (authorization?: string) => unknown } {
   const clock = new FakeClock();
   const verifier = {
     isAvailable: true,
@@ -24,13 +24,25 @@ function open(): { clock: FakeClock; check: () => unknown } {
     { realm: 'admin', as: 'origin', requireTls: false, latin1: false, limit: RULE },
     { clock, verifier: () => verifier, attempts: createMemoryAttempts(clock, { maxKeys: 10 }), onUsed: () => undefined },
   );
-  const { Authorization } = toBasic('Aladdin', 'guess');
-  const head = {
-    client: { address: '192.0.2.7', peer: '192.0.2.7', viaTrustedProxy: false, scheme: 'http' },
-    headers: new HeaderFields(['Authorization', Authorization]),
-  } as unknown as ParsedHead;
-  return { clock, check: () => gate.check(head) };
+  const toHead = (authorization: string): ParsedHead =>
+    ({
+      client: { address: '192.0.2.7', peer: '192.0.2.7', viaTrustedProxy: false, scheme: 'http' },
+      headers: new HeaderFields(authorization === '' ? [] : ['Authorization', authorization]),
+    }) as unknown as ParsedHead;
+  return { clock, check: (authorization = toBasic('Aladdin', 'guess').Authorization) => gate.check(toHead(authorization)) };
 }
+
+const toCredentials = (bytes: string): string => `Basic ${Buffer.from(bytes, 'latin1').toString('base64')}`;
+
+test.each([
+  ['no credentials', '', 'no_credentials'],
+  ['those of another scheme', 'Bearer abc', 'no_credentials'],
+  ['no base64', 'Basic %%', 'malformed_credentials'],
+  ['bytes that are not UTF-8', toCredentials('ann:\xff'), 'malformed_credentials'],
+  ['a long password', toCredentials(`ann:${'x'.repeat(100_000)}`), 'malformed_credentials'],
+])('operators learn that a client sent %s, the client does not', async (_name, authorization, reason) => {
+  expect(await open().check(authorization)).toMatchObject({ code: 'credentials_required', reason });
+});
 
 test('a banned client waits 100 ms for the response', async () => {
   const { clock, check } = open();
