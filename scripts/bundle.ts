@@ -1,10 +1,10 @@
-/** Bundles the sidecar, the tools and the other programs, for scripts/build.ts and for tests that run the same bundles as the image. */
+/** Bundles the sidecar, the tools, the console's page and the workers, for scripts/build.ts and for tests that run the same bundles as the image. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type BuildOptions, build, type Plugin, type TransformOptions, transform } from 'esbuild';
+import { type BuildOptions, build, type Metafile, type Plugin, type TransformOptions, transform } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -18,6 +18,8 @@ export const BUNDLES = [
   'sidegate-provider.cjs',
   'sidegate-console.cjs',
   'sidegate-redis.cjs',
+  'console-page.js',
+  'console-page.css',
   'password-worker.cjs',
   'queue-worker.cjs',
 ] as const;
@@ -105,6 +107,34 @@ const SHARED: BuildOptions = {
   logLevel: 'warning',
 };
 
+/** The console's page, for browsers that get updates. */
+const PAGE: BuildOptions = {
+  bundle: true,
+  minify: true,
+  format: 'esm',
+  target: 'es2024',
+  jsx: 'automatic',
+  jsxImportSource: 'preact',
+  legalComments: 'none',
+  logLevel: 'warning',
+};
+
+/** Writes the files of the console's page into `outdir`; returns what they contain. */
+export async function bundlePage(outdir: string): Promise<Metafile> {
+  const source = join(root, 'src', 'admin', 'page');
+  const { metafile } = await build({
+    ...PAGE,
+    absWorkingDir: root,
+    metafile: true,
+    entryPoints: [
+      { in: join(source, 'main.tsx'), out: 'console-page' },
+      { in: join(source, 'page.css'), out: 'console-page' },
+    ],
+    outdir,
+  });
+  return metafile;
+}
+
 /**
  * Writes `BUNDLES` into `outdir`; readable ones name the source of each part, for bench/profile.ts. Returns the folders of the packages
  * that they contain, as in package-lock.json: `node_modules/ioredis`.
@@ -136,7 +166,8 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     define,
     plugins: [APART, LAZY_DEPENDENCIES, ...(isReadable ? [] : [SHORT_NAMES])],
   });
-  const files = Object.values(metafile.outputs).flatMap(({ inputs }) =>
+  const page = await bundlePage(outdir);
+  const files = [...Object.values(metafile.outputs), ...Object.values(page.outputs)].flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 ? [file] : [])),
   );
   return [...new Set(files.flatMap((file) => PACKAGE_FOLDER.exec(file)?.[0] ?? []))].toSorted();

@@ -5,7 +5,8 @@ import { runDetached } from '../core/safe-events.ts';
 import type { SharedDeliveries } from '../state/shared-deliveries.ts';
 import type { Console, ConsoleParts } from './console/console.ts';
 
-const PREFIX = '/api/v1/';
+/** The page, its login, its files and the API. */
+const OWN = /^\/(?:$|\?|login(?:$|\?)|console\/|api\/v1\/)/;
 /** How long it takes until the requests of other replicas appear. */
 const SHARE_INTERVAL_MS: Milliseconds = 2_000;
 
@@ -28,7 +29,7 @@ export class ConsoleLoader {
 
   /** Whether the console responds to the request, not an endpoint of the port itself. */
   owns({ url = '' }: IncomingMessage): boolean {
-    return url.startsWith(PREFIX);
+    return OWN.test(url);
   }
 
   /** Shares nothing more. */

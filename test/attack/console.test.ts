@@ -143,7 +143,56 @@ describe('an action', () => {
   });
 });
 
-test('every response of the admin port forbids scripts, frames and use by other origins', async () => {
+const PAGES = ['/', '/?outcome=rejected', '/login'];
+
+describe('the page of the console rejects', () => {
+  test('other names of this machine, pages of other origins, and clients without the token', async () => {
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    const Host = `127.0.0.1:${gate.adminPort}`;
+    const attempts = [
+      { Host: 'evil.example' },
+      { Host, 'Sec-Fetch-Site': 'cross-site' },
+      { Host, 'Sec-Fetch-Site': 'same-site' },
+      { Host, Origin: 'https://evil.example' },
+    ];
+    for (const path of PAGES)
+      for (const headers of attempts) {
+        const { status, text } = await send(gate.adminPort, { method: 'GET', path, headers });
+        expect([path, headers, status]).toEqual([path, headers, 403]);
+        expect(text).not.toMatch(/billing|<script/);
+      }
+    await gate.stop();
+    const token = { secret: { file: 'token' } };
+    gate = await startGate({ admin: { address: '127.0.0.1:0', token }, routes: [toRoute(app.port)] }, undefined, {
+      token: 't'.repeat(32),
+    });
+    expect((await send(gate.adminPort, { method: 'GET', path: '/' })).status).toBe(401);
+  });
+
+  test('a password that a link of another page contains, before it is checked', async () => {
+    gate = await startConsoleGate(app.port);
+    const headers = { ...toBasic('operator', 'wrong'), 'Sec-Fetch-Site': 'cross-site' };
+    for (const path of PAGES)
+      for (let i = 0; i < 15; i++) expect((await send(gate.adminPort, { method: 'GET', path, headers })).status).toBe(403);
+    expect((await ask(ACTION, LOGIN, 'POST')).status).toBe(200);
+  });
+});
+
+test('the page of the console runs only its own files, in no frame', async () => {
+  gate = await startGate({ routes: [toRoute(app.port)] });
+  for (const path of ['/', '/?outcome=x', '/login', '/console/none'])
+    expect((await send(gate.adminPort, { method: 'GET', path })).headers).toMatchObject({
+      'content-security-policy': expect.stringMatching(
+        /^default-src 'none'; script-src 'self'; style-src 'self'; .*frame-ancestors 'none'; require-trusted-types-for 'script'/,
+      ),
+      'cross-origin-opener-policy': 'same-origin',
+      'cross-origin-resource-policy': 'same-origin',
+      'x-content-type-options': 'nosniff',
+      'cache-control': 'no-store',
+    });
+});
+
+test('every other response of the admin port forbids scripts, frames and use by other origins', async () => {
   gate = await startGate({ routes: [toRoute(app.port)] });
   for (const path of ['/api/v1/overview', '/api/v1/none', '/api/v1/openapi.json', '/metrics', '/journal', '/none', '/healthz'])
     expect((await send(gate.adminPort, { method: 'GET', path })).headers).toMatchObject({

@@ -218,7 +218,7 @@ describe('an authorized caller', () => {
 describe('the admin port', () => {
   test('lists its endpoints and their methods', async () => {
     await start();
-    const unknown = await ask('/');
+    const unknown = await ask('/none');
     expect([unknown.status, unknown.text]).toEqual([
       404,
       'not found; the endpoints are /metrics, /healthz, /readyz, /identity/jwks.json, /prestop, /journal, /journal/attempts, /keys, /captures, /captures/*, /routes/*/forget\n',

@@ -49,6 +49,8 @@ describe('the npm package', () => {
       'README.md',
       'bin/sidegate.cjs',
       'dist/config.schema.json',
+      'dist/console-page.css',
+      'dist/console-page.js',
       'dist/password-worker.cjs',
       'dist/queue-worker.cjs',
       'dist/sidegate-console.cjs',

@@ -10,7 +10,7 @@ import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import { readContent } from '../request-content.ts';
 import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
-import { createDeliveryOperations } from './delivery-operations.ts';
+import { createDeliveryOperations, type DeliveryParts } from './delivery-operations.ts';
 import { delivery, deliveryDetail, deliveryPage, requestId } from './delivery-schemas.ts';
 import { DeliveryStream } from './delivery-stream.ts';
 import { type ReplicaEntry, toDetailView, toView, type ViewContext } from './delivery-view.ts';
@@ -18,6 +18,7 @@ import { createLoginOperations, type LoginParts } from './login-operations.ts';
 import { failedLoginList, release, released } from './login-schemas.ts';
 import { createOverviewOperation, type OverviewParts } from './overview.ts';
 import { overview } from './overview-schemas.ts';
+import { isOfPage, Page } from './page.ts';
 import { createRedact } from './redaction.ts';
 import { SharedEntries, type SharedEntriesParts } from './shared-entries.ts';
 
@@ -50,7 +51,9 @@ export class Console {
   readonly #access: ConsoleAccess;
   readonly #stream: DeliveryStream;
   readonly #shared: SharedEntries;
+  readonly #deliveries: DeliveryParts;
   readonly #router: ApiRouter;
+  readonly #page: Page;
 
   constructor(parts: ConsoleParts) {
     this.#parts = parts;
@@ -67,12 +70,15 @@ export class Console {
       onDropped: parts.onStreamDropped,
     });
     this.#shared = new SharedEntries(instance, parts);
+    this.#deliveries = this.#createDeliveryParts();
     this.#router = new ApiRouter(this.#createOperations(), { ...PARAMETERS, ...parts.outgoing?.parameters });
+    this.#page = this.#createPage();
   }
 
   /** Responds to one request; never rejects. */
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const reply = await this.#respond(request);
+    const [path = ''] = (request.url ?? '').split('?');
+    const reply = await (isOfPage(path) ? this.#page.respond(request) : this.#respond(request));
     // The rest of an unread body would be parsed as the next request.
     if (!request.complete) response.shouldKeepAlive = false;
     await writeResponse(reply, response, this.#parts.clock);
@@ -109,21 +115,42 @@ export class Console {
   }
 
   #createOperations(): Operation[] {
-    const { journal, version, isCaptured, outgoing } = this.#parts;
+    const { version, outgoing } = this.#parts;
     const operations = [
-      ...createDeliveryOperations({
-        entries: () => journal.find({ limit: Math.max(1, journal.size) }).map((entry) => this.#toReplicaEntry(entry)),
-        readShared: () => this.#shared.read(),
-        toReplicaEntry: (entry) => this.#toReplicaEntry(entry),
-        context: () => this.#toContext(),
-        isCaptured,
-        stream: this.#stream,
-      }),
+      ...createDeliveryOperations(this.#deliveries),
       createOverviewOperation(this.#parts),
       ...createLoginOperations(this.#parts),
       ...(outgoing?.operations.map(toOutgoing) ?? []),
     ];
     return [...operations, createOpenapiOperation(operations, toDocumentOptions(version, outgoing), '/api/v1/openapi.json')];
+  }
+
+  #createPage(): Page {
+    const { routes, version, replica, password, outgoing, shared } = this.#parts;
+    return new Page({
+      authorize: (request, isAction) => this.#access.authorize(request, isAction),
+      deliveries: this.#deliveries,
+      routes,
+      session: {
+        version,
+        replica,
+        canLogIn: password !== undefined,
+        hasOutgoing: outgoing !== undefined,
+        hasReplicas: shared !== undefined,
+      },
+    });
+  }
+
+  #createDeliveryParts(): DeliveryParts {
+    const { journal, isCaptured } = this.#parts;
+    return {
+      entries: () => journal.find({ limit: Math.max(1, journal.size) }).map((entry) => this.#toReplicaEntry(entry)),
+      readShared: () => this.#shared.read(),
+      toReplicaEntry: (entry) => this.#toReplicaEntry(entry),
+      context: () => this.#toContext(),
+      isCaptured,
+      stream: this.#stream,
+    };
   }
 
   #toKnownProblem(request: IncomingMessage, thrown: unknown): ApiResponse | undefined {

@@ -1,10 +1,17 @@
 /** The operations of recent deliveries: list, stream and detail. */
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
-import { deliveryDetail, deliveryPage, deliveryQuery, streamQuery } from './delivery-schemas.ts';
+import {
+  type DeliveryDetail,
+  type DeliveryQuery,
+  deliveryDetail,
+  deliveryPage,
+  deliveryQuery,
+  streamQuery,
+} from './delivery-schemas.ts';
 import type { DeliveryStream } from './delivery-stream.ts';
 import { type ReplicaEntry, toDetailView, type ViewContext } from './delivery-view.ts';
 import { isCursor, isStreamed, selectPage, toOwnRow, toSharedRow } from './recent-deliveries.ts';
@@ -31,7 +38,29 @@ export function createDeliveryOperations(parts: DeliveryParts): Operation[] {
   return [createList(parts), createStream(parts), createGet(parts)];
 }
 
-function createList({ entries, readShared, context }: DeliveryParts): Operation {
+/** A page of the list. The query's cursor must be valid. */
+export async function readPage(parts: DeliveryParts, query: DeliveryQuery): Promise<z.output<typeof deliveryPage>> {
+  const { entries, readShared, context } = parts;
+  const shared = await readShared();
+  const { rows, cursor } = selectPage([...entries().map(toOwnRow), ...shared.map(toSharedRow)], query);
+  const views = context();
+  return { data: rows.map((row) => row.toView(views)), cursor };
+}
+
+/** One request, of this replica or of another one; undefined if it is not kept. `incoming`: names the port. */
+export async function readDetail(
+  { entries, readShared, context, isCaptured }: DeliveryParts,
+  id: string,
+  { socket }: IncomingMessage,
+): Promise<DeliveryDetail | undefined> {
+  const found = entries().find(({ line }) => line.requestId === id);
+  if (found === undefined) return (await readShared()).find(({ detail }) => detail.id === id)?.detail;
+  const { localAddress = '127.0.0.1', localPort } = socket;
+  const origin = `http://${localAddress.includes(':') ? `[${localAddress}]` : localAddress}:${localPort}`;
+  return toDetailView(found, context(), { isCaptured: isCaptured(id), origin });
+}
+
+function createList(parts: DeliveryParts): Operation {
   return defineOperation({
     id: 'listRecentDeliveries',
     method: 'GET',
@@ -46,10 +75,7 @@ function createList({ entries, readShared, context }: DeliveryParts): Operation 
     async handle({ query }) {
       if (query.cursor !== undefined && !isCursor(query.cursor))
         return toInvalid([{ field: 'cursor', message: 'not the cursor of a page' }]);
-      const shared = await readShared();
-      const { rows, cursor } = selectPage([...entries().map(toOwnRow), ...shared.map(toSharedRow)], query);
-      const views = context();
-      return toJson(200, { data: rows.map((row) => row.toView(views)), cursor });
+      return toJson(200, await readPage(parts, query));
     },
   });
 }
@@ -79,7 +105,7 @@ function createStream({ stream, toReplicaEntry }: DeliveryParts): Operation {
   });
 }
 
-function createGet({ entries, readShared, context, isCaptured }: DeliveryParts): Operation {
+function createGet(parts: DeliveryParts): Operation {
   return defineOperation({
     id: 'getRecentDelivery',
     method: 'GET',
@@ -89,16 +115,8 @@ function createGet({ entries, readShared, context, isCaptured }: DeliveryParts):
     responses: { 200: { description: 'The request in full.', schema: deliveryDetail } },
     problems: ['not_found'],
     async handle({ params: { request = '' }, incoming }) {
-      const found = entries().find(({ line }) => line.requestId === request);
-      if (found === undefined) {
-        const shared = (await readShared()).find(({ detail }) => detail.id === request);
-        return shared === undefined
-          ? toProblem('not_found', 'the journal has no such request, or no longer')
-          : toJson(200, shared.detail);
-      }
-      const { localAddress = '127.0.0.1', localPort } = incoming.socket;
-      const origin = `http://${localAddress.includes(':') ? `[${localAddress}]` : localAddress}:${localPort}`;
-      return toJson(200, toDetailView(found, context(), { isCaptured: isCaptured(request), origin }));
+      const found = await readDetail(parts, request, incoming);
+      return found === undefined ? toProblem('not_found', 'the journal has no such request, or no longer') : toJson(200, found);
     },
   });
 }

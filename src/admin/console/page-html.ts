@@ -1,0 +1,140 @@
+/** The HTML of the console: complete without JavaScript; with it, admin/page replaces the list by one that updates itself. */
+import type { DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
+import { type Html, html } from './html.ts';
+import { OUTCOMES, type Stage } from './stages.ts';
+
+/** The state of the gate and its user that the page starts with. */
+export interface PageSession {
+  readonly version: string;
+  readonly replica: string;
+  /** The config has users. */
+  readonly canLogIn: boolean;
+  /** The config has a sending side. */
+  readonly hasOutgoing: boolean;
+  /** The list also has requests of other replicas. */
+  readonly hasReplicas: boolean;
+  readonly user: string | undefined;
+}
+
+/** A page of the list. */
+export interface PageList {
+  readonly rows: readonly DeliveryView[];
+  readonly cursor: string | null;
+  /** As they were sent. */
+  readonly filters: URLSearchParams;
+  readonly routes: readonly string[];
+}
+
+const UNMATCHED = '_unmatched';
+
+/** A whole page; `session`: undefined for an error page, which runs no code. */
+export function renderPage(session: PageSession | undefined, content: Html): Html {
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>sidegate console</title>
+<link rel="icon" href="/console/icon.svg">
+<link rel="stylesheet" href="/console/page.css">
+${session && html`<script type="module" src="/console/page.js"></script>`}
+</head>
+<body>
+<div id="app"${session && toData(session)}>
+<header class="top"><a class="brand" href="/">sidegate</a></header>
+<main id="main">${content}</main>
+</div>
+</body>
+</html>
+`;
+}
+
+function toData({ version, replica, canLogIn, hasOutgoing, hasReplicas, user }: PageSession): Html {
+  return html` data-version="${version}" data-replica="${replica}" data-can-log-in="${String(canLogIn)}" data-has-outgoing="${String(hasOutgoing)}" data-has-replicas="${String(hasReplicas)}" data-user="${user}"`;
+}
+
+/** A problem, and a link that starts again. */
+export function renderError(text: string): Html {
+  return html`<h1>This did not work</h1><p class="notice bad">${text}</p><p><a href="/">Open the console</a></p>`;
+}
+
+/** The list with its filters. */
+export function renderList(list: PageList): Html {
+  const { rows, cursor, filters } = list;
+  return html`<h1>Deliveries</h1>
+<noscript><p class="notice">Without JavaScript, this list does not update itself: reload the page. All other views are in the <a href="/api/v1/openapi.json">API</a>.</p></noscript>
+${renderFilters(list)}
+${rows.length === 0 ? html`<p class="empty">No request matches. Send one, or clear the filters.</p>` : renderTable(rows)}
+${cursor === null ? undefined : html`<p><a href="/?${toSearch(filters, cursor)}">Older requests</a></p>`}`;
+}
+
+function toSearch(filters: URLSearchParams, cursor: string): string {
+  const search = new URLSearchParams(filters);
+  search.set('cursor', cursor);
+  return search.toString();
+}
+
+function renderFilters({ filters, routes }: PageList): Html {
+  const [route, outcome] = [filters.get('route') ?? '', filters.get('outcome') ?? ''];
+  const toOption = (value: string, label: string, current: string): Html =>
+    html`<option value="${value}"${value === current ? html` selected` : undefined}>${label}</option>`;
+  return html`<form class="filters" action="/" method="get" aria-label="Filters">
+<label>Route <select name="route">${[toOption('', 'all', route), ...routes.map((name) => toOption(name, name, route)), toOption(UNMATCHED, 'no route', route)]}</select></label>
+<label>Outcome <select name="outcome">${[toOption('', 'all', outcome), ...OUTCOMES.map((name) => toOption(name, name, outcome))]}</select></label>
+<label>ID <input name="id" maxlength="1024" value="${filters.get('id')}"></label>
+<label>From (UTC) <input type="datetime-local" name="from" value="${filters.get('from')}"></label>
+<label>To (UTC) <input type="datetime-local" name="to" value="${filters.get('to')}"></label>
+<button>Filter</button> <a href="/">Clear</a>
+</form>`;
+}
+
+function renderTable(rows: readonly DeliveryView[]): Html {
+  return html`<table class="deliveries"><caption class="hidden">Recent requests, newest first</caption>
+<thead><tr><th scope="col">Time (UTC)</th><th scope="col">Outcome</th><th scope="col">Route</th><th scope="col">Stages</th><th scope="col">Status</th><th scope="col">Event</th></tr></thead>
+<tbody>${rows.map(renderRow)}</tbody></table>`;
+}
+
+function renderRow({ id, at, outcome, route, path, stages, status, event, method }: DeliveryView): Html {
+  return html`<tr class="${outcome}">
+<td><a href="/?request=${id}">${at.slice(0, -1).replace('T', ' ')}</a></td><td><span class="outcome ${outcome}">${outcome}</span></td>
+<td>${route ?? `${method} ${path ?? ''}`}</td><td>${renderStages(stages)}</td><td>${status}</td><td class="id">${event}</td></tr>
+`;
+}
+
+function renderStages(stages: readonly Stage[]): Html {
+  return html`<ol class="stages">${stages.map(({ name, result, detail }) => {
+    const shown = name === 'route' && result === 'passed' ? null : detail;
+    return html`<li class="${result}">${name}<span class="hidden">, ${toWords(result)}</span>${shown && html` <small>${toWords(shown)}</small>`}</li>`;
+  })}</ol>`;
+}
+
+function toWords(code: string): string {
+  return code.replaceAll('_', ' ');
+}
+
+/** One request. */
+export function renderDetail(detail: DeliveryDetail): Html {
+  const { id, at, outcome, code, reason, stages, method, path, client, status, durationMs, appMs, findings, headers, commands } =
+    detail;
+  const facts: [string, string | number | null][] = [
+    ['Request', id],
+    ['Event', detail.event],
+    ['Arrived', at],
+    ['Outcome', `${outcome}: ${toWords(reason)} (${code})`],
+    ['Problem', detail.detail],
+    ['Sent', `${method} ${path ?? ''}`],
+    ['Client', client],
+    ['Status', status],
+    ['Duration', `${durationMs.toFixed(1)} ms`],
+    ['App', appMs === null ? null : `${appMs.toFixed(1)} ms`],
+    ['Body', `${detail.bytesIn} bytes`],
+    ['Curl', commands.curl],
+    ['Explain', commands.explain],
+  ];
+  return html`<h1>Request</h1><p><a href="/">All requests</a></p>
+${renderStages(stages)}
+<dl class="facts">${facts.flatMap(([name, value]) => (value === null ? [] : [html`<dt>${name}</dt><dd>${value}</dd>`]))}</dl>
+${findings.length === 0 ? undefined : html`<h2>Finding</h2><ul>${findings.map((text) => html`<li>${text}</li>`)}</ul>`}
+<h2>Headers</h2><dl class="facts">${headers.map(({ name, value }) => html`<dt>${name}</dt><dd>${value ?? 'hidden'}</dd>`)}</dl>`;
+}

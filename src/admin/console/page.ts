@@ -1,0 +1,163 @@
+/** The web console: serves its page, with the list of recent requests in it for browsers without JavaScript, and its files. */
+import type { IncomingMessage } from 'node:http';
+import * as z from 'zod';
+import { readBasic } from '../../auth/passwords/basic.ts';
+import type { ApiResponse } from '../../http-api/operation.ts';
+import { type DeliveryParts, readDetail, readPage } from './delivery-operations.ts';
+import { deliveryQuery, requestId } from './delivery-schemas.ts';
+import type { Html } from './html.ts';
+import { PageFiles } from './page-files.ts';
+import { type PageSession, renderDetail, renderError, renderList, renderPage } from './page-html.ts';
+import { isCursor } from './recent-deliveries.ts';
+
+/** The dependencies of the page. */
+export interface PageParts {
+  /** Returns the response that rejects the request; undefined if it is authorized. */
+  readonly authorize: (request: IncomingMessage, isAction: boolean) => Promise<ApiResponse | undefined>;
+  readonly deliveries: DeliveryParts;
+  readonly routes: () => readonly { readonly name: string }[];
+  readonly session: Omit<PageSession, 'user'>;
+}
+
+/** Only files of this origin; nothing inline, no other origin and no frame. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join('; ');
+const HTML_TYPE = 'text/html; charset=utf-8';
+const PATH = /^\/(?:login|console\/.*)?$/;
+/** As `<input type="datetime-local">` writes it. */
+const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?$/;
+const WITHOUT_SECONDS = 16;
+const MAX_PROBLEM = 200;
+
+const pageQuery = deliveryQuery.extend({
+  request: requestId.optional(),
+  view: z.enum(['deliveries', 'overview', 'outgoing', 'logins']).optional(),
+});
+
+/** Whether the page responds to this path, not the API. */
+export function isOfPage(path: string): boolean {
+  return PATH.test(path);
+}
+
+/** The page of one gate. */
+export class Page {
+  readonly #parts: PageParts;
+  readonly #files = new PageFiles();
+
+  constructor(parts: PageParts) {
+    this.#parts = parts;
+  }
+
+  async respond(request: IncomingMessage): Promise<ApiResponse> {
+    const [path = '', ...query] = (request.url ?? '').split('?');
+    if (request.method !== 'GET' && request.method !== 'HEAD')
+      return this.#toError(405, 'The console only accepts GET requests.', { Allow: 'GET, HEAD' });
+    if (path.startsWith('/console/')) return this.#respondWithFile(path);
+    const denial = await this.#parts.authorize(request, path === '/login');
+    if (denial !== undefined) return this.#toDenied(denial);
+    // The browser sends the password with all later requests, also to the API.
+    if (path === '/login') return { status: 303, headers: { Location: '/' } };
+    return this.#respondWithPage(request, query.join('?'));
+  }
+
+  async #respondWithFile(path: string): Promise<ApiResponse> {
+    try {
+      const file = await this.#files.find(path);
+      if (file === undefined) return this.#toError(404, 'The console has no such file.');
+      const { content, contentType } = file;
+      const headers = { 'Content-Length': String(content.length) };
+      return { status: 200, contentType, headers, stream: (response) => response.end(content) };
+    } catch {
+      return this.#toError(503, 'The console is not built: run npm run build.');
+    }
+  }
+
+  async #respondWithPage(request: IncomingMessage, text: string): Promise<ApiResponse> {
+    const query = parseQuery(text);
+    if (typeof query === 'string')
+      return this.#toPage(request, 422, renderError(`A filter cannot be used: ${query}. Clear the filters and set them again.`));
+    const { deliveries, routes } = this.#parts;
+    const { request: shown, view: _, ...filters } = query;
+    if (shown === undefined) {
+      const { data: rows, cursor } = await readPage(deliveries, filters);
+      const list = { rows, cursor, filters: new URLSearchParams(text), routes: routes().map(({ name }) => name) };
+      return this.#toPage(request, 200, renderList(list));
+    }
+    const detail = await readDetail(deliveries, shown, request);
+    return detail === undefined
+      ? this.#toPage(request, 404, renderError('The journal has no such request, or no longer.'))
+      : this.#toPage(request, 200, renderDetail(detail));
+  }
+
+  /** Only after `authorize`: the name is that of the user whose password was right. */
+  #toPage({ headers }: IncomingMessage, status: number, content: Html): ApiResponse {
+    const { session } = this.#parts;
+    const read = session.canLogIn ? readBasic(headers.authorization, { latin1: false }) : 'missing';
+    return toHtml(status, renderPage({ ...session, user: typeof read === 'string' ? undefined : read.user }, content));
+  }
+
+  #toDenied({ status, headers, body }: ApiResponse): ApiResponse {
+    const { detail = '' } = body as { readonly detail?: string };
+    // A link in another page leads here. Its own request could carry a wrong password, so only one from this page counts.
+    return this.#toError(status, detail, headers);
+  }
+
+  #toError(status: number, text: string, headers?: ApiResponse['headers']): ApiResponse {
+    return toHtml(status, renderPage(undefined, renderError(text)), headers);
+  }
+}
+
+function toHtml(status: number, { text }: Html, headers: ApiResponse['headers'] = {}): ApiResponse {
+  const content = Buffer.from(text);
+  return {
+    status,
+    contentType: HTML_TYPE,
+    headers: {
+      ...headers,
+      'Content-Security-Policy': POLICY,
+      'Cross-Origin-Opener-Policy': 'same-origin',
+      'Content-Length': String(content.length),
+    },
+    stream: (response) => response.end(content),
+  };
+}
+
+/** A form sends local times; the page asks for UTC. */
+function toUtc(text: string): string {
+  if (!LOCAL_TIME.test(text)) return text;
+  return `${text}${text.length === WITHOUT_SECONDS ? ':00' : ''}Z`;
+}
+
+/** A form sends the fields that its user left empty, too. */
+function toValues(text: string): Record<string, unknown> {
+  const given = new URLSearchParams(text);
+  const values: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
+  for (const [name, value] of given) {
+    if (value === '') continue;
+    values[name] = name === 'from' || name === 'to' ? toUtc(value) : value;
+  }
+  const outcomes = given.getAll('outcome').filter((value) => value !== '');
+  if (outcomes.length > 0) values['outcome'] = outcomes;
+  return values;
+}
+
+/** Returns the problem as a text. */
+function parseQuery(text: string): z.output<typeof pageQuery> | string {
+  const result = pageQuery.safeParse(toValues(text));
+  if (!result.success) {
+    const [issue] = result.error.issues;
+    return [...(issue?.path ?? []), issue?.message].join(': ').slice(0, MAX_PROBLEM);
+  }
+  const { cursor } = result.data;
+  return cursor !== undefined && !isCursor(cursor) ? 'cursor: not the cursor of a page' : result.data;
+}

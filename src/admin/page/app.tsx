@@ -1,0 +1,91 @@
+/** The frame of the console: navigation, the current view, and who is logged in. */
+import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { DeliveriesView } from './deliveries/deliveries-view.tsx';
+import { type Place, usePlace } from './location.ts';
+import type { Session } from './session.ts';
+
+const VIEWS = { deliveries: 'Deliveries' } as const;
+type View = keyof typeof VIEWS;
+/** Where to return to after the login. */
+const RETURN = 'sidegate-return';
+
+/** The whole page. */
+export function App({ session }: { readonly session: Session }): JSX.Element {
+  const place = usePlace();
+  const view = toView(place.query.get('view'));
+  const main = useRef<HTMLElement>(null);
+  useReturn(place);
+  useEffect(() => {
+    document.title = `${VIEWS[view]} · sidegate`;
+  }, [view]);
+  const open = (next: View): void => {
+    place.go({ ...Object.fromEntries([...place.query.keys()].map((name) => [name, null])), view: next });
+    main.current?.focus();
+  };
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to content
+      </a>
+      <header class="top">
+        <a class="brand" href="/">
+          sidegate
+        </a>
+        <nav aria-label="Views">
+          {(Object.keys(VIEWS) as View[]).map((name) => (
+            <a
+              key={name}
+              href={`/?view=${name}`}
+              aria-current={name === view ? 'page' : undefined}
+              onClick={toOpener(name, open)}
+            >
+              {VIEWS[name]}
+            </a>
+          ))}
+        </nav>
+        <User session={session} />
+      </header>
+      <main id="main" ref={main} tabIndex={-1}>
+        <DeliveriesView place={place} session={session} />
+      </main>
+      <footer>
+        sidegate {session.version} on {session.replica}
+      </footer>
+    </>
+  );
+}
+
+function User({ session: { canLogIn, user } }: { readonly session: Session }): JSX.Element {
+  if (user !== undefined) return <span class="user">Logged in as {user}</span>;
+  if (!canLogIn) return <span class="user">Read-only</span>;
+  return (
+    <a class="user" href="/login" onClick={() => sessionStorage.setItem(RETURN, location.search)}>
+      Log in
+    </a>
+  );
+}
+
+/** After the login, the gate sends the browser to `/`. */
+function useReturn({ go }: Place): void {
+  useEffect(() => {
+    const search = sessionStorage.getItem(RETURN);
+    sessionStorage.removeItem(RETURN);
+    if (search === null || location.search !== '') return;
+    const query = new URLSearchParams(search);
+    go(Object.fromEntries([...new Set(query.keys())].map((name) => [name, query.getAll(name)])));
+  }, []);
+}
+
+function toView(name: string | null): View {
+  return name !== null && Object.hasOwn(VIEWS, name) ? (name as View) : 'deliveries';
+}
+
+/** Opens the view in place, unless the user wants a new tab. */
+function toOpener(name: View, open: (view: View) => void): (event: MouseEvent) => void {
+  return (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    open(name);
+  };
+}

@@ -1,0 +1,32 @@
+/** A command to copy. */
+import type { JSX } from 'preact';
+import { useRef, useState } from 'preact/hooks';
+
+const SHOWN_MS = 2_000;
+
+/** A text with a button that copies it. */
+export function Copy({ label, text }: { readonly label: string; readonly text: string }): JSX.Element {
+  const [isCopied, setIsCopied] = useState(false);
+  const code = useRef<HTMLElement>(null);
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setIsCopied(true);
+      setTimeout(() => setIsCopied(false), SHOWN_MS);
+    } catch {
+      // Only pages of localhost and https have a clipboard: the user copies the selection.
+      if (code.current !== null) getSelection()?.selectAllChildren(code.current);
+    }
+  };
+  return (
+    <figure class="copy">
+      <figcaption>{label}</figcaption>
+      <pre>
+        <code ref={code}>{text}</code>
+      </pre>
+      <button type="button" onClick={() => void copy()}>
+        {isCopied ? 'Copied' : 'Copy'}
+      </button>
+    </figure>
+  );
+}

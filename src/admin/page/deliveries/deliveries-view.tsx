@@ -1,0 +1,112 @@
+/** The live list of deliveries, with its filters and the detail of one. */
+import type { JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { read } from '../api.ts';
+import type { Place } from '../location.ts';
+import type { Session } from '../session.ts';
+import { DeliveryDialog } from './delivery-detail.tsx';
+import { DeliveryRow } from './delivery-row.tsx';
+import { FilterForm, readFilters, toQuery } from './filters.tsx';
+import { EMPTY, LiveDeliveries, type LiveState } from './live-deliveries.ts';
+
+const COLUMNS = ['Time (UTC)', 'Outcome', 'Route', 'Stages', 'Status', 'Event'] as const;
+
+/** The view. */
+export function DeliveriesView({ place, session }: { readonly place: Place; readonly session: Session }): JSX.Element {
+  const { query, go } = place;
+  const filters = readFilters(query);
+  const [state, setState] = useState<LiveState>(EMPTY);
+  const live = useRef<LiveDeliveries>(null);
+  const routes = useRoutes();
+  useEffect(() => {
+    setState(EMPTY);
+    const list = new LiveDeliveries(filters, session.hasReplicas, setState);
+    live.current = list;
+    return () => list.close();
+  }, [toQuery(filters, 'list')]);
+  const shown = query.get('request');
+  const open = (id: string): void => go({ request: id });
+  return (
+    <>
+      <h1>Deliveries</h1>
+      <FilterForm place={place} routes={routes} />
+      <Status state={state} onPause={(isPaused) => live.current?.pause(isPaused)} />
+      {state.rows.length === 0 ? (
+        state.isLoaded && state.error === undefined && <Empty hasFilters={toQuery(filters, 'list') !== ''} />
+      ) : (
+        <table class="deliveries">
+          <caption class="hidden">Recent requests, newest first</caption>
+          <thead>
+            <tr>
+              {COLUMNS.map((name) => (
+                <th key={name} scope="col">
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {state.rows.map((row) => (
+              <DeliveryRow key={row.id} row={row} onOpen={open} />
+            ))}
+          </tbody>
+        </table>
+      )}
+      {state.rows.length > 0 && state.cursor !== null && (
+        <button type="button" onClick={() => void live.current?.loadOlder()}>
+          Load older requests
+        </button>
+      )}
+      {shown !== null && <DeliveryDialog key={shown} id={shown} onClose={() => go({ request: null })} />}
+    </>
+  );
+}
+
+interface StatusProps {
+  readonly state: LiveState;
+  readonly onPause: (isPaused: boolean) => void;
+}
+
+function Status({ state: { connection, isPaused, waiting, error }, onPause }: StatusProps): JSX.Element {
+  const text = isPaused ? 'Paused' : connection === 'live' ? 'Live' : connection === 'lost' ? 'Reconnecting…' : 'Connecting…';
+  return (
+    <div class="status">
+      <span role="status" class={isPaused ? 'paused' : connection}>
+        {text}
+      </span>
+      <button type="button" onClick={() => onPause(!isPaused)}>
+        {isPaused ? `Resume${waiting > 0 ? ` (${waiting} new)` : ''}` : 'Pause'}
+      </button>
+      {error !== undefined && (
+        <p class="notice bad" role="alert">
+          {error}
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Empty({ hasFilters }: { readonly hasFilters: boolean }): JSX.Element {
+  return hasFilters ? (
+    <p class="empty">
+      No recent request matches these filters. <a href="/">Clear them</a>, or wait: matching requests appear here as they arrive.
+    </p>
+  ) : (
+    <p class="empty">
+      No request has arrived yet. Send one with <code>sidegate send</code>; it appears here at once. If your sender reports
+      deliveries, check that its URL leads to this gate.
+    </p>
+  );
+}
+
+/** The names of the routes; without them, the filter offers fewer choices. */
+function useRoutes(): readonly string[] {
+  const [routes, setRoutes] = useState<readonly string[]>([]);
+  useEffect(() => {
+    read<{ routes: { name: string }[] }>('/overview').then(
+      (overview) => setRoutes(overview.routes.map(({ name }) => name)),
+      () => undefined,
+    );
+  }, []);
+  return routes;
+}

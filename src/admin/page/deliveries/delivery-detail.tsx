@@ -1,0 +1,110 @@
+/** One request in full, in a dialog. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import type { DeliveryDetail } from '../../console/delivery-schemas.ts';
+import { read, toMessage } from '../api.ts';
+import { Copy } from '../copy.tsx';
+import { Dialog } from '../dialog.tsx';
+import { Facts } from '../facts.tsx';
+import { formatBytes, formatMs, toWords } from '../format.ts';
+import { Outcome } from './stages.tsx';
+
+/** The analysis of a signature runs later, and may wait for others. */
+const FINDING_DELAYS_MS = [1_000, 2_000, 4_000, 8_000] as const;
+const ANALYZED: ReadonlySet<string | null> = new Set(['timestamp', 'signature']);
+
+/** Loads the request, and shows it. */
+export function DeliveryDialog({ id, onClose }: { readonly id: string; readonly onClose: () => void }): JSX.Element {
+  const [detail, setDetail] = useState<DeliveryDetail>();
+  const [error, setError] = useState<string>();
+  useEffect(() => {
+    const abort = new AbortController();
+    const load = async (attempt: number): Promise<void> => {
+      try {
+        const found = await read<DeliveryDetail>(`/deliveries/${id}`, abort.signal);
+        setDetail(found);
+        const delay = found.findings.length === 0 && ANALYZED.has(found.stoppedBy) ? FINDING_DELAYS_MS[attempt] : undefined;
+        if (delay !== undefined) setTimeout(() => abort.signal.aborted || void load(attempt + 1), delay);
+      } catch (failure) {
+        if (!abort.signal.aborted) setError(toMessage(failure));
+      }
+    };
+    void load(0);
+    return () => abort.abort();
+  }, [id]);
+  return (
+    <Dialog title="Request" onClose={onClose}>
+      {error !== undefined && <p class="notice bad">{error}</p>}
+      {detail === undefined ? error === undefined && <p>Loading…</p> : <Detail detail={detail} />}
+    </Dialog>
+  );
+}
+
+function Detail({ detail }: { readonly detail: DeliveryDetail }): JSX.Element {
+  const { findings, commands, headers } = detail;
+  return (
+    <>
+      <p>
+        <Outcome outcome={detail.outcome} /> {detail.outcome === 'forwarded' ? '' : `${toWords(detail.reason)}, `}status{' '}
+        {detail.status}
+      </p>
+      <StageList stages={detail.stages} />
+      {findings.length > 0 && (
+        <section class="notice bad">
+          <h3>Finding</h3>
+          {findings.map((text) => (
+            <p key={text}>{text}</p>
+          ))}
+        </section>
+      )}
+      <Facts facts={toFacts(detail)} />
+      {commands.curl !== null && <Copy label="Repeat it (with the body from the file “body”)" text={commands.curl} />}
+      {commands.explain === null ? (
+        ANALYZED.has(detail.stoppedBy) && (
+          <p class="hint">
+            To analyze such deliveries with <code>sidegate explain</code>, set <code>capture: failures</code> on the route.
+          </p>
+        )
+      ) : (
+        <Copy label="Explain it" text={commands.explain} />
+      )}
+      <h3>Headers</h3>
+      <Facts facts={headers.map(({ name, value }) => [name, value ?? <i>hidden</i>])} />
+    </>
+  );
+}
+
+function StageList({ stages }: Pick<DeliveryDetail, 'stages'>): JSX.Element {
+  return (
+    <ol class="stage-list">
+      {stages.map(({ name, result, detail }) => (
+        <li key={name} class={result}>
+          <b>{name}</b> {toWords(result)}
+          {detail !== null && <span class="detail"> {detail}</span>}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function toFacts(detail: DeliveryDetail): [string, string | null][] {
+  return [
+    ['Arrived', detail.at],
+    ['Problem', detail.detail],
+    ['Would be rejected', detail.observed],
+    ['Route', detail.route],
+    ['Sent', `${detail.method} ${detail.path ?? ''}`],
+    ['Client', detail.client],
+    ['User', detail.user ?? detail.certificate],
+    ['Event', detail.event],
+    ['Key', detail.key],
+    ['Duration', formatMs(detail.durationMs)],
+    ['App', detail.appMs === null ? null : formatMs(detail.appMs)],
+    ['Body', formatBytes(detail.bytesIn)],
+    ['Response body', detail.bytesOut === null ? null : formatBytes(detail.bytesOut)],
+    ['Duplicates', detail.isUnchecked ? 'not checked, as the store was down' : null],
+    ['Replica', detail.replica],
+    ['Request', detail.id],
+    ['Trace', detail.traceId],
+  ];
+}

@@ -1,0 +1,159 @@
+/** The list of deliveries, kept up to date by the stream of the API. */
+import type { DeliveryView } from '../../console/delivery-schemas.ts';
+import { read, toMessage } from '../api.ts';
+import { type Filters, isShown, toQuery } from './filters.tsx';
+
+/** The state of the stream. */
+export type Connection = 'connecting' | 'live' | 'lost';
+
+/** The state of the list. */
+export interface LiveState {
+  readonly rows: readonly DeliveryView[];
+  readonly connection: Connection;
+  readonly isLoaded: boolean;
+  readonly isPaused: boolean;
+  /** Deliveries that arrived during the pause. */
+  readonly waiting: number;
+  /** Position of older ones; null: none exist; undefined: they begin after the last row. */
+  readonly cursor: string | null | undefined;
+  readonly error: string | undefined;
+}
+
+interface Page {
+  readonly data: readonly DeliveryView[];
+  readonly cursor: string | null;
+}
+
+/** More are not readable, and make a browser slow. */
+const MAX_LIVE_ROWS = 100;
+const MAX_ROWS = 2_000;
+/** Renders that often at most, however many arrive. */
+const RENDER_INTERVAL_MS = 250;
+const REPLICAS_INTERVAL_MS = 3_000;
+/** After the gate rejected the stream; otherwise the browser reconnects itself. */
+const RETRY_MS = 5_000;
+
+/** One list with its stream. */
+export class LiveDeliveries {
+  readonly #filters: Filters;
+  readonly #onChange: (state: LiveState) => void;
+  readonly #abort = new AbortController();
+  #state: LiveState;
+  #arrived: DeliveryView[] = [];
+  #source: EventSource | undefined;
+  #polling: ReturnType<typeof setInterval> | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** `hasReplicas`: the stream lacks the requests of other replicas, so the list is read repeatedly. */
+  constructor(filters: Filters, hasReplicas: boolean, onChange: (state: LiveState) => void) {
+    this.#filters = filters;
+    this.#onChange = onChange;
+    this.#state = EMPTY;
+    this.#connect();
+    if (hasReplicas) this.#polling = setInterval(() => this.#state.isPaused || void this.#load(), REPLICAS_INTERVAL_MS);
+  }
+
+  close(): void {
+    this.#abort.abort();
+    this.#source?.close();
+    clearTimeout(this.#timer);
+    clearInterval(this.#polling);
+  }
+
+  /** Arriving deliveries wait, so that the list stays as it is. */
+  pause(isPaused: boolean): void {
+    this.#set({ isPaused });
+    if (!isPaused) this.#show();
+  }
+
+  /** Appends older deliveries, and pauses. */
+  async loadOlder(): Promise<void> {
+    const { cursor, rows } = this.#state;
+    const last = rows.at(-1);
+    if (cursor === null || last === undefined) return;
+    this.#set({ isPaused: true });
+    const filters = cursor === undefined ? { ...this.#filters, to: toNext(last.at) } : this.#filters;
+    await this.#fetch(filters, cursor, (page) => {
+      this.#set({ rows: merge([this.#state.rows, page.data], MAX_ROWS), cursor: page.cursor });
+    });
+  }
+
+  #load(): Promise<void> {
+    return this.#fetch(this.#filters, undefined, ({ data, cursor }) => {
+      const rows = merge([data, this.#state.rows], MAX_LIVE_ROWS);
+      this.#set({ rows, cursor: rows.length > data.length ? undefined : cursor, isLoaded: true });
+    });
+  }
+
+  async #fetch(filters: Filters, cursor: string | undefined, take: (page: Page) => void): Promise<void> {
+    const query = [toQuery(filters, 'list'), cursor === undefined ? '' : `cursor=${encodeURIComponent(cursor)}`, 'limit=50'];
+    try {
+      take(await read<Page>(`/deliveries?${query.filter((part) => part !== '').join('&')}`, this.#abort.signal));
+      this.#set({ error: undefined });
+    } catch (error) {
+      if (!this.#abort.signal.aborted) this.#set({ error: toMessage(error), isLoaded: true });
+    }
+  }
+
+  #connect(): void {
+    const source = new EventSource(`/api/v1/deliveries/stream?${toQuery(this.#filters, 'stream')}`);
+    this.#source = source;
+    // Once it is open, so that nothing is missed in between. After an interruption, the stream continues where it ended, or sends `reset`.
+    source.addEventListener('open', () => void this.#load(), { once: true });
+    source.onopen = () => this.#set({ connection: 'live' });
+    source.onmessage = ({ data }) => this.#receive(JSON.parse(String(data)) as DeliveryView);
+    source.addEventListener('reset', () => void this.#load());
+    source.onerror = () => {
+      this.#set({ connection: 'lost' });
+      if (!this.#state.isLoaded) void this.#load();
+      if (source.readyState !== EventSource.CLOSED) return;
+      setTimeout(() => this.#abort.signal.aborted || this.#connect(), RETRY_MS);
+    };
+  }
+
+  #receive(row: DeliveryView): void {
+    if (!isShown(row, this.#filters)) return;
+    this.#arrived.push(row);
+    if (this.#arrived.length > MAX_ROWS) this.#arrived.splice(0, MAX_ROWS / 2);
+    this.#timer ??= setTimeout(() => this.#show(), RENDER_INTERVAL_MS);
+  }
+
+  #show(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#state.isPaused) return this.#set({ waiting: this.#arrived.length });
+    const arrived = this.#arrived.reverse();
+    this.#arrived = [];
+    const rows = merge([arrived, this.#state.rows], MAX_LIVE_ROWS);
+    const isCut = arrived.length + this.#state.rows.length > rows.length;
+    this.#set({ rows, waiting: 0, ...(isCut && { cursor: undefined }) });
+  }
+
+  #set(changes: Partial<LiveState>): void {
+    if (this.#abort.signal.aborted) return;
+    this.#state = { ...this.#state, ...changes };
+    this.#onChange(this.#state);
+  }
+}
+
+/** Before anything is loaded. */
+export const EMPTY: LiveState = {
+  rows: [],
+  connection: 'connecting',
+  isLoaded: false,
+  isPaused: false,
+  waiting: 0,
+  cursor: null,
+  error: undefined,
+};
+
+/** A millisecond later, as `to` is exclusive. */
+function toNext(instant: string): string {
+  return new Date(Date.parse(instant) + 1).toISOString();
+}
+
+/** One of each ID, in the order of arrival, newest first. */
+function merge(parts: readonly (readonly DeliveryView[])[], limit: number): DeliveryView[] {
+  const byId = new Map(parts.flat().map((row) => [row.id, row]));
+  return [...byId.values()].sort((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0)).slice(0, limit);
+}

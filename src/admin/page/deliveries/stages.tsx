@@ -1,0 +1,25 @@
+/** The stages of a request, as one line. */
+import type { JSX } from 'preact';
+import type { DeliveryView } from '../../console/delivery-schemas.ts';
+import { toWords } from '../format.ts';
+
+/** The line: what each stage found, and why one stopped the request. */
+export function Stages({ stages }: Pick<DeliveryView, 'stages'>): JSX.Element {
+  return (
+    <ol class="stages">
+      {stages.map(({ name, result, detail }) => (
+        <li key={name} class={result}>
+          {name}
+          <span class="hidden">, {toWords(result)}</span>
+          {/* The route has a column. */}
+          {detail !== null && !(name === 'route' && result === 'passed') && <small> {toWords(detail)}</small>}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** How a request ended, by text, color and sign. */
+export function Outcome({ outcome }: Pick<DeliveryView, 'outcome'>): JSX.Element {
+  return <span class={`outcome ${outcome}`}>{outcome}</span>;
+}

@@ -1,0 +1,34 @@
+/** The state in the address, so that a view can be bookmarked, shared and left with the back button. */
+import { useEffect, useState } from 'preact/hooks';
+
+/** The query of the address. */
+export interface Place {
+  readonly query: URLSearchParams;
+  /** Changes parts of the query; null and '' remove one. */
+  readonly go: (changes: Readonly<Record<string, string | readonly string[] | null>>) => void;
+}
+
+/** Renders again when the address changes. */
+export function usePlace(): Place {
+  const [search, setSearch] = useState(location.search);
+  useEffect(() => {
+    const onChange = (): void => setSearch(location.search);
+    addEventListener('popstate', onChange);
+    return () => removeEventListener('popstate', onChange);
+  }, []);
+  const query = new URLSearchParams(search);
+  const go: Place['go'] = (changes) => {
+    const next = toSearch(new URLSearchParams(location.search), changes);
+    history.pushState(null, '', next === '' ? '/' : `/?${next}`);
+    setSearch(location.search);
+  };
+  return { query, go };
+}
+
+function toSearch(query: URLSearchParams, changes: Parameters<Place['go']>[0]): string {
+  for (const [name, value] of Object.entries(changes)) {
+    query.delete(name);
+    for (const each of typeof value === 'string' ? [value] : (value ?? [])) if (each !== '') query.append(name, each);
+  }
+  return query.toString();
+}

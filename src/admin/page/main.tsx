@@ -1,0 +1,11 @@
+/** Starts the console in the browser: replaces the list that came with the page. */
+import { render } from 'preact';
+import { App } from './app.tsx';
+import { readSession } from './session.ts';
+
+const root = document.getElementById('app');
+if (root !== null) {
+  const session = readSession(root);
+  root.replaceChildren();
+  render(<App session={session} />, root);
+}

@@ -1,0 +1,84 @@
+/** The console's page without a browser: who gets it, what it contains, and its login. */
+import { afterEach, describe, expect, test } from 'vitest';
+import { bundlePage } from '../../scripts/bundle.ts';
+import { type Answer, send } from '../support/client.ts';
+import { LOGIN, startConsoleGate } from '../support/console.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { useApp, useFolder } from '../support/fixtures.ts';
+import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { toBasic } from '../support/users.ts';
+
+const app = useApp();
+const folder = useFolder();
+let gate: TestGate;
+afterEach(() => gate.stop());
+
+const ask = (path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> =>
+  send(gate.adminPort, { method, path, headers });
+
+describe('the page', () => {
+  test('lists recent requests, filtered, and shows one', async () => {
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    await send(gate.port, makeDelivery());
+    await send(gate.port, { method: 'GET', path: '/none' });
+    const { status, headers, text } = await ask('/');
+    expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
+    expect(text).toMatch(/rejected[^]*GET \/none[^]*forwarded[^]*billing/);
+    expect((await ask('/?outcome=forwarded&id=&from=&to=')).text).not.toContain('/none');
+    expect((await ask('/?to=2020-01-01T00:00')).text).toContain('No request matches');
+    const [, id = ''] = /\?request=([0-9a-f-]+)/.exec(text) ?? [];
+    expect((await ask(`/?request=${id}`)).text).toContain('route not found (route_not_found)');
+    expect((await ask(`/?request=${id.replaceAll(/\d/g, 'a')}`)).status).toBe(404);
+  });
+
+  test('explains filters that are invalid, and repeats no markup of them', async () => {
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    for (const query of ['outcome=x', 'from=yesterday', 'limit=0', 'cursor=x', '<b>=1', 'route=<b>']) {
+      const { status, text } = await ask(`/?${encodeURI(query)}`);
+      expect([query, status]).toEqual([query, 422]);
+      expect(text).toContain('A filter cannot be used');
+      expect(text).not.toContain('<b>');
+    }
+    expect((await ask('/?id=%22%3E%3Cb%3E')).text).toContain('value="&quot;&gt;&lt;b&gt;"');
+  });
+
+  test('is read-only: HEAD works, other methods do not, and unknown files do not exist', async () => {
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    expect(await ask('/', {}, 'HEAD')).toMatchObject({ status: 200, text: '' });
+    expect(await ask('/', {}, 'POST')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD' } });
+    expect((await ask('/console/none')).status).toBe(404);
+    expect((await ask('/console/__proto__')).status).toBe(404);
+    expect(await ask('/console/icon.svg')).toMatchObject({ status: 200, headers: { 'content-type': 'image/svg+xml' } });
+  });
+
+  test('lets users log in, and then names them', async () => {
+    gate = await startConsoleGate(app.port);
+    expect((await ask('/')).text).toContain(
+      'data-can-log-in="true" data-has-outgoing="true" data-has-replicas="false" data-user=""',
+    );
+    expect(await ask('/login')).toMatchObject({
+      status: 401,
+      headers: { 'www-authenticate': 'Basic realm="console", charset="UTF-8"' },
+    });
+    expect((await ask('/login', toBasic('operator', 'wrong'))).status).toBe(401);
+    expect(await ask('/login', LOGIN)).toMatchObject({ status: 303, headers: { location: '/' } });
+    expect((await ask('/', LOGIN)).text).toContain('data-user="operator"');
+  });
+
+  test('offers no login without users', async () => {
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    expect((await ask('/', toBasic('<b>', 'x'))).text).toContain(
+      'data-can-log-in="false" data-has-outgoing="false" data-has-replicas="false" data-user=""',
+    );
+    expect(await ask('/login')).toMatchObject({ status: 403, text: expect.stringContaining('set admin.basic') });
+  });
+});
+
+test('the files that a browser loads have at most 100 KiB', async () => {
+  gate = await startGate({ routes: [toRoute(app.port)] });
+  const { outputs } = await bundlePage(folder);
+  const built = Object.values(outputs).map(({ bytes }) => bytes);
+  expect(built).toHaveLength(2);
+  const served = await Promise.all(['/', '/console/icon.svg'].map(async (path) => Buffer.byteLength((await ask(path)).text)));
+  expect([...built, ...served].reduce((sum, bytes) => sum + bytes)).toBeLessThanOrEqual(100 * 1_024);
+});
