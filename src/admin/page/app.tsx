@@ -1,11 +1,13 @@
 /** The frame of the console: navigation, the current view, and who is logged in. */
 import type { JSX } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { DeliveriesView } from './deliveries/deliveries-view.tsx';
 import { type Place, usePlace } from './location.ts';
+import { OverviewView } from './overview/overview-view.tsx';
+import { RateHistory } from './overview/rate-history.ts';
 import type { Session } from './session.ts';
 
-const VIEWS = { deliveries: 'Deliveries' } as const;
+const VIEWS = { deliveries: 'Deliveries', overview: 'Overview' } as const;
 type View = keyof typeof VIEWS;
 /** Where to return to after the login. */
 const RETURN = 'sidegate-return';
@@ -15,6 +17,7 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
   const place = usePlace();
   const view = toView(place.query.get('view'));
   const main = useRef<HTMLElement>(null);
+  const history = useMemo(() => new RateHistory(), []);
   useReturn(place);
   useEffect(() => {
     document.title = `${VIEWS[view]} · sidegate`;
@@ -47,7 +50,7 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
         <User session={session} />
       </header>
       <main id="main" ref={main} tabIndex={-1}>
-        <DeliveriesView place={place} session={session} />
+        {view === 'overview' ? <OverviewView history={history} /> : <DeliveriesView place={place} session={session} />}
       </main>
       <footer>
         sidegate {session.version} on {session.replica}

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { read } from '../api.ts';
 import type { Place } from '../location.ts';
+import { ErrorNotice } from '../notices.tsx';
 import type { Session } from '../session.ts';
 import { DeliveryDialog } from './delivery-detail.tsx';
 import { DeliveryRow } from './delivery-row.tsx';
@@ -77,11 +78,7 @@ function Status({ state: { connection, isPaused, waiting, error }, onPause }: St
       <button type="button" onClick={() => onPause(!isPaused)}>
         {isPaused ? `Resume${waiting > 0 ? ` (${waiting} new)` : ''}` : 'Pause'}
       </button>
-      {error !== undefined && (
-        <p class="notice bad" role="alert">
-          {error}
-        </p>
-      )}
+      <ErrorNotice error={error} />
     </div>
   );
 }

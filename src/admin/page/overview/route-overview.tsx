@@ -1,0 +1,114 @@
+/** One route: rates, outcomes, times, clock differences and keys. */
+import type { JSX } from 'preact';
+import type { RouteOverview as Route } from '../../console/overview-schemas.ts';
+import { formatMs, formatTime, toWords } from '../format.ts';
+import { Bars } from './bars.tsx';
+import { RateChart } from './rate-chart.tsx';
+import type { RatePoint } from './rate-history.ts';
+
+const PERCENTILES = ['p50', 'p95', 'p99'] as const;
+
+/** The section of a route. */
+export function RouteOverview({ route, points }: { readonly route: Route; readonly points: readonly RatePoint[] }): JSX.Element {
+  const { name, mode, scheme, recent, sinceStart, keys } = route;
+  const reasons = sortByCount(recent.rejected);
+  const rejected = reasons.reduce((sum, [, count]) => sum + count, 0);
+  return (
+    <section class="panel" aria-labelledby={`route-${name}`}>
+      <h2 id={`route-${name}`}>
+        <a href={`/?route=${encodeURIComponent(name)}`}>{name}</a>{' '}
+        <span class="aside">{[scheme, mode === 'observe' ? 'observed only' : null].filter(Boolean).join(', ')}</span>
+      </h2>
+      <RateChart points={points} route={name} />
+      <p>
+        {sinceStart.accepted.toLocaleString('en')} accepted since the start. Recently {recent.requests} requests:{' '}
+        {recent.forwarded} forwarded, {recent.failed} failed, {recent.answered} answered, {rejected} rejected.
+      </p>
+      <div class="columns">
+        {reasons.length > 0 && (
+          <Bars caption="Recently rejected" kind="rejected" bars={reasons.map(([reason, count]) => [toWords(reason), count])} />
+        )}
+        <Times recent={recent} />
+        {recent.skew.some(({ count }) => count > 0) && (
+          <Bars
+            caption="Difference of clocks"
+            kind="forwarded"
+            bars={recent.skew.map(({ upToSeconds, count }) => [toRange(upToSeconds), count])}
+          />
+        )}
+        {keys.length > 0 && <Keys keys={keys} />}
+      </div>
+      {Object.keys(sinceStart.observed).length > 0 && (
+        <p class="notice">
+          In observe mode since the start, forwarded although not valid:{' '}
+          {sortByCount(sinceStart.observed)
+            .map(([reason, count]) => `${count} ${toWords(reason)}`)
+            .join(', ')}
+          .
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Times({ recent: { overheadMs, appMs } }: Pick<Route, 'recent'>): JSX.Element | null {
+  if (overheadMs === null || appMs === null) return null;
+  return (
+    <table class="figures">
+      <caption>Time</caption>
+      <thead>
+        <tr>
+          <td />
+          {PERCENTILES.map((name) => (
+            <th key={name} scope="col">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {(
+          [
+            ['sidegate', overheadMs],
+            ['app', appMs],
+          ] as const
+        ).map(([name, values]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            {PERCENTILES.map((percentile) => (
+              <td key={percentile} class="number">
+                {formatMs(values[percentile])}
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Keys({ keys }: Pick<Route, 'keys'>): JSX.Element {
+  return (
+    <table class="figures">
+      <caption>Keys</caption>
+      <tbody>
+        {keys.map(({ name, matches, lastUsed }) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td>{lastUsed === null ? 'never used' : `used ${formatTime(lastUsed)}`}</td>
+            <td class="number">{matches.toLocaleString('en')}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function toRange(upToSeconds: number | null): string {
+  if (upToSeconds === null) return 'more';
+  return upToSeconds === 0 ? 'none' : `up to ${upToSeconds} s`;
+}
+
+function sortByCount(counts: Readonly<Record<string, number>>): [string, number][] {
+  return Object.entries(counts).sort(([, a], [, b]) => b - a);
+}
