@@ -47,12 +47,18 @@ export function parseMediaType(value: string): MediaType | MediaTypeProblem {
   if ('problem' in parameters) return parameters;
   const charset = parameters.values.get('charset');
   if (charset !== undefined && !UTF_8.has(charset.toLowerCase())) return { problem: 'the charset is not utf-8' };
+  if (hasHiddenCharset(parameters.values)) return { problem: 'Content-Type names a charset in another parameter' };
   const type = essence.toLowerCase();
   const form = toMediaForm(type);
   if (form !== 'multipart') return { essence: type, form, boundary: undefined };
   const boundary = parameters.values.get('boundary');
   if (boundary === undefined || !BOUNDARY.test(boundary)) return { problem: 'the boundary is missing or malformed (RFC 2046)' };
   return { essence: type, form, boundary };
+}
+
+/** Some parsers search the whole value for `charset=`, and find it in `x-charset=utf-7` and in `x="charset=utf-7"`. */
+function hasHiddenCharset(parameters: ReadonlyMap<string, string>): boolean {
+  return [...parameters].some(([name, value]) => name !== 'charset' && /charset/i.test(name + value));
 }
 
 function parseParameters(value: string, start: number): { readonly values: ReadonlyMap<string, string> } | MediaTypeProblem {
