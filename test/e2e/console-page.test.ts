@@ -42,6 +42,16 @@ describe('the page', () => {
     expect((await ask('/?id=%22%3E%3Cb%3E')).text).toContain('value="&quot;&gt;&lt;b&gt;"');
   });
 
+  test('says that other views need JavaScript, whatever their parameters', async () => {
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    for (const view of ['overview', 'outgoing', 'logins']) {
+      const { status, text } = await ask(`/?view=${view}&state=dead`);
+      expect([view, status]).toEqual([view, 200]);
+      expect(text).toContain('This view needs JavaScript');
+    }
+    expect((await ask('/?view=other')).status).toBe(422);
+  });
+
   test('is read-only: HEAD works, other methods do not, and unknown files do not exist', async () => {
     gate = await startGate({ routes: [toRoute(app.port)] });
     expect(await ask('/', {}, 'HEAD')).toMatchObject({ status: 200, text: '' });

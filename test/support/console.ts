@@ -4,7 +4,7 @@ import { makeFolder } from './fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute } from './gate.ts';
 import { makeEntry, toBasic } from './users.ts';
 
-const PASSWORD = 'correct horse battery staple';
+export const PASSWORD = 'correct horse battery staple';
 
 /** Of the user who may act. */
 export const LOGIN = toBasic('operator', PASSWORD);

@@ -59,6 +59,11 @@ export function renderError(text: string): Html {
   return html`<h1>This did not work</h1><p class="notice bad">${text}</p><p><a href="/">Open the console</a></p>`;
 }
 
+/** A view that only the page's code can show. */
+export function renderOtherView(): Html {
+  return html`<noscript><p class="notice">This view needs JavaScript. The <a href="/api/v1/openapi.json">API</a> has the same figures; the <a href="/">list of requests</a> needs no JavaScript.</p></noscript>`;
+}
+
 /** The list with its filters. */
 export function renderList(list: PageList): Html {
   const { rows, cursor, filters } = list;

@@ -7,7 +7,7 @@ import { type DeliveryParts, readDetail, readPage } from './delivery-operations.
 import { deliveryQuery, requestId } from './delivery-schemas.ts';
 import type { Html } from './html.ts';
 import { PageFiles } from './page-files.ts';
-import { type PageSession, renderDetail, renderError, renderList, renderPage } from './page-html.ts';
+import { type PageSession, renderDetail, renderError, renderList, renderOtherView, renderPage } from './page-html.ts';
 import { isCursor } from './recent-deliveries.ts';
 
 /** The dependencies of the page. */
@@ -39,9 +39,10 @@ const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?$/;
 const WITHOUT_SECONDS = 16;
 const MAX_PROBLEM = 200;
 
+const OTHER_VIEWS: ReadonlySet<string> = new Set(['overview', 'outgoing', 'logins']);
 const pageQuery = deliveryQuery.extend({
   request: requestId.optional(),
-  view: z.enum(['deliveries', 'overview', 'outgoing', 'logins']).optional(),
+  view: z.literal('deliveries').optional(),
 });
 
 /** Whether the page responds to this path, not the API. */
@@ -83,6 +84,8 @@ export class Page {
   }
 
   async #respondWithPage(request: IncomingMessage, text: string): Promise<ApiResponse> {
+    // The other views have parameters that only the page's code knows.
+    if (OTHER_VIEWS.has(new URLSearchParams(text).get('view') ?? '')) return this.#toPage(request, 200, renderOtherView());
     const query = parseQuery(text);
     if (typeof query === 'string')
       return this.#toPage(request, 422, renderError(`A filter cannot be used: ${query}. Clear the filters and set them again.`));

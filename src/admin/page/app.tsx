@@ -1,16 +1,17 @@
 /** The frame of the console: navigation, the current view, and who is logged in. */
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { ActionProvider } from './action.tsx';
 import { DeliveriesView } from './deliveries/deliveries-view.tsx';
-import { type Place, usePlace } from './location.ts';
+import { type Place, recallPlace, rememberPlace, usePlace } from './location.ts';
+import { LoginsView } from './logins-view.tsx';
+import { OutgoingView } from './outgoing/outgoing-view.tsx';
 import { OverviewView } from './overview/overview-view.tsx';
 import { RateHistory } from './overview/rate-history.ts';
 import type { Session } from './session.ts';
 
-const VIEWS = { deliveries: 'Deliveries', overview: 'Overview' } as const;
+const VIEWS = { deliveries: 'Deliveries', overview: 'Overview', outgoing: 'Outgoing', logins: 'Logins' } as const;
 type View = keyof typeof VIEWS;
-/** Where to return to after the login. */
-const RETURN = 'sidegate-return';
 
 /** The whole page. */
 export function App({ session }: { readonly session: Session }): JSX.Element {
@@ -50,7 +51,12 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
         <User session={session} />
       </header>
       <main id="main" ref={main} tabIndex={-1}>
-        {view === 'overview' ? <OverviewView history={history} /> : <DeliveriesView place={place} session={session} />}
+        {view === 'deliveries' && <DeliveriesView place={place} session={session} />}
+        {view === 'overview' && <OverviewView history={history} />}
+        <ActionProvider session={session}>
+          {view === 'outgoing' && <OutgoingView place={place} session={session} />}
+          {view === 'logins' && <LoginsView />}
+        </ActionProvider>
       </main>
       <footer>
         sidegate {session.version} on {session.replica}
@@ -63,7 +69,7 @@ function User({ session: { canLogIn, user } }: { readonly session: Session }): J
   if (user !== undefined) return <span class="user">Logged in as {user}</span>;
   if (!canLogIn) return <span class="user">Read-only</span>;
   return (
-    <a class="user" href="/login" onClick={() => sessionStorage.setItem(RETURN, location.search)}>
+    <a class="user" href="/login" onClick={rememberPlace}>
       Log in
     </a>
   );
@@ -72,8 +78,7 @@ function User({ session: { canLogIn, user } }: { readonly session: Session }): J
 /** After the login, the gate sends the browser to `/`. */
 function useReturn({ go }: Place): void {
   useEffect(() => {
-    const search = sessionStorage.getItem(RETURN);
-    sessionStorage.removeItem(RETURN);
+    const search = recallPlace();
     if (search === null || location.search !== '') return;
     const query = new URLSearchParams(search);
     go(Object.fromEntries([...new Set(query.keys())].map((name) => [name, query.getAll(name)])));

@@ -5,11 +5,12 @@ import { useEffect, useId, useRef } from 'preact/hooks';
 interface DialogProps {
   readonly title: string;
   readonly onClose: () => void;
+  readonly isSmall?: boolean;
   readonly children: ComponentChildren;
 }
 
 /** Opens when it is rendered. */
-export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
+export function Dialog({ title, onClose, isSmall = false, children }: DialogProps): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -18,12 +19,14 @@ export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
     element?.showModal();
     return () => {
       element?.close();
-      if (before instanceof HTMLElement) before.focus();
+      const next = before?.isConnected === true ? before : document.getElementById('main');
+      if (next instanceof HTMLElement) next.focus();
     };
   }, []);
   return (
     <dialog
       ref={dialog}
+      class={isSmall ? 'small' : undefined}
       aria-labelledby={id}
       onCancel={(event) => {
         event.preventDefault();

@@ -32,3 +32,17 @@ function toSearch(query: URLSearchParams, changes: Parameters<Place['go']>[0]): 
   }
   return query.toString();
 }
+
+const RETURN = 'sidegate-return';
+
+/** Before the login, which ends at `/`. */
+export function rememberPlace(): void {
+  sessionStorage.setItem(RETURN, location.search);
+}
+
+/** Once. */
+export function recallPlace(): string | null {
+  const search = sessionStorage.getItem(RETURN);
+  sessionStorage.removeItem(RETURN);
+  return search;
+}

@@ -1,0 +1,161 @@
+/** Actions of a user: each is confirmed in a dialog, which also shows its progress and its result. */
+import { type ComponentChildren, createContext, type JSX } from 'preact';
+import { useContext, useEffect, useRef, useState } from 'preact/hooks';
+import { toMessage } from './api.ts';
+import { Copy } from './copy.tsx';
+import { Dialog } from './dialog.tsx';
+import { rememberPlace } from './location.ts';
+import { ErrorNotice } from './notices.tsx';
+import type { Session } from './session.ts';
+
+/** How much of an action is done. */
+export interface Progress {
+  readonly done: number;
+  readonly total: number;
+}
+
+/** The result of an action. */
+export interface ActionResult {
+  readonly text: string;
+  /** Shown once, to copy. */
+  readonly secret?: string;
+}
+
+/** An action. */
+export interface Action {
+  /** On the button, and the title of the dialog. */
+  readonly label: string;
+  /** What follows from it. */
+  readonly question: string;
+  readonly run: (onProgress: (progress: Progress) => void, signal: AbortSignal) => Promise<ActionResult>;
+}
+
+interface ActionProps {
+  readonly action: Action;
+  /** Distinguishes buttons with the same label. */
+  readonly of: string;
+  /** After it succeeded or failed. */
+  readonly onEnd: () => void;
+}
+
+const OpenAction = createContext<(props: ActionProps) => void>(() => undefined);
+
+interface ProviderProps {
+  readonly session: Session;
+  readonly children: ComponentChildren;
+}
+
+/** Shows the dialog outside of the lists: an action may remove the row with its button. */
+export function ActionProvider({ session, children }: ProviderProps): JSX.Element {
+  const [opened, setOpened] = useState<ActionProps>();
+  return (
+    <OpenAction.Provider value={setOpened}>
+      {children}
+      {opened !== undefined && <ActionDialog {...opened} session={session} onClose={() => setOpened(undefined)} />}
+    </OpenAction.Provider>
+  );
+}
+
+/** The button of an action. */
+export function ActionButton(props: ActionProps): JSX.Element {
+  const open = useContext(OpenAction);
+  const { action, of } = props;
+  return (
+    <button type="button" aria-label={`${action.label} ${of}`} onClick={() => open(props)}>
+      {action.label}
+    </button>
+  );
+}
+
+interface DialogProps extends ActionProps {
+  readonly session: Session;
+  readonly onClose: () => void;
+}
+
+type State =
+  | { readonly kind: 'asking' }
+  | { readonly kind: 'running'; readonly progress: Progress | undefined }
+  | { readonly kind: 'done'; readonly result: ActionResult }
+  | { readonly kind: 'failed'; readonly error: string };
+
+function ActionDialog({ action, of, session, onEnd, onClose }: DialogProps): JSX.Element {
+  const [state, setState] = useState<State>({ kind: 'asking' });
+  const abort = useRef(new AbortController());
+  useEffect(() => () => abort.current.abort(), []);
+  const start = async (): Promise<void> => {
+    setState({ kind: 'running', progress: undefined });
+    try {
+      const result = await action.run((progress) => setState({ kind: 'running', progress }), abort.current.signal);
+      setState({ kind: 'done', result });
+    } catch (error) {
+      setState({ kind: 'failed', error: toMessage(error) });
+    }
+    onEnd();
+  };
+  return (
+    <Dialog title={`${action.label} ${of}`} isSmall onClose={onClose}>
+      {session.user === undefined ? (
+        <LoginNeeded session={session} />
+      ) : (
+        <>
+          {state.kind === 'asking' && (
+            <>
+              <p>{action.question}</p>
+              <button type="button" class="main" onClick={() => void start()}>
+                {action.label}
+              </button>{' '}
+              <button type="button" onClick={onClose}>
+                Cancel
+              </button>
+            </>
+          )}
+          {state.kind === 'running' && <Running progress={state.progress} />}
+          {state.kind === 'done' && <Done result={state.result} />}
+          <ErrorNotice error={state.kind === 'failed' ? state.error : undefined} />
+        </>
+      )}
+    </Dialog>
+  );
+}
+
+function LoginNeeded({ session: { canLogIn } }: Pick<DialogProps, 'session'>): JSX.Element {
+  return canLogIn ? (
+    <p>
+      Only users can act.{' '}
+      <a href="/login" onClick={rememberPlace}>
+        Log in
+      </a>{' '}
+      first.
+    </p>
+  ) : (
+    <p>
+      The console is read-only. Set <code>admin.basic</code> in the config and restart sidegate, so that users can log in and act.
+    </p>
+  );
+}
+
+function Running({ progress }: { readonly progress: Progress | undefined }): JSX.Element {
+  return (
+    <p role="status">
+      {progress === undefined ? (
+        'In progress'
+      ) : (
+        <>
+          <progress value={progress.done} max={Math.max(1, progress.total)} aria-label="Progress" /> {progress.done} of{' '}
+          {progress.total}
+        </>
+      )}
+    </p>
+  );
+}
+
+function Done({ result: { text, secret } }: { readonly result: ActionResult }): JSX.Element {
+  return (
+    <>
+      <p role="status" class="live">
+        {text}
+      </p>
+      {secret !== undefined && <Copy label="The new secret. It is not shown again." text={secret} />}
+    </>
+  );
+}

@@ -1,0 +1,25 @@
+/** The sending side: endpoints and deliveries. */
+import type { JSX } from 'preact';
+import type { Place } from '../location.ts';
+import type { Session } from '../session.ts';
+import { Endpoints } from './endpoints.tsx';
+import { OutgoingDeliveries } from './outgoing-deliveries.tsx';
+
+/** The view. */
+export function OutgoingView({ place, session }: { readonly place: Place; readonly session: Session }): JSX.Element {
+  return (
+    <>
+      <h1>Outgoing</h1>
+      {session.hasOutgoing ? (
+        <>
+          <Endpoints />
+          <OutgoingDeliveries place={place} />
+        </>
+      ) : (
+        <p class="empty">
+          This gate sends no webhooks. To send some, add <code>provider</code> to the config.
+        </p>
+      )}
+    </>
+  );
+}
