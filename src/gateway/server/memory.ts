@@ -111,7 +111,7 @@ export function buildMemory(limits: MemoryPace, budget: MemoryBudget, clock: Clo
     clock,
     limit: budget.limit,
     shed: limits.memoryShed,
-    read: createMemoryReader(),
+    read: createMemoryReader(clock),
     collect,
   });
   const bodies = new BodyWatch({ ...limits, ...budget }, clock, onLimit, guard);

@@ -3,25 +3,48 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 
 const STATM = '/proc/self/statm';
-/** The memory of the kernel changes slowly, and reading it costs more than everything else. */
+/** Reading the memory of the kernel costs more than everything else, and during a flood memory is measured often. */
 const KERNEL_READ_EVERY = 16;
+/** After a flood, when memory is measured once a second, what the kernel held for it must not count any more. */
+const MAX_KERNEL_AGE_MS: Milliseconds = 500;
 /** cgroup v2, then v1: usage, and the line of memory.stat that counts page cache, which the kernel reclaims itself. */
 const CGROUPS = [
   { mount: '/sys/fs/cgroup', usage: 'memory.current', cache: 'file' },
   { mount: '/sys/fs/cgroup/memory', usage: 'memory.usage_in_bytes', cache: 'total_cache' },
 ] as const;
 
+/** What a measurement of the memory reads. */
+export interface MemorySources {
+  readonly clock: Pick<Clock, 'monotonic'>;
+  /** The memory of the process. */
+  readonly readOwn: () => number;
+  /** All that counts against the limit of the container; undefined if that is unknown. */
+  readonly readContainer: () => number | undefined;
+}
+
 /** Reads the bytes that count against the limit and cannot be reclaimed. Pages of the program are shared, and not counted. */
-export function createMemoryReader(): () => number {
+export function createMemoryReader(clock: Pick<Clock, 'monotonic'>): () => number {
   if (!existsSync(STATM)) return () => process.memoryUsage.rss();
-  const readKernel = createKernelReader();
+  return createMeter({ clock, readOwn, readContainer: createContainerReader() });
+}
+
+/** Adds what the kernel holds for the container to the memory of the process: sockets, page tables. */
+export function createMeter({ clock, readOwn: read, readContainer }: MemorySources): () => number {
   let calls = 0;
   let kernel = 0;
+  let readAt = Number.NEGATIVE_INFINITY;
   return () => {
-    const own = readOwn();
-    if (calls++ % KERNEL_READ_EVERY === 0) kernel = readKernel(own);
+    const own = read();
+    const now = clock.monotonic();
+    if (calls++ % KERNEL_READ_EVERY === 0 || now - readAt >= MAX_KERNEL_AGE_MS) {
+      readAt = now;
+      const container = readContainer() ?? 0;
+      // A password thread may allocate between two measurements: its memory must not count as that of the kernel.
+      kernel = Math.max(0, container - Math.max(own, read()));
+    }
     return own + kernel;
   };
 }
@@ -57,18 +80,17 @@ function exposeCollector(): (options?: Readonly<Record<string, string>>) => void
   return () => undefined;
 }
 
-/** Reads what the kernel holds for the container in addition to process memory: sockets, page tables. */
-function createKernelReader(): (own: number) => number {
+function createContainerReader(): () => number | undefined {
   const cgroup = findCgroup();
-  if (cgroup === undefined) return () => 0;
+  if (cgroup === undefined) return () => undefined;
   const { folder, usage, cache } = cgroup;
   const line = new RegExp(`^${cache} (\\d+)$`, 'm');
-  return (own) => {
+  return () => {
     try {
       const cached = Number(line.exec(readFileSync(join(folder, 'memory.stat'), 'latin1'))?.[1] ?? 0);
-      return Math.max(0, Number(readFileSync(join(folder, usage), 'latin1')) - cached - own);
+      return Number(readFileSync(join(folder, usage), 'latin1')) - cached;
     } catch {
-      return 0;
+      return undefined;
     }
   };
 }
