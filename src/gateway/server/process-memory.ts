@@ -16,7 +16,7 @@ const CGROUPS = [
   { mount: '/sys/fs/cgroup/memory', usage: 'memory.usage_in_bytes', cache: 'total_cache' },
 ] as const;
 
-/** What a measurement of the memory reads. */
+/** Sources of a memory measurement. */
 export interface MemorySources {
   readonly clock: Pick<Clock, 'monotonic'>;
   /** The memory of the process. */

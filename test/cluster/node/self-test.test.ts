@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { HELM, HELM_3 } from '../../support/chart.ts';
-import { makeGatedPod } from '../../support/cluster/gate-pods.ts';
 import type { Kube } from '../../support/cluster/kube-request.ts';
 import { NODE_HINDRANCE } from '../../support/node/availability.ts';
 import { CHART_NAMESPACE, type NodeCluster, RELEASE, useNode } from '../../support/node/use-node.ts';
@@ -19,14 +18,9 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node, helm test', () =>
     await node?.cleanUp();
   });
 
-  /** A Service that is new is reached some time after its pods are ready; until then, labelled pods are denied. */
   async function install(program = HELM): Promise<void> {
     await node.installChart({}, { program });
-    const pod = makeGatedPod('trial', 'service');
-    await node.waitFor(CHART_NAMESPACE, async () => {
-      const { status } = await node.create(pod, { namespace: CHART_NAMESPACE, isDryRun: true });
-      return status === 201;
-    });
+    await node.waitForInjector();
   }
 
   const testChart = (program: string, ...options: readonly string[]): Promise<Ended> =>

@@ -70,7 +70,9 @@ export async function restartDeployment(
   name: string,
   label = `app=${name}`,
 ): Promise<Kube[]> {
-  const before = (await node.listPods(namespace, label)).map(({ metadata }) => metadata.name);
+  // Pods of a restart before may still be ending.
+  const running = (await node.listPods(namespace, label)).filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+  const before = running.map(({ metadata }) => metadata.name);
   const restart = { spec: { template: { metadata: { annotations: { restarted: String(Date.now()) } } } } };
   const path = `/apis/apps/v1/namespaces/${namespace}/deployments/${name}`;
   await node.ok('PATCH', path, restart, { contentType: 'application/merge-patch+json' });
