@@ -56,8 +56,6 @@ export async function openConsole(browser: Browser, port: number, options: Brows
 }
 
 async function findViolations(page: Page): Promise<string[]> {
-  // Animations change colors for a moment.
-  await page.evaluate('Promise.all(document.getAnimations().map((animation) => animation.finished))');
   await page.evaluate(axe.source);
   return page.evaluate(async () => {
     const { axe } = globalThis as unknown as { axe: { run(): Promise<AxeResult> } };

@@ -27,8 +27,8 @@ interface Page {
 /** More are not readable, and make a browser slow. */
 const MAX_LIVE_ROWS = 100;
 const MAX_ROWS = 2_000;
-/** Renders that often at most, however many arrive. */
-const RENDER_INTERVAL_MS = 250;
+/** Renders that often at most, however many arrive; more cannot be read, and cost the browser its time for the user. */
+const RENDER_INTERVAL_MS = 500;
 const REPLICAS_INTERVAL_MS = 3_000;
 /** After the gate rejected the stream; otherwise the browser reconnects itself. */
 const RETRY_MS = 5_000;
