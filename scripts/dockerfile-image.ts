@@ -2,8 +2,9 @@
  * Builds the image of the Dockerfile for the tests, with buildah. No registry is needed: a base image of Debian packages and the same Node
  * takes the place of the pinned one. All is cached in the user's cache: after a change of code, only the last layers are built.
  */
-import { execFile, execFileSync, spawnSync } from 'node:child_process';
+import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import {
   existsSync,
   mkdirSync,
@@ -56,7 +57,11 @@ export function canBuildDockerfileImage(): boolean {
 /** Returns the folder with the image of the code as it is now: `manifest.json` and its blobs, uncompressed. */
 export async function buildDockerfileImage(): Promise<string> {
   const image = join(FOLDER, `sidegate-${hashInputs()}`);
-  if (!existsSync(image)) await useBuildah((buildah) => build(buildah, image));
+  if (!existsSync(image))
+    await useBuildah(async (buildah) => {
+      // Another process may have built it meanwhile.
+      if (!existsSync(image)) await build(buildah, image);
+    });
   return image;
 }
 
@@ -82,9 +87,24 @@ function findHindrance(): string | undefined {
 
 type Buildah = (...args: readonly string[]) => Promise<string>;
 
-/** Runs buildah in a mount namespace, so that no mount is left if it is killed. */
+/** Runs buildah in a mount namespace, so that no mount is left if it is killed. One process at a time, as each removes what others left behind. */
 async function useBuildah<T>(action: (buildah: Buildah) => Promise<T>): Promise<T> {
   mkdirSync(STORAGE, { recursive: true });
+  // The lock ends with its holder, and the holder with this process.
+  const holder = spawn('flock', [join(FOLDER, 'lock'), 'sh', '-c', 'echo locked; exec cat'], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const released = once(holder, 'close');
+  await Promise.race([once(holder.stdout, 'data'), released]);
+  try {
+    return await runBuildah(action);
+  } finally {
+    holder.stdin.end();
+    await released;
+  }
+}
+
+async function runBuildah<T>(action: (buildah: Buildah) => Promise<T>): Promise<T> {
   const run = mkdtempSync(join(tmpdir(), 'sidegate-buildah-'));
   const options = ['--root', STORAGE, '--runroot', run, '--storage-driver', 'overlay'];
   try {
@@ -153,8 +173,7 @@ async function build(buildah: Buildah, image: string): Promise<void> {
     const target = join(folder, 'image');
     await buildah('push', '--quiet', '--disable-compression', '--format', 'oci', tag, `dir:${target}`);
     removeOldest();
-    // Another process may have been as fast.
-    if (!existsSync(image)) renameSync(target, image);
+    renameSync(target, image);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
