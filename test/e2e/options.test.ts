@@ -93,14 +93,14 @@ describe('a part that the signature does not cover', () => {
 describe('the admin port', () => {
   const ask = (path: string, method = 'GET'): Promise<Response> => fetch(`http://127.0.0.1:${gate.adminPort}${path}`, { method });
 
-  test('serves health, readiness and metrics, and nothing else', async () => {
+  test('serves health, readiness and metrics, and has no other path than those of the console', async () => {
     await start({});
     expect([(await ask('/healthz')).status, (await ask('/readyz')).status]).toEqual([200, 200]);
     expect((await ask('/readyz', 'HEAD')).status).toBe(200);
     const metrics = await ask('/metrics?x=1');
     expect(metrics.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
     expect(await metrics.text()).toContain('sidegate_build_info{version="test"');
-    expect((await ask('/')).status).toBe(404);
+    expect((await ask('/none')).status).toBe(404);
     expect((await ask('/metrics', 'POST')).status).toBe(405);
   });
 });
