@@ -7,12 +7,13 @@ import { OUTCOMES, type Stage } from './stages.ts';
 export interface PageSession {
   readonly version: string;
   readonly replica: string;
-  /** The config has users. */
+  /** The config has users: they can log in to act. */
   readonly canLogIn: boolean;
   /** The config has a sending side. */
   readonly hasOutgoing: boolean;
-  /** The list also has requests of other replicas. */
+  /** The list also has requests of other replicas, but not the stream. */
   readonly hasReplicas: boolean;
+  /** The user who is logged in. */
   readonly user: string | undefined;
 }
 

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import type { FailedLogins } from '../console/login-schemas.ts';
 import { type Action, ActionButton } from './action.tsx';
 import { request } from './api.ts';
+import { ColumnHeads } from './column-heads.tsx';
 import { formatTime } from './format.ts';
 import { ErrorNotice } from './notices.tsx';
 import { usePolled } from './use-polled.ts';
@@ -27,11 +28,7 @@ export function LoginsView(): JSX.Element {
           <caption class="hidden">Clients with failed logins</caption>
           <thead>
             <tr>
-              {['Client', 'Realm', 'Failed', 'Last', 'Ban', 'Actions'].map((name) => (
-                <th key={name} scope="col">
-                  {name}
-                </th>
-              ))}
+              <ColumnHeads names={['Client', 'Realm', 'Failed', 'Last', 'Ban', 'Actions']} />
             </tr>
           </thead>
           <tbody>

@@ -1,17 +1,9 @@
 /** The state that the page starts with. */
 
+import type { PageSession } from '../console/page-html.ts';
+
 /** The gate, and what its user may do. */
-export interface Session {
-  readonly version: string;
-  readonly replica: string;
-  /** The config has users: they can log in to act. */
-  readonly canLogIn: boolean;
-  readonly hasOutgoing: boolean;
-  /** The list also has requests of other replicas, but not the stream. */
-  readonly hasReplicas: boolean;
-  /** The user who is logged in. */
-  readonly user: string | undefined;
-}
+export type Session = PageSession;
 
 /** Reads the attributes that the gate wrote. */
 export function readSession({ dataset }: HTMLElement): Session {

@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { read } from '../api.ts';
+import { ColumnHeads } from '../column-heads.tsx';
 import type { Place } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import type { Session } from '../session.ts';
@@ -39,11 +40,7 @@ export function DeliveriesView({ place, session }: { readonly place: Place; read
           <caption class="hidden">Recent requests, newest first</caption>
           <thead>
             <tr>
-              {COLUMNS.map((name) => (
-                <th key={name} scope="col">
-                  {name}
-                </th>
-              ))}
+              <ColumnHeads names={COLUMNS} />
             </tr>
           </thead>
           <tbody>

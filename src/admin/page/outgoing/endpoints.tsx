@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Action, ActionButton } from '../action.tsx';
+import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toWords } from '../format.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
@@ -27,11 +28,7 @@ export function Endpoints(): JSX.Element {
         <table class="list">
           <thead>
             <tr>
-              {['Endpoint', 'State', 'Waiting', 'Actions'].map((name) => (
-                <th key={name} scope="col">
-                  {name}
-                </th>
-              ))}
+              <ColumnHeads names={['Endpoint', 'State', 'Waiting', 'Actions']} />
             </tr>
           </thead>
           <tbody>

@@ -1,6 +1,7 @@
 /** Deliveries of the sending side: dead letters, and the next attempts. */
 import type { JSX } from 'preact';
 import { type Action, ActionButton } from '../action.tsx';
+import { ColumnHeads } from '../column-heads.tsx';
 import { Dialog } from '../dialog.tsx';
 import { Facts } from '../facts.tsx';
 import { formatMs, formatTime, toWords } from '../format.ts';
@@ -42,13 +43,16 @@ export function OutgoingDeliveries({ place: { query, go } }: { readonly place: P
         <table class="list">
           <thead>
             <tr>
-              {['Event', 'Endpoint', 'Attempts', 'Last attempt', state === 'waiting' ? 'Next attempt' : 'Since', 'Actions'].map(
-                (name) => (
-                  <th key={name} scope="col">
-                    {name}
-                  </th>
-                ),
-              )}
+              <ColumnHeads
+                names={[
+                  'Event',
+                  'Endpoint',
+                  'Attempts',
+                  'Last attempt',
+                  state === 'waiting' ? 'Next attempt' : 'Since',
+                  'Actions',
+                ]}
+              />
             </tr>
           </thead>
           <tbody>

@@ -1,6 +1,7 @@
 /** One route: rates, outcomes, times, clock differences and keys. */
 import type { JSX } from 'preact';
 import type { RouteOverview as Route } from '../../console/overview-schemas.ts';
+import { ColumnHeads } from '../column-heads.tsx';
 import { formatMs, formatTime, toWords } from '../format.ts';
 import { Bars } from './bars.tsx';
 import { RateChart } from './rate-chart.tsx';
@@ -59,11 +60,7 @@ function Times({ recent: { overheadMs, appMs } }: Pick<Route, 'recent'>): JSX.El
       <thead>
         <tr>
           <td />
-          {PERCENTILES.map((name) => (
-            <th key={name} scope="col">
-              {name}
-            </th>
-          ))}
+          <ColumnHeads names={PERCENTILES} />
         </tr>
       </thead>
       <tbody>
