@@ -114,7 +114,13 @@ function report(results: readonly Result[]): void {
   const failed = survived.length + (isTooFew && survived.length === 0 ? 1 : 0);
   const totals = { passed: killed, failed, skipped: 0 };
   mkdirSync(join(ROOT, '.cache/reports'), { recursive: true });
-  const json = { numPassedTests: killed, numFailedTests: failed, numPendingTests: 0, success: failed === 0 && killed > 0 };
+  const json = {
+    numPassedTests: killed,
+    numFailedTests: failed,
+    numPendingTests: 0,
+    success: failed === 0 && killed > 0,
+    testResults: survived.map(({ mutant }) => ({ name: mutant.file, status: 'failed', message: `survived: ${toText(mutant)}` })),
+  };
   writeFileSync(join(ROOT, REPORT), JSON.stringify(json));
   console.log(toClosingLine(totals));
   process.exitCode = json.success ? 0 : 1;
