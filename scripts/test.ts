@@ -1,29 +1,53 @@
-/** Runs one test suite and ends with the line `N passed, N failed`, counted from the runner's own report. */
-import { spawnSync } from 'node:child_process';
+/** Runs one test suite and ends with the line `N passed, N failed`, counted from the runner's own reports. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, rmSync } from 'node:fs';
 import { toImageNodeEnv } from './image-node.ts';
 import { readTotals, toClosingLine } from './report.ts';
 
+/** A configuration of vitest, and where it writes its report. */
+interface Run {
+  readonly config: string;
+  readonly report: string;
+}
+
 const [suite = 'test', ...rest] = process.argv.slice(2);
-const config = suite === 'test' ? 'vitest.config.ts' : `vitest.${suite}.config.ts`;
-const report = `.cache/reports/${suite}.json`;
+/** Suites of several runs at once. The output of all but the first is printed after their end. */
+const RUNS: Readonly<Record<string, readonly string[]>> = { cluster: ['cluster', 'cluster-node'] };
+const runs: readonly Run[] = (RUNS[suite] ?? [suite]).map((name) => ({
+  config: name === 'test' ? 'vitest.config.ts' : `vitest.${name}.config.ts`,
+  report: `.cache/reports/${name}.json`,
+}));
 
 mkdirSync('.cache/reports', { recursive: true });
-rmSync(report, { force: true });
-const args = [
-  'vitest',
-  'run',
-  '--config',
-  config,
-  '--reporter=default',
-  '--reporter=json',
-  `--outputFile.json=${report}`,
-  ...rest,
-];
-const env = suite === 'node26' ? toImageNodeEnv() : process.env;
-const { status } = spawnSync('npx', args, { stdio: 'inherit', env });
-const totals = readTotals([report]);
+const reports = runs.map(({ report }) => report);
+for (const report of reports) rmSync(report, { force: true });
+const ends = await Promise.all(runs.map((run, i) => execute(run, i === 0)));
+const totals = readTotals(reports);
 // A failure outside any test is also a failure.
-const failed = totals.failed === 0 && status !== 0 ? 1 : totals.failed;
+const failed = totals.failed === 0 && ends.some((isGood) => !isGood) ? 1 : totals.failed;
 console.log(toClosingLine({ ...totals, failed }));
 process.exitCode = failed > 0 || totals.passed === 0 ? 1 : 0;
+
+/** Whether the run ended without a failure. */
+async function execute({ config, report }: Run, isFirst: boolean): Promise<boolean> {
+  const args = [
+    'vitest',
+    'run',
+    '--config',
+    config,
+    '--reporter=default',
+    '--reporter=json',
+    `--outputFile.json=${report}`,
+    // Files named on the command line may all belong to the other run.
+    ...(runs.length > 1 ? ['--passWithNoTests'] : []),
+    ...rest,
+  ];
+  const env = suite === 'node26' ? toImageNodeEnv() : process.env;
+  const child = spawn('npx', args, { stdio: isFirst ? 'inherit' : ['ignore', 'pipe', 'pipe'], env });
+  const printed: Buffer[] = [];
+  for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk: Buffer) => printed.push(chunk));
+  const [status] = await once(child, 'close');
+  if (printed.length > 0) process.stdout.write(Buffer.concat(printed));
+  return status === 0;
+}
