@@ -7,7 +7,8 @@ import { toConfirming } from '../test/support/confirming.ts';
 
 const HEAD = `# Presets
 
-A route selects a preset with \`scheme: NAME\` in its \`webhook\` section. Presets are data, in the terms of \`scheme: custom\` (\`sidegate scheme NAME\` prints them so), and every preset is verified against the sender's published test vectors or official library. An unknown name is an
+A route selects a preset with \`scheme: NAME\` in its \`webhook\` section. Presets are data, in the terms of \`scheme: custom\` (\`sidegate scheme NAME\` prints them so), and every preset is verified: against the sender's published test vectors, its official library, or
+signers in two languages that were written from its document. The [table of sources](#keys-and-sources) says which. An unknown name is an
 error. This page is generated from that data (\`npm run docs\`). See also [refusals](refusals.md), [sender behavior](senders.md), [handshakes](handshakes.md) and [all config keys](config.md).
 
 ## Signed parts

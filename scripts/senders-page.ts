@@ -1,7 +1,8 @@
 /** Writes docs/senders.md: how the sender of each preset interprets responses, and which status sidegate sends it. */
 
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
-import { SENDERS, type SenderProfile, toMeaning, toStatuses } from '../src/auth/schemes/senders.ts';
+import type { SenderProfile } from '../src/auth/schemes/sender-profile.ts';
+import { SENDERS, toMeaning, toStatuses } from '../src/auth/schemes/senders.ts';
 import type { RefusalCode } from '../src/core/refusal.ts';
 import { REFUSALS } from '../src/core/refusal-catalogue.ts';
 

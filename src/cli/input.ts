@@ -1,6 +1,7 @@
 /** Reads the input of commands: a body, a secret, a scheme, durations. */
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
+import { findAlias } from '../auth/schemes/aliases.ts';
 import { findPreset, PRESETS } from '../auth/schemes/catalogue.ts';
 import { compileScheme } from '../auth/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../auth/schemes/description.ts';
@@ -55,7 +56,7 @@ export function toScheme(name: string): Scheme {
   const preset = findPreset(name);
   if (preset !== undefined) return compileScheme(preset);
   const names = PRESETS.map((known) => known.name);
-  const nearest = findNearest(name, names);
+  const nearest = findAlias(name) ?? findNearest(name, names);
   const suggestion = nearest === undefined ? '' : ` Did you mean ${nearest}?`;
   throw usageError(`--scheme ${name}: unknown scheme.${suggestion} Known: ${names.join(', ')}`);
 }

@@ -1,7 +1,7 @@
 /** What confirms that a preset is right: known answers of its sender or its sender's library, or the reason why none is needed. */
 import { isDeepStrictEqual } from 'node:util';
 import { findPreset } from '../../src/auth/schemes/catalogue.ts';
-import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
+import { isToken, type SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { readVectors } from './oracles/vectors.ts';
 
 /** Where a signer written from a document stands alone, this is what proves the document. */
@@ -9,7 +9,6 @@ const PROVED: Readonly<Record<string, string>> = {
   'aws-sns': "npm sns-validator, AWS's own (test/oracles)",
   discord: 'npm discord-interactions, PyNaCl',
   elevenlabs: 'elevenlabs for Python',
-  gitlab: 'nothing is computed: the header is compared with the token',
   linear: 'npm @linear/sdk',
   'microsoft-graph': 'nothing is computed: each clientState is compared with the key',
   meta: 'the same bytes as GitHub, by its document',
@@ -31,8 +30,16 @@ export function toConfirming(description: SchemeDescription): string[] {
   const own = named.length > 0 ? named : right.filter(({ preset }) => isAlike(description, findPreset(preset)));
   const published = own.filter(({ origin }) => origin === 'published').map(({ source }) => `published: ${source.split(', ')[0]}`);
   const signed = own.filter(({ origin }) => origin === 'sdk').map(({ source }) => source.split('; ')[0] ?? '');
-  const proof = PROVED[description.name];
-  return [...new Set([...published, ...signed, ...(proof === undefined ? [] : [proof])])];
+  const proof = PROVED[description.name] ?? toTokenProof(description);
+  const proofs = [...published, ...signed, ...(proof === undefined ? [] : [proof])];
+  if (proofs.length > 0) return [...new Set(proofs)];
+  const written = own.filter(({ origin }) => origin === 'independent').map(({ source }) => source.split('; ')[1] ?? source);
+  return [...new Set(written)].map((source) => `signers in two languages, written from ${source}`);
+}
+
+function toTokenProof({ signature }: SchemeDescription): string | undefined {
+  const isHeader = signature !== undefined && isToken(signature) && signature.content === undefined;
+  return isHeader ? 'nothing is computed: the header is compared with the token' : undefined;
 }
 
 /** Two names of the same signature confirm each other. */

@@ -21,10 +21,8 @@ import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
 import { elevenlabs, paddle, sanity, slack, stripe, twitch, webflow, workos, zoom } from './presets/time-and-content.ts';
 import { apiKey, bearer, gitlab, unsigned } from './presets/unsigned.ts';
 
-/** All presets; the config accepts no other name except `custom`. Each is verified against its sender's test vectors or library. */
-export const PRESETS: readonly SchemeDescription[] = [
-  standardWebhooks,
-  svix,
+/** The presets of single senders, in any order. */
+const SENDERS: readonly SchemeDescription[] = [
   adyenPlatforms,
   awsSns,
   discord,
@@ -54,6 +52,16 @@ export const PRESETS: readonly SchemeDescription[] = [
   workos,
   x,
   zoom,
+];
+
+/**
+ * All presets; the config accepts no other name except `custom`. Each is verified against its sender's test vectors or library, or
+ * against independent signers that were written from its document.
+ */
+export const PRESETS: readonly SchemeDescription[] = [
+  standardWebhooks,
+  svix,
+  ...[...SENDERS].sort((a, b) => (a.name < b.name ? -1 : 1)),
   bearer,
   apiKey,
   unsigned,

@@ -1,22 +1,7 @@
 /** How senders interpret response statuses: which they retry, which they give up on, and which disable the endpoint. */
 import type { RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
-
-/** Documented behavior of one sender. Properties that its documentation omits are undefined, and treated as in Standard Webhooks. */
-export interface SenderProfile {
-  /** Statuses that count as delivered. Default: any 2xx. */
-  readonly acknowledgedBy?: readonly number[];
-  /** Which failures are retried (429 counts as a server error). Default: everything that was not delivered. */
-  readonly retries?: 'failures' | 'server-errors' | 'nothing';
-  /** Statuses that are never retried, regardless of `retries`. */
-  readonly givesUpOn?: readonly number[];
-  /** Statuses that disable the endpoint. */
-  readonly disabledBy?: readonly number[];
-  /** How long the sender waits for the response, in seconds. */
-  readonly waitsSeconds?: number;
-  /** Retry schedule, in words. */
-  readonly schedule?: string;
-}
+import type { SenderProfile } from './sender-profile.ts';
 
 /** The meaning of a refusal for the sender: the event is done, it can never be accepted, or the sender should retry later. */
 export type Meaning = 'done' | 'never' | 'later';

@@ -1,5 +1,6 @@
 /** The schema of a route's webhook section. Defaults come from the scheme. */
 import * as z from 'zod';
+import { findAlias } from '../../auth/schemes/aliases.ts';
 import { toTopicRegion } from '../../auth/schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../../auth/schemes/description.ts';
@@ -72,8 +73,17 @@ const sns = z.strictObject({
 
 const NAMES = [...PRESETS.map(({ name }) => name), 'custom'];
 
+/** The message for a sender's other name; undefined for the usual message. */
+function describeAlias(input: unknown): string | undefined {
+  const preset = typeof input === 'string' ? findAlias(input) : undefined;
+  return preset === undefined ? undefined : `unknown scheme "${String(input)}". Did you mean "${preset}"?`;
+}
+
 const written = z.strictObject({
-  scheme: z.enum(NAMES).default('standard-webhooks').describe('Signature scheme: the name of a preset, or `custom`.'),
+  scheme: z
+    .enum(NAMES, { error: ({ input }) => describeAlias(input) })
+    .default('standard-webhooks')
+    .describe('Signature scheme: the name of a preset, or `custom`.'),
   custom: customScheme.optional().describe('Description of the scheme, for `scheme: custom`.'),
   keys: z
     .array(webhookKey)

@@ -1,4 +1,4 @@
-/** The known answers of all senders, test/vectors/providers.json and handshakes.json. */
+/** The known answers of all senders: test/vectors/handshakes.json, and the files of FILES. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ReceiverKey, SignedDelivery } from './oracle.ts';
@@ -42,9 +42,12 @@ function read<T>(file: string): T[] {
   })) as T[];
 }
 
+/** Deliveries, by kind of sender. */
+const FILES: readonly string[] = ['providers.json'];
+
 /** Deliveries. */
 export function readVectors(): Vector[] {
-  return read('providers.json');
+  return FILES.flatMap((file) => read<Vector>(file));
 }
 
 /** Handshakes. */

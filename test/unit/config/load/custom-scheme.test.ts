@@ -159,13 +159,10 @@ describe('the name of a scheme', () => {
     expect(toProblem(written)).toMatch(new RegExp(`Did you mean "${meant}"\\?\n  hint: allowed values: standard-webhooks, `));
   });
 
-  test.each(['facebook', 'vercel', 'twitter', 'mailgun', 'ab'])(
-    'is an error without a suggestion if none is similar: %s',
-    (written) => {
-      expect(toProblem(written)).toMatch(/is not one of/);
-      expect(toProblem(written)).not.toMatch(/did you mean/i);
-    },
-  );
+  test.each(['vercel', 'mailgun', 'constructor', 'ab'])('is an error without a suggestion if none is similar: %s', (written) => {
+    expect(toProblem(written)).toMatch(/is not one of/);
+    expect(toProblem(written)).not.toMatch(/did you mean/i);
+  });
 });
 
 describe('a custom scheme', () => {

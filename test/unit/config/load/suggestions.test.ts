@@ -120,6 +120,16 @@ describe("another sender's header under standard-webhooks", () => {
   });
 });
 
+describe("a sender's other name as scheme", () => {
+  test.each([
+    ['Twitter', 'x'],
+    ['amazon-sns', 'aws-sns'],
+  ])('suggests its preset: %s', (scheme, preset) => {
+    const problems = toProblems({ routes: [{ ...ROUTE, webhook: { scheme, keys: KEYS } }] });
+    expect(problems).toContain(`unknown scheme "${scheme}". Did you mean "${preset}"?`);
+  });
+});
+
 describe('the algorithm of a custom scheme', () => {
   const check = (algorithm: string): string => {
     const custom = { signature: { header: 'X-Signature', forms: [{ algorithm }] } };
