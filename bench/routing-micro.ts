@@ -1,5 +1,6 @@
 /** Measures only the look-up of a route: CPU per request by the form of the path and the number of routes. */
 import { cpuUsage, stdout } from 'node:process';
+import { HeaderFields } from '../src/core/headers.ts';
 import { parseTarget, type RequestTarget } from '../src/core/target.ts';
 import { RouteTable } from '../src/gateway/pipeline/router.ts';
 
@@ -35,7 +36,7 @@ const SCENARIOS: readonly Scenario[] = [
 function measure({ routes, path }: Scenario): number {
   const table = new RouteTable(routes);
   const target = parseTarget(path) as RequestTarget;
-  const query = { method: 'POST', host: 'app.example', target };
+  const query = { method: 'POST', host: 'app.example', target, headers: new HeaderFields([]) };
   const before = cpuUsage();
   let found = 0;
   for (let i = 0; i < LOOK_UPS; i++) if (!('code' in table.find(query))) found++;

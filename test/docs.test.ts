@@ -250,6 +250,7 @@ describe('the docs', () => {
   });
 
   test('name only files and npm scripts that exist', () => {
+    'docs/route-precedence.md',
     const scripts = Object.keys((JSON.parse(read('package.json')) as { scripts: object }).scripts);
     const pages = [
       'README.md',

@@ -142,7 +142,7 @@ function findRoute({ routes }: Config, name: string | undefined, { method, targe
   if ('problem' in target)
     throw usageError(`no route matches the request: ${target.problem}; select one with --route (${names})`);
   const table = new RouteTable(routes.map((route) => ({ name: route.name, ...toRouting(route), route })));
-  const found = table.find({ method, host: headers.get('host'), target });
+  const found = table.find({ method, host: headers.get('host'), target, headers });
   if (!(found instanceof Refusal)) return found.route;
   throw new SidegateError('user', 'usage', `no route matches the request (${found.code}); select one with --route (${names})`);
 }

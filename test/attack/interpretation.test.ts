@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { HeaderFields } from '../../src/core/headers.ts';
 import { PATH_DISTINCTIONS } from '../../src/core/path-forms.ts';
 import { AMBIGUOUS_FORMS, parseTarget } from '../../src/core/target.ts';
 import { RouteTable } from '../../src/gateway/pipeline/router.ts';
@@ -430,6 +431,8 @@ describe('for any routes,', () => {
     return spelt;
   }
 
+  const NO_HEADERS = new HeaderFields([]);
+
   function toTable(patterns: readonly Pattern[]): RouteTable<{ name: string; gateIdentity: string; match: never }> {
     const routes = patterns.map(({ path: text, isExact, gates }, i) => ({
       name: String(i),
@@ -467,7 +470,7 @@ describe('for any routes,', () => {
         (patterns, at, changes, names) => {
           const target = parseTarget(respell((patterns[at % patterns.length] as Pattern).path, changes));
           if ('problem' in target) return;
-          const found = toTable(patterns).find({ method: 'GET', host: 'a', target });
+          const found = toTable(patterns).find({ method: 'GET', host: 'a', target, headers: NO_HEADERS });
           if ('code' in found) return;
           forwarded++;
           let seen = target.path;
@@ -489,7 +492,12 @@ describe('for any routes,', () => {
     fc.assert(
       fc.property(fc.array(pattern, { minLength: 1, maxLength: 5 }), fc.nat(), (patterns, at) => {
         const { path: text } = patterns[at % patterns.length] as Pattern;
-        const found = toTable(patterns).find({ method: 'GET', host: 'a', target: parseTarget(text) as never });
+        const found = toTable(patterns).find({
+          method: 'GET',
+          host: 'a',
+          target: parseTarget(text) as never,
+          headers: NO_HEADERS,
+        });
         expect('code' in found ? found.code : 'found').toBe('found');
       }),
     );

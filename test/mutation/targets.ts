@@ -11,7 +11,7 @@ export const TARGETS: readonly string[] = [
   'src/core/path-forms.ts',
   'src/core/target.ts',
   'src/auth/passwords',
-  'src/gateway/upstream/managed-names.ts',
+  'src/core/managed-names.ts',
   'src/gateway/upstream/request-headers.ts',
   'src/gateway/pipeline/lifecycle.ts',
   'src/gateway/pipeline/run-gates.ts',

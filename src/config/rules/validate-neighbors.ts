@@ -1,4 +1,5 @@
 /** Routes whose paths contain or resemble each other: how requests for one are kept from bypassing the gates of another. */
+import { isDeepStrictEqual } from 'node:util';
 import { type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 import { toGateIdentity } from './gate-identity.ts';
@@ -18,7 +19,11 @@ interface MatchSpace {
 /** Warnings about routes that the router cannot distinguish, and about settings that disable its protections. */
 export function checkNeighbors(routes: readonly RouteConfig[]): Rating[] {
   const spaces = toMatchSpaces(routes);
-  return [...spaces.flatMap(checkSettings), ...spaces.flatMap((space) => checkSpace(space, spaces))];
+  return [
+    ...spaces.flatMap(checkSettings),
+    ...spaces.flatMap((space) => checkSpace(space, spaces)),
+    ...spaces.flatMap((space) => checkChoice(space, spaces)),
+  ];
 }
 
 function checkSettings({ route, index }: MatchSpace): Rating[] {
@@ -51,6 +56,24 @@ function checkSpace(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
     }
   }
   return found;
+}
+
+/** Any client can send a header or omit it, so it can choose an open route in place of a guarded one with the same path. */
+function checkChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
+  if (isGuarded(space)) return [];
+  const { host, isExact, path, index } = space;
+  const other = spaces.find(
+    (each) =>
+      isGuarded(each) && each.host === host && each.isExact === isExact && each.path === path && !hasSameHeaders(each, space),
+  );
+  if (other === undefined) return [];
+  const message = `clients choose between this open route and route ${other.route.name} by a header, so the app must not do here what that route protects`;
+  return [warning(['routes', index, 'match'], message, 'give both routes the same checks, or different paths')];
+}
+
+function hasSameHeaders({ route: { match } }: MatchSpace, { route }: MatchSpace): boolean {
+  const { headers, withoutHeaders } = route.match;
+  return isDeepStrictEqual([match.headers, match.withoutHeaders], [headers, withoutHeaders]);
 }
 
 /** Describes, for each guarded route inside a wider one with other gates, how requests for the two are kept apart. */

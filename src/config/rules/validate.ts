@@ -1,12 +1,12 @@
 /** The rules across several parts of the config, and the warnings about insecure settings. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { isOverlapping, isReachedBy } from '../../core/listen-address.ts';
-import { parseTarget } from '../../core/target.ts';
-import { type Config, type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
+import type { Config, RouteConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkAppProbes } from './validate-app-probes.ts';
 import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';
+import { checkMatch, checkOverlaps } from './validate-match.ts';
 import { checkNeighbors } from './validate-neighbors.ts';
 import { checkInbox, checkProvider } from './validate-provider.ts';
 import { checkProxy } from './validate-proxy.ts';
@@ -34,6 +34,7 @@ export function toRules(config: Config, now: EpochMilliseconds): (() => readonly
     () => checkAuthz(config),
     () => checkTraces(config),
     () => checkRealms(config),
+    () => checkNames(config.routes),
     () => checkOverlaps(config.routes),
     () => checkNeighbors(config.routes),
   ];
@@ -163,65 +164,12 @@ function checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteCon
   return found;
 }
 
-function checkMatch(match: MatchConfig, path: Path): Rating[] {
-  const { path: exact, pathPrefix } = match;
-  if (exact !== undefined && pathPrefix !== undefined)
-    return [error(path, 'both path and pathPrefix are set', 'remove one of them')];
-  const text = exact ?? pathPrefix;
-  if (text === undefined)
-    return [
-      error(
-        path,
-        'neither path nor pathPrefix is set',
-        'path: /hooks/name for one path, or pathPrefix: /hooks for all paths below it',
-      ),
-    ];
-  const at = [...path, exact === undefined ? 'pathPrefix' : 'path'];
-  const found: Rating[] = [];
-  const target = parseTarget(text);
-  if ('problem' in target)
-    found.push(
-      error(
-        at,
-        `no request can have this path: ${target.problem}`,
-        'a path must start with / and be written exactly as in the request',
-      ),
-    );
-  else if (target.query !== undefined) found.push(error(at, 'a path must not contain a query'));
-  else {
-    const rejected = target.ambiguities.filter((form) => !match.allowInPath.includes(form));
-    if (rejected.length > 0)
-      found.push(
-        error(
-          at,
-          `no request can have this path: it contains ${rejected.join(', ')}`,
-          'list it in allowInPath, or write the path without it',
-        ),
-      );
-  }
-  if (match.allowInPath.length > 0)
-    found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from the gate'));
-  return found;
-}
-
-/** Two routes that match the same requests or have the same name. */
-function checkOverlaps(routes: readonly RouteConfig[]): Rating[] {
-  const found: Rating[] = [];
+/** Two routes that have the same name. */
+function checkNames(routes: readonly RouteConfig[]): Rating[] {
   const names = new Set<string>();
-  const taken = new Map<string, string>();
-  for (const [index, route] of routes.entries()) {
-    const { name, match } = route;
-    if (names.has(name)) found.push(error(['routes', index, 'name'], `two routes are named ${name}`));
+  return routes.flatMap(({ name }, index) => {
+    const isTaken = names.has(name);
     names.add(name);
-    for (const method of methodsOf(route)) {
-      const id = JSON.stringify([match.host, match.path, match.pathPrefix?.replace(/\/$/, ''), method]);
-      const other = taken.get(id);
-      if (other !== undefined)
-        found.push(
-          error(['routes', index, 'match'], `route ${other} matches the same requests`, 'change the match of one of them'),
-        );
-      else taken.set(id, name);
-    }
-  }
-  return found;
+    return isTaken ? [error(['routes', index, 'name'], `two routes are named ${name}`)] : [];
+  });
 }

@@ -21,6 +21,18 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Route names become header values, metric labels, challenge realms and store keys. */
 const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
 
+/** Other characters have several spellings for apps, so their presence would be ambiguous (core/headers.ts). */
+const headerNames = z
+  .array(
+    z
+      .string()
+      .regex(/^[A-Za-z0-9-]{1,64}$/, 'a header must be a name of 1 to 64 letters, digits and dashes')
+      .transform((name) => name.toLowerCase()),
+  )
+  .min(1)
+  .max(8)
+  .transform((names) => [...new Set(names)]);
+
 const match = z.strictObject({
   path: z.string().optional().describe('Matches this exact path.'),
   pathPrefix: z.string().optional().describe('Matches this path and all paths below it, in whole segments.'),
@@ -39,6 +51,12 @@ const match = z.strictObject({
     .describe(
       'Allowed methods; GET includes HEAD. Other methods on the same path and host get 405, even if a less specific route allows them. Default: POST for webhooks; otherwise GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.',
     ),
+  headers: headerNames
+    .optional()
+    .describe(
+      'Matches only requests that have all of these headers, with any value. It takes precedence over routes with the same host and path that ask for fewer.',
+    ),
+  withoutHeaders: headerNames.optional().describe('Matches only requests that have none of these headers.'),
   allowInPath: z
     .array(z.enum(AMBIGUOUS_FORMS))
     .default([])

@@ -3,6 +3,7 @@
 import { type Routing, toRouting } from '../../config/rules/gate-identity.ts';
 import type { Config, RouteConfig } from '../../config/schema/config.ts';
 import { type Milliseconds, systemClock } from '../../core/clock.ts';
+import { HeaderFields } from '../../core/headers.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { parseTarget } from '../../core/target.ts';
 import { RouteTable } from '../../gateway/pipeline/router.ts';
@@ -123,7 +124,7 @@ class TestRunner {
     const problem = this.#findMisfit(method, isTls, certificate);
     if (problem !== undefined) return problem;
     const body = content ?? Buffer.alloc(0);
-    const signed = step.sign === undefined ? undefined : await this.#sign(step.sign, { method, path, host, isTls, body }, id);
+    const signed = await this.#sign(step, { method, path, host, isTls, body }, id);
     if (signed !== undefined && 'problem' in signed) return signed;
     const sent = signed?.body ?? body;
     const hasContent = content !== undefined || sent.length > 0 || method === 'POST';
@@ -141,21 +142,22 @@ class TestRunner {
   }
 
   async #sign(
-    config: NonNullable<FixtureStep['sign']>,
+    { sign, request }: FixtureStep,
     unsigned: Parameters<typeof signRequest>[1],
     id: string,
-  ): Promise<Signed | StepProblem> {
-    const route = this.#findRoute(config.route, unsigned);
+  ): Promise<Signed | undefined | StepProblem> {
+    if (sign === undefined) return undefined;
+    const route = this.#findRoute(sign.route, { ...unsigned, headers: new HeaderFields(toLines(request.headers).flat()) });
     return route === undefined
       ? { problem: 'no route matches this request, so the key is unknown', hint: 'name the route: sign: { route: NAME }' }
       : 'problem' in route
         ? route
-        : signRequest(config, unsigned, { route, now: this.#simulator.now(), id });
+        : signRequest(sign, unsigned, { route, now: this.#simulator.now(), id });
   }
 
   #findRoute(
     name: string | undefined,
-    { method, host, path }: Parameters<typeof signRequest>[1],
+    { method, host, path, headers }: Parameters<typeof signRequest>[1] & { readonly headers: HeaderFields },
   ): RouteConfig | StepProblem | undefined {
     if (name !== undefined) {
       const named = this.#config.routes.find((route) => route.name === name);
@@ -164,7 +166,7 @@ class TestRunner {
     }
     const target = parseTarget(path);
     if ('problem' in target) return undefined;
-    const found = this.#table.find({ method, host, target });
+    const found = this.#table.find({ method, host, target, headers });
     return found instanceof Refusal ? undefined : found.route;
   }
 }

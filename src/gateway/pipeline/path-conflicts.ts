@@ -88,9 +88,10 @@ function mayConflict<Route extends Routable>(group: RouteGroup<Route>, other: Ro
   return group.routes.some((route) => route.match.methods.some((method) => !hasSameGates(other, route, method)));
 }
 
+/** Whichever of its routes the headers of a request select. */
 function hasSameGates<Route extends Routable>(other: RouteGroup<Route>, route: Route, method: string): boolean {
-  const handler = other.routes.find(({ match }) => match.methods.includes(method));
-  return handler?.gateIdentity === route.gateIdentity;
+  const handlers = other.routes.filter(({ match }) => match.methods.includes(method));
+  return handlers.length > 0 && handlers.every(({ gateIdentity }) => gateIdentity === route.gateIdentity);
 }
 
 /** The wider prefix is the fallback for what `group` does not match: the config intends that `group` wins over it. */

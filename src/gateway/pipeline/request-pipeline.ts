@@ -75,7 +75,7 @@ class DataPort implements Port<PipelineRoute> {
 
   find({ method, target, headers, client }: ParsedHead): PipelineRoute | Refusal {
     const forwardedHost = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
-    return this.table.find({ method, host: headers.get('host'), target, forwardedHost });
+    return this.table.find({ method, host: headers.get('host'), target, headers, forwardedHost });
   }
 
   async pass(

@@ -1,12 +1,14 @@
 /**
  * Finds the route of a request. Routes with its host come before those without a host; among these the exact path wins, then the
- * longest prefix. Routes with this host and path own all methods on it. A path that an app could interpret as another route's is rejected.
+ * longest prefix, then the routes that ask for the most headers. These own all methods. A path that an app could interpret as another
+ * route's is rejected.
  */
+import { findConnectionOptions, type HeaderFields, toFoldedName } from '../../core/headers.ts';
 import { toPathForms } from '../../core/path-forms.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
 import { PathConflicts } from './path-conflicts.ts';
-import { type Routable, type RouteGroup, toGroups } from './route-groups.ts';
+import { type Routable, type RouteGroup, type RouteVariant, toGroups } from './route-groups.ts';
 
 /** Each costs a lookup, and no real chain of proxies is this long. */
 const MAX_FORWARDED_HOSTS = 8;
@@ -17,6 +19,8 @@ export interface RouteQuery {
   /** The Host field as received, port and case included. */
   readonly host: string | undefined;
   readonly target: RequestTarget;
+  /** Only the presence of a header counts, never its value. */
+  readonly headers: HeaderFields;
   /** X-Forwarded-Host from a trusted proxy: an app may use it instead of Host, and any name of the list. */
   readonly forwardedHost?: string | undefined;
 }
@@ -65,12 +69,14 @@ export class RouteTable<Route extends Routable> {
     const { path, ambiguities } = target;
     const host = this.#hosts.size === 0 ? undefined : toHostName(query.host);
     const group = this.#findGroup(path, host);
-    if (group === undefined) {
+    const variant = group?.headerNames === undefined ? group : findVariant(group, group.headerNames, query.headers);
+    if (variant instanceof Refusal) return variant;
+    if (group === undefined || variant === undefined) {
       if (ambiguities.length > 0) return toAmbiguousPath(ambiguities);
-      return refuse('route_not_found', 'route_not_found');
+      return refuse('route_not_found', 'route_not_found', group && 'no route of this path matches the headers');
     }
-    const route = findRoute(group, method, ambiguities);
-    if (route === undefined) return toRefusal(group, ambiguities);
+    const route = findRoute(variant.routes, method, ambiguities);
+    if (route === undefined) return toRefusal(variant.routes, ambiguities);
     // Forms that the route allows may hide others: `%252e%252e` is a dot segment for an app that decodes twice.
     if (ambiguities.length > 0 && toPathForms(path) === undefined) return toAmbiguousPath(ambiguities);
     if (this.#conflicts.isSafe(group, path)) return route;
@@ -103,8 +109,34 @@ function findIn<Route extends Routable>({ exact, prefixes }: HostTable<Route>, p
   return undefined;
 }
 
+/**
+ * An app may read another spelling of a header as the header, and a proxy in between removes a header that Connection names. Then the app
+ * would see another request than the route was found for, so such requests are rejected.
+ */
+function findVariant<Route extends Routable>(
+  { variants }: RouteGroup<Route>,
+  asked: ReadonlySet<string>,
+  headers: HeaderFields,
+): RouteVariant<Route> | Refusal | undefined {
+  const named = findConnectionOptions(headers);
+  for (const name of asked) if (named?.has(name) === true) return toAmbiguousHeader(name, 'is named by Connection');
+  for (const name of headers.names) {
+    const folded = toFoldedName(name);
+    if (folded !== name && !asked.has(name) && asked.has(folded)) return toAmbiguousHeader(folded, 'has another spelling');
+  }
+  return variants.find(
+    (each) =>
+      each.headers.every((name) => headers.get(name) !== undefined) &&
+      each.withoutHeaders.every((name) => headers.get(name) === undefined),
+  );
+}
+
+function toAmbiguousHeader(name: string, problem: string): Refusal {
+  return refuse('ambiguous_target', 'ambiguous_target', `the header ${name}, which selects the route, ${problem}`);
+}
+
 function findRoute<Route extends Routable>(
-  { routes }: RouteGroup<Route>,
+  routes: readonly Route[],
   method: string,
   ambiguities: readonly AmbiguousForm[],
 ): Route | undefined {
@@ -117,7 +149,7 @@ function allowsForms({ match }: Routable, ambiguities: readonly AmbiguousForm[])
   return ambiguities.every((form) => match.allowInPath.includes(form));
 }
 
-function toRefusal<Route extends Routable>({ routes }: RouteGroup<Route>, ambiguities: readonly AmbiguousForm[]): Refusal {
+function toRefusal(routes: readonly Routable[], ambiguities: readonly AmbiguousForm[]): Refusal {
   const allow = routes.filter((route) => allowsForms(route, ambiguities)).flatMap(({ match }) => match.methods);
   if (allow.length === 0) return toAmbiguousPath(ambiguities);
   return refuse('method_not_allowed', 'method_not_allowed', { allow: [...new Set(allow)] });

@@ -3,9 +3,6 @@
 import type { Admitted } from '../../core/admitted.ts';
 import type { Client } from '../../core/client.ts';
 import { findConnectionOptions, type HeaderFields, isPlainOption, toFoldedName } from '../../core/headers.ts';
-import type { RequestTrace } from '../../core/request-trace.ts';
-import { isTraceField } from '../../telemetry/tracing/trace-fields.ts';
-import { addIdentity, type IdentityContext } from './identity.ts';
 import {
   findProxyClaim,
   HOP_BY_HOP,
@@ -14,7 +11,10 @@ import {
   isProtectedField,
   type ProxyClaim,
   TRACE,
-} from './managed-names.ts';
+} from '../../core/managed-names.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
+import { isTraceField } from '../../telemetry/tracing/trace-fields.ts';
+import { addIdentity, type IdentityContext } from './identity.ts';
 import { addTrace } from './trace-headers.ts';
 
 /** What to do with a field of the client. An assertion depends on the proxy that sent the request. */

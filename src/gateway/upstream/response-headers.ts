@@ -1,6 +1,6 @@
 /** Builds the response header for the sender: the app's, without hop-by-hop fields and fields that could disable the sender. */
 import { type RawHeaders, toFoldedName } from '../../core/headers.ts';
-import { HOP_BY_HOP } from './managed-names.ts';
+import { HOP_BY_HOP } from '../../core/managed-names.ts';
 
 /** What to do with a field of the app. */
 type FieldAction = 'pass' | 'drop' | 'length' | 'connection';

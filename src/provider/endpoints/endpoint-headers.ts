@@ -1,6 +1,6 @@
 /** The headers that an endpoint may have besides those that the sender writes. */
 import { toFoldedName } from '../../core/headers.ts';
-import { HOP_BY_HOP } from '../../gateway/upstream/managed-names.ts';
+import { HOP_BY_HOP } from '../../core/managed-names.ts';
 
 /** Why a setting is not accepted, and how to fix it. */
 export interface SettingProblem {

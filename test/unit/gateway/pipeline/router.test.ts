@@ -1,10 +1,19 @@
-import { expect, test } from 'vitest';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { HeaderFields } from '../../../../src/core/headers.ts';
 import { parseTarget, type RequestTarget } from '../../../../src/core/target.ts';
 import { RouteTable } from '../../../../src/gateway/pipeline/router.ts';
 
 function route(
   name: string,
-  match: { path?: string; pathPrefix?: string; host?: string; methods?: string[] },
+  match: {
+    path?: string;
+    pathPrefix?: string;
+    host?: string;
+    methods?: string[];
+    headers?: string[];
+    withoutHeaders?: string[];
+  },
 ): {
   name: string;
   gateIdentity: string;
@@ -23,7 +32,8 @@ const table = new RouteTable([
 ]);
 
 function find(path: string, host = 'other', method = 'POST'): string | readonly string[] | undefined {
-  const found = table.find({ method, host, target: parseTarget(path) as RequestTarget });
+  const headers = new HeaderFields([]);
+  const found = table.find({ method, host, target: parseTarget(path) as RequestTarget, headers });
   return 'code' in found ? (found.allow ?? found.code) : found.name;
 }
 
@@ -55,9 +65,96 @@ test('finds a method in the routes of the most specific path and host, and in no
 test('a path without a route has none, and an ambiguous one is rejected even then', () => {
   const empty = new RouteTable([]);
   const code = (path: string): string | undefined => {
-    const found = empty.find({ method: 'POST', host: undefined, target: parseTarget(path) as RequestTarget });
+    const target = parseTarget(path) as RequestTarget;
+    const found = empty.find({ method: 'POST', host: undefined, target, headers: new HeaderFields([]) });
     return 'code' in found ? found.code : undefined;
   };
   expect(code('/a')).toBe('route_not_found');
   expect(code('/a;b')).toBe('malformed_request');
+});
+
+describe('routes that ask for headers', () => {
+  const routes = [
+    route('plain', { path: '/a' }),
+    route('with-x', { path: '/a', headers: ['x-one'] }),
+    route('with-both', { path: '/a', headers: ['x-one', 'x-two'], methods: ['PUT'] }),
+    route('asks', { path: '/b', headers: ['x-one'] }),
+    route('asks-not', { path: '/c', withoutHeaders: ['x-one'], methods: ['GET'] }),
+    route('root', { pathPrefix: '/' }),
+  ];
+  const headed = new RouteTable(routes);
+
+  function select(path: string, raw: readonly string[], method = 'POST', from = headed): string | readonly string[] {
+    const found = from.find({ method, host: 'a', target: parseTarget(path) as RequestTarget, headers: new HeaderFields(raw) });
+    return 'code' in found ? (found.allow ?? found.code) : found.name;
+  }
+
+  test('come before those that ask for fewer, whatever the value is and however often it is sent', () => {
+    expect(select('/a', [])).toBe('plain');
+    for (const raw of [
+      ['X-One', 'a'],
+      ['x-one', ''],
+      ['X-ONE', 'a', 'x-One', 'b'],
+    ])
+      expect(select('/a', raw)).toBe('with-x');
+    expect(select('/a', ['X-Two', 'a'])).toBe('plain');
+    expect(select('/a', ['X-One', 'a', 'X-Two', 'a'], 'PUT')).toBe('with-both');
+  });
+
+  test('own all methods of such requests', () => {
+    expect(select('/a', ['X-One', 'a', 'X-Two', 'a'])).toEqual(['PUT']);
+    expect(select('/a', ['X-One', 'a'], 'PUT')).toEqual(['POST']);
+  });
+
+  test('leave other requests without a route, even if a wider route matches the path', () => {
+    expect(select('/b', [])).toBe('route_not_found');
+    expect(select('/b', ['X-One', 'a'])).toBe('asks');
+    expect(select('/c', ['X-One', ''], 'GET')).toBe('route_not_found');
+    expect(select('/c', [], 'GET')).toBe('asks-not');
+    expect(select('/d', [])).toBe('root');
+  });
+
+  test('are not found by a header that the app or a proxy may understand differently', () => {
+    for (const name of ['X_One', 'x.one', 'X_ONE']) expect(select('/b', [name, 'a'])).toBe('ambiguous_target');
+    expect(select('/a', ['X-One', 'a', 'X_One', 'a'])).toBe('ambiguous_target');
+    for (const option of ['X-One', 'close, x-ONE'])
+      expect(select('/a', ['Connection', option, 'X-One', 'a'])).toBe('ambiguous_target');
+    expect(select('/d', ['X_One', 'a', 'Connection', 'X-One'])).toBe('root');
+  });
+
+  test('are found in the same way in any order of the config', () => {
+    const names = fc.subarray(['X-One', 'X-Two', 'X-Three', 'X_Three']);
+    fc.assert(
+      fc.property(
+        fc.shuffledSubarray(routes, { minLength: routes.length }),
+        names,
+        fc.constantFrom('/a', '/b', '/c', '/d'),
+        (order, given, path) => {
+          const raw = given.flatMap((name) => [name, 'a']);
+          expect(select(path, raw, 'POST', new RouteTable(order))).toEqual(select(path, raw));
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  test('answer a request without a route as an unknown path', () => {
+    const find = (path: string): object =>
+      new RouteTable(routes.slice(0, -1)).find({
+        method: 'POST',
+        host: 'a',
+        target: parseTarget(path) as RequestTarget,
+        headers: new HeaderFields([]),
+      });
+    const { detail: _, ...byHeader } = { ...find('/b') } as { detail?: string };
+    const { detail: __, ...byPath } = { ...find('/unknown') } as { detail?: string };
+    expect(byHeader).toEqual(byPath);
+  });
+
+  test('count with all their checks where an app may confuse their path with another', () => {
+    const guarded = { ...route('guarded', { path: '/a', headers: ['x-one'] }), gateIdentity: 'other' };
+    const table = new RouteTable([route('open', { pathPrefix: '/' }), route('same', { path: '/a' }), guarded]);
+    expect(select('/A', [], 'POST', table)).toBe('ambiguous_target');
+    expect(select('/a', [], 'POST', table)).toBe('same');
+  });
 });

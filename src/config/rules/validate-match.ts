@@ -1,0 +1,123 @@
+/** The rules of `match`: every route matches some requests, and no request matches two routes. */
+import { findProxyClaim, HOP_BY_HOP, isMethodOverride, isOwnField, TRACE } from '../../core/managed-names.ts';
+import { parseTarget } from '../../core/target.ts';
+import { type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
+import { error, type Path, type Rating, warning } from './rating.ts';
+
+/** Fields of the message, whose presence depends on the HTTP version and on proxies. */
+const MESSAGE_FIELDS: ReadonlyMap<string, string> = new Map([
+  ['host', 'every request has it; use match.host'],
+  ['content-length', 'it frames the message, and HTTP versions and proxies differ in it'],
+  ['expect', 'sidegate responds to it itself'],
+  ['via', 'proxies add it'],
+]);
+
+/** A match that no request can have, or that does not select what it says. */
+export function checkMatch(match: MatchConfig, path: Path): Rating[] {
+  const { path: exact, pathPrefix } = match;
+  if (exact !== undefined && pathPrefix !== undefined)
+    return [error(path, 'both path and pathPrefix are set', 'remove one of them')];
+  const text = exact ?? pathPrefix;
+  if (text === undefined)
+    return [
+      error(
+        path,
+        'neither path nor pathPrefix is set',
+        'path: /hooks/name for one path, or pathPrefix: /hooks for all paths below it',
+      ),
+    ];
+  const at = [...path, exact === undefined ? 'pathPrefix' : 'path'];
+  const found: Rating[] = [];
+  const target = parseTarget(text);
+  if ('problem' in target)
+    found.push(
+      error(
+        at,
+        `no request can have this path: ${target.problem}`,
+        'a path must start with / and be written exactly as in the request',
+      ),
+    );
+  else if (target.query !== undefined) found.push(error(at, 'a path must not contain a query'));
+  else {
+    const rejected = target.ambiguities.filter((form) => !match.allowInPath.includes(form));
+    if (rejected.length > 0)
+      found.push(
+        error(
+          at,
+          `no request can have this path: it contains ${rejected.join(', ')}`,
+          'list it in allowInPath, or write the path without it',
+        ),
+      );
+  }
+  if (match.allowInPath.length > 0)
+    found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from the gate'));
+  return [...found, ...checkHeaders(match, path)];
+}
+
+/** Only a header that reaches the app as it was sent can select a route: the app must see what the route was selected by. */
+function checkHeaders({ headers = [], withoutHeaders = [] }: MatchConfig, path: Path): Rating[] {
+  const lists = Object.entries({ headers, withoutHeaders });
+  const managed = lists.flatMap(([key, names]) =>
+    names.flatMap((name, index) => {
+      const problem = findHeaderProblem(name);
+      return problem === undefined ? [] : [error([...path, key, index], `a route cannot be matched by ${name}: ${problem}`)];
+    }),
+  );
+  const both = withoutHeaders.filter((name) => headers.includes(name));
+  const contradictions = both.map((name) =>
+    error([...path, 'withoutHeaders'], `no request can match: ${name} is also in headers`, 'remove it from one of the lists'),
+  );
+  return [...managed, ...contradictions];
+}
+
+function findHeaderProblem(name: string): string | undefined {
+  if (HOP_BY_HOP.has(name)) return 'it is hop-by-hop, so each proxy in between removes or changes it';
+  if (isOwnField(name)) return 'only sidegate sets it';
+  if (TRACE.has(name)) return 'sidegate sets it for the app';
+  if (findProxyClaim(name) !== undefined) return 'proxies set it, and sidegate removes it from the requests of clients';
+  if (isMethodOverride(name)) return 'sidegate removes it, because it can change the method';
+  return MESSAGE_FIELDS.get(name);
+}
+
+/** Two routes that match the same requests, or of which neither is the more specific one. */
+export function checkOverlaps(routes: readonly RouteConfig[]): Rating[] {
+  const found: Rating[] = [];
+  const groups = new Map<string, RouteConfig[]>();
+  for (const [index, route] of routes.entries()) {
+    const { host, path, pathPrefix } = route.match;
+    const id = JSON.stringify([host, path, pathPrefix?.replace(/\/$/, '')]);
+    const others = groups.get(id) ?? [];
+    groups.set(id, [...others, route]);
+    const problem = others.map((other) => findOverlap(route, other)).find((each) => each !== undefined);
+    if (problem !== undefined) found.push(error(['routes', index, 'match'], problem.message, problem.hint));
+  }
+  return found;
+}
+
+function findOverlap(route: RouteConfig, other: RouteConfig): { readonly message: string; readonly hint: string } | undefined {
+  const conditions = toConditions(route.match);
+  const others = toConditions(other.match);
+  if (conditions.some((each) => others.includes(toOpposite(each)))) return undefined;
+  const isWider = conditions.every((each) => others.includes(each));
+  const isNarrower = others.every((each) => conditions.includes(each));
+  if (isWider && isNarrower) {
+    const methods = methodsOf(other);
+    const isSame = methodsOf(route).some((method) => methods.includes(method));
+    return isSame
+      ? { message: `route ${other.name} matches the same requests`, hint: 'change the match of one of them' }
+      : undefined;
+  }
+  if (isWider || isNarrower) return undefined;
+  return {
+    message: `a request with the headers of this route and of route ${other.name} would match both`,
+    hint: 'list the headers of one of them in withoutHeaders of the other',
+  };
+}
+
+function toConditions({ headers = [], withoutHeaders = [] }: MatchConfig): string[] {
+  return [...headers.map((name) => `+${name}`), ...withoutHeaders.map((name) => `-${name}`)];
+}
+
+function toOpposite(condition: string): string {
+  return (condition.startsWith('+') ? '-' : '+') + condition.slice(1);
+}
