@@ -114,7 +114,9 @@ describe('the docs', () => {
   });
 
   test('name every handshake, and no others; a preset of that name has it', () => {
-    expect(firstCells('docs/handshakes.md').sort()).toEqual([...HANDSHAKE_NAMES].sort());
+    const rows = read('docs/handshakes.md').match(/^\| `.*?` \|/gm) ?? [];
+    const named = rows.flatMap((row) => [...row.matchAll(/`([^`]+)`/g)].map(([, name]) => name));
+    expect(named.sort()).toEqual([...HANDSHAKE_NAMES].sort());
     const names: ReadonlySet<string> = new Set(HANDSHAKE_NAMES);
     for (const { name, handshake } of PRESETS) if (names.has(name)) expect([name, handshake]).toEqual([name, name]);
   });

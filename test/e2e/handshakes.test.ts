@@ -327,6 +327,146 @@ describe('CloudEvents', () => {
   });
 });
 
+describe('a sender that does not authenticate its request', () => {
+  const custom = (type: string, more: Sections = {}): Sections => ({
+    scheme: 'custom',
+    custom: CONTENT,
+    handshake: { type, ...more },
+  });
+  const echo = { 'content-type': 'text/plain', 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' };
+  const json = { ...echo, 'content-type': 'application/json' };
+
+  test.each<[string, string, string, Record<string, string>, string, Record<string, string>]>([
+    ['dropbox', 'GET', '?challenge=abc', {}, 'abc', echo],
+    ['nylas', 'GET', '?challenge=abc', {}, 'abc', echo],
+    ['okta', 'GET', '', { 'X-Okta-Verification-Challenge': 'abc' }, '{"verification":"abc"}', json],
+    ['linkedin', 'GET', '?challengeCode=a-1', {}, `{"challengeCode":"a-1","challengeResponse":"${mac('a-1')}"}`, json],
+    ['trello', 'HEAD', '', {}, '', echo],
+    ['asana', 'POST', '', { 'X-Hook-Secret': 'abc' }, '', { ...echo, 'x-hook-secret': 'abc' }],
+    ['ringcentral', 'POST', '', { 'Validation-Token': 'abc' }, '', { ...echo, 'validation-token': 'abc' }],
+  ])(
+    '%s gets its response, counted and logged, and the app sees nothing of it',
+    async (type, method, query, headers, text, expected) => {
+      await start(custom(type));
+      const answer = await send(gate.port, { method, path: PATH + query, headers });
+      expect([answer.status, answer.text]).toEqual([200, text]);
+      expect(answer.headers).toMatchObject(expected);
+      const signed = { ...JSON_TYPE, 'X-Signature': `sha256=${mac('{"a":1}', 'base64')}` };
+      expect((await send(gate.port, { headers: signed, body: '{"a":1}' })).text).toBe('handled');
+      expect((await send(gate.port, { headers: JSON_TYPE, body: '{"a":1}' })).code).toBe('missing_signature');
+      expect(app.received).toHaveLength(1);
+      expect(await decisions('allow', 'handshake')).toBe(1);
+      await gate.stop();
+      expect(gate.log().find(({ code }) => code === 'handshake')).toMatchObject({ detail: type, level: 'info', status: 200 });
+    },
+  );
+
+  test.each(['dropbox', 'okta', 'linkedin', 'trello'])(
+    '%s leaves other requests with its method without an answer',
+    async (type) => {
+      await start(custom(type));
+      const method = type === 'trello' ? 'GET' : 'PUT';
+      for (const each of [method, 'DELETE']) expect((await send(gate.port, { method: each })).code).toBe('method_not_allowed');
+      expect(app.received).toEqual([]);
+    },
+  );
+
+  test('has a handshake with content rejected, or checked as a delivery', async () => {
+    await start(custom('asana'));
+    const headers = { ...JSON_TYPE, 'X-Hook-Secret': 'abc' };
+    expect((await send(gate.port, { headers, body: '{}' })).headers['x-hook-secret']).toBe('abc');
+    for (const body of ['{"events":[]}', 'x'.repeat(1_025), 'x'.repeat(70_000)]) {
+      const answer = await send(gate.port, { headers, body });
+      expect([answer.code, answer.headers['x-hook-secret']]).toEqual(['missing_signature', undefined]);
+    }
+    const chunked = await send(gate.port, { headers: { ...headers, 'Transfer-Encoding': 'chunked' }, body: '{}' });
+    expect(chunked.code).toBe('missing_signature');
+    // A valid delivery stays one, whatever handshake header somebody adds to it.
+    const body = '{"events":[1]}';
+    expect((await send(gate.port, { headers: { ...headers, 'X-Signature': `sha256=${mac(body, 'base64')}` }, body })).text).toBe(
+      'handled',
+    );
+    expect(app.received).toHaveLength(1);
+  });
+
+  test('cannot make the gate trust the secret that it echoes', async () => {
+    await start(custom('asana'));
+    const secret = 'a-secret-that-an-attacker-chose';
+    expect((await send(gate.port, { headers: { 'X-Hook-Secret': secret } })).headers['x-hook-secret']).toBe(secret);
+    const body = '{"events":[]}';
+    const signature = createHmac('sha256', secret).update(body).digest('base64');
+    const forged = await send(gate.port, { headers: { ...JSON_TYPE, 'X-Signature': `sha256=${signature}` }, body });
+    expect([forged.status, forged.code]).toEqual([401, 'signature_mismatch']);
+    expect(gate.logText()).not.toContain(secret);
+  });
+
+  test('needs the token of its URL if the config asks for one', async () => {
+    await start(custom('monday', { verifyToken: { file: 'token' } }));
+    const body = '{"challenge":"abc"}';
+    const post = (path: string): Promise<Answer> => send(gate.port, { path, headers: JSON_TYPE, body });
+    expect(await post(`${PATH}?token=${TOKEN}`)).toMatchObject({ status: 200, text: body });
+    expect((await post(PATH)).code).toBe('handshake_refused');
+    expect((await post(`${PATH}?token=x`)).code).toBe('malformed_request');
+    const event = '{"event":{}}';
+    const headers = { ...JSON_TYPE, 'X-Signature': `sha256=${mac(event, 'base64')}` };
+    expect((await send(gate.port, { path: `${PATH}?token=${TOKEN}`, headers, body: event })).text).toBe('handled');
+    expect(app.received).toHaveLength(1);
+  });
+});
+
+describe('Notion', () => {
+  const notionToken = 'secret_tMrlL1qK5vuQAh1b6cZGhFChZTSYJlce98V0pYn7yBl';
+  const notion = { scheme: 'custom', custom: CONTENT, handshake: { type: 'notion' } };
+  const offer = (token: string): Promise<Answer> =>
+    send(gate.port, { headers: JSON_TYPE, body: JSON.stringify({ verification_token: token }) });
+  const list = async (): Promise<Record<string, unknown>[]> => {
+    const { text } = await send(gate.adminPort, { method: 'GET', path: '/handshakes' });
+    return (JSON.parse(text) as { tokens: Record<string, unknown>[] }).tokens;
+  };
+
+  test('offers its token to authorized operators alone, and it verifies nothing until it is configured', async () => {
+    await start(notion);
+    expect(await offer(notionToken)).toMatchObject({ status: 200, text: '{}' });
+    expect(await list()).toEqual([
+      { route: 'billing', at: expect.stringMatching(/^\d{4}-.*Z$/), client: '127.0.0.1', token: notionToken },
+    ]);
+    const body = '{"type":"page.created"}';
+    const signature = createHmac('sha256', notionToken).update(body).digest('base64');
+    const headers = { ...JSON_TYPE, 'X-Signature': `sha256=${signature}` };
+    expect((await send(gate.port, { headers, body })).code).toBe('signature_mismatch');
+    writeFileSync(join(gate.folder, 'secret'), notionToken);
+    await until(async () => (await send(gate.port, { headers, body })).text === 'handled');
+    expect(gate.logText()).not.toContain(notionToken);
+    expect(await gate.metrics()).not.toContain(notionToken);
+    const deleted = await send(gate.adminPort, { method: 'DELETE', path: '/handshakes' });
+    expect(JSON.parse(deleted.text)).toEqual({ deleted: 1 });
+    // Once it is a key, it is not offered again.
+    await offer(notionToken);
+    expect(await list()).toEqual([]);
+  });
+
+  test('cannot fill the memory with tokens, and the latest are kept', async () => {
+    await start(notion);
+    for (let i = 10; i < 30; i++) await offer(`secret_${'a'.repeat(20)}${i}`);
+    expect((await list()).map(({ token }) => String(token).slice(-2))).toEqual(['29', '28', '27', '26', '25']);
+    expect(app.received).toEqual([]);
+  });
+});
+
+test('Azure Event Grid gets its code back if the route authenticates it, and only then', async () => {
+  await start({ scheme: 'bearer', dedup: 'off', handshake: { type: 'event-grid' } });
+  const eventType = 'Microsoft.EventGrid.SubscriptionValidationEvent';
+  const body = JSON.stringify([{ id: '1', eventType, data: { validationCode: '512d38b6' } }]);
+  const authorized = { ...JSON_TYPE, Authorization: `Bearer ${SECRET}` };
+  expect(await send(gate.port, { headers: authorized, body })).toMatchObject({
+    status: 200,
+    text: '{"validationResponse":"512d38b6"}',
+  });
+  expect((await send(gate.port, { headers: JSON_TYPE, body })).status).toBe(401);
+  expect(app.received).toEqual([]);
+  expect((await send(gate.port, { headers: authorized, body: '[{"eventType":"a"}]' })).text).toBe('handled');
+});
+
 test('an observed route forwards handshakes, because the app still answers them, but accepts no more methods', async () => {
   const match = { path: PATH, methods: ['POST'] };
   const webhook = { scheme: 'custom', custom: CONTENT, handshake: { type: 'meta', verifyToken: { file: 'token' } } };

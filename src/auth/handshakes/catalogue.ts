@@ -2,10 +2,16 @@
 import type { HandshakeName } from '../schemes/description.ts';
 import { createCloudEvents } from './cloudevents.ts';
 import { createDiscord } from './discord.ts';
+import { createEcho } from './echo.ts';
+import { createEventGrid } from './event-grid.ts';
 import type { Handshake, HandshakeOptions } from './handshake.ts';
-import { createMeta } from './meta.ts';
+import { createHeaderEcho } from './header-echo.ts';
+import { createLinkedIn } from './linkedin.ts';
 import { createMicrosoftGraph } from './microsoft-graph.ts';
+import { createMonday } from './monday.ts';
+import { createNotion } from './notion.ts';
 import { createSlack } from './slack.ts';
+import { createTrello } from './trello.ts';
 import { createTwitch } from './twitch.ts';
 import { createX } from './x.ts';
 import { createZoom } from './zoom.ts';
@@ -14,7 +20,7 @@ import { createZoom } from './zoom.ts';
 export interface HandshakeKind {
   create(options: HandshakeOptions): Handshake;
   /** The method of the handshake request, if deliveries do not use it. */
-  readonly method?: 'GET' | 'OPTIONS';
+  readonly method?: 'GET' | 'HEAD' | 'OPTIONS';
   /** Whether the handshake is authenticated by a token. */
   readonly token?: 'needed' | 'optional';
   /** Default name of the query parameter that contains the token. */
@@ -23,18 +29,35 @@ export interface HandshakeKind {
   readonly hasOrigins?: true;
   /** The response is signed with the route's HMAC-SHA256 keys. */
   readonly hasMac?: true;
+  /** It signs any token that a caller sends, so a delivery must sign its body, alone or after fixed text. */
+  readonly signsAnyToken?: 'body' | 'text-and-body';
 }
+
+/** For senders that do not authenticate their request: the URL configured at the sender can contain a token. */
+const IN_URL = { token: 'optional', parameter: 'token' } as const;
 
 /** All types. */
 export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
   slack: { create: createSlack },
   zoom: { create: createZoom, hasMac: true },
-  meta: { create: createMeta, method: 'GET', token: 'needed' },
-  x: { create: createX, method: 'GET', hasMac: true },
+  meta: { create: createEcho('meta'), method: 'GET', token: 'needed' },
+  x: { create: createX, method: 'GET', hasMac: true, signsAnyToken: 'body' },
   twitch: { create: createTwitch },
   discord: { create: createDiscord },
   'microsoft-graph': { create: createMicrosoftGraph, token: 'needed', parameter: 'token' },
   cloudevents: { create: createCloudEvents, method: 'OPTIONS', token: 'optional', parameter: 'access_token', hasOrigins: true },
+  asana: { create: createHeaderEcho('asana'), ...IN_URL },
+  dropbox: { create: createEcho('dropbox'), method: 'GET', ...IN_URL },
+  'event-grid': { create: createEventGrid },
+  linkedin: { create: createLinkedIn, method: 'GET', hasMac: true, signsAnyToken: 'text-and-body', ...IN_URL },
+  monday: { create: createMonday, ...IN_URL },
+  notion: { create: createNotion, ...IN_URL },
+  nylas: { create: createEcho('nylas'), method: 'GET', ...IN_URL },
+  okta: { create: createEcho('okta'), method: 'GET', ...IN_URL },
+  oura: { create: createEcho('oura'), method: 'GET', token: 'needed' },
+  ringcentral: { create: createHeaderEcho('ringcentral'), ...IN_URL },
+  strava: { create: createEcho('strava'), method: 'GET', token: 'needed' },
+  trello: { create: createTrello, method: 'HEAD', ...IN_URL },
 };
 
 /** Their names, for the config. */

@@ -12,7 +12,7 @@ import {
   respond,
 } from './handshake.ts';
 import { parseParameters } from './parameters.ts';
-import { checkQuery } from './query-token.ts';
+import { compileQueryCheck } from './query-token.ts';
 
 const ORIGIN = 'webhook-request-origin';
 const RATE = 'webhook-request-rate';
@@ -21,13 +21,13 @@ const BEARER = /^bearer /i;
 
 /** WebHook-Request-Callback is never called: anyone could make the gate request a URL of their choice (SSRF). */
 export function createCloudEvents(options: HandshakeOptions): Handshake {
-  const { hasToken, parameter, allowQuery, allowedRate } = options;
+  const { allowedRate } = options;
+  const checkQuery = compileQueryCheck(options);
   const origins = new Set(options.allowedOrigins);
   return {
     open(request, secrets) {
       const { method, query, headers } = request;
-      if (method !== 'OPTIONS' || headers.count(ORIGIN) === 0)
-        return hasToken && !allowQuery ? checkQuery(query, { parameter, token: secrets.token }) : undefined;
+      if (method !== 'OPTIONS' || headers.count(ORIGIN) === 0) return checkQuery(query, secrets);
       const origin = headers.get(ORIGIN) ?? '';
       // DNS names are case-insensitive (RFC 4343 §3); the response repeats the origin as it was sent.
       if (headers.count(ORIGIN) > 1 || !origins.has(origin.toLowerCase()))

@@ -39,6 +39,21 @@ export interface OpenSecrets {
 /** An unsigned handshake; undefined if the request is not one. The response applies only to requests without a body. */
 export type OpenHandshake = (request: OpenRequest, secrets: OpenSecrets) => Refusal | undefined;
 
+/** Shows authorized operators a secret that a sender chose. Anyone may have sent it, so no delivery is verified with it. */
+export type OfferToken = (token: Secret) => void;
+
+/** An unsigned POST with an empty or small body. */
+export interface OpenMessage extends OpenRequest {
+  readonly body: Buffer;
+  readonly offer: OfferToken;
+}
+
+/** A handshake in an unsigned POST with an empty or small body; undefined if the message is not one, so it is checked as a delivery. */
+export type OpenBodyHandshake = (message: OpenMessage, secrets: OpenSecrets) => Refusal | undefined;
+
+/** Larger bodies are not read before the signature headers were checked. */
+export const MAX_OPEN_BODY_BYTES = 1_024;
+
 /** A body whose signature was verified. */
 export interface SignedMessage {
   readonly headers: HeaderFields;
@@ -52,11 +67,12 @@ export type SignedHandshake = (message: SignedMessage) => Refusal | undefined;
 
 /** A compiled handshake. */
 export interface Handshake {
-  readonly open?: OpenHandshake;
+  readonly open?: OpenHandshake | undefined;
+  readonly openBody?: OpenBodyHandshake | undefined;
   readonly signed?: SignedHandshake;
 }
 
-/** A challenge that may be echoed: no line breaks, and bounded in length. */
+/** Printable characters without a space, so that no echo can end a line; bounded in length. */
 const CHALLENGE = /^[\x21-\x7e]{1,256}$/;
 /** Browsers must never render a response as a page, because an attacker may have written the echoed text. */
 const NOSNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
@@ -88,9 +104,10 @@ export function failForMissingSecret(detail: string): Refusal {
   return refuse('secret_unavailable', 'secret_unavailable', detail);
 }
 
-/** Whether the value is a challenge that may be echoed. */
-export function isChallenge(value: unknown): value is string {
-  return typeof value === 'string' && CHALLENGE.test(value);
+/** The response to a challenge in `name`, or the refusal of one that must not be echoed. */
+export function echo(name: string, value: unknown, toResponse: (challenge: string) => Refusal): Refusal {
+  const isChallenge = typeof value === 'string' && CHALLENGE.test(value);
+  return isChallenge ? toResponse(value) : decline(`${name} is not 1 to 256 visible characters`);
 }
 
 /** Compares digests, so that the time reveals nothing about the token, not even its length. */
@@ -111,16 +128,36 @@ export function checkToken(
 
 /** Parses a small JSON object that contains `word`; undefined for any other body, which most are. */
 export function parseSmallJson(body: Buffer, word: string): Readonly<Record<string, unknown>> | undefined {
+  const value = parseSmall(body, word);
+  return isObject(value) ? value : undefined;
+}
+
+/** The same for any JSON value. */
+export function parseSmall(body: Buffer, word: string): unknown {
   if (body.length > MAX_BODY_BYTES || !body.includes(word)) return undefined;
   try {
-    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
-    return isObject(value) ? value : undefined;
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)) as unknown;
   } catch {
     return undefined;
   }
 }
 
+/** The value of the only member of a small JSON object; undefined for any other body. */
+export function parseOnlyMember(body: Buffer, name: string): unknown {
+  const content = parseSmallJson(body, `"${name}"`);
+  return content !== undefined && Object.keys(content).length === 1 ? content[name] : undefined;
+}
+
 /** Whether the value is an object, and neither null nor an array. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const MAX_TOKEN_LENGTH = 258;
+const TOKEN_LIKE = /^[A-Za-z0-9+/_.=-]*$/;
+
+/** For handshakes that sign any token of letters, digits and base64 characters: a body that could be one is not a delivery. */
+export function declineTokenLike(body: Buffer, name: string): Refusal | undefined {
+  if (body.length > MAX_TOKEN_LENGTH || !TOKEN_LIKE.test(body.toString('latin1'))) return undefined;
+  return decline(`the body could be a ${name}, which anyone can have signed`);
 }

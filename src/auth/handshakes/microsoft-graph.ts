@@ -2,9 +2,9 @@
 import type { Refusal } from '../../core/refusal.ts';
 import { checkToken, decline, type Handshake, type HandshakeOptions, respondWithText } from './handshake.ts';
 import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
-import { checkQuery } from './query-token.ts';
+import { compileQueryCheck } from './query-token.ts';
 
-/** Graph's tokens contain spaces. */
+/** Unlike other challenges, Graph's tokens contain spaces. */
 const VALIDATION_TOKEN = /^[\x20-\x7e]{1,1024}$/;
 const NAME = 'validationToken';
 
@@ -13,16 +13,15 @@ const NAME = 'validationToken';
  * anyone who gets the response can subscribe this endpoint to their own changes. So the URL of the subscription contains a token.
  */
 export function createMicrosoftGraph(options: HandshakeOptions): Handshake {
-  const { hasToken, parameter, allowQuery } = options;
-  const checksDeliveries = hasToken && !allowQuery;
+  const { parameter } = options;
+  const checkQuery = compileQueryCheck(options);
   return {
-    open({ method, query }, { token }) {
-      if (method !== 'POST' || query?.includes(NAME) !== true)
-        return checksDeliveries ? checkQuery(query, { parameter, token }) : undefined;
+    open({ method, query }, secrets) {
+      if (method !== 'POST' || query?.includes(NAME) !== true) return checkQuery(query, secrets);
       const parameters = parseParameters(query);
       if (parameters === undefined || !hasOnly(parameters, [NAME], [parameter]))
         return decline(`the query must consist of ${parameter} and ${NAME}, each once`);
-      return checkToken(parameters.get(parameter), token, options) ?? echo(parameters);
+      return checkToken(parameters.get(parameter), secrets.token, options) ?? echo(parameters);
     },
   };
 }

@@ -1,5 +1,5 @@
 /** Slack: a signed url_verification, whose challenge must be echoed. */
-import { decline, type Handshake, isChallenge, parseSmallJson, respondWithText } from './handshake.ts';
+import { echo, type Handshake, parseSmallJson, respondWithText } from './handshake.ts';
 
 const TYPE = 'url_verification';
 
@@ -10,9 +10,7 @@ export function createSlack(): Handshake {
       const content = parseSmallJson(body, TYPE);
       if (content?.['type'] !== TYPE) return undefined;
       const { challenge } = content as { readonly challenge?: unknown };
-      return isChallenge(challenge)
-        ? respondWithText('slack', challenge)
-        : decline('challenge is not 1 to 256 visible characters');
+      return echo('challenge', challenge, (text) => respondWithText('slack', text));
     },
   };
 }

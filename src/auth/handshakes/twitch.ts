@@ -1,5 +1,5 @@
 /** Twitch EventSub: a signed webhook_callback_verification, whose challenge must be echoed. Notifications and revocations go to the app. */
-import { decline, type Handshake, isChallenge, parseSmallJson, respondWithText } from './handshake.ts';
+import { decline, echo, type Handshake, parseSmallJson, respondWithText } from './handshake.ts';
 
 const TYPE_FIELD = 'twitch-eventsub-message-type';
 const TYPE = 'webhook_callback_verification';
@@ -16,9 +16,7 @@ export function createTwitch(): Handshake {
       // The header is not signed: with another value, a captured verification would reach the app as an event.
       if (!hasType || !hasForm || types.length > 1) return decline('Twitch-Eventsub-Message-Type does not match the body');
       const { challenge } = content as { readonly challenge?: unknown };
-      return isChallenge(challenge)
-        ? respondWithText('twitch', challenge)
-        : decline('challenge is not 1 to 256 visible characters');
+      return echo('challenge', challenge, (text) => respondWithText('twitch', text));
     },
   };
 }

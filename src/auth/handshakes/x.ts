@@ -3,13 +3,17 @@ import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { toMac } from '../schemes/mac.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
-import { decline, failForMissingSecret, type Handshake, type HandshakeOptions, respondWithJson } from './handshake.ts';
+import {
+  decline,
+  declineTokenLike,
+  failForMissingSecret,
+  type Handshake,
+  type HandshakeOptions,
+  respondWithJson,
+} from './handshake.ts';
 import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
 
 const TOKEN = /^[A-Za-z0-9+/_.-]{1,256}={0,2}$/;
-/** A body that could be a token. */
-const TOKEN_LIKE = /^[A-Za-z0-9+/_.=-]*$/;
-const MAX_TOKEN_LENGTH = 258;
 
 /**
  * Implements https://docs.x.com/x-api/webhooks/quickstart. Anyone can request the HMAC of any token, so these HMACs must never be valid
@@ -24,10 +28,7 @@ export function createX({ scheme }: HandshakeOptions): Handshake {
         return decline('the query must consist of crc_token and nonce, each once');
       return respondToToken(scheme, { query, headers, parameters }, keys);
     },
-    signed({ body }) {
-      if (body.length > MAX_TOKEN_LENGTH || !TOKEN_LIKE.test(body.toString('latin1'))) return undefined;
-      return decline('the body could be a crc_token, which anyone can have signed');
-    },
+    signed: ({ body }) => declineTokenLike(body, 'crc_token'),
   };
 }
 

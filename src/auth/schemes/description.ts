@@ -24,7 +24,27 @@ export interface SignatureForm {
 }
 
 /** How a sender verifies, before or between deliveries, that the endpoint belongs to its receiver. */
-export type HandshakeName = 'slack' | 'zoom' | 'meta' | 'x' | 'twitch' | 'discord' | 'microsoft-graph' | 'cloudevents';
+export type HandshakeName =
+  | 'slack'
+  | 'zoom'
+  | 'meta'
+  | 'x'
+  | 'twitch'
+  | 'discord'
+  | 'microsoft-graph'
+  | 'cloudevents'
+  | 'asana'
+  | 'dropbox'
+  | 'event-grid'
+  | 'linkedin'
+  | 'monday'
+  | 'notion'
+  | 'nylas'
+  | 'okta'
+  | 'oura'
+  | 'ringcentral'
+  | 'strava'
+  | 'trello';
 
 /** Where signatures are, and their format. */
 export interface SignatureDescription {

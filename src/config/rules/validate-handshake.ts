@@ -1,5 +1,6 @@
 /** The rules of handshakes: the gate must be able to respond, and must authenticate the sender by something an attacker does not know. */
 import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
+import type { HandshakeName, SchemeDescription } from '../../auth/schemes/description.ts';
 import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
@@ -8,16 +9,7 @@ export function checkHandshake({ handshake, description, allowQuery }: WebhookCo
   if (handshake === undefined) return [];
   const { type, verifyToken } = handshake;
   const { token, hasMac, hasOrigins, parameter } = HANDSHAKES[type];
-  const found = checkUnused(handshake, path);
-  // The handshake signs any token that a caller sends. That is safe only if deliveries sign a plain body, which cannot be mistaken for a token.
-  if (type === 'x' && description.signed.some((piece) => piece !== 'body'))
-    found.push(
-      error(
-        [...path, 'type'],
-        'the handshake of X signs any token with the key, so the scheme must sign the body alone',
-        'signed: [body]',
-      ),
-    );
+  const found = [...checkUnused(handshake, path), ...checkTokenSigning(type, description, path)];
   if (token === 'needed' && verifyToken === undefined) {
     const url =
       parameter === undefined ? '' : `, and append ?${handshake.parameter}=<token> to the URL that you configure at the sender`;
@@ -35,6 +27,26 @@ export function checkHandshake({ handshake, description, allowQuery }: WebhookCo
     );
   return found;
 }
+
+/** That a caller gets any token signed is safe only if deliveries sign a plain body, which cannot be mistaken for a token. */
+function checkTokenSigning(type: HandshakeName, { signed }: SchemeDescription, path: Path): Rating[] {
+  const { signsAnyToken } = HANDSHAKES[type];
+  if (signsAnyToken === undefined) return [];
+  const isSafe = signed.every(
+    (piece) => piece === 'body' || (signsAnyToken === 'text-and-body' && typeof piece === 'object' && 'text' in piece),
+  );
+  if (isSafe) return [];
+  const [wording, hint] = FORMS[signsAnyToken];
+  const sender = type === 'x' ? 'X' : 'LinkedIn';
+  return [
+    error([...path, 'type'], `the handshake of ${sender} signs any token with the key, so the scheme must sign ${wording}`, hint),
+  ];
+}
+
+const FORMS = {
+  body: ['the body alone', 'signed: [body]'],
+  'text-and-body': ['the body, alone or after fixed text', 'signed: [{ text: "hmacsha256=" }, body]'],
+} as const;
 
 /** A setting that this type ignores would suggest a check that never happens. */
 function checkUnused({ type, verifyToken, parameter, allowedOrigins, allowedRate }: HandshakeConfig, path: Path): Rating[] {

@@ -16,13 +16,13 @@ const written = z.strictObject({
   verifyToken: tokenSource
     .optional()
     .describe(
-      'Token that the sender must present in its handshake: `meta` in hub.verify_token, other types in the query parameter `parameter`. Configure the same token at the sender.',
+      'Token that the sender must present in its handshake: `meta` and `strava` in hub.verify_token, `oura` in verification_token, other types in the query parameter `parameter`. Configure the same token at the sender.',
     ),
   parameter: z
     .string()
     .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'a parameter name is 1 to 64 letters, digits, dots, dashes and underscores')
     .optional()
-    .describe('Query parameter that contains the token. Default: `token` for microsoft-graph, `access_token` for cloudevents.'),
+    .describe('Query parameter that contains the token. Default: `access_token` for cloudevents, otherwise `token`.'),
   allowedOrigins: z
     .array(origin)
     .default([])

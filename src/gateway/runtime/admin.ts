@@ -4,6 +4,7 @@ import type { AdminAccess } from '../../admin/access.ts';
 import { createAppHealthEndpoints } from '../../admin/api/app-health.ts';
 import { createCapturesEndpoints } from '../../admin/api/captures.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../../admin/api/forget.ts';
+import { createHandshakesEndpoints } from '../../admin/api/handshakes.ts';
 import { createHealthEndpoints, type HealthParts } from '../../admin/api/health.ts';
 import { createAttemptsEndpoint, createJournalEndpoint } from '../../admin/api/journal.ts';
 import { createKeysEndpoint, type KeyedRoute } from '../../admin/api/keys.ts';
@@ -12,6 +13,7 @@ import type { ConsoleParts, OutgoingOperations } from '../../admin/console/conso
 import { ConsoleLoader } from '../../admin/console-loader.ts';
 import { AdminRouter, type Endpoint } from '../../admin/router.ts';
 import { AdminServer } from '../../admin/server.ts';
+import type { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type AdminConfig, type Config, type RouteConfig, realmsOf, remembersIds } from '../../config/schema/config.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
@@ -49,7 +51,7 @@ export interface AdminParts extends HealthParts, LeaveParts {
   readonly attemptJournal: AttemptJournal;
   readonly captures: Captures;
   readonly services: {
-    readonly routeParts: { readonly keyEvidence: KeyEvidence };
+    readonly routeParts: { readonly keyEvidence: KeyEvidence; readonly offeredTokens: OfferedTokens };
     readonly store: { readonly seenIds: SeenIds; readonly attempts: Attempts; readonly deliveries: SharedDeliveries | undefined };
     readonly realms: Realms;
     readonly provider: { readonly provider: { readonly operations: OutgoingOperations } } | undefined;
@@ -159,6 +161,7 @@ export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
       routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)),
     }),
     ...createCapturesEndpoints(captures),
+    ...createHandshakesEndpoints(services.routeParts.offeredTokens),
     createForgetEndpoint({ store: services.store.seenIds, logger, metrics, routes: () => routes().map(toForgettingRoute) }),
   ];
 }

@@ -102,6 +102,7 @@ export class Gate {
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => {
       logger.flush();
       telemetry.captures.forgetOld();
+      this.#services.routeParts.offeredTokens.forgetOld();
     });
   }
 

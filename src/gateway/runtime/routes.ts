@@ -1,5 +1,6 @@
 /** Builds a route of the request pipeline from its config: gates in their order, forwarder, metrics. */
 
+import type { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
 import type { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
@@ -61,6 +62,7 @@ export interface RouteParts {
   readonly attempts: Attempts;
   readonly keyEvidence: KeyEvidence;
   readonly certificates: RemoteCertificates;
+  readonly offeredTokens: OfferedTokens;
   readonly readLimits: ReadLimits;
   /** For routes with `ack: onAccept`, which the rules allow only with a provider. */
   readonly createInboxForwarder: (options: InboxOptions, policy: RequestPolicy) => Forwarder;
@@ -101,7 +103,7 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     ...toRouting(config),
     gates: {
       certificate: clientCertificate && createClientCertificateGate(clientCertificate),
-      handshake: buildOpenHandshake(route, ring),
+      handshake: buildOpenHandshake(route, ring, parts),
       content: webhook && buildContentGate(webhook),
       password: basic && buildBasicGate(basic, 'origin', metrics, parts),
       webhook: route.webhook && buildWebhookGates(name, route.webhook, ring, metrics, parts),
@@ -169,9 +171,15 @@ function isContentSigned({ description }: WebhookConfig): boolean {
 }
 
 /** Runs before the content gate. */
-function buildOpenHandshake({ config, webhook }: CompiledRoute, ring: KeyRing): HeadGate | undefined {
-  const open = webhook?.handshake.open;
-  return open && createOpenHandshakeGate(open, ring, appMethodsOf(config));
+function buildOpenHandshake(
+  { config, webhook }: CompiledRoute,
+  ring: KeyRing,
+  { offeredTokens }: RouteParts,
+): HeadGate | undefined {
+  const { open, openBody } = webhook?.handshake ?? {};
+  if (open === undefined && openBody === undefined) return undefined;
+  const offer = offeredTokens.add.bind(offeredTokens, config.name);
+  return createOpenHandshakeGate({ open, openBody }, ring, { methods: appMethodsOf(config), offer });
 }
 
 function buildWebhookGates(

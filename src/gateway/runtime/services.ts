@@ -1,5 +1,6 @@
 /** The services that all routes share, built once for the life of the gate: store, settlements, passwords, keys, telemetry. */
 import { availableParallelism } from 'node:os';
+import { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
 import { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import { createHttpsGet } from '../../auth/keys/https-get.ts';
 import { type Clock, toInstant } from '../../core/clock.ts';
@@ -94,6 +95,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     signer,
     keyEvidence: new KeyEvidence(clock, logger),
     certificates: new RemoteCertificates(get, clock),
+    offeredTokens: new OfferedTokens(clock),
     readLimits: toReadLimits(limits),
     createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
       // A rule of the config rejects such routes without a provider, and a reload cannot remove it.

@@ -19,9 +19,14 @@ export interface Vector {
   readonly why?: string;
 }
 
-/** A handshake and the answer that it must get. */
+/** A handshake and the answer that it must get; `preset` is the type of the handshake. */
 export interface Handshake extends Omit<Vector, 'verdict' | 'why'> {
-  readonly answer: { readonly status: number; readonly json?: unknown; readonly text?: string };
+  readonly answer: {
+    readonly status: number;
+    readonly json?: unknown;
+    readonly text?: string;
+    readonly headers?: Readonly<Record<string, string>>;
+  };
 }
 
 interface Stored extends Omit<Vector, 'secret' | 'signed'> {

@@ -1,24 +1,57 @@
 /** Responds to unsigned handshakes, by which a sender verifies that the URL belongs to its receiver; they have their own secret. */
 
-import { decline, type OpenHandshake } from '../../../auth/handshakes/handshake.ts';
+import {
+  decline,
+  type Handshake,
+  MAX_OPEN_BODY_BYTES,
+  type OpenRequest,
+  type OpenSecrets,
+} from '../../../auth/handshakes/handshake.ts';
 import type { KeyRing } from '../../../auth/keys/key-ring.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { type GateDecision, type Refusal, refuse } from '../../../core/refusal.ts';
+import type { Secret } from '../../../core/secret.ts';
 import type { HeadGate } from './gate.ts';
 
 const HAS_CONTENT = 'the request has content';
 
-/** Runs before the content gate, whose rules apply to deliveries. `methods`: those that may reach the app. */
-export function createOpenHandshakeGate(open: OpenHandshake, ring: KeyRing, methods: readonly string[]): HeadGate {
+/** The gate's options. */
+export interface OpenHandshakeOptions {
+  /** The methods of requests that may reach the app. */
+  readonly methods: readonly string[];
+  /** Keeps a token that a sender offered, for operators. */
+  readonly offer: (token: Secret, client: string) => void;
+}
+
+/** Runs before the content gate, whose rules apply to deliveries. */
+export function createOpenHandshakeGate(
+  { open, openBody }: Handshake,
+  ring: KeyRing,
+  { methods, offer }: OpenHandshakeOptions,
+): HeadGate {
+  // The route accepts other methods only for the handshake.
+  const checkMethod = (method: string): Refusal | undefined =>
+    methods.includes(method) ? undefined : refuse('method_not_allowed', 'method_not_allowed', { allow: methods });
+
+  const checkBody = async (head: ParsedHead, request: OpenRequest, secrets: OpenSecrets): Promise<GateDecision> => {
+    // Later gates get the same bytes.
+    const body = await head.body.read(MAX_OPEN_BODY_BYTES);
+    if (!Buffer.isBuffer(body)) return body;
+    const message = { ...request, body, offer: (token: Secret) => offer(token, head.client.address) };
+    return openBody?.(message, secrets) ?? checkMethod(request.method);
+  };
+
   return {
     check(head: ParsedHead): GateDecision | Promise<GateDecision> {
-      const { method, target, headers } = head;
+      const { method, target, headers, body } = head;
+      const request = { method, query: target.query, headers };
       const secrets = { keys: ring.live(head.receivedAt), token: ring.handshakeToken };
-      const refusal = open({ method, query: target.query, headers }, secrets);
+      const refusal = open?.(request, secrets);
       if (refusal?.code === 'handshake') return requireNoContent(refusal, head);
-      if (refusal !== undefined || methods.includes(method)) return refusal;
-      // The route accepts the method only for the handshake.
-      return refuse('method_not_allowed', 'method_not_allowed', { allow: methods });
+      if (refusal !== undefined) return refusal;
+      const isShort = body.declaredLength !== undefined && body.declaredLength <= MAX_OPEN_BODY_BYTES;
+      if (openBody !== undefined && method === 'POST' && isShort) return checkBody(head, request, secrets);
+      return checkMethod(method);
     },
   };
 }

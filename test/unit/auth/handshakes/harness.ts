@@ -66,15 +66,37 @@ export function ask(type: HandshakeName, over: Case = {}): Refusal | undefined {
   );
 }
 
+/** What an unsigned POST with a small body is told, and the tokens that an operator is shown. */
+export function post(
+  type: HandshakeName,
+  body: unknown,
+  over: Case = {},
+): { readonly refusal: Refusal | undefined; readonly offered: readonly string[] } {
+  const options = toOptions(type, { hasToken: false, ...over });
+  const token = options.hasToken && over.isTokenGone !== true ? new Secret(Buffer.from(TOKEN)) : undefined;
+  const offered: string[] = [];
+  const secrets = { keys: toKeys(over.keys ?? [KEY]), token };
+  const request = { method: 'POST', query: over.query, headers: new HeaderFields(over.headers ?? []) };
+  const { open, openBody } = compileHandshake(options);
+  const offer = (secret: Secret): void => {
+    offered.push(secret.expose().toString());
+  };
+  const refusal = open?.(request, secrets) ?? openBody?.({ ...request, body: toContent(body), offer }, secrets);
+  return { refusal, offered };
+}
+
 /** What a message is told whose signature held. */
 export function tell(type: HandshakeName, body: unknown, over: Case = {}): Refusal | undefined {
   const [key] = toKeys(over.keys ?? [KEY]);
-  const content = Buffer.isBuffer(body) ? body : Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
   return compileHandshake(toOptions(type, over)).signed?.({
     headers: new HeaderFields(over.headers ?? []),
-    body: content,
+    body: toContent(body),
     key,
   });
+}
+
+function toContent(body: unknown): Buffer {
+  return Buffer.isBuffer(body) ? body : Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
 }
 
 /** What was answered, in short: the content, or the code and why. */

@@ -249,9 +249,18 @@ describe('CloudEvents', () => {
 });
 
 describe('for any request', () => {
-  const KINDS: readonly HandshakeName[] = ['meta', 'x', 'microsoft-graph', 'cloudevents'];
+  const KINDS: readonly HandshakeName[] = [
+    'meta',
+    'x',
+    'microsoft-graph',
+    'cloudevents',
+    'strava',
+    'oura',
+    ...(['dropbox', 'nylas', 'okta', 'linkedin', 'trello'] as const),
+  ];
   const name = fc.constantFrom(
     ...['hub.mode', 'hub.verify_token', 'hub.challenge', 'crc_token', 'nonce', 'token', 'validationToken', 'access_token', 'a'],
+    ...['challenge', 'challengeCode', 'verification_token'],
   );
   const value = fc.oneof(
     fc.constantFrom('subscribe', '', '%', '%ff', '%00', ENCODED.slice(1), '1'),
@@ -259,7 +268,12 @@ describe('for any request', () => {
   );
   const query = fc.array(fc.tuple(name, value), { maxLength: 6 }).map((pairs) => pairs.map((pair) => pair.join('=')).join('&'));
   const method = fc.constantFrom('GET', 'POST', 'OPTIONS', 'HEAD', 'PUT');
-  const headers = fc.constantFrom([], ['WebHook-Request-Origin', 'evil.example'], ['X-Signature', 'sha256=']);
+  const headers = fc.constantFrom(
+    [],
+    ['WebHook-Request-Origin', 'evil.example'],
+    ['X-Signature', 'sha256='],
+    ['X-Okta-Verification-Challenge', 'a'],
+  );
 
   test('only a CRC is answered without the token, and nothing throws', () => {
     fc.assert(
