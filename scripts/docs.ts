@@ -16,7 +16,9 @@ import { renderSidecarPolicy } from './policy-sidecar.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
+import { SENDER_PAGES } from './sender-pages.ts';
 import { renderSendersPage } from './senders-page.ts';
+import { renderSourceCoveragePage } from './source-coverage-page.ts';
 import { renderTestingPage } from './testing-page.ts';
 
 /** Writers by page. */
@@ -27,6 +29,8 @@ const PAGES: Readonly<Record<string, () => string>> = {
   'docs/kubernetes-cost.md': () => renderNodePage(),
   'docs/presets.md': renderPresetsPage,
   'docs/senders.md': renderSendersPage,
+  'docs/source-coverage.md': renderSourceCoveragePage,
+  ...SENDER_PAGES,
   'docs/probe.md': renderProbePage,
   'docs/sizing.md': () => renderSizingPage(),
   'docs/testing.md': renderTestingPage,

@@ -115,7 +115,8 @@ function toRow(cells: readonly string[]): string {
   return `| ${cells.join(' | ')} |\n`;
 }
 
-function toSignature({ signature }: SchemeDescription): string {
+/** Where the signature is, and its algorithms. */
+export function toSignature({ signature }: SchemeDescription): string {
   if (signature === undefined) return 'in the content';
   if (signature.content !== undefined) return `\`${signature.content}\`: ${ALGORITHMS.token}`;
   const forms = signature.forms.map(({ prefix, algorithm }) => {
@@ -126,7 +127,8 @@ function toSignature({ signature }: SchemeDescription): string {
   return `\`${signature.header}\`: ${forms.join(', or ')}${list}`;
 }
 
-function toSigned({ signed, separator, contentDigestParameter, signature, contentShape }: SchemeDescription): string {
+/** The signed parts, in order. */
+export function toSigned({ signed, separator, contentDigestParameter, signature, contentShape }: SchemeDescription): string {
   if (signature === undefined) return 'fields of the content';
   if (signed.length === 0) return 'nothing';
   const names = signed.map((piece) =>
@@ -139,7 +141,8 @@ function toSigned({ signed, separator, contentDigestParameter, signature, conten
   return `${text}${digest}${shape}`;
 }
 
-function toTime({ timestamp, tolerance }: SchemeDescription): string {
+/** Where the time is, and how old it may be. */
+export function toTime({ timestamp, tolerance }: SchemeDescription): string {
   if (timestamp === undefined) return 'none';
   const { from } = timestamp;
   const place =
@@ -155,7 +158,8 @@ function toTolerance({ past, future }: Tolerance): string {
   return past === future ? toText(past) : `${toText(past)} and ${toText(future)}`;
 }
 
-function toId({ id, signed, signature }: SchemeDescription): string {
+/** Where the ID is. */
+export function toId({ id, signed, signature }: SchemeDescription): string {
   if (id === undefined) return 'none';
   if ('header' in id) return `\`${id.header}\`, ${signed.includes('id') ? 'signed' : 'not signed'}`;
   if ('json' in id) return `\`${id.json}\`, ${signature !== undefined && signed.length === 0 ? 'not signed' : 'signed'}`;

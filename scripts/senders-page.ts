@@ -45,14 +45,15 @@ function toSenderRow(name: string, profile: SenderProfile): string {
   ]);
 }
 
-const RETRIES: Readonly<Record<NonNullable<SenderProfile['retries']>, string>> = {
+/** Which failures a sender retries, in words. */
+export const RETRIES: Readonly<Record<NonNullable<SenderProfile['retries']>, string>> = {
   failures: 'after anything but a 2xx',
   'server-errors': 'after 429 and 5xx',
   nothing: 'nothing',
 };
 
 /** Grouped by status, because one sender often needs the same status for many codes. */
-function toChanges(name: string): string {
+export function toChanges(name: string): string {
   const byChange = new Map<string, RefusalCode[]>();
   for (const [code, status] of toStatuses(name)) {
     // The status that the sender expects for its own verification request.

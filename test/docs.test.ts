@@ -11,7 +11,9 @@ import { lintLayers } from '../scripts/lint-layers.ts';
 import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../scripts/policy-page.ts';
 import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
+import { NOTED_NAMES, SENDER_PAGES, SENDER_PRESETS } from '../scripts/sender-pages.ts';
 import { renderSendersPage } from '../scripts/senders-page.ts';
+import { RECIPES, renderSourceCoveragePage, SOURCES, toStatus } from '../scripts/source-coverage-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
 import { ADMIN_DENIALS, FORGOTTEN_STATES } from '../src/admin/admin-metrics.ts';
 import { HANDSHAKE_NAMES } from '../src/auth/handshakes/catalogue.ts';
@@ -162,6 +164,46 @@ describe('the docs', () => {
     expect(read('docs/presets.md')).not.toMatch(/\| *\| /);
   });
 
+  test('have one current page for each sender with a preset, and no others', () => {
+    const folder = readdirSync(join(ROOT, 'docs/senders')).filter((name) => name.endsWith('.md'));
+    expect(folder.map((name) => `docs/senders/${name}`).sort()).toEqual(Object.keys(SENDER_PAGES).sort());
+    for (const [page, render] of Object.entries(SENDER_PAGES)) {
+      expect(read(page), page).toBe(render());
+      expect(read(page), page).not.toMatch(/undefined|\| *\| /);
+    }
+    expect(NOTED_NAMES.filter((name) => !SENDER_PRESETS.some((preset) => preset.name === name))).toEqual([]);
+  });
+
+  test('show a config for each sender, and for each recipe, that the gate accepts', () => {
+    for (const page of ['docs/source-coverage.md', ...Object.keys(SENDER_PAGES)]) {
+      const configs = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+      expect(configs.length, page).toBeGreaterThan(page.endsWith('README.md') ? -1 : 0);
+      for (const text of configs) {
+        const { problems } = parseConfig('gate.yaml', text, systemClock);
+        expect(
+          problems.filter(({ severity }) => severity === 'error'),
+          `${page}\n${text}`,
+        ).toEqual([]);
+      }
+    }
+  });
+
+  test('list every source of other gateways once, with its status here', () => {
+    expect(read('docs/source-coverage.md')).toBe(renderSourceCoveragePage());
+    for (const key of ['hookdeck', 'svix'] as const) {
+      const types = SOURCES.flatMap((source) => source[key] ?? []);
+      expect(types.length).toBe(new Set(types).size);
+      expect(types.length).toBeGreaterThanOrEqual({ hookdeck: 140, svix: 37 }[key]);
+    }
+    for (const source of SOURCES) {
+      const status = toStatus(source);
+      if (status.kind === 'preset') expect(PRESETS.map(({ name }) => name)).toContain(status.name);
+      if (status.kind === 'recipe') expect(Object.keys(RECIPES), source.title).toContain(status.name);
+    }
+    const used = new Set(SOURCES.flatMap(({ recipe }) => recipe ?? []));
+    expect(Object.keys(RECIPES).filter((name) => !used.has(name))).toEqual([]);
+  });
+
   test('match the annotations of the injector, and show pods that it accepts', async () => {
     const page = read('docs/injection.md');
     expect(page).toBe(renderInjectionPage());
@@ -208,6 +250,7 @@ describe('the docs', () => {
     'docs/forward-auth.md',
     'docs/admin.md',
     'docs/handshakes.md',
+    'docs/route-precedence.md',
     'docs/presets.md',
     'docs/explain.md',
     'docs/tracing.md',
@@ -241,9 +284,10 @@ describe('the docs', () => {
   test('have an index that links to every page', () => {
     const index = read('docs/README.md');
     const pages = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.md'));
-    // Runbooks are listed by the page on monitoring, decisions by their folder.
-    for (const page of pages.filter((name) => name !== 'README.md' && !/^(?:runbooks|adr)\//.test(name)))
+    // Runbooks are listed by the page on monitoring, decisions by their folder, senders by the index of their folder.
+    for (const page of pages.filter((name) => name !== 'README.md' && !/^(?:runbooks|adr|senders)\//.test(name)))
       expect(index, page).toContain(`](${page})`);
+    expect(index).toContain('](senders/README.md)');
     expect(read('docs/monitoring.md')).toContain('(injector.md#metrics)');
   });
 
@@ -252,7 +296,6 @@ describe('the docs', () => {
   });
 
   test('name only files and npm scripts that exist', () => {
-    'docs/route-precedence.md',
     const scripts = Object.keys((JSON.parse(read('package.json')) as { scripts: object }).scripts);
     const pages = [
       'README.md',

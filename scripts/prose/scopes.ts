@@ -18,7 +18,7 @@ export const SCOPES: readonly Scope[] = [
     globs: ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'ARCHITECTURE.md', 'SECURITY.md'],
     extract: extractMarkdown,
   },
-  { name: 'docs', globs: ['docs/**/*.md'], extract: extractMarkdown },
+  { name: 'docs', globs: ['docs/**/*.md'], extract: extractDocs },
   { name: 'chart pages', globs: ['chart/**/*.md'], extract: extractMarkdown },
   {
     name: 'chart values',
@@ -36,6 +36,12 @@ export const SCOPES: readonly Scope[] = [
     extract: (source, file) => extractTypeScript(file, source),
   },
 ];
+
+/** The headings of pages about senders are names of products. */
+function extractDocs(source: string, file: string): Passage[] {
+  const passages = extractMarkdown(source);
+  return /^docs\/(?:senders\/|source-coverage)/.test(file) ? passages.filter(({ kind }) => kind !== 'heading') : passages;
+}
 
 /** The files of `scope` below `root`, sorted. */
 export function listFiles(root: string, { globs }: Scope): string[] {
