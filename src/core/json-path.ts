@@ -8,6 +8,16 @@ export interface JsonPath {
   readonly steps: readonly (string | number)[];
 }
 
+/** One step of a pattern: a member name, an array index, or null for every member or element. */
+export type JsonPatternStep = string | number | null;
+
+/** A path that can select several values, such as `$.customers[*].email`. */
+export interface JsonPattern {
+  /** As written in the config. */
+  readonly text: string;
+  readonly steps: readonly JsonPatternStep[];
+}
+
 /** Why a text is not a path. */
 export interface JsonPathProblem {
   readonly problem: string;
@@ -19,23 +29,57 @@ const MAX_STEPS = 32;
 const STEP = /\.([^.[\]"'\s]+)|\[(0|[1-9]\d{0,8})\]|\["((?:[^"\\]|\\.)*)"\]/y;
 const EXAMPLE = 'write for example $.data.id, $.items[0].id or $["odd name"]';
 
+/** `[*]`, or `.*` before the next step; a member with this name is written `["*"]`. */
+const ANY_STEP = /\[\*\]|\.\*(?=[.[]|$)/y;
+const PATTERN_EXAMPLE = 'write for example $.card.number, $.customers[*].email or $["odd name"]';
+
 /** Parses a path, or returns what is wrong with the text. */
 export function parseJsonPath(text: string): JsonPath | JsonPathProblem {
+  const steps = parseSteps(text, (at) => readStep(text, at), EXAMPLE);
+  return 'problem' in steps ? steps : { text, steps };
+}
+
+/** Parses a path in which `[*]` and `.*` stand for every member or element. */
+export function parseJsonPattern(text: string): JsonPattern | JsonPathProblem {
+  const steps = parseSteps<JsonPatternStep>(text, (at) => readAnyStep(text, at) ?? readStep(text, at), PATTERN_EXAMPLE);
+  return 'problem' in steps ? steps : { text, steps };
+}
+
+interface ReadStep<Step> {
+  readonly step: Step;
+  readonly end: number;
+}
+
+function parseSteps<Step>(
+  text: string,
+  read: (at: number) => ReadStep<Step> | undefined,
+  example: string,
+): Step[] | JsonPathProblem {
   if (text.length > MAX_PATH_LENGTH) return { problem: `the path is longer than ${MAX_PATH_LENGTH} characters` };
   const quoted = JSON.stringify(text);
-  if (!text.startsWith('$')) return { problem: `${quoted} is not a path: a path begins with $; ${EXAMPLE}` };
-  const steps: (string | number)[] = [];
+  if (!text.startsWith('$')) return { problem: `${quoted} is not a path: a path begins with $; ${example}` };
+  const steps: Step[] = [];
   for (let at = 1; at < text.length; ) {
-    STEP.lastIndex = at;
-    const match = STEP.exec(text);
-    const step = match === null ? undefined : toStep(match);
-    if (step === undefined)
-      return { problem: `${quoted} is not a path: cannot parse ${JSON.stringify(text.slice(at))}; ${EXAMPLE}` };
-    steps.push(step);
-    at = STEP.lastIndex;
+    const found = read(at);
+    if (found === undefined)
+      return { problem: `${quoted} is not a path: cannot parse ${JSON.stringify(text.slice(at))}; ${example}` };
+    steps.push(found.step);
+    at = found.end;
   }
-  if (steps.length === 0) return { problem: `${quoted} selects the whole value, not a part of it; ${EXAMPLE}` };
-  return steps.length > MAX_STEPS ? { problem: `the path has more than ${MAX_STEPS} steps` } : { text, steps };
+  if (steps.length === 0) return { problem: `${quoted} selects the whole value, not a part of it; ${example}` };
+  return steps.length > MAX_STEPS ? { problem: `the path has more than ${MAX_STEPS} steps` } : steps;
+}
+
+function readAnyStep(text: string, at: number): ReadStep<null> | undefined {
+  ANY_STEP.lastIndex = at;
+  return ANY_STEP.test(text) ? { step: null, end: ANY_STEP.lastIndex } : undefined;
+}
+
+function readStep(text: string, at: number): ReadStep<string | number> | undefined {
+  STEP.lastIndex = at;
+  const match = STEP.exec(text);
+  const step = match === null ? undefined : toStep(match);
+  return step === undefined ? undefined : { step, end: STEP.lastIndex };
 }
 
 /** Reads the value at the path; undefined if there is none. Finds only members of the JSON itself, never inherited ones. */

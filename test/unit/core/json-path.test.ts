@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type JsonPath, type JsonPathProblem, parseJsonPath, readJsonPath } from '../../../src/core/json-path.ts';
+import {
+  type JsonPath,
+  type JsonPathProblem,
+  parseJsonPath,
+  parseJsonPattern,
+  readJsonPath,
+} from '../../../src/core/json-path.ts';
 
 const VALUE: unknown = JSON.parse(
   '{"id":"e","data":{"object":{"id":"o","n":[10,[20,{"x":null}]]},"a.b":1,"":2,"q\\"":3,"ünï":4,"$ref":5,"0":6},"__proto__":{"own":7}}',
@@ -89,4 +95,32 @@ test('finds every value in any JSON by its path', () => {
       expect(readJsonPath({ text: '', steps: [name, place] }, value)).toEqual(JSON.parse(JSON.stringify(inner)));
     }),
   );
+});
+
+describe('a pattern', () => {
+  test.each<[string, (string | number | null)[]]>([
+    ['$.a', ['a']],
+    ['$[*]', [null]],
+    ['$.*', [null]],
+    ['$.customers[*].email', ['customers', null, 'email']],
+    ['$.a.*.b[*][0]', ['a', null, 'b', null, 0]],
+    ['$["*"].x', ['*', 'x']],
+    ['$.*name', ['*name']],
+    ['$["[*]"]', ['[*]']],
+  ])('%s has its steps; null stands for every member or element', (text, steps) => {
+    expect(parseJsonPattern(text)).toEqual({ text, steps });
+  });
+
+  test.each([
+    ['$', 'selects the whole value'],
+    ['$..email', 'cannot parse "..email"'],
+    ['$.a[ *]', 'cannot parse "[ *]"'],
+    ['$[0:2]', 'cannot parse "[0:2]"'],
+    ['$.a[?(@.b)]', 'cannot parse'],
+    ['email', 'a path begins with $; write for example $.card.number'],
+    [`$${'[*]'.repeat(33)}`, 'more than 32 steps'],
+    [`$.${'a'.repeat(300)}`, 'longer than 256'],
+  ])('%s is rejected', (text, part) => {
+    expect((parseJsonPattern(text) as JsonPathProblem).problem).toContain(part);
+  });
 });

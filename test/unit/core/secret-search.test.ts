@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest';
+import { containsSecret } from '../../../src/core/secret-search.ts';
+
+const SECRET = 'k/ey+with=odd"chars';
+const secrets = [Buffer.from('another-secret'), Buffer.from(SECRET)];
+const contains = (text: string): boolean => containsSecret(Buffer.from(text), secrets);
+const toUnicode = (text: string): string =>
+  [...text].map((each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
+
+test.each([
+  ['as it is', `x${SECRET}x`],
+  ['escaped by JSON', JSON.stringify({ a: SECRET })],
+  ['with escaped slashes', `{"a":"${SECRET.replaceAll('"', '\\"').replaceAll('/', '\\/')}"}`],
+  ['as Unicode escapes', `{"a":"${toUnicode(SECRET)}"}`],
+  ['as Unicode escapes in upper case', `{"a":"${toUnicode(SECRET).replaceAll(/[a-f]/g, (digit) => digit.toUpperCase())}"}`],
+  ['in a form', `a=b&secret=${encodeURIComponent(SECRET)}`],
+  ['in JSON in a string of JSON', JSON.stringify({ message: JSON.stringify({ a: SECRET }) })],
+  ['in JSON in a form', `payload=${encodeURIComponent(JSON.stringify({ a: SECRET }))}`],
+])('finds a secret %s', (_, text) => {
+  expect(contains(text)).toBe(true);
+});
+
+test('finds nothing in content without a secret, and without secrets', () => {
+  for (const text of ['', '\\', '%', '\\u', '\\u00', '%2', 'k%2fey', `{"a":"${toUnicode('key')}"}`, SECRET.slice(1)])
+    expect([text, contains(text)]).toEqual([text, false]);
+  expect(containsSecret(Buffer.from('\\u0061'), [])).toBe(false);
+});
+
+test('stays fast for content that is all escapes', () => {
+  const started = performance.now();
+  expect(contains('%41'.repeat(22_000))).toBe(false);
+  expect(contains('\\'.repeat(65_000))).toBe(false);
+  expect(performance.now() - started).toBeLessThan(2_000);
+});
