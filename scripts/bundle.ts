@@ -17,6 +17,7 @@ export const BUNDLES = [
   'sidegate-tools.cjs',
   'sidegate-provider.cjs',
   'sidegate-console.cjs',
+  'sidegate-bodies.cjs',
   'sidegate-redis.cjs',
   'console-page.js',
   'console-page.css',
@@ -35,7 +36,10 @@ function readRevision(): string {
   return status === 0 ? stdout.trim() : 'unknown';
 }
 
-/** In separate files: the sidecar never loads the tools, the provider only if the config has one, and the console only for its first request. */
+/**
+ * In separate files: the sidecar never loads the tools, the provider only if the config has one, the storage of bodies only if a route stores
+ * them, and the console only for its first request.
+ */
 const APART: Plugin = {
   name: 'apart',
   setup(setUp) {
@@ -45,6 +49,9 @@ const APART: Plugin = {
     );
     setUp.onResolve({ filter: /\/console\/console\.ts$/ }, ({ kind }) =>
       kind === 'dynamic-import' ? { path: './sidegate-console.cjs', external: true } : undefined,
+    );
+    setUp.onResolve({ filter: /\/body-recorders\.ts$/ }, ({ kind }) =>
+      kind === 'dynamic-import' ? { path: './sidegate-bodies.cjs', external: true } : undefined,
     );
   },
 };
@@ -150,6 +157,7 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     ['cli/tools.ts', 'sidegate-tools'],
     ['provider/runtime/provider.ts', 'sidegate-provider'],
     ['admin/console/console.ts', 'sidegate-console'],
+    ['gateway/pipeline/body-recorders.ts', 'sidegate-bodies'],
     ['../node_modules/ioredis/built/index.js', 'sidegate-redis'],
     ['auth/passwords/password-worker.ts', 'password-worker'],
     ['provider/queue/sqlite/worker/queue-worker.ts', 'queue-worker'],

@@ -76,6 +76,7 @@ describe('the docs', () => {
     const metrics = createMetrics({ version: '1', processMetrics: false });
     metrics.watchBufferedBytes(() => 0);
     metrics.watchPendingPasswords(() => 0);
+    metrics.watchStoredBodies(() => 0);
     metrics.proxyBytes('a', { bytesSent: 0, bytesReceived: 0 });
     const { text } = await metrics.exposition();
     const all = `${text}\n${await renderProviderMetrics()}`;
@@ -249,6 +250,7 @@ describe('the docs', () => {
     'README.md',
     'docs/forward-auth.md',
     'docs/admin.md',
+    'docs/console-api.md',
     'docs/handshakes.md',
     'docs/route-precedence.md',
     'docs/presets.md',

@@ -53,6 +53,7 @@ describe('the npm package', () => {
       'dist/console-page.js',
       'dist/password-worker.cjs',
       'dist/queue-worker.cjs',
+      'dist/sidegate-bodies.cjs',
       'dist/sidegate-console.cjs',
       'dist/sidegate-provider.cjs',
       'dist/sidegate-redis.cjs',

@@ -11,6 +11,7 @@ import { checkNeighbors } from './validate-neighbors.ts';
 import { checkInbox, checkProvider } from './validate-provider.ts';
 import { checkProxy } from './validate-proxy.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
+import { checkStoreBody } from './validate-store-body.ts';
 import { checkTraces } from './validate-trace.ts';
 import { checkRetention, checkWebhook } from './validate-webhook.ts';
 
@@ -108,6 +109,7 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
     () => checkUpstream(route, path, config),
     () => (route.webhook === undefined ? [] : checkWebhook(route.webhook, route, at, now)),
     () => (route.webhook === undefined ? [] : checkRetention(route.webhook, config.limits.bodyTimeout, at)),
+    () => (route.webhook === undefined ? [] : checkStoreBody(route.webhook, [...at, 'storeBody'], config)),
     () => (route.basic === undefined ? [] : checkBasic(route.basic, config, [...path, 'basic'], now)),
     () => checkClientCertificate(route, path, config),
     () => checkInbox(route, path, config),

@@ -267,6 +267,11 @@ export const ConfigSchema = z.strictObject({
         .describe(
           'Maximum memory for the decisions; the oldest are removed early if they have long headers, paths or explanations.',
         ),
+      maxBodyBytes: size()
+        .prefault('4Mi')
+        .describe(
+          'Maximum memory for the bodies of all routes with `storeBody`; the oldest of the route that has most are removed early.',
+        ),
     })
     .prefault({}),
   tracing: tracing

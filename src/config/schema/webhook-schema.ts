@@ -10,6 +10,7 @@ import { order } from './order-schema.ts';
 import { DEFAULT_RETENTION_MS } from './retention.ts';
 import { duration, publicUrl, size } from './scalars.ts';
 import { customScheme, idSource } from './scheme-schema.ts';
+import { storeBody } from './store-body-schema.ts';
 
 const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+|none)$/;
 
@@ -172,6 +173,9 @@ const written = z.strictObject({
     .describe(
       '`failures` keeps the latest rejected deliveries in memory, without credentials, so that authorized callers of the admin port can run `sidegate explain` on them. They may contain personal data.',
     ),
+  storeBody: storeBody
+    .optional()
+    .describe('Stores the bodies of forwarded events in memory, for the detail view of the console. Default: no body is stored.'),
 });
 
 /** The `webhook` section, with its scheme resolved. */

@@ -12,7 +12,7 @@ import { lingerOnClose } from '../server/linger.ts';
 import type { ServerMetrics } from '../server/server-metrics.ts';
 import { InFlight } from './in-flight.ts';
 import { type RecordParts, record } from './record.ts';
-import { type PassResult, type RequestRecord, toObservedRefusal } from './request-record.ts';
+import { type BodyRecorder, type PassResult, type RequestRecord, toObservedRefusal } from './request-record.ts';
 import { type RefusalFormat, writeRefusal, writeSocketRefusal } from './respond.ts';
 import type { Decision as CountedDecision, RouteMetrics } from './route-metrics.ts';
 import { type GuardedRoute, runGates } from './run-gates.ts';
@@ -24,6 +24,8 @@ export interface LifecycleRoute extends GuardedRoute {
   readonly challenges: readonly string[];
   readonly metrics: RouteMetrics;
   readonly trace: RouteTrace;
+  /** Undefined if it stores no bodies. */
+  readonly bodies?: BodyRecorder | undefined;
 }
 
 /** The steps of the lifecycle that differ between ports. */

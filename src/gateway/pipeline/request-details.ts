@@ -35,7 +35,8 @@ const MAX_VALUE_LENGTH = 256;
 const MAX_HEADERS_LENGTH = 4_096;
 
 /** The details of one request. */
-export function toDetails({ head, decision, outcome }: RequestRecord): RequestDetails {
+export function toDetails(requestRecord: RequestRecord): RequestDetails {
+  const { head, decision, outcome, route } = requestRecord;
   const isAdmitted = decision?.kind === 'admitted';
   const event = isAdmitted ? decision.admitted.claimed?.event : decision?.event;
   const { raw = '', path } = head?.target ?? {};
@@ -47,6 +48,7 @@ export function toDetails({ head, decision, outcome }: RequestRecord): RequestDe
     signedAt: event?.timestamp,
     isClaimed: isAdmitted && decision.admitted.claimed?.claim !== undefined,
     bytesOut: outcome !== undefined && 'contentBytes' in outcome ? outcome.contentBytes : undefined,
+    body: route?.bodies?.record(requestRecord),
   };
 }
 

@@ -3,6 +3,7 @@ import type { Milliseconds } from '../../core/clock.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
+import type { JournalBody } from '../../telemetry/journal/journal.ts';
 import type { RouteTrace } from '../../telemetry/tracing/span.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import type { Decision } from './run-gates.ts';
@@ -15,13 +16,18 @@ export interface PassResult {
   readonly sentAt?: Milliseconds | undefined;
 }
 
+/** Stores the body of a finished request, if its route asks for it. */
+export interface BodyRecorder {
+  record(requestRecord: RequestRecord): JournalBody;
+}
+
 /** How a request ended. */
 export interface RequestRecord extends PassResult {
   readonly info: RequestInfo;
   /** Absent if the head itself was rejected. */
   readonly head?: ParsedHead;
   /** Absent if no route was found. */
-  readonly route?: { readonly name: string; readonly trace: RouteTrace };
+  readonly route?: { readonly name: string; readonly trace: RouteTrace; readonly bodies?: BodyRecorder | undefined };
   /** Absent if no gate ran. */
   readonly decision?: Decision;
   readonly trace?: RequestTrace | undefined;

@@ -11,6 +11,7 @@ import type { Clock } from '../../core/clock.ts';
 import { findOversize } from '../server/memory.ts';
 import { readTls, type TlsRead } from '../server/tls-settings.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
+import { loadBodyModule } from './body-module.ts';
 import { type CompiledRoute, compileRoutes } from './compiled-route.ts';
 import { testConnections } from './connections.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
@@ -67,7 +68,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const addProblem = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
     problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
   };
-  const routes = compileRoutes(loaded.config);
+  const routes = compileRoutes(loaded.config, await loadBodyModule(loaded.config));
   const keys = await Promise.all(routes.map((route, index) => readKeys(route, index)));
   const realms = await readRealms(loaded.config);
   const [firstRealm] = realmsOf(loaded.config);

@@ -4,6 +4,7 @@ import type { Handshake } from '../../auth/handshakes/handshake.ts';
 import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../../config/schema/config.ts';
+import type { BodyModule } from './body-module.ts';
 
 /** A webhook section, compiled. */
 export interface CompiledWebhook {
@@ -16,16 +17,18 @@ export interface CompiledWebhook {
 export interface CompiledRoute {
   readonly config: RouteConfig;
   readonly webhook: CompiledWebhook | undefined;
+  /** Undefined if no route of the config stores bodies. */
+  readonly bodies: BodyModule | undefined;
 }
 
 /** Compiles all routes, in the order of the config. */
-export function compileRoutes({ routes }: Pick<Config, 'routes'>): CompiledRoute[] {
-  return routes.map(compileRoute);
+export function compileRoutes({ routes }: Pick<Config, 'routes'>, bodies: BodyModule | undefined): CompiledRoute[] {
+  return routes.map((route) => compileRoute(route, bodies));
 }
 
 /** Compiles one route. */
-export function compileRoute(config: RouteConfig): CompiledRoute {
-  return { config, webhook: config.webhook && compileWebhook(config.webhook) };
+export function compileRoute(config: RouteConfig, bodies?: BodyModule): CompiledRoute {
+  return { config, webhook: config.webhook && compileWebhook(config.webhook), bodies };
 }
 
 function compileWebhook(config: WebhookConfig): CompiledWebhook {

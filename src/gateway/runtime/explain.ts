@@ -27,6 +27,12 @@ export interface ExplainParts {
   readonly current: () => { readonly routes: readonly CompiledRoute[]; readonly rings: ReadonlyMap<string, KeyRing> };
 }
 
+/** The parts that keep requests, or a part of them. */
+export interface RecordingParts {
+  readonly telemetry: { readonly captures: Captures };
+  readonly routeParts: { readonly bodies: { apply(config: Config, rings: ReadonlyMap<string, KeyRing>): void } };
+}
+
 /** Creates the function that the data port calls for each refusal. */
 export function createRefusalListener(config: Config, parts: ExplainParts): Explainer['offer'] {
   const explain = createExplainer(config, parts);
@@ -37,8 +43,18 @@ export function createRefusalListener(config: Config, parts: ExplainParts): Expl
   };
 }
 
+/** Applies the settings of a config for what is kept of requests: captures and bodies. */
+export function applyRecording(
+  { telemetry, routeParts }: RecordingParts,
+  config: Config,
+  rings: ReadonlyMap<string, KeyRing>,
+): void {
+  applyCaptures(telemetry.captures, config, rings);
+  routeParts.bodies.apply(config, rings);
+}
+
 /** Applies the `capture` settings of a config. The secrets are read for each capture, because their files may change. */
-export function applyCaptures(captures: Captures, { routes }: Config, rings: ReadonlyMap<string, KeyRing>): void {
+function applyCaptures(captures: Captures, { routes }: Config, rings: ReadonlyMap<string, KeyRing>): void {
   const capturing = new Map<string, SchemeDescription>();
   for (const { name, webhook } of routes) if (webhook?.capture === 'failures') capturing.set(name, webhook.description);
   captures.take(capturing, () => listSecrets(rings));

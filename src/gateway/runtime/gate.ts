@@ -15,7 +15,7 @@ import { toContexts } from '../server/tls-settings.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { type PreparedConfig, prepare } from './check.ts';
 import type { GateAddresses, GateContext } from './context.ts';
-import { applyCaptures, createRefusalListener } from './explain.ts';
+import { applyRecording, createRefusalListener } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { HINTS } from './log-events.ts';
@@ -223,7 +223,7 @@ export class Gate {
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: HINTS.routeObserved });
     retire();
     this.#services.remoteKeys.apply(ready.routes, rings);
-    applyCaptures(this.#services.telemetry.captures, config, rings);
+    applyRecording(this.#services, config, rings);
     this.#rings = rings;
     this.#ready = ready;
     this.#services.reloads.succeed(hash);

@@ -3,6 +3,7 @@ import { Registry } from '@prometheus-io/client';
 import { type AdminMetrics, createAdminMetrics } from '../../admin/admin-metrics.ts';
 import { type CaptureMetrics, createCaptureMetrics } from '../../diagnostics/explain/capture-metrics.ts';
 import { createExplainMetrics, type ExplainMetrics } from '../../diagnostics/explain/explain-metrics.ts';
+import { type BodyMetrics, createBodyMetrics } from '../../telemetry/journal/body-metrics.ts';
 import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../../telemetry/log/escaped-error-metrics.ts';
 import { type BuildOptions, createBuildInfo } from '../../telemetry/metrics/build-info.ts';
 import { type Exposition, toExposition } from '../../telemetry/metrics/openmetrics.ts';
@@ -30,6 +31,7 @@ export interface Metrics
     ProxyMetrics,
     ExplainMetrics,
     CaptureMetrics,
+    BodyMetrics,
     AdminMetrics,
     ConfigMetrics,
     TracingMetrics,
@@ -66,6 +68,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     ...createProxyMetrics(registers),
     ...explain,
     ...createCaptureMetrics(registers),
+    ...createBodyMetrics(registers),
     ...createAdminMetrics(registers),
     ...createConfigMetrics(registers),
     ...createTracingMetrics(registers),

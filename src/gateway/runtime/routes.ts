@@ -44,6 +44,7 @@ import type { ReadLimits } from '../upstream/relay.ts';
 import { HeaderPolicy } from '../upstream/request-headers.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
+import type { BodyStorage } from './body-storage.ts';
 import type { CompiledRoute, CompiledWebhook } from './compiled-route.ts';
 import { isQueryAllowed } from './handshake.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
@@ -64,6 +65,7 @@ export interface RouteParts {
   readonly certificates: RemoteCertificates;
   readonly offeredTokens: OfferedTokens;
   readonly readLimits: ReadLimits;
+  readonly bodies: BodyStorage;
   /** For routes with `ack: onAccept`, which the rules allow only with a provider. */
   readonly createInboxForwarder: (options: InboxOptions, policy: RequestPolicy) => Forwarder;
 }
@@ -118,6 +120,7 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     identity,
     metrics,
     trace: { trust: config.trace.trust, template: toTemplate(config.match), app: config.upstream },
+    bodies: parts.bodies.open(route),
   };
 }
 

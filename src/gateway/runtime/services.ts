@@ -17,6 +17,7 @@ import { Settlements } from '../pipeline/settlements.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../server/memory.ts';
 import { type Forwarder, type RequestPolicy, toReadLimits } from '../upstream/forwarder.ts';
 import { IdentitySigner } from '../upstream/identity-token.ts';
+import { BodyStorage } from './body-storage.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';
@@ -97,6 +98,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     certificates: new RemoteCertificates(get, clock),
     offeredTokens: new OfferedTokens(clock),
     readLimits: toReadLimits(limits),
+    bodies: buildBodies(ready, telemetry),
     createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
       // A rule of the config rejects such routes without a provider, and a reload cannot remove it.
       if (provider === undefined) throw new Error(`route ${options.route} has an inbox, but the config has no provider`);
@@ -122,6 +124,12 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     provider,
     reloads: new Reloads(clock, metrics),
   };
+}
+
+function buildBodies({ loaded }: PreparedConfig, { clock, metrics }: Telemetry): BodyStorage {
+  const bodies = new BodyStorage({ clock, maxBytes: loaded.config.journal.maxBodyBytes, metrics });
+  metrics.watchStoredBodies(() => bodies.bytes);
+  return bodies;
 }
 
 function buildTelemetry({ loaded, tracing: read }: PreparedConfig, context: GateContext): Telemetry {

@@ -3,6 +3,31 @@ import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { RequestLine } from '../log/logger.ts';
 import { Ring } from './ring.ts';
 
+/** Why the body of a request is not stored, on a route that stores bodies. */
+export const BODY_ABSENCES = [
+  'not_verified',
+  'not_forwarded',
+  'too_large',
+  'not_json',
+  'not_text',
+  'has_secret',
+  'evicted',
+  'expired',
+] as const;
+export type BodyAbsence = (typeof BODY_ABSENCES)[number];
+
+/** A stored body; its content can become absent later. */
+export interface JournalBody {
+  /** Text in UTF-8, or why there is none. */
+  readonly content: Buffer | BodyAbsence;
+  /** Only the beginning is stored. */
+  readonly isTruncated: boolean;
+  /** How many values were replaced. */
+  readonly redactions: number;
+  /** The journal no longer has the request. */
+  release(): void;
+}
+
 /** The details of a request that the log does not contain. */
 export interface RequestDetails {
   /** Without the query, which may contain credentials; undefined if the head was rejected. */
@@ -17,6 +42,8 @@ export interface RequestDetails {
   readonly isClaimed: boolean;
   /** Size of the app's response body. */
   readonly bytesOut: number | undefined;
+  /** Undefined if the route stores no bodies. */
+  readonly body: JournalBody | undefined;
 }
 
 /** One decision. */
@@ -138,7 +165,9 @@ export class Journal {
   }
 
   #forgetOldest(): void {
-    this.#bytes -= this.#entries.takeOldest().bytes;
+    const { bytes, details } = this.#entries.takeOldest();
+    this.#bytes -= bytes;
+    details?.body?.release();
   }
 }
 

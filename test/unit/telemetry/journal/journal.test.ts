@@ -74,7 +74,15 @@ describe('the journal', () => {
   });
 
   test('removes the oldest decisions early if they need too much memory, but never the newest', () => {
-    const long = { path: '/', targetLength: 1, headers: 'x'.repeat(50_000), signedAt: undefined, isClaimed: false, bytesOut: 0 };
+    const long = {
+      path: '/',
+      targetLength: 1,
+      headers: 'x'.repeat(50_000),
+      signedAt: undefined,
+      isClaimed: false,
+      bytesOut: 0,
+      body: undefined,
+    };
     const journal = create(1_000, 200_000);
     for (let i = 0; i < 10; i++) journal.add(i, toLine(String(i)), long);
     expect(ids(journal)).toEqual(['9', '8', '7']);

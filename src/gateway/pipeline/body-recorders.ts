@@ -1,0 +1,174 @@
+/**
+ * Stores the bodies of forwarded events in the journal, on routes with `storeBody`. The entry point of a separate bundle
+ * (scripts/bundle.ts), which only such a config loads.
+ */
+import { isUtf8 } from 'node:buffer';
+import type { SchemeDescription } from '../../auth/schemes/description.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { type JsonPattern, parseJsonPattern } from '../../core/json-path.ts';
+import { redactJson } from '../../core/json-redaction.ts';
+import type { JsonBounds } from '../../core/json-scan.ts';
+import { containsSecret } from '../../core/secret-search.ts';
+import { parseStrictJson } from '../../core/strict-json.ts';
+import type { BodyStored } from '../../telemetry/journal/body-metrics.ts';
+import type { BodyAbsence, JournalBody } from '../../telemetry/journal/journal.ts';
+import { type BodyContent, StoredBodies } from '../../telemetry/journal/stored-bodies.ts';
+import type { BodyRecorder, RequestRecord } from './request-record.ts';
+
+/** The settings of a route. */
+export interface BodySettings {
+  /** Of one body. */
+  readonly maxBytes: number;
+  readonly retention: Milliseconds;
+  readonly redact: readonly JsonPattern[];
+}
+
+/** The dependencies of the recorders. */
+export interface BodyRecordersParts {
+  readonly clock: Clock;
+  /** Memory of all bodies. */
+  readonly maxBytes: number;
+  readonly onBody: (outcome: BodyStored) => void;
+  /** The signing secrets of all routes: no body with one is stored. */
+  readonly secrets: () => readonly Buffer[];
+}
+
+/** Parsed values take many times the memory of their text. */
+const BOUNDS: JsonBounds = { maxDepth: 64, maxValues: 10_000 };
+/** Credentials in the content, by preset; each reader could use them. */
+const CREDENTIALS: Readonly<Record<string, readonly string[]>> = {
+  // Tokens that Microsoft signs for the notification.
+  'microsoft-graph': ['$.validationTokens'],
+  // The signature is in the content, and each URL changes the subscription without a login.
+  'aws-sns': ['$.Signature', '$.Token', '$.SubscribeURL', '$.UnsubscribeURL'],
+  // The verification token that Slack sent before it signed requests.
+  slack: ['$.token'],
+};
+
+/** The recorders of all routes. */
+export class BodyRecorders {
+  readonly #parts: BodyRecordersParts;
+  readonly #stored: StoredBodies;
+  /** As text, by route. */
+  readonly #settings = new Map<string, string>();
+
+  constructor(parts: BodyRecordersParts) {
+    this.#parts = parts;
+    this.#stored = new StoredBodies({ ...parts, onEvicted: () => parts.onBody('evicted') });
+  }
+
+  /** Memory of all bodies. */
+  get bytes(): number {
+    return this.#stored.bytes;
+  }
+
+  /** Creates the recorder of a route. If its settings have changed, its bodies are removed: they may contain what must now be redacted. */
+  open(route: string, { maxBytes, retention, redact }: BodySettings, description: SchemeDescription): BodyRecorder {
+    const patterns = [...redact, ...toCredentials(description)];
+    const text = JSON.stringify([maxBytes, retention, patterns]);
+    if (this.#settings.get(route) !== text) this.#stored.forget(route);
+    this.#settings.set(route, text);
+    const { onBody, secrets } = this.#parts;
+    return {
+      record: (requestRecord) => {
+        const body = findForwarded(requestRecord);
+        if (!Buffer.isBuffer(body)) return body;
+        // The request began before a reload.
+        if (this.#settings.get(route) !== text) return ABSENT.expired;
+        const content = toContent(body, { maxBytes, patterns, secrets: secrets() });
+        onBody(typeof content === 'string' ? 'not_stored' : 'stored');
+        return typeof content === 'string' ? ABSENT[content] : this.#stored.add(route, content, retention);
+      },
+    };
+  }
+
+  /** Removes the bodies of all other routes. */
+  keep(routes: ReadonlySet<string>): void {
+    for (const route of this.#settings.keys()) {
+      if (routes.has(route)) continue;
+      this.#settings.delete(route);
+      this.#stored.forget(route);
+    }
+  }
+}
+
+const ABSENT: Readonly<Record<BodyAbsence, JournalBody>> = {
+  not_verified: toAbsent('not_verified'),
+  not_forwarded: toAbsent('not_forwarded'),
+  too_large: toAbsent('too_large'),
+  not_json: toAbsent('not_json'),
+  not_text: toAbsent('not_text'),
+  has_secret: toAbsent('has_secret'),
+  evicted: toAbsent('evicted'),
+  expired: toAbsent('expired'),
+};
+
+function toAbsent(absence: BodyAbsence): JournalBody {
+  return { content: absence, isTruncated: false, redactions: 0, release: () => undefined };
+}
+
+/**
+ * Only events that were verified and forwarded: an untrusted client, or one that repeats a delivery that it captured, must not be able to
+ * store anything, nor to push out the bodies of valid events.
+ */
+function findForwarded({ decision, outcome }: RequestRecord): Buffer | JournalBody {
+  if (decision?.kind !== 'admitted') return decision?.event === undefined ? ABSENT.not_verified : ABSENT.not_forwarded;
+  const { claimed } = decision.admitted;
+  if (claimed === undefined) return ABSENT.not_verified;
+  return outcome === undefined ? ABSENT.not_forwarded : claimed.event.body;
+}
+
+interface ContentRules {
+  readonly maxBytes: number;
+  readonly patterns: readonly JsonPattern[];
+  readonly secrets: readonly Buffer[];
+}
+
+function toContent(body: Buffer, rules: ContentRules): BodyContent | BodyAbsence {
+  return rules.patterns.length === 0 || body.length === 0 ? toBeginning(body, rules) : toRedacted(body, rules);
+}
+
+/** A truncated text is not JSON, so nothing in it could be redacted. */
+function toRedacted(body: Buffer, { maxBytes, patterns, secrets }: ContentRules): BodyContent | BodyAbsence {
+  if (body.length > maxBytes) return 'too_large';
+  // In one interpretation: otherwise a repeated name could hide a value.
+  if (parseStrictJson(body, BOUNDS).kind === 'problem') return 'not_json';
+  const redacted = redactJson(body, patterns, maxBytes);
+  if (redacted === undefined) return 'too_large';
+  const { text, count } = redacted;
+  return containsSecret(text, secrets) ? 'has_secret' : { content: text, isTruncated: false, redactions: count };
+}
+
+function toBeginning(body: Buffer, { maxBytes, secrets }: ContentRules): BodyContent | BodyAbsence {
+  const length = toBoundary(body, maxBytes);
+  const beginning = body.subarray(0, length);
+  if (!isUtf8(beginning)) return 'not_text';
+  // A part of a secret must not remain, either.
+  const longest = secrets.reduce((most, secret) => Math.max(most, secret.length), 0);
+  if (containsSecret(body.subarray(0, length + longest * MAX_ESCAPED_LENGTH), secrets)) return 'has_secret';
+  const content = Buffer.allocUnsafeSlow(length);
+  beginning.copy(content);
+  return { content, isTruncated: length < body.length, redactions: 0 };
+}
+
+/** A character as `\u0041`. */
+const MAX_ESCAPED_LENGTH = 6;
+const CONTINUATION_MASK = 0xc0;
+const CONTINUATION = 0x80;
+
+/** At most `maxBytes`, and not within a character of UTF-8. */
+function toBoundary(body: Buffer, maxBytes: number): number {
+  if (body.length <= maxBytes) return body.length;
+  let at = maxBytes;
+  while (at > maxBytes - 4 && at > 0 && ((body[at] ?? 0) & CONTINUATION_MASK) === CONTINUATION) at--;
+  return at;
+}
+
+function toCredentials({ name, signature }: SchemeDescription): JsonPattern[] {
+  const paths = [...(signature?.content === undefined ? [] : [signature.content]), ...(CREDENTIALS[name] ?? [])];
+  return paths.map((path) => {
+    const pattern = parseJsonPattern(path);
+    if ('problem' in pattern) throw new Error(pattern.problem);
+    return pattern;
+  });
+}

@@ -1,0 +1,116 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { JournalBody } from '../../../../src/telemetry/journal/journal.ts';
+import { Journal } from '../../../../src/telemetry/journal/journal.ts';
+import { BODY_OVERHEAD_BYTES, StoredBodies } from '../../../../src/telemetry/journal/stored-bodies.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { makeRequestLine } from '../../../support/request-line.ts';
+
+const HOUR = 3_600_000;
+
+function open(maxBytes = 10_000) {
+  const clock = new FakeClock();
+  const counts = { evicted: 0 };
+  const bodies = new StoredBodies({ clock, maxBytes, onEvicted: () => counts.evicted++ });
+  const add = (route: string, size: number, retention = HOUR): JournalBody =>
+    bodies.add(route, { content: Buffer.allocUnsafeSlow(size).fill('x'), isTruncated: false, redactions: 0 }, retention);
+  return { clock, bodies, counts, add };
+}
+
+const isStored = ({ content }: JournalBody): boolean => Buffer.isBuffer(content);
+
+describe('stored bodies', () => {
+  test('stay for their retention, and no longer', async () => {
+    const { clock, bodies, add } = open();
+    const [long, short] = [add('a', 100), add('b', 100, 5_000)];
+    await clock.advance(4_000);
+    expect([isStored(long), isStored(short)]).toEqual([true, true]);
+    await clock.advance(2_000);
+    expect([isStored(long), short.content, bodies.bytes]).toEqual([true, 'expired', 100 + BODY_OVERHEAD_BYTES]);
+    await clock.advance(HOUR);
+    expect([long.content, bodies.bytes, clock.timers]).toEqual(['expired', 0, 0]);
+  });
+
+  test('make room for newer ones, the oldest of the same route first', () => {
+    const { bodies, counts, add } = open(4 * (1_000 + BODY_OVERHEAD_BYTES));
+    const all = Array.from({ length: 6 }, () => add('a', 1_000));
+    expect(all.map(isStored)).toEqual([false, false, true, true, true, true]);
+    expect([all[0]?.content, counts.evicted, bodies.bytes]).toEqual(['evicted', 2, 4 * (1_000 + BODY_OVERHEAD_BYTES)]);
+  });
+
+  test('of a quiet route are not pushed out by a busy one', () => {
+    const { add } = open();
+    const quiet = add('quiet', 500);
+    const busy = Array.from({ length: 500 }, () => add('busy', 100));
+    expect(isStored(quiet)).toBe(true);
+    expect(isStored(busy.at(-1) as JournalBody)).toBe(true);
+  });
+
+  test('are removed if even one is too large, and with their route', () => {
+    const { bodies, add } = open();
+    expect(add('a', 20_000).content).toBe('evicted');
+    const [a, b] = [add('a', 100), add('b', 100)];
+    bodies.forget('a');
+    bodies.forget('none');
+    expect([a.content, isStored(b), bodies.bytes]).toEqual(['expired', true, 100 + BODY_OVERHEAD_BYTES]);
+  });
+
+  test('count the buffer that a view keeps alive, not the view', () => {
+    const { bodies } = open(1_000_000);
+    const content = Buffer.allocUnsafeSlow(65_536).subarray(0, 10);
+    bodies.add('a', { content, isTruncated: false, redactions: 0 }, HOUR);
+    expect(bodies.bytes).toBe(65_536 + BODY_OVERHEAD_BYTES);
+  });
+
+  test('never take more than allowed, and their memory is counted right, whatever happens', () => {
+    const step = fc.oneof(
+      fc.record({ route: fc.constantFrom('a', 'b', 'c'), size: fc.nat({ max: 4_000 }) }),
+      fc.record({ forget: fc.constantFrom('a', 'b', 'c') }),
+      fc.record({ release: fc.nat({ max: 30 }) }),
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+        const { bodies, add } = open();
+        const all: JournalBody[] = [];
+        for (const each of steps) {
+          if ('size' in each) all.push(add(each.route, each.size));
+          else if ('forget' in each) bodies.forget(each.forget);
+          else all[each.release]?.release();
+          const stored = all.filter(isStored);
+          expect(bodies.bytes).toBe(stored.reduce((sum, { content }) => sum + content.length + BODY_OVERHEAD_BYTES, 0));
+          expect(bodies.bytes).toBeLessThanOrEqual(10_000);
+        }
+      }),
+    );
+  });
+});
+
+test('a body goes with its entry of the journal, which has the usual bounds', () => {
+  const { bodies, add } = open(1_000_000);
+  const journal = new Journal({ size: 3, maxBytes: 1_000_000 });
+  const details = { path: '/', targetLength: 1, headers: '', signedAt: undefined, isClaimed: true, bytesOut: 0 };
+  const all = Array.from({ length: 5 }, () => add('a', 100));
+  for (const body of all) journal.add(1, makeRequestLine(), { ...details, body });
+  expect(all.map(isStored)).toEqual([false, false, true, true, true]);
+  expect(bodies.bytes).toBe(3 * (100 + BODY_OVERHEAD_BYTES));
+});
+
+test('the process needs no more memory than the bodies count for', () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const read = (): number => {
+    collect();
+    const { heapUsed, arrayBuffers } = process.memoryUsage();
+    return heapUsed + arrayBuffers;
+  };
+  for (const size of [0, 10, 500, 8_192, 65_536]) {
+    const { bodies, add } = open(8 * 1_048_576);
+    const before = read();
+    for (let i = 0; i < 12_000; i++) add('a', size);
+    const used = read() - before;
+    expect(bodies.bytes).toBeLessThanOrEqual(8 * 1_048_576);
+    expect([size, used <= bodies.bytes + 1_048_576]).toEqual([size, true]);
+  }
+});
