@@ -21,7 +21,7 @@ afterAll(() => browser.close());
 beforeEach(async () => {
   gate = await startGate({
     routes: [
-      toRoute(app.port, { webhook: { capture: 'failures' } }),
+      toRoute(app.port, { webhook: { capture: 'failures', storeBody: { redact: ['$.card', '$.customers[*].email'] } } }),
       toRoute(app.port, { match: { path: '/hooks/orders' }, route: { name: 'orders' } }),
     ],
   });
@@ -108,6 +108,25 @@ describe('the list of deliveries', () => {
     expect(view.problems).toEqual([]);
   });
 
+  test('opens a delivery with its body, without redacted values, or says why there is none', async () => {
+    await send(gate.port, makeDelivery({ body: '{"card":"4242","n":12345678901234567890,"customers":[{"email":"a@b"}]}' }));
+    await sendForged();
+    await open();
+    await rows().nth(1).getByRole('link').click();
+    const dialog = view.page.getByRole('dialog', { name: 'Request' });
+    await dialog.getByText('2 values are redacted.').waitFor();
+    expect(await dialog.getByRole('region', { name: 'Body' }).locator('code').innerText()).toBe(
+      '{"card":"[redacted]","n":12345678901234567890,"customers":[{"email":"[redacted]"}]}',
+    );
+    expect(await view.findViolations()).toEqual([]);
+    await dialog.getByRole('region', { name: 'Body' }).scrollIntoViewIfNeeded();
+    await view.screenshot('body');
+    await view.page.keyboard.press('Escape');
+    await rows().nth(0).getByRole('link').click();
+    await dialog.getByText('only bodies of verified requests are stored').waitFor();
+    expect(view.problems).toEqual([]);
+  });
+
   test('pauses, and continues with what arrived meanwhile', async () => {
     await sendValid();
     await open();
@@ -163,7 +182,7 @@ test('the console works without JavaScript: list, filters, detail and pages', as
 const HOSTILE = `"'><img/src=x/onerror=alert(1)><script>alert(2)</script>`;
 for (const javaScriptEnabled of [true, false])
   test(`hostile IDs, paths and headers stay texts ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
-    const delivery = makeDelivery({ id: HOSTILE });
+    const delivery = makeDelivery({ id: HOSTILE, body: JSON.stringify({ [HOSTILE]: `</pre>${HOSTILE}` }) });
     await send(gate.port, { ...delivery, headers: { ...delivery.headers, 'User-Agent': HOSTILE } });
     await send(gate.port, { method: 'GET', path: `/%22%3E<img/src=x/onerror=alert(3)>` });
     await open('/', { javaScriptEnabled });
@@ -171,6 +190,7 @@ for (const javaScriptEnabled of [true, false])
     await rows().nth(0).getByText('<img/src=x/onerror=alert(3)>').waitFor();
     await rows().nth(1).getByRole('link').click();
     await view.page.locator('dd').getByText(HOSTILE).first().waitFor();
+    await view.page.locator('pre').getByText('</pre>').waitFor();
     await view.page.goto(`/?id=${encodeURIComponent(HOSTILE)}&route=${encodeURIComponent(HOSTILE)}`);
     expect(await view.page.locator('img, main script').count()).toBe(0);
     expect(view.problems).toEqual([]);

@@ -10,6 +10,7 @@ import { toProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
 import type { AdminAccess } from '../access.ts';
 import type { AdminDenialLabel } from '../admin-metrics.ts';
+import type { BodyDenial } from './delivery-schemas.ts';
 
 /** The dependencies of the rule. */
 export interface ConsoleAccessParts {
@@ -55,6 +56,16 @@ export class ConsoleAccess {
       return this.#authorizeByPassword(request, password);
     const denial = access.authorize(request);
     return denial && this.#deny(denial.reason, denial.response.headers?.['WWW-Authenticate']);
+  }
+
+  /**
+   * Why a request that `authorize` allowed gets no stored bodies; undefined if it does. The port has no TLS, so they never leave the machine; if
+   * there are users, only they read them.
+   */
+  findBodyDenial(request: IncomingMessage): BodyDenial | undefined {
+    if (!isFromLoopback(request)) return 'not_loopback';
+    const isLoggedIn = BASIC.test(request.headers.authorization ?? '');
+    return this.#parts.password === undefined || isLoggedIn ? undefined : 'login_required';
   }
 
   async #authorizeByPassword(request: IncomingMessage, password: PasswordGate): Promise<ApiResponse | undefined> {

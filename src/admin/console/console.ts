@@ -87,9 +87,9 @@ export class Console {
   /** Shows the recent requests to the consoles of other replicas. */
   share(shared: SharedDeliveries): Promise<void> {
     const context = this.#toContext();
-    // The capture is in this process, which the other console does not reach.
-    const capture = { isCaptured: false, origin: '' };
-    return this.#shared.share(shared, (entry) => toDetailView(this.#toReplicaEntry(entry), context, capture));
+    // The capture and the body are in this process, which the other console does not reach.
+    const reader = { isCaptured: false, origin: '', bodyDenial: 'other_replica' } as const;
+    return this.#shared.share(shared, (entry) => toDetailView(this.#toReplicaEntry(entry), context, reader));
   }
 
   async #respond(request: IncomingMessage): Promise<ApiResponse> {
@@ -149,6 +149,7 @@ export class Console {
       toReplicaEntry: (entry) => this.#toReplicaEntry(entry),
       context: () => this.#toContext(),
       isCaptured,
+      findBodyDenial: (request) => this.#access.findBodyDenial(request),
       stream: this.#stream,
     };
   }

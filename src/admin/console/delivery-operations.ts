@@ -5,6 +5,7 @@ import { defineOperation, type Operation, toJson } from '../../http-api/operatio
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
 import {
+  type BodyDenial,
   type DeliveryDetail,
   type DeliveryQuery,
   deliveryDetail,
@@ -27,6 +28,8 @@ export interface DeliveryParts {
   /** For one response. */
   readonly context: () => ViewContext;
   readonly isCaptured: (requestId: string) => boolean;
+  /** Why an authorized request gets no bodies; undefined if it does. */
+  readonly findBodyDenial: (request: IncomingMessage) => BodyDenial | undefined;
   readonly stream: DeliveryStream;
 }
 
@@ -47,17 +50,17 @@ export async function readPage(parts: DeliveryParts, query: DeliveryQuery): Prom
   return { data: rows.map((row) => row.toView(views)), cursor };
 }
 
-/** One request, of this replica or of another one; undefined if it is not kept. `incoming`: names the port. */
+/** One request, of this replica or of another one; undefined if it is not kept. `incoming`: names the port and the reader. */
 export async function readDetail(
-  { entries, readShared, context, isCaptured }: DeliveryParts,
+  { entries, readShared, context, isCaptured, findBodyDenial }: DeliveryParts,
   id: string,
-  { socket }: IncomingMessage,
+  incoming: IncomingMessage,
 ): Promise<DeliveryDetail | undefined> {
   const found = entries().find(({ line }) => line.requestId === id);
   if (found === undefined) return (await readShared()).find(({ detail }) => detail.id === id)?.detail;
-  const { localAddress = '127.0.0.1', localPort } = socket;
+  const { localAddress = '127.0.0.1', localPort } = incoming.socket;
   const origin = `http://${localAddress.includes(':') ? `[${localAddress}]` : localAddress}:${localPort}`;
-  return toDetailView(found, context(), { isCaptured: isCaptured(id), origin });
+  return toDetailView(found, context(), { isCaptured: isCaptured(id), origin, bodyDenial: findBodyDenial(incoming) });
 }
 
 function createList(parts: DeliveryParts): Operation {

@@ -1,6 +1,7 @@
 /** The schemas of recent deliveries. */
 import * as z from 'zod';
 import { instant } from '../../config/schema/scalars.ts';
+import { BODY_ABSENCES } from '../../telemetry/journal/journal.ts';
 import { OUTCOMES, STAGE_RESULTS, STAGES } from './stages.ts';
 
 const MAX_PAGE = 250;
@@ -34,6 +35,10 @@ export type DeliveryQuery = z.output<typeof deliveryQuery>;
 /** The filters of the stream. */
 export const streamQuery = z.strictObject({ route, outcome });
 export type StreamQuery = z.output<typeof streamQuery>;
+
+/** Why a stored body is not shown to a reader. */
+export const BODY_DENIALS = ['login_required', 'not_loopback', 'other_replica'] as const;
+export type BodyDenial = (typeof BODY_DENIALS)[number];
 
 const time = z.iso.datetime();
 const stage = z
@@ -71,6 +76,20 @@ export const deliveryPage = z.strictObject({
 
 const header = z.strictObject({ name: z.string(), value: z.string().nullable().describe('null: hidden.') });
 
+const body = z
+  .strictObject({
+    text: z.string().nullable().describe('The stored text, without redacted values.'),
+    bytes: z.int().describe('Size of the body as it arrived.'),
+    isTruncated: z.boolean().describe('`text` is only the beginning.'),
+    redactions: z.int().describe('How many values `[redacted]` replaces.'),
+    absence: z
+      .enum([...BODY_ABSENCES, ...BODY_DENIALS])
+      .nullable()
+      .describe('Why `text` is null.'),
+    note: z.string().nullable().describe('The same in words, or what is missing in `text`.'),
+  })
+  .describe('The body of a request on a route with `storeBody`.');
+
 /** One request in full. */
 export const deliveryDetail = delivery.extend({
   port: z.enum(['data', 'proxy', 'authz']),
@@ -84,6 +103,7 @@ export const deliveryDetail = delivery.extend({
   isUnchecked: z.boolean().describe('Forwarded without a check for duplicates, because the store was down.'),
   traceId: z.string().nullable(),
   headers: z.array(header),
+  body: body.nullable().describe('null: the route stores no bodies.'),
   findings: z.array(z.string()).describe('Why the signature or the timestamp was wrong, and how to fix it.'),
   commands: z
     .strictObject({
@@ -93,5 +113,6 @@ export const deliveryDetail = delivery.extend({
     .describe('For a POSIX shell.'),
 });
 
+export type BodyView = z.output<typeof body>;
 export type DeliveryView = z.output<typeof delivery>;
 export type DeliveryDetail = z.output<typeof deliveryDetail>;

@@ -2,8 +2,9 @@
 import type { RouteConfig } from '../../config/schema/config.ts';
 import { toInstant } from '../../core/clock.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
+import { toBodyView } from './body-view.ts';
 import { type ShownHeader, toCurl, toExplain } from './commands.ts';
-import type { DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
+import type { BodyDenial, DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
 import type { Redact } from './redaction.ts';
 import { findStopped, toOutcome, toSkew, toStages } from './stages.ts';
 
@@ -18,11 +19,13 @@ export interface ViewContext {
   readonly findRoute: (name: string) => RouteConfig | undefined;
 }
 
-/** Where commands find the captures of a delivery. */
-export interface CaptureContext {
+/** The reader of a delivery, and where commands find its capture. */
+export interface DetailContext {
   readonly isCaptured: boolean;
   /** Of the admin port. */
   readonly origin: string;
+  /** Why a stored body is not shown; undefined if it is. */
+  readonly bodyDenial: BodyDenial | undefined;
 }
 
 const PROXY = '_proxy';
@@ -56,8 +59,9 @@ export function toView(entry: ReplicaEntry, { redact, findRoute }: ViewContext):
 }
 
 /** One request in full. */
-export function toDetailView(entry: ReplicaEntry, context: ViewContext, { isCaptured, origin }: CaptureContext): DeliveryDetail {
-  const { line, details, explanation } = entry;
+export function toDetailView(entry: ReplicaEntry, context: ViewContext, reader: DetailContext): DeliveryDetail {
+  const { line, details, explanation, replica } = entry;
+  const { isCaptured, origin, bodyDenial: denial } = reader;
   const { redact } = context;
   const headers = toHeaders(details?.headers ?? '', redact);
   const view = toView(entry, context);
@@ -73,6 +77,7 @@ export function toDetailView(entry: ReplicaEntry, context: ViewContext, { isCapt
     isUnchecked: line.unchecked === true,
     traceId: line.trace_id ?? null,
     headers,
+    body: toBodyView(details?.body, { redact, denial, replica, bytes: line.bytesIn }),
     findings: (explanation ?? []).map((text) => redact(text) ?? ''),
     commands: {
       curl: isRepeatable ? toCurl({ method: line.method, path, headers, hasBody: line.bytesIn > 0 }) : null,

@@ -135,6 +135,7 @@ export function renderDetail(detail: DeliveryDetail): Html {
     ['Duration', `${durationMs.toFixed(1)} ms`],
     ['App', appMs === null ? null : `${appMs.toFixed(1)} ms`],
     ['Body', `${detail.bytesIn} bytes`],
+    ['Stored body', detail.body?.note ?? null],
     ['Curl', commands.curl],
     ['Explain', commands.explain],
   ];
@@ -142,5 +143,6 @@ export function renderDetail(detail: DeliveryDetail): Html {
 ${renderStages(stages)}
 <dl class="facts">${facts.flatMap(([name, value]) => (value === null ? [] : [html`<dt>${name}</dt><dd>${value}</dd>`]))}</dl>
 ${findings.length === 0 ? undefined : html`<h2>Finding</h2><ul>${findings.map((text) => html`<li>${text}</li>`)}</ul>`}
-<h2>Headers</h2><dl class="facts">${headers.map(({ name, value }) => html`<dt>${name}</dt><dd>${value ?? 'hidden'}</dd>`)}</dl>`;
+<h2>Headers</h2><dl class="facts">${headers.map(({ name, value }) => html`<dt>${name}</dt><dd>${value ?? 'hidden'}</dd>`)}</dl>
+${typeof detail.body?.text === 'string' ? html`<h2>Body</h2><pre>${detail.body.text}</pre>` : undefined}`;
 }

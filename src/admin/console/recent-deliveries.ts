@@ -102,6 +102,6 @@ function toRow(detail: DeliveryDetail): DeliveryView {
     headers: _7,
     ...rest
   } = detail;
-  const { findings: _8, commands: _9, ...view } = rest;
+  const { body: _8, findings: _9, commands: _10, ...view } = rest;
   return view;
 }

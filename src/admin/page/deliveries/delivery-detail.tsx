@@ -1,7 +1,7 @@
 /** One request in full, in a dialog. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import type { DeliveryDetail } from '../../console/delivery-schemas.ts';
+import type { BodyView, DeliveryDetail } from '../../console/delivery-schemas.ts';
 import { read, toMessage } from '../api.ts';
 import { Copy } from '../copy.tsx';
 import { Dialog } from '../dialog.tsx';
@@ -70,7 +70,18 @@ function Detail({ detail }: { readonly detail: DeliveryDetail }): JSX.Element {
       )}
       <h3>Headers</h3>
       <Facts facts={headers.map(({ name, value }) => [name, value ?? <i>hidden</i>])} />
+      {detail.body !== null && <StoredBody body={detail.body} />}
     </>
+  );
+}
+
+/** As text, whatever it contains. */
+function StoredBody({ body: { text, note } }: { readonly body: BodyView }): JSX.Element {
+  return (
+    <section aria-label="Body">
+      <h3>Body</h3>
+      {text === null ? <p class="hint">{note}</p> : <Copy label={note ?? 'As it arrived'} text={text} />}
+    </section>
   );
 }
 
