@@ -1,9 +1,10 @@
+import { type IncomingMessage, request } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
-import { startRedis } from '../support/redis.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
 
 const app = useApp();
 
@@ -60,3 +61,93 @@ test('a Redis that is away costs the list only the requests of other replicas', 
   await send(first.port, { ...makeDelivery(), path: '/elsewhere' });
   expect(await list(first)).toHaveLength(2);
 }, 30_000);
+
+interface Stream {
+  readonly text: () => string;
+  readonly isOpen: () => boolean;
+  readonly close: () => void;
+}
+
+async function openStream({ adminPort }: TestGate, query = '', headers: Record<string, string> = {}): Promise<Stream> {
+  const path = `/api/v1/deliveries/stream${query}`;
+  const outgoing = request({ host: '127.0.0.1', port: adminPort, path, headers, agent: false });
+  onTestFinished(() => void outgoing.destroy());
+  const response = await new Promise<IncomingMessage>((resolve, reject) =>
+    outgoing.on('response', resolve).on('error', reject).end(),
+  );
+  let text = '';
+  let isOpen = true;
+  response.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+  });
+  response
+    .on('error', () => undefined)
+    .on('close', () => {
+      isOpen = false;
+    });
+  return { text: () => text, isOpen: () => isOpen, close: () => void outgoing.destroy() };
+}
+
+/** How often the server ran a command. */
+const countCalls = (redis: RedisServer, command: string): number =>
+  Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(redis.cli('INFO', 'commandstats'))?.[1] ?? 0);
+
+test('the stream of one replica has the requests of all, filtered, each once, and continues after an interruption', async () => {
+  const redis = await startRedis();
+  onTestFinished(() => void redis.stop());
+  const [first, second] = [await start(redis.port), await start(redis.port)];
+  const [all, rejected] = [await openStream(first), await openStream(first, '?outcome=rejected')];
+  const [own, others] = [makeDelivery(), [makeDelivery(), makeDelivery()]];
+  await send(first.port, own);
+  for (const delivery of others) await send(second.port, delivery);
+  await send(second.port, { ...makeDelivery(), path: '/elsewhere' });
+  await until(() => rejected.text().includes('route_not_found'));
+  await until(() => all.text().includes('route_not_found'));
+  const sent = all.text();
+  for (const { id } of [own, ...others]) expect(sent.split(`"event":"${id}"`)).toHaveLength(2);
+  expect(rejected.text().match(/^id: /gm)).toHaveLength(1);
+  const lastId = [...sent.matchAll(/^id: (.*)$/gm)].at(-1)?.[1] ?? '';
+  all.close();
+  const missed = makeDelivery();
+  await send(second.port, missed);
+  const again = await openStream(first, '', { 'Last-Event-ID': lastId });
+  await until(() => again.text().includes(missed.id));
+  expect(again.text().match(/^id: /gm)).toHaveLength(1);
+}, 60_000);
+
+test('nothing is read for the stream once its last client has left', async () => {
+  const redis = await startRedis();
+  onTestFinished(() => void redis.stop());
+  const gate = await start(redis.port);
+  const streams = [await openStream(gate), await openStream(gate)];
+  await until(() => countCalls(redis, 'xrange') >= 3);
+  for (const stream of streams) stream.close();
+  // The gate goes on to look every two seconds whether a console is open.
+  const waitForLooks = async (count: number): Promise<void> => {
+    const before = countCalls(redis, 'exists');
+    await until(() => countCalls(redis, 'exists') >= before + count);
+  };
+  await waitForLooks(1);
+  const reads = countCalls(redis, 'xrange');
+  await waitForLooks(2);
+  expect(countCalls(redis, 'xrange')).toBe(reads);
+}, 60_000);
+
+test('a Redis that is away does not end the stream; it says so, and continues with the requests of others', async () => {
+  const redis = await startRedis();
+  onTestFinished(() => void redis.stop());
+  const [first, second] = [await start(redis.port), await start(redis.port)];
+  const stream = await openStream(first);
+  await send(second.port, makeDelivery());
+  await until(() => stream.text().includes('"route":"billing"'));
+  await redis.kill();
+  await until(() => stream.text().includes('event: replicas\ndata: {"isAvailable":false}'));
+  await send(first.port, { ...makeDelivery(), path: '/own' });
+  await until(() => stream.text().includes('/own'));
+  await redis.restart();
+  await until(() => stream.text().includes('event: replicas\ndata: {"isAvailable":true}'));
+  await until(async () => (await second.metric('sidegate_dedup_up')) === 1);
+  await send(second.port, { ...makeDelivery(), path: '/other' });
+  await until(() => stream.text().includes('/other'));
+  expect(stream.isOpen()).toBe(true);
+}, 60_000);

@@ -13,12 +13,13 @@ import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
 import { createDeliveryOperations, type DeliveryParts } from './delivery-operations.ts';
 import { delivery, deliveryDetail, deliveryPage, requestId } from './delivery-schemas.ts';
 import { DeliveryStream } from './delivery-stream.ts';
-import { type ReplicaEntry, toDetailView, toView, type ViewContext } from './delivery-view.ts';
+import { type ReplicaEntry, toDetailView, type ViewContext } from './delivery-view.ts';
 import { createLoginOperations, type LoginParts } from './login-operations.ts';
 import { failedLoginList, release, released } from './login-schemas.ts';
 import { createOverviewOperation, type OverviewParts } from './overview.ts';
 import { overview } from './overview-schemas.ts';
 import { isOfPage, Page } from './page.ts';
+import { toOwnRow } from './recent-deliveries.ts';
 import { createRedact } from './redaction.ts';
 import { SharedEntries, type SharedEntriesParts } from './shared-entries.ts';
 
@@ -59,17 +60,19 @@ export class Console {
     this.#parts = parts;
     this.#access = new ConsoleAccess(parts);
     const instance = randomBytes(4).toString('hex');
+    this.#shared = new SharedEntries(instance, parts);
     this.#stream = new DeliveryStream({
       clock: parts.clock,
       journal: parts.journal,
+      shared: parts.shared && this.#shared,
       instance,
+      toRow: (entry) => toOwnRow(this.#toReplicaEntry(entry)),
       createFormat: () => {
         const context = this.#toContext();
-        return (entry) => JSON.stringify(toView(this.#toReplicaEntry(entry), context));
+        return (row) => JSON.stringify(row.toView(context));
       },
       onDropped: parts.onStreamDropped,
     });
-    this.#shared = new SharedEntries(instance, parts);
     this.#deliveries = this.#createDeliveryParts();
     this.#router = new ApiRouter(this.#createOperations(), { ...PARAMETERS, ...parts.outgoing?.parameters });
     this.#page = this.#createPage();
@@ -126,7 +129,7 @@ export class Console {
   }
 
   #createPage(): Page {
-    const { routes, version, replica, password, outgoing, shared } = this.#parts;
+    const { routes, version, replica, password, outgoing } = this.#parts;
     return new Page({
       authorize: (request, isAction) => this.#access.authorize(request, isAction),
       deliveries: this.#deliveries,
@@ -136,7 +139,6 @@ export class Console {
         replica,
         canLogIn: password !== undefined,
         hasOutgoing: outgoing !== undefined,
-        hasReplicas: shared !== undefined,
       },
     });
   }
@@ -146,7 +148,6 @@ export class Console {
     return {
       entries: () => journal.find({ limit: Math.max(1, journal.size) }).map((entry) => this.#toReplicaEntry(entry)),
       readShared: () => this.#shared.read(),
-      toReplicaEntry: (entry) => this.#toReplicaEntry(entry),
       context: () => this.#toContext(),
       isCaptured,
       findBodyDenial: (request) => this.#access.findBodyDenial(request),

@@ -3,7 +3,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
-import type { JournalEntry } from '../../telemetry/journal/journal.ts';
 import {
   type BodyDenial,
   type DeliveryDetail,
@@ -24,7 +23,6 @@ export interface DeliveryParts {
   readonly entries: () => readonly ReplicaEntry[];
   /** Requests of other replicas; never rejects. */
   readonly readShared: () => Promise<readonly SharedEntry[]>;
-  readonly toReplicaEntry: (entry: JournalEntry) => ReplicaEntry;
   /** For one response. */
   readonly context: () => ViewContext;
   readonly isCaptured: (requestId: string) => boolean;
@@ -83,26 +81,25 @@ function createList(parts: DeliveryParts): Operation {
   });
 }
 
-function createStream({ stream, toReplicaEntry }: DeliveryParts): Operation {
+function createStream({ stream }: DeliveryParts): Operation {
   return defineOperation({
     id: 'streamRecentDeliveries',
     method: 'GET',
     path: `${PATH}/stream`,
     tag: TAG,
-    summary: 'Stream requests of this replica as they finish',
+    summary: 'Stream requests as they finish',
     description:
-      'Server-sent events. The data of an event without a name is a row of the list. `gap` reports how many were skipped; `reset` asks the client to load the list again. A client that reconnects sends Last-Event-ID.',
+      'Server-sent events. The data of an event without a name is a row of the list. `gap` reports how many were skipped; `reset` asks the client to load the list again. With Redis, requests of other replicas follow within seconds; `replicas` reports whether the store responds. A client that reconnects sends Last-Event-ID.',
     query: streamQuery,
     responses: { 200: { description: 'Events.', schema: z.string(), contentType: 'text/event-stream' } },
     problems: ['busy'],
     handle({ query, incoming }) {
       if (stream.isFull) return toProblem('busy', 'too many streams are open');
       const lastId = incoming.headersDistinct['last-event-id']?.[0];
-      const isSelected = (entry: JournalEntry): boolean => isStreamed(toOwnRow(toReplicaEntry(entry)), query);
       return {
         status: 200,
         contentType: 'text/event-stream',
-        stream: (response: ServerResponse) => stream.open(response, lastId, isSelected),
+        stream: (response: ServerResponse) => stream.open(response, lastId, (row) => isStreamed(row, query)),
       };
     },
   });

@@ -1,45 +1,73 @@
 /** Streams recent deliveries to browsers as server-sent events: read from the journal at an interval, so that requests do nothing for it. */
 import type { ServerResponse } from 'node:http';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { onEvent } from '../../core/safe-events.ts';
+import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
+import { type Row, toSharedRow } from './recent-deliveries.ts';
+import type { SharedEntries } from './shared-entries.ts';
 
 /** Far fewer than the admin port's connections, so that the kubelet's probes always get one. */
 export const MAX_STREAMS = 8;
 const FLUSH_INTERVAL_MS: Milliseconds = 250;
+/** Requests of other replicas, while clients are connected. */
+const READ_INTERVAL_MS: Milliseconds = 1_000;
 /** Shorter than the idle timeouts of proxies. */
 const KEEP_ALIVE_MS: Milliseconds = 15_000;
-/** Events of one flush; a browser cannot show more. */
+/** Events of one flush and one source; a browser cannot show more. */
 const MAX_EVENTS = 500;
 /** A client that reads too slowly for so much is disconnected; browsers reconnect and continue. */
 const MAX_UNSENT_BYTES = 1_048_576;
-const EVENT_ID = /^([0-9a-f]{8})-(\d{1,15})$/;
+/** The numbers of the last own request and, with Redis, of the last one of other replicas. */
+const EVENT_ID = /^([0-9a-f]{8})-(\d{1,15})(?:-(\d{1,15}))?$/;
 
 /** Dependencies of the stream. */
 export interface StreamParts {
   readonly clock: Clock;
   readonly journal: Pick<Journal, 'recorded' | 'find'>;
+  /** Requests of other replicas; undefined without Redis. */
+  readonly shared: Pick<SharedEntries, 'read' | 'since' | 'received' | 'isAvailable'> | undefined;
   /** Distinguishes the numbers of this process from those of an earlier one: 8 hexadecimal digits. */
   readonly instance: string;
-  /** Returns the function that formats an entry as JSON in one line; called once for all entries of a flush. */
-  readonly createFormat: () => (entry: JournalEntry) => string;
+  readonly toRow: (entry: JournalEntry) => Row;
+  /** Returns the function that formats a row as JSON in one line; called once for all rows of a flush. */
+  readonly createFormat: () => (row: Row) => string;
   /** A client was disconnected because it read too slowly. */
   readonly onDropped: () => void;
 }
 
+/** Whether a client's filters select a row. */
+type IsSelected = (row: Row) => boolean;
+
 interface Client {
   readonly response: ServerResponse;
-  readonly isSelected: (entry: JournalEntry) => boolean;
-  /** The number of the last entry that was sent or skipped. */
+  readonly isSelected: IsSelected;
+  /** The number of the last own request that was sent or skipped. */
   seen: number;
+  /** The same for requests of other replicas; undefined until those that the list has are read. */
+  seenShared: number | undefined;
+  /** Whether requests of other replicas are missing, as far as the client knows. */
+  isMissingShared: boolean;
   writtenAt: Milliseconds;
+}
+
+/** The requests of this replica, or of the others, that clients may not have seen. */
+interface Source {
+  /** The number of the last request. */
+  readonly newest: number;
+  /** The oldest first. */
+  readonly arrivals: readonly Arrival[];
+}
+
+interface Arrival {
+  readonly number: number;
+  readonly row: Row;
 }
 
 /** The clients of the stream. */
 export class DeliveryStream {
   readonly #parts: StreamParts;
   readonly #clients = new Set<Client>();
-  #cancel: CancelTimer | undefined;
+  #timers: readonly CancelTimer[] = [];
 
   constructor(parts: StreamParts) {
     this.#parts = parts;
@@ -50,48 +78,101 @@ export class DeliveryStream {
   }
 
   /** Adds a client after its head was written; `lastId`: its Last-Event-ID. */
-  open(response: ServerResponse, lastId: string | undefined, isSelected: Client['isSelected']): void {
-    const { clock, journal } = this.#parts;
+  open(response: ServerResponse, lastId: string | undefined, isSelected: IsSelected): void {
+    const { clock, journal, shared } = this.#parts;
     const seen = this.#toSeen(lastId);
-    const client: Client = { response, isSelected, seen: seen ?? journal.recorded, writtenAt: clock.monotonic() };
     // After a restart, numbers start at 1 again: the client must reload the list.
     response.write(lastId !== undefined && seen === undefined ? 'event: reset\ndata: {}\n\n' : ': open\n\n');
+    const start = seen ?? { seen: journal.recorded, seenShared: undefined };
+    const client: Client = { response, isSelected, ...start, isMissingShared: false, writtenAt: clock.monotonic() };
     this.#clients.add(client);
     onEvent(response, 'close', () => this.#remove(client));
-    this.#cancel ??= clock.every(FLUSH_INTERVAL_MS, () => this.#flush());
+    if (shared !== undefined) runDetached(this.#readShared(shared));
+    if (this.#timers.length === 0) this.#timers = this.#start();
   }
 
-  #toSeen(lastId: string | undefined): number | undefined {
-    const [, instance, number] = EVENT_ID.exec(lastId ?? '') ?? [];
-    return instance === this.#parts.instance ? Math.min(Number(number), this.#parts.journal.recorded) : undefined;
+  #toSeen(lastId: string | undefined): Pick<Client, 'seen' | 'seenShared'> | undefined {
+    const { instance, journal, shared } = this.#parts;
+    const [, given, own, ofOthers] = EVENT_ID.exec(lastId ?? '') ?? [];
+    if (given !== instance) return undefined;
+    const seenShared = ofOthers === undefined || shared === undefined ? undefined : Math.min(Number(ofOthers), shared.received);
+    return { seen: Math.min(Number(own), journal.recorded), seenShared };
+  }
+
+  #start(): CancelTimer[] {
+    const { clock, shared } = this.#parts;
+    const flushing = clock.every(FLUSH_INTERVAL_MS, () => this.#flush());
+    if (shared === undefined) return [flushing];
+    return [flushing, clock.every(READ_INTERVAL_MS, () => runDetached(this.#readShared(shared)))];
   }
 
   #remove(client: Client): void {
     this.#clients.delete(client);
     if (this.#clients.size > 0) return;
-    this.#cancel?.();
-    this.#cancel = undefined;
+    for (const cancel of this.#timers) cancel();
+    this.#timers = [];
+  }
+
+  /** New clients get only what arrives from now on: the list has all that is read now. */
+  async #readShared(shared: NonNullable<StreamParts['shared']>): Promise<void> {
+    await shared.read();
+    if (!shared.isAvailable) return;
+    for (const client of this.#clients) client.seenShared ??= shared.received;
   }
 
   #flush(): void {
-    const { journal } = this.#parts;
+    const own = this.#listOwn();
+    const shared = this.#listShared();
+    const isIdle = own.arrivals.length + shared.arrivals.length === 0;
+    const format = isIdle ? toNothing : remember(this.#parts.createFormat());
+    for (const client of this.#clients) this.#send(client, own, shared, format);
+  }
+
+  #listOwn(): Source {
+    const { journal, toRow } = this.#parts;
     const newest = journal.recorded;
     const missing = Math.max(...[...this.#clients].map(({ seen }) => newest - seen));
     const entries = missing > 0 ? journal.find({ limit: Math.min(missing, MAX_EVENTS) }) : [];
-    const format = entries.length > 0 ? remember(this.#parts.createFormat()) : undefined;
-    for (const client of this.#clients) this.#send(client, entries, format);
+    return { newest, arrivals: entries.toReversed().map((entry) => ({ number: entry.sequence, row: toRow(entry) })) };
   }
 
-  /** `entries`: the newest first. */
-  #send(client: Client, entries: readonly JournalEntry[], format: ((entry: JournalEntry) => string) | undefined): void {
-    const { clock, journal, onDropped } = this.#parts;
-    const fresh = entries.filter(({ sequence }) => sequence > client.seen);
-    const skipped = journal.recorded - client.seen - fresh.length;
-    client.seen = journal.recorded;
-    const events = fresh
-      .toReversed()
-      .flatMap((entry) => (format !== undefined && client.isSelected(entry) ? [this.#toEvent(entry, format(entry))] : []));
-    if (skipped > 0) events.unshift(`event: gap\ndata: {"skipped":${skipped}}\n\n`);
+  #listShared(): Source {
+    const { shared } = this.#parts;
+    if (shared === undefined) return { newest: 0, arrivals: [] };
+    const newest = shared.received;
+    const oldest = Math.min(newest, ...[...this.#clients].flatMap(({ seenShared }) => seenShared ?? []));
+    const entries = shared.since(Math.max(oldest, newest - MAX_EVENTS));
+    const first = newest - entries.length + 1;
+    return { newest, arrivals: entries.map((entry, index) => ({ number: first + index, row: toSharedRow(entry) })) };
+  }
+
+  #send(client: Client, own: Source, shared: Source, format: (row: Row) => string): void {
+    const { seen, seenShared, isSelected } = client;
+    const ownFresh = own.arrivals.filter(({ number }) => number > seen);
+    const sharedFresh = seenShared === undefined ? [] : shared.arrivals.filter(({ number }) => number > seenShared);
+    const skipped = own.newest - seen + (seenShared === undefined ? 0 : shared.newest - seenShared);
+    client.seen = own.newest;
+    if (seenShared !== undefined) client.seenShared = shared.newest;
+    const gap = skipped - ownFresh.length - sharedFresh.length;
+    const toEvent = (position: readonly (number | undefined)[], row: Row): string[] =>
+      isSelected(row) ? [this.#toEvent(position, format(row))] : [];
+    this.#write(client, [
+      ...(gap > 0 ? [`event: gap\ndata: {"skipped":${gap}}\n\n`] : []),
+      ...ownFresh.flatMap(({ number, row }) => toEvent([number, seenShared], row)),
+      ...sharedFresh.flatMap(({ number, row }) => toEvent([own.newest, number], row)),
+      ...this.#toAvailability(client),
+    ]);
+  }
+
+  #toAvailability(client: Client): string[] {
+    const { shared } = this.#parts;
+    if (shared === undefined || client.isMissingShared === !shared.isAvailable) return [];
+    client.isMissingShared = !shared.isAvailable;
+    return [`event: replicas\ndata: {"isAvailable":${shared.isAvailable}}\n\n`];
+  }
+
+  #write(client: Client, events: readonly string[]): void {
+    const { clock, onDropped } = this.#parts;
     const now = clock.monotonic();
     if (events.length === 0 && now - client.writtenAt < KEEP_ALIVE_MS) return;
     client.writtenAt = now;
@@ -101,17 +182,22 @@ export class DeliveryStream {
     client.response.destroy();
   }
 
-  #toEvent({ sequence }: JournalEntry, text: string): string {
-    return `id: ${this.#parts.instance}-${sequence}\ndata: ${text}\n\n`;
+  #toEvent(position: readonly (number | undefined)[], text: string): string {
+    const id = [this.#parts.instance, ...position.filter((number) => number !== undefined)].join('-');
+    return `id: ${id}\ndata: ${text}\n\n`;
   }
 }
 
-/** Formats each entry once, for all clients. */
-function remember(format: (entry: JournalEntry) => string): (entry: JournalEntry) => string {
-  const texts = new Map<JournalEntry, string>();
-  return (entry) => {
-    const text = texts.get(entry) ?? format(entry);
-    texts.set(entry, text);
+function toNothing(): string {
+  return '';
+}
+
+/** Formats each row once, for all clients. */
+function remember(format: (row: Row) => string): (row: Row) => string {
+  const texts = new Map<Row, string>();
+  return (row) => {
+    const text = texts.get(row) ?? format(row);
+    texts.set(row, text);
     return text;
   };
 }

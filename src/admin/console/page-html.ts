@@ -11,8 +11,6 @@ export interface PageSession {
   readonly canLogIn: boolean;
   /** The config has a sending side. */
   readonly hasOutgoing: boolean;
-  /** The list also has requests of other replicas, but not the stream. */
-  readonly hasReplicas: boolean;
   /** The user who is logged in. */
   readonly user: string | undefined;
 }
@@ -51,8 +49,8 @@ ${session && html`<script type="module" src="/console/page.js"></script>`}
 `;
 }
 
-function toData({ version, replica, canLogIn, hasOutgoing, hasReplicas, user }: PageSession): Html {
-  return html` data-version="${version}" data-replica="${replica}" data-can-log-in="${String(canLogIn)}" data-has-outgoing="${String(hasOutgoing)}" data-has-replicas="${String(hasReplicas)}" data-user="${user}"`;
+function toData({ version, replica, canLogIn, hasOutgoing, user }: PageSession): Html {
+  return html` data-version="${version}" data-replica="${replica}" data-can-log-in="${String(canLogIn)}" data-has-outgoing="${String(hasOutgoing)}" data-user="${user}"`;
 }
 
 /** A problem, and a link that starts again. */

@@ -25,6 +25,8 @@ export interface SharedEntry {
 
 /** The others keep sharing for so long after the last request to a console. */
 const WATCH_MS: Milliseconds = 60_000;
+/** Each is a write in Redis. */
+const WATCH_INTERVAL_MS: Milliseconds = 5_000;
 /** Of one replica at once. */
 const MAX_SHARED = 200;
 const RESUMED_AFTER_MS: Milliseconds = 10_000;
@@ -37,8 +39,13 @@ const batch = z.array(z.strictObject({ instance: z.string(), sequence: z.int(), 
 export class SharedEntries {
   readonly #instance: string;
   readonly #parts: SharedEntriesParts;
+  /** The newest that were read. */
   #kept: SharedEntry[] = [];
+  #received = 0;
   #readUpTo = '0';
+  #reading: Promise<readonly SharedEntry[]> | undefined;
+  #isAvailable = true;
+  #watchedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   /** Number of the last own request that was shared or dropped. */
   #published = 0;
   /** Number of the last own request at the previous turn: the analysis of a rejection takes a moment. */
@@ -48,6 +55,21 @@ export class SharedEntries {
   constructor(instance: string, parts: SharedEntriesParts) {
     this.#instance = instance;
     this.#parts = parts;
+  }
+
+  /** How many requests of other replicas were read since the start. */
+  get received(): number {
+    return this.#received;
+  }
+
+  /** Whether the store responded last time. */
+  get isAvailable(): boolean {
+    return this.#isAvailable;
+  }
+
+  /** Those that were read after the first `count`, as far as they are kept, in the order in which they were read. */
+  since(count: number): readonly SharedEntry[] {
+    return this.#kept.slice(Math.max(0, this.#kept.length - Math.max(0, this.#received - count)));
   }
 
   /** Publishes what finished before the previous call. */
@@ -80,17 +102,37 @@ export class SharedEntries {
   async read(): Promise<readonly SharedEntry[]> {
     const { shared } = this.#parts;
     if (shared === undefined) return [];
+    // Two reads at once would both add the same requests.
+    this.#reading ??= this.#read(shared);
+    return this.#reading;
+  }
+
+  async #read(shared: SharedDeliveries): Promise<readonly SharedEntry[]> {
     try {
-      await shared.watch(WATCH_MS);
+      await this.#watch(shared);
       for (const { id, text } of await shared.read(this.#readUpTo)) {
         this.#readUpTo = id;
-        this.#kept.push(...parseBatch(text).filter(({ instance }) => instance !== this.#instance));
+        // Publishers write the newest first.
+        const entries = parseBatch(text).filter(({ instance }) => instance !== this.#instance);
+        this.#kept.push(...entries.toReversed());
+        this.#received += entries.length;
       }
       this.#kept = this.#kept.slice(-MAX_KEPT);
+      this.#isAvailable = true;
     } catch {
-      // The overview shows that the store is away.
+      this.#isAvailable = false;
+      // It may have lost that a console is open.
+      this.#watchedAt = Number.NEGATIVE_INFINITY;
     }
+    this.#reading = undefined;
     return this.#kept;
+  }
+
+  async #watch(shared: SharedDeliveries): Promise<void> {
+    const now = this.#parts.clock.monotonic();
+    if (now - this.#watchedAt < WATCH_INTERVAL_MS) return;
+    await shared.watch(WATCH_MS);
+    this.#watchedAt = now;
   }
 }
 

@@ -51,7 +51,7 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
         <User session={session} />
       </header>
       <main id="main" ref={main} tabIndex={-1}>
-        {view === 'deliveries' && <DeliveriesView place={place} session={session} />}
+        {view === 'deliveries' && <DeliveriesView place={place} />}
         {view === 'overview' && <OverviewView history={history} />}
         <ActionProvider session={session}>
           {view === 'outgoing' && <OutgoingView place={place} session={session} />}

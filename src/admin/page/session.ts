@@ -13,7 +13,6 @@ export function readSession({ dataset }: HTMLElement): Session {
     replica: dataset['replica'] ?? '',
     canLogIn: dataset['canLogIn'] === 'true',
     hasOutgoing: dataset['hasOutgoing'] === 'true',
-    hasReplicas: dataset['hasReplicas'] === 'true',
     user: user === '' ? undefined : user,
   };
 }

@@ -39,7 +39,7 @@ function open(store: SharedDeliveries, instance = 'one') {
     for (let i = 0; i < count; i++)
       journal.add(1, makeRequestLine({ requestId: toId(journal.recorded + 1), ...(detail !== undefined && { detail }) }));
   };
-  return { entries, counts, add, share: () => entries.share(store, toDetail) };
+  return { entries, counts, clock, add, share: () => entries.share(store, toDetail) };
 }
 
 test('shares a request one turn after it finished, so that its analysis is there, and reads only those of others', async () => {
@@ -49,7 +49,7 @@ test('shares a request one turn after it finished, so that its analysis is there
   await own.share();
   expect(batches).toEqual([]);
   await own.share();
-  expect((await open(store, 'other').entries.read()).map(({ detail }) => detail.id)).toEqual([toId(2), toId(1)]);
+  expect((await open(store, 'other').entries.read()).map(({ detail }) => detail.id)).toEqual([toId(1), toId(2)]);
   expect(await own.entries.read()).toEqual([]);
   await own.share();
   expect([batches.length, own.counts]).toEqual([1, { dropped: 0, sent: 2 }]);
@@ -98,4 +98,49 @@ test('keeps what it knows while the store is away', async () => {
   expect(await own.entries.read()).toHaveLength(1);
   isAway = true;
   expect(await own.entries.read()).toHaveLength(1);
+});
+
+test('reads each request once, even if two callers read at once, and counts those that it no longer keeps', async () => {
+  const { store, batches } = createStore();
+  const [own, other] = [open(store), open(store, 'other')];
+  for (let i = 0; i < 12; i++) {
+    other.add(200);
+    await other.share();
+  }
+  await Promise.all([own.entries.read(), own.entries.read()]);
+  const { received } = own.entries;
+  expect(received).toBeGreaterThan(500);
+  expect(own.entries.since(0).map(({ sequence }) => sequence)).toEqual(
+    own.entries
+      .since(0)
+      .map(({ sequence }) => sequence)
+      .toSorted((a, b) => a - b),
+  );
+  expect(own.entries.since(received - 2).map(({ sequence }) => sequence)).toEqual([2_199, 2_200]);
+  expect(own.entries.since(received + 5)).toEqual([]);
+  expect(batches.length).toBeGreaterThan(5);
+});
+
+test('keeps the console open with one write every five seconds, and again after an outage', async () => {
+  const { store } = createStore();
+  let watches = 0;
+  let isAway = false;
+  const counting = {
+    ...store,
+    watch: async () => void watches++,
+    read: () => (isAway ? Promise.reject(new Error('away')) : store.read('0')),
+  };
+  const { entries, clock } = open(counting);
+  for (let i = 0; i < 10; i++) {
+    await entries.read();
+    clock.pass(1_000);
+  }
+  expect(watches).toBe(2);
+  isAway = true;
+  await entries.read();
+  expect(entries.isAvailable).toBe(false);
+  isAway = false;
+  await entries.read();
+  expect([watches, entries.isAvailable]).toEqual([watches, true]);
+  expect(watches).toBeGreaterThan(2);
 });

@@ -5,16 +5,17 @@ import { read } from '../api.ts';
 import { ColumnHeads } from '../column-heads.tsx';
 import type { Place } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
-import type { Session } from '../session.ts';
 import { DeliveryDialog } from './delivery-detail.tsx';
 import { DeliveryRow } from './delivery-row.tsx';
 import { FilterForm, readFilters, toQuery } from './filters.tsx';
 import { EMPTY, LiveDeliveries, type LiveState } from './live-deliveries.ts';
 
+const REPLICAS_MISSING =
+  'Requests of other replicas are missing, as the store does not respond. They appear once it does; see the log of sidegate.';
 const COLUMNS = ['Time (UTC)', 'Outcome', 'Route', 'Stages', 'Status', 'Event'] as const;
 
 /** The view. */
-export function DeliveriesView({ place, session }: { readonly place: Place; readonly session: Session }): JSX.Element {
+export function DeliveriesView({ place }: { readonly place: Place }): JSX.Element {
   const { query, go } = place;
   const filters = readFilters(query);
   const [state, setState] = useState<LiveState>(EMPTY);
@@ -22,7 +23,7 @@ export function DeliveriesView({ place, session }: { readonly place: Place; read
   const routes = useRoutes();
   useEffect(() => {
     setState(EMPTY);
-    const list = new LiveDeliveries(filters, session.hasReplicas, setState);
+    const list = new LiveDeliveries(filters, setState);
     live.current = list;
     return () => list.close();
   }, [toQuery(filters, 'list')]);
@@ -65,7 +66,7 @@ interface StatusProps {
   readonly onPause: (isPaused: boolean) => void;
 }
 
-function Status({ state: { connection, isPaused, waiting, error }, onPause }: StatusProps): JSX.Element {
+function Status({ state: { connection, isPaused, waiting, error, areReplicasMissing }, onPause }: StatusProps): JSX.Element {
   const text = isPaused ? 'Paused' : connection === 'live' ? 'Live' : connection === 'lost' ? 'Reconnecting…' : 'Connecting…';
   return (
     <div class="status">
@@ -75,7 +76,7 @@ function Status({ state: { connection, isPaused, waiting, error }, onPause }: St
       <button type="button" onClick={() => onPause(!isPaused)}>
         {isPaused ? `Resume${waiting > 0 ? ` (${waiting} new)` : ''}` : 'Pause'}
       </button>
-      <ErrorNotice error={error} />
+      <ErrorNotice error={error ?? (areReplicasMissing ? REPLICAS_MISSING : undefined)} />
     </div>
   );
 }

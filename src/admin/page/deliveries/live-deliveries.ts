@@ -17,6 +17,8 @@ export interface LiveState {
   /** Position of older ones; null: none exist; undefined: they begin after the last row. */
   readonly cursor: string | null | undefined;
   readonly error: string | undefined;
+  /** The store does not respond, so requests of other replicas are missing. */
+  readonly areReplicasMissing: boolean;
 }
 
 interface Page {
@@ -24,12 +26,15 @@ interface Page {
   readonly cursor: string | null;
 }
 
+interface Replicas {
+  readonly isAvailable: boolean;
+}
+
 /** More are not readable, and make a browser slow. */
 const MAX_LIVE_ROWS = 100;
 const MAX_ROWS = 2_000;
 /** Renders that often at most, however many arrive; more cannot be read, and cost the browser its time for the user. */
 const RENDER_INTERVAL_MS = 500;
-const REPLICAS_INTERVAL_MS = 3_000;
 /** After the gate rejected the stream; otherwise the browser reconnects itself. */
 const RETRY_MS = 5_000;
 
@@ -41,29 +46,28 @@ export class LiveDeliveries {
   #state: LiveState;
   #arrived: DeliveryView[] = [];
   #source: EventSource | undefined;
-  #polling: ReturnType<typeof setInterval> | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** `hasReplicas`: the stream lacks the requests of other replicas, so the list is read repeatedly. */
-  constructor(filters: Filters, hasReplicas: boolean, onChange: (state: LiveState) => void) {
+  constructor(filters: Filters, onChange: (state: LiveState) => void) {
     this.#filters = filters;
     this.#onChange = onChange;
     this.#state = EMPTY;
     this.#connect();
-    if (hasReplicas) this.#polling = setInterval(() => this.#state.isPaused || void this.#load(), REPLICAS_INTERVAL_MS);
   }
 
   close(): void {
     this.#abort.abort();
     this.#source?.close();
     clearTimeout(this.#timer);
-    clearInterval(this.#polling);
   }
 
   /** Arriving deliveries wait, so that the list stays as it is. */
   pause(isPaused: boolean): void {
     this.#set({ isPaused });
-    if (!isPaused) this.#show();
+    if (isPaused) return;
+    this.#show();
+    // The store may have been away during the pause.
+    void this.#load();
   }
 
   /** Appends older deliveries, and pauses. */
@@ -100,15 +104,23 @@ export class LiveDeliveries {
     this.#source = source;
     // Once it is open, so that nothing is missed in between. After an interruption, the stream continues where it ended, or sends `reset`.
     source.addEventListener('open', () => void this.#load(), { once: true });
-    source.onopen = () => this.#set({ connection: 'live' });
+    // A new connection hears of an outage again.
+    source.onopen = () => this.#set({ connection: 'live', areReplicasMissing: false });
     source.onmessage = ({ data }) => this.#receive(JSON.parse(String(data)) as DeliveryView);
     source.addEventListener('reset', () => void this.#load());
+    source.addEventListener('replicas', ({ data }) => this.#setReplicas(JSON.parse(String(data)) as Replicas));
     source.onerror = () => {
       this.#set({ connection: 'lost' });
       if (!this.#state.isLoaded) void this.#load();
       if (source.readyState !== EventSource.CLOSED) return;
       setTimeout(() => this.#abort.signal.aborted || this.#connect(), RETRY_MS);
     };
+  }
+
+  /** Only the list has requests that arrived while the store was away. */
+  #setReplicas({ isAvailable }: Replicas): void {
+    this.#set({ areReplicasMissing: !isAvailable });
+    if (isAvailable && !this.#state.isPaused) void this.#load();
   }
 
   #receive(row: DeliveryView): void {
@@ -145,6 +157,7 @@ export const EMPTY: LiveState = {
   waiting: 0,
   cursor: null,
   error: undefined,
+  areReplicasMissing: false,
 };
 
 /** A millisecond later, as `to` is exclusive. */

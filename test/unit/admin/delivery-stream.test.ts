@@ -1,0 +1,188 @@
+import { EventEmitter } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import { describe, expect, test } from 'vitest';
+import type { DeliveryDetail } from '../../../src/admin/console/delivery-schemas.ts';
+import { DeliveryStream } from '../../../src/admin/console/delivery-stream.ts';
+import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
+import { type Row, toOwnRow } from '../../../src/admin/console/recent-deliveries.ts';
+import { SharedEntries, type SharedEntry } from '../../../src/admin/console/shared-entries.ts';
+import type { DeliveryBatch, SharedDeliveries } from '../../../src/state/shared-deliveries.ts';
+import { Journal } from '../../../src/telemetry/journal/journal.ts';
+import { FakeClock, settle } from '../../support/fake-clock.ts';
+import { makeRequestLine } from '../../support/request-line.ts';
+
+const INSTANCE = 'aaaaaaaa';
+const CONTEXT = { redact: (text: string | null | undefined) => text ?? null, findRoute: () => undefined };
+const toId = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`;
+
+function toDetail(id: string): DeliveryDetail {
+  const journal = new Journal({ size: 1, maxBytes: 10_000 });
+  journal.add(1, makeRequestLine({ requestId: id, route: 'shared' }));
+  const [entry] = journal.find({ limit: 1 });
+  if (entry === undefined) throw new Error('nothing was recorded');
+  return toDetailView({ ...entry, replica: 'b' }, CONTEXT, { isCaptured: false, origin: '', bodyDenial: 'other_replica' });
+}
+
+/** A response that keeps what is written. */
+class FakeResponse extends EventEmitter {
+  text = '';
+  writableLength = 0;
+  write(chunk: string): void {
+    this.text += chunk;
+  }
+  destroy(): void {
+    this.emit('close');
+  }
+  /** The IDs of requests, names of other events, and gaps, in order. */
+  get events(): string[] {
+    return [...this.text.matchAll(/^(?:event: (\w+)\n)?data: (.*)$|^(: \S+)/gm)].flatMap(([, name, data = '', comment]) =>
+      comment !== undefined ? [] : [name === undefined ? Number(JSON.parse(data).id.slice(-12)).toString() : `${name} ${data}`],
+    );
+  }
+  get lastId(): string | undefined {
+    return [...this.text.matchAll(/^id: (.*)$/gm)].at(-1)?.[1];
+  }
+}
+
+function start() {
+  const clock = new FakeClock();
+  const journal = new Journal({ size: 1_000, maxBytes: 10_000_000 });
+  const batches: DeliveryBatch[] = [];
+  const store = { isAway: false, reads: 0, watches: 0 };
+  const shared: SharedDeliveries = {
+    isWatched: async () => true,
+    watch: async () => {
+      if (store.isAway) throw new Error('away');
+      store.watches++;
+    },
+    publish: async () => undefined,
+    read: async (after) => {
+      store.reads++;
+      if (store.isAway) throw new Error('away');
+      return batches.filter(({ id }) => Number(id) > Number(after));
+    },
+  };
+  const entries = new SharedEntries(INSTANCE, { clock, journal, shared, onShared: () => undefined });
+  const stream = new DeliveryStream({
+    clock,
+    journal,
+    shared: entries,
+    instance: INSTANCE,
+    toRow: (entry) => toOwnRow({ ...entry, replica: 'a' }),
+    createFormat: () => (row) => JSON.stringify(row.toView(CONTEXT)),
+    onDropped: () => undefined,
+  });
+  let sequence = 0;
+  /** Another replica publishes; the newest first, as replicas do. */
+  const publish = (...ids: number[]): void => {
+    const found = ids.map((id): SharedEntry => ({ instance: 'bbbbbbbb', sequence: ++sequence, detail: toDetail(toId(id)) }));
+    batches.push({ id: String(batches.length + 1), text: JSON.stringify(found.toReversed()) });
+  };
+  const open = (lastId?: string, isSelected: (row: Row) => boolean = () => true): FakeResponse => {
+    const response = new FakeResponse();
+    stream.open(response as unknown as ServerResponse, lastId, isSelected);
+    return response;
+  };
+  const record = (id: number): void => journal.add(1, makeRequestLine({ requestId: toId(id), route: 'own' }));
+  return { clock, journal, store, entries, stream, publish, open, record };
+}
+
+describe('the stream with a shared store', () => {
+  test('sends requests of this replica and of others, once each, from the connection on', async () => {
+    const { clock, publish, open, record } = start();
+    publish(1, 2);
+    record(3);
+    const client = open();
+    await settle();
+    publish(4, 5);
+    record(6);
+    await clock.advance(2_000);
+    publish(7);
+    await clock.advance(2_000);
+    expect(client.events).toEqual(['6', '4', '5', '7']);
+  });
+
+  test('applies the filters to both', async () => {
+    const { clock, publish, open, record } = start();
+    const [own, others] = [open(undefined, ({ route }) => route === 'own'), open(undefined, ({ route }) => route === 'shared')];
+    await settle();
+    publish(1);
+    record(2);
+    await clock.advance(2_000);
+    expect([own.events, others.events]).toEqual([['2'], ['1']]);
+  });
+
+  test('continues after Last-Event-ID with both, and reports what is no longer kept', async () => {
+    const { clock, publish, open, record } = start();
+    const first = open();
+    await settle();
+    record(1);
+    publish(2);
+    await clock.advance(2_000);
+    const { lastId } = first;
+    expect(lastId).toBe(`${INSTANCE}-1-1`);
+    first.destroy();
+    record(3);
+    const other = open();
+    await settle();
+    publish(4);
+    await clock.advance(2_000);
+    const again = open(lastId);
+    await clock.advance(2_000);
+    expect([other.events, again.events]).toEqual([['4'], ['3', '4']]);
+    publish(...Array.from({ length: 700 }, (_, i) => 10 + i));
+    await clock.advance(2_000);
+    expect(again.events.slice(2, 4)).toEqual(['gap {"skipped":200}', '210']);
+    for (const wrong of [`${INSTANCE}-999-999`, `${INSTANCE}-0-0`, `${INSTANCE}-0`, 'bbbbbbbb-1-1', `${INSTANCE}-1-1-1`]) {
+      const client = open(wrong);
+      await clock.advance(2_000);
+      client.destroy();
+    }
+  });
+
+  test('reads from the store only while a client is connected, with one read at a time', async () => {
+    const { clock, store, open } = start();
+    await clock.advance(10_000);
+    expect(store.reads).toBe(0);
+    const clients = [open(), open(), open()];
+    await clock.advance(10_000);
+    const { reads, watches } = store;
+    expect(reads).toBeLessThanOrEqual(12);
+    expect(watches).toBeLessThanOrEqual(3);
+    for (const client of clients) client.destroy();
+    await clock.advance(60_000);
+    expect([store.reads, store.watches, clock.timers]).toEqual([reads, watches, 0]);
+  });
+
+  test('stays open while the store is away, says so, and continues', async () => {
+    const { clock, store, publish, open, record } = start();
+    const client = open();
+    await settle();
+    publish(1);
+    await clock.advance(2_000);
+    store.isAway = true;
+    record(2);
+    await clock.advance(5_000);
+    const late = open();
+    await clock.advance(5_000);
+    store.isAway = false;
+    publish(3);
+    await clock.advance(2_000);
+    const [down, up] = ['replicas {"isAvailable":false}', 'replicas {"isAvailable":true}'];
+    expect(client.events).toEqual(['1', '2', down, '3', up]);
+    // The list has what it missed before its first read.
+    expect(late.events).toEqual([down, up]);
+    publish(4);
+    await clock.advance(2_000);
+    expect([client.events.at(-1), late.events.at(-1)]).toEqual(['4', '4']);
+  });
+
+  test('ignores requests that it published itself', async () => {
+    const { clock, entries, open } = start();
+    const client = open();
+    await settle();
+    expect(entries.received).toBe(0);
+    await clock.advance(2_000);
+    expect(client.events).toEqual([]);
+  });
+});
