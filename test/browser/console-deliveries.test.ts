@@ -1,53 +1,36 @@
 /** The list of deliveries in a real browser, against a gate with traffic. */
-
-import type { Browser } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, unixNow } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
-import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
-import { openBrowser } from './chromium.ts';
-import { type ConsolePage, LAYOUTS, openConsole } from './console-page.ts';
+import { startGate, toRoute, until } from '../support/gate.ts';
+import { useConsole } from './console-fixture.ts';
+import { LAYOUTS } from './console-page.ts';
 
 const OTHER_SECRET = `whsec_${Buffer.alloc(24, 7).toString('base64')}`;
 const app = useApp();
-let browser: Browser;
-let gate: TestGate;
-let view: ConsolePage;
-beforeAll(async () => {
-  browser = await openBrowser({ certificates: [] });
-});
-afterAll(() => browser.close());
-beforeEach(async () => {
-  gate = await startGate({
+const ui = useConsole(() =>
+  startGate({
     routes: [
       toRoute(app.port, { webhook: { capture: 'failures', storeBody: { redact: ['$.card', '$.customers[*].email'] } } }),
       toRoute(app.port, { match: { path: '/hooks/orders' }, route: { name: 'orders' } }),
     ],
-  });
-});
-afterEach(async () => {
-  await view.context.close();
-  await gate.stop();
-});
+  }),
+);
 
-const sendValid = (): Promise<unknown> => send(gate.port, makeDelivery());
-const sendForged = (): Promise<unknown> => send(gate.port, makeDelivery({ secret: OTHER_SECRET }));
-const sendOld = (): Promise<unknown> => send(gate.port, makeDelivery({ timestamp: unixNow() - 3_600 }));
-const rows = () => view.page.locator('tbody tr');
+const sendValid = (): Promise<unknown> => send(ui.gate.port, makeDelivery());
+const sendForged = (): Promise<unknown> => send(ui.gate.port, makeDelivery({ secret: OTHER_SECRET }));
+const sendOld = (): Promise<unknown> => send(ui.gate.port, makeDelivery({ timestamp: unixNow() - 3_600 }));
+const rows = () => ui.page.locator('tbody tr');
 const waitForRows = async (count: number): Promise<void> => {
   await until(async () => (await rows().count()) === count);
 };
-const open = async (path = '/', options = {}): Promise<void> => {
-  view = await openConsole(browser, gate.adminPort, options);
-  await view.page.goto(path);
-};
-const isLive = () => view.page.getByRole('status').filter({ hasText: 'Live' }).waitFor();
+const isLive = () => ui.page.getByRole('status').filter({ hasText: 'Live' }).waitFor();
 
 describe('the list of deliveries', () => {
   test('says what to do while it is empty, then shows each delivery as it arrives, and where and why it stopped', async () => {
-    await open();
-    await view.page.getByText('No request has arrived yet').waitFor();
+    await ui.open();
+    await ui.page.getByText('No request has arrived yet').waitFor();
     await isLive();
     await sendValid();
     await sendForged();
@@ -55,45 +38,45 @@ describe('the list of deliveries', () => {
     expect(await rows().nth(0).innerText()).toMatch(/rejected\s+billing\s+[^]*signature[^]*bad signature/);
     expect(await rows().nth(0).locator('.stopped').innerText()).toMatch(/^signature[^]*bad signature$/);
     expect(await rows().nth(1).innerText()).toMatch(/forwarded\s+billing/);
-    expect(view.problems).toEqual([]);
+    expect(ui.view.problems).toEqual([]);
   });
 
   test('is filtered by outcome, route, ID and time, also for deliveries that arrive later, and by the address', async () => {
     const known = makeDelivery();
-    await send(gate.port, known);
+    await send(ui.gate.port, known);
     await sendForged();
-    await send(gate.port, { ...makeDelivery(), path: '/hooks/orders' });
-    await open();
+    await send(ui.gate.port, { ...makeDelivery(), path: '/hooks/orders' });
+    await ui.open();
     await waitForRows(3);
-    await view.page.getByLabel('rejected').check();
+    await ui.page.getByLabel('rejected').check();
     await waitForRows(1);
     await isLive();
     await sendValid();
     await sendOld();
     await waitForRows(2);
     expect(await rows().nth(0).innerText()).toContain('3600 s old');
-    await view.page.getByRole('link', { name: 'Clear filters' }).click();
-    await view.page.getByLabel('Route').selectOption('orders');
+    await ui.page.getByRole('link', { name: 'Clear filters' }).click();
+    await ui.page.getByLabel('Route').selectOption('orders');
     await waitForRows(1);
-    await view.page.goto('/');
-    await view.page.getByLabel('ID of request or event').fill(known.id);
-    await view.page.keyboard.press('Enter');
+    await ui.page.goto('/');
+    await ui.page.getByLabel('ID of request or event').fill(known.id);
+    await ui.page.keyboard.press('Enter');
     await waitForRows(1);
-    expect(new URL(view.page.url()).searchParams.get('id')).toBe(known.id);
-    await view.page.reload();
+    expect(new URL(ui.page.url()).searchParams.get('id')).toBe(known.id);
+    await ui.page.reload();
     await waitForRows(1);
-    await view.page.goto('/?to=2020-01-01T00:00');
-    await view.page.getByText('No recent request matches these filters').waitFor();
-    await view.page.goBack();
+    await ui.page.goto('/?to=2020-01-01T00:00');
+    await ui.page.getByText('No recent request matches these filters').waitFor();
+    await ui.page.goBack();
     await waitForRows(1);
   });
 
   test('opens a delivery: why it was rejected, its headers without secrets, and commands to copy', async () => {
     await sendForged();
-    await open();
-    await view.context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    await ui.open();
+    await ui.view.context.grantPermissions(['clipboard-read', 'clipboard-write']);
     await rows().nth(0).getByRole('link').press('Enter');
-    const dialog = view.page.getByRole('dialog', { name: 'Request' });
+    const dialog = ui.page.getByRole('dialog', { name: 'Request' });
     await dialog.getByText('Finding').waitFor();
     const text = await dialog.innerText();
     expect(text).toMatch(/webhook-signature\s+hidden/);
@@ -101,99 +84,99 @@ describe('the list of deliveries', () => {
     expect(text).toContain('sidegate explain --config gate.yaml');
     await dialog.getByRole('button', { name: 'Copy' }).first().click();
     await dialog.getByRole('button', { name: 'Copied' }).waitFor();
-    expect(await view.page.evaluate('navigator.clipboard.readText()')).toMatch(/^curl --request 'POST' /);
-    await view.page.keyboard.press('Escape');
+    expect(await ui.page.evaluate('navigator.clipboard.readText()')).toMatch(/^curl --request 'POST' /);
+    await ui.page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'detached' });
-    expect(await view.page.evaluate('document.activeElement.closest("tr") !== null')).toBe(true);
-    expect(view.problems).toEqual([]);
+    expect(await ui.page.evaluate('document.activeElement.closest("tr") !== null')).toBe(true);
+    expect(ui.view.problems).toEqual([]);
   });
 
   test('opens a delivery with its body, without redacted values, or says why there is none', async () => {
-    await send(gate.port, makeDelivery({ body: '{"card":"4242","n":12345678901234567890,"customers":[{"email":"a@b"}]}' }));
+    await send(ui.gate.port, makeDelivery({ body: '{"card":"4242","n":12345678901234567890,"customers":[{"email":"a@b"}]}' }));
     await sendForged();
-    await open();
+    await ui.open();
     await rows().nth(1).getByRole('link').click();
-    const dialog = view.page.getByRole('dialog', { name: 'Request' });
+    const dialog = ui.page.getByRole('dialog', { name: 'Request' });
     await dialog.getByText('2 values are redacted.').waitFor();
     expect(await dialog.getByRole('region', { name: 'Body' }).locator('code').innerText()).toBe(
       '{"card":"[redacted]","n":12345678901234567890,"customers":[{"email":"[redacted]"}]}',
     );
-    expect(await view.findViolations()).toEqual([]);
+    expect(await ui.view.findViolations()).toEqual([]);
     await dialog.getByRole('region', { name: 'Body' }).scrollIntoViewIfNeeded();
-    await view.screenshot('body');
-    await view.page.keyboard.press('Escape');
+    await ui.view.screenshot('body');
+    await ui.page.keyboard.press('Escape');
     await rows().nth(0).getByRole('link').click();
     await dialog.getByText('only bodies of verified requests are stored').waitFor();
-    expect(view.problems).toEqual([]);
+    expect(ui.view.problems).toEqual([]);
   });
 
   test('pauses, and continues with what arrived meanwhile', async () => {
     await sendValid();
-    await open();
+    await ui.open();
     await isLive();
-    await view.page.getByRole('button', { name: 'Pause' }).click();
+    await ui.page.getByRole('button', { name: 'Pause' }).click();
     await sendValid();
-    await view.page.getByRole('button', { name: 'Resume (1 new)' }).waitFor();
+    await ui.page.getByRole('button', { name: 'Resume (1 new)' }).waitFor();
     expect(await rows().count()).toBe(1);
-    await view.page.getByRole('button', { name: 'Resume' }).click();
+    await ui.page.getByRole('button', { name: 'Resume' }).click();
     await waitForRows(2);
   });
 
   test('loads older deliveries', async () => {
     for (let i = 0; i < 70; i++) await sendOld();
-    await open();
+    await ui.open();
     await waitForRows(50);
-    await view.page.getByRole('button', { name: 'Load older requests' }).click();
+    await ui.page.getByRole('button', { name: 'Load older requests' }).click();
     await waitForRows(70);
-    expect(await view.page.getByRole('button', { name: 'Load older requests' }).count()).toBe(0);
+    expect(await ui.page.getByRole('button', { name: 'Load older requests' }).count()).toBe(0);
   });
 
   test('says that sidegate does not respond, and what to do', async () => {
     await sendValid();
-    await open();
+    await ui.open();
     await isLive();
-    await gate.stop();
-    await view.page.getByRole('status').filter({ hasText: 'Reconnecting' }).waitFor();
-    await view.page.getByLabel('rejected').check();
-    await view.page.getByRole('alert').filter({ hasText: 'Check that it runs' }).waitFor();
-    expect(await view.findViolations()).toEqual([]);
+    await ui.gate.stop();
+    await ui.page.getByRole('status').filter({ hasText: 'Reconnecting' }).waitFor();
+    await ui.page.getByLabel('rejected').check();
+    await ui.page.getByRole('alert').filter({ hasText: 'Check that it runs' }).waitFor();
+    expect(await ui.view.findViolations()).toEqual([]);
   });
 });
 
 test('the console works without JavaScript: list, filters, detail and pages', async () => {
   await sendForged();
   for (let i = 0; i < 60; i++) await sendValid();
-  await open('/', { javaScriptEnabled: false });
+  await ui.open('/', { javaScriptEnabled: false });
   expect(await rows().count()).toBe(50);
-  await view.page.getByRole('link', { name: 'Older requests' }).click();
+  await ui.page.getByRole('link', { name: 'Older requests' }).click();
   expect(await rows().count()).toBe(11);
-  await view.page.getByRole('link', { name: 'sidegate' }).click();
-  await view.page.getByLabel('Outcome').selectOption('rejected');
-  await view.page.getByRole('button', { name: 'Filter' }).click();
+  await ui.page.getByRole('link', { name: 'sidegate' }).click();
+  await ui.page.getByLabel('Outcome').selectOption('rejected');
+  await ui.page.getByRole('button', { name: 'Filter' }).click();
   expect(await rows().count()).toBe(1);
   expect(await rows().innerText()).toMatch(/rejected\s+billing[^]*bad signature/);
   await rows().getByRole('link').click();
-  expect(await view.page.locator('main').innerText()).toMatch(/Arrived[^]*Headers/);
-  await view.page.goto('/?outcome=nothing');
-  expect(await view.page.locator('main').innerText()).toContain('A filter cannot be used: outcome');
-  expect(view.problems).toEqual([]);
+  expect(await ui.page.locator('main').innerText()).toMatch(/Arrived[^]*Headers/);
+  await ui.page.goto('/?outcome=nothing');
+  expect(await ui.page.locator('main').innerText()).toContain('A filter cannot be used: outcome');
+  expect(ui.view.problems).toEqual([]);
 });
 
 const HOSTILE = `"'><img/src=x/onerror=alert(1)><script>alert(2)</script>`;
 for (const javaScriptEnabled of [true, false])
   test(`hostile IDs, paths and headers stay texts ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
     const delivery = makeDelivery({ id: HOSTILE, body: JSON.stringify({ [HOSTILE]: `</pre>${HOSTILE}` }) });
-    await send(gate.port, { ...delivery, headers: { ...delivery.headers, 'User-Agent': HOSTILE } });
-    await send(gate.port, { method: 'GET', path: `/%22%3E<img/src=x/onerror=alert(3)>` });
-    await open('/', { javaScriptEnabled });
+    await send(ui.gate.port, { ...delivery, headers: { ...delivery.headers, 'User-Agent': HOSTILE } });
+    await send(ui.gate.port, { method: 'GET', path: `/%22%3E<img/src=x/onerror=alert(3)>` });
+    await ui.open('/', { javaScriptEnabled });
     await rows().nth(1).getByText(HOSTILE).waitFor();
     await rows().nth(0).getByText('<img/src=x/onerror=alert(3)>').waitFor();
     await rows().nth(1).getByRole('link').click();
-    await view.page.locator('dd').getByText(HOSTILE).first().waitFor();
-    await view.page.locator('pre').getByText('</pre>').waitFor();
-    await view.page.goto(`/?id=${encodeURIComponent(HOSTILE)}&route=${encodeURIComponent(HOSTILE)}`);
-    expect(await view.page.locator('img, main script').count()).toBe(0);
-    expect(view.problems).toEqual([]);
+    await ui.page.locator('dd').getByText(HOSTILE).first().waitFor();
+    await ui.page.locator('pre').getByText('</pre>').waitFor();
+    await ui.page.goto(`/?id=${encodeURIComponent(HOSTILE)}&route=${encodeURIComponent(HOSTILE)}`);
+    expect(await ui.page.locator('img, main script').count()).toBe(0);
+    expect(ui.view.problems).toEqual([]);
   });
 
 for (const [name, layout] of Object.entries(LAYOUTS))
@@ -202,20 +185,20 @@ for (const [name, layout] of Object.entries(LAYOUTS))
     await sendForged();
     await sendOld();
     const delivery = makeDelivery();
-    await send(gate.port, delivery);
-    await send(gate.port, delivery);
+    await send(ui.gate.port, delivery);
+    await send(ui.gate.port, delivery);
     app.handler = (_request, response) => response.writeHead(503).end();
     await sendValid();
-    await send(gate.port, { method: 'GET', path: '/elsewhere' });
-    await open('/', layout);
+    await send(ui.gate.port, { method: 'GET', path: '/elsewhere' });
+    await ui.open('/', layout);
     await waitForRows(7);
     await isLive();
-    expect(await view.findViolations()).toEqual([]);
-    await view.screenshot(`deliveries-${name}`);
-    expect(await view.page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
+    expect(await ui.view.findViolations()).toEqual([]);
+    await ui.view.screenshot(`deliveries-${name}`);
+    expect(await ui.page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
     await rows().filter({ hasText: 'bad signature' }).getByRole('link').click();
-    await view.page.getByText('Finding').waitFor();
-    expect(await view.findViolations()).toEqual([]);
-    await view.screenshot(`detail-${name}`);
-    expect(view.problems).toEqual([]);
+    await ui.page.getByText('Finding').waitFor();
+    expect(await ui.view.findViolations()).toEqual([]);
+    await ui.view.screenshot(`detail-${name}`);
+    expect(ui.view.problems).toEqual([]);
   });
