@@ -1,7 +1,8 @@
 /** Writes docs/presets.md from the catalogue, so that docs and code always agree. */
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
-import type { Algorithm, SchemeDescription, Tolerance } from '../src/auth/schemes/description.ts';
-import { MAX_SIGNATURE_ENTRIES } from '../src/auth/schemes/head.ts';
+import { coversBody } from '../src/auth/schemes/coverage.ts';
+import type { Algorithm, Piece, SchemeDescription, SignatureDescription, Tolerance } from '../src/auth/schemes/description.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../src/auth/schemes/signature-entries.ts';
 import { TIMESTAMP_FORMATS } from '../src/auth/schemes/timestamp.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 
@@ -18,6 +19,8 @@ error. This page is generated from that data (\`npm run docs\`). See also [refus
 - **No signed time:** a captured delivery can be replayed once its ID is forgotten. For these senders, \`dedup.retention\` is 30 days with Redis (3 days in memory), and \`sidegate check\` warns until you set it. Redis needs about 150 bytes per key, and
   a delivery has two keys: a million deliveries in 30 days take about 300 MB.
 - **IDs:** a signed ID is used as it is. If the ID is not signed, a digest of the signed bytes is remembered as well, so that nobody can replay a delivery under a new ID. If there is no ID, the digest is used alone.
+- **The rest of the body is not signed:** anyone who captured a delivery that the app has not handled yet can change what is not listed. Once it was handled, its signature counts as a duplicate with any body. \`sidegate check\` warns of these
+  presets; \`dedup\` cannot be off. Let the app fetch from the sender's API what matters.
 - **Several signatures:** a header may have up to ${MAX_SIGNATURE_ENTRIES} entries, including that of the timestamp; with more it is malformed (401), because each costs a comparison before anyone is verified. Senders use two during a rotation.
 
 | scheme | sender | signature | signed | time, tolerance | id | content |
@@ -37,7 +40,15 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 
 ## Notes on senders
 
-- **Adyen**: payment webhooks are signed field by field in their body. Only webhooks for platforms, banking and issuing have a signature over the whole body, and only these have a preset.
+- **Adyen**: standard webhooks for payments (\`adyen-payments\`) sign eight fields of the item in their body: all others, such as \`reason\` and \`additionalData\`, can be changed. A delivery with more than one item is rejected. Webhooks for platforms, banking and
+  issuing (\`adyen-platforms\`) sign the whole body.
+- **Box** and **Docusign** sign with several keys at a time, each in its own header. One valid signature is enough. Of Docusign's headers, the first ten are read.
+- **Braintree** sends a form with two fields; a form with others is rejected. Its handshake (\`bt_challenge\`) is not answered.
+- **Contentful** lists the headers that it signs; others, also those that the app reads, are not protected. Configure a URL without a query and without percent-encoding.
+- **Docusign** counts retries in its body, so a retry is a new event unless your events have an ID in the body.
+- **Dropbox Sign** signs only the time, in seconds, and the type of an event. Two events of one type within one second have the same signature, so the second one counts as a duplicate. It expects the text \`Hello API Event Received\` in the response, which
+  the app returns; the response to a duplicate does not have it, so Dropbox Sign may repeat it.
+- **Mailgun** signs only a time and a token. Inbound messages (routes) have the same fields in a form: use \`custom\` with \`{ form: token }\`, \`{ form: timestamp }\` and \`{ form: signature }\`.
 - **GitLab** signs webhooks that have a signing token by Standard Webhooks: \`scheme: standard-webhooks\`. The older secret token authenticates the sender but not the body.
 - **Retries with a new signature** are recognized by their ID. Zoom, HubSpot, Webflow and ElevenLabs send no ID that is safe to use: a retry with a new timestamp reaches the app again. If your events have an ID in the body, name it:
   \`id: { json: $.payload.object.uuid }\`.
@@ -77,7 +88,7 @@ routes:
       keys: [{ name: current, secret: { env: VERCEL_SECRET } }]
 \`\`\`
 
-The same fields describe any sender that signs by HMAC, Ed25519 or ECDSA P-256 over the content, alone or with id, time, method, URL or fixed text.
+The same fields describe any sender that signs by HMAC, Ed25519 or ECDSA P-256 over the content, alone or with id, time, method, URL, headers, parameters, fields or fixed text ([how-to](how-to/custom-sender.md)).
 The signed string must have one reading: if bytes could move from one piece to the next under one signature, \`sidegate check\` reports an error that names the two pieces. A separator
 that the pieces cannot contain resolves it, and so does \`contentShape\` for a sender of JSON, because no JSON object or array is a proper beginning or end of another.
 `;
@@ -85,7 +96,10 @@ that the pieces cannot contain resolves it, and so does \`contentShape\` for a s
 const ALGORITHMS: Readonly<Record<Algorithm, string>> = {
   'hmac-sha1': 'HMAC-SHA1',
   'hmac-sha256': 'HMAC-SHA256',
+  'hmac-sha384': 'HMAC-SHA384',
   'hmac-sha512': 'HMAC-SHA512',
+  'sha256-secret-first': 'SHA-256 of secret and message',
+  'sha256-secret-last': 'SHA-256 of message and secret',
   ed25519: 'Ed25519',
   'ecdsa-p256': 'ECDSA P-256',
   token: 'the token itself',
@@ -124,30 +138,53 @@ export function toSignature({ signature }: SchemeDescription): string {
     return `${prefix === '' ? '' : `\`${prefix}\` and `}${ALGORITHMS[algorithm]}${encoding}`;
   });
   const list = signature.list === undefined ? '' : `, several by ${signature.list === ' ' ? 'a space' : `\`${signature.list}\``}`;
-  return `\`${signature.header}\`: ${forms.join(', or ')}${list}`;
+  return `${toSignaturePlace(signature)}: ${forms.join(', or ')}${list}`;
+}
+
+function toSignaturePlace({ header, moreHeaders = [], query, json, form, path }: SignatureDescription): string {
+  const last = moreHeaders.at(-1);
+  if (last !== undefined) return moreHeaders.length > 1 ? `\`${header}\` to \`${last}\`` : `\`${header}\`, \`${last}\``;
+  if (header !== '') return `\`${header}\``;
+  return toPlace({
+    ...(query !== undefined && { query }),
+    ...(json !== undefined && { json }),
+    ...(form !== undefined && { form, path }),
+  });
+}
+
+function toPlace(place: object): string {
+  const { header, entry, query, json, form, path, xml } = place as Readonly<Record<string, string | undefined>>;
+  if (entry !== undefined) return `\`${entry}\` in the signature header`;
+  if (query !== undefined) return `the parameter \`${query}\``;
+  if (form !== undefined) return path === undefined ? `the form field \`${form}\`` : `\`${path}\` in the form field \`${form}\``;
+  return `\`${header ?? json ?? xml}\``;
+}
+
+function toPiece(piece: Piece): string {
+  if (piece === 'timestamp') return '*time*';
+  if (typeof piece === 'string') return `*${piece}*`;
+  if ('text' in piece) return `\`${piece.text}\``;
+  if ('headersIn' in piece) return `the headers in \`${piece.headersIn}\``;
+  return 'bodySha256' in piece ? 'the SHA-256 of the *body*' : toPlace(piece);
 }
 
 /** The signed parts, in order. */
-export function toSigned({ signed, separator, contentDigestParameter, signature, contentShape }: SchemeDescription): string {
+export function toSigned(description: SchemeDescription): string {
+  const { signed, separator, contentDigestParameter, signature, contentShape, unsignedBody } = description;
   if (signature === undefined) return 'fields of the content';
   if (signed.length === 0) return 'nothing';
-  const names = signed.map((piece) =>
-    typeof piece === 'object' ? `\`${piece.text}\`` : `*${piece === 'timestamp' ? 'time' : piece}*`,
-  );
-  const text = names.join(separator === '' ? ' · ' : ` \`${separator}\` `);
+  const text = signed.map(toPiece).join(separator === '' ? ' · ' : ` \`${separator.replaceAll('\n', '\\n')}\` `);
   const digest =
     contentDigestParameter === undefined ? '' : `, or *url* with the content's SHA-256 as \`${contentDigestParameter}\``;
   const shape = contentShape === undefined ? '' : `; the body a ${contentShape.replace('json-', 'JSON ').replaceAll('-', ' ')}`;
-  return `${text}${digest}${shape}`;
+  const rest = unsignedBody === undefined ? '' : '; **the rest of the body is not signed**';
+  return `${text}${digest}${shape}${rest}`;
 }
 
 /** Where the time is, and how old it may be. */
 export function toTime({ timestamp, tolerance }: SchemeDescription): string {
   if (timestamp === undefined) return 'none';
-  const { from } = timestamp;
-  const place =
-    'header' in from ? `\`${from.header}\`` : 'entry' in from ? `\`${from.entry}\` in the signature header` : `\`${from.json}\``;
-  return `${place}, ${TIMESTAMP_FORMATS[timestamp.unit].title}; ${toTolerance(tolerance)}`;
+  return `${toPlace(timestamp.from)}, ${TIMESTAMP_FORMATS[timestamp.unit].title}; ${toTolerance(tolerance)}`;
 }
 
 function toTolerance({ past, future }: Tolerance): string {
@@ -159,9 +196,10 @@ function toTolerance({ past, future }: Tolerance): string {
 }
 
 /** Where the ID is. */
-export function toId({ id, signed, signature }: SchemeDescription): string {
+export function toId(description: SchemeDescription): string {
+  const { id, signed } = description;
   if (id === undefined) return 'none';
-  if ('header' in id) return `\`${id.header}\`, ${signed.includes('id') ? 'signed' : 'not signed'}`;
-  if ('json' in id) return `\`${id.json}\`, ${signature !== undefined && signed.length === 0 ? 'not signed' : 'signed'}`;
-  return 'none';
+  const isInBody = 'json' in id || 'form' in id || 'xml' in id;
+  const isSigned = signed.includes('id') || (isInBody && coversBody(description));
+  return `${toPlace(id)}, ${isSigned || description.signature === undefined ? 'signed' : 'not signed'}`;
 }

@@ -4,7 +4,7 @@ import { parse, stringify } from 'yaml';
 import { HANDSHAKES } from '../src/auth/handshakes/catalogue.ts';
 import { ALGORITHMS } from '../src/auth/schemes/algorithms.ts';
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../src/auth/schemes/compile.ts';
+import { coversQuery, signsUrl } from '../src/auth/schemes/coverage.ts';
 import { isToken, type SchemeDescription } from '../src/auth/schemes/description.ts';
 import { SENDERS } from '../src/auth/schemes/senders.ts';
 import { toConfirming } from '../test/support/confirming.ts';
@@ -106,7 +106,7 @@ function toConfig(preset: SenderPreset, { webhook }: SenderNotes): object {
     upstream: 'http://127.0.0.1:3000',
     webhook: {
       scheme: name,
-      ...(compileScheme(preset).signsUrl && { publicUrl: 'https://hooks.example.com' }),
+      ...(signsUrl(preset) && { publicUrl: 'https://hooks.example.com' }),
       ...(signature !== undefined && { keys: [key] }),
       ...(needsToken && { handshake: { verifyToken: { env: `${variable}_VERIFY_TOKEN` } } }),
       ...webhook,
@@ -121,9 +121,8 @@ function isByKeyPair({ signature }: SenderPreset): boolean {
 
 function toSettings(preset: SenderPreset): string[] {
   const { handshake, name } = preset;
-  const signsUrl = compileScheme(preset).signsUrl;
   const lines = [
-    ...(signsUrl
+    ...(signsUrl(preset)
       ? [
           '`publicUrl` is the URL that the sender calls, without the path of the request. A proxy in front must not rewrite the path or the query.',
         ]
@@ -149,13 +148,15 @@ function toVerified(preset: SenderPreset): string {
 }
 
 function toUnsigned(preset: SenderPreset, { unsigned }: SenderNotes): string {
-  const { signature, kind = [], timestamp } = preset;
+  const { signature, kind = [], timestamp, unsignedBody } = preset;
   const isBodyUnsigned = signature !== undefined && isToken(signature);
   const lines = [
     isBodyUnsigned
       ? 'Nothing is signed: anyone who knows the secret can send any body.'
-      : 'Headers are not signed, except where the table says so. An app must not rely on the others: anyone who captured a delivery can change them.',
-    ...(compileScheme(preset).signsUrl ? [] : [toQueryRule(preset)]),
+      : unsignedBody === true
+        ? 'Only the parts of the body in the table are signed. Anyone who captured a delivery that the app has not handled yet can change the rest, so the app should ask the sender for what matters. Headers are not signed.'
+        : 'Headers are not signed, except where the table says so. An app must not rely on the others: anyone who captured a delivery can change them.',
+    ...(coversQuery(preset) ? [] : [toQueryRule(preset)]),
     ...(kind.length === 0
       ? []
       : [

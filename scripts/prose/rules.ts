@@ -47,7 +47,8 @@ const sentenceLength: Rule = {
   appliesTo: 'prose',
   find(sentence) {
     const count = sentence.match(/[\w\uFFFC]\S*/g)?.length ?? 0;
-    if (count <= MAX_SENTENCE_WORDS) return [];
+    // The allowed values of a setting are a list of any length, not a sentence.
+    if (count <= MAX_SENTENCE_WORDS || !/[A-Za-z]/.test(sentence)) return [];
     return [
       {
         index: indexOfText(sentence),
@@ -57,7 +58,7 @@ const sentenceLength: Rule = {
     ];
   },
   bad: [`${'word '.repeat(MAX_SENTENCE_WORDS)}end.`],
-  good: [`${'word '.repeat(MAX_SENTENCE_WORDS - 1)}end.`],
+  good: [`${'word '.repeat(MAX_SENTENCE_WORDS - 1)}end.`, '\uFFFC, '.repeat(MAX_SENTENCE_WORDS + 1)],
 };
 
 /**

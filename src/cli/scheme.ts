@@ -3,6 +3,7 @@
 import { stringify } from 'yaml';
 import { ALGORITHMS } from '../auth/schemes/algorithms.ts';
 import { PRESETS } from '../auth/schemes/catalogue.ts';
+import { signsUrl } from '../auth/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../auth/schemes/description.ts';
 import { toStatuses } from '../auth/schemes/senders.ts';
 import { usageError } from '../core/errors.ts';
@@ -60,14 +61,14 @@ function listLost(description: SchemeDescription): string[] {
 
 /** The `webhook` section that verifies like the preset. */
 function toWebhook(description: SchemeDescription): object {
-  const { name, handshake, tolerance, timestamp, contentTypes, signed } = description;
+  const { name, handshake, tolerance, timestamp, contentTypes } = description;
   return {
     scheme: 'custom',
     custom: toCustom(description),
     ...(timestamp !== undefined && { tolerance: toToleranceText(tolerance) }),
     contentTypes,
     ...(handshake !== undefined && { handshake: { type: handshake } }),
-    ...(signed.includes('url') && { publicUrl: 'https://hooks.example.com' }),
+    ...(signsUrl(description) && { publicUrl: 'https://hooks.example.com' }),
     keys: [{ name: 'current', secret: { env: `${name.toUpperCase().replaceAll('-', '_')}_SECRET` } }],
   };
 }
@@ -75,17 +76,20 @@ function toWebhook(description: SchemeDescription): object {
 /** The fields in the order in which a delivery is verified; fields that no custom scheme has are omitted. */
 function toCustom(description: SchemeDescription): object {
   const { signature, signed, separator, timestamp, id, kind, secret, publicKey } = description;
-  const { contentShape, isPortOptional, contentDigestParameter, decodedInUrl } = description;
-  const { encoding, prefix } = secret;
+  const { contentShape, isPortOptional, contentDigestParameter, decodedInUrl, unsignedBody, onlySignedFields } = description;
+  const { encoding, prefix, digest } = secret;
+  const { header, ...others } = signature ?? {};
   const isByKeyPair = signature?.forms.some(({ algorithm }) => ALGORITHMS[algorithm].isAsymmetric) === true;
   return {
-    signature,
+    signature: header === '' ? others : signature,
     signed,
+    ...(unsignedBody !== undefined && { unsignedBody }),
+    ...(onlySignedFields !== undefined && { onlySignedFields }),
     ...(separator !== '' && { separator }),
     ...(timestamp !== undefined && { timestamp: { ...timestamp.from, unit: timestamp.unit } }),
     ...(id !== undefined && { id }),
     ...(kind !== undefined && { kind }),
-    secret: { encoding, ...(prefix !== undefined && { prefix }) },
+    secret: { encoding, ...(prefix !== undefined && { prefix }), ...(digest !== undefined && { digest }) },
     ...(isByKeyPair && publicKey !== undefined && { publicKey }),
     ...(contentShape !== undefined && { contentShape }),
     ...(isPortOptional !== undefined && { isPortOptional }),

@@ -30,6 +30,7 @@ export async function sendDelivery(urlText: string, file: string | undefined, op
   const timeoutMs = toTimeout(options.timeout, 'send', io);
   const delivery = await readSignedDelivery(file, options, io, url);
   try {
+    if (delivery.query !== undefined) url.search = delivery.query;
     const result = await postDelivery(url, delivery, timeoutMs);
     io.stdout(`${result.status}\n`);
     for (const [name, value] of result.headers) if (SHOWN_HEADERS.has(name)) io.stdout(`${name}: ${value}\n`);

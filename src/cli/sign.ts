@@ -1,6 +1,7 @@
 /** `sidegate sign`: prints the headers of a signed delivery: as lines, as JSON, or as a curl command. */
 
 import { randomBytes } from 'node:crypto';
+import { toQuery } from '../auth/schemes/url.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { pickMediaType } from '../core/media-type.ts';
@@ -26,6 +27,10 @@ export interface SignOptions extends DeliveryOptions {
 export interface SignedDelivery {
   readonly body: Buffer;
   readonly headers: readonly (readonly [string, string])[];
+  /** The query of the URL, which may contain the signature. */
+  readonly query?: string | undefined;
+  /** Signing wrote the signature, or the time, into the body. */
+  readonly isBodyChanged?: boolean;
 }
 
 /** Reads the body and the secret, and signs; `sentTo` is the URL that the delivery is sent to, if it is sent. */
@@ -42,18 +47,26 @@ export async function readSignedDelivery(
   const { secret, encoding } = await readSigningSecret(sender, options);
   const body = await readBody(file, io);
   const url = toSignedUrl(sender, options.publicUrl, sentTo);
-  const signature = sender.scheme.sign({ id, timestamp, body, method: 'POST', url }, secret, encoding);
+  const request = { id, timestamp, body, method: 'POST', url: url === '' ? (sentTo?.href ?? '') : url };
+  const signed = sender.scheme.signRequest(request, secret, encoding);
   const contentType = pickMediaType(sender.contentTypes, body);
-  return { body, headers: [...(contentType === undefined ? [] : [['Content-Type', contentType] as const]), ...signature] };
+  const hasType = contentType === undefined || signed.headers.some(([name]) => name === 'Content-Type');
+  const headers = [...(hasType ? [] : [['Content-Type', contentType] as const]), ...signed.headers];
+  const query = signed.url === request.url ? undefined : toQuery(signed.url);
+  return { body: signed.body, headers, query, isBodyChanged: !signed.body.equals(body) };
 }
 
 /** Prints the headers. */
 export async function signDelivery(file: string | undefined, options: SignOptions, io: Io): Promise<number> {
   if (options.format === 'curl' && file === undefined) throw usageError('--format curl requires a file with the body');
-  const { headers } = await readSignedDelivery(file, options, io);
+  const { headers, query, body, isBodyChanged = false } = await readSignedDelivery(file, options, io);
+  if (options.format === 'curl' && isBodyChanged)
+    throw usageError('the signature is in the body, so the file cannot be sent as it is: use sidegate send, or another --format');
   if (options.format === 'json') io.stdout(`${JSON.stringify(Object.fromEntries(headers), undefined, 2)}\n`);
   else if (options.format === 'curl') io.stdout(toCurlLine(headers, file ?? '', options.url ?? 'http://127.0.0.1:8080/'));
   else for (const [name, value] of headers) io.stdout(`${name}: ${value}\n`);
+  if (query !== undefined && options.format === 'text') io.stderr(`query: ${query}\n`);
+  if (isBodyChanged && options.format === 'text') io.stdout(`\n${body.toString()}\n`);
   return EXIT.ok;
 }
 

@@ -5,7 +5,7 @@ import type { Message, Scheme, VerifyKey } from '../auth/schemes/scheme.ts';
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
 import { paint } from '../core/terminal.ts';
-import type { AnalysisInput, Finding } from '../diagnostics/explain/analysis.ts';
+import { type AnalysisInput, type Finding, readWholeHead } from '../diagnostics/explain/analysis.ts';
 import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';
 import { explainNow } from '../diagnostics/explain/run.ts';
 import { checkRecency } from '../gateway/pipeline/gates/timestamp.ts';
@@ -27,9 +27,9 @@ const COMMAND_BUDGET = { bytes: 16 * DEFAULT_BUDGET.bytes, candidates: 8 * DEFAU
 
 /** Verifies like the gates, but checks the timestamp after the signature, so that both are reported. */
 export function verifyStepwise(analysisInput: AnalysisInput): Verification {
-  const { scheme, allowDotInId, request } = analysisInput;
+  const { scheme, request } = analysisInput;
   const explain = (): readonly Finding[] => explainNow(analysisInput, new Meter(COMMAND_BUDGET)).findings;
-  const head = scheme.readHead(request.headers, { allowDotInId });
+  const head = readWholeHead(analysisInput);
   if (head instanceof Refusal) {
     const line = `headers: ${head.detail ?? toMissing(scheme)}`;
     return { result: head.code, lines: [line], findings: explain() };
@@ -90,8 +90,9 @@ function toMissing({ headerNames, description }: Scheme): string {
   const needed = [description.id, description.timestamp?.from].flatMap((at) =>
     at !== undefined && 'header' in at ? [at.header] : [],
   );
-  const names = [...needed, description.signature?.header].filter((name) => name !== undefined);
-  return headerNames.length === 1 ? `${names[0]} is missing` : `${names.slice(0, -1).join(', ')} or ${names.at(-1)} is missing`;
+  const header = description.signature?.header;
+  const names = [...needed, header === undefined || header === '' ? 'the signature' : header];
+  return headerNames.length <= 1 ? `${names[0]} is missing` : `${names.slice(0, -1).join(', ')} or ${names.at(-1)} is missing`;
 }
 
 /** Formats the result as text. */

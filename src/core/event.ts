@@ -16,6 +16,8 @@ export interface SignedHead {
   readonly timestamp: EpochMilliseconds | undefined;
   /** The event type from headers that the sender does not sign, normalized. */
   readonly kind?: string;
+  /** The values of the signed fields, in the order in which they are signed; undefined for those that are still in the body. */
+  readonly fields?: readonly (string | undefined)[];
   /** The decoded signatures to check, limited in number. */
   readonly signatures: readonly ParsedSignature[];
 }

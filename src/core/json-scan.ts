@@ -16,6 +16,8 @@ export interface JsonSpan {
 /** A member of an object. */
 export interface JsonMember {
   readonly name: string;
+  /** The offset of the name. */
+  readonly from: number;
   readonly value: JsonSpan;
 }
 
@@ -62,7 +64,7 @@ export function* listMembers(text: Buffer, object: JsonSpan): Generator<JsonMemb
     const name = JSON.parse(text.toString('utf8', at, end)) as string;
     const from = skipSpace(text, skipSpace(text, end) + 1);
     const to = skipValue(text, from);
-    yield { name, value: { from, to } };
+    yield { name, from: at, value: { from, to } };
     at = skipSeparator(text, to);
   }
 }

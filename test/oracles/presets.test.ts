@@ -4,8 +4,8 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { findPreset } from '../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
-import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { readSigned } from '../support/field-cases.ts';
 import { GO_PARTS, PYTHON_PARTS, type Speaker, startGo, startPython, toForeignOracle } from '../support/oracles/foreign.ts';
 import { listMutations } from '../support/oracles/mutations.ts';
 import type { Delivery, ReceiverKey, SignedDelivery } from '../support/oracles/oracle.ts';
@@ -44,7 +44,7 @@ function isTaken(description: SchemeDescription, signed: SignedDelivery, key: Re
   const scheme = compileScheme(description);
   const parsed = scheme.parseKey('k', new Secret(Buffer.from(key.text)), key.encoding);
   if ('problem' in parsed) throw new Error(parsed.problem);
-  const head = scheme.readHead(new HeaderFields(Object.entries(signed.headers).flat()), { allowDotInId: false });
+  const head = readSigned(scheme, { ...signed, headers: Object.entries(signed.headers) });
   if ('code' in head || scheme.verify(head, signed, [parsed.key]) === undefined) return false;
   return !('problem' in scheme.identify(head, signed));
 }

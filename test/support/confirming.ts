@@ -8,6 +8,7 @@ import { readVectors } from './oracles/vectors.ts';
 const PROVED: Readonly<Record<string, string>> = {
   'aws-sns': "npm sns-validator, AWS's own (test/oracles)",
   discord: 'npm discord-interactions, PyNaCl',
+  docusign: "the same bytes as Docusign's own examples of a receiver, by its document",
   elevenlabs: 'elevenlabs for Python',
   linear: 'npm @linear/sdk',
   'microsoft-graph': 'nothing is computed: each clientState is compared with the key',

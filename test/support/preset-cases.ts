@@ -111,6 +111,7 @@ export function sign(
   if (time === undefined || 'json' in time.from) return { id, timestamp: '', method, url, body, signature: whole };
   if ('header' in time.from)
     return { id, timestamp: headers.get(time.from.header.toLowerCase()) ?? '', method, url, body, signature: whole };
+  if (!('entry' in time.from)) throw new Error(`${one.description.name} has its time elsewhere`);
   const [entry = '', ...rest] = whole.split(signature?.list ?? '');
   return { id, timestamp: entry.slice(time.from.entry.length), method, url, body, signature: rest.join(signature?.list) };
 }
@@ -146,7 +147,13 @@ export function judge({ description, scheme, key }: PresetCase, parts: Parts): s
 
 /** The parts that a scheme signs, in order, by name. */
 export function toSignedParts({ signed }: SchemeDescription): ('id' | 'timestamp' | 'method' | 'url' | 'body')[] {
-  return signed.flatMap((piece: Piece) => (typeof piece === 'object' ? [] : [piece === 'form' ? ('body' as const) : piece]));
+  return signed.flatMap((piece: Piece) =>
+    piece === 'id' || piece === 'timestamp' || piece === 'method' || piece === 'url' || piece === 'body'
+      ? [piece]
+      : piece === 'form'
+        ? ['body' as const]
+        : [],
+  );
 }
 
 /** A part as bytes. */

@@ -28,6 +28,10 @@ function hmac(digest: string, length: number): AlgorithmEntry {
     }
     return mac.digest();
   };
+  return toSymmetric(compute, length);
+}
+
+function toSymmetric(compute: AlgorithmEntry['sign'], length: number): AlgorithmEntry {
   return {
     isAsymmetric: false,
     lengths: [length, length],
@@ -37,6 +41,15 @@ function hmac(digest: string, length: number): AlgorithmEntry {
     },
     sign: compute,
   };
+}
+
+/** SHA-256 of the secret and the message, without HMAC. A secret before the message needs a format that no appended bytes fit (RFC 6151 §2). */
+function keyedDigest(order: 'first' | 'last'): AlgorithmEntry {
+  const compute = (key: KeyObject, chunks: Chunks): Buffer => {
+    const [secret, message] = [key.export(), toBytes(chunks)];
+    return hash('sha256', Buffer.concat(order === 'first' ? [secret, message] : [message, secret]), 'buffer');
+  };
+  return toSymmetric(compute, 32);
 }
 
 function publicKey(digest: string | null, lengths: readonly [number, number]): AlgorithmEntry {
@@ -66,7 +79,10 @@ const token: AlgorithmEntry = {
 export const ALGORITHMS: Readonly<Record<Algorithm, AlgorithmEntry>> = {
   'hmac-sha1': hmac('sha1', 20),
   'hmac-sha256': hmac('sha256', 32),
+  'hmac-sha384': hmac('sha384', 48),
   'hmac-sha512': hmac('sha512', 64),
+  'sha256-secret-first': keyedDigest('first'),
+  'sha256-secret-last': keyedDigest('last'),
   ed25519: publicKey(null, [64, 64]),
   'ecdsa-p256': publicKey('sha256', [8, 72]),
   token,

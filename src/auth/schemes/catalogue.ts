@@ -16,6 +16,7 @@ import {
 } from './presets/content-hmac.ts';
 import { discord, sendgrid } from './presets/key-pairs.ts';
 import { microsoftGraph } from './presets/microsoft-graph.ts';
+import { adyenPayments, box, braintree, contentful, docusign, dropboxSign, mailgun } from './presets/signed-fields.ts';
 import { hubspot, square, twilio } from './presets/signed-url.ts';
 import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
 import { elevenlabs, paddle, sanity, slack, stripe, twitch, webflow, workos, zoom } from './presets/time-and-content.ts';
@@ -23,15 +24,22 @@ import { apiKey, bearer, gitlab, unsigned } from './presets/unsigned.ts';
 
 /** The presets of single senders, in any order. */
 const SENDERS: readonly SchemeDescription[] = [
+  adyenPayments,
   adyenPlatforms,
   awsSns,
+  box,
+  braintree,
+  contentful,
   discord,
+  docusign,
+  dropboxSign,
   elevenlabs,
   github,
   gitlab,
   hubspot,
   line,
   linear,
+  mailgun,
   meta,
   microsoftGraph,
   pagerduty,

@@ -2,7 +2,16 @@
 import type { Milliseconds } from '../../core/clock.ts';
 
 /** How a signature is computed. With `token` there is no signature: the header contains the secret itself. */
-export type Algorithm = 'hmac-sha1' | 'hmac-sha256' | 'hmac-sha512' | 'ed25519' | 'ecdsa-p256' | 'token';
+export type Algorithm =
+  | 'hmac-sha1'
+  | 'hmac-sha256'
+  | 'hmac-sha384'
+  | 'hmac-sha512'
+  | 'sha256-secret-first'
+  | 'sha256-secret-last'
+  | 'ed25519'
+  | 'ecdsa-p256'
+  | 'token';
 
 /** How a secret's text is decoded into key bytes. */
 export type SecretEncoding = 'utf8' | 'base64' | 'hex';
@@ -10,11 +19,70 @@ export type SecretEncoding = 'utf8' | 'base64' | 'hex';
 /** Encoding of a signature; `text` is for tokens only. */
 export type SignatureEncoding = 'hex' | 'base64' | 'base64url' | 'text';
 
-/** A signed part. `form` stands for the parameters of a form body, sorted, with names and values concatenated. */
-export type Piece = 'id' | 'timestamp' | 'body' | 'method' | 'url' | 'form' | { readonly text: string };
+/** A place in the body: a path in JSON, or a form field, with a path if its value is JSON. */
+export type BodyPlace = { readonly json: string } | { readonly form: string; readonly path?: string | undefined };
 
-/** Where a value is. `entry` stands for the entry of the signature header's list with this prefix. */
-export type Source = { readonly header: string } | { readonly entry: string } | { readonly json: string };
+/** A place with one value. `signaturePart` stands for one of the parts that a signature header consists of, counted from 0. */
+export type Place = { readonly header: string } | { readonly query: string } | { readonly signaturePart: number } | BodyPlace;
+
+/** Type of a JSON value; a number or boolean is signed as it is written. */
+export type FieldType = 'string' | 'integer' | 'boolean';
+
+/** How a value is signed. */
+export interface FieldOptions {
+  /** Default: string. */
+  readonly type?: FieldType;
+  /** A missing value is signed as empty text. */
+  readonly optional?: true;
+  /** Its text may contain what separates it from the next piece. At most one piece of a signed string can have this. */
+  readonly mayContainSeparator?: true;
+  /** A backslash is written before each backslash, and before each first character of the separator. */
+  readonly escape?: 'backslash';
+}
+
+/** A signed value. */
+export type FieldPiece = Place & FieldOptions;
+
+/** The request headers that this header lists, sorted, each as `name:value`, separated by semicolons. */
+export interface HeaderListPiece {
+  readonly headersIn: string;
+}
+
+/** The SHA-256 of the body. */
+export interface BodyDigestPiece {
+  readonly bodySha256: 'hex' | 'base64';
+}
+
+/**
+ * A signed part. `form` stands for the parameters of a form body, sorted, with names and values concatenated; `target` for path and
+ * query. `bodyWithoutSignature` and `urlWithoutSignature` omit the field or parameter that contains the signature.
+ */
+export type Piece =
+  | 'id'
+  | 'timestamp'
+  | 'body'
+  | 'bodyWithoutSignature'
+  | 'method'
+  | 'url'
+  | 'urlWithoutSignature'
+  | 'target'
+  | 'form'
+  | { readonly text: string }
+  | FieldPiece
+  | HeaderListPiece
+  | BodyDigestPiece;
+
+/** Where a timestamp is. `entry` stands for the entry of the signature header's list with this prefix. */
+export type TimestampSource = { readonly entry: string } | Place;
+
+/** Where an ID is: a place, one part of a header, or the text of an element of an XML body. */
+export type IdSource = (Place & { readonly part?: HeaderPart | undefined }) | { readonly xml: string };
+
+/** One part of a header's value, counted from 0. */
+export interface HeaderPart {
+  readonly separator: string;
+  readonly index: number;
+}
 
 /** One kind of signature that the header may contain. */
 export interface SignatureForm {
@@ -46,18 +114,42 @@ export type HandshakeName =
   | 'strava'
   | 'trello';
 
+/** The parts that each entry of a signature header consists of. */
+export interface SignatureParts {
+  readonly separator: string;
+  /** The number of parts; entries with another number are ignored. */
+  readonly count: number;
+  /** Which part is the signature, counted from 0. */
+  readonly signature: number;
+}
+
 /** Where signatures are, and their format. */
 export interface SignatureDescription {
-  /** Empty if the token is in the body (`content`). */
+  /** Empty if the signature is in the query or in the body. */
   readonly header: string;
+  /** Further headers with signatures; at least one of all must be present. */
+  readonly moreHeaders?: readonly string[];
+  /** Query parameter with the signature. */
+  readonly query?: string;
+  /** Path of the signature in a JSON body. */
+  readonly json?: string;
+  /** Form field with the signature. */
+  readonly form?: string;
+  /** Path in the JSON value of that form field. */
+  readonly path?: string;
   /** Path of the tokens in a JSON body, with `[*]` for each item of a list; each token must equal the secret. */
   readonly content?: string;
   readonly encoding: SignatureEncoding;
-  /** Separator of the entries, if the header can contain several. */
-  readonly list?: ',' | ';' | ' ';
+  /** Separator of the entries, if the value can contain several. */
+  readonly list?: ListSeparator;
+  /** If each entry has several parts, such as the public key and the signature. */
+  readonly parts?: SignatureParts;
   /** Entries of other forms are ignored. */
   readonly forms: readonly SignatureForm[];
 }
+
+/** Separators of lists. */
+export type ListSeparator = ',' | ';' | ' ' | '&' | '|' | ':';
 
 /** Whether requests carry the secret itself in place of a signature. */
 export function isToken({ content, forms }: SignatureDescription): boolean {
@@ -69,7 +161,7 @@ export type TimestampUnit = 's' | 'ms' | 'rfc3339' | 'http-date';
 
 /** The sender's timestamp. */
 export interface TimestampDescription {
-  readonly from: Source;
+  readonly from: TimestampSource;
   readonly unit: TimestampUnit;
 }
 
@@ -81,6 +173,8 @@ export interface SecretDescription {
   readonly usualStart?: string;
   /** Prefix that is removed before decoding; optional if the config sets `encoding`. */
   readonly prefix?: string;
+  /** The key is this digest of the secret. */
+  readonly digest?: 'sha1' | 'sha256';
 }
 
 /** The sender's public keys. PEM is always accepted as well. */
@@ -125,9 +219,13 @@ export interface SchemeDescription {
   readonly signed: readonly Piece[];
   /** Separator between two pieces. */
   readonly separator: string;
+  /** The signature covers only some fields of the body, or nothing of it. */
+  readonly unsignedBody?: true;
+  /** A form may have only the signed fields and the signature. */
+  readonly onlySignedFields?: true;
   readonly timestamp?: TimestampDescription;
   /** Default: the digest of the signed bytes identifies the event. With `[*]` in a JSON path, all items' IDs together do. */
-  readonly id?: Source;
+  readonly id?: IdSource;
   /** Unsigned headers that distinguish kinds of events with possibly identical bodies; each kind counts as a separate event. */
   readonly kind?: readonly string[];
   readonly secret: SecretDescription;

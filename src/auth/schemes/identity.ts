@@ -2,12 +2,15 @@
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
-import { type JsonPath, parseJsonListPath, parseJsonPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
+import { parseJsonListPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
 import { type Chunks, toBytes } from './algorithms.ts';
-import type { ContentShape, SchemeDescription, Source } from './description.ts';
+import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
+import { coversBody, coversQuery } from './coverage.ts';
+import type { ContentShape, SchemeDescription } from './description.ts';
 import { VALID_ID } from './head.ts';
 import type { Identified, Message } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
+import { compileXmlPath } from './xml-path.ts';
 
 /** Identifies a message; `signed` returns the signed bytes. */
 export type Identify = (head: SignedHead, message: Message, signed: () => Chunks) => Identified;
@@ -28,29 +31,50 @@ const SHAPES: Readonly<Record<ContentShape, { readonly title: string; fits(conte
 export function compileIdentity(description: SchemeDescription): Identify {
   const { signed, contentShape } = description;
   const shape = contentShape === undefined ? undefined : SHAPES[contentShape];
-  const readId = compileId(description.id);
+  const readId = compileId(description);
   const readTime = compileTime(description);
-  const isIdSigned = readId === undefined ? signed.includes('id') : signed.includes('body') || signed.includes('form');
-  const readsContent = readId !== undefined || readTime !== undefined || shape !== undefined;
+  const isIdSigned = readId === undefined ? isHeadIdSigned(description) : coversBody(description);
+  const readsContent = readId?.needsJson === true || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? parseContent(message.body) : undefined;
     if (shape?.fits(content) === false) return { problem: `the body is not ${shape.title}` };
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
-    const id = readId === undefined ? head.id : readId(content);
+    const id = readId === undefined ? head.id : readId.read(content, message.body);
     // A token does not cover the rest of the message, so there are no signed bytes to compute a digest of.
     if (signed.length === 0 || (id !== undefined && isIdSigned)) return { id, timestamp };
     return { ...identifyByContent(toSigned(), id, head.kind), timestamp };
   };
 }
 
-/** Compiles the function that reads the ID from the body; undefined if it is not there. */
-function compileId(source: Source | undefined): ((content: unknown) => string | undefined) | undefined {
-  if (source === undefined || !('json' in source)) return undefined;
+/** Whether the signature covers an ID in the head, or in the part of the body that is read before the verification. */
+function isHeadIdSigned(description: SchemeDescription): boolean {
+  const { signed, id } = description;
+  return signed.includes('id') || (id !== undefined && 'query' in id && coversQuery(description));
+}
+
+/** Reads the ID from the body of a verified message; undefined if it is not there. */
+interface IdReader {
+  readonly needsJson: boolean;
+  read(content: unknown, body: Buffer): string | undefined;
+}
+
+/** Undefined if the ID is in the head, or was already read because it is signed. */
+function compileId({ id: source, signed }: SchemeDescription): IdReader | undefined {
+  if (source === undefined || signed.includes('id')) return undefined;
+  if ('xml' in source) {
+    const read = compileXmlPath(source.xml);
+    return { needsJson: false, read: (_, body) => toId(read(body)) };
+  }
+  if ('form' in source) {
+    const read = compileBodyPlace(source, false);
+    return { needsJson: false, read: (_, body) => toId(read(new BodyContent(body))) };
+  }
+  if (!('json' in source)) return undefined;
   const list = parseJsonListPath(source.json);
-  if (list !== undefined) return (content) => toCommonId(readJsonList(list, content)?.map(toId) ?? []);
-  const path = toPath(source);
-  return path === undefined ? undefined : (content) => toId(readJsonPath(path, content));
+  if (list !== undefined) return { needsJson: true, read: (content) => toCommonId(readJsonList(list, content)?.map(toId) ?? []) };
+  const path = toPath(source.json);
+  return { needsJson: true, read: (content) => toId(readJsonPath(path, content)) };
 }
 
 /** For several events in one delivery: one known event among new ones must not make the delivery a duplicate. */
@@ -59,23 +83,17 @@ function toCommonId(ids: readonly (string | undefined)[]): string | undefined {
   return toDigestId(toDigest([ids.join('\n')]));
 }
 
-/** Compiles the function that reads the timestamp from the body; undefined if it is not there. */
+/** Compiles the function that reads the timestamp from the body; undefined if it is not there, or was already read because it is signed. */
 function compileTime({
   timestamp: time,
+  signed,
 }: SchemeDescription): ((content: unknown) => EpochMilliseconds | { problem: string }) | undefined {
-  if (time === undefined || !('json' in time.from)) return undefined;
+  if (time === undefined || !('json' in time.from) || signed.includes('timestamp')) return undefined;
   const { json } = time.from;
-  const path = toPath(time.from) as JsonPath;
+  const path = toPath(json);
   const format = TIMESTAMP_FORMATS[time.unit];
   return (content) =>
     format.parse(toText(readJsonPath(path, content)) ?? '') ?? { problem: `${json} in the body is not ${format.form}` };
-}
-
-function toPath(source: Source | undefined): JsonPath | undefined {
-  if (source === undefined || !('json' in source)) return undefined;
-  const path = parseJsonPath(source.json);
-  if ('problem' in path) throw new Error(path.problem);
-  return path;
 }
 
 /** Undefined if the body is not JSON; then no path matches. */

@@ -1,5 +1,5 @@
 /** Parses the text of secrets and keys into key objects, as the scheme describes them. */
-import { createPrivateKey, createPublicKey, createSecretKey, type JsonWebKey, KeyObject } from 'node:crypto';
+import { createPrivateKey, createPublicKey, createSecretKey, hash, type JsonWebKey, KeyObject } from 'node:crypto';
 import { parseBase64Key, parseHex } from '../../core/bytes.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
@@ -81,7 +81,11 @@ function toMaterial(secret: Secret, { description, encoding, purpose }: KeyUse):
   }
   if (symmetric === undefined) return problem('this scheme has no keys', 'remove keys');
   const bytes = toSecretBytes(secret, description, encoding);
-  return Buffer.isBuffer(bytes) ? new Material(symmetric, createSecretKey(bytes), source) : bytes;
+  return Buffer.isBuffer(bytes) ? new Material(symmetric, toSecretKey(bytes, description), source) : bytes;
+}
+
+function toSecretKey(bytes: Buffer, { secret: { digest } }: SchemeDescription): KeyObject {
+  return createSecretKey(digest === undefined ? bytes : hash(digest, bytes, 'buffer'));
 }
 
 /** Parses a public key from a JWK (RFC 7517 §4, RFC 8037 §2); undefined for a JWK that is not a signature key of the scheme's algorithm. */

@@ -1,8 +1,13 @@
 /** Proves that the boundaries between signed pieces are unambiguous: two different messages must never share one signed string. */
-import type { Piece, SchemeDescription } from './description.ts';
+import type { FieldPiece, Piece, SchemeDescription } from './description.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
 type Variable = Exclude<Piece, { readonly text: string }>;
+
+/** Whether a piece is a single value of the message. */
+export function isFieldPiece(piece: Piece): piece is FieldPiece {
+  return typeof piece === 'object' && !('text' in piece) && !('headersIn' in piece) && !('bodySha256' in piece);
+}
 
 /** The variable pieces of a signed string, and the fixed text around them. */
 interface Layout {
@@ -21,6 +26,8 @@ export interface Ambiguity {
 export interface PieceRules {
   /** The text in the ID that makes its boundary ambiguous; undefined if there is none. */
   findIdProblem(id: string, allowSeparator: boolean): string | undefined;
+  /** The same for the signed fields, each with the text that it must not contain. In the order in which they are signed. */
+  readonly fields: readonly ((value: string) => string | undefined)[];
   /** The required number of digits of a timestamp, if nothing else marks its end. */
   readonly timeDigits: number | undefined;
 }
@@ -29,6 +36,8 @@ export interface PieceRules {
 const FIXED_DIGITS = { s: 10, ms: 13, rfc3339: undefined, 'http-date': undefined } as const;
 /** The first colon of a time that is not a number always follows `YYYY-MM-DDThh`, or `Www, DD Mmm YYYY hh`. */
 const TIME_MARK = ':';
+const LINE_END = /[\r\n]/;
+const NOT_IN_URL = /[\t\n\r ]/;
 
 function toLayout({ signed, separator }: SchemeDescription): Layout {
   const pieces: Variable[] = [];
@@ -36,7 +45,7 @@ function toLayout({ signed, separator }: SchemeDescription): Layout {
   let gap = '';
   for (const [index, piece] of signed.entries()) {
     if (index > 0) gap += separator;
-    if (typeof piece === 'object') {
+    if (typeof piece === 'object' && 'text' in piece) {
       gap += piece.text;
       continue;
     }
@@ -67,8 +76,10 @@ export function findAmbiguity(description: SchemeDescription): Ambiguity | undef
 
 function hasKnownEnd(description: SchemeDescription, { pieces, gaps }: Layout, at: number): boolean {
   const [gap = '', next] = [gaps[at + 1], pieces[at + 1]];
+  const piece = pieces[at];
+  if (typeof piece === 'object') return hasKnownFieldEnd(description, piece, gap);
   const isJson = description.contentShape !== undefined;
-  switch (pieces[at]) {
+  switch (piece) {
     // No method is a prefix of another; a timestamp has a fixed form, or is followed by a character that is not a digit (PieceRules).
     case 'method':
     case 'timestamp':
@@ -76,9 +87,12 @@ function hasKnownEnd(description: SchemeDescription, { pieces, gaps }: Layout, a
     case 'id':
       return gap !== '' || isSelfMarked(description, next);
     case 'url':
+    case 'urlWithoutSignature':
+    case 'target':
       // A JSON body marks its end only once its own end is known, which hasKnownStart finds: a URL may contain brackets and quotes.
       return endsUrl(description, gap);
     case 'body':
+    case 'bodyWithoutSignature':
       // White space after a JSON value belongs to it (RFC 8259 §2).
       return isJson && !/^\s/.test(gap) && next !== 'form';
     default:
@@ -88,23 +102,43 @@ function hasKnownEnd(description: SchemeDescription, { pieces, gaps }: Layout, a
 
 function hasKnownStart(description: SchemeDescription, { pieces, gaps }: Layout, at: number): boolean {
   const gap = gaps[at] ?? '';
-  switch (pieces[at]) {
+  const piece = pieces[at];
+  if (typeof piece === 'object') return hasKnownFieldStart(piece, gap);
+  switch (piece) {
     case 'timestamp':
       return true;
     case 'id':
       return gap !== '';
     case 'url':
+    case 'urlWithoutSignature':
+    case 'target':
       return endsUrl(description, gap);
     case 'body':
+    case 'bodyWithoutSignature':
       return description.contentShape !== undefined && !/\s$/.test(gap);
     default:
       return false;
   }
 }
 
-/** Whether the gap contains a character that no URL contains: the gate rejects targets with spaces and fragments. */
+/** A digest has a fixed length; a list of headers ends at a line end, which no header contains; a field ends at the text after it. */
+function hasKnownFieldEnd({ separator }: SchemeDescription, piece: Exclude<Variable, string>, gap: string): boolean {
+  if ('bodySha256' in piece) return true;
+  if ('headersIn' in piece) return LINE_END.test(gap);
+  if (piece.escape !== undefined) return gap.startsWith(separator) && separator !== '' && !separator.startsWith('\\');
+  return gap !== '' && piece.mayContainSeparator === undefined;
+}
+
+function hasKnownFieldStart(piece: Exclude<Variable, string>, gap: string): boolean {
+  if ('bodySha256' in piece) return true;
+  if ('headersIn' in piece) return LINE_END.test(gap);
+  // An escaped character of this piece looks like the text before it.
+  return gap !== '' && piece.mayContainSeparator === undefined && piece.escape === undefined;
+}
+
+/** Whether the gap contains a character that no URL contains: the gate rejects targets with spaces, controls and fragments. */
 function endsUrl({ decodedInUrl = '' }: SchemeDescription, gap: string): boolean {
-  return gap.includes(' ') || (gap.includes('#') && !decodedInUrl.includes('#'));
+  return NOT_IN_URL.test(gap) || (gap.includes('#') && !decodedInUrl.includes('#'));
 }
 
 function isSelfMarked({ timestamp }: SchemeDescription, piece: Variable | undefined): boolean {
@@ -116,20 +150,42 @@ export function compilePieceRules(description: SchemeDescription): PieceRules {
   const places = toPlaces(description);
   const ids = places.filter(({ piece }) => piece === 'id');
   const hasMark = ids.some(({ after, next }) => after === '' && isSelfMarked(description, next));
-  const ends = ids.flatMap(({ after = '' }) => (after === '' ? [] : [after]));
-  const starts = ids.flatMap(({ before = '' }) => (before === '' ? [] : [before]));
   const isTimeFixed = places.some(({ piece, before = '-', after = '-' }) => piece === 'timestamp' && touchesDigit(before, after));
-  // `includes` is not enough: the ID `a-` before `--` gives the same bytes as the ID `a` before `--` and `-`.
-  const findEnd = (id: string): string | undefined => ends.find((end) => (id + end).indexOf(end) !== id.length);
-  const findStart = (id: string): string | undefined => starts.find((start) => (start + id).lastIndexOf(start) !== 0);
+  const findIdSeparator = compileSeparatorRule(ids);
   return {
     timeDigits: isTimeFixed ? FIXED_DIGITS[description.timestamp?.unit ?? 's'] : undefined,
     findIdProblem(id, allowSeparator) {
       if (hasMark && id.includes(TIME_MARK)) return TIME_MARK;
-      return allowSeparator ? undefined : (findEnd(id) ?? findStart(id));
+      return allowSeparator ? undefined : findIdSeparator(id);
     },
+    fields: places.flatMap((place) => {
+      if (!isFieldPiece(place.piece)) return [];
+      const isFree = place.piece.escape !== undefined || place.piece.mayContainSeparator !== undefined;
+      return [!isFree ? compileSeparatorRule([place]) : () => undefined];
+    }),
   };
 }
+
+/** Finds the separator that a value contains, or completes together with the text beside it. */
+function compileSeparatorRule(places: readonly Place[]): (value: string) => string | undefined {
+  const ends = places.flatMap(({ after = '' }) => (after === '' ? [] : [after]));
+  const starts = places.flatMap(({ before = '' }) => (before === '' ? [] : [before]));
+  // `includes` is not enough: the ID `a-` before `--` gives the same bytes as the ID `a` before `--` and `-`.
+  const findEnd = (value: string): string | undefined => ends.find((end) => (value + end).indexOf(end) !== value.length);
+  const findStart = (value: string): string | undefined => starts.find((start) => (start + value).lastIndexOf(start) !== 0);
+  return (value) => findEnd(value) ?? findStart(value);
+}
+
+/** The piece in words, as the config writes it. */
+export function toPieceTitle(piece: Exclude<Piece, { readonly text: string }>): string {
+  if (typeof piece === 'string') return piece;
+  return Object.entries(piece)
+    .filter(([name]) => !FIELD_OPTIONS.has(name))
+    .map(([name, value]) => `${name}: ${value}`)
+    .join(', ');
+}
+
+const FIELD_OPTIONS: ReadonlySet<string> = new Set(['type', 'optional', 'mayContainSeparator', 'escape']);
 
 /** A piece and the fixed text on both sides; undefined at the ends of the string. */
 interface Place {

@@ -1,13 +1,15 @@
 /** Assembles the signed bytes from the pieces that a scheme lists. */
+import { hash } from 'node:crypto';
 import type { SignedHead } from '../../core/event.ts';
 import type { Chunks } from './algorithms.ts';
 import type { Piece, SchemeDescription } from './description.ts';
 import { toFormText } from './form.ts';
+import { compileRemoval, removeParameter } from './removal.ts';
 import type { Message } from './scheme.ts';
-import { toContentDigest } from './url.ts';
+import { toContentDigest, toTarget } from './url.ts';
 
 /** The parts of a head that can be signed. */
-type SignedParts = Pick<SignedHead, 'id' | 'timestampText'>;
+type SignedParts = Pick<SignedHead, 'id' | 'timestampText' | 'fields'>;
 
 /** Assembles the pieces of a message for one form of its URL. Undefined if no signature can be valid for the message. */
 export type Assemble = (head: SignedParts, message: Message) => (url: string) => Chunks | undefined;
@@ -20,13 +22,11 @@ interface Content extends Message {
 type AssembleContent = (head: SignedParts, content: Content, url: string) => Chunks | undefined;
 
 /** Compiles the description's pieces. */
-export function compilePieces({ signed, separator, contentDigestParameter }: SchemeDescription): Assemble {
-  const byForm = toAssemble(signed, separator);
+export function compilePieces(description: SchemeDescription): Assemble {
+  const { signed, contentDigestParameter } = description;
+  const byForm = toAssemble(description);
   if (contentDigestParameter === undefined) return bindContent(byForm);
-  const byDigest = toAssemble(
-    signed.filter((piece) => piece !== 'form'),
-    separator,
-  );
+  const byDigest = toAssemble({ ...description, signed: signed.filter((piece) => piece !== 'form') });
   return bindContent((head, content, url) => {
     const isBound = toContentDigest(content, contentDigestParameter);
     if (isBound === undefined) return byForm(head, content, url);
@@ -48,8 +48,9 @@ function bindContent(assemble: AssembleContent): Assemble {
 
 type Write = (head: SignedParts, content: Content, url: string) => string | Buffer | undefined;
 
-function toAssemble(signed: readonly Piece[], separator: string): AssembleContent {
-  const writers = signed.map(toWriter);
+function toAssemble(description: SchemeDescription): AssembleContent {
+  const { separator } = description;
+  const writers = toWriters(description);
   return (head, content, url) => {
     const values: (string | Buffer)[] = [];
     for (const write of writers) {
@@ -79,15 +80,36 @@ function gather(values: readonly (string | Buffer)[], separator: string): Chunks
   return chunks;
 }
 
-const WRITERS: Readonly<Record<Extract<Piece, string>, Write>> = {
+const WRITERS: Readonly<Record<Exclude<Extract<Piece, string>, `${string}WithoutSignature`>, Write>> = {
   id: (head) => head.id ?? '',
   timestamp: (head) => head.timestampText ?? '',
   body: (_, { body }) => body,
   form: (_, { toForm }) => toForm(),
   method: (_, { method }) => method,
   url: (_head, _content, url) => url,
+  target: (_head, _content, url) => toTarget(url),
 };
 
-function toWriter(piece: Piece): Write {
-  return typeof piece === 'string' ? WRITERS[piece] : () => piece.text;
+/** Fields are numbered in the order of `SignedHead.fields`. */
+function toWriters(description: SchemeDescription): Write[] {
+  let fields = 0;
+  return description.signed.map((piece) => {
+    if (piece === 'bodyWithoutSignature') return compileBodyRemoval(description);
+    if (piece === 'urlWithoutSignature') return compileUrlRemoval(description);
+    if (typeof piece === 'string') return WRITERS[piece];
+    if ('text' in piece) return () => piece.text;
+    if ('bodySha256' in piece) return (_, { body }) => hash('sha256', body, piece.bodySha256);
+    const at = fields++;
+    return (head) => head.fields?.[at];
+  });
+}
+
+function compileBodyRemoval({ signature }: SchemeDescription): Write {
+  const remove = compileRemoval(signature);
+  return (_, { body }) => remove(body);
+}
+
+function compileUrlRemoval({ signature }: SchemeDescription): Write {
+  const name = signature?.query ?? '';
+  return (_head, _content, url) => removeParameter(url, name);
 }

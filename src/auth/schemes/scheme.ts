@@ -37,6 +37,8 @@ export interface KeyParsed {
 export interface HeadOptions {
   /** Accepts the separator in the ID, which allows bytes to move between ID, timestamp and body. */
   readonly allowDotInId: boolean;
+  /** Accepts parameters that the signature does not cover, beside those that the scheme reads from the query. */
+  readonly allowQuery?: boolean;
 }
 
 /** The parts of a request that a signature can cover besides the signature headers. */
@@ -52,6 +54,15 @@ export interface SignRequest extends Partial<Message> {
   readonly id: string;
   readonly timestamp: EpochMilliseconds;
   readonly body: Buffer;
+  /** Headers that the sender sends, for schemes that sign some of them. */
+  readonly headers?: HeaderFields;
+}
+
+/** A signed request: the headers that were added, and the URL and the body, which may contain the signature. */
+export interface SignedRequest {
+  readonly headers: readonly (readonly [string, string])[];
+  readonly url: string;
+  readonly body: Buffer;
 }
 
 /** The identity of a verified message, or why it cannot be determined. */
@@ -64,7 +75,7 @@ export interface Scheme {
   readonly name: string;
   /** Lower-cased names of the signature headers; none may be repeated. */
   readonly headerNames: readonly string[];
-  /** The URL is signed, so the route must know its public URL. */
+  /** The URL, or path and query, are signed. */
   readonly signsUrl: boolean;
   /** Parses a secret's text into a verification key. */
   parseKey(
@@ -76,11 +87,18 @@ export interface Scheme {
   /** Parses a public key and its dates from a JWK (RFC 7517 §4); undefined for a key that the scheme does not use. */
   parseJwk(name: string, jwk: JsonWebKey): VerifyKey | undefined;
   /** Parses the signature headers, or returns the refusal `missing_signature` or `malformed_signature`. */
-  readHead(headers: HeaderFields, options: HeadOptions): SignedHead | Refusal;
+  readHead(headers: HeaderFields, options: HeadOptions, query?: string): SignedHead | Refusal;
+  /**
+   * Completes the head with what is in the body, or returns the refusal `missing_signature` or `malformed_signature`. Undefined if the
+   * scheme needs nothing in the body before it is verified.
+   */
+  readonly readBody: ((head: SignedHead, body: Buffer, options: HeadOptions) => SignedHead | Refusal) | undefined;
   /** The first of `keys` that signed `head` and `message`. Every key and signature is tried, even after a match. */
   verify(head: SignedHead, message: Message, keys: readonly VerifyKey[]): VerifyKey | undefined;
   /** Determines the event's identity. Only for verified messages, because it may parse the body. */
   identify(head: SignedHead, message: Message): Identified;
-  /** The signature headers (name and value) of the request. Throws SidegateError('user') for a secret that cannot sign. */
+  /** Signs like the sender, also in the body or the query. Throws SidegateError('user') for a secret or a request that cannot be signed. */
+  signRequest(request: SignRequest, secret: Secret, encoding: SecretEncoding | undefined): SignedRequest;
+  /** The signature headers (name and value) of the request, if the signature is in headers. Throws SidegateError('user') for a secret that cannot sign. */
   sign(request: SignRequest, secret: Secret, encoding: SecretEncoding | undefined): readonly (readonly [string, string])[];
 }

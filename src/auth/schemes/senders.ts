@@ -78,6 +78,16 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   woocommerce: { retries: 'nothing', schedule: 'never; disabled after 5 consecutive failures' },
   x: { waitsSeconds: 10 },
   'aws-sns': { schedule: '3 times, 20 seconds apart, unless the subscription says otherwise; at most an hour' },
+  'adyen-payments': { schedule: 'for a month: at first after 2, 5, 10 and 15 minutes, later every 8 hours' },
+  box: { waitsSeconds: 30, schedule: 'up to 10 times' },
+  contentful: { retries: 'server-errors', waitsSeconds: 30, schedule: 'twice' },
+  mailgun: {
+    acknowledgedBy: [200],
+    retries: 'failures',
+    givesUpOn: [406],
+    schedule: 'after 10, 10, 15 and 30 minutes, 1, 2 and 4 hours',
+  },
+  'dropbox-sign': { acknowledgedBy: [200], schedule: 'for three days; the response must contain "Hello API Event Received"' },
   'microsoft-graph': { givesUpOn: [400, 401, 403, 413] },
 };
 

@@ -1,12 +1,13 @@
 /** Alternative names of a scheme's headers: senders that use Svix write `svix-*`, or `webhook-*` if they configured it. */
 import type { HeaderFields } from '../../core/headers.ts';
-import type { SchemeDescription, Source } from './description.ts';
+import type { SchemeDescription } from './description.ts';
 
 /** The description with each header under its alternative name. */
 export function renameToTwins(description: SchemeDescription): SchemeDescription {
   const { twins = {}, signature, id, timestamp } = description;
   const rename = (name: string): string => twins[name] ?? name;
-  const renameSource = (source: Source): Source => ('header' in source ? { header: rename(source.header) } : source);
+  const renameSource = <T extends object>(source: T): T =>
+    'header' in source ? { ...source, header: rename(String(source.header)) } : source;
   return {
     ...description,
     ...(signature === undefined ? undefined : { signature: { ...signature, header: rename(signature.header) } }),

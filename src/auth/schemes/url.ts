@@ -24,6 +24,18 @@ function toPortForms(url: string): string[] {
   return [url, `${scheme}//${host}${other}${url.slice(origin.length)}`];
 }
 
+/** Path and query of a URL. */
+export function toTarget(url: string): string {
+  const [origin = ''] = ORIGIN.exec(url) ?? [];
+  return url.slice(origin.length);
+}
+
+/** The query of a target or URL; undefined if it has none. */
+export function toQuery(url: string): string | undefined {
+  const mark = url.indexOf('?');
+  return mark === -1 ? undefined : url.slice(mark + 1);
+}
+
 const DIGEST_LENGTH = 64;
 
 /**

@@ -1,11 +1,13 @@
 /** The rules of signature schemes: whether the signature protects everything that the gate relies on. */
 import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
 import { findPreset } from '../../auth/schemes/catalogue.ts';
+import { coversBody, signsUrl } from '../../auth/schemes/coverage.ts';
 import type { SchemeDescription, TimestampUnit } from '../../auth/schemes/description.ts';
-import { findAmbiguity } from '../../auth/schemes/layout.ts';
+import { findAmbiguity, toPieceTitle } from '../../auth/schemes/layout.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { findPresetOfHeader } from './suggest-preset.ts';
+import { checkAlgorithms, checkCoverage, checkPlaces } from './validate-places.ts';
 
 /** Everything wrong with the scheme, or with how the route uses it. */
 export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
@@ -14,6 +16,7 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
     ...(scheme === 'custom' ? checkDescription(description, [...path, 'custom']) : []),
     ...checkUrl(webhook, path),
     ...checkPieces(webhook, route, path),
+    ...checkCoverage(webhook, path),
     ...checkSender(webhook, route, path),
     ...checkRemoteKeys(webhook, [...path, 'jwks']),
     ...checkId(webhook, path),
@@ -22,12 +25,12 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
 }
 
 function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path): Rating[] {
-  const signsUrl = description.signed.includes('url');
-  if (signsUrl && publicUrl === undefined) {
+  const isUrlSigned = signsUrl(description);
+  if (isUrlSigned && publicUrl === undefined) {
     const message = `${scheme} signs the URL, and the gate cannot know which URL the sender used`;
     return [error(path, message, 'publicUrl: https://hooks.example.com')];
   }
-  if (!signsUrl && publicUrl !== undefined)
+  if (!isUrlSigned && !description.signed.includes('target') && publicUrl !== undefined)
     return [warning([...path, 'publicUrl'], `${scheme} does not sign the URL`, 'remove publicUrl')];
   return [];
 }
@@ -72,8 +75,14 @@ function checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Pat
 
 function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Rating[] {
   const { id, signed } = description;
-  if (signed.includes('id') && (id === undefined || !('header' in id)))
-    return [error([...path, 'id'], 'the signed ID must come from a header', 'id: { header: NAME }')];
+  if (signed.includes('id') && (id === undefined || 'xml' in id || ('json' in id && id.json.includes('[*]'))))
+    return [
+      error(
+        [...path, 'id'],
+        'the signed ID must be in one place that is read before the signature is verified',
+        'id: { header: NAME }',
+      ),
+    ];
   if (signed.length > 0 || id !== undefined || dedup === 'off') return [];
   const hint = 'set id: { json: $.id } or id: { header: NAME }, or dedup: off';
   return [error(path, `${scheme} has no ID that identifies duplicates`, hint)];
@@ -94,7 +103,6 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
   const found: Rating[] = [];
   const { signed, signature } = description;
   const isToken = signature?.forms.some(({ algorithm }) => algorithm === 'token') === true;
-  const isContentSigned = signed.includes('body') || signed.includes('form');
   if (isToken !== (signature?.encoding === 'text'))
     found.push(
       error(
@@ -104,23 +112,34 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
       ),
     );
   if (isToken && signed.length > 0) found.push(error([...path, 'signed'], 'a token does not sign anything', 'signed: []'));
-  if (!isToken && !isContentSigned)
-    found.push(error([...path, 'signed'], 'the body is not signed, so anyone could change it', 'signed: [..., body]'));
-  return [...found, ...checkTimestamp(description, path), ...checkKinds(description, [...path, 'signature', 'forms'])];
-}
-
-function checkTimestamp({ signed, signature, timestamp }: SchemeDescription, path: Path): Rating[] {
-  const found: Rating[] = [];
-  const isContentSigned = signed.includes('body') || signed.includes('form');
-  if (signed.includes('timestamp') && (timestamp === undefined || 'json' in timestamp.from))
+  if (!isToken && !coversBody(description) && description.unsignedBody === undefined)
     found.push(
       error(
         [...path, 'signed'],
-        'the signed timestamp must come from a header',
+        'the body is not signed, so anyone could change it',
+        'signed: [..., body]; or unsignedBody: true, if the sender signs only some fields, and you accept that',
+      ),
+    );
+  return [
+    ...found,
+    ...checkTimestamp(description, path),
+    ...checkPlaces(description, path),
+    ...checkAlgorithms(description, [...path, 'signature', 'forms']),
+  ];
+}
+
+function checkTimestamp(description: SchemeDescription, path: Path): Rating[] {
+  const { signed, signature, timestamp } = description;
+  const found: Rating[] = [];
+  if (signed.includes('timestamp') && timestamp === undefined)
+    found.push(
+      error(
+        [...path, 'signed'],
+        'the place of the signed timestamp is missing',
         'timestamp: { header: NAME } or { entry: PREFIX }',
       ),
     );
-  if (timestamp !== undefined && !('json' in timestamp.from ? isContentSigned : signed.includes('timestamp')))
+  if (timestamp !== undefined && !isTimeSigned(description))
     found.push(
       error(
         [...path, 'timestamp'],
@@ -130,6 +149,14 @@ function checkTimestamp({ signed, signature, timestamp }: SchemeDescription, pat
     );
   if (timestamp !== undefined && 'entry' in timestamp.from) found.push(...checkTimeEntry(timestamp.unit, signature?.list, path));
   return found;
+}
+
+/** As a piece, as part of the whole body, or among the headers that the request lists as signed. */
+function isTimeSigned(description: SchemeDescription): boolean {
+  const { signed, timestamp } = description;
+  if (timestamp === undefined || signed.includes('timestamp')) return true;
+  if ('json' in timestamp.from) return coversBody(description);
+  return 'header' in timestamp.from && signed.some((piece) => typeof piece === 'object' && 'headersIn' in piece);
 }
 
 function checkTimeEntry(unit: TimestampUnit, list: string | undefined, path: Path): Rating[] {
@@ -157,20 +184,12 @@ function checkPieces({ description, scheme }: WebhookConfig, { match }: RouteCon
     const message = `${scheme} has no separator between the URL and the form parameters, so with a pathPrefix an attacker can replay a delivery with parameters moved into the path`;
     return [error(path, message, 'match: { path: … }, with the exact path that the sender calls')];
   }
-  const message = `the boundary between ${before} and ${after} is ambiguous in the signed bytes: an attacker can move bytes from one to the other without changing the signature`;
+  const message = `the boundary between ${toPieceTitle(before)} and ${toPieceTitle(after)} is ambiguous in the signed bytes: an attacker can move bytes from one to the other without changing the signature`;
   return [error([...path, 'custom', 'signed'], message, toPiecesHint(description))];
 }
 
 function toPiecesHint({ signed }: SchemeDescription): string {
-  return signed.includes('body')
+  return signed.includes('body') || signed.includes('bodyWithoutSignature')
     ? 'contentShape: json-object (or json-array, json-object-or-array), if the sender sends nothing else; otherwise the signature is not secure'
     : 'set a separator that none of the signed parts can contain; if the sender uses none, the signature is not secure';
-}
-
-/** The kind of a key selects the algorithm, so a scheme has at most one algorithm for secrets and one for key pairs. */
-function checkKinds({ signature }: SchemeDescription, path: Path): Rating[] {
-  const algorithms = new Set(signature?.forms.map(({ algorithm }) => algorithm) ?? []);
-  const asymmetric = [...algorithms].filter((algorithm) => ALGORITHMS[algorithm].isAsymmetric);
-  if (asymmetric.length <= 1 && algorithms.size - asymmetric.length <= 1) return [];
-  return [error(path, 'two algorithms use the same kind of key', 'use at most one algorithm for secrets and one for key pairs')];
 }

@@ -1,4 +1,5 @@
 /** The rules of a webhook route, and the warnings about insecure settings. */
+import { coversQuery } from '../../auth/schemes/coverage.ts';
 import { isToken } from '../../auth/schemes/description.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { DedupConfig, KeyConfig, OrderConfig, RouteConfig, WebhookConfig } from '../schema/config.ts';
@@ -34,7 +35,7 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, route, [...path, 'order']));
   const { description } = webhook;
   const unsigned = 'the signature does not cover it, so anyone with a captured delivery can change it';
-  if (webhook.allowQuery && !description.signed.includes('url'))
+  if (webhook.allowQuery && !coversQuery(description))
     found.push(warning([...path, 'allowQuery'], `any query string is accepted: ${unsigned}`));
   if (webhook.allowContentEncoding)
     found.push(warning([...path, 'allowContentEncoding'], `any Content-Encoding is accepted: ${unsigned}`));

@@ -1,49 +1,42 @@
 /** The schema of a custom signature scheme, with the same fields as the presets. */
 import * as z from 'zod';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/head.ts';
-import { JSON_ONLY, minutes } from '../../auth/schemes/presets/defaults.ts';
+import { FORMS, JSON_ONLY, minutes } from '../../auth/schemes/presets/defaults.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/signature-entries.ts';
 import { TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
-import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
+import {
+  fieldName,
+  headerName,
+  idSource,
+  inBody,
+  index,
+  inForm,
+  inHeader,
+  inQuery,
+  inSignature,
+  jsonPath,
+  literal,
+  parameterName,
+  piece,
+  separator,
+  visible,
+} from './place-schema.ts';
 
-/** Header fields are tokens (RFC 9110 §5.6.2). */
-const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header name must be a token (RFC 9110 §5.6.2)');
-const visible = z.string().regex(/^[\x20-\x7e]{0,32}$/, 'must be up to 32 visible ASCII characters');
 /** Without a prefix, an attacker's entry could be the timestamp as well as the sender's. */
 const entryPrefix = visible.min(1, 'the prefix is empty, so any entry could be the timestamp; write for example t=');
-const ALGORITHMS = ['hmac-sha1', 'hmac-sha256', 'hmac-sha512', 'ed25519', 'ecdsa-p256', 'token'] as const;
+const ALGORITHMS = [
+  'hmac-sha1',
+  'hmac-sha256',
+  'hmac-sha384',
+  'hmac-sha512',
+  'sha256-secret-first',
+  'sha256-secret-last',
+  'ed25519',
+  'ecdsa-p256',
+  'token',
+] as const;
 /** Algorithms that a sender may use, but custom schemes do not know: a similar name would be another algorithm, not a correction. */
-const OTHER_ALGORITHM = /rsa|^[rpe]s\d|p-?(?:384|521)|sha-?(?:224|384)|sha-?3|md5|ed448/i;
-
-const parameterName = z
-  .string()
-  .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'a parameter name is 1 to 64 letters, digits, dots, dashes and underscores');
-
-const jsonPath = z
-  .string()
-  .meta({ examples: ['$.data.id'] })
-  .superRefine((text, context) => {
-    const path = parseJsonPath(text);
-    if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
-  });
-
-/** If a delivery contains several events, all their IDs together identify it. */
-const idPath = z
-  .string()
-  .meta({ examples: ['$.data.id'] })
-  .superRefine((text, context) => {
-    const path = parseJsonListPath(text) ?? parseJsonPath(text);
-    if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
-  });
-
-const inHeader = z.strictObject({ header: headerName.describe('Name of the header.') });
-const inBody = z.strictObject({ json: jsonPath.describe('Path in the JSON body.') });
-
-/** Where the ID of a delivery is. */
-export const idSource = z.union(
-  [inHeader, z.strictObject({ json: idPath.describe('Path in the JSON body; [*] stands for each item of a list.') })],
-  { error: 'expected { header: NAME } or { json: PATH }' },
-);
+const OTHER_ALGORITHM = /rsa|^[rpe]s\d|p-?(?:384|521)|sha-?224|sha-?3(?!84)|^sha-?384|md5|ed448/i;
 
 const unit = z
   .enum(TIMESTAMP_UNITS)
@@ -58,8 +51,14 @@ const timestamp = z
       inHeader.extend({ unit }),
       z.strictObject({ entry: entryPrefix.describe('Prefix of the entry in the signature header, such as `t=`.'), unit }),
       inBody.extend({ unit }),
+      inQuery.extend({ unit }),
+      inSignature.extend({ unit }),
+      inForm.extend({ unit }),
     ],
-    { error: 'expected { header: NAME }, { entry: PREFIX } or { json: PATH }, each with unit: s, ms, rfc3339 or http-date' },
+    {
+      error:
+        'expected { header: NAME }, { entry: PREFIX }, { json: PATH }, { query: NAME }, { form: NAME } or { signaturePart: INDEX }, each with unit: s, ms, rfc3339 or http-date',
+    },
   )
   .transform(({ unit: written, ...from }) => ({ from, unit: written }));
 
@@ -73,21 +72,41 @@ const form = z.strictObject({
           : undefined,
     })
     .default('hmac-sha256')
-    .describe('Signature algorithm; `token` means that the header contains the secret itself.'),
+    .describe(
+      'Signature algorithm; `token` stands for the secret itself. `sha256-secret-first` and `sha256-secret-last` are the SHA-256 of the secret and the signed bytes; the first is secure only with a body that must be JSON (`contentShape`).',
+    ),
 });
 
 const signature = z.strictObject({
-  header: headerName.describe('Header that contains the signature.'),
+  header: headerName.default('').describe('Header that contains the signature.'),
+  moreHeaders: z
+    .array(headerName)
+    .min(1)
+    .max(MAX_SIGNATURE_ENTRIES - 1)
+    .optional()
+    .describe('Further headers that may contain a signature; at least one of all must be present.'),
+  query: parameterName.optional().describe('Query parameter that contains the signature, instead of a header.'),
+  json: jsonPath.optional().describe('Path of the signature in the JSON body, instead of a header.'),
+  form: fieldName.optional().describe('Form field that contains the signature, instead of a header.'),
+  path: jsonPath.optional().describe('Path of the signature in that form field, if its value is JSON.'),
   encoding: z
     .enum(['hex', 'base64', 'base64url', 'text'])
     .default('hex')
     .describe('Encoding of the signature; `text` is for tokens only.'),
   list: z
-    .enum([',', ';', ' '])
+    .enum([',', ';', ' ', '&', '|', ':'])
     .optional()
     .describe(
       `Separator of the entries in the header, at most ${MAX_SIGNATURE_ENTRIES}. Default: the header contains one entry.`,
     ),
+  parts: z
+    .strictObject({
+      separator: separator.describe('Separator of the parts of an entry.'),
+      count: z.int().min(2).max(16).describe('Number of parts; entries with another number are ignored.'),
+      signature: index.describe('Which part is the signature, counted from 0.'),
+    })
+    .optional()
+    .describe('If each entry consists of several parts, such as a public key and the signature.'),
   forms: z
     .array(form)
     .min(1)
@@ -96,17 +115,28 @@ const signature = z.strictObject({
     .describe('Accepted kinds of entries; other entries are ignored.'),
 });
 
-const piece = z.union(
-  [z.enum(['id', 'timestamp', 'body', 'method', 'url', 'form']), z.strictObject({ text: visible.describe('A literal string.') })],
-  { error: 'expected id, timestamp, body, method, url, form or { text: … }' },
-);
-
 /** A whole scheme. */
 export const customScheme = z
   .strictObject({
     signature: signature.meta({ examples: [{ header: 'X-Signature' }] }).describe('Where the signature is, and its format.'),
-    signed: z.array(piece).max(12).default(['body']).describe('The parts that are signed, in order; [] for tokens.'),
-    separator: visible.default('').describe('Separator between the signed parts.'),
+    signed: z
+      .array(piece)
+      .max(24)
+      .default(['body'])
+      .describe(
+        'The parts that are signed, in order; [] for tokens. `target` is path and query, `url` also the origin (`publicUrl`); `…WithoutSignature` omits the field or parameter with the signature.',
+      ),
+    separator: literal.default('').describe('Separator between the signed parts.'),
+    unsignedBody: z
+      .literal(true)
+      .optional()
+      .describe(
+        'Accepts a signature that does not cover the whole body: anyone who captured a delivery before the app handled it can change the rest.',
+      ),
+    onlySignedFields: z
+      .literal(true)
+      .optional()
+      .describe('Rejects forms with other fields than those that are signed and the one with the signature.'),
     timestamp: timestamp.optional().describe('Where the signed timestamp is. Default: no timestamp.'),
     kind: z
       .array(headerName)
@@ -121,6 +151,7 @@ export const customScheme = z
       .strictObject({
         encoding: z.enum(['utf8', 'base64', 'hex']).default('utf8').describe('Encoding of the secrets that the sender issues.'),
         prefix: visible.optional().describe('Prefix of these secrets.'),
+        digest: z.enum(['sha1', 'sha256']).optional().describe('If the key is this digest of the secret.'),
       })
       .prefault({}),
     publicKey: z
@@ -154,19 +185,28 @@ export const customScheme = z
       ...withoutAbsent(written),
       name: 'custom',
       tolerance: minutes(5),
-      contentTypes: JSON_ONLY,
+      contentTypes: toContentTypes(written),
     }),
   );
 
+/** A scheme that reads form fields gets forms, others JSON. */
+function toContentTypes({ signature, signed }: { signature: object; signed: readonly unknown[] }): readonly string[] {
+  const hasField = [signature, ...signed].some(
+    (place) => typeof place === 'object' && place !== null && 'form' in place && place.form !== undefined,
+  );
+  return hasField ? FORMS : JSON_ONLY;
+}
+
 /** Removes undefined fields at any depth, so that a description has exactly the fields that the scheme uses. */
 function withoutAbsent<T>(value: T): Present<T> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value as Present<T>;
+  if (Array.isArray(value)) return value.map(withoutAbsent) as Present<T>;
+  if (typeof value !== 'object' || value === null) return value as Present<T>;
   const fields = Object.entries(value).filter(([, field]) => field !== undefined);
   return Object.fromEntries(fields.map(([name, field]) => [name, withoutAbsent(field)])) as Present<T>;
 }
 
-type Present<T> = T extends readonly unknown[]
-  ? T
+type Present<T> = T extends readonly (infer Item)[]
+  ? Present<Item>[]
   : T extends object
     ? { [Key in keyof T]: Present<Exclude<T[Key], undefined>> }
     : T;

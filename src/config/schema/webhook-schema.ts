@@ -7,9 +7,10 @@ import type { SchemeDescription, Tolerance } from '../../auth/schemes/descriptio
 import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { remoteKeys, webhookKey } from './key-schema.ts';
 import { order } from './order-schema.ts';
+import { idSource } from './place-schema.ts';
 import { DEFAULT_RETENTION_MS } from './retention.ts';
 import { duration, publicUrl, size } from './scalars.ts';
-import { customScheme, idSource } from './scheme-schema.ts';
+import { customScheme } from './scheme-schema.ts';
 import { storeBody } from './store-body-schema.ts';
 
 const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+|none)$/;

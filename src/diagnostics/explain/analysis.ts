@@ -3,8 +3,11 @@
 import type { SchemeDescription, SecretEncoding, Tolerance } from '../../auth/schemes/description.ts';
 import { toKeySource } from '../../auth/schemes/keys.ts';
 import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
+import { toQuery } from '../../auth/schemes/url.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
+import { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 
@@ -36,6 +39,7 @@ export interface AnalysisInput {
   readonly request: RejectedRequest;
   readonly scheme: Scheme;
   readonly allowDotInId: boolean;
+  readonly allowQuery?: boolean;
   /** Undefined if the scheme signs no timestamp. */
   readonly tolerance: Tolerance | undefined;
   /** Of the route; empty if it has none. */
@@ -60,6 +64,21 @@ export interface Explanation {
   readonly findings: readonly Finding[];
   /** A candidate matched, so the cause is certain. */
   readonly isProven: boolean;
+}
+
+/** Reads everything that is needed before the signature can be verified, in the head and in the body, as the gate does. */
+export function readWholeHead({
+  scheme,
+  request,
+  allowDotInId,
+  allowQuery = false,
+}: Pick<AnalysisInput, 'scheme' | 'request' | 'allowDotInId' | 'allowQuery'>): SignedHead | Refusal {
+  const options = { allowDotInId, allowQuery };
+  const head = scheme.readHead(request.headers, options, toQuery(request.target));
+  const { body } = request;
+  return head instanceof Refusal || scheme.readBody === undefined || body === undefined
+    ? head
+    : scheme.readBody(head, body, options);
 }
 
 /** Returns undefined for a key whose secret text is unknown. */

@@ -1,11 +1,12 @@
 /** Finds out why a signature was rejected: tries variants of the request and of the keys, with one or two changes, within a budget. */
 
+import { isBodyPlace } from '../../auth/schemes/body-values.ts';
 import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { VerifyKey } from '../../auth/schemes/scheme.ts';
 import { compileTwinTest, renameToTwins } from '../../auth/schemes/twins.ts';
 import type { SignedHead } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
-import type { AnalysisInput, Explanation, Finding } from './analysis.ts';
+import { type AnalysisInput, type Explanation, type Finding, readWholeHead } from './analysis.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
 import { type HeadForm, toHeadForms } from './head-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
@@ -43,8 +44,8 @@ interface Match {
 /** Runs the analysis; at each `yield` the caller can let other work run. */
 export function* analyze(given: AnalysisInput, meter: Meter): Generator<void, Explanation> {
   const analysisInput = withUsedNames(given);
-  const { scheme, allowDotInId, request } = analysisInput;
-  const head = scheme.readHead(request.headers, { allowDotInId });
+  const { request } = analysisInput;
+  const head = readWholeHead(analysisInput);
   const hints = toHeadHints(analysisInput, head);
   const times = toTimes(analysisInput, head);
   const match = request.body === undefined ? undefined : yield* search(analysisInput, request.body, meter);
@@ -68,7 +69,7 @@ function toTimes(analysisInput: AnalysisInput, head: SignedHead | Refusal): Find
   if (head instanceof Refusal) return [];
   if (head.timestamp !== undefined) return toTimeHints(analysisInput, head.timestamp);
   const { timestamp } = scheme.description;
-  if (timestamp === undefined || !('json' in timestamp.from) || request.body === undefined) return [];
+  if (timestamp === undefined || !isBodyPlace(timestamp.from) || request.body === undefined) return [];
   const identity = scheme.identify(head, { method: request.method, url: '', body: request.body });
   return 'problem' in identity || identity.timestamp === undefined ? [] : toTimeHints(analysisInput, identity.timestamp);
 }
@@ -122,13 +123,10 @@ function* withKeys(
   else for (const key of keys) yield key && { head, body, key };
 }
 
-function isMatch(
-  { request: { method } }: AnalysisInput,
-  { head: form, body: { bytes } }: Match,
-  keys: readonly VerifyKey[],
-): boolean {
+function isMatch({ request }: AnalysisInput, { head: form, body: { bytes } }: Match, keys: readonly VerifyKey[]): boolean {
   const { scheme, headers, url } = form;
-  const head = scheme.readHead(headers, { allowDotInId: true });
+  const { method } = request;
+  const head = readWholeHead({ scheme, request: { ...request, headers, body: bytes }, allowDotInId: true, allowQuery: true });
   return !(head instanceof Refusal) && scheme.verify(head, { method, url, body: bytes }, keys) !== undefined;
 }
 

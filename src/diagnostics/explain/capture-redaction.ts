@@ -1,5 +1,6 @@
 /** Decides which parts of a rejected delivery may be captured: those that the analysis needs, without configured secrets. */
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
+import { coversQuery, listFieldHeaders, readsQuery } from '../../auth/schemes/coverage.ts';
 import { isToken, type SchemeDescription, type SignatureDescription } from '../../auth/schemes/description.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import type { RequestTarget } from '../../core/target.ts';
@@ -48,7 +49,7 @@ export class CaptureRedaction {
   constructor(description: SchemeDescription) {
     this.#signature = description.signature;
     this.#kept = new Set([...PRESET_HEADERS, ...toHeaderNames(description)]);
-    this.#signsUrl = description.signed.includes('url');
+    this.#signsUrl = coversQuery(description) || readsQuery(description);
     this.#digestParameter = description.contentDigestParameter;
   }
 
@@ -125,8 +126,9 @@ function toDecoded(text: string): Buffer {
   }
 }
 
-function toHeaderNames({ signature, timestamp, id, kind = [], twins = {} }: SchemeDescription): string[] {
+function toHeaderNames(description: SchemeDescription): string[] {
+  const { signature, timestamp, id, kind = [], twins = {} } = description;
   const sources = [timestamp?.from, id].flatMap((source) => (source !== undefined && 'header' in source ? [source.header] : []));
-  const own = signature === undefined || isToken(signature) ? [] : [signature.header];
+  const own = signature === undefined || isToken(signature) ? [] : [signature.header, ...listFieldHeaders(description)];
   return [...own, ...sources, ...kind, ...Object.values(twins)].map((name) => name.toLowerCase());
 }

@@ -113,6 +113,8 @@ function* toLenientForms(
   base: Base,
 ): Generator<HeadForm> {
   const name = toSignatureName(description);
+  // The signature is in the query or in the body.
+  if (name === '') return;
   const value = headers.get(name);
   if (value !== undefined && value !== '') {
     const lenient = parseLeniently(value, description);
@@ -137,7 +139,7 @@ function* toLenientForms(
 
 function* toTimestampForms({ scheme: { description }, request: { headers } }: AnalysisInput, base: Base): Generator<HeadForm> {
   const { timestamp, id } = description;
-  if (timestamp === undefined || 'json' in timestamp.from) return;
+  if (timestamp === undefined || !('header' in timestamp.from || 'entry' in timestamp.from)) return;
   const cause = 'timestamp_unit';
   const toScheme = (unit: TimestampUnit): Scheme => compileScheme({ ...description, timestamp: { ...timestamp, unit } });
   for (const unit of TIMESTAMP_UNITS.filter((each) => each !== timestamp.unit))
@@ -161,7 +163,7 @@ function* toTimestampForms({ scheme: { description }, request: { headers } }: An
 
 function* toSignedPartForms({ scheme: { description } }: AnalysisInput, base: Base): Generator<HeadForm> {
   const { signed, timestamp, id } = description;
-  const hasTime = timestamp !== undefined && !('json' in timestamp.from);
+  const hasTime = timestamp !== undefined && ('header' in timestamp.from || 'entry' in timestamp.from);
   const hasId = id !== undefined && 'header' in id;
   if (signed.length === 0) return;
   const variants: [text: string, pieces: Piece[], separator: string, isPossible: boolean][] = [

@@ -37,13 +37,13 @@ export function toHeadHints(analysisInput: AnalysisInput, head: SignedHead | Ref
 function toMissing({ scheme, request: { headers } }: AnalysisInput): string {
   const missing = toNeededHeaders(scheme).filter((name) => (headers.get(name.toLowerCase()) ?? '') === '');
   const last = missing.at(-1);
-  if (last === undefined) return 'a header of the signature is missing';
+  if (last === undefined) return 'the signature, or a signed value, is missing';
   return missing.length === 1 ? `${last} is missing` : `${missing.slice(0, -1).join(', ')} and ${last} are missing`;
 }
 
 /** The headers that verification requires, as the scheme spells their names. */
 function toNeededHeaders({ description: { id, timestamp, signature, signed } }: Scheme): string[] {
-  const names = signature === undefined ? [] : [signature.header];
+  const names = signature === undefined || signature.header === '' ? [] : [signature.header];
   if (timestamp !== undefined && 'header' in timestamp.from) names.unshift(timestamp.from.header);
   if (id !== undefined && 'header' in id && signed.includes('id')) names.unshift(id.header);
   return names;

@@ -64,6 +64,12 @@ export function inspectScheme(scheme: Scheme, key: SigningKey, url: string): Pro
     const why = description.isSignedInContent === true ? 'signs with a key that only the sender has' : 'has no signature';
     throw new SidegateError('user', 'nothing_signed', `${scheme.name} ${why}, so it cannot be probed`);
   }
+  if (signature.header === '')
+    throw new SidegateError(
+      'user',
+      'nothing_signed',
+      `${scheme.name} has its signature in the body or the query, so it cannot be probed`,
+    );
   const sign = (content: Signable, by = key): Fields => scheme.sign({ ...content, method: 'POST', url }, by.secret, by.encoding);
   const split = (value: string): SignatureParts => splitSignature(signature, value);
   const ours = split(getField(sign(SIGNABLE), signature.header));
@@ -102,8 +108,10 @@ export function withField(fields: Fields, name: string | undefined, change: (val
 }
 
 function toTimestampName({ timestamp, signature }: SchemeDescription): string | undefined {
-  if (timestamp === undefined || 'json' in timestamp.from) return undefined;
-  return 'header' in timestamp.from ? timestamp.from.header : signature?.header;
+  if (timestamp === undefined) return undefined;
+  const { from } = timestamp;
+  if ('header' in from) return from.header;
+  return 'entry' in from || 'signaturePart' in from ? signature?.header : undefined;
 }
 
 /** The signature is the last entry; if two prefixes match, the longer one counts. */

@@ -1,7 +1,9 @@
 /** Signs a fixture's request as its sender would, with the scheme and a key of the route, and tampers with it if requested. */
 
+import { isBodyPlace } from '../../auth/schemes/body-values.ts';
 import { findPreset } from '../../auth/schemes/catalogue.ts';
 import { compileScheme } from '../../auth/schemes/compile.ts';
+import { readsQuery } from '../../auth/schemes/coverage.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
 import type { KeyConfig, RouteConfig, WebhookConfig } from '../../config/schema/config.ts';
@@ -44,7 +46,12 @@ export interface SigningContext {
   readonly id: string;
 }
 
-type SignOnce = (over: { id?: string; timestamp?: EpochMilliseconds; body?: Buffer }) => [string, string][];
+interface SignedOnce {
+  readonly headers: Fields;
+  readonly body: Buffer;
+}
+
+type SignOnce = (over: { id?: string; timestamp?: EpochMilliseconds; body?: Buffer }) => SignedOnce;
 
 const LINE_END = Buffer.from('\n');
 const SECOND_MS = 1_000;
@@ -60,7 +67,7 @@ export async function signRequest(
     return { problem: `route ${context.route.name} has no webhook section, so its requests are not signed`, hint: 'remove sign' };
   const description = config.scheme === undefined ? webhook.description : findPreset(config.scheme);
   if (description?.signature === undefined) return { problem: `senders of ${webhook.scheme} do not sign`, hint: 'remove sign' };
-  const problem = findMisfit(config, description);
+  const problem = findSignatureMisfit(config, description) ?? findMisfit(config, description);
   if (problem !== undefined) return problem;
   const key = findKey(config, webhook, context.route);
   if ('problem' in key) return key;
@@ -71,10 +78,12 @@ export async function signRequest(
     ...unsigned,
     id: config.id ?? context.id,
     timestamp: context.now + (config.timestampOffset ?? 0),
-    url: scheme.signsUrl ? toUrl(webhook, unsigned) : '',
+    url: toSignedUrl(scheme, webhook, unsigned),
   };
-  const signOnce: SignOnce = (over) =>
-    scheme.sign({ ...request, ...over }, secret, key.secret.encoding).map(([name, value]) => [name, value]);
+  const signOnce: SignOnce = (over) => {
+    const { headers, body } = scheme.signRequest({ ...request, ...over }, secret, key.secret.encoding);
+    return { headers: headers.map(([name, value]) => [name, value]), body };
+  };
   const contentType = pickMediaType(config.scheme === undefined ? webhook.contentTypes : description.contentTypes, unsigned.body);
   try {
     return { contentType, ...tamper(config.tamper, scheme, request, signOnce) };
@@ -85,13 +94,20 @@ export async function signRequest(
   }
 }
 
+/** Where the signature is, a fixture may not reach it. */
+function findSignatureMisfit({ tamper: what }: SignConfig, { name, signature }: SchemeDescription): StepProblem | undefined {
+  if (signature?.query !== undefined) return { problem: `${name} has its signature in the query, which a fixture cannot sign` };
+  if (signature?.header !== '' || what === undefined) return undefined;
+  return { problem: `${name} has its signature in the body`, hint: 'use a body with another signature, without sign' };
+}
+
 function findMisfit({ id, timestampOffset, tamper: what }: SignConfig, description: SchemeDescription): StepProblem | undefined {
   const { name, id: idSource, timestamp } = description;
   if ((id !== undefined || what === 'id') && (idSource === undefined || !('header' in idSource)))
     return idSource === undefined
       ? { problem: `${name} has no ID` }
       : { problem: `${name} has its ID in the body`, hint: `set it there, at ${'json' in idSource ? idSource.json : ''}` };
-  if ((timestampOffset !== undefined || what === 'timestamp') && (timestamp === undefined || 'json' in timestamp.from))
+  if ((timestampOffset !== undefined || what === 'timestamp') && (timestamp === undefined || isBodyPlace(timestamp.from)))
     return timestamp === undefined
       ? { problem: `${name} signs no timestamp` }
       : { problem: `${name} has its timestamp in the body`, hint: 'set it there' };
@@ -113,8 +129,9 @@ async function toSecret({ secret }: SignConfig, key: KeyConfig): Promise<Secret 
   return 'secret' in read ? read.secret : { problem: read.problem, hint: read.hint };
 }
 
-/** The URL that the sender calls. */
-function toUrl({ publicUrl }: WebhookConfig, { isTls, host, path }: Unsigned): string {
+/** The URL that the sender calls; empty if nothing of it is signed. */
+function toSignedUrl({ signsUrl, description }: Scheme, { publicUrl }: WebhookConfig, { isTls, host, path }: Unsigned): string {
+  if (!signsUrl && !readsQuery(description)) return '';
   return `${publicUrl ?? `${isTls ? 'https' : 'http'}://${host}`}${path}`;
 }
 
@@ -125,19 +142,19 @@ function tamper(
   { id, timestamp, body }: { readonly id: string; readonly timestamp: EpochMilliseconds; readonly body: Buffer },
   signOnce: SignOnce,
 ): Pick<Signed, 'headers' | 'body'> {
-  const valid = signOnce({});
+  const { headers: valid, body: sent } = signOnce({});
   const longer = Buffer.concat([body, LINE_END]);
   switch (what) {
     case undefined:
-      return { headers: valid, body };
+      return { headers: valid, body: sent };
     case 'body':
       return { headers: valid, body: longer };
     case 'id':
-      return { headers: replace(valid, signOnce({ id: `${id}x` }), description.id), body };
+      return { headers: replace(valid, signOnce({ id: `${id}x` }).headers, description.id), body };
     case 'timestamp':
-      return { headers: swapTimestamp(valid, signOnce({ timestamp: timestamp + SECOND_MS }), description), body };
+      return { headers: swapTimestamp(valid, signOnce({ timestamp: timestamp + SECOND_MS }).headers, description), body };
     case 'signature':
-      return { headers: toForged(valid, signOnce({ body: longer })), body };
+      return { headers: toForged(valid, signOnce({ body: longer }).headers), body };
   }
 }
 

@@ -230,12 +230,19 @@ function buildSignatureGate(
   metrics: RouteMetrics,
   { keyEvidence }: RouteParts,
 ): EventGate {
-  const { maxBody, allowDotInId, publicUrl = '' } = config;
+  const { maxBody, allowDotInId, allowQuery, publicUrl = '' } = config;
   const onKeyUsed = (key: string, at: EpochMilliseconds, first: string): void => {
     metrics.keyUsed(key, at);
     if (key !== first) keyEvidence.oldKeyUsed({ route, key, first, at, matches: metrics.keyUse(key).matches });
   };
-  return createSignatureGate(scheme, ring, { ...toRecency(config, metrics), allowDotInId, maxBody, publicUrl, onKeyUsed });
+  return createSignatureGate(scheme, ring, {
+    ...toRecency(config, metrics),
+    allowDotInId,
+    allowQuery,
+    maxBody,
+    publicUrl,
+    onKeyUsed,
+  });
 }
 
 function buildSnsGate(webhook: WebhookConfig, sns: SnsConfig, metrics: RouteMetrics, { certificates }: RouteParts): EventGate {

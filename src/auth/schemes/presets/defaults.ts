@@ -13,3 +13,4 @@ export const FIVE_MINUTES: Tolerance = minutes(5);
 
 export const JSON_ONLY: readonly string[] = ['application/json'];
 export const JSON_OR_FORM: readonly string[] = ['application/json', 'application/x-www-form-urlencoded'];
+export const FORMS: readonly string[] = ['application/x-www-form-urlencoded', 'multipart/form-data'];

@@ -1,6 +1,7 @@
 /** Verifies that one of the route's keys signed exactly these bytes, and identifies the event. */
 
 import type { KeyRing } from '../../../auth/keys/key-ring.ts';
+import { isBodyPlace } from '../../../auth/schemes/body-values.ts';
 import type { HeadOptions, Message, Scheme } from '../../../auth/schemes/scheme.ts';
 import type { Sender } from '../../../core/admitted.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
@@ -24,16 +25,19 @@ export interface SignatureOptions extends RecencyOptions, HeadOptions {
 export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: SignatureOptions): EventGate {
   const readSignedHead = createSignedHeadReader(scheme, options);
   const isSigned = scheme.description.signature !== undefined;
-  const readsTimeInContent = scheme.description.timestamp !== undefined && 'json' in scheme.description.timestamp.from;
+  const readsTimeInContent = isTimeInBody(scheme);
+  const { readBody } = scheme;
   return {
     async verify(head, sender) {
-      const signed = readSignedHead(head);
-      if (signed instanceof Refusal) return signed;
+      const signedHead = readSignedHead(head);
+      if (signedHead instanceof Refusal) return signedHead;
       const keys = ring.live(head.receivedAt);
       // The gate's own problems are never a 4xx: a sender may drop the event permanently on one.
       if (isSigned && keys.length === 0) return toUnavailable(ring);
       const body = await head.body.read(options.maxBody);
       if (!Buffer.isBuffer(body)) return body;
+      const signed = completeHead(signedHead, body);
+      if (signed instanceof Refusal) return signed;
       const message = toMessage(head, body);
       // User names are not counted as keys: labels must not have an unbounded number of values.
       if (!isSigned) return identify(head, signed, message, toSenderName(sender));
@@ -43,6 +47,10 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
       return identify(head, signed, message, key.name);
     },
   };
+
+  function completeHead(signed: SignedHead, body: Buffer): SignedHead | Refusal {
+    return readBody === undefined ? signed : readBody(signed, body, options);
+  }
 
   function toMessage({ method, target }: ParsedHead, body: Buffer): Message {
     return { method, url: scheme.signsUrl ? options.publicUrl + target.raw : '', body };
@@ -57,6 +65,11 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     }
     return { ...identity, keyName, body: message.body };
   }
+}
+
+/** A timestamp in the body is checked after the signature: until then, it is only what an untrusted client wrote. */
+function isTimeInBody({ description: { timestamp } }: Scheme): boolean {
+  return timestamp !== undefined && isBodyPlace(timestamp.from);
 }
 
 /** All published keys may have expired, and the sender may have published new ones since. */

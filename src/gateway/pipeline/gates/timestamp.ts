@@ -23,12 +23,12 @@ export type SignedHeadReader = (head: ParsedHead) => SignedHead | Refusal;
 
 /** Checks the skew in both directions. */
 export function createSignedHeadReader(scheme: Scheme, options: HeadOptions & RecencyOptions): SignedHeadReader {
-  return ({ headers, receivedAt }) => {
+  return ({ headers, receivedAt, target }) => {
     const named = findConnectionOptions(headers);
     // The app would not get the header, and would decide without it (CVE-2022-31813).
     if (named !== undefined && scheme.headerNames.some((name) => named.has(name)))
       return refuse('malformed_signature', 'malformed_signature', 'Connection names a signature header');
-    const signed = scheme.readHead(headers, options);
+    const signed = scheme.readHead(headers, options, target.query);
     if (signed instanceof Refusal || signed.timestamp === undefined) return signed;
     return checkRecency(signed.timestamp, receivedAt, options) ?? signed;
   };

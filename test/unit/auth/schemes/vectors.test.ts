@@ -2,10 +2,10 @@ import { describe, expect, test } from 'vitest';
 import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
-import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { checkRecency } from '../../../../src/gateway/pipeline/gates/timestamp.ts';
 import { toConfirming } from '../../../support/confirming.ts';
+import { readSigned } from '../../../support/field-cases.ts';
 import { readVectors, type Vector } from '../../../support/oracles/vectors.ts';
 
 /** Known only from a document, so the gate has no preset of it. */
@@ -17,7 +17,7 @@ function judge(description: SchemeDescription, { secret, signed, atEpochSeconds 
   const scheme = compileScheme(description);
   const parsed = scheme.parseKey('k', new Secret(Buffer.from(secret.text)), secret.encoding);
   if ('problem' in parsed) throw new Error(parsed.problem);
-  const head = scheme.readHead(new HeaderFields(Object.entries(signed.headers).flat()), { allowDotInId: false });
+  const head = readSigned(scheme, { ...signed, headers: Object.entries(signed.headers) });
   if ('code' in head) return head.code;
   if (scheme.verify(head, signed, [parsed.key]) === undefined) return 'mismatch';
   const identity = scheme.identify(head, signed);

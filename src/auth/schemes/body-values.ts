@@ -1,0 +1,138 @@
+/** Reads values from a body before it is verified, because the signature, or what it covers, is in the body. */
+import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
+import { parseStrictJson } from '../../core/strict-json.ts';
+import type { BodyPlace } from './description.ts';
+import { type FormField, findField, parseStrictForm } from './strict-form.ts';
+
+/** Why a value cannot be read; safe to log. */
+export class BodyProblem {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** Far more than any delivery has. Bounds the work for a sender that is not verified yet. */
+const JSON_BOUNDS = { maxDepth: 64, maxValues: 100_000 };
+
+/** One body, parsed when the first value is read. */
+export class BodyContent {
+  readonly body: Buffer;
+  #json: unknown;
+  #form: readonly FormField[] | BodyProblem | undefined;
+  /** The JSON in form fields, by the names of the fields. */
+  readonly #inFields = new Map<string, unknown>();
+
+  constructor(body: Buffer) {
+    this.body = body;
+  }
+
+  /** The body as JSON. */
+  json(): unknown {
+    this.#json ??= parseJson(this.body, 'the body');
+    return this.#json;
+  }
+
+  /** The fields of a form. */
+  form(): readonly FormField[] | BodyProblem {
+    this.#form ??= parseForm(this.body);
+    return this.#form;
+  }
+
+  /** The text of a form field in latin1; undefined if it is missing. */
+  field(name: string): string | BodyProblem | undefined {
+    const fields = this.form();
+    if (fields instanceof BodyProblem) return fields;
+    const found = findField(fields, name);
+    return found === 'repeated' ? new BodyProblem(`the form field ${name} is repeated`) : found?.value;
+  }
+
+  /** The value of a form field as JSON. */
+  fieldJson(name: string): unknown {
+    if (!this.#inFields.has(name)) {
+      const text = this.field(name);
+      this.#inFields.set(
+        name,
+        typeof text === 'string' ? parseJson(Buffer.from(text, 'latin1'), `the form field ${name}`) : text,
+      );
+    }
+    return this.#inFields.get(name);
+  }
+}
+
+/** Reads the value at a place; undefined if it is missing. Text is latin1: one character per byte of UTF-8. */
+export type ReadBodyValue = (content: BodyContent) => unknown;
+
+/** Whether a place is in the body. */
+export function isBodyPlace(place: object): place is BodyPlace {
+  return 'json' in place || 'form' in place;
+}
+
+/**
+ * Compiles the reader of one place. `isPartial`: the signature does not cover the rest of the body, so that a list in which the path
+ * selects one item must have no others: the app would handle them as well.
+ */
+export function compileBodyPlace(place: BodyPlace, isPartial: boolean): ReadBodyValue {
+  if ('json' in place) {
+    const path = toPath(place.json);
+    return (content) => toLatin1(readAt(path, content.json(), isPartial));
+  }
+  const { form, path: text } = place;
+  if (text === undefined) return (content) => content.field(form);
+  const path = toPath(text);
+  return (content) => toLatin1(readAt(path, content.fieldJson(form), isPartial));
+}
+
+/** The place in words. */
+export function toPlaceTitle(place: BodyPlace): string {
+  if ('json' in place) return `${place.json} in the body`;
+  return place.path === undefined ? `the form field ${place.form}` : `${place.path} in the form field ${place.form}`;
+}
+
+/** Parses a path that the config's validation has accepted. */
+export function toPath(text: string): JsonPath {
+  const path = parseJsonPath(text);
+  if ('problem' in path) throw new Error(path.problem);
+  return path;
+}
+
+function parseJson(text: Buffer, title: string): unknown {
+  const parsed = parseStrictJson(text, JSON_BOUNDS);
+  return parsed.kind === 'value' ? parsed.value : new BodyProblem(`${title} cannot be read as JSON: ${parsed.problem}`);
+}
+
+function parseForm(body: Buffer): readonly FormField[] | BodyProblem {
+  const parsed = parseStrictForm(body);
+  return parsed.kind === 'fields' ? parsed.fields : new BodyProblem(`the form is ambiguous: ${parsed.problem}`);
+}
+
+function readAt(path: JsonPath, value: unknown, isPartial: boolean): unknown {
+  let found = value;
+  for (const step of path.steps) {
+    if (found instanceof BodyProblem) return found;
+    if (typeof found !== 'object' || found === null || Array.isArray(found) !== (typeof step === 'number')) return undefined;
+    const problem = findStepProblem(found, step, isPartial);
+    if (problem !== undefined) return new BodyProblem(`${path.text}: ${problem}`);
+    if (!Object.hasOwn(found, step)) return undefined;
+    found = (found as Readonly<Record<string | number, unknown>>)[step];
+  }
+  return found;
+}
+
+/** Why an app may read another value at this step. */
+function findStepProblem(value: object, step: string | number, isPartial: boolean): string | undefined {
+  if (Array.isArray(value)) return isPartial && value.length > 1 ? 'a list has more than one item' : undefined;
+  return hasVariant(value, String(step)) ? `an object has ${step} in another case as well, or only in another case` : undefined;
+}
+
+function toLatin1(value: unknown): unknown {
+  const isUnicode = typeof value === 'string' && Buffer.byteLength(value) > value.length;
+  return isUnicode ? Buffer.from(value, 'utf8').toString('latin1') : value;
+}
+
+/** Go and .NET ignore the case of member names, so an app may read the other member. */
+function hasVariant(value: object, name: string): boolean {
+  const folded = name.toLowerCase();
+  return Object.keys(value).some((other) => other !== name && other.toLowerCase() === folded);
+}

@@ -1,0 +1,69 @@
+/** Which parts of a request a signature covers, and where the scheme reads from. */
+import type { FieldPiece, IdSource, Piece, SchemeDescription, TimestampSource } from './description.ts';
+import { isFieldPiece } from './layout.ts';
+
+const WHOLE_BODY: ReadonlySet<Piece> = new Set<Piece>(['body', 'bodyWithoutSignature', 'form']);
+const WHOLE_TARGET: ReadonlySet<Piece> = new Set<Piece>(['url', 'urlWithoutSignature', 'target']);
+
+/** Whether the signature covers everything in the body, so that an attacker can change nothing in it. */
+export function coversBody({ signed, onlySignedFields }: SchemeDescription): boolean {
+  if (signed.some((piece) => WHOLE_BODY.has(piece) || (typeof piece === 'object' && 'bodySha256' in piece))) return true;
+  return onlySignedFields === true && signed.some((piece) => isFieldPiece(piece) && 'form' in piece && piece.path === undefined);
+}
+
+/** Whether the signature covers the query, so that the gate need not reject it. */
+export function coversQuery({ signed }: SchemeDescription): boolean {
+  return signed.some((piece) => WHOLE_TARGET.has(piece));
+}
+
+/** Whether the URL is signed as the sender wrote it, so that the gate must know its own public URL. */
+export function signsUrl({ signed, contentDigestParameter }: SchemeDescription): boolean {
+  return signed.includes('url') || signed.includes('urlWithoutSignature') || contentDigestParameter !== undefined;
+}
+
+/** The places of signed values, which must be read before a request is verified. */
+export function listSignedPlaces({ signed, timestamp, id }: SchemeDescription): (FieldPiece | TimestampSource | IdSource)[] {
+  return [
+    ...signed.filter(isFieldPiece),
+    ...(timestamp !== undefined && signed.includes('timestamp') ? [timestamp.from] : []),
+    ...(id !== undefined && signed.includes('id') ? [id] : []),
+  ];
+}
+
+/** Whether the scheme reads single parameters of the query. */
+export function readsQuery(description: SchemeDescription): boolean {
+  const { signature, id } = description;
+  const isSigned = listSignedPlaces(description).some((place) => 'query' in place);
+  return isSigned || signature?.query !== undefined || (id !== undefined && 'query' in id);
+}
+
+/** Whether the signature, or a signed value, is in the body, so that it must be parsed before it is verified. */
+export function readsBody(description: SchemeDescription): boolean {
+  const { signature } = description;
+  const isSigned = listSignedPlaces(description).some((place) => 'json' in place || 'form' in place);
+  return isSigned || signature?.json !== undefined || signature?.form !== undefined;
+}
+
+/** The headers with signatures or signed values, beside those of the ID and the timestamp. */
+export function listFieldHeaders({ signature, signed }: SchemeDescription): string[] {
+  const pieces = signed.flatMap((piece) => {
+    if (typeof piece !== 'object') return [];
+    if ('headersIn' in piece) return [piece.headersIn];
+    return 'header' in piece ? [piece.header] : [];
+  });
+  return [...(signature?.moreHeaders ?? []), ...pieces];
+}
+
+/** Whether the scheme reads more than an ID, a timestamp and signatures in one header each. */
+export function needsFields(description: SchemeDescription): boolean {
+  const { signature, signed, timestamp, id } = description;
+  const isPlain = (place: object): boolean => !('query' in place || 'signaturePart' in place || 'part' in place);
+  return (
+    readsQuery(description) ||
+    readsBody(description) ||
+    signature?.moreHeaders !== undefined ||
+    signed.some((piece) => isFieldPiece(piece) || (typeof piece === 'object' && 'headersIn' in piece)) ||
+    (timestamp !== undefined && !isPlain(timestamp.from)) ||
+    (id !== undefined && !isPlain(id))
+  );
+}

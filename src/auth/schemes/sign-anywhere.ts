@@ -1,0 +1,155 @@
+/** Signs requests whose signature, or signed values, are in the body, in the query, or in several headers. */
+import { HeaderFields } from '../../core/headers.ts';
+import { Refusal } from '../../core/refusal.ts';
+import { ALGORITHMS } from './algorithms.ts';
+import { toSignaturePlace } from './body-head.ts';
+import { isBodyPlace } from './body-values.ts';
+import { BodyWriter, writeParameter } from './body-writer.ts';
+import type { BodyPlace, IdSource, SchemeDescription, SignatureDescription, TimestampSource } from './description.ts';
+import { listRequired } from './header-list.ts';
+import { isFieldPiece } from './layout.ts';
+import type { Assemble } from './pieces.ts';
+import type { Scheme, SignedRequest, SignRequest } from './scheme.ts';
+import { cannotSign, readSigningMaterial, type SigningKey, toEntry } from './sign.ts';
+import { TIMESTAMP_FORMATS } from './timestamp.ts';
+import { toQuery } from './url.ts';
+
+/** The compiled parts of a scheme that signing shares with verification, so that both read a request in the same way. */
+export interface SignParts extends Pick<Scheme, 'description' | 'readHead' | 'readBody'> {
+  readonly assemble: Assemble;
+  readonly toUrls: (url: string) => readonly string[];
+}
+
+const OPTIONS = { allowDotInId: true, allowQuery: true };
+
+/** Signs a request: first with a placeholder, which is read like a received signature, then with the signature of what was read. */
+export function signAnywhere(parts: SignParts, request: SignRequest, key: SigningKey): SignedRequest {
+  const { signature } = parts.description;
+  if (signature === undefined) throw cannotSign('this scheme has no signature');
+  const material = readSigningMaterial(parts.description, key);
+  const draft = new Draft(parts.description, signature, request);
+  const [length] = ALGORITHMS[material.algorithm].lengths;
+  const placeholder = toEntry(signature, material, ['\0'.repeat(length)]);
+  const read = readDraft(parts, draft.toRequest(placeholder), request);
+  return draft.toRequest(toEntry(signature, material, read));
+}
+
+function readDraft(
+  { readHead, readBody, assemble, toUrls }: SignParts,
+  draft: SignedRequest,
+  request: SignRequest,
+): ReturnType<ReturnType<Assemble>> & object {
+  const { headers, url, body } = draft;
+  const head = readHead(new HeaderFields([...(request.headers?.raw ?? []), ...headers.flat()]), OPTIONS, toQuery(url));
+  const whole = head instanceof Refusal || readBody === undefined ? head : readBody(head, body, OPTIONS);
+  if (whole instanceof Refusal) throw cannotSign(`the request cannot be signed: ${whole.detail ?? 'a signed part is missing'}`);
+  const [signedUrl = ''] = toUrls(url);
+  const chunks = assemble(whole, { method: request.method ?? 'POST', url, body })(signedUrl);
+  if (chunks === undefined) throw cannotSign('the request cannot be signed: a signed part is missing');
+  return chunks;
+}
+
+/** A request with everything but the signature. */
+class Draft {
+  readonly #description: SchemeDescription;
+  readonly #signature: SignatureDescription;
+  readonly #given: SignRequest;
+  readonly #headers: [string, string][] = [];
+  readonly #body: BodyWriter;
+  /** The parts of the signature; the others are unknown to the gate. */
+  readonly #parts: string[];
+  readonly #timeText: string;
+  #url: string;
+
+  constructor(description: SchemeDescription, signature: SignatureDescription, request: SignRequest) {
+    const { timestamp } = description;
+    this.#description = description;
+    this.#signature = signature;
+    this.#given = request;
+    this.#body = new BodyWriter(request.body, description.contentTypes);
+    this.#url = request.url ?? '';
+    this.#parts = Array.from({ length: signature.parts?.count ?? 0 }, () => 'sidegate');
+    this.#timeText = timestamp === undefined ? '' : TIMESTAMP_FORMATS[timestamp.unit].format(request.timestamp);
+    if (description.id !== undefined) this.#placeId(description.id, request.id);
+    if (timestamp !== undefined) this.#placeTime(timestamp.from);
+    for (const piece of description.signed) if (isFieldPiece(piece)) this.#placeField(piece);
+    this.#placeHeaderLists();
+  }
+
+  /** The request with this entry as its signature. */
+  toRequest(entry: string): SignedRequest {
+    const { header, query, list } = this.#signature;
+    const value = `${this.#toTimeEntry(list)}${this.#joinParts(entry)}`;
+    const place = toSignaturePlace(this.#signature);
+    if (place !== undefined) this.#body.write(place, value);
+    const { mediaType, body } = this.#body;
+    const headers: [string, string][] = [...this.#headers, ...(header === '' ? [] : [[header, value] as [string, string]])];
+    if (mediaType !== undefined) headers.unshift(['Content-Type', mediaType]);
+    return { headers, url: query === undefined ? this.#url : writeParameter(this.#url, query, value), body };
+  }
+
+  #toTimeEntry(list = ''): string {
+    const from = this.#description.timestamp?.from;
+    return from !== undefined && 'entry' in from ? `${from.entry}${this.#timeText}${list}` : '';
+  }
+
+  #joinParts(entry: string): string {
+    const { parts } = this.#signature;
+    return parts === undefined ? entry : this.#parts.with(parts.signature, entry).join(parts.separator);
+  }
+
+  #placeId(id: IdSource, text: string): void {
+    if ('header' in id) {
+      const { index, separator } = id.part ?? { index: 0, separator: '' };
+      this.#addHeader(id.header, [...Array.from({ length: index }, () => 'sidegate'), text].join(separator));
+    } else if ('query' in id) this.#addParameter(id.query, text);
+    else if ('signaturePart' in id) this.#parts[id.signaturePart] = text;
+    // An ID that the body has is kept.
+    else if (isBodyPlace(id) && this.#description.signed.includes('id')) this.#addToBody(id, text);
+  }
+
+  #placeTime(from: TimestampSource): void {
+    if ('header' in from) this.#headers.push([from.header, this.#timeText]);
+    else if ('query' in from) this.#url = writeParameter(this.#url, from.query, this.#timeText);
+    else if ('signaturePart' in from) this.#parts[from.signaturePart] = this.#timeText;
+    else if (isBodyPlace(from) && this.#description.signed.includes('timestamp')) {
+      const isNumber = typeof this.#body.read(from) === 'number';
+      this.#body.write(from, isNumber ? Number(this.#timeText) : this.#timeText);
+    }
+  }
+
+  /** A field that the request lacks gets the ID as its value; one in the body must be there. */
+  #placeField(piece: object): void {
+    const { id } = this.#given;
+    if ('header' in piece) this.#addHeader(String(piece.header), id);
+    else if ('query' in piece) this.#addParameter(String(piece.query), id);
+    else if ('signaturePart' in piece && this.#parts[Number(piece.signaturePart)] === 'sidegate')
+      this.#parts[Number(piece.signaturePart)] = id;
+  }
+
+  /** Lists all headers that the request has so far. */
+  #placeHeaderLists(): void {
+    for (const piece of this.#description.signed) {
+      if (typeof piece !== 'object' || !('headersIn' in piece)) continue;
+      const given = this.#given.headers?.names ?? [];
+      const names = new Set([...given, ...listRequired(piece.headersIn, this.#description)]);
+      this.#headers.push([piece.headersIn, [...names].sort().join(',')]);
+    }
+  }
+
+  #addHeader(name: string, value: string): void {
+    const folded = name.toLowerCase();
+    const isPresent = this.#headers.some(([known]) => known.toLowerCase() === folded);
+    if (!isPresent && this.#given.headers?.get(folded) === undefined) this.#headers.push([name, value]);
+  }
+
+  #addParameter(name: string, value: string): void {
+    const isPresent = new URLSearchParams(toQuery(this.#url) ?? '').has(name);
+    if (!isPresent) this.#url = writeParameter(this.#url, name, value);
+  }
+
+  #addToBody(place: BodyPlace, value: string): void {
+    const present = this.#body.read(place);
+    if (present === undefined || present === null || present === '') this.#body.write(place, value);
+  }
+}

@@ -1,0 +1,144 @@
+/**
+ * Parses forms and queries so that every app reads the same fields from them. Anything that frameworks interpret differently is a
+ * problem: repeated names, invalid escapes, bytes that are not UTF-8, semicolons, multipart bodies with unusual headers.
+ */
+import { isAscii, isUtf8 } from 'node:buffer';
+
+/** One field. Its text is latin1: one character per byte. */
+export interface FormField {
+  readonly name: string;
+  readonly value: string;
+  /** The offsets of name and value in the text; undefined in multipart bodies. */
+  readonly span: { readonly from: number; readonly to: number } | undefined;
+}
+
+/** The fields of a form or a query, or why it has several interpretations. */
+export type StrictForm =
+  | { readonly kind: 'fields'; readonly fields: readonly FormField[] }
+  | { readonly kind: 'problem'; readonly problem: string };
+
+/** Far more than any delivery has. Bounds the work for a sender that is not verified yet. */
+const MAX_FIELDS = 1_000;
+const BAD_ESCAPE = /%(?![0-9A-Fa-f]{2})/;
+const ESCAPE = /%([0-9A-Fa-f]{2})/g;
+const NEITHER_LETTER_NOR_DIGIT = /[^a-z0-9]+/g;
+const OUTER_DASHES = /^-|-$/g;
+/** RFC 2046 §5.1.1, without the spaces that it allows. */
+const FIRST_LINE = /^--([0-9A-Za-z'()+_,./:=?-]{1,70})\r\n/;
+/** RFC 7578 §4.2. A percent sign or a backslash may be an escape, depending on the parser. */
+const DISPOSITION = /^content-disposition: form-data; name="([^"%\\\r\n]*)"(; filename="[^"%\\\r\n]*")?$/i;
+const CONTENT_TYPE = /^content-type: [\x20-\x7e]{1,200}$/i;
+/** These announce bytes as they are. */
+const PLAIN_ENCODING = /^(?:content-transfer-encoding: (?:7bit|8bit|binary)|content-length: \d{1,10})$/i;
+
+/** Parses a form body: multipart if it begins with a boundary, otherwise URL-encoded. */
+export function parseStrictForm(body: Buffer): StrictForm {
+  const text = body.toString('latin1');
+  return text.startsWith('--') ? parseMultipart(text) : parsePairs(text);
+}
+
+/** Parses the part of a URL after the question mark. */
+export function parseStrictQuery(query: string): StrictForm {
+  return parsePairs(query);
+}
+
+/** Finds a field; 'repeated' if an app may see two of this name. */
+export function findField(fields: readonly FormField[], name: string): FormField | 'repeated' | undefined {
+  const alike = fields.filter((field) => isAlike(field.name, name));
+  if (alike.length > 1) return 'repeated';
+  return alike[0]?.name === name ? alike[0] : undefined;
+}
+
+/**
+ * Whether an app may take one name for the other: PHP converts dots, spaces and an open bracket to underscores, PHP and Ruby take `a[]`
+ * for `a`, and ASP.NET ignores the case.
+ */
+export function isAlike(name: string, wanted: string): boolean {
+  const folded = fold(wanted);
+  return fold(name) === folded || fold(name.split('[', 1)[0] ?? '') === folded;
+}
+
+function fold(name: string): string {
+  return name.toLowerCase().replace(NEITHER_LETTER_NOR_DIGIT, '-').replace(OUTER_DASHES, '');
+}
+
+function parsePairs(text: string): StrictForm {
+  // Older parsers also separate fields by semicolons.
+  if (text.includes(';')) return toProblem('it contains a semicolon, which some parsers take for a separator');
+  if (BAD_ESCAPE.test(text)) return toProblem('it contains an invalid escape');
+  const fields: FormField[] = [];
+  for (let from = 0; from <= text.length; ) {
+    const end = text.indexOf('&', from);
+    const to = end === -1 ? text.length : end;
+    if (to > from) {
+      if (fields.length === MAX_FIELDS) return toProblem(`it has more than ${MAX_FIELDS} fields`);
+      const equals = text.indexOf('=', from);
+      const middle = equals === -1 || equals > to ? to : equals;
+      fields.push({ name: decode(text.slice(from, middle)), value: decode(text.slice(middle + 1, to)), span: { from, to } });
+    }
+    from = to + 1;
+  }
+  return toFields(fields);
+}
+
+function parseMultipart(text: string): StrictForm {
+  const boundary = FIRST_LINE.exec(text)?.[1];
+  if (boundary === undefined) return toProblem('it does not begin with a plain boundary');
+  const delimiter = `\r\n--${boundary}`;
+  const fields: FormField[] = [];
+  for (let at = boundary.length + '--'.length; !text.startsWith('--', at); ) {
+    if (fields.length === MAX_FIELDS) return toProblem(`it has more than ${MAX_FIELDS} parts`);
+    const part = readPart(text, at, delimiter);
+    if (typeof part === 'string') return toProblem(part);
+    fields.push(part.field);
+    at = part.next;
+    if (text.startsWith('--', at) && at + 2 !== text.length && text.slice(at) !== '--\r\n')
+      return toProblem('there is text after the last boundary');
+  }
+  return toFields(fields);
+}
+
+/** The part whose head begins with the line end at `at`, or what is wrong with it; `next`: after the delimiter that ends it. */
+function readPart(text: string, at: number, delimiter: string): { readonly field: FormField; readonly next: number } | string {
+  if (!text.startsWith('\r\n', at)) return 'a line begins like the boundary';
+  const headEnd = text.indexOf('\r\n\r\n', at);
+  const head = headEnd === -1 ? undefined : readPartHead(text.slice(at + '\r\n'.length, headEnd));
+  if (head === undefined) return 'a part has no name, or headers that parsers interpret differently';
+  const start = headEnd + '\r\n\r\n'.length;
+  // A part may be empty: then the delimiter begins with the line end of the blank line.
+  const end = text.indexOf(delimiter, start - '\r\n'.length);
+  if (end === -1) return 'the last boundary is missing';
+  const value = head.isFile ? '' : text.slice(start, Math.max(start, end));
+  return { field: { name: head.name, value, span: undefined }, next: end + delimiter.length };
+}
+
+/** A part with a file name is a file: an app does not find it among the fields, but its name may hide a field. */
+function readPartHead(head: string): { readonly name: string; readonly isFile: boolean } | undefined {
+  let found: { name: string; isFile: boolean } | undefined;
+  for (const line of head.split('\r\n')) {
+    const [matched, name = '', fileName] = DISPOSITION.exec(line) ?? [];
+    if (matched === undefined && !CONTENT_TYPE.test(line) && !PLAIN_ENCODING.test(line)) return undefined;
+    if (matched === undefined) continue;
+    if (found !== undefined) return undefined;
+    found = { name: fileName === undefined ? name : `${name}[file]`, isFile: fileName !== undefined };
+  }
+  return found;
+}
+
+function toFields(fields: readonly FormField[]): StrictForm {
+  const isText = fields.every(({ name, value }) => isUtf8Text(name) && isUtf8Text(value));
+  return isText ? { kind: 'fields', fields } : toProblem('it is not UTF-8');
+}
+
+function isUtf8Text(text: string): boolean {
+  const bytes = Buffer.from(text, 'latin1');
+  return isAscii(bytes) || isUtf8(bytes);
+}
+
+function decode(text: string): string {
+  return text.replaceAll('+', ' ').replace(ESCAPE, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)));
+}
+
+function toProblem(problem: string): StrictForm {
+  return { kind: 'problem', problem };
+}

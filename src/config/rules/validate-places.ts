@@ -1,0 +1,154 @@
+/** The rules about where a signature is, what it covers, and by which algorithms it is computed. */
+import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
+import { isBodyPlace } from '../../auth/schemes/body-values.ts';
+import { coversBody } from '../../auth/schemes/coverage.ts';
+import type { Algorithm, SchemeDescription, SignatureDescription } from '../../auth/schemes/description.ts';
+import { isFieldPiece, toPieceTitle } from '../../auth/schemes/layout.ts';
+import { parseJsonPath } from '../../core/json-path.ts';
+import type { WebhookConfig } from '../schema/config.ts';
+import { error, type Path, type Rating, warning } from './rating.ts';
+
+const KEYED_DIGESTS: ReadonlySet<Algorithm> = new Set(['sha256-secret-first', 'sha256-secret-last']);
+
+/** Reports what an attacker can change under a signature, and settings with which a captured signature counts more than once. */
+export function checkCoverage({ description, dedup, scheme }: WebhookConfig, path: Path): Rating[] {
+  const { signed, unsignedBody } = description;
+  if (signed.length === 0 || coversBody(description)) {
+    const message = 'the signature covers the whole body';
+    return unsignedBody === undefined ? [] : [error([...path, 'custom', 'unsignedBody'], message, 'remove unsignedBody')];
+  }
+  if (unsignedBody === undefined) return [];
+  const found = [
+    warning([...path, 'scheme'], toCoverageText(description, scheme), 'let the app check by the API of the sender what matters'),
+  ];
+  if (dedup === 'off')
+    found.push(
+      error(
+        [...path, 'dedup'],
+        `${scheme} does not sign the whole body: without dedup, one captured signature is valid for any number of other bodies`,
+        'remove dedup',
+      ),
+    );
+  else if (dedup.unsignedId === 'trust')
+    found.push(
+      error(
+        [...path, 'dedup', 'unsignedId'],
+        `${scheme} does not sign the ID: with trust, one captured signature is valid for any number of other bodies`,
+        'unsignedId: check',
+      ),
+    );
+  return found;
+}
+
+function toCoverageText({ signed, timestamp, id }: SchemeDescription, scheme: string): string {
+  const places = signed.flatMap((piece) => {
+    if (piece === 'timestamp') return timestamp === undefined || 'entry' in timestamp.from ? [] : [timestamp.from];
+    if (piece === 'id') return id === undefined || 'xml' in id ? [] : [id];
+    return isFieldPiece(piece) ? [piece] : [];
+  });
+  const names = places.filter(isBodyPlace).map(toPieceTitle).join('; ');
+  const covered = names === '' ? 'no part of the body' : `only these parts of the body: ${names}`;
+  return `${scheme} signs ${covered}. Anyone who captured a delivery that the app has not handled yet can change the rest`;
+}
+
+/** Whether the parts of the description fit together. */
+export function checkPlaces(description: SchemeDescription, path: Path): Rating[] {
+  return [
+    ...checkSignaturePlace(description.signature, [...path, 'signature']),
+    ...checkSignatureParts(description, path),
+    ...checkRemoval(description, [...path, 'signed']),
+    ...checkOnlyFields(description, [...path, 'onlySignedFields']),
+  ];
+}
+
+function checkSignaturePlace(signature: SignatureDescription | undefined, path: Path): Rating[] {
+  if (signature === undefined) return [];
+  const { header, query, json, form, moreHeaders } = signature;
+  const places = [header === '' ? undefined : header, query, json, form].filter((place) => place !== undefined);
+  if (places.length === 0) return [error(path, 'the place of the signature is missing', 'signature: { header: X-Signature }')];
+  const found: Rating[] = [];
+  if (places.length > 1) found.push(error(path, 'the signature has several places', 'name one of header, query, json and form'));
+  if (signature.path !== undefined && form === undefined)
+    found.push(error([...path, 'path'], 'a path needs a form field', 'form: NAME; or json: PATH, if the body is JSON'));
+  if (moreHeaders !== undefined && header === '')
+    found.push(error([...path, 'moreHeaders'], 'the signature is not in a header', 'name the first header in header'));
+  const { parts } = signature;
+  if (parts !== undefined && parts.signature >= parts.count)
+    found.push(error([...path, 'parts', 'signature'], 'the entries have no such part', 'count from 0'));
+  return found;
+}
+
+/** Parts can be read only if a header has one signature: of several, an attacker could choose. */
+function checkSignatureParts({ signature, signed, timestamp, id }: SchemeDescription, path: Path): Rating[] {
+  const places: object[] = [...signed.filter(isFieldPiece), timestamp?.from ?? {}, id ?? {}];
+  const used = places.flatMap((place) => ('signaturePart' in place ? [Number(place.signaturePart)] : []));
+  if (used.length === 0) return [];
+  const { parts, list, moreHeaders, header = '' } = signature ?? {};
+  const hint = 'signature: { header: NAME, parts: { separator: ".", count: 2, signature: 1 } }';
+  if (parts === undefined || header === '') return [error([...path, 'signature', 'parts'], 'the signature has no parts', hint)];
+  if (list !== undefined || moreHeaders !== undefined)
+    return [error([...path, 'signature', 'list'], 'parts of several signatures cannot be read', 'remove list and moreHeaders')];
+  const wrong = used.find((part) => part >= parts.count || part === parts.signature);
+  if (wrong === undefined) return [];
+  return [error([...path, 'signature', 'parts'], `part ${wrong} is the signature, or does not exist`, 'count from 0')];
+}
+
+function checkRemoval({ signature, signed, decodedInUrl }: SchemeDescription, path: Path): Rating[] {
+  const isInBody = signature?.json !== undefined || signature?.form !== undefined;
+  const found: Rating[] = [];
+  if (isInBody && (signed.includes('body') || signed.some((piece) => typeof piece === 'object' && 'bodySha256' in piece)))
+    found.push(error(path, 'the body contains its own signature', 'signed: [bodyWithoutSignature]'));
+  if (signed.includes('bodyWithoutSignature') && (!isInBody || signature?.path !== undefined || !endsInMember(signature?.json)))
+    found.push(error(path, 'the body has no field with the signature that could be removed', 'signature: { json: $.signature }'));
+  if (signature?.query !== undefined && (signed.includes('url') || signed.includes('target')))
+    found.push(error(path, 'the URL contains its own signature', 'signed: [urlWithoutSignature]'));
+  if (signed.includes('urlWithoutSignature') && (signature?.query === undefined || decodedInUrl !== undefined))
+    found.push(error(path, 'the URL has no parameter with the signature that could be removed', 'signature: { query: NAME }'));
+  return found;
+}
+
+function endsInMember(json: string | undefined): boolean {
+  const path = json === undefined ? undefined : parseJsonPath(json);
+  return path === undefined || ('steps' in path && typeof path.steps.at(-1) === 'string');
+}
+
+function checkOnlyFields({ onlySignedFields, signed, signature }: SchemeDescription, path: Path): Rating[] {
+  if (onlySignedFields === undefined) return [];
+  const isForm = signed.some((piece) => isFieldPiece(piece) && 'form' in piece) && signature?.json === undefined;
+  return isForm ? [] : [error(path, 'no form field is signed', 'signed: [{ form: NAME }]')];
+}
+
+/** The kind of a key selects among the algorithms: secrets compute MACs or digests or are compared, key pairs verify. */
+export function checkAlgorithms(description: SchemeDescription, path: Path): Rating[] {
+  const algorithms = [...new Set(description.signature?.forms.map(({ algorithm }) => algorithm) ?? [])];
+  const asymmetric = algorithms.filter((algorithm) => ALGORITHMS[algorithm].isAsymmetric);
+  const secret = algorithms.filter((algorithm) => !ALGORITHMS[algorithm].isAsymmetric);
+  const found: Rating[] = [];
+  // HMACs do not weaken each other; a token or a plain digest next to them would.
+  const isMixed = secret.length > 1 && secret.some((algorithm) => !algorithm.startsWith('hmac-'));
+  if (asymmetric.length > 1 || isMixed)
+    found.push(
+      error(
+        path,
+        'two algorithms use the same kind of key',
+        'use at most one algorithm for key pairs; several for secrets only if all are HMACs',
+      ),
+    );
+  if (secret.includes('sha256-secret-first')) found.push(...checkExtension(description, path));
+  if (secret.some((algorithm) => KEYED_DIGESTS.has(algorithm)))
+    found.push(warning(path, 'SHA-256 of the secret and the body is not HMAC', 'use an HMAC, if the sender offers one'));
+  return found;
+}
+
+/**
+ * Length extension: who knows SHA-256(secret + message) can compute it for the message with certain bytes appended, without the secret.
+ * They begin with 0x80 and contain zeros, so neither JSON nor a header, a URL or UTF-8 text can end with them (RFC 6151 §2).
+ */
+function checkExtension({ signed, contentShape }: SchemeDescription, path: Path): Rating[] {
+  const hasBytes = signed.some((piece) => piece === 'body' || piece === 'bodyWithoutSignature' || piece === 'form');
+  if (!hasBytes || (contentShape !== undefined && !signed.includes('form'))) return [];
+  const message = 'with sha256-secret-first, an attacker can append bytes to the body of a captured delivery (length extension)';
+  return [
+    error(path, message, 'contentShape: json-object, if the sender sends nothing else; otherwise the signature is not secure'),
+  ];
+}
