@@ -5,6 +5,7 @@ import type { Algorithm, Piece, SchemeDescription, SignatureDescription, Toleran
 import { MAX_SIGNATURE_ENTRIES } from '../src/auth/schemes/signature-entries.ts';
 import { TIMESTAMP_FORMATS } from '../src/auth/schemes/timestamp.ts';
 import { toConfirming } from '../test/support/confirming.ts';
+import { COMMERCE_NOTES } from './commerce-notes.ts';
 
 const HEAD = `# Presets
 
@@ -69,7 +70,7 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 - **Content-Type** is never signed, so sidegate ties it to the signed body: UTF-8 only, no ambiguous parameters, and a body that looks like its type. JSON must not begin with a byte order mark, a form must not begin like JSON, and
   multipart content must begin with its boundary. Anything else gets 415. See [ADR 0009](adr/0009-schemes-as-data.md).
 - **X** signs any token in its handshake with the same key, so only a JSON object is accepted as an event.
-
+${COMMERCE_NOTES}
 ## Without a preset
 
 **Vercel** publishes only a description of its signature, without test vectors, so there is no preset. This config follows the description:

@@ -57,10 +57,18 @@ function isPlainObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** More values would fill the page; their description says where they are listed. */
+const MAX_LISTED = 40;
+
+function toEnumText(values: readonly unknown[]): string {
+  const named = values.map((value) => `\`${value}\``);
+  return named.length > MAX_LISTED ? `${named.slice(0, 3).join(', ')} and ${named.length - 3} others` : named.join(', ');
+}
+
 function toValueText(schema: JsonSchema): string {
   const examples = schema['examples'];
   if (Array.isArray(examples) && typeof examples[0] !== 'object') return `\`${examples[0]}\``;
-  if (Array.isArray(schema['enum'])) return schema['enum'].map((value) => `\`${value}\``).join(', ');
+  if (Array.isArray(schema['enum'])) return toEnumText(schema['enum']);
   if (schema['const'] !== undefined) return `\`${schema['const']}\``;
   if (schema.anyOf !== undefined) return [...new Set(schema.anyOf.map(toValueText))].join(' or ');
   if (schema['type'] === 'array') return `list of ${schema.items === undefined ? 'values' : toValueText(schema.items)}`;

@@ -463,7 +463,8 @@ describe('every preset that signs', () => {
         dedup: 'off',
         ...(signsUrl ? { publicUrl } : {}),
       };
-      const request = { method: 'POST', path: '/', body: preset.signed.includes('form') ? 'a=b' : '{"id":"1","event_id":"1"}' };
+      const isForm = preset.signed.includes('form') || !preset.contentTypes.includes('application/json');
+      const request = { method: 'POST', path: '/', body: isForm ? 'a=b' : '{"id":"1","event_id":"1"}' };
       const step = { request };
       const told = await playRoute(
         // Twilio's form needs an exact path.

@@ -1,4 +1,5 @@
 /** Every sender's independent truth, for differential tests; the ones in other languages are in oracles/foreign.ts, that of AWS SNS in oracles/sns.ts. */
+import { commerceOracles } from './oracles/commerce.ts';
 import { documentedOracles } from './oracles/documented.ts';
 import type { Oracle } from './oracles/oracle.ts';
 import { hubOracles, sanityOracle, standardOracles, stripeOracle, twilioOracles, workosOracle } from './oracles/signing.ts';
@@ -34,6 +35,7 @@ export const oracles: readonly Oracle[] = [
   sanityOracle,
   webflowOracle,
   ...documentedOracles,
+  ...commerceOracles,
 ];
 
 /** How a test's title names it. */

@@ -1,6 +1,7 @@
 /** All presets, by their names in the config. */
 import type { SchemeDescription } from './description.ts';
 import { awsSns } from './presets/aws-sns.ts';
+import { COMMERCE } from './presets/commerce.ts';
 import {
   adyenPlatforms,
   github,
@@ -14,8 +15,11 @@ import {
   woocommerce,
   x,
 } from './presets/content-hmac.ts';
+import { CUSTOMER_CONTACT } from './presets/customer-contact.ts';
+import { FORMS } from './presets/forms.ts';
 import { discord, sendgrid } from './presets/key-pairs.ts';
 import { microsoftGraph } from './presets/microsoft-graph.ts';
+import { PAYMENTS } from './presets/payments.ts';
 import { adyenPayments, box, braintree, contentful, docusign, dropboxSign, mailgun } from './presets/signed-fields.ts';
 import { hubspot, square, twilio } from './presets/signed-url.ts';
 import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
@@ -60,6 +64,10 @@ const SENDERS: readonly SchemeDescription[] = [
   workos,
   x,
   zoom,
+  ...COMMERCE,
+  ...CUSTOMER_CONTACT,
+  ...FORMS,
+  ...PAYMENTS,
 ];
 
 /**

@@ -3,7 +3,7 @@ import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 
 /** Names that are too short or too common as words to identify a sender. */
-const COMMON_WORDS: ReadonlySet<string> = new Set(['x', 'line', 'meta']);
+const COMMON_WORDS: ReadonlySet<string> = new Set(['front', 'line', 'meta', 'persona', 'x']);
 
 /** The preset whose sender is mentioned in one of `texts`, such as `GITHUB_SECRET` or `/hooks/github`; the longest name wins. */
 export function findNamedPreset(texts: readonly string[], current: string): SchemeDescription | undefined {

@@ -92,9 +92,18 @@ function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: 
   return { path: [...path, name], message: `unknown key "${name}"`, hint, isAboutKey: true };
 }
 
+/** A longer list of values hides what is wrong. */
+const MAX_LISTED = 40;
+const FIRST_LISTED = 10;
+
+function toValueList(values: readonly string[]): string {
+  if (values.length <= MAX_LISTED) return values.join(', ');
+  return `${values.slice(0, FIRST_LISTED).join(', ')} and ${values.length - FIRST_LISTED} others`;
+}
+
 /** The suggestion comes before the list, because the list can be longer than a screen. */
 function describeValue(values: readonly string[], input: unknown, path: readonly PropertyKey[]): Finding {
-  const list = values.join(', ');
+  const list = toValueList(values);
   if (input === undefined) return { path, message: `missing: expected one of: ${list}` };
   const nearest = findNearest(String(input), values);
   if (nearest === undefined) return { path, message: `"${String(input)}" is not one of: ${list}` };

@@ -85,7 +85,7 @@ const written = z.strictObject({
   scheme: z
     .enum(NAMES, { error: ({ input }) => describeAlias(input) })
     .default('standard-webhooks')
-    .describe('Signature scheme: the name of a preset, or `custom`.'),
+    .describe('Signature scheme: the name of a preset, or `custom`; `sidegate scheme` lists the presets.'),
   custom: customScheme.optional().describe('Description of the scheme, for `scheme: custom`.'),
   keys: z
     .array(webhookKey)

@@ -23,6 +23,8 @@ export function listMutations({ covers }: Oracle, delivery: Delivery, signed: Si
   const later = timestamp + 1000;
   const withOtherTime = replaceInHeaders(signed, [
     [toNanoseconds(timestamp), toNanoseconds(later)],
+    [new Date(timestamp).toISOString(), new Date(later).toISOString()],
+    [new Date(timestamp).toUTCString(), new Date(later).toUTCString()],
     [String(timestamp), String(later)],
     [toSeconds(timestamp), toSeconds(later)],
   ]);

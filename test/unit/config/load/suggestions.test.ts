@@ -124,6 +124,8 @@ describe("a sender's other name as scheme", () => {
   test.each([
     ['Twitter', 'x'],
     ['amazon-sns', 'aws-sns'],
+    ['Intuit', 'quickbooks'],
+    ['mailchimp', 'mandrill'],
   ])('suggests its preset: %s', (scheme, preset) => {
     const problems = toProblems({ routes: [{ ...ROUTE, webhook: { scheme, keys: KEYS } }] });
     expect(problems).toContain(`unknown scheme "${scheme}". Did you mean "${preset}"?`);
