@@ -6,6 +6,7 @@ import { MAX_SIGNATURE_ENTRIES } from '../src/auth/schemes/signature-entries.ts'
 import { TIMESTAMP_FORMATS } from '../src/auth/schemes/timestamp.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 import { COMMERCE_NOTES } from './commerce-notes.ts';
+import { TOOL_NOTES, TOOL_RECIPES } from './presets-notes.ts';
 
 const HEAD = `# Presets
 
@@ -70,25 +71,10 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 - **Content-Type** is never signed, so sidegate ties it to the signed body: UTF-8 only, no ambiguous parameters, and a body that looks like its type. JSON must not begin with a byte order mark, a form must not begin like JSON, and
   multipart content must begin with its boundary. Anything else gets 415. See [ADR 0009](adr/0009-schemes-as-data.md).
 - **X** signs any token in its handshake with the same key, so only a JSON object is accepted as an event.
-${COMMERCE_NOTES}
+${COMMERCE_NOTES}${TOOL_NOTES}
 ## Without a preset
 
-**Vercel** publishes only a description of its signature, without test vectors, so there is no preset. This config follows the description:
-
-\`\`\`yaml
-routes:
-  - name: vercel
-    match: { path: /hooks/vercel }
-    upstream: http://127.0.0.1:3000
-    webhook:
-      scheme: custom
-      custom:
-        signature: { header: X-Vercel-Signature, encoding: hex, forms: [{ algorithm: hmac-sha1 }] }
-        signed: [body]
-        id: { json: $.id }
-      keys: [{ name: current, secret: { env: VERCEL_SECRET } }]
-\`\`\`
-
+${TOOL_RECIPES}
 The same fields describe any sender that signs by HMAC, Ed25519 or ECDSA P-256 over the content, alone or with id, time, method, URL, headers, parameters, fields or fixed text ([how-to](how-to/custom-sender.md)).
 The signed string must have one reading: if bytes could move from one piece to the next under one signature, \`sidegate check\` reports an error that names the two pieces. A separator
 that the pieces cannot contain resolves it, and so does \`contentShape\` for a sender of JSON, because no JSON object or array is a proper beginning or end of another.
@@ -174,7 +160,10 @@ export function toSigned(description: SchemeDescription): string {
   const { signed, separator, contentDigestParameter, signature, contentShape, unsignedBody } = description;
   if (signature === undefined) return 'fields of the content';
   if (signed.length === 0) return 'nothing';
-  const text = signed.map(toPiece).join(separator === '' ? ' · ' : ` \`${separator.replaceAll('\n', '\\n')}\` `);
+  // A bar would end the cell.
+  const text = signed
+    .map(toPiece)
+    .join(separator === '' ? ' · ' : ` \`${separator.replaceAll('\n', '\\n').replaceAll('|', '\\|')}\` `);
   const digest =
     contentDigestParameter === undefined ? '' : `, or *url* with the content's SHA-256 as \`${contentDigestParameter}\``;
   const shape = contentShape === undefined ? '' : `; the body a ${contentShape.replace('json-', 'JSON ').replaceAll('-', ' ')}`;

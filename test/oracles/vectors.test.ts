@@ -93,11 +93,16 @@ describe('a known answer', () => {
     expect([...published].sort()).toEqual(
       [
         'adyen-platforms',
+        'bitbucket',
+        'circleci',
         'coinbase-commerce',
         'github',
         'gocardless',
+        'jira',
         'line',
+        'mux',
         'onfido',
+        'openai',
         'paddle',
         'pagerduty',
         'razorpay',

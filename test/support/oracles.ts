@@ -3,6 +3,7 @@ import { commerceOracles } from './oracles/commerce.ts';
 import { documentedOracles } from './oracles/documented.ts';
 import type { Oracle } from './oracles/oracle.ts';
 import { hubOracles, sanityOracle, standardOracles, stripeOracle, twilioOracles, workosOracle } from './oracles/signing.ts';
+import { toolOracles } from './oracles/tools.ts';
 import { twitchOracle } from './oracles/twitch.ts';
 import {
   discordOracle,
@@ -36,6 +37,7 @@ export const oracles: readonly Oracle[] = [
   webflowOracle,
   ...documentedOracles,
   ...commerceOracles,
+  ...toolOracles,
 ];
 
 /** How a test's title names it. */

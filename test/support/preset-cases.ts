@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { compileScheme } from '../../src/auth/schemes/compile.ts';
 import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
 import type { Message, Scheme, VerifyKey } from '../../src/auth/schemes/scheme.ts';
+import { TIMESTAMP_FORMATS } from '../../src/auth/schemes/timestamp.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
@@ -37,11 +38,16 @@ export interface PresetCase {
 
 const HMAC_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 
+function toHmacSecret({ encoding, prefix }: SchemeDescription['secret']): string {
+  if (encoding === 'hex') return '0123456789abcdef0123456789abcdef';
+  return encoding === 'base64' && prefix === undefined ? HMAC_SECRET.slice('whsec_'.length) : HMAC_SECRET;
+}
+
 /** The text of a secret as an operator would paste it, and of its private half. */
 function toSecrets({ signature, publicKey, secret }: SchemeDescription): { secret: string; signingSecret: string } {
   const algorithm = signature?.forms[0]?.algorithm;
   if (publicKey === undefined || (algorithm !== 'ed25519' && algorithm !== 'ecdsa-p256')) {
-    const text = secret.encoding === 'hex' ? '0123456789abcdef0123456789abcdef' : HMAC_SECRET;
+    const text = toHmacSecret(secret);
     return { secret: text, signingSecret: text };
   }
   const pair = algorithm === 'ed25519' ? generateKeyPairSync('ed25519') : generateKeyPairSync('ec', { namedCurve: 'prime256v1' });
@@ -68,7 +74,10 @@ function toBody(description: SchemeDescription): fc.Arbitrary<Buffer> {
   const { timestamp, contentShape, signed } = description;
   if (timestamp !== undefined && 'json' in timestamp.from) {
     const name = timestamp.from.json.slice('$.'.length);
-    return json(fc.tuple(object, fc.integer({ min: NOW - 60_000, max: NOW })).map(([rest, time]) => ({ ...rest, [name]: time })));
+    const write = (time: number): unknown => (timestamp.unit === 'ms' ? time : TIMESTAMP_FORMATS[timestamp.unit].format(time));
+    return json(
+      fc.tuple(object, fc.integer({ min: NOW - 60_000, max: NOW })).map(([rest, time]) => ({ ...rest, [name]: write(time) })),
+    );
   }
   if (contentShape !== undefined) return json(contentShape === 'json-array' ? fc.array(object, { maxLength: 2 }) : object);
   if (signed.includes('form'))

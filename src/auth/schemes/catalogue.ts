@@ -1,6 +1,7 @@
 /** All presets, by their names in the config. */
 import type { SchemeDescription } from './description.ts';
 import { awsSns } from './presets/aws-sns.ts';
+import { CODE_HOSTING } from './presets/code-hosting.ts';
 import { COMMERCE } from './presets/commerce.ts';
 import {
   adyenPlatforms,
@@ -17,14 +18,18 @@ import {
 } from './presets/content-hmac.ts';
 import { CUSTOMER_CONTACT } from './presets/customer-contact.ts';
 import { FORMS } from './presets/forms.ts';
+import { HEADER_TOKENS } from './presets/header-tokens.ts';
 import { discord, sendgrid } from './presets/key-pairs.ts';
+import { MEDIA_AND_VOICE } from './presets/media-and-voice.ts';
 import { microsoftGraph } from './presets/microsoft-graph.ts';
 import { PAYMENTS } from './presets/payments.ts';
 import { adyenPayments, box, braintree, contentful, docusign, dropboxSign, mailgun } from './presets/signed-fields.ts';
 import { hubspot, square, twilio } from './presets/signed-url.ts';
 import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
+import { SVIX_SENDERS } from './presets/svix-senders.ts';
 import { elevenlabs, paddle, sanity, slack, stripe, twitch, webflow, workos, zoom } from './presets/time-and-content.ts';
 import { apiKey, bearer, gitlab, unsigned } from './presets/unsigned.ts';
+import { WORK_TOOLS } from './presets/work-tools.ts';
 
 /** The presets of single senders, in any order. */
 const SENDERS: readonly SchemeDescription[] = [
@@ -68,6 +73,11 @@ const SENDERS: readonly SchemeDescription[] = [
   ...CUSTOMER_CONTACT,
   ...FORMS,
   ...PAYMENTS,
+  ...CODE_HOSTING,
+  ...HEADER_TOKENS,
+  ...MEDIA_AND_VOICE,
+  ...SVIX_SENDERS,
+  ...WORK_TOOLS,
 ];
 
 /**

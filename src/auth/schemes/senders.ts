@@ -2,6 +2,7 @@
 import type { RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import { COMMERCE_PROFILES } from './presets/commerce-profiles.ts';
+import { TOOL_PROFILES } from './presets/tool-profiles.ts';
 import type { SenderProfile } from './sender-profile.ts';
 
 /** The meaning of a refusal for the sender: the event is done, it can never be accepted, or the sender should retry later. */
@@ -91,6 +92,7 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   'dropbox-sign': { acknowledgedBy: [200], schedule: 'for three days; the response must contain "Hello API Event Received"' },
   'microsoft-graph': { givesUpOn: [400, 401, 403, 413] },
   ...COMMERCE_PROFILES,
+  ...TOOL_PROFILES,
 };
 
 /** The statuses that a preset's sender needs instead of those in the catalogue. */

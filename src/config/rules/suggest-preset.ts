@@ -3,7 +3,22 @@ import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 
 /** Names that are too short or too common as words to identify a sender. */
-const COMMON_WORDS: ReadonlySet<string> = new Set(['front', 'line', 'meta', 'persona', 'x']);
+const COMMON_WORDS: ReadonlySet<string> = new Set([
+  'courier',
+  'cursor',
+  'front',
+  'knock',
+  'line',
+  'meta',
+  'persona',
+  'render',
+  'replicate',
+  'segment',
+  'tally',
+  'x',
+]);
+/** Headers that many senders use, so that they identify none. */
+const COMMON_HEADERS: ReadonlySet<string> = new Set(['request-id', 'x-webhook-id']);
 
 /** The preset whose sender is mentioned in one of `texts`, such as `GITHUB_SECRET` or `/hooks/github`; the longest name wins. */
 export function findNamedPreset(texts: readonly string[], current: string): SchemeDescription | undefined {
@@ -18,7 +33,7 @@ export function findNamedPreset(texts: readonly string[], current: string): Sche
 /** The first preset that reads its signature or ID from this header; undefined if the `current` scheme uses the header itself. */
 export function findPresetOfHeader(header: string, current: SchemeDescription): SchemeDescription | undefined {
   const name = header.toLowerCase();
-  if (toHeaders(current).includes(name)) return undefined;
+  if (COMMON_HEADERS.has(name) || toHeaders(current).includes(name)) return undefined;
   // The ID header first: GitHub and Meta use the same signature header.
   return (
     PRESETS.find((preset) => toHeaders(preset).at(-1) === name) ?? PRESETS.find((preset) => toHeaders(preset).includes(name))

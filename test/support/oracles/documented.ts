@@ -15,10 +15,12 @@ const SECRET = { text: 'lDQHScfUeXUKaQRNF+8XIiDKZ7XX3itB' };
 const OTHER = { text: 'BtIX3XX7ZKDiIX8+FNRQaKUXeUfcSHQD' };
 const NOTHING = { body: false, url: false, id: false, timestamp: false };
 
-type Recipe = Pick<Oracle, 'preset' | 'source'> &
+/** What a document says of a sender. */
+export type Recipe = Pick<Oracle, 'preset' | 'source'> &
   Partial<Oracle> & { readonly content: (timestamp: number) => unknown; toHeaders(delivery: Delivery): Record<string, string> };
 
-function toOracle({ content, toHeaders, ...recipe }: Recipe): Oracle {
+/** The sender of a recipe, with a secret that every recipe of HMACs can use. */
+export function toOracle({ content, toHeaders, ...recipe }: Recipe): Oracle {
   return {
     signedBy: 'node:crypto',
     secret: SECRET,

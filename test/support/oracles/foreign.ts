@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Delivery, Oracle, SignedDelivery } from './oracle.ts';
+import { toolOracles } from './tools.ts';
 
 const HERE = import.meta.dirname;
 const PYTHON = resolve('.cache/oracles-python/bin/python');
@@ -35,8 +36,9 @@ export const PYTHON_PARTS: readonly Part[] = [
     'x',
     'meta',
   ].map(both),
-  ...['discord', 'square', 'elevenlabs', 'polar'].map(verifies),
+  ...['discord', 'square', 'elevenlabs', 'polar', 'telnyx'].map(verifies),
   signs('twitch'),
+  ...toolOracles.filter(({ preset }) => preset !== 'telnyx').map(({ preset }) => both(preset)),
 ];
 /** The same in Go. */
 export const GO_PARTS: readonly Part[] = [
@@ -58,7 +60,10 @@ export class Speaker {
 
   constructor(language: string, command: string, args: readonly string[]) {
     this.language = language;
-    this.#child = spawn(command, args, { stdio: 'pipe', env: { PATH: process.env['PATH'], LANG: 'C.UTF-8' } });
+    this.#child = spawn(command, args, {
+      stdio: 'pipe',
+      env: { PATH: process.env['PATH'], LANG: 'C.UTF-8', PYTHONDONTWRITEBYTECODE: '1' },
+    });
     this.#child.stderr.resume();
     createInterface(this.#child.stdout).on('line', (line) => this.#waiting.shift()?.(line));
     this.#child.once('close', () => {

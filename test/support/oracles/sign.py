@@ -11,6 +11,8 @@ import sys
 from datetime import datetime, timezone
 from urllib.parse import parse_qs
 
+from tools import TOOLS
+
 
 def seconds(ask):
     return str(ask["timestamp"] // 1000)
@@ -222,7 +224,7 @@ def sign_twitch(ask):
     }
 
 
-SENDERS = {
+SENDERS = TOOLS | {
     "standard-webhooks": standard("standardwebhooks", "webhook"),
     "svix": standard("svix.webhooks", "svix"),
     "slack": (sign_slack, verify_slack),

@@ -35,14 +35,23 @@ interface StandardLibrary {
   verify(body: string, headers: Record<string, string>): unknown;
 }
 
-function toStandard(preset: string, prefix: string, signedBy: string, create: (secret: string) => StandardLibrary): Oracle {
+interface Standard {
+  readonly prefix: 'webhook' | 'svix';
+  readonly signedBy: string;
+  create(secret: string): StandardLibrary;
+}
+
+const STANDARD: Standard = { prefix: 'webhook', signedBy: 'npm standardwebhooks', create: (secret) => new Webhook(secret) };
+const SVIX: Standard = { prefix: 'svix', signedBy: 'npm svix', create: (secret) => new SvixWebhook(secret) };
+
+function toStandard(preset: string, { prefix, signedBy, create }: Standard, secret = WHSEC, otherSecret = OTHER_WHSEC): Oracle {
   return {
     preset,
     signedBy,
     verifiedBy: signedBy,
     source: `${signedBy}, Webhook.sign and Webhook.verify`,
-    secret: WHSEC,
-    otherSecret: OTHER_WHSEC,
+    secret,
+    otherSecret,
     covers: BODY_ID_AND_TIME,
     sample: (timestamp) =>
       toJsonDelivery(`https://hooks.example.com/${preset}`, timestamp, { type: 'user.created', data: { name: 'Grüße 🎉' } }),
@@ -51,17 +60,24 @@ function toStandard(preset: string, prefix: string, signedBy: string, create: (s
       return withHeaders(delivery, {
         [`${prefix}-id`]: id,
         [`${prefix}-timestamp`]: toSeconds(timestamp),
-        [`${prefix}-signature`]: create(WHSEC.text).sign(id, new Date(timestamp), body.toString()),
+        [`${prefix}-signature`]: create(secret.text).sign(id, new Date(timestamp), body.toString()),
       });
     },
-    verify: (signed, secret) => isAccepted(() => create(secret.text).verify(signed.body.toString(), { ...signed.headers })),
+    verify: (signed, key) => isAccepted(() => create(key.text).verify(signed.body.toString(), { ...signed.headers })),
   };
 }
 
-/** Standard Webhooks and Svix: the same bytes under two families of headers. */
+function toBare({ text }: ReceiverKey): { text: string } {
+  return { text: text.slice('whsec_'.length) };
+}
+
+/** Standard Webhooks and Svix: the same bytes under two families of headers, and senders whose documents name their libraries. */
 export const standardOracles: readonly Oracle[] = [
-  toStandard('standard-webhooks', 'webhook', 'npm standardwebhooks', (secret) => new Webhook(secret)),
-  toStandard('svix', 'svix', 'npm svix', (secret) => new SvixWebhook(secret)),
+  ...['standard-webhooks', 'openai', 'supabase', 'replicate', 'render', 'incident-io', 'lithic'].map((name) =>
+    toStandard(name, STANDARD),
+  ),
+  ...['svix', 'clerk', 'resend', 'stytch'].map((name) => toStandard(name, SVIX)),
+  toStandard('brex', STANDARD, toBare(WHSEC), toBare(OTHER_WHSEC)),
 ];
 
 function toGithub(

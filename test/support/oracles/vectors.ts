@@ -48,7 +48,7 @@ function read<T>(file: string): T[] {
 }
 
 /** Deliveries, by kind of sender. */
-const FILES: readonly string[] = ['providers.json', 'signed-fields.json', 'commerce.json'];
+const FILES: readonly string[] = ['providers.json', 'signed-fields.json', 'commerce.json', 'developer-tools.json'];
 
 /** Deliveries. */
 export function readVectors(): Vector[] {
