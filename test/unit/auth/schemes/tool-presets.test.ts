@@ -1,7 +1,8 @@
 /** What is peculiar to single senders of software development, work, media and voice, and what their users do wrong. */
 import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { findPreset } from '../../../../src/auth/schemes/catalogue.ts';
+import { findAlias } from '../../../../src/auth/schemes/aliases.ts';
+import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { toStatuses } from '../../../../src/auth/schemes/senders.ts';
@@ -178,6 +179,26 @@ describe('the statuses', () => {
     ['jira', 'too_many_attempts', 429],
   ] as const)('that %s understands: %s is %i', (preset, code, status) => {
     expect(statusOf(preset, code)).toBe(status);
+  });
+});
+
+describe('the other names of a sender', () => {
+  test('lead to a preset, in any spelling', () => {
+    expect(['Terraform', 'twitter', 'HCP Terraform', 'hcp_terraform'].map(findAlias)).toEqual([
+      'terraform-cloud',
+      'x',
+      'terraform-cloud',
+      'terraform-cloud',
+    ]);
+    expect(['github', 'constructor', '__proto__', 'toString', ''].map(findAlias)).toEqual(Array(5).fill(undefined));
+  });
+
+  test('are none of the presets, and each preset exists', () => {
+    const names = PRESETS.map(({ name }) => name);
+    for (const alias of ['atlassian', 'cloudflare', 'codeberg', 'facebook', 'instagram', 'sns', 'tfe', 'incident']) {
+      expect(names).not.toContain(alias);
+      expect(names).toContain(findAlias(alias));
+    }
   });
 });
 

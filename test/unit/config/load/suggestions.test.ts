@@ -122,6 +122,7 @@ describe("another sender's header under standard-webhooks", () => {
 
 describe("a sender's other name as scheme", () => {
   test.each([
+    ['terraform', 'terraform-cloud'],
     ['Twitter', 'x'],
     ['amazon-sns', 'aws-sns'],
     ['Intuit', 'quickbooks'],
