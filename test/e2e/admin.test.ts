@@ -221,7 +221,7 @@ describe('the admin port', () => {
     const unknown = await ask('/none');
     expect([unknown.status, unknown.text]).toEqual([
       404,
-      'not found; the endpoints are /metrics, /healthz, /readyz, /identity/jwks.json, /prestop, /journal, /journal/attempts, /keys, /captures, /captures/*, /routes/*/forget\n',
+      'not found; the endpoints are /metrics, /healthz, /readyz, /identity/jwks.json, /prestop, /journal, /journal/attempts, /keys, /captures, /captures/*, /handshakes, /routes/*/forget\n',
     ]);
     for (const [method, path, allow] of [
       ['GET', FORGET, 'POST'],
