@@ -453,6 +453,16 @@ describe('Notion', () => {
   });
 });
 
+test('Intercom gets 200 for its HEAD, and its signed ping reaches the app', async () => {
+  await start({ scheme: 'intercom' });
+  expect((await send(gate.port, { method: 'HEAD' })).status).toBe(200);
+  expect((await send(gate.port, { method: 'GET' })).code).toBe('method_not_allowed');
+  expect(app.received).toEqual([]);
+  const body = '{"type":"notification_event","topic":"ping","id":null}';
+  const headers = { ...JSON_TYPE, 'X-Hub-Signature': `sha1=${createHmac('sha1', SECRET).update(body).digest('hex')}` };
+  expect((await send(gate.port, { headers, body })).text).toBe('handled');
+});
+
 test('Azure Event Grid gets its code back if the route authenticates it, and only then', async () => {
   await start({ scheme: 'bearer', dedup: 'off', handshake: { type: 'event-grid' } });
   const eventType = 'Microsoft.EventGrid.SubscriptionValidationEvent';

@@ -1,4 +1,4 @@
-/** Trello: a HEAD when the webhook is created, which only needs a 200. Mandrill does the same. */
+/** Trello: a HEAD when the webhook is created, which only needs a 200. Intercom does the same. */
 import { Refusal } from '../../core/refusal.ts';
 import { type Handshake, type HandshakeOptions, respondWithText } from './handshake.ts';
 import { compileQueryCheck, readParameters } from './query-token.ts';

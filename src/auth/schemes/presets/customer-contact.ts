@@ -50,10 +50,14 @@ const frontRules: SchemeDescription = {
   id: { json: '$.id' },
 };
 
-/** Intercom: https://developers.intercom.com/docs/webhooks/setting-up-webhooks. The body counts the attempts, so only its ID stays the same. */
+/**
+ * Intercom: https://developers.intercom.com/docs/webhooks/setting-up-webhooks. The body counts the attempts, so only its ID stays the same.
+ * It verifies the URL with HEAD, as Trello does, and with a signed ping, which is an event like others.
+ */
 const intercom: SchemeDescription = {
   ...BODY,
   name: 'intercom',
+  handshake: 'trello',
   from: {
     title: 'Intercom',
     docs: 'https://developers.intercom.com/docs/webhooks/setting-up-webhooks',
