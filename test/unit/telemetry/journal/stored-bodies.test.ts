@@ -6,6 +6,7 @@ import type { JournalBody } from '../../../../src/telemetry/journal/journal.ts';
 import { Journal } from '../../../../src/telemetry/journal/journal.ts';
 import { BODY_OVERHEAD_BYTES, StoredBodies } from '../../../../src/telemetry/journal/stored-bodies.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
+import { until } from '../../../support/gate.ts';
 import { makeRequestLine } from '../../../support/request-line.ts';
 
 const HOUR = 3_600_000;
@@ -97,7 +98,7 @@ test('a body goes with its entry of the journal, which has the usual bounds', ()
   expect(bodies.bytes).toBe(3 * (100 + BODY_OVERHEAD_BYTES));
 });
 
-test('the process needs no more memory than the bodies count for', () => {
+test('the process needs no more memory than the bodies count for', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const read = (): number => {
@@ -109,8 +110,8 @@ test('the process needs no more memory than the bodies count for', () => {
     const { bodies, add } = open(8 * 1_048_576);
     const before = read();
     for (let i = 0; i < 12_000; i++) add('a', size);
-    const used = read() - before;
     expect(bodies.bytes).toBeLessThanOrEqual(8 * 1_048_576);
-    expect([size, used <= bodies.bytes + 1_048_576]).toEqual([size, true]);
+    // V8 frees the memory of buffers a moment after it has collected them.
+    await until(() => read() - before <= bodies.bytes + 1_048_576);
   }
 });
