@@ -149,6 +149,7 @@ test('a preset includes the handshake of its sender', () => {
   const same = [...signed, ...open].map((name) => [name, name]);
   expect(Object.fromEntries(types.filter(([, type]) => type !== undefined))).toEqual({
     ...Object.fromEntries(same),
+    intercom: 'trello',
     whatsapp: 'meta',
   });
 });
