@@ -28,7 +28,7 @@ const ALLOWED: readonly Allowed[] = [
     pattern: "/^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\\t ]*([\\x20-\\x7e]*?)[\\t ]*$/",
     reason: 'reads the command line only',
   },
-  { file: 'cli/hash-password.ts', pattern: '/\\r?\\n[\\s\\S]*$/', reason: 'reads the command line only' },
+  { file: 'cli/password-input.ts', pattern: '/\\r?\\n[\\s\\S]*$/', reason: 'reads the command line only' },
   {
     file: 'kubernetes/injector/injector-server-schema.ts',
     pattern: '/^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/',

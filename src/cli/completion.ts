@@ -1,6 +1,7 @@
 /** `sidegate completion`: scripts for bash, zsh and fish that complete commands, options and their values. */
 
 import type { Command, Option } from 'commander';
+import { OUTCOMES } from '../admin/console/stages.ts';
 import { PRESETS } from '../auth/schemes/catalogue.ts';
 import { usageError } from '../core/errors.ts';
 import { SEVERITIES } from '../diagnostics/probe/check.ts';
@@ -25,6 +26,10 @@ const VALUES_OF_COMMAND: Readonly<Record<string, readonly string[]>> = {
   'doctor --fail-on': ['error', 'warning'],
   'endpoints --format': ['text', 'json'],
   'deliveries --format': ['text', 'json'],
+  'logins --format': ['text', 'json'],
+  'overview --format': ['text', 'json'],
+  'requests --format': ['text', 'json'],
+  'requests --outcome': OUTCOMES,
   'deliveries --state': DELIVERY_STATES,
 };
 

@@ -1,13 +1,12 @@
 /** `sidegate deliveries`: lists, shows and repeats the deliveries of a running provider. */
 import type { Command } from 'commander';
-import { systemClock, toInstant } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
+import { type ApiClient, ApiFailure, readPages, toSegment } from './api-client.ts';
+import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
+import { type AttemptView, formatJson, formatMembers, formatOutcome, formatTable, Progress, toPrintable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
-import { readPages, runProviderCommand, withFormat } from './endpoints.ts';
-import { toDuration } from './input.ts';
+import { toCount, toTime } from './input.ts';
 import { EXIT, type Io } from './io.ts';
-import { ApiFailure, type ProviderClient, type ProviderOptions, toSegment, withProvider } from './provider-client.ts';
-import { formatJson, formatMembers, formatTable, Progress } from './provider-output.ts';
 
 interface FilterOptions {
   readonly endpoint?: string;
@@ -21,14 +20,6 @@ interface FilterOptions {
 interface ListOptions extends FilterOptions {
   readonly format: string;
   readonly limit: string;
-}
-
-interface AttemptView {
-  readonly at: string;
-  readonly durationMs: number;
-  readonly status?: number;
-  readonly outcome: string;
-  readonly detail?: string;
 }
 
 interface DeliveryView {
@@ -46,28 +37,32 @@ interface DeliveryView {
 }
 
 const NAME = 'deliveries';
-const PATH = '/v1/deliveries';
-const MAX_LIMIT = 1_000_000;
+const PATH = '/deliveries';
 
 /** Adds the commands. */
 export function addDeliveries(program: Command, io: Io, setExit: (code: number) => void): void {
   const group = program.command(NAME).description('list, show and repeat the deliveries of a running provider');
-  const run = (options: ProviderOptions, action: (client: ProviderClient) => Promise<number>): Promise<void> =>
+  const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
     runProviderCommand(NAME, options, io, action).then(setExit);
-  withFormat(withFilter(withProvider(group.command('list').description('list deliveries, newest event first'))))
+  withFormat(withFilter(withOutgoing(group.command('list').description('list deliveries, newest event first'))))
     .option('--type <type>', 'only events of this type')
     .option('--state <state>', 'waiting, delivered, dead or skipped; repeatable', COLLECT)
     .option('--limit <number>', 'maximum number of deliveries', '50')
     .action((options) => run(options, (client) => list(client, options, io)));
-  withFormat(withProvider(group.command('show').description('show a delivery and its attempts')))
+  withFormat(withOutgoing(group.command('show').description('show a delivery and its attempts')))
     .argument('<id>', 'EVENT~ENDPOINT')
     .action((id, options) => run(options, (client) => show(client, id, options, io)));
   withFilter(
-    withProvider(group.command('replay').description('repeat one delivery, or all that match; default: dead and skipped ones')),
+    withOutgoing(group.command('replay').description('repeat one delivery, or all that match; default: dead and skipped ones')),
   )
     .argument('[id]', 'EVENT~ENDPOINT')
     .option('--state <state>', 'dead, skipped or delivered; repeatable', COLLECT)
     .action((id, options) => run(options, (client) => replay(client, id, options, io)));
+}
+
+/** The console API has all operations of these commands. */
+function withOutgoing(command: Command): Command {
+  return withConsole(withProvider(command));
 }
 
 function withFilter(command: Command): Command {
@@ -78,13 +73,12 @@ function withFilter(command: Command): Command {
     .option('--to <time>', 'only events accepted before then');
 }
 
-async function list(client: ProviderClient, options: ListOptions, io: Io): Promise<number> {
-  const { state = [], limit, format, type } = options;
-  if (!/^[1-9]\d{0,6}$/.test(limit) || Number(limit) > MAX_LIMIT)
-    throw usageError(`--limit ${limit} is not a number from 1 to ${MAX_LIMIT}`);
+async function list(client: ApiClient, options: ListOptions, io: Io): Promise<number> {
+  const { state = [], format, type } = options;
+  const limit = toCount(options.limit, '--limit');
   const query = new URLSearchParams({ ...toFilter(options), ...(type !== undefined && { type }) });
   for (const each of state) query.append('state', each);
-  const all = await readPages<DeliveryView>(client, PATH, query, Number(limit));
+  const all = await readPages<DeliveryView>(client, PATH, query, { limit, position: 'iterator' });
   const table = () =>
     formatTable(all, [
       ['ID', ({ id }) => id],
@@ -93,13 +87,13 @@ async function list(client: ProviderClient, options: ListOptions, io: Io): Promi
       ['ATTEMPTS', ({ attempts }) => String(attempts)],
       ['ACCEPTED', ({ createdAt }) => createdAt],
       ['NEXT ATTEMPT', ({ due }) => due ?? ''],
-      ['LAST OUTCOME', ({ lastAttempt }) => toOutcome(lastAttempt)],
+      ['LAST OUTCOME', ({ lastAttempt }) => (lastAttempt === undefined ? '' : formatOutcome(lastAttempt))],
     ]);
   io.stdout(format === 'json' ? formatJson(all) : table());
   return EXIT.ok;
 }
 
-async function show(client: ProviderClient, id: string, { format }: Pick<ListOptions, 'format'>, io: Io): Promise<number> {
+async function show(client: ApiClient, id: string, { format }: Pick<ListOptions, 'format'>, io: Io): Promise<number> {
   const found = (await client.request('GET', toPath(id))) as DeliveryView & { history: readonly AttemptView[] };
   if (format === 'json') {
     io.stdout(formatJson(found));
@@ -123,14 +117,14 @@ async function show(client: ProviderClient, id: string, { format }: Pick<ListOpt
   const table = formatTable(history, [
     ['AT', ({ at }) => at],
     ['DURATION', ({ durationMs }) => `${Math.round(durationMs)} ms`],
-    ['OUTCOME', toOutcome],
+    ['OUTCOME', formatOutcome],
     ['DETAIL', ({ detail = '' }) => detail],
   ]);
   io.stdout(`\n${table}`);
   return EXIT.ok;
 }
 
-async function replay(client: ProviderClient, id: string | undefined, options: FilterOptions, io: Io): Promise<number> {
+async function replay(client: ApiClient, id: string | undefined, options: FilterOptions, io: Io): Promise<number> {
   if (id !== undefined) return replayOne(client, id, options, io);
   const filter = toFilter(options);
   if (Object.keys(filter).length === 0)
@@ -139,7 +133,7 @@ async function replay(client: ProviderClient, id: string | undefined, options: F
   let last = { replayed: 0, total: 0, done: false, error: undefined as string | undefined };
   const body = { ...filter, ...(options.state !== undefined && { states: options.state }) };
   try {
-    for await (const line of client.stream('/v1/replays', body)) {
+    for await (const line of client.stream('/replays', body)) {
       last = line as typeof last;
       progress.show(last.replayed, last.total);
     }
@@ -154,35 +148,25 @@ async function replay(client: ProviderClient, id: string | undefined, options: F
     io.stdout(`repeating ${last.replayed} deliveries\n`);
     return EXIT.ok;
   }
-  const why = last.error === undefined ? '' : `: ${last.error}`;
+  const why = last.error === undefined ? '' : `: ${toPrintable(last.error)}`;
   io.stderr(
     `sidegate ${NAME}: the replay ended after ${last.replayed} of ${last.total}${why}; run the command again to continue\n`,
   );
   return EXIT.failed;
 }
 
-async function replayOne(client: ProviderClient, id: string, options: FilterOptions, io: Io): Promise<number> {
+async function replayOne(client: ApiClient, id: string, options: FilterOptions, io: Io): Promise<number> {
   if (Object.keys(toFilter(options)).length > 0 || options.state !== undefined)
     throw usageError('use either the ID of a delivery or the options that select several');
   const { replayed } = (await client.request('POST', `${toPath(id)}/replay`)) as { replayed: boolean };
-  io.stdout(replayed ? `repeating ${id}\n` : `${id} is waiting for its next attempt already\n`);
+  const shown = toPrintable(id);
+  io.stdout(replayed ? `repeating ${shown}\n` : `${shown} is waiting for its next attempt already\n`);
   return EXIT.ok;
 }
 
 function toFilter({ endpoint, event, from, to }: FilterOptions): Record<string, string> {
   const given = { endpoint, event, from: toTime(from, '--from'), to: toTime(to, '--to') };
   return Object.fromEntries(Object.entries(given).filter((entry): entry is [string, string] => entry[1] !== undefined));
-}
-
-/** An instant; a duration is the time before now. */
-function toTime(text: string | undefined, option: string): string | undefined {
-  if (text === undefined || text.includes('T')) return text;
-  return toInstant(systemClock.now() - toDuration(text, option));
-}
-
-function toOutcome(attempt: AttemptView | undefined): string {
-  if (attempt === undefined) return '';
-  return attempt.status === undefined ? attempt.outcome : `${attempt.outcome} (${attempt.status})`;
 }
 
 function toPath(id: string): string {

@@ -1,11 +1,12 @@
 /** `sidegate endpoints`: lists, shows and changes the endpoints of a running provider. */
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
+import { type ApiClient, readPages, toSegment } from './api-client.ts';
+import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
+import { formatJson, formatMembers, formatTable, toPrintable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { readBody, readSecretOption, type SecretOptions } from './input.ts';
 import { EXIT, type Io } from './io.ts';
-import { ApiFailure, ProviderClient, type ProviderOptions, toSegment, withProvider } from './provider-client.ts';
-import { formatJson, formatMembers, formatTable } from './provider-output.ts';
 
 type SetExit = (code: number) => void;
 
@@ -42,69 +43,35 @@ interface EndpointView {
 }
 
 const NAME = 'endpoints';
-const PATH = '/v1/endpoints';
-const MAX_PAGE = 250;
-
-/** Runs a command with a client; reports failures of the API. */
-export async function runProviderCommand<O extends ProviderOptions>(
-  name: string,
-  options: O,
-  io: Io,
-  run: (client: ProviderClient) => Promise<number>,
-): Promise<number> {
-  const { format = 'text' } = options as Partial<FormatOptions>;
-  if (format !== 'text' && format !== 'json') throw usageError(`--format ${format} is not one of text, json`);
-  try {
-    return await run(await ProviderClient.create(options, name, io));
-  } catch (thrown) {
-    if (!(thrown instanceof ApiFailure)) throw thrown;
-    io.stderr(`sidegate ${name}: ${thrown.message}\n`);
-    return EXIT.failed;
-  }
-}
-
-/** Adds the format option. */
-export function withFormat(command: Command): Command {
-  return command.option('--format <format>', 'text or json', 'text');
-}
-
-/** Reads all pages of a list, at most `limit` entries. */
-export async function readPages<T>(client: ProviderClient, path: string, query: URLSearchParams, limit: number): Promise<T[]> {
-  const all: T[] = [];
-  let iterator: string | null = null;
-  do {
-    query.set('limit', String(Math.min(MAX_PAGE, limit - all.length)));
-    if (iterator !== null) query.set('iterator', iterator);
-    const page = (await client.request('GET', `${path}?${query}`)) as { data: T[]; iterator: string | null };
-    all.push(...page.data);
-    iterator = page.iterator;
-  } while (iterator !== null && all.length < limit);
-  return all;
-}
+const PATH = '/endpoints';
 
 /** Adds the commands. */
 export function addEndpoints(program: Command, io: Io, setExit: SetExit): void {
   const group = program.command(NAME).description('list, show and change the endpoints of a running provider');
-  const add = (name: string, description: string): Command => withProvider(group.command(name).description(description));
-  const run = (options: ProviderOptions, action: (client: ProviderClient) => Promise<number>): Promise<void> =>
+  const addChange = (name: string, description: string): Command => withProvider(group.command(name).description(description));
+  const add = (name: string, description: string): Command => withConsole(addChange(name, description));
+  const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
     runProviderCommand(NAME, options, io, action).then(setExit);
   withFormat(add('list', 'list all endpoints')).action((options) => run(options, (client) => list(client, options, io)));
   withFormat(add('show', 'show the settings of an endpoint').argument('<id>')).action((id, options) =>
     run(options, (client) => show(client, id, options, io)),
   );
-  withSettings(add('create', 'create an endpoint, and print its secret'))
+  withSettings(addChange('create', 'create an endpoint, and print its secret'))
     .option('--id <id>', 'default: random')
     .option('--secret-env <name>', 'environment variable with the signing secret; default: a new random secret')
     .option('--secret-file <file>', 'file with the signing secret')
     .action((options) => run(options, (client) => create(client, options, io)));
-  withSettings(add('update', 'change settings of an endpoint').argument('<id>')).action((id, options) =>
+  withSettings(addChange('update', 'change settings of an endpoint').argument('<id>')).action((id, options) =>
     run(options, (client) => update(client, id, options, io)),
   );
+  addChange('delete', 'delete an endpoint')
+    .argument('<id>')
+    .action((id, options) => run(options, (client) => remove(client, id, io)));
   addActions(add, run, io);
 }
 
 type Add = (name: string, description: string) => Command;
-type Run = (options: ProviderOptions, action: (client: ProviderClient) => Promise<number>) => Promise<void>;
+type Run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>) => Promise<void>;
 
 function addActions(add: Add, run: Run, io: Io): void {
   add('rotate', 'replace the signing secret of an endpoint, and print the new one')
@@ -120,9 +87,6 @@ function addActions(add: Add, run: Run, io: Io): void {
     add(name, description)
       .argument('<id>')
       .action((id, options) => run(options, (client) => toggle(client, id, name, io)));
-  add('delete', 'delete an endpoint')
-    .argument('<id>')
-    .action((id, options) => run(options, (client) => remove(client, id, io)));
   add('test', 'send a test event to an endpoint')
     .argument('<id>')
     .action((id, options) => run(options, (client) => test(client, id, io)));
@@ -140,8 +104,11 @@ function withSettings(command: Command): Command {
     .option('--settings <file>', 'JSON file with settings as in the API; - for standard input');
 }
 
-async function list(client: ProviderClient, { format }: FormatOptions, io: Io): Promise<number> {
-  const all = await readPages<EndpointView>(client, PATH, new URLSearchParams(), Number.POSITIVE_INFINITY);
+async function list(client: ApiClient, { format }: FormatOptions, io: Io): Promise<number> {
+  const all = await readPages<EndpointView>(client, PATH, new URLSearchParams(), {
+    limit: Number.POSITIVE_INFINITY,
+    position: 'iterator',
+  });
   const table = () =>
     formatTable(all, [
       ['ID', ({ id }) => id],
@@ -155,13 +122,13 @@ async function list(client: ProviderClient, { format }: FormatOptions, io: Io): 
   return EXIT.ok;
 }
 
-async function show(client: ProviderClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
+async function show(client: ApiClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
   const endpoint = (await client.request('GET', toPath(id))) as EndpointView;
   io.stdout(format === 'json' ? formatJson(endpoint) : formatEndpoint(endpoint));
   return EXIT.ok;
 }
 
-async function create(client: ProviderClient, options: SettingOptions, io: Io): Promise<number> {
+async function create(client: ApiClient, options: SettingOptions, io: Io): Promise<number> {
   const settings = await readSettings(options, io);
   if (settings['url'] === undefined) throw usageError('missing option: --url URL, or url in --settings');
   const { id, secret } = (await client.request('POST', PATH, { ...settings, ...(await readNewSecret(options)) })) as {
@@ -178,7 +145,7 @@ async function create(client: ProviderClient, options: SettingOptions, io: Io): 
   return EXIT.ok;
 }
 
-async function update(client: ProviderClient, id: string, options: SettingOptions, io: Io): Promise<number> {
+async function update(client: ApiClient, id: string, options: SettingOptions, io: Io): Promise<number> {
   const settings = await readSettings(options, io);
   if (Object.keys(settings).length === 0)
     throw usageError('nothing to change: use --url, --event, --channel, --description or --settings');
@@ -186,36 +153,36 @@ async function update(client: ProviderClient, id: string, options: SettingOption
   return EXIT.ok;
 }
 
-async function rotate(client: ProviderClient, id: string, options: SecretOptions & { grace?: string }, io: Io): Promise<number> {
+async function rotate(client: ApiClient, id: string, options: SecretOptions & { grace?: string }, io: Io): Promise<number> {
   const { grace } = options;
   const body = { ...(grace !== undefined && { grace }), ...(await readNewSecret(options)) };
   const { secret } = (await client.request('POST', `${toPath(id)}/rotate-secret`, body)) as { secret: string };
   io.stderr('The secret is not shown again. Give it to the receiver within the grace period.\n');
-  io.stdout(`${secret}\n`);
+  io.stdout(`${toPrintable(secret)}\n`);
   return EXIT.ok;
 }
 
-async function toggle(client: ProviderClient, id: string, action: 'enable' | 'disable', io: Io): Promise<number> {
+async function toggle(client: ApiClient, id: string, action: 'enable' | 'disable', io: Io): Promise<number> {
   await client.request('POST', `${toPath(id)}/${action}`);
   const hint =
     action === 'enable' ? `; to repeat skipped events: sidegate deliveries replay --endpoint ${id} --state skipped` : '';
-  io.stdout(`${id} is ${action}d${hint}\n`);
+  io.stdout(`${toPrintable(`${id} is ${action}d${hint}`)}\n`);
   return EXIT.ok;
 }
 
-async function remove(client: ProviderClient, id: string, io: Io): Promise<number> {
+async function remove(client: ApiClient, id: string, io: Io): Promise<number> {
   await client.request('DELETE', toPath(id));
-  io.stdout(`${id} is deleted\n`);
+  io.stdout(`${toPrintable(id)} is deleted\n`);
   return EXIT.ok;
 }
 
-async function test(client: ProviderClient, id: string, io: Io): Promise<number> {
+async function test(client: ApiClient, id: string, io: Io): Promise<number> {
   const { id: event } = (await client.request('POST', `${toPath(id)}/test`)) as { id: string };
-  io.stdout(`sent ${event}; to see what became of it: sidegate deliveries show ${event}~${id}\n`);
+  io.stdout(`${toPrintable(`sent ${event}; to see what became of it: sidegate deliveries show ${event}~${id}`)}\n`);
   return EXIT.ok;
 }
 
-async function stats(client: ProviderClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
+async function stats(client: ApiClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
   const found = (await client.request('GET', `${toPath(id)}/stats`)) as { waiting: number; oldestDue?: string };
   const text = () =>
     formatMembers([

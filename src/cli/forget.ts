@@ -1,14 +1,13 @@
 /** `sidegate forget`: makes a running gate forget an event ID, so that the next valid delivery with it is forwarded. */
-import { request as openHttp } from 'node:http';
-import { request as openHttps } from 'node:https';
 import { loadConfig } from '../config/load/load.ts';
 import type { AdminConfig } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
-import { systemClock } from '../core/clock.ts';
+import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText, usageError } from '../core/errors.ts';
-import { type ListenAddress, toAddressText } from '../core/listen-address.ts';
-import { onEvent } from '../core/safe-events.ts';
+import { type ListenAddress, toLocalTarget } from '../core/listen-address.ts';
 import { readAdminToken } from '../gateway/runtime/admin.ts';
+import { toPrintable } from './api-output.ts';
+import { openRequest, parseHttpUrl, readCa, readText } from './http-request.ts';
 import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
@@ -18,6 +17,7 @@ export interface ForgetOptions {
   readonly route: string;
   readonly id: string;
   readonly admin?: string;
+  readonly ca?: string;
   readonly timeout: string;
 }
 
@@ -34,24 +34,24 @@ const MEANINGS: ReadonlyMap<unknown, string> = new Map([
     'unknown: it is not an ID of this route, was already forgotten, or is remembered by another replica in its own memory',
   ],
 ]);
-const LOOPBACK = '127.0.0.1';
-const WILDCARDS: Readonly<Record<string, string>> = { '0.0.0.0': LOOPBACK, '::': '::1' };
-const MAX_RESPONSE_LENGTH = 65_536;
+const MAX_RESPONSE_BYTES = 65_536;
 
 /** Exits with 0 if the ID was known. */
 export async function forgetId(options: ForgetOptions, io: Io): Promise<number> {
-  const timeoutMs = toTimeout(options.timeout, 'forget', io);
+  const timeout = toTimeout(options.timeout, 'forget', io);
   const loaded = await loadConfig(options.config, systemClock, { needsUpstream: false });
   if (loaded.config === undefined) {
     for (const problem of loaded.problems) io.stderr(`${formatProblem(problem)}\n`);
     return EXIT.usage;
   }
   const { admin } = loaded.config;
-  const base = options.admin === undefined ? toUrl(admin.address) : parseUrl(options.admin);
+  const base =
+    options.admin === undefined ? toUrl(admin.address) : parseHttpUrl(options.admin, '--admin', 'http://127.0.0.1:9090');
+  const ca = options.ca === undefined ? undefined : await readCa(options.ca);
   const token = await readToken(admin);
   const url = new URL(`/routes/${encodeURIComponent(options.route)}/forget`, base);
   try {
-    return report(await post(url, JSON.stringify({ id: options.id }), token, timeoutMs), options, io);
+    return report(await post({ url, token, ca, timeout }, options.id), options, io);
   } catch (thrown) {
     const why = (thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown);
     io.stderr(
@@ -65,10 +65,10 @@ function report({ status, text }: ForgetResponse, { route, id }: ForgetOptions, 
   const was = status === 200 ? toState(text) : undefined;
   const meaning = MEANINGS.get(was);
   if (meaning === undefined) {
-    io.stderr(`sidegate forget: ${status} ${text.trimEnd()}\n`);
+    io.stderr(`sidegate forget: ${status} ${toPrintable(text.trimEnd())}\n`);
     return EXIT.failed;
   }
-  io.stdout(`${id} on ${route}: ${was}\n${meaning}\n`);
+  io.stdout(`${toPrintable(`${id} on ${route}: ${was}`)}\n${meaning}\n`);
   return was === 'absent' ? EXIT.failed : EXIT.ok;
 }
 
@@ -87,41 +87,24 @@ async function readToken(admin: AdminConfig): Promise<string | undefined> {
   return token?.expose().toString('latin1');
 }
 
-function toUrl({ hosts, port }: ListenAddress): URL {
-  if (port === 0)
+function toUrl(address: ListenAddress): URL {
+  if (address.port === 0)
     throw usageError('the config sets the admin port to 0, so the system chooses it: use --admin http://127.0.0.1:PORT');
-  const host = hosts[0] ?? LOOPBACK;
-  return new URL(`http://${toAddressText(WILDCARDS[host] ?? host, port)}`);
+  return new URL(`http://${toLocalTarget(address)}`);
 }
 
-function parseUrl(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !['http:', 'https:'].includes(url.protocol))
-    throw usageError(`--admin ${text} is not an http or https URL; example: http://127.0.0.1:9090`);
-  return url;
+interface ForgetRequest {
+  readonly url: URL;
+  readonly token: string | undefined;
+  readonly ca: string | undefined;
+  readonly timeout: Milliseconds;
 }
 
-function post(url: URL, body: string, token: string | undefined, timeoutMs: number): Promise<ForgetResponse> {
-  const open = url.protocol === 'https:' ? openHttps : openHttp;
-  const headers = {
-    'Content-Type': 'application/json',
-    'Content-Length': Buffer.byteLength(body),
-    ...(token === undefined ? undefined : { Authorization: `Bearer ${token}` }),
-  };
-  return new Promise((resolve, reject) => {
-    const outgoing = open(url, { method: 'POST', headers, signal: AbortSignal.timeout(timeoutMs) });
-    onEvent(outgoing, 'response', (incoming) => {
-      let text = '';
-      incoming.setEncoding('utf8');
-      onEvent(incoming, 'data', (chunk: string) => {
-        text += chunk;
-        // The server there is not an admin port.
-        if (text.length > MAX_RESPONSE_LENGTH) incoming.destroy(new Error('the response is too long for an admin port'));
-      });
-      onEvent(incoming, 'error', reject);
-      onEvent(incoming, 'end', () => resolve({ status: incoming.statusCode ?? 0, text }));
-    });
-    onEvent(outgoing, 'error', reject);
-    outgoing.end(body);
-  });
+async function post({ url, token, ca, timeout }: ForgetRequest, id: string): Promise<ForgetResponse> {
+  const headers: Record<string, string> = token === undefined ? {} : { Authorization: `Bearer ${token}` };
+  const incoming = await openRequest({ method: 'POST', url, headers, body: JSON.stringify({ id }), timeout, ca });
+  const text = await readText(incoming, MAX_RESPONSE_BYTES);
+  // The server there is not an admin port.
+  if (text === undefined) throw new Error('the response is too long for an admin port');
+  return { status: incoming.statusCode ?? 0, text };
 }

@@ -9,7 +9,7 @@ import type { Scheme } from '../auth/schemes/scheme.ts';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { duration } from '../config/schema/scalars.ts';
 import { readSecret } from '../config/sources/secrets.ts';
-import type { Milliseconds } from '../core/clock.ts';
+import { type Milliseconds, systemClock, toInstant } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
 import type { Io } from './io.ts';
@@ -72,6 +72,21 @@ export function toDuration(text: string, option: string): Milliseconds {
   const parsed = z.object({ value: duration() }).safeParse({ value: text });
   if (!parsed.success || parsed.data.value === 0) throw usageError(`${option} ${text} is not a duration such as 5m`);
   return parsed.data.value;
+}
+
+/** An instant as RFC 3339; a duration is the time before now. */
+export function toTime(text: string | undefined, option: string): string | undefined {
+  if (text === undefined || text.includes('T')) return text;
+  return toInstant(systemClock.now() - toDuration(text, option));
+}
+
+const MAX_COUNT = 1_000_000;
+
+/** A number of entries. */
+export function toCount(text: string, option: string): number {
+  if (!/^[1-9]\d{0,6}$/.test(text) || Number(text) > MAX_COUNT)
+    throw usageError(`${option} ${text} is not a number from 1 to ${MAX_COUNT}`);
+  return Number(text);
 }
 
 const DAY_MS: Milliseconds = 86_400_000;

@@ -4,6 +4,8 @@
 export interface Io {
   readonly stdin: NodeJS.ReadableStream & { isTTY?: boolean };
   readonly stdout: (text: string) => void;
+  /** Aborts when the reader of standard output has gone, for commands that never end on their own. */
+  readonly outputClosed?: AbortSignal;
   /** Standard output is a terminal, and NO_COLOR is not set. */
   readonly isColored?: boolean;
   readonly stderr: (text: string) => void;

@@ -5,9 +5,11 @@ import { onEvent } from '../core/safe-events.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 
+const outputClosing = new AbortController();
 const io: Io = {
   stdin: process.stdin,
   stdout: (text) => process.stdout.write(text),
+  outputClosed: outputClosing.signal,
   isColored: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '' && process.env['TERM'] !== 'dumb',
   stderr: (text) => process.stderr.write(text),
   isTerminal: process.stderr.isTTY === true && process.env['TERM'] !== 'dumb',
@@ -111,7 +113,7 @@ function parseRunOptions(command: 'run' | 'deliver', args: readonly string[]): R
 
 /** A reader such as `head` closes the pipe when it has enough: that does not change the exit code. */
 function onOutputError(error: NodeJS.ErrnoException): void {
-  if (error.code === 'EPIPE') return;
+  if (error.code === 'EPIPE') return outputClosing.abort();
   io.stderr(`sidegate: cannot write to standard output (${error.code ?? error.message})\n`);
   process.exit(EXIT.failed);
 }

@@ -11,8 +11,11 @@ import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
 import { injectFiles } from './inject.ts';
 import type { Io } from './io.ts';
+import { addLogins } from './logins.ts';
 import { REPORTS, runReport, withReport, writeReport } from './output.ts';
+import { addOverview } from './overview.ts';
 import { probeEndpoint } from './probe.ts';
+import { addRequests } from './requests.ts';
 import { printSchema } from './schema.ts';
 import { printScheme } from './scheme.ts';
 import { testGate } from './self-test.ts';
@@ -75,6 +78,9 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addSchema(program, io);
   addScheme(program, io, setExit);
   addForget(program, io, setExit);
+  addRequests(program, io, setExit);
+  addOverview(program, io, setExit);
+  addLogins(program, io, setExit);
   addEndpoints(program, io, setExit);
   addDeliveries(program, io, setExit);
   addForKubernetes(program, io, setExit);
@@ -176,6 +182,7 @@ function addForget(program: Command, io: Io, setExit: (code: number) => void): v
     .requiredOption('--route <name>', 'the route of the delivery')
     .requiredOption('--id <id>', 'the event ID, as shown by the log and the journal (webhookId)')
     .option('--admin <url>', 'URL of the admin port; default: from the config')
+    .option('--ca <file>', 'certificates of trusted CAs, PEM')
     .option('--timeout <duration>', 'how long to wait for the response', '10s')
     .action(async (options) => setExit(await forgetId(options, io)));
 }

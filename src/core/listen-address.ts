@@ -78,6 +78,13 @@ export function toAddressText(host: string, port: number): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
+/** Where a process on this machine reaches a port that listens there. */
+export function toLocalTarget({ hosts, port }: ListenAddress): string {
+  const [host = '127.0.0.1'] = hosts;
+  const [self = host] = WILDCARDS.has(host) ? (SELF.get(host) ?? []) : [];
+  return toAddressText(self, port);
+}
+
 function hasWildcard({ hosts }: ListenAddress): boolean {
   return hosts.length === 0 || hosts.some((host) => WILDCARDS.has(host));
 }

@@ -195,12 +195,12 @@ describe('sidegate deliveries', () => {
     expect((await call('deliveries', 'list', '--from', 'yesterday')).stderr).toContain('is not a duration');
   });
 
-  test('shows attempts, without the control characters of a receiver', async () => {
+  test('shows attempts, with the control characters of a receiver escaped', async () => {
     await start();
     await append(1, 'dead');
     const { stdout } = await call('deliveries', 'show', 'e0~acme');
     expect(stdout).toContain('12 ms');
-    expect(stdout).toContain('HTTP ?[31m503?');
+    expect(stdout).toContain('HTTP \\u001b[31m503\\u202e');
     expect((await call('deliveries', 'show', 'e0')).stderr).toContain('is not the ID of a delivery');
     expect((await call('deliveries', 'show', 'e0~none')).code).toBe(1);
   });

@@ -45,6 +45,7 @@ export interface OutgoingOperations extends Pick<OpenapiOptions, 'requests' | 'r
 
 const PARAMETERS = { request: requestId };
 const OUTGOING_PREFIX = /^\/v1\//;
+const OUTGOING_PATH = '/api/v1/outgoing/';
 
 /** The API of one gate. */
 export class Console {
@@ -103,7 +104,7 @@ export class Console {
     const isAction = operation !== undefined && operation.method !== 'GET';
     const denial = operation?.isPublic === true ? undefined : await this.#access.authorize(request, isAction);
     if (denial !== undefined) return denial;
-    if (found === undefined) return toProblem('not_found', 'no operation has this path; see /api/v1/openapi.json');
+    if (found === undefined) return toProblem('not_found', this.#explainUnknown(path));
     if (typeof found === 'string')
       return toProblem('method_not_allowed', `allowed methods: ${found}`, { headers: { Allow: found } });
     try {
@@ -115,6 +116,12 @@ export class Console {
       // The error's text may contain anything, so it is not sent.
       return toProblem('internal', 'the request failed; see the log of sidegate');
     }
+  }
+
+  #explainUnknown(path: string): string {
+    if (this.#parts.outgoing === undefined && path.startsWith(OUTGOING_PATH))
+      return 'this gate sends no webhooks: its config has no provider section';
+    return 'no operation has this path; see /api/v1/openapi.json';
   }
 
   #createOperations(): Operation[] {
@@ -192,7 +199,7 @@ async function handleOperation(
 
 /** Next to the operations of what arrives. */
 function toOutgoing(operation: Operation): Operation {
-  return { ...operation, path: operation.path.replace(OUTGOING_PREFIX, '/api/v1/outgoing/') };
+  return { ...operation, path: operation.path.replace(OUTGOING_PREFIX, OUTGOING_PATH) };
 }
 
 function toDocumentOptions(version: string, outgoing: OutgoingOperations | undefined): OpenapiOptions {

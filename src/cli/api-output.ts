@@ -1,4 +1,4 @@
-/** How commands show what the provider's API returns: JSON, tables, and the progress of long replays. */
+/** How commands show what an API returns: JSON, tables, and the progress of long replays. */
 import type { Io } from './io.ts';
 
 /** A column: its title, and how it shows a row. */
@@ -9,9 +9,15 @@ const BAR_WIDTH = 30;
 const PLAIN_STEPS = 10;
 const NONE = '-';
 
-/** Pretty JSON. */
-export function formatJson(value: unknown): string {
-  return `${JSON.stringify(value, undefined, 2)}\n`;
+/** A terminal could take them for commands, or hide them: control and formatting characters, line separators, lone surrogates. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+/** JSON escapes the characters below U+0020 itself, and the only ones of them in its text are its line breaks. */
+const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** JSON, pretty or in one line. Characters that could change what a terminal shows are escaped, which parsers undo. */
+export function formatJson(value: unknown, isPretty = true): string {
+  const text = JSON.stringify(value, undefined, isPretty ? 2 : undefined);
+  return `${text.replaceAll(UNPRINTABLE_IN_JSON, escapeUnits)}\n`;
 }
 
 /** Aligned columns with titles. */
@@ -32,9 +38,27 @@ export function formatMembers(members: readonly (readonly [name: string, value: 
   return shown.map(([name, value]) => `${`${name}:`.padEnd(width)}${toPrintable(value ?? '')}\n`).join('');
 }
 
-/** Replaces control and formatting characters, which could change what a terminal shows: receivers decide parts of these texts. */
+/** Escapes characters that could change what a terminal shows, as JSON does: clients and receivers decide parts of these texts. */
 export function toPrintable(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '?');
+  return text.replaceAll(UNPRINTABLE, escapeUnits);
+}
+
+function escapeUnits(text: string): string {
+  return Array.from({ length: text.length }, (_, i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`).join('');
+}
+
+/** An attempt of the sending side to deliver. */
+export interface AttemptView {
+  readonly at: string;
+  readonly durationMs: number;
+  readonly status?: number;
+  readonly outcome: string;
+  readonly detail?: string;
+}
+
+/** `server_error (503)` */
+export function formatOutcome({ outcome, status }: AttemptView): string {
+  return status === undefined ? outcome : `${outcome} (${status})`;
 }
 
 /** Shows how far a replay is: as a bar on a terminal, else as a few lines. */

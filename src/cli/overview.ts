@@ -1,0 +1,64 @@
+/** `sidegate overview`: shows the state of a running sidegate: its config, its store and each route. */
+import type { Command } from 'commander';
+import type { Overview, RouteOverview } from '../admin/console/overview-schemas.ts';
+import type { ApiClient } from './api-client.ts';
+import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
+import { formatJson, formatMembers, formatTable, toPrintable } from './api-output.ts';
+import { EXIT, type Io } from './io.ts';
+
+const NAME = 'overview';
+const HASH_LENGTH = 12;
+
+/** Adds the command. */
+export function addOverview(program: Command, io: Io, setExit: (code: number) => void): void {
+  withFormat(
+    withAdmin(program.command(NAME)).description(
+      'show the config, the store and the routes of a running sidegate; exit 1 if its last reload failed or its store is down',
+    ),
+  ).action(async (options) => setExit(await runAdminCommand(NAME, options, io, (client) => show(client, options, io))));
+}
+
+async function show(client: ApiClient, { format }: AdminOptions, io: Io): Promise<number> {
+  const overview = (await client.request('GET', '/overview')) as Overview;
+  const { config, store } = overview;
+  io.stdout(format === 'json' ? formatJson(overview) : formatOverview(overview));
+  return config.lastReload.isSuccessful && store.isUp ? EXIT.ok : EXIT.failed;
+}
+
+function formatOverview({ replica, version, config, store, routes, unmatched }: Overview): string {
+  const { hash, loadedAt, lastReload } = config;
+  return [
+    formatMembers([
+      ['replica', `${replica}, sidegate ${version}`],
+      ['config', `${hash.slice(0, HASH_LENGTH)}, loaded ${loadedAt}`],
+      ['last reload', lastReload.isSuccessful ? undefined : `failed ${lastReload.at}`],
+      ['store', `${store.kind}, ${store.isUp ? 'up' : 'down'}`],
+      ['without a route', `${unmatched} recent requests`],
+    ]),
+    lastReload.problems.map((problem) => `${problem.split('\n').map(toPrintable).join('\n')}\n`).join(''),
+    formatTable(routes, [
+      ['ROUTE', ({ name }) => name],
+      ['MODE', ({ mode }) => mode],
+      ['ACCEPTED', ({ sinceStart }) => String(sinceStart.accepted)],
+      ['REJECTED', ({ sinceStart }) => String(sum(sinceStart.rejected))],
+      ['RECENTLY REJECTED', ({ recent }) => formatReasons(recent.rejected)],
+      ['SIDEGATE P95', ({ recent }) => formatP95(recent.overheadMs)],
+      ['APP P95', ({ recent }) => formatP95(recent.appMs)],
+    ]),
+  ]
+    .filter((part) => part !== '')
+    .join('\n');
+}
+
+function formatReasons(counts: Readonly<Record<string, number>>): string {
+  const sorted = Object.entries(counts).sort(([, a], [, b]) => b - a);
+  return sorted.map(([reason, count]) => `${count} ${reason}`).join(', ');
+}
+
+function formatP95(percentiles: RouteOverview['recent']['appMs']): string {
+  return percentiles === null ? '' : `${percentiles.p95.toFixed(1)} ms`;
+}
+
+function sum(counts: Readonly<Record<string, number>>): number {
+  return Object.values(counts).reduce((total, count) => total + count, 0);
+}

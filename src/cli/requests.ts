@@ -1,0 +1,189 @@
+/** `sidegate requests`: shows recent requests to a running sidegate, and why each was rejected. */
+import type { Command } from 'commander';
+import type { DeliveryDetail, DeliveryView } from '../admin/console/delivery-schemas.ts';
+import { usageError } from '../core/errors.ts';
+import { type ApiClient, ApiFailure, readPages, toSegment } from './api-client.ts';
+import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
+import { formatJson, formatMembers, formatTable, toPrintable } from './api-output.ts';
+import { COLLECT } from './base-program.ts';
+import { followRequests } from './follow-requests.ts';
+import { toCount, toTime } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+import { findRouteProblem } from './known-routes.ts';
+
+interface ListOptions extends AdminOptions {
+  readonly route?: string;
+  readonly outcome?: readonly string[];
+  readonly id?: string;
+  readonly from?: string;
+  readonly to?: string;
+  readonly limit: string;
+  readonly follow?: true;
+}
+
+const NAME = 'requests';
+const PATH = '/deliveries';
+const REQUEST_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** Of a line, so that the columns of most are aligned: the longest outcome, and most names of routes. */
+const OUTCOME_WIDTH = 9;
+const ROUTE_WIDTH = 16;
+const NONE = '-';
+
+/** Adds the commands. */
+export function addRequests(program: Command, io: Io, setExit: (code: number) => void): void {
+  const group = program.command(NAME).description('show recent requests to a running sidegate, and why each was rejected');
+  withFormat(withAdmin(group.command('list').description('list recent requests, newest first')))
+    .option('--route <name>', 'only requests of this route; _unmatched for those without a route')
+    .option('--outcome <outcome>', 'forwarded, failed, answered or rejected; repeatable', COLLECT)
+    .option('--id <id>', 'only the request or the event with this ID')
+    .option('--from <time>', 'only requests that arrived since then: RFC 3339, or a duration before now such as 2h')
+    .option('--to <time>', 'only requests that arrived before then')
+    .option('--limit <number>', 'maximum number of requests', '50')
+    .option('--follow', 'then show further requests as they finish, newest last, until interrupted')
+    .action(async (options) => setExit(await runAdminCommand(NAME, options, io, (client) => list(client, options, io))));
+  withFormat(
+    withAdmin(group.command('show').description('show one request: its stages, headers and the finding of the analysis')),
+  )
+    .argument('<id>', 'ID of the request, or of its event')
+    .action(async (id, options) => setExit(await runAdminCommand(NAME, options, io, (client) => show(client, id, options, io))));
+}
+
+async function list(client: ApiClient, options: ListOptions, io: Io): Promise<number> {
+  const { route, outcome = [], id, format, follow } = options;
+  if (follow === true && options.to !== undefined) throw usageError('use either --follow or --to');
+  const streamed = new URLSearchParams(route === undefined ? {} : { route });
+  for (const each of outcome) streamed.append('outcome', each);
+  const query = new URLSearchParams(streamed);
+  for (const [name, value] of [
+    ['id', id],
+    ['from', toTime(options.from, '--from')],
+    ['to', toTime(options.to, '--to')],
+  ] as const)
+    if (value !== undefined) query.set(name, value);
+  const limit = toCount(options.limit, '--limit');
+  const load = (): Promise<DeliveryView[]> =>
+    readPages<DeliveryView>(client, PATH, new URLSearchParams(query), { limit, position: 'cursor' });
+  if (follow === true) {
+    await requireRoute(client, route);
+    const isSelected = (row: DeliveryView): boolean => id === undefined || row.id === id || row.event === id;
+    const show = (row: DeliveryView): void => io.stdout(format === 'json' ? formatJson(row, false) : formatLine(row));
+    return followRequests({ client, path: `${PATH}/stream?${streamed}`, load, isSelected, show }, io);
+  }
+  const all = await load();
+  if (all.length === 0) await requireRoute(client, route);
+  io.stdout(format === 'json' ? formatJson(all) : formatRows(all));
+  return EXIT.ok;
+}
+
+/** The API accepts any name, as the journal may have requests of a route that the config no longer has. */
+async function requireRoute(client: ApiClient, route: string | undefined): Promise<void> {
+  const problem = route === undefined ? undefined : await findRouteProblem(client, route);
+  if (problem !== undefined) throw new ApiFailure(problem);
+}
+
+function formatRows(rows: readonly DeliveryView[]): string {
+  return formatTable(rows, [
+    ['AT', ({ at }) => at],
+    ['OUTCOME', ({ outcome }) => outcome],
+    ['STATUS', ({ status }) => String(status)],
+    ['ROUTE', ({ route }) => route ?? ''],
+    ['WHY', toReason],
+    ['EVENT', ({ event }) => event ?? ''],
+    ['REQUEST', ({ id }) => id],
+  ]);
+}
+
+function formatLine(row: DeliveryView): string {
+  const { at, outcome, status, route, event, id } = row;
+  const cells = [
+    at,
+    outcome.padEnd(OUTCOME_WIDTH),
+    String(status),
+    (route ?? NONE).padEnd(ROUTE_WIDTH),
+    toReason(row),
+    event ?? NONE,
+    id,
+  ];
+  return `${cells.map(toPrintable).join('  ')}\n`;
+}
+
+/** The stage that ended the request, and what it found. */
+function toReason({ stages }: Pick<DeliveryView, 'stages'>): string {
+  const end = stages.find(({ result }) => result === 'stopped' || result === 'answered') ?? stages.at(-1);
+  return end === undefined ? '' : `${end.name}: ${toWords(end.detail ?? end.result)}`;
+}
+
+function toWords(code: string): string {
+  return code.replaceAll('_', ' ');
+}
+
+async function show(client: ApiClient, id: string, { format }: Pick<ListOptions, 'format'>, io: Io): Promise<number> {
+  const request = REQUEST_ID.test(id) ? id : await findRequest(client, id);
+  const detail = (await client.request('GET', `${PATH}/${toSegment(request)}`)) as DeliveryDetail;
+  io.stdout(format === 'json' ? formatJson(detail) : formatDetail(detail));
+  return EXIT.ok;
+}
+
+/** The newest request with the event. */
+async function findRequest(client: ApiClient, event: string): Promise<string> {
+  const [found] = await readPages<DeliveryView>(client, PATH, new URLSearchParams({ id: event }), {
+    limit: 1,
+    position: 'cursor',
+  });
+  if (found === undefined)
+    throw new ApiFailure(
+      `no recent request has the ID ${event}, nor its event: sidegate requests list shows the IDs. The ID of an event is known once its signature is verified`,
+    );
+  return found.id;
+}
+
+/** The stored body, with its line breaks. */
+function formatBody(text: string): string {
+  return text === '' ? '' : `BODY\n${text.trimEnd().split('\n').map(toPrintable).join('\n')}\n`;
+}
+
+function formatDetail(detail: DeliveryDetail): string {
+  const { stages, findings, headers, commands } = detail;
+  const facts = formatMembers([
+    ['request', detail.id],
+    ['event', detail.event ?? undefined],
+    ['arrived', detail.at],
+    ['outcome', `${detail.outcome}: ${toWords(detail.reason)} (${detail.code})`],
+    ['problem', detail.detail ?? undefined],
+    ['would be rejected', detail.observed ?? undefined],
+    ['route', detail.route ?? undefined],
+    ['sent', `${detail.method} ${detail.path ?? ''}`],
+    ['client', detail.client],
+    ['user', detail.user ?? detail.certificate ?? undefined],
+    ['key', detail.key ?? undefined],
+    ['status', String(detail.status)],
+    ['duration', `${detail.durationMs.toFixed(1)} ms`],
+    ['app', detail.appMs === null ? undefined : `${detail.appMs.toFixed(1)} ms`],
+    ['body', `${detail.bytesIn} bytes`],
+    ['stored body', detail.body?.note ?? undefined],
+    ['replica', detail.replica],
+    ['trace', detail.traceId ?? undefined],
+  ]);
+  return [
+    facts,
+    formatTable(stages, [
+      ['STAGE', ({ name }) => name],
+      ['RESULT', ({ result }) => toWords(result)],
+      ['DETAIL', ({ detail: found }) => toWords(found ?? '')],
+    ]),
+    findings.map((text) => `${toPrintable(text)}\n`).join(''),
+    headers.length === 0
+      ? ''
+      : formatTable(headers, [
+          ['HEADER', ({ name }) => name],
+          ['VALUE', ({ value }) => value ?? '(hidden)'],
+        ]),
+    formatBody(detail.body?.text ?? ''),
+    formatMembers([
+      ['repeat it', commands.curl ?? undefined],
+      ['explain it', commands.explain ?? undefined],
+    ]),
+  ]
+    .filter((part) => part !== '')
+    .join('\n');
+}
