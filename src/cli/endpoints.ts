@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
-import { formatJson, formatMembers, formatTable, toPrintable } from './api-output.ts';
+import { type AttemptView, formatJson, formatMembers, formatOutcome, formatTable, toPrintable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { readBody, readSecretOption, type SecretOptions } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -40,6 +40,17 @@ interface EndpointView {
   readonly operational: boolean;
   readonly signatures: readonly { readonly version: string; readonly expiresAt?: string; readonly publicKey?: string }[];
   readonly disabled?: { readonly at: string; readonly reason: string };
+}
+
+interface EndpointStats {
+  readonly waiting: number;
+  readonly oldestDue?: string;
+  readonly failing?: {
+    readonly failures: number;
+    readonly since: string;
+    readonly lastAttempt?: AttemptView;
+    readonly pausedUntil?: string;
+  };
 }
 
 const NAME = 'endpoints';
@@ -90,7 +101,7 @@ function addActions(add: Add, run: Run, io: Io): void {
   add('test', 'send a test event to an endpoint')
     .argument('<id>')
     .action((id, options) => run(options, (client) => test(client, id, io)));
-  withFormat(add('stats', 'show the backlog of an endpoint').argument('<id>')).action((id, options) =>
+  withFormat(add('stats', 'show the backlog of an endpoint, and its failures in a row').argument('<id>')).action((id, options) =>
     run(options, (client) => stats(client, id, options, io)),
   );
 }
@@ -183,11 +194,15 @@ async function test(client: ApiClient, id: string, io: Io): Promise<number> {
 }
 
 async function stats(client: ApiClient, id: string, { format }: FormatOptions, io: Io): Promise<number> {
-  const found = (await client.request('GET', `${toPath(id)}/stats`)) as { waiting: number; oldestDue?: string };
+  const found = (await client.request('GET', `${toPath(id)}/stats`)) as EndpointStats;
+  const { failures, since, lastAttempt, pausedUntil } = found.failing ?? {};
   const text = () =>
     formatMembers([
       ['waiting', String(found.waiting)],
       ['overdue since', found.oldestDue],
+      ['failures in a row', failures === undefined ? undefined : `${failures} since ${since}`],
+      ['last failure', lastAttempt && `${lastAttempt.at} ${formatOutcome(lastAttempt)}: ${lastAttempt.detail ?? '-'}`],
+      ['paused until', pausedUntil],
     ]);
   io.stdout(format === 'json' ? formatJson(found) : text());
   return EXIT.ok;

@@ -48,6 +48,9 @@ describe('outgoing deliveries', () => {
     await open('outgoing');
     const row = ui.page.getByRole('row', { name: id });
     expect(await row.innerText()).toMatch(/acme[^]*503/);
+    const endpoint = ui.page.getByRole('row', { name: 'acme http' });
+    await endpoint.getByText('1 failure since').waitFor();
+    expect(await endpoint.innerText()).toMatch(/failing[^]*last: server error \(503\)/);
     await row.getByRole('button', { name: id, exact: true }).click();
     await ui.page.getByRole('dialog', { name: 'Delivery' }).getByText('(503)').waitFor();
     await ui.page.keyboard.press('Escape');
@@ -69,6 +72,26 @@ describe('outgoing deliveries', () => {
     await ui.page.getByRole('dialog').getByText('3 deliveries are due again').waitFor();
     await ui.page.keyboard.press('Escape');
     await ui.page.getByText('No delivery is dead').waitFor();
+  });
+
+  test('dead letters are listed in pages, and one opens by its address', async () => {
+    // Unlike other failures, a rejected event slows nothing down.
+    app.handler = (_request, response) => response.writeHead(422).end();
+    const first = await makeDead();
+    for (let i = 0; i < 50; i++) await postEvent(ui.gate.providerPort);
+    await until(async () => {
+      const { text } = await send(ui.gate.adminPort, { method: 'GET', path: '/api/v1/outgoing/deliveries?state=dead&limit=250' });
+      return (JSON.parse(text) as { data: unknown[] }).data.length === 51;
+    });
+    await open('outgoing', false);
+    expect(await ui.page.getByRole('row', { name: first }).count()).toBe(0);
+    await ui.page.getByRole('button', { name: 'More deliveries' }).click();
+    await ui.page.getByRole('row', { name: first }).waitFor();
+    await ui.page.getByRole('button', { name: 'First deliveries' }).click();
+    await ui.page.getByRole('row', { name: first }).waitFor({ state: 'detached' });
+    await ui.page.goto(`/?view=outgoing&delivery=${first}~acme`);
+    await ui.page.getByRole('dialog', { name: 'Delivery' }).getByText('(422)').waitFor();
+    expect(ui.view.problems).toEqual([]);
   });
 
   test('an endpoint is disabled and enabled', async () => {

@@ -269,6 +269,23 @@ export function describeLanes({ open, close, store }: QueueFixture): void {
       await again.stop();
     });
 
+    test('reports the state of each lane to others, in the order asked, also after the store was opened again', async () => {
+      const queue = await open();
+      const lastFailure = { at: 3, duration: 5, status: 503, outcome: 'server_error', detail: 'responded 503' };
+      const failing = { failures: 3, firstFailureAt: 1, lastFailure, isProven: false, since: 0 };
+      await queue.append([newEvent(['a', 'b', 'never'])]);
+      const lanes = holdLanes(queue);
+      const [a, b] = [await lanes.next('a'), await lanes.next('b')];
+      expect(await queue.laneStates(['a', 'b'])).toEqual([undefined, undefined]);
+      await a.lane.settle([], failing);
+      await b.lane.settle([], PROVEN);
+      expect(await queue.laneStates(['b', 'nobody', 'never', 'a'])).toEqual([PROVEN, undefined, undefined, failing]);
+      expect(await queue.laneStates([])).toEqual([]);
+      await lanes.stop();
+      await close(queue);
+      expect(await (await open()).laneStates(['a', 'b'])).toEqual([failing, PROVEN]);
+    });
+
     test('keeps the state of the last of several settlements at once, although it equals the first', async () => {
       const queue = await open();
       await appendMany(queue, 2, 'a');

@@ -26,11 +26,17 @@ test('shows endpoints and dead deliveries to local readers, and replays one for 
   const id = await postEvent(gate.providerPort);
   await until(async () => (await read('/deliveries?state=dead')).data.length === 1);
   expect((await read('/endpoints')).data).toMatchObject([{ id: 'acme', source: 'config' }]);
+  expect((await read('/endpoints/acme/stats')).failing).toEqual({
+    failures: 1,
+    since: expect.any(String),
+    lastAttempt: expect.objectContaining({ status: 503, outcome: 'server_error' }),
+  });
   expect(await read(`/deliveries/${id}~acme`)).toMatchObject({ state: 'dead', history: [{ status: 503 }] });
   app.handler = (_request, response) => response.end();
   expect((await call('POST', `/deliveries/${id}~acme/replay`)).status).toBe(401);
   expect((await call('POST', `/deliveries/${id}~acme/replay`, LOGIN)).status).toBe(202);
   await until(async () => (await read(`/deliveries/${id}~acme`)).state === 'delivered');
+  expect((await read('/endpoints/acme/stats')).failing).toBeUndefined();
 });
 
 test('replays many with progress, one line of JSON after the other', async () => {

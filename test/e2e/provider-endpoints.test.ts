@@ -243,4 +243,15 @@ test('shows the backlog of an endpoint', async () => {
   expect((await api.request('GET', '/v1/endpoints/acme/stats')).json).toEqual({ waiting: 0 });
   await api.request('POST', '/v1/events', { type: 'invoice.paid', data: {} });
   expect((await api.request('GET', '/v1/endpoints/acme/stats')).json).toEqual({ waiting: 1, oldestDue: expect.any(String) });
+  const lastFailure = { at: 1_800_000_000_000, duration: 5, status: 503, outcome: 'server_error', detail: 'responded 503' };
+  const enabledAt = api.registry.get('acme')?.enabledAt ?? 0;
+  const state = { failures: 3, firstFailureAt: 1_700_000_000_000, lastFailure, isProven: true, since: enabledAt };
+  api.queue.states.set('acme', state);
+  expect((await api.request('GET', '/v1/endpoints/acme/stats')).json.failing).toEqual({
+    failures: 3,
+    since: '2023-11-14T22:13:20.000Z',
+    lastAttempt: { at: '2027-01-15T08:00:00.000Z', durationMs: 5, status: 503, outcome: 'server_error', detail: 'responded 503' },
+  });
+  api.queue.states.set('acme', { ...state, failures: 0 });
+  expect((await api.request('GET', '/v1/endpoints/acme/stats')).json.failing).toBeUndefined();
 });

@@ -4,8 +4,9 @@ import { SidegateError } from '../../core/errors.ts';
 import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import { INBOX_PREFIX, parseInboxMetadata } from '../events/inbox-request.ts';
-import type { AttemptRecord, DeliveryFilter, DeliveryQueue, DeliveryRecord, StoredEvent } from '../queue/delivery-queue.ts';
+import type { DeliveryFilter, DeliveryQueue, DeliveryRecord, StoredEvent } from '../queue/delivery-queue.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
+import { toAttemptView, toOptionalInstant } from './attempt-view.ts';
 import {
   deliveryPage,
   deliveryQuery,
@@ -178,12 +179,4 @@ function toView(record: DeliveryRecord): object {
     settledAt: toOptionalInstant(settledAt),
     lastAttempt: lastAttempt === undefined ? undefined : toAttemptView(lastAttempt),
   };
-}
-
-function toAttemptView({ at, duration, status, outcome, detail }: AttemptRecord): object {
-  return { at: toInstant(at), durationMs: duration, status, outcome, detail };
-}
-
-function toOptionalInstant(at: number | undefined): string | undefined {
-  return at === undefined ? undefined : toInstant(at);
 }

@@ -4,7 +4,9 @@ import { type ApiResponse, defineOperation, type Operation, toJson } from '../..
 import { toProblem } from '../../http-api/problem.ts';
 import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { createEventId, toBody } from '../events/event.ts';
+import { type FailureStreak, toFailureStreak } from '../lanes/lane-state.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
+import { toAttemptView, toOptionalInstant } from './attempt-view.ts';
 import {
   findChangeProblem,
   readIfMatch,
@@ -139,16 +141,33 @@ function createStats({ registry, queue, clock }: OperationParts): Operation {
     method: 'GET',
     path: '/v1/endpoints/{endpoint}/stats',
     tag: 'Endpoints',
-    summary: 'Show the backlog of an endpoint',
-    responses: { 200: { description: 'The backlog.', schema: endpointStats } },
+    summary: 'Show the backlog of an endpoint, and whether it is failing',
+    responses: { 200: { description: 'The figures.', schema: endpointStats } },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { endpoint = '' } }) {
-      if (registry.get(endpoint) === undefined) return toUnknownEndpoint();
-      const [backlog] = await queue.backlogs([endpoint], clock.now());
+      const found = registry.get(endpoint);
+      if (found === undefined) return toUnknownEndpoint();
+      const now = clock.now();
+      const [[backlog], [state]] = await Promise.all([queue.backlogs([endpoint], now), queue.laneStates([endpoint])]);
       const { waiting = 0, oldestDue } = backlog ?? {};
-      return toJson(200, { waiting, oldestDue: oldestDue === undefined ? undefined : toInstant(oldestDue) });
+      return toJson(200, {
+        waiting,
+        oldestDue: toOptionalInstant(oldestDue),
+        failing: toFailing(toFailureStreak(state, found, now)),
+      });
     },
   });
+}
+
+function toFailing(streak: FailureStreak | undefined): object | undefined {
+  if (streak === undefined) return undefined;
+  const { failures, since, last, pausedUntil } = streak;
+  return {
+    failures,
+    since: toInstant(since),
+    lastAttempt: last && toAttemptView(last),
+    pausedUntil: toOptionalInstant(pausedUntil),
+  };
 }
 
 function toCurrent(id: string, parts: OperationParts): ApiResponse {

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { ENDPOINT_NAME, endpointSettings } from '../../config/schema/provider-schema.ts';
 import { duration } from '../../config/schema/scalars.ts';
 import { DISABLED_REASONS } from '../endpoints/endpoint.ts';
+import { attempt } from './delivery-schemas.ts';
 
 const MAX_SECRET_LENGTH = 256;
 const secret = z.string().max(MAX_SECRET_LENGTH);
@@ -119,8 +120,17 @@ export const endpointStats = z
   .strictObject({
     waiting: z.int().min(0).describe('Deliveries that are due now or later.'),
     oldestDue: z.iso.datetime().optional().describe('When the oldest overdue delivery became due; absent if none is overdue.'),
+    failing: z
+      .strictObject({
+        failures: z.int().min(1).describe('Failed attempts in a row, without those of replays.'),
+        since: z.iso.datetime().describe('When the first of them ended.'),
+        lastAttempt: attempt.optional().describe('The last of them.'),
+        pausedUntil: z.iso.datetime().optional().describe('No attempt starts before.'),
+      })
+      .optional()
+      .describe('Absent if the last attempt succeeded, or none was made since the endpoint was enabled.'),
   })
-  .describe('The backlog of an endpoint.');
+  .describe('The backlog of an endpoint, and its failures.');
 
 export const endpointPage = z
   .strictObject({

@@ -7,7 +7,7 @@ import type { AttemptRecord, Delivery, LaneState, SettledDelivery, Settlement } 
 import { decide } from '../schedule/decide.ts';
 import type { Decision } from '../schedule/schedule.ts';
 import type { LaneHooks } from './lane-hooks.ts';
-import { applyAttempt, type DisablePolicy, isBreakerOpen, type LaneUpdate } from './lane-state.ts';
+import { applyAttempt, type DisablePolicy, isBreakerOpen, type LaneUpdate, toRecord } from './lane-state.ts';
 import type { OperationalEvents } from './operational-events.ts';
 
 export interface EndingParts {
@@ -73,10 +73,6 @@ export function endAttempt(parts: EndingParts, state: LaneState, attempt: MadeAt
 
 function toSettlement(decision: Decision): Settlement {
   return decision.kind === 'dead' ? { kind: 'dead' } : decision;
-}
-
-function toRecord({ startedAt, duration, status, outcome, detail }: AttemptResult): AttemptRecord {
-  return { at: startedAt, duration, status, outcome, detail };
 }
 
 /** Most attempts need no further step: then there is no promise to wait for. */

@@ -2,7 +2,7 @@
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { AttemptResult } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
-import { type LaneState, MAX_LANE_PAUSE_MS } from '../queue/delivery-queue.ts';
+import { type AttemptRecord, type LaneState, MAX_LANE_PAUSE_MS } from '../queue/delivery-queue.ts';
 import { withJitter } from '../schedule/decide.ts';
 import type { Decision } from '../schedule/schedule.ts';
 
@@ -83,10 +83,10 @@ export function applyAttempt(state: LaneState, attempt: EndedAttempt): LaneUpdat
     // The same object, so that an engine need not store it again.
     if (state.isProven && state.failures === 0 && streak === 0) return { state };
     // The pause stays: a success of an attempt that began before a 429 must not end what the 429 asked for.
-    const proven = { ...state, failures: 0, firstFailureAt: undefined, streak: 0, isProven: true };
+    const proven = { ...state, failures: 0, firstFailureAt: undefined, lastFailure: undefined, streak: 0, isProven: true };
     return { state: proven, breaker: streak >= BREAKER_THRESHOLD ? 'closed' : undefined };
   }
-  const counted = attempt.isReplay ? state : countFailure(state, attempt.now);
+  const counted = attempt.isReplay ? state : countFailure(state, attempt);
   if (isReason(attempt.decision, 'gone')) return { state: counted, disable: 'gone' };
   const disable = attempt.isReplay ? undefined : findDisabling(counted, attempt);
   if (isReason(attempt.decision, 'rejected')) return { state: counted, disable };
@@ -102,9 +102,42 @@ function isReason(decision: Decision, reason: 'gone' | 'rejected'): boolean {
   return decision.kind === 'dead' && decision.reason === reason;
 }
 
-function countFailure(state: LaneState, now: EpochMilliseconds): LaneState {
-  // Never in the future: a clock that was ahead would keep a dead endpoint enabled until then.
-  return { ...state, failures: state.failures + 1, firstFailureAt: Math.min(state.firstFailureAt ?? now, now) };
+function countFailure(state: LaneState, { result, now }: EndedAttempt): LaneState {
+  return {
+    ...state,
+    failures: state.failures + 1,
+    // Never in the future: a clock that was ahead would keep a dead endpoint enabled until then.
+    firstFailureAt: Math.min(state.firstFailureAt ?? now, now),
+    lastFailure: toRecord(result),
+  };
+}
+
+/** The part of a result that is stored. */
+export function toRecord({ startedAt, duration, status, outcome, detail }: AttemptResult): AttemptRecord {
+  return { at: startedAt, duration, status, outcome, detail };
+}
+
+/** Failed attempts in a row. */
+export interface FailureStreak {
+  readonly failures: number;
+  /** The first of them. */
+  readonly since: EpochMilliseconds;
+  /** Undefined if an older version counted it. */
+  readonly last: AttemptRecord | undefined;
+  /** When the next attempt may start; undefined: now. */
+  readonly pausedUntil: EpochMilliseconds | undefined;
+}
+
+/** Undefined if the last attempt succeeded, or the endpoint was enabled since. */
+export function toFailureStreak(
+  stored: LaneState | undefined,
+  endpoint: Endpoint,
+  now: EpochMilliseconds,
+): FailureStreak | undefined {
+  const state = toCurrentState(stored, endpoint);
+  const { failures, firstFailureAt, lastFailure } = state;
+  if (failures === 0 || firstFailureAt === undefined) return undefined;
+  return { failures, since: firstFailureAt, last: lastFailure, pausedUntil: toPause(state, now) };
 }
 
 function findDisabling({ failures, firstFailureAt }: LaneState, { disable, now }: EndedAttempt): DisabledReason | undefined {

@@ -84,6 +84,8 @@ export interface LaneState {
   readonly failures: number;
   /** The first of them. */
   readonly firstFailureAt?: EpochMilliseconds | undefined;
+  /** The last of them. */
+  readonly lastFailure?: AttemptRecord | undefined;
   /** No attempt starts before: the breaker, `Retry-After`, 429. */
   readonly pausedUntil?: EpochMilliseconds | undefined;
   /**
@@ -278,6 +280,8 @@ export interface DeliveryQueue {
   prune(settledBefore: EpochMilliseconds, deadBefore: EpochMilliseconds, most: number): Promise<number>;
   stats(now: EpochMilliseconds): Promise<QueueStats>;
   backlogs(endpoints: readonly string[], now: EpochMilliseconds): Promise<readonly EndpointBacklog[]>;
+  /** The state that the last run of each lane settled, on any replica; undefined for an endpoint that was never served, or not for a month. */
+  laneStates(endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]>;
   /** After `Serving.stop`: flushes and closes. */
   close(): Promise<void>;
 }

@@ -7,6 +7,7 @@ import type {
   DeliveryPage,
   DeliveryQueue,
   DeliveryRecord,
+  LaneState,
   NewEvent,
   Page,
   ReplayProgress,
@@ -72,6 +73,8 @@ export class MemoryQueue implements DeliveryQueue {
   readonly endpoints = new MemoryEndpointStore();
   readonly events = new Map<string, NewEvent>();
   readonly woken: string[] = [];
+  /** No lane is served here; a test sets their states. */
+  readonly states = new Map<string, LaneState>();
   readonly #deliveries = new Map<string, DeliveryRecord>();
   maxEvents = Number.POSITIVE_INFINITY;
   /** Thrown by every call. */
@@ -177,6 +180,10 @@ export class MemoryQueue implements DeliveryQueue {
       const [oldest] = waiting;
       return { waiting: waiting.length, ...(oldest?.due !== undefined && { oldestDue: oldest.due }) };
     });
+  }
+
+  async laneStates(endpoints: readonly string[]) {
+    return endpoints.map((endpoint) => this.states.get(endpoint));
   }
 
   async close(): Promise<void> {

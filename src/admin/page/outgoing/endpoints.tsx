@@ -1,12 +1,12 @@
 /** The endpoints of the sending side: their state and backlog, and how to repair them. */
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
 import { type Action, ActionButton } from '../action.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toWords } from '../format.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import { act, type Endpoint, type EndpointStats, type ListPage, replayAll, toEndpointPath } from './outgoing-api.ts';
+import { act, describeAttempt, type Endpoint, type EndpointStats, replayAll, toEndpointPath } from './outgoing-api.ts';
+import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
 /** Each row asks for its backlog. */
@@ -14,17 +14,15 @@ const PAGE = 20;
 
 /** The list of endpoints, in pages. */
 export function Endpoints(): JSX.Element {
-  const [iterator, setIterator] = useState<string>();
-  const after = iterator === undefined ? '' : `&iterator=${encodeURIComponent(iterator)}`;
-  const { data, error, reload } = usePolled<ListPage<Endpoint>>(`/outgoing/endpoints?limit=${PAGE}${after}`, INTERVAL_MS);
+  const { page, error, reload, controls } = usePages<Endpoint>(`/outgoing/endpoints?limit=${PAGE}`, 'endpoints');
   return (
     <section aria-labelledby="endpoints">
       <h2 id="endpoints">Endpoints</h2>
       <ErrorNotice error={error} />
-      {data?.data.length === 0 && (
+      {page?.data.length === 0 && page.iterator === null && (
         <p class="empty">No endpoint exists. Add one to the config, or create one with the API of the sending side.</p>
       )}
-      {data !== undefined && data.data.length > 0 && (
+      {page !== undefined && page.data.length > 0 && (
         <table class="list">
           <thead>
             <tr>
@@ -32,22 +30,13 @@ export function Endpoints(): JSX.Element {
             </tr>
           </thead>
           <tbody>
-            {data.data.map((endpoint) => (
+            {page.data.map((endpoint) => (
               <Row key={endpoint.id} endpoint={endpoint} onChange={reload} />
             ))}
           </tbody>
         </table>
       )}
-      {iterator !== undefined && (
-        <button type="button" onClick={() => setIterator(undefined)}>
-          First endpoints
-        </button>
-      )}{' '}
-      {data !== undefined && data.iterator !== null && (
-        <button type="button" onClick={() => setIterator(data.iterator ?? undefined)}>
-          More endpoints
-        </button>
-      )}
+      {controls}
     </section>
   );
 }
@@ -71,16 +60,7 @@ function Row({ endpoint, onChange }: RowProps): JSX.Element {
         <span class="aside url">{url}</span>
       </th>
       <td>
-        {disabled === undefined ? (
-          <span class="outcome forwarded">enabled</span>
-        ) : (
-          <>
-            <span class="outcome rejected">disabled</span>{' '}
-            <span class="aside">
-              {toWords(disabled.reason)}, {formatTime(disabled.at)}
-            </span>
-          </>
-        )}
+        <State disabled={disabled} failing={data?.failing} />
       </td>
       <td class="number" data-label="Waiting">
         {data?.waiting.toLocaleString('en') ?? '–'}
@@ -92,6 +72,30 @@ function Row({ endpoint, onChange }: RowProps): JSX.Element {
         ))}
       </td>
     </tr>
+  );
+}
+
+/** A failing endpoint still gets attempts; a disabled one shows the failures that led to it. */
+function State({ disabled, failing }: Pick<Endpoint, 'disabled'> & Pick<EndpointStats, 'failing'>): JSX.Element {
+  const [kind, name] =
+    disabled !== undefined ? ['rejected', 'disabled'] : failing === undefined ? ['forwarded', 'enabled'] : ['failed', 'failing'];
+  return (
+    <>
+      <span class={`outcome ${kind}`}>{name}</span>{' '}
+      {disabled !== undefined && (
+        <span class="aside">
+          {toWords(disabled.reason)}, {formatTime(disabled.at)}
+        </span>
+      )}
+      {failing !== undefined && (
+        <span class="aside">
+          {failing.failures === 1 ? '1 failure' : `${failing.failures.toLocaleString('en')} failures in a row`} since{' '}
+          {formatTime(failing.since)}
+          {failing.lastAttempt !== undefined && `, last: ${describeAttempt(failing.lastAttempt)}`}
+          {failing.pausedUntil !== undefined && `, paused until ${formatTime(failing.pausedUntil)}`}
+        </span>
+      )}
+    </>
   );
 }
 

@@ -1,6 +1,7 @@
 /** The part of the API that shows and repairs what the sending side sends. */
 import type { ActionResult, Progress } from '../action.tsx';
 import { ApiError, request } from '../api.ts';
+import { toWords } from '../format.ts';
 
 /** An endpoint that receives events. */
 export interface Endpoint {
@@ -11,10 +12,16 @@ export interface Endpoint {
   readonly disabled?: { readonly at: string; readonly reason: string };
 }
 
-/** Its backlog. */
+/** Its backlog, and its failures in a row. */
 export interface EndpointStats {
   readonly waiting: number;
   readonly oldestDue?: string;
+  readonly failing?: {
+    readonly failures: number;
+    readonly since: string;
+    readonly lastAttempt?: Attempt;
+    readonly pausedUntil?: string;
+  };
 }
 
 /** An attempt to deliver. */
@@ -24,6 +31,11 @@ export interface Attempt {
   readonly status?: number;
   readonly outcome: string;
   readonly detail?: string;
+}
+
+/** How an attempt ended. */
+export function describeAttempt({ outcome, status }: Attempt): string {
+  return status === undefined ? toWords(outcome) : `${toWords(outcome)} (${status})`;
 }
 
 export const STATES = ['dead', 'waiting', 'skipped', 'delivered'] as const;

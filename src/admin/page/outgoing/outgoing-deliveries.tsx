@@ -4,11 +4,12 @@ import { type Action, ActionButton } from '../action.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { Dialog } from '../dialog.tsx';
 import { Facts } from '../facts.tsx';
-import { formatMs, formatTime, toWords } from '../format.ts';
+import { formatMs, formatTime } from '../format.ts';
 import type { Place } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import { type Attempt, act, type ListPage, type OutgoingDelivery, STATES, toDeliveryPath } from './outgoing-api.ts';
+import { type Attempt, act, describeAttempt, type OutgoingDelivery, STATES, toDeliveryPath } from './outgoing-api.ts';
+import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
 
@@ -17,8 +18,8 @@ export function OutgoingDeliveries({ place: { query, go } }: { readonly place: P
   const state = query.get('state') ?? 'dead';
   const endpoint = query.get('endpoint');
   const filter = new URLSearchParams({ state, limit: '50', ...(endpoint !== null && { endpoint }) });
-  const { data, error, reload } = usePolled<ListPage<OutgoingDelivery>>(`/outgoing/deliveries?${filter}`, INTERVAL_MS);
-  const shown = data?.data.find(({ id }) => id === query.get('delivery'));
+  const { page, error, reload, controls } = usePages<OutgoingDelivery>(`/outgoing/deliveries?${filter}`, 'deliveries');
+  const shown = query.get('delivery');
   return (
     <section aria-labelledby="deliveries">
       <h2 id="deliveries">Deliveries{endpoint !== null && ` to ${endpoint}`}</h2>
@@ -38,8 +39,8 @@ export function OutgoingDeliveries({ place: { query, go } }: { readonly place: P
         )}
       </form>
       <ErrorNotice error={error} />
-      {data?.data.length === 0 && <p class="empty">{EMPTY[state] ?? 'None has this state.'}</p>}
-      {data !== undefined && data.data.length > 0 && (
+      {page?.data.length === 0 && page.iterator === null && <p class="empty">{EMPTY[state] ?? 'None has this state.'}</p>}
+      {page !== undefined && page.data.length > 0 && (
         <table class="list">
           <thead>
             <tr>
@@ -56,13 +57,14 @@ export function OutgoingDeliveries({ place: { query, go } }: { readonly place: P
             </tr>
           </thead>
           <tbody>
-            {data.data.map((delivery) => (
+            {page.data.map((delivery) => (
               <Row key={delivery.id} delivery={delivery} onOpen={(id) => go({ delivery: id })} onEnd={reload} />
             ))}
           </tbody>
         </table>
       )}
-      {shown !== undefined && <Detail delivery={shown} onClose={() => go({ delivery: null })} />}
+      {controls}
+      {shown !== null && <Detail key={shown} id={shown} onClose={() => go({ delivery: null })} />}
     </section>
   );
 }
@@ -101,7 +103,7 @@ function Row({ delivery, onOpen, onEnd }: RowProps): JSX.Element {
       <td class="number" data-label="Attempts">
         {attempts}
       </td>
-      <td data-label="Last attempt">{lastAttempt === undefined ? '–' : describe(lastAttempt)}</td>
+      <td data-label="Last attempt">{lastAttempt === undefined ? '–' : describeAttempt(lastAttempt)}</td>
       <td class="time" data-label={state === 'waiting' ? 'Next attempt' : 'Since'}>
         {at === undefined ? '–' : formatTime(at)}
       </td>
@@ -110,34 +112,43 @@ function Row({ delivery, onOpen, onEnd }: RowProps): JSX.Element {
   );
 }
 
-function describe({ outcome, status }: Attempt): string {
-  return status === undefined ? toWords(outcome) : `${toWords(outcome)} (${status})`;
-}
-
-function Detail({ delivery, onClose }: { readonly delivery: OutgoingDelivery; readonly onClose: () => void }): JSX.Element {
-  const { data, error } = usePolled<{ readonly history: readonly Attempt[] }>(toDeliveryPath(delivery), INTERVAL_MS);
+/** Loads it, as it may not be in the list any more. */
+function Detail({ id, onClose }: { readonly id: string; readonly onClose: () => void }): JSX.Element {
+  const { data, error } = usePolled<OutgoingDelivery & { readonly history: readonly Attempt[] }>(toPathOf(id), INTERVAL_MS);
   return (
     <Dialog title="Delivery" onClose={onClose}>
-      <Facts
-        facts={[
-          ['Event', delivery.event],
-          ['Type', delivery.type],
-          ['Endpoint', delivery.endpoint],
-          ['State', delivery.state],
-          ['Accepted', delivery.createdAt],
-          ['Next attempt', delivery.due ?? null],
-        ]}
-      />
       <ErrorNotice error={error} />
-      <h3>Attempts</h3>
-      <ol class="attempts">
-        {data?.history.map((attempt) => (
-          <li key={attempt.at}>
-            {formatTime(attempt.at)}: {describe(attempt)} in {formatMs(attempt.durationMs)}
-            {attempt.detail !== undefined && <span class="aside"> {attempt.detail}</span>}
-          </li>
-        ))}
-      </ol>
+      {data === undefined ? (
+        error === undefined && <p>Loading…</p>
+      ) : (
+        <>
+          <Facts
+            facts={[
+              ['Event', data.event],
+              ['Type', data.type],
+              ['Endpoint', data.endpoint],
+              ['State', data.state],
+              ['Accepted', data.createdAt],
+              ['Next attempt', data.due ?? null],
+            ]}
+          />
+          <h3>Attempts</h3>
+          <ol class="attempts">
+            {data.history.map((attempt) => (
+              <li key={attempt.at}>
+                {formatTime(attempt.at)}: {describeAttempt(attempt)} in {formatMs(attempt.durationMs)}
+                {attempt.detail !== undefined && <span class="aside"> {attempt.detail}</span>}
+              </li>
+            ))}
+          </ol>
+        </>
+      )}
     </Dialog>
   );
+}
+
+/** The ID is from the address. */
+function toPathOf(id: string): string {
+  const [event = '', endpoint = ''] = id.split('~');
+  return toDeliveryPath({ event, endpoint });
 }

@@ -155,7 +155,7 @@ end
 
 /** The end of the script. */
 export const RUN_LUA = `
-local READS = ' attempts backlogs event known listEndpoints orphans part removable revision scan shardsOf stats '
+local READS = ' attempts backlogs event known laneStates listEndpoints orphans part removable revision scan shardsOf stats '
 
 -- Runs the batch: for each operation its name, the number of its arguments, and these.
 local replies, i, isPrepared = {}, 1, false

@@ -6,6 +6,7 @@ import type {
   Delivery,
   DeliveryRecord,
   DeliveryState,
+  LaneState,
   NewEvent,
   SettledDelivery,
   StoredEvent,
@@ -36,6 +37,11 @@ export function toText(reply: Reply | undefined): string {
 export function toTime(reply: Reply | undefined): EpochMilliseconds | undefined {
   const text = toText(reply);
   return text === '' ? undefined : Number(text);
+}
+
+/** The state of a lane; undefined for an empty text. */
+export function decodeLaneState(json: string): LaneState | undefined {
+  return json === '' ? undefined : (JSON.parse(json) as LaneState);
 }
 
 /** The letters of `states` in the script; undefined: all. */

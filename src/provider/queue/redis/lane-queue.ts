@@ -6,8 +6,8 @@ import { type Job, Queue, Worker } from 'bullmq';
 import type { Clock, EpochMilliseconds } from '../../../core/clock.ts';
 import { onEvent, runDetached } from '../../../core/safe-events.ts';
 import type { RedisClient } from '../../../state/redis/client.ts';
-import type { LaneResult, LaneState, RunLane } from '../delivery-queue.ts';
-import { decodeDeliveries, toList, toText, toTime } from './codec.ts';
+import type { LaneResult, RunLane } from '../delivery-queue.ts';
+import { decodeDeliveries, decodeLaneState, toList, toText, toTime } from './codec.ts';
 import type { Shard } from './keys.ts';
 import { RedisLane } from './lane.ts';
 import { Lease, type Slots } from './lease.ts';
@@ -237,7 +237,7 @@ export class LaneQueue {
     const lane = new RedisLane({
       endpoint,
       token,
-      state: parseState(toText(value)),
+      state: decodeLaneState(toText(value)),
       lease,
       first,
       isFirstComplete: isComplete === 1,
@@ -285,10 +285,6 @@ export function allowWhenFull(client: RedisClient): void {
 /** No endpoint contains `~`. */
 function toWakeId(endpoint: string): string {
   return `~${endpoint}`;
-}
-
-function parseState(json: string): LaneState | undefined {
-  return json === '' ? undefined : (JSON.parse(json) as LaneState);
 }
 
 function loseExpired(leases: ReadonlyMap<string, Lease>, now: number): void {

@@ -26,6 +26,7 @@ export type OperationName =
   | 'finish'
   | 'hasten'
   | 'known'
+  | 'laneStates'
   | 'listEndpoints'
   | 'orphans'
   | 'part'

@@ -172,6 +172,13 @@ function ops.backlogs(a)
   return out
 end
 
+-- endpoints -> the state of the lane of each, or ''
+function ops.laneStates(a)
+  local out = {}
+  for i, endpoint in ipairs(a) do out[i] = call('HGET', p .. 'l:' .. endpoint, 's') or '' end
+  return out
+end
+
 -- Whether BullMQ will run a job with the deduplication ID by the time.
 local function hasJob(name, running, before)
   local job = call('GET', p .. 'lane:de:' .. name)

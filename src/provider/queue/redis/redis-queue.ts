@@ -11,6 +11,7 @@ import type {
   DeliveryPage,
   DeliveryQueue,
   EndpointBacklog,
+  LaneState,
   NewEvent,
   Page,
   QueueStats,
@@ -22,12 +23,12 @@ import type {
 } from '../delivery-queue.ts';
 import { Appender, type QueueBounds } from './append.ts';
 import { checkRedis } from './checks.ts';
-import { toList, toTime } from './codec.ts';
+import { decodeLaneState, toList, toText, toTime } from './codec.ts';
 import { buildShards, findShard } from './keys.ts';
 import { allowWhenFull, LaneQueue, type LaneWorker, type LeaseTimes } from './lane-queue.ts';
 import { checkLayout } from './layout.ts';
 import { Slots } from './lease.ts';
-import { Operations } from './operations.ts';
+import { type OperationName, Operations, type Reply } from './operations.ts';
 import { Pruner } from './pruner.ts';
 import { QueueStatus, type QueueStatusHooks } from './queue-status.ts';
 import { Records } from './records.ts';
@@ -211,19 +212,14 @@ class RedisQueue implements DeliveryQueue {
   }
 
   async backlogs(endpoints: readonly string[], now: EpochMilliseconds): Promise<readonly EndpointBacklog[]> {
-    const parts = Map.groupBy(endpoints, (endpoint) => findShard(endpoint, this.#shards.length));
-    const backlogs = new Map<string, EndpointBacklog>();
-    for (const [number, names] of parts) {
-      const values = toList(await (this.#shards[number] as Operations).run('backlogs', names));
-      for (const [i, name] of names.entries()) {
-        const due = toTime(values[2 * i + 1]);
-        backlogs.set(name, {
-          waiting: Number(values[2 * i]),
-          ...(due !== undefined && due <= now ? { oldestDue: due } : undefined),
-        });
-      }
-    }
-    return endpoints.map((endpoint) => backlogs.get(endpoint) ?? { waiting: 0 });
+    return this.#readEach('backlogs', 2, endpoints, ([waiting, oldest]) => {
+      const due = toTime(oldest);
+      return { waiting: Number(waiting), ...(due !== undefined && due <= now ? { oldestDue: due } : undefined) };
+    });
+  }
+
+  async laneStates(endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]> {
+    return this.#readEach('laneStates', 1, endpoints, ([state]) => decodeLaneState(toText(state)));
   }
 
   async close(): Promise<void> {
@@ -232,6 +228,21 @@ class RedisQueue implements DeliveryQueue {
     const closing = Promise.allSettled(this.#lanes.map((lane) => lane.close()));
     await within(this.#options.clock, CLOSE_WITHIN_MS, closing);
     for (const client of this.#clients) client.disconnect();
+  }
+
+  /** Asks each shard for its endpoints; `width`: how many values the script returns for each. */
+  async #readEach<T>(
+    operation: OperationName,
+    width: number,
+    endpoints: readonly string[],
+    decode: (values: readonly Reply[]) => T,
+  ): Promise<readonly T[]> {
+    const found = new Map<string, T>();
+    for (const [number, names] of Map.groupBy(endpoints, (endpoint) => findShard(endpoint, this.#shards.length))) {
+      const values = toList(await (this.#shards[number] as Operations).run(operation, names));
+      for (const [i, name] of names.entries()) found.set(name, decode(values.slice(width * i, width * (i + 1))));
+    }
+    return endpoints.map((endpoint) => found.get(endpoint) as T);
   }
 
   #laneOf(endpoint: string): LaneQueue {

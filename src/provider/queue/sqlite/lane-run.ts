@@ -36,7 +36,7 @@ export class LaneRun implements Lane {
 
   constructor(entry: LaneEntry, number: number, signal: AbortSignal, { client, clock }: LaneRunParts) {
     this.endpoint = entry.endpoint;
-    this.state = entry.stateText === undefined ? undefined : (JSON.parse(entry.stateText) as LaneState);
+    this.state = toLaneState(entry);
     this.signal = signal;
     this.#entry = entry;
     this.#number = number;
@@ -110,6 +110,11 @@ export class LaneRun implements Lane {
       ? [{ seq: taken.seq, attempt, at, settlement, record: record && JSON.stringify(record) }]
       : [];
   }
+}
+
+/** The state that the last run settled. */
+export function toLaneState({ stateText }: Pick<LaneEntry, 'stateText'>): LaneState | undefined {
+  return stateText === undefined ? undefined : (JSON.parse(stateText) as LaneState);
 }
 
 function toDelivery(endpoint: string, taken: TakenMessage, body: Buffer): Delivery {

@@ -92,6 +92,11 @@ export class LaneScheduler {
     return entry;
   }
 
+  /** Undefined for an endpoint that has never had a delivery. */
+  find(endpoint: string): LaneEntry | undefined {
+    return this.#entries.get(endpoint);
+  }
+
   /** A delivery of the endpoint is due at this time. */
   addDue(endpoint: string, at: EpochMilliseconds): void {
     const entry = this.obtain(endpoint);

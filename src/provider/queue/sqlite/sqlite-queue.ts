@@ -10,6 +10,7 @@ import {
   type DeliveryPage,
   type DeliveryQueue,
   type EndpointBacklog,
+  type LaneState,
   type NewEvent,
   type Page,
   type QueueStats,
@@ -20,7 +21,7 @@ import {
   type StoredEvent,
   toSettledLater,
 } from '../delivery-queue.ts';
-import { LaneRun } from './lane-run.ts';
+import { LaneRun, toLaneState } from './lane-run.ts';
 import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
 import type { EventMessage, PrunePosition, ReplayPosition, Results } from './messages.ts';
 import { describeHolder, prepareQueueFile } from './queue-file.ts';
@@ -206,6 +207,14 @@ class SqliteQueue implements DeliveryQueue {
 
   backlogs(endpoints: readonly string[], now: EpochMilliseconds): Promise<readonly EndpointBacklog[]> {
     return this.#worker.call('backlogs', { endpoints, now });
+  }
+
+  /** This process has all lanes, and reads their states when it opens the file. */
+  async laneStates(endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]> {
+    return endpoints.map((endpoint) => {
+      const entry = this.#scheduler.find(endpoint);
+      return entry && toLaneState(entry);
+    });
   }
 
   async close(): Promise<void> {

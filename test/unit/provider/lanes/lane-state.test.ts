@@ -1,7 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { AttemptResult } from '../../../../src/provider/attempt/attempt.ts';
-import { applyAttempt, takeToken, toConcurrency, toCurrentState, toPause } from '../../../../src/provider/lanes/lane-state.ts';
+import {
+  applyAttempt,
+  takeToken,
+  toConcurrency,
+  toCurrentState,
+  toFailureStreak,
+  toPause,
+} from '../../../../src/provider/lanes/lane-state.ts';
 import type { LaneState } from '../../../../src/provider/queue/delivery-queue.ts';
 import { decide } from '../../../../src/provider/schedule/decide.ts';
 import { anEndpoint, failed, responded } from '../../../support/provider/endpoint.ts';
@@ -111,6 +118,33 @@ describe('slowing down', () => {
     expect(toPause({ ...PROVEN, pausedUntil: NOW + 1_000 }, NOW)).toBe(NOW + 1_000);
     expect(toPause({ ...PROVEN, pausedUntil: NOW + 300 * DAY }, NOW)).toBeUndefined();
     expect(pauseOf(update({ ...PROVEN, pausedUntil: NOW + 300 * DAY }, responded(502)).state)).toBe(1_000);
+  });
+});
+
+describe('the streak of failures', () => {
+  const streakOf = (state: LaneState, now = NOW) => toFailureStreak(state, ENDPOINT, now);
+  const late = failed('timeout', { startedAt: NOW - 7, duration: 5, detail: 'no response in time' });
+
+  test('counts failed attempts since the first, and knows the last one', () => {
+    const state = update(repeat(PROVEN, responded(500), 2), late, { now: NOW + 9 }).state;
+    const last = { at: NOW - 7, duration: 5, status: undefined, outcome: 'timeout', detail: 'no response in time' };
+    expect(streakOf(state)).toEqual({ failures: 3, since: NOW, last, pausedUntil: undefined });
+    expect(streakOf(update(state, responded(422)).state)).toMatchObject({ failures: 4, last: { status: 422 } });
+  });
+
+  test('has the end of a pause, while it lasts', () => {
+    const state = repeat(PROVEN, failed('timeout'), 5);
+    expect(streakOf(state)?.pausedUntil).toBe(NOW + 5_000);
+    expect(streakOf(state, NOW + 6_000)?.pausedUntil).toBeUndefined();
+  });
+
+  test('ends with a success, does not count replays, and starts again when the endpoint is enabled', () => {
+    const state = repeat(PROVEN, failed('timeout'), 2);
+    expect(streakOf(update(state, responded(200)).state)).toBeUndefined();
+    expect(update(state, responded(200)).state.lastFailure).toBeUndefined();
+    expect(streakOf(update(PROVEN, failed('timeout'), { isReplay: true }).state)).toBeUndefined();
+    expect(toFailureStreak(state, { ...ENDPOINT, enabledAt: NOW }, NOW)).toBeUndefined();
+    expect(toFailureStreak(undefined, ENDPOINT, NOW)).toBeUndefined();
   });
 });
 
