@@ -1,4 +1,5 @@
 /** Why a request is rejected: a public code for the sender, and a more specific reason for operators. */
+import type { EpochMilliseconds } from './clock.ts';
 
 /** All codes that a sender can get; stable and public (docs/refusals.md). */
 export type RefusalCode =
@@ -135,6 +136,8 @@ export interface RefusalDetails {
   readonly retryAfterSeconds?: number;
   /** Sent instead of problem details, for senders that expect a specific response. */
   readonly reply?: Reply;
+  /** The time that the client claims to have signed, if no key verified it. Only for display. */
+  readonly claimedAt?: EpochMilliseconds | undefined;
 }
 
 /** A request that is rejected, or that sidegate responds to itself: expected, counted, cheap. */
@@ -145,16 +148,18 @@ export class Refusal {
   readonly allow: readonly string[] | undefined;
   readonly retryAfterSeconds: number | undefined;
   readonly reply: Reply | undefined;
+  readonly claimedAt: EpochMilliseconds | undefined;
   /** Makes the type nominal: only `instanceof` distinguishes a refusal from a pass, so no object literal can take its place. */
   declare protected readonly nominal: true;
 
-  constructor(code: RefusalCode, reason: Reason, { detail, allow, retryAfterSeconds, reply }: RefusalDetails = {}) {
+  constructor(code: RefusalCode, reason: Reason, { detail, allow, retryAfterSeconds, reply, claimedAt }: RefusalDetails = {}) {
     this.code = code;
     this.reason = reason;
     this.detail = detail;
     this.allow = allow;
     this.retryAfterSeconds = retryAfterSeconds;
     this.reply = reply;
+    this.claimedAt = claimedAt;
   }
 }
 

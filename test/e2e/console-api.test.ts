@@ -103,6 +103,30 @@ describe('the list of recent deliveries', () => {
   });
 });
 
+test('shows the time that a client claims to have signed, and that no key verified it', async () => {
+  await gate.stop();
+  const trial = { match: { path: '/hooks/trial' }, route: { name: 'trial', mode: 'observe' } };
+  gate = await startGate({ routes: [toRoute(app.port), toRoute(app.port, trial)] });
+  const forged = (skew: number) => makeDelivery({ secret: OTHER_SECRET, timestamp: Math.floor(Date.now() / 1_000) + skew });
+  await send(gate.port, forged(-60));
+  await send(gate.port, { ...forged(60), path: '/hooks/trial' });
+  await send(gate.port, makeDelivery());
+  const { data } = await read('/deliveries');
+  const toTimestamp = ({ stages }: { stages: { name: string }[] }) => stages.find(({ name }) => name === 'timestamp');
+  expect(toTimestamp(data[0])).toEqual({ name: 'timestamp', result: 'passed', detail: expect.stringMatching(/^[01] s old$/) });
+  expect(toTimestamp(data[1])).toMatchObject({
+    result: 'passed',
+    detail: expect.stringMatching(/^(?:59|60) s ahead, not verified$/),
+  });
+  expect(toTimestamp(data[2])).toMatchObject({ result: 'passed', detail: expect.stringMatching(/^6[01] s old, not verified$/) });
+  expect(data[2]).toMatchObject({ key: null, skewMs: expect.toSatisfy((ms: number) => ms >= 60_000 && ms < 62_000) });
+  // Any client could fill the histogram.
+  const { routes } = await read('/overview');
+  const counts = (index: number) =>
+    routes[index].recent.skew.reduce((sum: number, { count }: { count: number }) => sum + count, 0);
+  expect([counts(0), counts(1)]).toEqual([1, 0]);
+});
+
 describe('the detail of a delivery', () => {
   test('shows headers without secrets, the finding of the analysis, and commands', async () => {
     const delivery = makeDelivery({ secret: OTHER_SECRET });

@@ -62,7 +62,7 @@ export const delivery = z.strictObject({
   stages: z.array(stage),
   event: z.string().nullable().describe('ID of the verified event.'),
   key: z.string().nullable().describe('Name of the key that verified it.'),
-  skewMs: z.int().nullable().describe('Time of arrival minus signed time.'),
+  skewMs: z.int().nullable().describe('Time of arrival minus signed time; not verified if `key` is null.'),
   durationMs: z.number(),
   appMs: z.number().nullable().describe('The part of the duration that the app took.'),
   bytesIn: z.int(),

@@ -6,7 +6,7 @@ import type { KeyUse } from '../../gateway/pipeline/route-metrics.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { type Overview, overview, type RouteOverview } from './overview-schemas.ts';
-import { toOutcome, toSkew } from './stages.ts';
+import { isClaimedOnly, toOutcome, toSkew } from './stages.ts';
 
 /** The last attempt to load the config. */
 export interface LastReload {
@@ -142,7 +142,9 @@ function toPercentiles(values: readonly number[]): RouteOverview['recent']['appM
 }
 
 function toSkewBuckets(entries: readonly JournalEntry[]): RouteOverview['recent']['skew'] {
-  const skews = entries.flatMap((entry) => toSkew(entry) ?? []).map((skew) => Math.abs(skew) / 1_000);
+  const skews = entries
+    .flatMap((entry) => (isClaimedOnly(entry) ? [] : (toSkew(entry) ?? [])))
+    .map((skew) => Math.abs(skew) / 1_000);
   const buckets = [...SKEW_BOUNDS, null].map((upToSeconds) => ({ upToSeconds, count: 0 }));
   for (const skew of skews) {
     const bucket = buckets.find(({ upToSeconds }) => upToSeconds === null || skew <= upToSeconds);

@@ -112,6 +112,11 @@ export function toSkew({ at, line: { detail }, details }: JournalEntry): number 
   return (direction === 'old' ? 1 : -1) * Number(seconds) * 1_000;
 }
 
+/** The signature over the time did not match any key, so any client can have written it. */
+export function isClaimedOnly({ line: { key }, details }: Pick<JournalEntry, 'line' | 'details'>): boolean {
+  return details?.signedAt !== undefined && key === undefined;
+}
+
 /** The stages of a request; `route`: its current config, if it still exists. */
 export function toStages(entry: JournalEntry, route: RouteConfig | undefined): Stage[] {
   const { line } = entry;
@@ -164,7 +169,7 @@ function toPassed(name: StageName, { line: { reason, observed, key }, details }:
 function toDetail(name: StageName, entry: JournalEntry, result: Stage['result']): string | null {
   const { line } = entry;
   if (result === 'not_reached') return null;
-  if (name === 'timestamp') return toSkewText(toSkew(entry));
+  if (name === 'timestamp') return toSkewText(entry);
   if (name === 'app' && line.upstreamMs !== undefined) return `${line.status} in ${Math.round(line.upstreamMs)} ms`;
   if (result === 'stopped' || result === 'answered') return line.reason;
   return toProof(name, line) ?? null;
@@ -177,7 +182,9 @@ function toProof(name: StageName, { route, user, certificate, key }: JournalEntr
   return name === 'signature' ? key : undefined;
 }
 
-function toSkewText(skew: number | null): string | null {
+function toSkewText(entry: JournalEntry): string | null {
+  const skew = toSkew(entry);
   if (skew === null) return null;
-  return skew < 0 ? `${-skew / 1_000} s ahead` : `${skew / 1_000} s old`;
+  const text = skew < 0 ? `${-skew / 1_000} s ahead` : `${skew / 1_000} s old`;
+  return isClaimedOnly(entry) ? `${text}, not verified` : text;
 }

@@ -2,8 +2,9 @@
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { HeaderFields } from '../../core/headers.ts';
+import type { Refusal } from '../../core/refusal.ts';
 import type { RequestDetails } from '../../telemetry/journal/journal.ts';
-import type { RequestRecord } from './request-record.ts';
+import { type RequestRecord, toObservedRefusal } from './request-record.ts';
 
 /** Fields that contain neither credentials nor signatures. */
 const GENERAL_HEADERS: readonly string[] = [
@@ -45,11 +46,16 @@ export function toDetails(requestRecord: RequestRecord): RequestDetails {
     path: path !== undefined && isLong ? copy(path, MAX_PATH_LENGTH) : path,
     targetLength: isLong ? MAX_PATH_LENGTH : raw.length,
     headers: head === undefined ? '' : toText(head.headers),
-    signedAt: event?.timestamp,
+    signedAt: event === undefined ? toRefused(requestRecord)?.claimedAt : event.timestamp,
     isClaimed: isAdmitted && decision.admitted.claimed?.claim !== undefined,
     bytesOut: outcome !== undefined && 'contentBytes' in outcome ? outcome.contentBytes : undefined,
     body: route?.bodies?.record(requestRecord),
   };
+}
+
+/** The rejection, also one that was not enforced. */
+function toRefused(requestRecord: RequestRecord): Refusal | undefined {
+  return requestRecord.refusal ?? toObservedRefusal(requestRecord);
 }
 
 /** One string: a list of strings would keep dozens of objects alive for each request. */

@@ -36,7 +36,7 @@ export interface RequestDetails {
   readonly targetLength: number;
   /** One field per line: its name and, unless the value is hidden, a tab and the value. */
   readonly headers: string;
-  /** The time that the sender signed, once the signature is verified. */
+  /** The time that the sender signed. Without `key` in the line, no signature verified it. */
   readonly signedAt: EpochMilliseconds | undefined;
   /** The ID was claimed, so no other request forwards the same event. */
   readonly isClaimed: boolean;

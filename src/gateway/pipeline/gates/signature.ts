@@ -42,7 +42,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
       // User names are not counted as keys: labels must not have an unbounded number of values.
       if (!isSigned) return identify(head, signed, message, toSenderName(sender));
       const key = scheme.verify(signed, message, keys);
-      if (key === undefined) return toMismatch(ring);
+      if (key === undefined) return toMismatch(ring, signed);
       options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
       return identify(head, signed, message, key.name);
     },
@@ -79,10 +79,10 @@ function toUnavailable(ring: KeyRing): Refusal {
 }
 
 /** A missing key, or one that the sender has published meanwhile, may be the one that signed. */
-function toMismatch(ring: KeyRing): Refusal {
+function toMismatch(ring: KeyRing, { timestamp: claimedAt }: SignedHead): Refusal {
   if (ring.miss()) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but newer keys are being fetched');
   if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
-  return refuse('signature_mismatch', 'bad_signature');
+  return refuse('signature_mismatch', 'bad_signature', { claimedAt });
 }
 
 /** For a scheme without signatures: the password or certificate identifies the sender. */
