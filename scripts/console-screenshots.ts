@@ -64,7 +64,7 @@ try {
   });
   const timer = setInterval(() => void sendSome(), TRAFFIC_MS);
   await shoot('overview', { ...light, viewport: { width: 1_120, height: 560 } }, '/?view=overview', async (page) => {
-    await page.getByRole('img').first().waitFor({ timeout: 40_000 });
+    await page.getByRole('slider').first().waitFor({ timeout: 40_000 });
     await new Promise((done) => setTimeout(done, 30_000));
   });
   clearInterval(timer);

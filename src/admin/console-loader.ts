@@ -32,9 +32,10 @@ export class ConsoleLoader {
     return OWN.test(url);
   }
 
-  /** Shares nothing more. */
+  /** Shares and records nothing more. */
   close(): void {
     this.#cancelSharing();
+    this.#parts.rates.close();
   }
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -1,6 +1,7 @@
 /** The overview of the console in a real browser. */
 import { writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, unixNow } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -9,8 +10,10 @@ import { useConsole } from './console-fixture.ts';
 import { LAYOUTS } from './console-page.ts';
 
 const app = useApp();
+/** Intervals pass fifty times as fast, so that the history of rates has some. */
+const hastyClock: Clock = { ...systemClock, every: (interval, action) => systemClock.every(interval / 50, action) };
 const ui = useConsole(async () => {
-  const gate = await startGate({ routes: [toRoute(app.port)] });
+  const gate = await startGate({ routes: [toRoute(app.port)] }, hastyClock);
   for (let i = 0; i < 3; i++) await send(gate.port, makeDelivery());
   await send(gate.port, makeDelivery({ timestamp: unixNow() - 3_600 }));
   return gate;
@@ -25,9 +28,14 @@ test('the overview shows rates, reasons, times, clock differences and keys of ea
   expect(await route.getByRole('table', { name: 'Time' }).innerText()).toMatch(/p50\s+p95\s+p99\s+sidegate.*ms/);
   expect(await route.getByRole('table', { name: 'Difference of clocks' }).innerText()).toMatch(/more\s+1/);
   expect(await route.getByRole('table', { name: 'Keys' }).innerText()).toMatch(/current\s+used .*\s+3/);
-  // Two intervals make the first line.
-  await send(ui.gate.port, makeDelivery());
-  await route.getByRole('img', { name: 'Requests per second of billing' }).waitFor({ timeout: 40_000 });
+  // The history began before the page was opened.
+  await route.getByRole('slider', { name: 'Requests per second of billing' }).waitFor({ timeout: 10_000 });
+  // Its figures can be read without a mouse.
+  const newest = await route.locator('figcaption').innerText();
+  await route.getByRole('slider').focus();
+  await ui.page.keyboard.press('Home');
+  await route.locator('.cursor').waitFor({ state: 'attached' });
+  expect(await route.locator('figcaption').innerText()).not.toBe(newest);
   await route.getByRole('link', { name: 'billing' }).click();
   await ui.page.getByRole('heading', { name: 'Deliveries' }).waitFor();
   expect(ui.view.problems).toEqual([]);
@@ -39,7 +47,7 @@ for (const [name, layout] of Object.entries(LAYOUTS))
     await ui.gate.gate.reload();
     await ui.open('/?view=overview', layout);
     await ui.page.getByText('The config before it stays in use').waitFor();
-    await ui.page.getByRole('img').waitFor({ timeout: 40_000 });
+    await ui.page.getByRole('slider').waitFor({ timeout: 10_000 });
     expect(await ui.view.findViolations()).toEqual([]);
     expect(await ui.page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
     await ui.view.screenshot(`overview-${name}`);

@@ -1,5 +1,6 @@
 /** The schema of the overview. */
 import * as z from 'zod';
+import { MAX_RATED_ROUTES } from '../rate-history.ts';
 
 const time = z.iso.datetime();
 const counts = z.record(z.string(), z.int()).describe('By reason.');
@@ -15,6 +16,17 @@ const routeOverview = z.strictObject({
   sinceStart: z
     .strictObject({ accepted: z.int(), rejected: counts, observed: counts.describe('Not enforced, by reason.') })
     .describe('Decisions of the gates of this replica.'),
+  rates: z
+    .strictObject({
+      intervalSeconds: z.number(),
+      until: time.describe('The end of the newest interval.'),
+      accepted: z.array(z.int()),
+      rejected: z.array(z.int()),
+    })
+    .nullable()
+    .describe(
+      `Decisions per interval in the last ten minutes, oldest first; null for routes after the first ${MAX_RATED_ROUTES} of the config.`,
+    ),
   recent: z
     .strictObject({
       requests: z.int(),

@@ -5,6 +5,7 @@ import { type Clock, type EpochMilliseconds, toInstant } from '../../core/clock.
 import type { KeyUse } from '../../gateway/pipeline/route-metrics.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
+import { RATE_INTERVAL_MS, type RateHistory, type RouteRates } from '../rate-history.ts';
 import { type Overview, overview, type RouteOverview } from './overview-schemas.ts';
 import { isClaimedOnly, toOutcome, toSkew } from './stages.ts';
 
@@ -29,6 +30,7 @@ export interface OverviewParts {
   readonly replica: string;
   readonly version: string;
   readonly journal: Pick<Journal, 'find' | 'size' | 'length' | 'recorded' | 'bytes'>;
+  readonly rates: RateHistory;
   readonly registers: readonly Registry[];
   readonly routes: () => readonly RouteConfig[];
   readonly keyUse: (route: string, key: string) => KeyUse;
@@ -83,11 +85,18 @@ async function buildOverview(parts: OverviewParts): Promise<Overview> {
       mode: route.mode,
       scheme: route.webhook?.scheme ?? null,
       sinceStart: toTotals(decisions.filter(({ labels }) => labels['route'] === route.name)),
+      rates: toRates(parts.rates.of(route.name)),
       recent: toRecent(byRoute.get(route.name) ?? [], seconds),
       keys: route.webhook === undefined ? [] : namesOf(route.webhook).map((key) => toKey(key, parts.keyUse(route.name, key))),
     })),
     unmatched: byRoute.get(undefined)?.length ?? 0,
   };
+}
+
+function toRates(rates: RouteRates | undefined): RouteOverview['rates'] {
+  if (rates === undefined) return null;
+  const { until, accepted, rejected } = rates;
+  return { intervalSeconds: RATE_INTERVAL_MS / 1_000, until: toInstant(until), accepted: [...accepted], rejected: [...rejected] };
 }
 
 interface Sample {

@@ -1,13 +1,12 @@
 /** The frame of the console: navigation, the current view, and who is logged in. */
 import type { JSX } from 'preact';
-import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { ActionProvider } from './action.tsx';
 import { DeliveriesView } from './deliveries/deliveries-view.tsx';
 import { type Place, recallPlace, rememberPlace, usePlace } from './location.ts';
 import { LoginsView } from './logins-view.tsx';
 import { OutgoingView } from './outgoing/outgoing-view.tsx';
 import { OverviewView } from './overview/overview-view.tsx';
-import { RateHistory } from './overview/rate-history.ts';
 import type { Session } from './session.ts';
 
 const VIEWS = { deliveries: 'Deliveries', overview: 'Overview', outgoing: 'Outgoing', logins: 'Logins' } as const;
@@ -18,7 +17,6 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
   const place = usePlace();
   const view = toView(place.query.get('view'));
   const main = useRef<HTMLElement>(null);
-  const history = useMemo(() => new RateHistory(), []);
   useReturn(place);
   useEffect(() => {
     document.title = `${VIEWS[view]} · sidegate`;
@@ -52,7 +50,7 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
       </header>
       <main id="main" ref={main} tabIndex={-1}>
         {view === 'deliveries' && <DeliveriesView place={place} />}
-        {view === 'overview' && <OverviewView history={history} />}
+        {view === 'overview' && <OverviewView />}
         <ActionProvider session={session}>
           {view === 'outgoing' && <OutgoingView place={place} session={session} />}
           {view === 'logins' && <LoginsView />}

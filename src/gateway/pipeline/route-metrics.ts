@@ -42,6 +42,8 @@ export interface RouteMetrics {
   /** Counts a finished request; the exemplar links to its trace. */
   request(method: string, status: number, duration: Milliseconds, exemplar?: Exemplar): void;
   decision(decision: Decision, reason: Reason): void;
+  /** How many requests got the decision since the start. */
+  decided(decision: Decision): number;
   /** The time that the app took, and the gate's own part of the request's duration. */
   upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void;
   upstreamError(kind: UpstreamFailureKind): void;
@@ -131,6 +133,10 @@ class BoundRoute implements RouteMetrics, RouteSeries<RouteLabels> {
 
   decision(decision: Decision, reason: Reason): void {
     this.#decisions.get(`${decision} ${reason}`).add();
+  }
+
+  decided(decision: Decision): number {
+    return this.#decisions.sum(`${decision} `);
   }
 
   upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void {

@@ -11,6 +11,7 @@ import { createKeysEndpoint, type KeyedRoute } from '../../admin/api/keys.ts';
 import { createLeaveEndpoint, type LeaveParts } from '../../admin/api/leave.ts';
 import type { ConsoleParts, OutgoingOperations } from '../../admin/console/console.ts';
 import { ConsoleLoader } from '../../admin/console-loader.ts';
+import { RateHistory } from '../../admin/rate-history.ts';
 import { AdminRouter, type Endpoint } from '../../admin/router.ts';
 import { AdminServer } from '../../admin/server.ts';
 import type { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
@@ -117,6 +118,7 @@ function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): Console
   const { realms, store, provider } = services;
   return {
     clock,
+    rates: createRateHistory(parts),
     journal,
     access,
     version,
@@ -140,6 +142,18 @@ function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): Console
     onStreamDropped: metrics.streamDropped,
     onError: (operation, error) => logger.error('internal_error', { operation, ...toErrorSummary(error) }),
   };
+}
+
+function createRateHistory({ clock, config, metrics }: AdminParts): RateHistory {
+  return new RateHistory({
+    clock,
+    // Not the active routes: the first sample is before they are built.
+    routes: () => config().routes.map(({ name }) => name),
+    totals: (name) => {
+      const route = metrics.route(name);
+      return { accepted: route.decided('allow'), rejected: route.decided('deny') };
+    },
+  });
 }
 
 /** The realm of a route, or of the forward proxy. */

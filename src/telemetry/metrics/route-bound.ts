@@ -25,6 +25,13 @@ export class BoundCounters {
     return series;
   }
 
+  /** The sum of the counters whose ID begins so. */
+  sum(prefix: string): number {
+    let sum = 0;
+    for (const [id, { value }] of this.#bound) if (id.startsWith(prefix)) sum += value;
+    return sum;
+  }
+
   /** Stops exporting all of them; requests in flight do not add them again. */
   remove(): void {
     this.#isRemoved = true;

@@ -1,33 +1,28 @@
 /** The state of the gate and of each route. */
 import type { JSX } from 'preact';
-import { useEffect } from 'preact/hooks';
 import type { Overview } from '../../console/overview-schemas.ts';
 import { Facts } from '../facts.tsx';
 import { formatBytes, formatTime } from '../format.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import type { RateHistory } from './rate-history.ts';
 import { RouteOverview } from './route-overview.tsx';
 
 const INTERVAL_MS = 5_000;
 const HASH_LENGTH = 12;
 
-/** The view; `history` outlives it. */
-export function OverviewView({ history }: { readonly history: RateHistory }): JSX.Element {
+/** The view. */
+export function OverviewView(): JSX.Element {
   const { data, error } = usePolled<Overview>('/overview', INTERVAL_MS);
-  useEffect(() => {
-    if (data !== undefined) history.add(data);
-  }, [data]);
   return (
     <>
       <h1>Overview</h1>
       <ErrorNotice error={error} />
-      {data === undefined ? error === undefined && <p>Loading…</p> : <Content overview={data} history={history} />}
+      {data === undefined ? error === undefined && <p>Loading…</p> : <Content overview={data} />}
     </>
   );
 }
 
-function Content({ overview, history }: { readonly overview: Overview; readonly history: RateHistory }): JSX.Element {
+function Content({ overview }: { readonly overview: Overview }): JSX.Element {
   const { config, store, journal, routes, unmatched } = overview;
   const { lastReload } = config;
   return (
@@ -60,7 +55,7 @@ function Content({ overview, history }: { readonly overview: Overview; readonly 
       />
       {routes.length === 0 && <p class="empty">The config has no routes. Add one, and sidegate reloads it.</p>}
       {routes.map((route) => (
-        <RouteOverview key={route.name} route={route} points={history.of(route.name)} />
+        <RouteOverview key={route.name} route={route} />
       ))}
     </>
   );

@@ -1,8 +1,16 @@
 /** A chart of rates over time. The lines differ by dashes, too, and the figures are also in a text. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
+import type { RouteOverview } from '../../console/overview-schemas.ts';
 import { formatTime } from '../format.ts';
-import type { RatePoint } from './rate-history.ts';
+
+/** Decisions per second in an interval. */
+interface RatePoint {
+  /** The end of the interval, in Unix milliseconds. */
+  readonly at: number;
+  readonly accepted: number;
+  readonly rejected: number;
+}
 
 const WIDTH = 600;
 const HEIGHT = 140;
@@ -10,54 +18,114 @@ const SERIES = ['accepted', 'rejected'] as const;
 /** Steps of the scale: 1, 2 or 5 times a power of ten. */
 const STEPS = [1, 2, 5, 10] as const;
 
-/** Shows the newest point, or the one under the pointer. */
-export function RateChart({ points, route }: { readonly points: readonly RatePoint[]; readonly route: string }): JSX.Element {
+interface ChartProps extends Pick<RouteOverview, 'rates'> {
+  readonly route: string;
+}
+
+/** Shows the newest point, or the one under the pointer or chosen with the arrow keys. */
+export function RateChart({ rates, route }: ChartProps): JSX.Element | null {
+  const points = rates === null ? [] : toPoints(rates);
   const [pointed, setPointed] = useState<number>();
-  const shown = points[Math.min(pointed ?? points.length - 1, points.length - 1)];
-  if (shown === undefined || points.length < 2) return <p class="hint">The rate appears here after a few seconds.</p>;
+  const last = points.length - 1;
+  const index = Math.min(pointed ?? last, last);
+  const shown = points[index];
+  const first = points[0];
+  if (rates === null) return null;
+  if (shown === undefined || first === undefined || last < 1)
+    return <p class="hint">The rate appears here {2 * rates.intervalSeconds} seconds after the start.</p>;
   const top = toTop(Math.max(...points.flatMap(({ accepted, rejected }) => [accepted, rejected])));
-  const toX = (index: number): number => (WIDTH * index) / (points.length - 1);
-  const toY = (rate: number): number => HEIGHT - (HEIGHT * rate) / top;
   const follow = ({ clientX, currentTarget }: PointerEvent): void => {
-    const { left, width } = (currentTarget as SVGElement).getBoundingClientRect();
-    setPointed(Math.round(((clientX - left) / width) * (points.length - 1)));
+    const { left, width } = (currentTarget as HTMLElement).getBoundingClientRect();
+    setPointed(Math.round(((clientX - left) / width) * last));
+  };
+  const step = (event: KeyboardEvent): void => {
+    const to = toStep(event.key, index, last);
+    if (to === undefined) return;
+    event.preventDefault();
+    setPointed(to);
   };
   return (
     <figure class="chart">
       <figcaption>
-        {formatTime(new Date(shown.at).toISOString()).slice(0, -4)}:{' '}
-        <span class="key accepted">{toRate(shown.accepted)} accepted</span>{' '}
+        {formatTime(toText(shown))}: <span class="key accepted">{toRate(shown.accepted)} accepted</span>{' '}
         <span class="key rejected">{toRate(shown.rejected)} rejected</span>
       </figcaption>
-      <svg
-        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={`Requests per second of ${route}, newest ${toRate(shown.accepted)} accepted, ${toRate(shown.rejected)} rejected`}
+      <div
+        role="slider"
+        aria-label={`Requests per second of ${route}`}
+        aria-valuemin={0}
+        aria-valuemax={last}
+        aria-valuenow={index}
+        aria-valuetext={`${formatTime(toText(shown))}: ${toRate(shown.accepted)} accepted, ${toRate(shown.rejected)} rejected`}
+        tabIndex={0}
+        onKeyDown={step}
+        onBlur={() => setPointed(undefined)}
         onPointerMove={follow}
         onPointerLeave={() => setPointed(undefined)}
       >
-        {[0, 0.5, 1].map((share) => (
-          <line key={share} class="grid" x1="0" x2={WIDTH} y1={toY(top * share)} y2={toY(top * share)} />
-        ))}
-        {SERIES.map((name) => (
-          <polyline
-            key={name}
-            class={name}
-            points={points.map((point, index) => `${toX(index)},${toY(point[name])}`).join(' ')}
-          />
-        ))}
-        {pointed !== undefined && (
-          <line class="cursor" x1={toX(points.indexOf(shown))} x2={toX(points.indexOf(shown))} y1="0" y2={HEIGHT} />
-        )}
-      </svg>
+        <Plot points={points} top={top} cursor={pointed === undefined ? undefined : index} />
+      </div>
       <div class="scale" aria-hidden="true">
-        <span>{formatTime(new Date(points[0]?.at ?? 0).toISOString()).slice(0, -4)}</span>
+        <span>{formatTime(toText(first))}</span>
         <span>scale: 0 to {toRate(top)}</span>
         <span>now</span>
       </div>
     </figure>
   );
+}
+
+interface PlotProps {
+  readonly points: readonly RatePoint[];
+  /** The largest rate of the scale. */
+  readonly top: number;
+  /** The marked point. */
+  readonly cursor: number | undefined;
+}
+
+function Plot({ points, top, cursor }: PlotProps): JSX.Element {
+  const toX = (index: number): number => (WIDTH * index) / (points.length - 1);
+  const toY = (rate: number): number => HEIGHT - (HEIGHT * rate) / top;
+  return (
+    <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
+      {[0, 0.5, 1].map((share) => (
+        <line key={share} class="grid" x1="0" x2={WIDTH} y1={toY(top * share)} y2={toY(top * share)} />
+      ))}
+      {SERIES.map((name) => (
+        <polyline key={name} class={name} points={points.map((point, index) => `${toX(index)},${toY(point[name])}`).join(' ')} />
+      ))}
+      {cursor !== undefined && <line class="cursor" x1={toX(cursor)} x2={toX(cursor)} y1="0" y2={HEIGHT} />}
+    </svg>
+  );
+}
+
+/** In whole seconds. */
+function toText({ at }: RatePoint): string {
+  return new Date(at).toISOString().replace(/\.\d+/, '');
+}
+
+/** Where a key leads; undefined for other keys. */
+function toStep(key: string, from: number, last: number): number | undefined {
+  switch (key) {
+    case 'ArrowLeft':
+      return Math.max(0, from - 1);
+    case 'ArrowRight':
+      return Math.min(last, from + 1);
+    case 'Home':
+      return 0;
+    case 'End':
+      return last;
+    default:
+      return undefined;
+  }
+}
+
+function toPoints({ intervalSeconds, until, accepted, rejected }: NonNullable<RouteOverview['rates']>): RatePoint[] {
+  const end = Date.parse(until);
+  return accepted.map((count, index) => ({
+    at: end - (accepted.length - 1 - index) * intervalSeconds * 1_000,
+    accepted: count / intervalSeconds,
+    rejected: (rejected[index] ?? 0) / intervalSeconds,
+  }));
 }
 
 function toRate(perSecond: number): string {

@@ -5,13 +5,12 @@ import { ColumnHeads } from '../column-heads.tsx';
 import { formatMs, formatTime, toWords } from '../format.ts';
 import { Bars } from './bars.tsx';
 import { RateChart } from './rate-chart.tsx';
-import type { RatePoint } from './rate-history.ts';
 
 const PERCENTILES = ['p50', 'p95', 'p99'] as const;
 
 /** The section of a route. */
-export function RouteOverview({ route, points }: { readonly route: Route; readonly points: readonly RatePoint[] }): JSX.Element {
-  const { name, mode, scheme, recent, sinceStart, keys } = route;
+export function RouteOverview({ route }: { readonly route: Route }): JSX.Element {
+  const { name, mode, scheme, rates, recent, sinceStart, keys } = route;
   const reasons = sortByCount(recent.rejected);
   const rejected = reasons.reduce((sum, [, count]) => sum + count, 0);
   return (
@@ -20,7 +19,7 @@ export function RouteOverview({ route, points }: { readonly route: Route; readon
         <a href={`/?route=${encodeURIComponent(name)}`}>{name}</a>{' '}
         <span class="aside">{[scheme, mode === 'observe' ? 'observed only' : null].filter(Boolean).join(', ')}</span>
       </h2>
-      <RateChart points={points} route={name} />
+      <RateChart rates={rates} route={name} />
       <p>
         {sinceStart.accepted.toLocaleString('en')} accepted since the start. Recently {recent.requests} requests:{' '}
         {recent.forwarded} forwarded, {recent.failed} failed, {recent.answered} answered, {rejected} rejected.
