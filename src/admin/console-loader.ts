@@ -5,8 +5,8 @@ import { runDetached } from '../core/safe-events.ts';
 import type { SharedDeliveries } from '../state/shared-deliveries.ts';
 import type { Console, ConsoleParts } from './console/console.ts';
 
-/** The page, its login, its files and the API. */
-const OWN = /^\/(?:$|\?|login(?:$|\?)|console\/|api\/v1\/)/;
+/** The page, login and logout, its files and the API. */
+const OWN = /^\/(?:$|\?|log(?:in|out)(?:$|\?)|console\/|api\/v1\/)/;
 /** How long it takes until the requests of other replicas appear. */
 const SHARE_INTERVAL_MS: Milliseconds = 2_000;
 

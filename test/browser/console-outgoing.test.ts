@@ -137,6 +137,26 @@ describe('outgoing deliveries', () => {
   });
 });
 
+test('a user logs out: the browser forgets the password, which counts as no failed login', async () => {
+  await open('logins', false);
+  const prompts = await answerPrompts(ui.view.context, ui.page);
+  // More often than logins may fail.
+  for (let i = 0; i < 11; i++) {
+    prompts.answers.push(USER);
+    await ui.page.getByRole('link', { name: 'Log in' }).click();
+    await ui.page.getByText('Logged in as operator').waitFor();
+    const { length } = prompts.asked;
+    await ui.page.getByRole('button', { name: 'Log out' }).click();
+    await ui.page.getByRole('link', { name: 'Log in' }).waitFor();
+    expect(prompts.asked).toHaveLength(length);
+  }
+  const status = await ui.page.evaluate(
+    "fetch('/api/v1/outgoing/endpoints/acme/disable', { method: 'POST' }).then((response) => response.status)",
+  );
+  expect(status).toBe(401);
+  expect(ui.view.problems).toEqual([]);
+});
+
 test('failed logins are listed, and a ban is lifted', async () => {
   const logIn = (user: string): Promise<{ status: number }> =>
     send(ui.gate.port, { method: 'GET', path: '/users', headers: toBasic(user, PASSWORD) });

@@ -41,7 +41,7 @@ export async function openConsole(browser: Browser, port: number, options: Brows
     void dialog.dismiss();
   });
   page.on('request', (request) => {
-    if (!request.url().startsWith(`${origin}/`)) problems.push(`request: ${request.url()}`);
+    if (new URL(request.url()).origin !== origin) problems.push(`request: ${request.url()}`);
   });
   return {
     page,

@@ -73,6 +73,29 @@ describe('the page', () => {
     expect((await ask('/', LOGIN)).text).toContain('data-user="operator"');
   });
 
+  test('makes a browser forget its password, without a failed login, and not for other pages', async () => {
+    gate = await startConsoleGate(app.port);
+    for (let i = 0; i < 15; i++) {
+      const { status, headers, text } = await ask('/logout', i % 2 === 0 ? LOGIN : toBasic('logged-out', 'logged-out'));
+      expect([status, headers['www-authenticate']]).toEqual([401, 'Basic realm="console", charset="UTF-8"']);
+      expect(text).toContain('This browser has forgotten the password');
+    }
+    expect((await ask('/login', LOGIN)).status).toBe(303);
+    const foreign = await ask('/logout', { ...LOGIN, 'Sec-Fetch-Site': 'cross-site' });
+    expect([foreign.status, foreign.headers['www-authenticate']]).toEqual([403, undefined]);
+    expect((await ask('/logout', LOGIN, 'POST')).status).toBe(405);
+  });
+
+  test('says to a browser what to configure if only a token is accepted', async () => {
+    const token = { secret: { file: 'token' } };
+    gate = await startConsoleGate(app.port, { admin: { address: '127.0.0.1:0', token } });
+    expect(await ask('/')).toMatchObject({
+      status: 401,
+      text: expect.stringContaining('A browser cannot send admin.token. Set admin.basic, too'),
+    });
+    expect((await ask('/logout')).status).toBe(404);
+  });
+
   test('offers no login without users', async () => {
     gate = await startGate({ routes: [toRoute(app.port)] });
     expect((await ask('/', toBasic('<b>', 'x'))).text).toContain(

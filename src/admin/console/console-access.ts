@@ -68,6 +68,18 @@ export class ConsoleAccess {
     return this.#parts.password === undefined || isLoggedIn ? undefined : 'login_required';
   }
 
+  /**
+   * Rejects any password, so that a browser forgets the one that it has: it drops credentials that a server rejects. None is checked, as a logout
+   * must not count as a failed login.
+   */
+  logOut(request: IncomingMessage): ApiResponse {
+    if (isFromOtherSite(request)) return this.#deny('cross_origin');
+    const { password } = this.#parts;
+    if (password === undefined) return toProblem('not_found', 'nobody can log in here: the config has no admin.basic');
+    const headers = { 'WWW-Authenticate': [password.challenge] };
+    return toProblem('unauthorized', 'the password is forgotten', { headers });
+  }
+
   async #authorizeByPassword(request: IncomingMessage, password: PasswordGate): Promise<ApiResponse | undefined> {
     if (!isFromLoopback(request)) return this.#deny('tls_required');
     if (!namesThisMachine(request)) return this.#deny('foreign_host');

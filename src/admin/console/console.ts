@@ -139,6 +139,7 @@ export class Console {
     const { routes, version, replica, password, outgoing } = this.#parts;
     return new Page({
       authorize: (request, isAction) => this.#access.authorize(request, isAction),
+      logOut: (request) => this.#access.logOut(request),
       deliveries: this.#deliveries,
       routes,
       session: {

@@ -58,6 +58,11 @@ export function renderError(text: string): Html {
   return html`<h1>This did not work</h1><p class="notice bad">${text}</p><p><a href="/">Open the console</a></p>`;
 }
 
+/** A browser without JavaScript shows it after the user cancels its prompt for a password. */
+export function renderLoggedOut(): Html {
+  return html`<h1>Logged out</h1><p>This browser has forgotten the password.</p><p><a href="/">Open the console</a></p>`;
+}
+
 /** A view that only the page's code can show. */
 export function renderOtherView(): Html {
   return html`<noscript><p class="notice">This view needs JavaScript. The <a href="/api/v1/openapi.json">API</a> has the same figures; the <a href="/">list of requests</a> needs no JavaScript.</p></noscript>`;

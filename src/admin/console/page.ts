@@ -7,13 +7,23 @@ import { type DeliveryParts, readDetail, readPage } from './delivery-operations.
 import { deliveryQuery, requestId } from './delivery-schemas.ts';
 import type { Html } from './html.ts';
 import { PageFiles } from './page-files.ts';
-import { type PageSession, renderDetail, renderError, renderList, renderOtherView, renderPage } from './page-html.ts';
+import {
+  type PageSession,
+  renderDetail,
+  renderError,
+  renderList,
+  renderLoggedOut,
+  renderOtherView,
+  renderPage,
+} from './page-html.ts';
 import { isCursor } from './recent-deliveries.ts';
 
 /** The dependencies of the page. */
 export interface PageParts {
   /** Returns the response that rejects the request; undefined if it is authorized. */
   readonly authorize: (request: IncomingMessage, isAction: boolean) => Promise<ApiResponse | undefined>;
+  /** Returns the response that makes a browser forget its password. */
+  readonly logOut: (request: IncomingMessage) => ApiResponse;
   readonly deliveries: DeliveryParts;
   readonly routes: () => readonly { readonly name: string }[];
   readonly session: Omit<PageSession, 'user'>;
@@ -33,11 +43,14 @@ const POLICY = [
   "trusted-types 'none'",
 ].join('; ');
 const HTML_TYPE = 'text/html; charset=utf-8';
-const PATH = /^\/(?:login|console\/.*)?$/;
+const PATH = /^\/(?:login|logout|console\/.*)?$/;
 /** As `<input type="datetime-local">` writes it. */
 const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?$/;
 const WITHOUT_SECONDS = 16;
 const MAX_PROBLEM = 200;
+/** A browser sends no bearer token by itself. */
+const NO_USERS =
+  'A browser cannot send admin.token. Set admin.basic, too, so that users can log in; until then, use sidegate requests list --token-file FILE.';
 
 const OTHER_VIEWS: ReadonlySet<string> = new Set(['overview', 'outgoing', 'logins']);
 const pageQuery = deliveryQuery.extend({
@@ -64,11 +77,18 @@ export class Page {
     if (request.method !== 'GET' && request.method !== 'HEAD')
       return this.#toError(405, 'The console only accepts GET requests.', { Allow: 'GET, HEAD' });
     if (path.startsWith('/console/')) return this.#respondWithFile(path);
+    if (path === '/logout') return this.#logOut(request);
     const denial = await this.#parts.authorize(request, path === '/login');
     if (denial !== undefined) return this.#toDenied(denial);
     // The browser sends the password with all later requests, also to the API.
     if (path === '/login') return { status: 303, headers: { Location: '/' } };
     return this.#respondWithPage(request, query.join('?'));
+  }
+
+  #logOut(request: IncomingMessage): ApiResponse {
+    const reply = this.#parts.logOut(request);
+    if (reply.status !== 401) return this.#toDenied(reply);
+    return toHtml(reply.status, renderPage(undefined, renderLoggedOut()), reply.headers);
   }
 
   async #respondWithFile(path: string): Promise<ApiResponse> {
@@ -112,7 +132,7 @@ export class Page {
   #toDenied({ status, headers, body }: ApiResponse): ApiResponse {
     const { detail = '' } = body as { readonly detail?: string };
     // A link in another page leads here. Its own request could carry a wrong password, so only one from this page counts.
-    return this.#toError(status, detail, headers);
+    return this.#toError(status, status === 401 && !this.#parts.session.canLogIn ? NO_USERS : detail, headers);
   }
 
   #toError(status: number, text: string, headers?: ApiResponse['headers']): ApiResponse {

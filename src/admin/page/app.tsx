@@ -7,7 +7,7 @@ import { type Place, recallPlace, rememberPlace, usePlace } from './location.ts'
 import { LoginsView } from './logins-view.tsx';
 import { OutgoingView } from './outgoing/outgoing-view.tsx';
 import { OverviewView } from './overview/overview-view.tsx';
-import type { Session } from './session.ts';
+import { logOut, type Session } from './session.ts';
 
 const VIEWS = { deliveries: 'Deliveries', overview: 'Overview', outgoing: 'Outgoing', logins: 'Logins' } as const;
 type View = keyof typeof VIEWS;
@@ -64,7 +64,15 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
 }
 
 function User({ session: { canLogIn, user } }: { readonly session: Session }): JSX.Element {
-  if (user !== undefined) return <span class="user">Logged in as {user}</span>;
+  if (user !== undefined)
+    return (
+      <span class="user">
+        Logged in as {user}{' '}
+        <button type="button" onClick={logOut}>
+          Log out
+        </button>
+      </span>
+    );
   if (!canLogIn) return <span class="user">Read-only</span>;
   return (
     <a class="user" href="/login" onClick={rememberPlace}>

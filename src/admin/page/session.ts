@@ -1,4 +1,4 @@
-/** The state that the page starts with. */
+/** The state that the page starts with, and how a user ends it. */
 
 import type { PageSession } from '../console/page-html.ts';
 
@@ -15,4 +15,15 @@ export function readSession({ dataset }: HTMLElement): Session {
     hasOutgoing: dataset['hasOutgoing'] === 'true',
     user: user === '' ? undefined : user,
   };
+}
+
+/**
+ * Makes the browser forget the password, and opens the page again. HTTP Basic has no logout, but a browser drops credentials that a server rejects.
+ * Only an XMLHttpRequest can name other credentials; with them, the browser does not ask for a password.
+ */
+export function logOut(): void {
+  const request = new XMLHttpRequest();
+  request.open('GET', '/logout', true, 'logged-out', 'logged-out');
+  request.onloadend = () => location.assign('/');
+  request.send();
 }
