@@ -91,6 +91,14 @@ describe('the list of deliveries', () => {
     expect(ui.view.problems).toEqual([]);
   });
 
+  test('does not open another path of the API that a link names as a request', async () => {
+    for (const id of ['stream', '../logins', '..%2Flogins']) {
+      await ui.open(`/?request=${id}`);
+      await ui.page.getByRole('dialog', { name: 'Request' }).getByText('no valid ID of a request').waitFor();
+      await ui.view.context.close();
+    }
+  });
+
   test('opens a delivery with its body, without redacted values, or says why there is none', async () => {
     await send(ui.gate.port, makeDelivery({ body: '{"card":"4242","n":12345678901234567890,"customers":[{"email":"a@b"}]}' }));
     await sendForged();

@@ -98,6 +98,8 @@ describe('outgoing deliveries', () => {
     await open('outgoing');
     await confirm('Disable', 'acme');
     await ui.page.getByRole('dialog').getByText('It is disabled').waitFor();
+    // A keyboard user goes on where the button was.
+    expect(await ui.page.evaluate("document.activeElement.closest('dialog') !== null")).toBe(true);
     await ui.page.keyboard.press('Escape');
     const row = ui.page.getByRole('row', { name: 'acme' });
     await row.getByText('disabled').waitFor();

@@ -12,9 +12,12 @@ export interface CommandRequest {
   readonly path: string;
   readonly headers: readonly ShownHeader[];
   readonly hasBody: boolean;
+  /** Where this machine listens for requests; undefined if that is not known. */
+  readonly address: string | undefined;
 }
 
 const SINGLE_QUOTE = /'/g;
+const GLOB = /[[\]{}]/;
 /** curl sets these itself. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['host', 'content-length', 'transfer-encoding', 'connection', 'expect']);
 
@@ -23,14 +26,23 @@ export function quote(text: string): string {
   return `'${text.replace(SINGLE_QUOTE, `'\\''`)}'`;
 }
 
-/** Repeats the request; the body is read from the file `body`, as no body is stored. Hidden headers are left to the reader. */
-export function toCurl({ method, path, headers, hasBody }: CommandRequest): string {
+/**
+ * Repeats the request; the body is read from the file `body`, as no body is stored. Hidden headers are left to the reader. The client chose the
+ * Host, so the command connects to this machine, and not to the host that the client named.
+ */
+export function toCurl({ method, path, headers, hasBody, address }: CommandRequest): string {
   const host = headers.find(({ name }) => name === 'host')?.value ?? 'localhost:8080';
   const shown = headers.flatMap(({ name, value }) =>
     value === null || OWN_HEADERS.has(name) ? [] : ['--header', quote(`${name}: ${value}`)],
   );
   const body = hasBody ? ['--data-binary', '@body'] : [];
-  return ['curl', '--request', quote(method), ...shown, ...body, quote(`http://${host}${path}`)].join(' ');
+  const url = `http://${host}${path}`;
+  const options = [
+    ...(address === undefined ? [] : ['--connect-to', quote(`::${address}`)]),
+    // A path with [1-100000] would be as many requests.
+    ...(GLOB.test(url) ? ['--globoff'] : []),
+  ];
+  return ['curl', '--request', quote(method), ...options, ...shown, ...body, quote(url)].join(' ');
 }
 
 /** Explains a captured delivery with the keys of the config. */

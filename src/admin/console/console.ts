@@ -28,6 +28,8 @@ export interface ConsoleParts extends ConsoleAccessParts, Omit<LoginParts, 'jour
   readonly journal: Journal;
   /** Operations of the sending side; undefined without one. */
   readonly outgoing: OutgoingOperations | undefined;
+  /** Where this machine listens for requests; undefined if the system chose the port. */
+  readonly address: () => string | undefined;
   /** Of the current config: no response contains them. */
   readonly secrets: () => readonly Buffer[];
   readonly isCaptured: (requestId: string) => boolean;
@@ -173,9 +175,9 @@ export class Console {
   }
 
   #toContext(): ViewContext {
-    const { routes, secrets } = this.#parts;
+    const { routes, secrets, address } = this.#parts;
     const byName = new Map(routes().map((route) => [route.name, route]));
-    return { redact: createRedact(secrets()), findRoute: (name) => byName.get(name) };
+    return { redact: createRedact(secrets()), findRoute: (name) => byName.get(name), address: address() };
   }
 }
 

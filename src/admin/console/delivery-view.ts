@@ -17,6 +17,8 @@ export interface ReplicaEntry extends JournalEntry {
 export interface ViewContext {
   readonly redact: Redact;
   readonly findRoute: (name: string) => RouteConfig | undefined;
+  /** Where this machine listens for requests; undefined if that is not known. */
+  readonly address?: string | undefined;
 }
 
 /** The reader of a delivery, and where commands find its capture. */
@@ -62,7 +64,7 @@ export function toView(entry: ReplicaEntry, { redact, findRoute }: ViewContext):
 export function toDetailView(entry: ReplicaEntry, context: ViewContext, reader: DetailContext): DeliveryDetail {
   const { line, details, explanation, replica } = entry;
   const { isCaptured, origin, bodyDenial: denial } = reader;
-  const { redact } = context;
+  const { redact, address } = context;
   const headers = toHeaders(details?.headers ?? '', redact);
   const view = toView(entry, context);
   const { path, route } = view;
@@ -80,7 +82,7 @@ export function toDetailView(entry: ReplicaEntry, context: ViewContext, reader: 
     body: toBodyView(details?.body, { redact, denial, replica, bytes: line.bytesIn }),
     findings: (explanation ?? []).map((text) => redact(text) ?? ''),
     commands: {
-      curl: isRepeatable ? toCurl({ method: line.method, path, headers, hasBody: line.bytesIn > 0 }) : null,
+      curl: isRepeatable ? toCurl({ method: line.method, path, headers, hasBody: line.bytesIn > 0, address }) : null,
       explain: isCaptured && route !== null ? toExplain(line.requestId, route, origin) : null,
     },
   };

@@ -86,10 +86,12 @@ function toSearch(filters: URLSearchParams, cursor: string): string {
 
 function renderFilters({ filters, routes }: PageList): Html {
   const [route, outcome] = [filters.get('route') ?? '', filters.get('outcome') ?? ''];
+  // The journal may have requests of a route that the config no longer has.
+  const known = [...new Set([...routes, ...[route].filter((name) => name !== '' && name !== UNMATCHED)])];
   const toOption = (value: string, label: string, current: string): Html =>
     html`<option value="${value}"${value === current ? html` selected` : undefined}>${label}</option>`;
   return html`<form class="filters" action="/" method="get" aria-label="Filters">
-<label>Route <select name="route">${[toOption('', 'all', route), ...routes.map((name) => toOption(name, name, route)), toOption(UNMATCHED, 'no route', route)]}</select></label>
+<label>Route <select name="route">${[toOption('', 'all', route), ...known.map((name) => toOption(name, name, route)), toOption(UNMATCHED, 'no route', route)]}</select></label>
 <label>Outcome <select name="outcome">${[toOption('', 'all', outcome), ...OUTCOMES.map((name) => toOption(name, name, outcome))]}</select></label>
 <label>ID <input name="id" maxlength="1024" value="${filters.get('id')}"></label>
 <label>From (UTC) <input type="datetime-local" name="from" value="${filters.get('from')}"></label>

@@ -81,7 +81,12 @@ type State =
 function ActionDialog({ action, of, session, onEnd, onClose }: DialogProps): JSX.Element {
   const [state, setState] = useState<State>({ kind: 'asking' });
   const abort = useRef(new AbortController());
+  const result = useRef<HTMLDivElement>(null);
   useEffect(() => () => abort.current.abort(), []);
+  // The button that had the focus is gone.
+  useEffect(() => {
+    if (state.kind !== 'asking') result.current?.focus();
+  }, [state.kind]);
   const start = async (): Promise<void> => {
     setState({ kind: 'running', progress: undefined });
     try {
@@ -109,9 +114,11 @@ function ActionDialog({ action, of, session, onEnd, onClose }: DialogProps): JSX
               </button>
             </>
           )}
-          {state.kind === 'running' && <Running progress={state.progress} />}
-          {state.kind === 'done' && <Done result={state.result} />}
-          <ErrorNotice error={state.kind === 'failed' ? state.error : undefined} />
+          <div ref={result} tabIndex={-1} class="result">
+            {state.kind === 'running' && <Running progress={state.progress} />}
+            {state.kind === 'done' && <Done result={state.result} />}
+            <ErrorNotice error={state.kind === 'failed' ? state.error : undefined} />
+          </div>
         </>
       )}
     </Dialog>

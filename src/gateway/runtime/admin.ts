@@ -22,6 +22,7 @@ import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { Clock } from '../../core/clock.ts';
 import { toErrorSummary } from '../../core/errors.ts';
+import { toLocalTarget } from '../../core/listen-address.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
@@ -137,6 +138,7 @@ function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): Console
     keyUse: (route, key) => metrics.route(route).keyUse(key),
     config: () => services.reloads.active,
     secrets: () => listSecrets(routes().map(({ config, ring }) => [config.name, ring])),
+    address: () => (config().listen.address.port === 0 ? undefined : toLocalTarget(config().listen.address)),
     isCaptured: (requestId) => captures.find(requestId) !== undefined,
     onDenied: metrics.adminDenied,
     onStreamDropped: metrics.streamDropped,

@@ -11,7 +11,15 @@ import { Outcome } from './stages.tsx';
 
 /** The analysis of a signature runs later, and may wait for others. */
 const FINDING_DELAYS_MS = [1_000, 2_000, 4_000, 8_000] as const;
+const REQUEST_ID = /^[0-9a-f-]{36}$/;
 const ANALYZED: ReadonlySet<string | null> = new Set(['timestamp', 'signature']);
+
+/** The ID is from the address, so it could be the path of anything. */
+async function readDetail(id: string, signal: AbortSignal): Promise<DeliveryDetail> {
+  if (!REQUEST_ID.test(id))
+    throw new Error('The address has no valid ID of a request. Close this dialog, and open one of the list.');
+  return read<DeliveryDetail>(`/deliveries/${id}`, signal);
+}
 
 /** Loads the request, and shows it. */
 export function DeliveryDialog({ id, onClose }: { readonly id: string; readonly onClose: () => void }): JSX.Element {
@@ -21,7 +29,7 @@ export function DeliveryDialog({ id, onClose }: { readonly id: string; readonly 
     const abort = new AbortController();
     const load = async (attempt: number): Promise<void> => {
       try {
-        const found = await read<DeliveryDetail>(`/deliveries/${id}`, abort.signal);
+        const found = await readDetail(id, abort.signal);
         setDetail(found);
         const delay = found.findings.length === 0 && ANALYZED.has(found.stoppedBy) ? FINDING_DELAYS_MS[attempt] : undefined;
         if (delay !== undefined) setTimeout(() => abort.signal.aborted || void load(attempt + 1), delay);
