@@ -30,6 +30,7 @@ routes:
 \`\`\`
 
 - **Ramp** sends \`X-Ramp-Signature\`, an HMAC-SHA256 of the body, but its document does not name the encoding. Others have seen hex: as above, with \`signed: [body]\`, and without \`timestamp\`.
+- **Merge** writes \`X-Merge-Webhook-Signature\` in base64url with padding, which \`encoding: base64url\` does not accept.
 - **A token in a header**, such as that of Buildkite, which authenticates the sender but not the body:
 
 \`\`\`yaml
