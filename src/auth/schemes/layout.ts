@@ -170,10 +170,12 @@ export function compilePieceRules(description: SchemeDescription): PieceRules {
 function compileSeparatorRule(places: readonly Place[]): (value: string) => string | undefined {
   const ends = places.flatMap(({ after = '' }) => (after === '' ? [] : [after]));
   const starts = places.flatMap(({ before = '' }) => (before === '' ? [] : [before]));
-  // `includes` is not enough: the ID `a-` before `--` gives the same bytes as the ID `a` before `--` and `-`.
-  const findEnd = (value: string): string | undefined => ends.find((end) => (value + end).indexOf(end) !== value.length);
-  const findStart = (value: string): string | undefined => starts.find((start) => (start + value).lastIndexOf(start) !== 0);
-  return (value) => findEnd(value) ?? findStart(value);
+  return (value) => {
+    // `includes` is not enough: the ID `a-` before `--` gives the same bytes as the ID `a` before `--` and `-`.
+    for (const end of ends) if ((value + end).indexOf(end) !== value.length) return end;
+    for (const start of starts) if ((start + value).lastIndexOf(start) !== 0) return start;
+    return undefined;
+  };
 }
 
 /** The piece in words, as the config writes it. */
