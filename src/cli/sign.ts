@@ -60,13 +60,16 @@ export async function readSignedDelivery(
 export async function signDelivery(file: string | undefined, options: SignOptions, io: Io): Promise<number> {
   if (options.format === 'curl' && file === undefined) throw usageError('--format curl requires a file with the body');
   const { headers, query, body, isBodyChanged = false } = await readSignedDelivery(file, options, io);
-  if (options.format === 'curl' && isBodyChanged)
-    throw usageError('the signature is in the body, so the file cannot be sent as it is: use sidegate send, or another --format');
+  const isText = options.format !== 'json' && options.format !== 'curl';
+  if (isBodyChanged && !isText)
+    throw usageError(
+      `the signature is in the body, which --format ${options.format} does not contain: omit it, or use sidegate send`,
+    );
   if (options.format === 'json') io.stdout(`${JSON.stringify(Object.fromEntries(headers), undefined, 2)}\n`);
   else if (options.format === 'curl') io.stdout(toCurlLine(headers, file ?? '', options.url ?? 'http://127.0.0.1:8080/'));
   else for (const [name, value] of headers) io.stdout(`${name}: ${value}\n`);
-  if (query !== undefined && options.format === 'text') io.stderr(`query: ${query}\n`);
-  if (isBodyChanged && options.format === 'text') io.stdout(`\n${body.toString()}\n`);
+  if (query !== undefined) io.stderr(`the signature is in the query: ${query}\n`);
+  if (isBodyChanged) io.stdout(`\n${body.toString()}\n`);
   return EXIT.ok;
 }
 

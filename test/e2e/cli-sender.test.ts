@@ -65,6 +65,48 @@ function verify(config: string, headers: Record<string, string>, ...args: string
 
 const hex = (text: string, secret = SECRET): string => createHmac('sha256', secret).update(text).digest('hex');
 
+describe('a scheme whose signature is in the body or the query', () => {
+  const mailgun = toConfigRoute('mailgun', { scheme: 'mailgun' });
+  const query = toConfigRoute('query', { scheme: 'custom', custom: { signature: { query: 'sig' }, signed: ['body'] } });
+  const TYPE = ['-H', 'Content-Type: application/json'];
+  const file = join(folder, 'mailgun.json');
+  writeFileSync(file, '{"signature":{"token":"abc"},"event-data":{"id":"1"}}');
+
+  test('signs the body, prints it after the headers, and verifies it', async () => {
+    const config = writeConfig(mailgun);
+    const { stdout, stderr } = await run('sign', file, '-c', config, '--timestamp', AT);
+    const signed = JSON.stringify({
+      signature: { token: 'abc', timestamp: AT, signature: hex(`${AT}abc`) },
+      'event-data': { id: '1' },
+    });
+    expect({ stdout, stderr }).toEqual({ stdout: `Content-Type: application/json\n\n${signed}\n`, stderr: '' });
+    const other = join(folder, 'signed.json');
+    writeFileSync(other, signed);
+    expect(await run('verify', other, '-c', config, '--at', AT, ...TYPE)).toMatchObject({ status: 0 });
+    writeFileSync(other, signed.replace('abc', 'abd'));
+    expect(await run('verify', other, '-c', config, '--at', AT, ...TYPE)).toMatchObject({
+      status: 1,
+      stdout: expect.stringContaining('signature_mismatch'),
+    });
+    writeFileSync(other, signed.replace('"token":"abc",', ''));
+    expect(await run('verify', other, '-c', config, '--at', AT, ...TYPE)).toMatchObject({
+      stdout: expect.stringContaining('$.signature.token in the body is missing'),
+    });
+  });
+
+  test('has no command line of curl, as the file is not what is sent', async () => {
+    expect(await run('sign', file, '-c', writeConfig(mailgun), '--format', 'curl')).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining('use sidegate send'),
+    });
+  });
+
+  test('prints the query to append', async () => {
+    const { stderr } = await run('sign', body, '-c', writeConfig(query));
+    expect(stderr).toBe(`the signature is in the query: sig=${hex(BODY)}\n`);
+  });
+});
+
 describe('a route with a custom scheme', () => {
   test('signs by its description, with its first key, and verifies with all of its keys', async () => {
     const config = writeConfig(ours);

@@ -572,3 +572,22 @@ test('names only the preset whose ID header is present, of those with the same s
     'this looks like github: the request has X-Hub-Signature-256 (scheme: github)',
   );
 });
+
+describe('a signature in the body', () => {
+  const token = 'a8ce0edb2dd8301dee';
+  const toBody = (signature: string): string => JSON.stringify({ signature: { timestamp: SECONDS, token, signature }, id: 1 });
+  const signed = (key: Content): string => toBody(hmac(key).update(`${SECONDS}${token}`).digest('hex'));
+
+  test('is explained by a key of another route, or by another encoding of the secret', () => {
+    const others = [{ name: 'theirs', route: 'other', text: PLAIN }];
+    const one = explain({ scheme: 'mailgun', headers: {}, body: signed(PLAIN), keys: [{ text: WHSEC }], others });
+    expect(one).toMatchObject({ isProven: true, causes: ['other_route_key'] });
+    expect(explain({ scheme: 'mailgun', headers: {}, body: signed(KEY), keys: [{ text: WHSEC }] }).isProven).toBe(true);
+  });
+
+  test('names what is missing or ambiguous', () => {
+    expect(explain({ scheme: 'mailgun', headers: {}, body: '{}', keys: PLAIN_KEYS }).text).toContain('missing');
+    const twice = signed(PLAIN).replace('"token"', '"token":"x","token"');
+    expect(explain({ scheme: 'mailgun', headers: {}, body: twice, keys: PLAIN_KEYS }).text).toContain('"token" is repeated');
+  });
+});
