@@ -16,9 +16,13 @@ const shipped = oracles
 const app = useApp();
 
 function start({ preset, secret: { text, encoding } }: Oracle): Promise<TestGate> {
-  const signsUrl = findPreset(preset)?.signed.includes('url') === true;
+  const { signed, id } = findPreset(preset) ?? {};
+  const signsUrl = signed?.includes('url') === true;
+  // A token alone tells no repeat from another event, so the config of such a route must name an ID.
+  const lacksId = signed?.length === 0 && id === undefined;
   const keys = [{ name: 'current', secret: { file: 'secret', ...(encoding && { encoding }) } }];
-  const webhook = { scheme: preset, keys, ...(signsUrl && { publicUrl: PUBLIC_URL }) };
+  const ownId = lacksId && { id: { json: '$.data.id' } };
+  const webhook = { scheme: preset, keys, ...ownId, ...(signsUrl && { publicUrl: PUBLIC_URL }) };
   const route = toRoute(app.port, { match: { path: `/${preset}` }, webhook });
   return startGate({ routes: [route] }, undefined, { secret: text });
 }

@@ -92,6 +92,7 @@ describe('a known answer', () => {
     const published = new Set(vectors.filter(({ origin }) => origin === 'published').map(({ preset }) => preset));
     expect([...published].sort()).toEqual(
       [
+        'adyen-payments',
         'adyen-platforms',
         'bitbucket',
         'circleci',
@@ -100,6 +101,7 @@ describe('a known answer', () => {
         'gocardless',
         'jira',
         'line',
+        'mailgun',
         'mux',
         'onfido',
         'openai',
