@@ -18,6 +18,7 @@ export const BUNDLES = [
   'sidegate-provider.cjs',
   'sidegate-console.cjs',
   'sidegate-bodies.cjs',
+  'sidegate-explain.cjs',
   'sidegate-redis.cjs',
   'console-page.js',
   'console-page.css',
@@ -37,8 +38,8 @@ function readRevision(): string {
 }
 
 /**
- * In separate files: the sidecar never loads the tools, the provider only if the config has one, the storage of bodies only if a route stores
- * them, and the console only for its first request.
+ * In separate files: the sidecar never loads the tools, the provider only if the config has one, and the storage of bodies only if a route
+ * stores them. It loads the analysis of rejections for the first one, and the console for its first request.
  */
 const APART: Plugin = {
   name: 'apart',
@@ -52,6 +53,9 @@ const APART: Plugin = {
     );
     setUp.onResolve({ filter: /\/body-recorders\.ts$/ }, ({ kind }) =>
       kind === 'dynamic-import' ? { path: './sidegate-bodies.cjs', external: true } : undefined,
+    );
+    setUp.onResolve({ filter: /^\.\/background\.ts$/ }, ({ kind }) =>
+      kind === 'dynamic-import' ? { path: './sidegate-explain.cjs', external: true } : undefined,
     );
   },
 };
@@ -158,6 +162,7 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     ['provider/runtime/provider.ts', 'sidegate-provider'],
     ['admin/console/console.ts', 'sidegate-console'],
     ['gateway/pipeline/body-recorders.ts', 'sidegate-bodies'],
+    ['diagnostics/explain/background.ts', 'sidegate-explain'],
     ['../node_modules/ioredis/built/index.js', 'sidegate-redis'],
     ['auth/passwords/password-worker.ts', 'password-worker'],
     ['provider/queue/sqlite/worker/queue-worker.ts', 'queue-worker'],

@@ -102,6 +102,7 @@ async function toSecretSubject(options: ExplainOptions, captured: Captured, requ
     keys: [toGivenKey(scheme, secret, toEncoding(options.encoding), silent)],
     others: [],
     presets: PRESETS,
+    compile: compileScheme,
   };
   return { analysisInput, notes: [] };
 }
@@ -127,7 +128,7 @@ async function toConfigSubject(options: ExplainOptions, request: RejectedRequest
   const { keys, others, notes } = await readRouteKeys(config, route);
   const { description, allowDotInId, tolerance, publicUrl } = webhook;
   const scheme = compileScheme(description);
-  const base = { request, scheme, allowDotInId, tolerance, keys, others, presets: PRESETS };
+  const base = { request, scheme, allowDotInId, tolerance, keys, others, presets: PRESETS, compile: compileScheme };
   return { route: route.name, analysisInput: { ...base, publicUrl: options.publicUrl ?? publicUrl ?? '' }, notes };
 }
 

@@ -1,6 +1,7 @@
 /** `sidegate verify`: verifies a signed delivery, and explains why it fails. */
 
 import { PRESETS } from '../auth/schemes/catalogue.ts';
+import { compileScheme } from '../auth/schemes/compile.ts';
 import type { SecretEncoding } from '../auth/schemes/description.ts';
 import type { Scheme } from '../auth/schemes/scheme.ts';
 import { systemClock } from '../core/clock.ts';
@@ -50,6 +51,7 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
     keys,
     others,
     presets: PRESETS,
+    compile: compileScheme,
   };
   const verification = verifyStepwise(analysisInput);
   io.stdout(formatVerification(verification, io));

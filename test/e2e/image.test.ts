@@ -1,4 +1,5 @@
 import { execFileSync, spawn } from 'node:child_process';
+import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, copyFileSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:http2';
@@ -88,6 +89,32 @@ describe('the image', () => {
       session.destroy();
       child.kill('SIGKILL');
       await redis.stop();
+    }
+  });
+
+  test('loads the analysis of rejections for the first one, which recognizes the keys and refusals of the gate', async () => {
+    writeFileSync(join(folder, 'plain-secret'), SECRET);
+    writeFileSync(
+      join(folder, 'explain.yaml'),
+      `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { scheme: github, keys: [{ name: k, secret: { file: plain-secret } }] }\n`,
+    );
+    const child = spawn(process.execPath, ['sidegate.cjs', 'run', '--config', 'explain.yaml'], { cwd: folder });
+    const explained: string[] = [];
+    createInterface(child.stdout).on('line', (line) => {
+      if (line.includes('"signature_explained"')) explained.push((JSON.parse(line) as { text: string }).text);
+    });
+    try {
+      const port = await readListeningPort(child.stdout);
+      const signature = createHmac('sha256', SECRET).update('{}').digest('base64');
+      const json = { 'content-type': 'application/json' };
+      const wrong = { 'x-hub-signature-256': `sha256=${'0'.repeat(64)}`, 'x-wc-webhook-signature': signature };
+      for (const headers of [{ ...json, ...wrong }, json])
+        expect(await send(port, { headers, body: '{}' })).toMatchObject({ status: 401 });
+      await expect.poll(() => explained.length).toBe(2);
+      expect(explained[0]).toContain('it matches with scheme: woocommerce');
+      expect(explained[1]).toContain('X-Hub-Signature-256 is missing');
+    } finally {
+      child.kill('SIGKILL');
     }
   });
 

@@ -55,6 +55,7 @@ describe('the npm package', () => {
       'dist/queue-worker.cjs',
       'dist/sidegate-bodies.cjs',
       'dist/sidegate-console.cjs',
+      'dist/sidegate-explain.cjs',
       'dist/sidegate-provider.cjs',
       'dist/sidegate-redis.cjs',
       'dist/sidegate-tools.cjs',

@@ -7,7 +7,7 @@ import { toQuery } from '../../auth/schemes/url.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
-import { Refusal } from '../../core/refusal.ts';
+import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 
@@ -49,6 +49,8 @@ export interface AnalysisInput {
   /** Of all other routes. */
   readonly others: readonly CandidateKey[];
   readonly presets: readonly SchemeDescription[];
+  /** That of the gate: the analysis is a separate bundle, and its own copy would not recognize the gate's keys. */
+  readonly compile: (description: SchemeDescription) => Scheme;
 }
 
 /** One cause that the analysis found. */
@@ -66,6 +68,11 @@ export interface Explanation {
   readonly isProven: boolean;
 }
 
+/** Not by its class: the analysis is a separate bundle, with another copy of it than the gate, which creates the refusals. */
+export function isRefused(head: SignedHead | Refusal): head is Refusal {
+  return 'reason' in head;
+}
+
 /** Reads everything that is needed before the signature can be verified, in the head and in the body, as the gate does. */
 export function readWholeHead({
   scheme,
@@ -76,7 +83,7 @@ export function readWholeHead({
   const options = { allowDotInId, allowQuery };
   const head = scheme.readHead(request.headers, options, toQuery(request.target));
   const { body } = request;
-  return head instanceof Refusal || scheme.readBody === undefined || body === undefined
+  return isRefused(head) || scheme.readBody === undefined || body === undefined
     ? head
     : scheme.readBody(head, body, options);
 }

@@ -1,12 +1,11 @@
 /** Finds out why a signature was rejected: tries variants of the request and of the keys, with one or two changes, within a budget. */
 
 import { isBodyPlace } from '../../auth/schemes/body-values.ts';
-import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { VerifyKey } from '../../auth/schemes/scheme.ts';
 import { compileTwinTest, renameToTwins } from '../../auth/schemes/twins.ts';
 import type { SignedHead } from '../../core/event.ts';
-import { Refusal } from '../../core/refusal.ts';
-import { type AnalysisInput, type Explanation, type Finding, readWholeHead } from './analysis.ts';
+import type { Refusal } from '../../core/refusal.ts';
+import { type AnalysisInput, type Explanation, type Finding, isRefused, readWholeHead } from './analysis.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
 import { type HeadForm, toHeadForms } from './head-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
@@ -60,13 +59,13 @@ export function* analyze(given: AnalysisInput, meter: Meter): Generator<void, Ex
 function withUsedNames(given: AnalysisInput): AnalysisInput {
   const { description } = given.scheme;
   if (!compileTwinTest(description)(given.request.headers)) return given;
-  return { ...given, scheme: compileScheme(renameToTwins(description)) };
+  return { ...given, scheme: given.compile(renameToTwins(description)) };
 }
 
 /** Findings on the timestamp, which is in the head or, in some schemes, in the body. */
 function toTimes(analysisInput: AnalysisInput, head: SignedHead | Refusal): Finding[] {
   const { scheme, request } = analysisInput;
-  if (head instanceof Refusal) return [];
+  if (isRefused(head)) return [];
   if (head.timestamp !== undefined) return toTimeHints(analysisInput, head.timestamp);
   const { timestamp } = scheme.description;
   if (timestamp === undefined || !isBodyPlace(timestamp.from) || request.body === undefined) return [];
@@ -127,7 +126,7 @@ function isMatch({ request }: AnalysisInput, { head: form, body: { bytes } }: Ma
   const { scheme, headers, url } = form;
   const { method } = request;
   const head = readWholeHead({ scheme, request: { ...request, headers, body: bytes }, allowDotInId: true, allowQuery: true });
-  return !(head instanceof Refusal) && scheme.verify(head, { method, url, body: bytes }, keys) !== undefined;
+  return !isRefused(head) && scheme.verify(head, { method, url, body: bytes }, keys) !== undefined;
 }
 
 function toProven({ head, body, key }: Match, hints: readonly Finding[], times: readonly Finding[]): Explanation {

@@ -6,7 +6,6 @@ import type { Reason, Refusal } from '../../core/refusal.ts';
 import type { AnalysisInput, Explanation, RejectedRequest } from './analysis.ts';
 import { CpuBudget } from './cpu-budget.ts';
 import { DEFAULT_BUDGET, Meter } from './meter.ts';
-import { explainInBackground } from './run.ts';
 
 /** The limits of the analysis. */
 export interface ExplainerOptions {
@@ -186,6 +185,7 @@ export class Explainer {
     };
     const context = measure(() => this.#parts.find(route));
     if (context === undefined) return this.#parts.onSkipped(route);
+    const { explainInBackground } = await import('./background.ts');
     const pace = { pause: () => this.#pause(), measure };
     const explanation = await explainInBackground({ ...context, request }, new Meter(DEFAULT_BUDGET), pace);
     this.#parts.onExplained({ route, requestId, ...explanation });

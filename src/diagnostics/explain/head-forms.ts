@@ -1,6 +1,5 @@
 /** The ways to interpret the head of a request: as the route's scheme does, and as the sender may have meant it. */
 
-import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Piece, SchemeDescription, TimestampUnit } from '../../auth/schemes/description.ts';
 import { toHeaderNames } from '../../auth/schemes/head.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
@@ -109,7 +108,7 @@ export const CONVENTIONAL_HEADERS: readonly string[] = [
 ];
 
 function* toLenientForms(
-  { scheme: { description }, request: { headers }, presets }: AnalysisInput,
+  { scheme: { description }, request: { headers }, presets, compile }: AnalysisInput,
   base: Base,
 ): Generator<HeadForm> {
   const name = toSignatureName(description);
@@ -119,7 +118,7 @@ function* toLenientForms(
   if (value !== undefined && value !== '') {
     const lenient = parseLeniently(value, description);
     if (lenient === undefined) return;
-    const scheme = compileScheme({ ...description, signature: lenient.signature });
+    const scheme = compile({ ...description, signature: lenient.signature });
     return yield { ...base, cause: lenient.cause, text: lenient.text, scheme, headers: withField(headers, name, lenient.value) };
   }
   const names = new Set([...CONVENTIONAL_HEADERS, ...presets.map(toSignatureName)]);
@@ -131,17 +130,20 @@ function* toLenientForms(
     yield { ...base, cause: 'signature_header', text, headers: withField(headers, name, found) };
     const lenient = parseLeniently(found, description);
     if (lenient === undefined) continue;
-    const scheme = compileScheme({ ...description, signature: lenient.signature });
+    const scheme = compile({ ...description, signature: lenient.signature });
     const moved = withField(headers, name, lenient.value);
     yield { ...base, cause: 'signature_header', text: `${text}, ${lenient.text}`, scheme, headers: moved };
   }
 }
 
-function* toTimestampForms({ scheme: { description }, request: { headers } }: AnalysisInput, base: Base): Generator<HeadForm> {
+function* toTimestampForms(
+  { scheme: { description }, request: { headers }, compile }: AnalysisInput,
+  base: Base,
+): Generator<HeadForm> {
   const { timestamp, id } = description;
   if (timestamp === undefined || !('header' in timestamp.from || 'entry' in timestamp.from)) return;
   const cause = 'timestamp_unit';
-  const toScheme = (unit: TimestampUnit): Scheme => compileScheme({ ...description, timestamp: { ...timestamp, unit } });
+  const toScheme = (unit: TimestampUnit): Scheme => compile({ ...description, timestamp: { ...timestamp, unit } });
   for (const unit of TIMESTAMP_UNITS.filter((each) => each !== timestamp.unit))
     yield { ...base, cause, text: `with the timestamp in ${TIMESTAMP_FORMATS[unit].title}`, scheme: toScheme(unit) };
   if (!('header' in timestamp.from)) return;
@@ -161,7 +163,7 @@ function* toTimestampForms({ scheme: { description }, request: { headers } }: An
   yield { ...base, cause: 'headers_swapped', text: 'with the values of ID and timestamp swapped', headers: swapped };
 }
 
-function* toSignedPartForms({ scheme: { description } }: AnalysisInput, base: Base): Generator<HeadForm> {
+function* toSignedPartForms({ scheme: { description }, compile }: AnalysisInput, base: Base): Generator<HeadForm> {
   const { signed, timestamp, id } = description;
   const hasTime = timestamp !== undefined && ('header' in timestamp.from || 'entry' in timestamp.from);
   const hasId = id !== undefined && 'header' in id;
@@ -177,18 +179,18 @@ function* toSignedPartForms({ scheme: { description } }: AnalysisInput, base: Ba
   for (const [text, pieces, separator, isPossible] of variants) {
     if (!isPossible || JSON.stringify([pieces, separator]) === JSON.stringify([signed, description.separator])) continue;
     const { contentDigestParameter: _, ...rest } = description;
-    const scheme = compileScheme({ ...rest, signed: pieces, separator });
+    const scheme = compile({ ...rest, signed: pieces, separator });
     yield { ...base, cause: 'signed_pieces', text: `over ${text}`, scheme };
   }
 }
 
 function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm> {
-  const { request, publicUrl, scheme: own } = analysisInput;
+  const { request, publicUrl, scheme: own, compile } = analysisInput;
   const twins = toTwins(own.description);
   for (const { preset, names } of toSeenPresets(analysisInput)) {
     const isTwin = twins.has(toSignatureName(preset));
     if (isTwin && own.description.acceptsTwins === true) continue;
-    const scheme = compileScheme(preset);
+    const scheme = compile(preset);
     const cause = isTwin ? 'header_family' : 'other_preset';
     const text = `with scheme: ${names}`;
     const urls = scheme.signsUrl ? toUrlForms(publicUrl, request) : [{ url: '' }];

@@ -4,8 +4,8 @@ import type { Scheme } from '../../auth/schemes/scheme.ts';
 import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
-import { Refusal } from '../../core/refusal.ts';
-import type { AnalysisInput, Finding } from './analysis.ts';
+import type { Refusal } from '../../core/refusal.ts';
+import { type AnalysisInput, type Finding, isRefused } from './analysis.ts';
 import { CAUSES } from './causes.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 import { toSeenPresets, toTwins } from './head-forms.ts';
@@ -24,7 +24,7 @@ export function toFinding(cause: ExplainCause, text: string): Finding {
 
 /** Findings on the head, as the route's scheme reads it. */
 export function toHeadHints(analysisInput: AnalysisInput, head: SignedHead | Refusal): Finding[] {
-  if (!(head instanceof Refusal)) return [...toUnitHint(analysisInput), ...toAlgorithmHint(analysisInput, head)];
+  if (!isRefused(head)) return [...toUnitHint(analysisInput), ...toAlgorithmHint(analysisInput, head)];
   const found = [...toPresetHints(analysisInput), ...toUnitHint(analysisInput)];
   if (head.reason === 'missing_signature') {
     if (!found.some(({ cause }) => cause === 'header_family')) found.push(toFinding('headers_missing', toMissing(analysisInput)));

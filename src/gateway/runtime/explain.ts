@@ -2,6 +2,7 @@
 
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
+import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -90,7 +91,7 @@ function toContext(name: string, { current }: ExplainParts): AnalysisContext | u
   const keys: CandidateKey[] = [];
   const others: CandidateKey[] = [];
   for (const [route, ring] of rings) (route === name ? keys : others).push(...toCandidateKeys(route, ring));
-  return { scheme, allowDotInId, tolerance, publicUrl, keys, others, presets: PRESETS };
+  return { scheme, allowDotInId, tolerance, publicUrl, keys, others, presets: PRESETS, compile: compileScheme };
 }
 
 function toCandidateKeys(route: string, { all }: KeyRing): CandidateKey[] {

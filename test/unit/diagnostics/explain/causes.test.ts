@@ -75,6 +75,7 @@ function toAnalysisInput({
     keys: (rest.keys ?? [{}]).map(toKey),
     others: (rest.others ?? []).map(toKey),
     presets: PRESETS,
+    compile: compileScheme,
   };
 }
 

@@ -1,6 +1,6 @@
 /** The queue of analyses: who is taken, when, and at what cost to the rest. */
 import { createHmac } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
@@ -11,6 +11,9 @@ import { Secret } from '../../../../src/core/secret.ts';
 import { type AnalysisContext, Explainer } from '../../../../src/diagnostics/explain/explainer.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
+// It is loaded on demand, and the tests count the steps after that.
+beforeAll(() => import('../../../../src/diagnostics/explain/background.ts'));
+
 const SECRET = 'a secret of sixteen and more';
 const scheme = compileScheme(findPreset('github') as SchemeDescription);
 
@@ -19,7 +22,16 @@ function toContext(): AnalysisContext {
   const parsed = scheme.parseKey('current', secret, undefined);
   if (!('key' in parsed)) throw new Error(parsed.problem);
   const keys = [{ route: 'a', name: 'current', secret, encoding: undefined, key: parsed.key }];
-  return { scheme, allowDotInId: false, tolerance: undefined, publicUrl: '', keys, others: [], presets: PRESETS };
+  return {
+    scheme,
+    allowDotInId: false,
+    tolerance: undefined,
+    publicUrl: '',
+    keys,
+    others: [],
+    presets: PRESETS,
+    compile: compileScheme,
+  };
 }
 
 function toExchange(

@@ -25,6 +25,7 @@ function toAnalysisInput(preset: string, headers: readonly string[], body: Buffe
     keys,
     others: keys.map((key) => ({ ...key, route: 'other' })),
     presets: PRESETS,
+    compile: compileScheme,
   };
 }
 
