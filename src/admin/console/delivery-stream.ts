@@ -8,7 +8,8 @@ import type { SharedEntries } from './shared-entries.ts';
 
 /** Far fewer than the admin port's connections, so that the kubelet's probes always get one. */
 export const MAX_STREAMS = 8;
-const FLUSH_INTERVAL_MS: Milliseconds = 250;
+/** Often enough to look live; each flush costs the gate CPU. */
+const FLUSH_INTERVAL_MS: Milliseconds = 500;
 /** Requests of other replicas, while clients are connected. */
 const READ_INTERVAL_MS: Milliseconds = 1_000;
 /** Shorter than the idle timeouts of proxies. */
