@@ -1,25 +1,17 @@
 /** The commands that use the console API, as processes, against a real gate. */
 import { writeFileSync } from 'node:fs';
-import { createServer, request } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
-import { runProgram } from '../../src/cli/program.ts';
-import { readPair } from '../support/certificates.ts';
-import { type CliEnd, type CliInput, runCli, startCli } from '../support/cli.ts';
+import { type CliEnd, type CliInput, CONTROLS, runCli, runCommand, startCli } from '../support/cli.ts';
 import { send } from '../support/client.ts';
 import { LOGIN, PASSWORD, startConsoleGate } from '../support/console.ts';
 import { makeDelivery, unixNow } from '../support/deliveries.ts';
-import { startServer, useApp, useAuthority, useFolder } from '../support/fixtures.ts';
+import { useApp, useFolder } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
-import { LAUNCHER, startGateProcess } from '../support/process.ts';
 import { postEvent } from '../support/provider/client.ts';
-import { runOnTerminal } from '../support/terminal.ts';
-import { makeEntry, toBasic } from '../support/users.ts';
+import { toBasic } from '../support/users.ts';
 
-const TOKEN = 't'.repeat(32);
 const OTHER_SECRET = `whsec_${Buffer.alloc(24, 7).toString('base64')}`;
 /** A terminal would take its C1 character for the start of a command, and the soft hyphen is not shown. */
 const HOSTILE = 'a\u009b31m\u00ad';
@@ -27,40 +19,19 @@ const HOSTILE = 'a\u009b31m\u00ad';
 const folder = useFolder();
 const passwordFile = join(folder, 'password');
 writeFileSync(passwordFile, `${PASSWORD}\n`);
-const tokenFile = join(folder, 'token');
-writeFileSync(tokenFile, `${TOKEN}\n`);
-const authority = useAuthority();
 const app = useApp();
 let gate: TestGate;
 afterEach(() => gate.stop());
 
-/** For the many kinds of one thing, as a process takes long to start. */
-async function runHere(args: readonly string[], { input = '' }: CliInput = {}): Promise<CliEnd> {
-  let [stdout, stderr] = ['', ''];
-  const code = await runProgram(args, {
-    stdin: Readable.from([Buffer.from(input)]) as NodeJS.ReadableStream,
-    env: {},
-    stdout: (text) => {
-      stdout += text;
-    },
-    stderr: (text) => {
-      stderr += text;
-    },
-  });
-  return { code, stdout, stderr };
-}
-
 const callHere = (args: readonly string[], input?: CliInput): Promise<CliEnd> =>
-  runHere([...args, '--admin', `http://127.0.0.1:${gate.adminPort}`], input);
+  runCommand([...args, '--admin', `http://127.0.0.1:${gate.adminPort}`], input);
 const call = (args: readonly string[], input?: CliInput): Promise<CliEnd> =>
   runCli([...args, '--admin', `http://127.0.0.1:${gate.adminPort}`], input);
 const asUser = ['--user', 'operator', '--password-file', passwordFile];
-// biome-ignore lint/suspicious/noControlCharactersInRegex: the test looks for them
-const CONTROLS = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/;
 
 const startWithRoutes = async (sections: Sections = {}): Promise<void> => {
   const orders = toRoute(app.port, { match: { path: '/hooks/orders' }, route: { name: 'orders' } });
-  gate = await startGate({ routes: [toRoute(app.port), orders], ...sections }, undefined, { token: TOKEN });
+  gate = await startGate({ routes: [toRoute(app.port), orders], ...sections });
 };
 
 describe('sidegate requests', () => {
@@ -263,117 +234,9 @@ describe('the sending side through the admin port', () => {
   }, 60_000);
 });
 
-describe('the connection to the admin port', () => {
-  test('takes the token and the password from a file, the environment or standard input', async () => {
-    gate = await startConsoleGate(app.port, {
-      admin: {
-        address: '127.0.0.1:0',
-        token: { secret: { file: 'token' } },
-        basic: { realm: 'console', users: { file: 'operators' } },
-      },
-    });
-    const list = ['requests', 'list'];
-    expect((await callHere(list)).stderr).toMatch(/not authorized by http:\/\/127\.0\.0\.1:\d+: use --token-file FILE or/);
-    expect((await callHere([...list, '--token-file', passwordFile])).stderr).toContain('check --token-file');
-    expect((await call([...list, '--token-env', 'TOKEN'], { env: { TOKEN: 'f'.repeat(32) } })).stderr).toContain(
-      'the token is not that of admin.token',
-    );
-    expect((await callHere([...list, '--token-file', tokenFile])).code).toBe(0);
-    expect((await call([...list, '--token-env', 'TOKEN'], { env: { TOKEN } })).code).toBe(0);
-    expect((await call([...list, '--token-file', '-'], { input: `${TOKEN}\n` })).code).toBe(0);
-    expect((await callHere([...list, ...asUser])).code).toBe(0);
-    const piped = [...list, '--user', 'operator', '--password-file', '-'];
-    expect((await call(piped, { input: `${PASSWORD}\n` })).code).toBe(0);
-    expect((await callHere(piped, { input: 'wrong\n' })).stderr).toContain(
-      'admin.basic has no such user, or the password is wrong',
-    );
-    const disable = ['endpoints', 'disable', 'acme', '--token-file', tokenFile];
-    expect((await callHere(disable)).stderr).toContain('only users can act');
-  }, 60_000);
-
-  test('prompts for the password on a terminal', async () => {
-    await startWithRoutes();
-    const users = join(folder, 'users');
-    writeFileSync(users, `${makeEntry('operator', PASSWORD)}\n`);
-    const running = await startGateProcess({
-      admin: { address: '127.0.0.1:0', basic: { realm: 'console', users: { file: users } } },
-      routes: [toRoute(app.port)],
-    });
-    const args = ['requests', 'list', '--user', 'operator', '--admin', `http://127.0.0.1:${running.adminPort}`];
-    const { stdout, status } = runOnTerminal([process.execPath, LAUNCHER, ...args], { answers: `${PASSWORD}\r` });
-    running.child.kill('SIGKILL');
-    expect([status, stdout]).toEqual([0, expect.stringMatching(/^Password: [^]*OUTCOME/)]);
-    expect(stdout).not.toContain(PASSWORD);
-  }, 60_000);
-
-  test('keeps a password out of arguments and off the network', async () => {
-    await startWithRoutes();
-    const ask = (admin: string): Promise<CliEnd> => runHere(['requests', 'list', ...asUser, '--admin', admin]);
-    expect(await ask('http://192.0.2.1:9090')).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining('a password is not sent to 192.0.2.1:9090 in clear text: use kubectl port-forward'),
-    });
-    const inUrl = await ask('http://operator:hunter2@127.0.0.1:9090');
-    expect([inUrl.code, inUrl.stderr]).toEqual([2, expect.stringContaining('--admin contains a user or a password')]);
-    expect(inUrl.stderr).not.toContain('hunter2');
-    for (const wrong of ['127.0.0.1:9090', 'ftp://a', 'http://a/?x'])
-      expect((await ask(wrong)).stderr).toContain(`--admin ${wrong} is not an http or https URL`);
-  }, 60_000);
-
-  test('says what to check if nobody listens, or something else does', async () => {
-    await startWithRoutes();
-    const closed = await findFreePort();
-    expect(await runHere(['requests', 'list', '--admin', `http://127.0.0.1:${closed}`])).toEqual({
-      code: 1,
-      stdout: '',
-      stderr: `sidegate requests: no response from http://127.0.0.1:${closed}: ECONNREFUSED; check that sidegate runs, that a port-forward to its admin port is open, and --admin\n`,
-    });
-    const responses: [string, number, string, string][] = [
-      ['<html>', 200, 'text/html', 'is not the admin port of sidegate'],
-      ['{"data":1}', 200, 'application/json', 'is not the admin port of sidegate'],
-      ['null', 200, 'application/json', 'is not the admin port of sidegate'],
-      ['', 302, 'text/html', 'is not the admin port of sidegate'],
-      ['{', 500, 'application/problem+json', 'is not the admin port of sidegate'],
-      ['null', 500, 'application/problem+json', 'is not the admin port of sidegate'],
-      ['{"detail":"a\\u001b[31m","errors":[null,null]}', 500, 'application/problem+json', 'a\\u001b[31m'],
-    ];
-    for (const [body, status, type, message] of responses) {
-      const server = createServer((_, response) =>
-        response.writeHead(status, { 'Content-Type': type, Location: '/x' }).end(body),
-      );
-      const ended = await runHere(['requests', 'list', '--admin', `http://127.0.0.1:${await startServer(server)}`]);
-      expect([body, ended.code, ended.stdout]).toEqual([body, 1, '']);
-      expect(ended.stderr).toContain(message);
-      expect(ended.stderr).not.toMatch(CONTROLS);
-    }
-  }, 120_000);
-
-  test('verifies a certificate by the CA that it is given, below a path', async () => {
-    await startWithRoutes();
-    const pair = authority.issue('console', 'DNS:localhost,IP:127.0.0.1');
-    // A proxy with TLS before the admin port.
-    const server = createTlsServer(readPair(pair), (incoming, response) => {
-      const path = (incoming.url ?? '').replace(/^\/gate/, '');
-      const outgoing = request({ port: gate.adminPort, path, headers: { host: '127.0.0.1' } }, (received) => {
-        response.writeHead(received.statusCode ?? 502, received.headers);
-        received.pipe(response);
-      });
-      outgoing.end();
-    });
-    const url = `https://127.0.0.1:${await startServer(server)}/gate/`;
-    expect((await runHere(['requests', 'list', '--admin', url])).stderr).toMatch(
-      /no response from .*: [A-Z_]*(?:SELF_SIGNED|UNABLE)/,
-    );
-    expect((await runHere(['requests', 'list', '--admin', url, '--ca', authority.ca])).code).toBe(0);
-    expect((await runHere(['requests', 'list', '--admin', url, '--ca', join(folder, 'none')])).stderr).toContain(
-      'cannot read --ca',
-    );
-  }, 60_000);
-});
-
 test('completes the commands and their values', async () => {
   await startWithRoutes();
-  const { stdout: script } = await runHere(['completion', 'bash']);
+  const { stdout: script } = await runCommand(['completion', 'bash']);
   for (const word of ['requests', 'logins', 'overview', '--follow', 'forwarded failed answered rejected'])
     expect(script).toContain(word);
 }, 60_000);

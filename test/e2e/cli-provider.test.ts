@@ -2,11 +2,10 @@ import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
-import { runProgram } from '../../src/cli/program.ts';
 import { refuse } from '../../src/core/refusal.ts';
 import type { PasswordGate } from '../../src/gateway/pipeline/gates/gate.ts';
+import { type CliEnd, runCommand } from '../support/cli.ts';
 import { startServer, useFolder } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { LAUNCHER } from '../support/process.ts';
@@ -37,30 +36,7 @@ async function start(options?: TestApiOptions): Promise<void> {
   api = await startApi(options);
 }
 
-interface Ended {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-async function run(args: readonly string[], { isTerminal = false, input = '' } = {}): Promise<Ended> {
-  let stdout = '';
-  let stderr = '';
-  const code = await runProgram(args, {
-    stdin: Readable.from([Buffer.from(input)]) as NodeJS.ReadableStream,
-    env: {},
-    isTerminal,
-    stdout: (text) => {
-      stdout += text;
-    },
-    stderr: (text) => {
-      stderr += text;
-    },
-  });
-  return { code, stdout, stderr };
-}
-
-const call = (...args: string[]): Promise<Ended> => run([...args, '--provider', `http://127.0.0.1:${api.port}`]);
+const call = (...args: string[]): Promise<CliEnd> => runCommand([...args, '--provider', `http://127.0.0.1:${api.port}`]);
 
 async function append(count: number, state?: 'dead' | 'skipped'): Promise<void> {
   const ids = Array.from({ length: count }, (_, i) => `e${i}`);
@@ -115,12 +91,12 @@ describe('sidegate endpoints', () => {
       `http://127.0.0.1:${api.port}`,
     ];
     const input = JSON.stringify({ id: 'e', url: 'https://a.example', timeout: '3s', headers: { 'X-A': 'hidden' } });
-    const { code, stdout } = await run(args, { input });
+    const { code, stdout } = await runCommand(args, { input });
     expect([code, stdout]).toEqual([0, expect.stringContaining(SECRET_TEXT)]);
     const shown = (await call('endpoints', 'show', 'e')).stdout;
     expect(shown).toMatch(/^timeout: +3s$/m);
     expect(shown).toMatch(/^headers: +X-A$/m);
-    expect((await run([...args.slice(0, 4), '--provider', 'http://127.0.0.1:1'], { input: '[]' })).code).toBe(2);
+    expect((await runCommand([...args.slice(0, 4), '--provider', 'http://127.0.0.1:1'], { input: '[]' })).code).toBe(2);
   });
 
   test('lists all endpoints, over several pages', async () => {
@@ -226,7 +202,7 @@ describe('sidegate deliveries', () => {
     await start();
     await append(4, 'dead');
     const args = ['deliveries', 'replay', '--endpoint', 'acme', '--provider', `http://127.0.0.1:${api.port}`];
-    const { stderr } = await run(args, { isTerminal: true });
+    const { stderr } = await runCommand(args, { isTerminal: true });
     expect(stderr).toContain(`\r[${'#'.repeat(15)}${'.'.repeat(15)}] 2 of 4`);
     expect(stderr.endsWith(`\r[${'#'.repeat(30)}] 4 of 4\n`)).toBe(true);
   });
@@ -240,7 +216,14 @@ describe('sidegate deliveries', () => {
         response.write('{"replayed":3,"total":9,"done":false}\n', () => response.destroy());
       }),
     );
-    const { code, stderr } = await run(['deliveries', 'replay', '--endpoint', 'a', '--provider', `http://127.0.0.1:${port}`]);
+    const { code, stderr } = await runCommand([
+      'deliveries',
+      'replay',
+      '--endpoint',
+      'a',
+      '--provider',
+      `http://127.0.0.1:${port}`,
+    ]);
     expect(code).toBe(1);
     expect(stderr).toContain('the replay ended after 3 of 9');
     expect(stderr).toContain('run the command again to continue');
@@ -285,23 +268,30 @@ describe('the connection to the provider', () => {
   test('says what to check if nobody listens, or something else does', async () => {
     await start();
     const closed = await findFreePort();
-    const nobody = await run(['endpoints', 'list', '--provider', `http://127.0.0.1:${closed}`]);
+    const nobody = await runCommand(['endpoints', 'list', '--provider', `http://127.0.0.1:${closed}`]);
     expect(nobody).toEqual({
       code: 1,
       stdout: '',
       stderr: `sidegate endpoints: no response from http://127.0.0.1:${closed}: ECONNREFUSED; check that sidegate runs with a provider section, and --provider\n`,
     });
     const port = await startServer(createServer((_, response) => void response.end('<html>')));
-    expect((await run(['endpoints', 'list', '--provider', `http://127.0.0.1:${port}`])).stderr).toContain(
+    expect((await runCommand(['endpoints', 'list', '--provider', `http://127.0.0.1:${port}`])).stderr).toContain(
       "is not the API of sidegate's provider",
     );
-    expect((await run(['endpoints', 'list', '--provider', 'localhost:8482'])).code).toBe(2);
+    expect((await runCommand(['endpoints', 'list', '--provider', 'localhost:8482'])).code).toBe(2);
   });
 
   test('ends with a message if the provider does not respond in time', async () => {
     await start();
     const port = await startServer(createServer(() => undefined));
-    const { code, stderr } = await run(['endpoints', 'list', '--provider', `http://127.0.0.1:${port}`, '--timeout', '200ms']);
+    const { code, stderr } = await runCommand([
+      'endpoints',
+      'list',
+      '--provider',
+      `http://127.0.0.1:${port}`,
+      '--timeout',
+      '200ms',
+    ]);
     expect([code, stderr]).toEqual([1, expect.stringContaining('no response for 0.2 s')]);
   });
 

@@ -1,6 +1,8 @@
 /** The program as its users run it, while the test's own process serves what it asks. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { Readable } from 'node:stream';
 import { onTestFinished } from 'vitest';
+import { runProgram } from '../../src/cli/program.ts';
 import { until } from './gate.ts';
 import { LAUNCHER } from './process.ts';
 
@@ -52,4 +54,28 @@ export function startCli(args: readonly string[], { input = '', env = {} }: CliI
 /** Runs it to its end. */
 export function runCli(args: readonly string[], input?: CliInput): Promise<CliEnd> {
   return startCli(args, input).end;
+}
+
+/** What a terminal could take for commands. A line feed is none. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: tests look for them
+export const CONTROLS = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/;
+
+/** Runs a command in this process, for the many kinds of one thing: a process takes long to start. */
+export async function runCommand(
+  args: readonly string[],
+  { input = '', isTerminal = false }: Pick<CliInput, 'input'> & { readonly isTerminal?: boolean } = {},
+): Promise<CliEnd> {
+  let [stdout, stderr] = ['', ''];
+  const code = await runProgram(args, {
+    stdin: Readable.from([Buffer.from(input)]) as NodeJS.ReadableStream,
+    env: {},
+    isTerminal,
+    stdout: (text) => {
+      stdout += text;
+    },
+    stderr: (text) => {
+      stderr += text;
+    },
+  });
+  return { code, stdout, stderr };
 }
