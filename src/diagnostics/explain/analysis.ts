@@ -83,9 +83,7 @@ export function readWholeHead({
   const options = { allowDotInId, allowQuery };
   const head = scheme.readHead(request.headers, options, toQuery(request.target));
   const { body } = request;
-  return isRefused(head) || scheme.readBody === undefined || body === undefined
-    ? head
-    : scheme.readBody(head, body, options);
+  return isRefused(head) || scheme.readBody === undefined || body === undefined ? head : scheme.readBody(head, body, options);
 }
 
 /** Returns undefined for a key whose secret text is unknown. */
