@@ -83,9 +83,17 @@ function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Rat
         'id: { header: NAME }',
       ),
     ];
+  const own = findPreset(scheme)?.id;
+  if (signed.includes('id') && own !== undefined && id !== undefined && !hasSamePlace(own, id))
+    return [error([...path, 'id'], `${scheme} signs the ID in another place, so no signature would match`, 'remove id')];
   if (signed.length > 0 || id !== undefined || dedup === 'off') return [];
   const hint = 'set id: { json: $.id } or id: { header: NAME }, or dedup: off';
   return [error(path, `${scheme} has no ID that identifies duplicates`, hint)];
+}
+
+/** Whether both are in a header, in the query and so on; senders may let users choose the name. */
+function hasSamePlace(one: object, other: object): boolean {
+  return Object.keys(one).some((place) => place in other);
 }
 
 /** If the ID header belongs to another sender, the route would reject all deliveries of that sender. */

@@ -74,6 +74,60 @@ describe.each(ALL)('$name', ({ description, delivery }) => {
   });
 });
 
+describe('any request', () => {
+  const token = fc.constantFrom(
+    '{',
+    '}',
+    '"',
+    ':',
+    ',',
+    '[',
+    ']',
+    '&',
+    '=',
+    '%',
+    '%41',
+    ';',
+    '+',
+    '|',
+    '--',
+    '\r\n',
+    '\r\n\r\n',
+    'sig',
+    'signature',
+    'id',
+    '\\u0041',
+    '\u00ff',
+    '1',
+    'true',
+    'null',
+  );
+  const text = fc.array(token, { maxLength: 30 }).map((tokens) => tokens.join(''));
+
+  test.each(ALL)('is read without an exception, and not accepted: $name', ({ description, delivery }) => {
+    const one = toCase(description);
+    const arrived = signArrived(one, delivery);
+    const value = fc.oneof(text, fc.constantFrom(...arrived.headers.map(([, each]) => each), '0'.repeat(64)));
+    const headers = fc.array(fc.tuple(fc.constantFrom(...arrived.headers.map(([name]) => name), 'X-Other'), value), {
+      maxLength: 6,
+    });
+    const body = fc.oneof(text, fc.constantFrom(arrived.body.toString('latin1')));
+    fc.assert(
+      fc.property(headers, body, text, (fields, content, query) => {
+        const changed = {
+          method: 'POST',
+          url: `${PUBLIC_URL}/hook?${query}`,
+          headers: fields,
+          body: Buffer.from(content, 'latin1'),
+        };
+        if (judgeArrived(one, changed) !== 'ok') return;
+        expect(JSON.stringify(toSignedMeaning(description, changed))).toBe(JSON.stringify(toSignedMeaning(description, arrived)));
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
 describe('a layout of fields', () => {
   const fields = ['$.a', '$.b', '$.c', '$.d'];
   const layout = fc.record({

@@ -203,6 +203,12 @@ describe('a custom scheme is rejected', () => {
   });
 });
 
+test('a preset that signs the ID is rejected with an ID in another place', () => {
+  expect(toProblems({ scheme: 'twitch', id: { json: '$.id' } })).toMatch(/twitch signs the ID in another place/);
+  expect(toProblems({ scheme: 'twitch', id: { header: 'X-Other-Id' } })).toBe('');
+  expect(toProblems({ scheme: 'github', id: { json: '$.id' } })).toBe('');
+});
+
 describe('a signature that does not cover the body', () => {
   const fields = { signature: { json: '$.sig' }, signed: [{ json: '$.nonce' }], unsignedBody: true };
 
