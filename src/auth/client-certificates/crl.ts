@@ -2,6 +2,7 @@
 import type { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
+import { readElement } from '../../core/der.ts';
 import { toErrorText } from '../../core/errors.ts';
 
 /** One list in a file. */
@@ -19,12 +20,6 @@ export interface CrlProblem {
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint: string;
-}
-
-interface Element {
-  readonly tag: number;
-  readonly start: number;
-  readonly end: number;
 }
 
 const LABEL = 'X509 CRL';
@@ -134,15 +129,4 @@ function toTime(text: string): EpochMilliseconds | undefined {
   const century = year >= 100 ? 0 : year >= FIRST_YEAR_OF_1900 ? 1900 : 2000;
   const [day, hour, minute, second] = rest;
   return Date.UTC(century + year, month - 1, day, hour, minute, second);
-}
-
-/** Undefined if the tag differs or the value is incomplete (X.690 §8.1). */
-function readElement(der: Buffer, at: number, tag: number): Element | undefined {
-  if (at + 2 > der.length || der[at] !== tag) return undefined;
-  const first = der[at + 1] as number;
-  const digits = first < 0x80 ? 0 : first & 0x7f;
-  const start = at + 2 + digits;
-  if (digits > 4 || start > der.length) return undefined;
-  const length = digits === 0 ? first : der.readUIntBE(at + 2, digits);
-  return start + length > der.length ? undefined : { tag, start, end: start + length };
 }
