@@ -20,6 +20,7 @@ export const BUNDLES = [
   'sidegate-bodies.cjs',
   'sidegate-explain.cjs',
   'sidegate-redis.cjs',
+  'sidegate-jwt.cjs',
   'console-page.js',
   'console-page.css',
   'password-worker.cjs',
@@ -38,8 +39,8 @@ function readRevision(): string {
 }
 
 /**
- * In separate files: the sidecar never loads the tools, the provider only if the config has one, and the storage of bodies only if a route
- * stores them. It loads the analysis of rejections for the first one, and the console for its first request.
+ * In separate files: the sidecar never loads the tools. It loads the provider only if the config has one, the storage of bodies only if a route
+ * stores them, tokens only if a scheme has them, the analysis of rejections for the first one, and the console for its first request.
  */
 const APART: Plugin = {
   name: 'apart',
@@ -57,6 +58,14 @@ const APART: Plugin = {
     setUp.onResolve({ filter: /^\.\/background\.ts$/ }, ({ kind }) =>
       kind === 'dynamic-import' ? { path: './sidegate-explain.cjs', external: true } : undefined,
     );
+    // The only one without a dynamic import: a scheme is compiled at once.
+    setUp.onResolve({ filter: /\/jwt\/jwt\.ts$/ }, ({ kind }) =>
+      kind === 'entry-point' ? undefined : { path: 'jwt', namespace: 'apart' },
+    );
+    setUp.onResolve({ filter: /^\.\/sidegate-jwt\.cjs$/, namespace: 'apart' }, ({ path }) => ({ path, external: true }));
+    setUp.onLoad({ filter: /^jwt$/, namespace: 'apart' }, () => ({
+      contents: "module.exports = { get compileJwt() { return require('./sidegate-jwt.cjs').compileJwt; } };",
+    }));
   },
 };
 
@@ -164,6 +173,7 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     ['gateway/pipeline/body-recorders.ts', 'sidegate-bodies'],
     ['diagnostics/explain/background.ts', 'sidegate-explain'],
     ['../node_modules/ioredis/built/index.js', 'sidegate-redis'],
+    ['auth/schemes/jwt/jwt.ts', 'sidegate-jwt'],
     ['auth/passwords/password-worker.ts', 'password-worker'],
     ['provider/queue/sqlite/worker/queue-worker.ts', 'queue-worker'],
   ] as const;

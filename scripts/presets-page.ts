@@ -2,6 +2,8 @@
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import { coversBody } from '../src/auth/schemes/coverage.ts';
 import type { Algorithm, Piece, SchemeDescription, SignatureDescription, Tolerance } from '../src/auth/schemes/description.ts';
+import type { JwtDescription } from '../src/auth/schemes/key-description.ts';
+import { JWS_NAMES } from '../src/auth/schemes/public-keys.ts';
 import { MAX_SIGNATURE_ENTRIES } from '../src/auth/schemes/signature-entries.ts';
 import { TIMESTAMP_FORMATS } from '../src/auth/schemes/timestamp.ts';
 import { toConfirming } from '../test/support/confirming.ts';
@@ -71,11 +73,13 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 - **Content-Type** is never signed, so sidegate ties it to the signed body: UTF-8 only, no ambiguous parameters, and a body that looks like its type. JSON must not begin with a byte order mark, a form must not begin like JSON, and
   multipart content must begin with its boundary. Anything else gets 415. See [ADR 0009](adr/0009-schemes-as-data.md).
 - **X** signs any token in its handshake with the same key, so only a JSON object is accepted as an event.
+- **PayPal, Wise, Plaid, Google Pub/Sub, Vonage, Netlify, monday.com, Wix and Apple** sign with a key pair or a token, and some of them less than the whole
+  delivery: see [RSA keys, certificates and JSON Web Tokens](key-pairs.md).
 ${COMMERCE_NOTES}${TOOL_NOTES}
 ## Without a preset
 
 ${TOOL_RECIPES}
-The same fields describe any sender that signs by HMAC, Ed25519 or ECDSA P-256 over the content, alone or with id, time, method, URL, headers, parameters, fields or fixed text ([how-to](how-to/custom-sender.md)).
+The same fields describe any sender that signs by HMAC, Ed25519, ECDSA P-256, RSA or a JSON Web Token over the content, alone or with id, time, method, URL, headers, parameters, fields or fixed text ([how-to](how-to/custom-sender.md)).
 The signed string must have one reading: if bytes could move from one piece to the next under one signature, \`sidegate check\` reports an error that names the two pieces. A separator
 that the pieces cannot contain resolves it, and so does \`contentShape\` for a sender of JSON, because no JSON object or array is a proper beginning or end of another.
 `;
@@ -89,8 +93,15 @@ const ALGORITHMS: Readonly<Record<Algorithm, string>> = {
   'sha256-secret-last': 'SHA-256 of message and secret',
   ed25519: 'Ed25519',
   'ecdsa-p256': 'ECDSA P-256',
+  'rsa-sha256': 'RSA (PKCS #1 v1.5) with SHA-256',
+  'rsa-sha512': 'RSA (PKCS #1 v1.5) with SHA-512',
+  'rsa-pss-sha256': 'RSA-PSS with SHA-256',
+  'rsa-pss-sha512': 'RSA-PSS with SHA-512',
   token: 'the token itself',
 };
+
+/** Parts whose names are not the words of the page. */
+const PIECES: Readonly<Record<string, string>> = { timestamp: 'time', crc32: 'CRC-32 of the body', receiverId: 'receiverId' };
 
 /** Renders the page. */
 export function renderPresetsPage(): string {
@@ -117,8 +128,9 @@ function toRow(cells: readonly string[]): string {
 }
 
 /** Where the signature is, and its algorithms. */
-export function toSignature({ signature }: SchemeDescription): string {
+export function toSignature({ signature, jwt }: SchemeDescription): string {
   if (signature === undefined) return 'in the content';
+  if (jwt !== undefined) return toToken(signature, jwt);
   if (signature.content !== undefined) return `\`${signature.content}\`: ${ALGORITHMS.token}`;
   const forms = signature.forms.map(({ prefix, algorithm }) => {
     const encoding = signature.encoding === 'text' ? '' : ` in ${signature.encoding}`;
@@ -139,17 +151,25 @@ function toSignaturePlace({ header, moreHeaders = [], query, json, form, path }:
   });
 }
 
+function toToken({ header, forms }: SignatureDescription, { content, chain }: JwtDescription): string {
+  const names = forms
+    .map(({ prefix, algorithm }) => `${prefix === '' ? '' : `\`${prefix}\` and `}${JWS_NAMES[algorithm]}`)
+    .join(', or ');
+  const place = content === undefined ? `\`${header}\`` : content === '$' ? 'the body' : `\`${content}\` in the body`;
+  return `${place}: a JSON Web Token, ${names}${chain === undefined ? '' : ', with its chain of certificates'}`;
+}
+
 function toPlace(place: object): string {
-  const { header, entry, query, json, form, path, xml } = place as Readonly<Record<string, string | undefined>>;
+  const { header, entry, query, json, form, path, xml, claim } = place as Readonly<Record<string, string | undefined>>;
   if (entry !== undefined) return `\`${entry}\` in the signature header`;
   if (query !== undefined) return `the parameter \`${query}\``;
+  if (claim !== undefined) return `the claim \`${claim}\``;
   if (form !== undefined) return path === undefined ? `the form field \`${form}\`` : `\`${path}\` in the form field \`${form}\``;
   return `\`${header ?? json ?? xml}\``;
 }
 
 function toPiece(piece: Piece): string {
-  if (piece === 'timestamp') return '*time*';
-  if (typeof piece === 'string') return `*${piece}*`;
+  if (typeof piece === 'string') return `*${PIECES[piece] ?? piece}*`;
   if ('text' in piece) return `\`${piece.text}\``;
   if ('headersIn' in piece) return `the headers in \`${piece.headersIn}\``;
   return 'bodySha256' in piece ? 'the SHA-256 of the *body*' : toPlace(piece);
@@ -157,9 +177,10 @@ function toPiece(piece: Piece): string {
 
 /** The signed parts, in order. */
 export function toSigned(description: SchemeDescription): string {
-  const { signed, separator, contentDigestParameter, signature, contentShape, unsignedBody } = description;
+  const { signed, separator, contentDigestParameter, signature, contentShape, unsignedBody, jwt } = description;
   if (signature === undefined) return 'fields of the content';
   if (signed.length === 0) return 'nothing';
+  if (jwt !== undefined) return jwt.bodyHash === undefined ? '*body*' : `the digest of *body*, in \`${jwt.bodyHash.claim}\``;
   // A bar would end the cell.
   const text = signed
     .map(toPiece)
@@ -190,6 +211,6 @@ export function toId(description: SchemeDescription): string {
   const { id, signed } = description;
   if (id === undefined) return 'none';
   const isInBody = 'json' in id || 'form' in id || 'xml' in id;
-  const isSigned = signed.includes('id') || (isInBody && coversBody(description));
+  const isSigned = signed.includes('id') || 'claim' in id || (isInBody && coversBody(description));
   return `${toPlace(id)}, ${isSigned || description.signature === undefined ? 'signed' : 'not signed'}`;
 }

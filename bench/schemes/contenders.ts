@@ -33,9 +33,9 @@ export function createContests(bytes: number): Contest[] {
   return PRESETS.filter(isByHmac).map((description) => toContest(description, body));
 }
 
-/** Excludes presets that need a special body: forms, and timestamps in the body. */
-function isByHmac({ signature, signed, timestamp }: SchemeDescription): boolean {
-  const isPlain = !signed.includes('form') && !(timestamp !== undefined && 'json' in timestamp.from);
+/** Excludes presets that need a special body: forms, and timestamps in the body. Tokens are verified by jose. */
+function isByHmac({ signature, signed, timestamp, jwt }: SchemeDescription): boolean {
+  const isPlain = jwt === undefined && !signed.includes('form') && !(timestamp !== undefined && 'json' in timestamp.from);
   return isPlain && signature?.forms.some(({ algorithm }) => HMACS.has(algorithm)) === true;
 }
 

@@ -57,7 +57,7 @@ export async function explainRequest(file: string | undefined, options: ExplainO
     options.config === undefined
       ? await toSecretSubject(options, captured, request, io)
       : await toConfigSubject(options, request);
-  const verification = verifyStepwise(subject.analysisInput);
+  const verification = await verifyStepwise(subject.analysisInput);
   const notes = [...captured.notes, ...subject.notes];
   if (options.format === 'json') {
     const { lines, ...rest } = verification;

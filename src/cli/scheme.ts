@@ -5,6 +5,7 @@ import { ALGORITHMS } from '../auth/schemes/algorithms.ts';
 import { PRESETS } from '../auth/schemes/catalogue.ts';
 import { signsUrl } from '../auth/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../auth/schemes/description.ts';
+import type { JwtDescription } from '../auth/schemes/key-description.ts';
 import { toStatuses } from '../auth/schemes/senders.ts';
 import { usageError } from '../core/errors.ts';
 import { formatDuration } from '../provider/api/endpoint-view.ts';
@@ -61,7 +62,7 @@ function listLost(description: SchemeDescription): string[] {
 
 /** The `webhook` section that verifies like the preset. */
 function toWebhook(description: SchemeDescription): object {
-  const { name, handshake, tolerance, timestamp, contentTypes } = description;
+  const { handshake, tolerance, timestamp, contentTypes, signed, jwt } = description;
   return {
     scheme: 'custom',
     custom: toCustom(description),
@@ -69,20 +70,40 @@ function toWebhook(description: SchemeDescription): object {
     contentTypes,
     ...(handshake !== undefined && { handshake: { type: handshake } }),
     ...(signsUrl(description) && { publicUrl: 'https://hooks.example.com' }),
-    keys: [{ name: 'current', secret: { env: `${name.toUpperCase().replaceAll('-', '_')}_SECRET` } }],
+    ...(signed.includes('receiverId') && { receiverId: 'ID-OF-THE-WEBHOOK' }),
+    ...(signed.includes('crc32') && { allowWeakDigest: true }),
+    ...(jwt !== undefined && toAcceptedTokens(jwt)),
+    ...toKeys(description),
   };
+}
+
+/** The keys of a route, unless the sender publishes them. */
+function toKeys({ name, certificate, jwksUrl }: SchemeDescription): object {
+  if (certificate !== undefined) return {};
+  if (jwksUrl !== undefined) return { jwks: [{ name, url: jwksUrl }] };
+  return { keys: [{ name: 'current', secret: { env: `${name.toUpperCase().replaceAll('-', '_')}_SECRET` } }] };
+}
+
+/** The settings that a route must have, with values to replace. */
+function toAcceptedTokens({ mustSet = [], claims = {} }: JwtDescription): object {
+  const needed = mustSet.filter((each) => each !== 'audience').map((path) => [path, ['VALUE']]);
+  const accepted = { ...claims, ...Object.fromEntries(needed) };
+  const hasClaims = Object.keys(accepted).length > 0;
+  const hasAudience = mustSet.includes('audience');
+  if (!hasClaims && !hasAudience) return {};
+  return { jwt: { ...(hasAudience && { audience: ['VALUE'] }), ...(hasClaims && { claims: accepted }) } };
 }
 
 /** The fields in the order in which a delivery is verified; fields that no custom scheme has are omitted. */
 function toCustom(description: SchemeDescription): object {
-  const { signature, signed, separator, timestamp, id, kind, secret, publicKey } = description;
-  const { contentShape, isPortOptional, contentDigestParameter, decodedInUrl, unsignedBody, onlySignedFields } = description;
+  const { signature, signed, separator, timestamp, id, kind, secret, publicKey, jwt, unsignedBody, onlySignedFields } =
+    description;
   const { encoding, prefix, digest } = secret;
   const { header, ...others } = signature ?? {};
   const isByKeyPair = signature?.forms.some(({ algorithm }) => ALGORITHMS[algorithm].isAsymmetric) === true;
   return {
     signature: header === '' ? others : signature,
-    signed,
+    ...(jwt === undefined && { signed }),
     ...(unsignedBody !== undefined && { unsignedBody }),
     ...(onlySignedFields !== undefined && { onlySignedFields }),
     ...(separator !== '' && { separator }),
@@ -91,10 +112,32 @@ function toCustom(description: SchemeDescription): object {
     ...(kind !== undefined && { kind }),
     secret: { encoding, ...(prefix !== undefined && { prefix }), ...(digest !== undefined && { digest }) },
     ...(isByKeyPair && publicKey !== undefined && { publicKey }),
+    ...toUnusual(description),
+  };
+}
+
+/** The fields that few schemes have. */
+function toUnusual(description: SchemeDescription): object {
+  const { certificate, jwt, contentShape, isPortOptional, contentDigestParameter, decodedInUrl } = description;
+  return {
+    ...(certificate !== undefined && { certificate }),
+    ...(jwt !== undefined && { jwt: toCustomJwt(jwt) }),
     ...(contentShape !== undefined && { contentShape }),
     ...(isPortOptional !== undefined && { isPortOptional }),
     ...(contentDigestParameter !== undefined && { contentDigestParameter }),
     ...(decodedInUrl !== undefined && { decodedInUrl }),
+  };
+}
+
+/** Without what a route sets. */
+function toCustomJwt({ content, issuers, audienceAt, bodyHash, requiresExpiry, chain }: JwtDescription): object {
+  return {
+    ...(content !== undefined && { content }),
+    ...(issuers !== undefined && { issuers }),
+    ...(audienceAt !== undefined && { audienceAt }),
+    ...(bodyHash !== undefined && { bodyHash }),
+    ...(requiresExpiry !== undefined && { requiresExpiry }),
+    ...(chain !== undefined && { chain }),
   };
 }
 

@@ -26,7 +26,7 @@ export interface Verification {
 const COMMAND_BUDGET = { bytes: 16 * DEFAULT_BUDGET.bytes, candidates: 8 * DEFAULT_BUDGET.candidates };
 
 /** Verifies like the gates, but checks the timestamp after the signature, so that both are reported. */
-export function verifyStepwise(analysisInput: AnalysisInput): Verification {
+export async function verifyStepwise(analysisInput: AnalysisInput): Promise<Verification> {
   const { scheme, request } = analysisInput;
   const explain = (): readonly Finding[] => explainNow(analysisInput, new Meter(COMMAND_BUDGET)).findings;
   const head = readWholeHead(analysisInput);
@@ -34,18 +34,13 @@ export function verifyStepwise(analysisInput: AnalysisInput): Verification {
     const line = `headers: ${head.detail ?? toMissing(scheme)}`;
     return { result: head.code, lines: [line], findings: explain() };
   }
-  const count = head.signatures.length;
-  const lines = [`headers: well-formed, ${count} signature${count === 1 ? '' : 's'}`];
-  const { key, tried, signedAt, problem } = verify(analysisInput, head);
+  const lines = [`headers: well-formed, ${describe(head, scheme)}`];
+  const { key, signedAt, problem, failure } = await verify(analysisInput, head);
   const isRecent = signedAt === undefined || checkTime(analysisInput, signedAt, lines);
   const rejected = (result: string, line: string): Verification => ({ result, lines: [...lines, line], findings: explain() });
   if (request.body === undefined)
     return rejected(isRecent ? 'not_checked' : 'timestamp_outside_tolerance', 'signature: not checked, as the body is missing');
-  if (key === undefined)
-    return rejected(
-      'signature_mismatch',
-      tried === '' ? 'signature: there is no usable key' : `signature: no match with ${tried}`,
-    );
+  if (key === undefined) return rejected(failure?.code ?? 'signature_mismatch', failure?.line ?? '');
   lines.push(`signature: match over ${request.body.length} bytes, with the key ${key.name}`);
   if (problem !== undefined) return rejected('malformed_signature', `body: ${problem}`);
   if (!isRecent)
@@ -53,23 +48,36 @@ export function verifyStepwise(analysisInput: AnalysisInput): Verification {
   return { result: 'valid', lines, findings: [], key: key.name };
 }
 
+function describe({ signatures }: SignedHead, { token }: Scheme): string {
+  if (signatures.length === 0 && token !== undefined) return 'a token in the body';
+  return `${signatures.length} signature${signatures.length === 1 ? '' : 's'}`;
+}
+
 interface Verified {
   readonly key?: VerifyKey;
-  /** Names of the keys that were tried. */
-  readonly tried?: string;
   readonly signedAt?: number | undefined;
   readonly problem?: string;
+  /** Why none of the keys is accepted. */
+  readonly failure?: { readonly code: string; readonly line: string };
 }
 
 /** The timestamp may be in the body, which is parsed only after its signature was verified. */
-function verify({ scheme, publicUrl, keys, request }: AnalysisInput, head: SignedHead): Verified {
+async function verify({ scheme, publicUrl, keys, request }: AnalysisInput, head: SignedHead): Promise<Verified> {
   const { method, target, body = Buffer.alloc(0), receivedAt } = request;
   const message: Message = { method, url: scheme.signsUrl ? publicUrl + target : '', body };
   const usable = keys.flatMap(({ key }) => (key === undefined ? [] : [key]));
   const live = new KeyRing({ keys: usable, unavailable: [] }).live(receivedAt);
-  const key = scheme.verify(head, message, live);
   const tried = live.map(({ name }) => name).join(', ');
-  if (key === undefined) return { signedAt: head.timestamp, tried };
+  const line = tried === '' ? 'signature: there is no usable key' : `signature: no match with ${tried}`;
+  const mismatch = { signedAt: head.timestamp, failure: { code: 'signature_mismatch', line } };
+  if (scheme.token !== undefined) {
+    const found = await scheme.token.verify(head, message, live, receivedAt);
+    if (found === 'mismatch') return mismatch;
+    if (!(found instanceof Refusal)) return { key: found.key, signedAt: found.identity.timestamp };
+    return { signedAt: head.timestamp, failure: { code: found.code, line: `token: ${found.detail ?? found.code}` } };
+  }
+  const key = scheme.verify(head, message, live);
+  if (key === undefined) return mismatch;
   const identity = scheme.identify(head, message);
   return 'problem' in identity ? { key, problem: identity.problem } : { key, signedAt: identity.timestamp };
 }

@@ -53,7 +53,7 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
     presets: PRESETS,
     compile: compileScheme,
   };
-  const verification = verifyStepwise(analysisInput);
+  const verification = await verifyStepwise(analysisInput);
   io.stdout(formatVerification(verification, io));
   return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
 }

@@ -21,6 +21,11 @@ export interface Clock {
   every(interval: Milliseconds, action: () => void): CancelTimer;
 }
 
+/** For libraries that take no number. */
+export function toDate(at: EpochMilliseconds): Date {
+  return new Date(at);
+}
+
 /** RFC 3339, in UTC with milliseconds. */
 export function toInstant(at: EpochMilliseconds): string {
   return new Date(at).toISOString();

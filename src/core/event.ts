@@ -7,6 +7,16 @@ export interface ParsedSignature {
   readonly bytes: Buffer;
 }
 
+/** A JSON Web Token: decoded, but not verified. */
+export interface DecodedToken {
+  readonly text: string;
+  /** Its header, with one of the algorithms that the scheme accepts. */
+  readonly header: Readonly<Record<string, unknown>>;
+  readonly claims: Readonly<Record<string, unknown>>;
+  /** Decoded. */
+  readonly signature: Buffer;
+}
+
 /** The content of the signature headers, before anything is verified. */
 export interface SignedHead {
   /** The ID of the delivery; undefined if no header carries one. */
@@ -20,6 +30,8 @@ export interface SignedHead {
   readonly fields?: readonly (string | undefined)[];
   /** The decoded signatures to check, limited in number. */
   readonly signatures: readonly ParsedSignature[];
+  /** If the signature is a token in a header. */
+  readonly token?: DecodedToken;
 }
 
 /** Which event a verified delivery carries. */

@@ -117,7 +117,10 @@ function toTemptingDelivery(one: PresetCase): fc.Arbitrary<Parts> {
     .filter((parts) => judge(one, parts) === 'ok');
 }
 
-const SEVERAL = PRESETS.filter(isPlain).filter(({ signed }) => signed.length > 1 && !signed.includes('form'));
+/** A checksum stands for a body, so it has no bytes that could move. */
+const SEVERAL = PRESETS.filter(isPlain).filter(
+  ({ signed }) => signed.length > 1 && !signed.includes('form') && !signed.includes('crc32'),
+);
 
 describe.each(SEVERAL.map((description) => ({ name: description.name, description })))('$name', ({ description }) => {
   const one = toCase(description);

@@ -56,6 +56,7 @@ describe('the npm package', () => {
       'dist/sidegate-bodies.cjs',
       'dist/sidegate-console.cjs',
       'dist/sidegate-explain.cjs',
+      'dist/sidegate-jwt.cjs',
       'dist/sidegate-provider.cjs',
       'dist/sidegate-redis.cjs',
       'dist/sidegate-tools.cjs',

@@ -2,23 +2,30 @@
 import { isDeepStrictEqual } from 'node:util';
 import { findPreset } from '../../src/auth/schemes/catalogue.ts';
 import { isToken, type SchemeDescription } from '../../src/auth/schemes/description.ts';
-import { readVectors } from './oracles/vectors.ts';
+import { readAsymmetricVectors, readVectors } from './oracles/vectors.ts';
 
 /** Where a signer written from a document stands alone, this is what proves the document. */
 const PROVED: Readonly<Record<string, string>> = {
+  'apple-app-store': "Apple's app-store-server-library for Python",
   'aws-sns': "npm sns-validator, AWS's own (test/oracles)",
   discord: 'npm discord-interactions, PyNaCl',
   docusign: "the same bytes as Docusign's own examples of a receiver, by its document",
   elevenlabs: 'elevenlabs for Python',
+  'google-pubsub': 'google-auth for Python',
   linear: 'npm @linear/sdk',
   'microsoft-graph': 'nothing is computed: each clientState is compared with the key',
   meta: 'the same bytes as GitHub, by its document',
+  monday: 'PyJWT, by its document',
+  netlify: 'PyJWT, by its document',
+  paypal: 'the same bytes as in its sandbox',
   polar: 'polar-sdk for Python',
   shopify: 'npm @shopify/shopify-api',
   'shopify-events': 'npm @shopify/shopify-api',
   twitch: "Twitch's own twitch-cli (source), npm tesjs",
+  vonage: 'vonage-jwt for Python',
   webflow: 'npm webflow-api',
   whatsapp: 'the same bytes as Meta, by its document',
+  wix: 'PyJWT, by its document',
   woocommerce: "WooCommerce's own sender (source)",
   x: "X's published answer to a CRC, the same HMAC",
   zoom: "npm @zoom/rivet, Zoom's own",
@@ -26,7 +33,7 @@ const PROVED: Readonly<Record<string, string>> = {
 
 /** Titles of all that confirms it, the sender's own values first; empty where nothing does. */
 export function toConfirming(description: SchemeDescription): string[] {
-  const right = readVectors().filter(({ verdict }) => verdict === 'ok');
+  const right = [...readVectors(), ...readAsymmetricVectors()].filter(({ verdict }) => verdict === 'ok');
   const named = right.filter(({ preset }) => preset === description.name);
   const own = named.length > 0 ? named : right.filter(({ preset }) => isAlike(description, findPreset(preset)));
   const published = own.filter(({ origin }) => origin === 'published').map(({ source }) => `published: ${source.split(', ')[0]}`);

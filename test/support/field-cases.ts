@@ -19,9 +19,10 @@ export interface Arrived {
   readonly body: Buffer;
 }
 
-/** Whether a scheme has its signature in one header, and signs only ID, time, URL, method and body. */
+/** Whether a scheme has its signature in one header, which is no token, and signs only ID, time, URL, method and body. */
 export function isPlain(description: SchemeDescription): boolean {
-  return description.signature !== undefined && description.signature.content === undefined && !needsFields(description);
+  const { signature, jwt } = description;
+  return signature !== undefined && signature.content === undefined && jwt === undefined && !needsFields(description);
 }
 
 /** Reads head and body of a request as the gate does. */

@@ -3,11 +3,14 @@ import { createHash, generateKeyPairSync } from 'node:crypto';
 import fc from 'fast-check';
 import { compileScheme } from '../../src/auth/schemes/compile.ts';
 import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
+import { withReceiverId } from '../../src/auth/schemes/receiver-id.ts';
 import type { Message, Scheme, VerifyKey } from '../../src/auth/schemes/scheme.ts';
 import { TIMESTAMP_FORMATS } from '../../src/auth/schemes/timestamp.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
+import { readAsymmetricVectors } from './oracles/vectors.ts';
+import { RSA_PAIR, toPem } from './tokens.ts';
 
 /** The time of every judgement; senders sign within a minute of it. */
 export const NOW = 1_800_000_000_000;
@@ -36,6 +39,7 @@ export interface PresetCase {
   readonly key: VerifyKey;
 }
 
+const RECEIVER_ID = '1JE4291016473214C';
 const HMAC_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 
 function toHmacSecret({ encoding, prefix }: SchemeDescription['secret']): string {
@@ -44,8 +48,15 @@ function toHmacSecret({ encoding, prefix }: SchemeDescription['secret']): string
 }
 
 /** The text of a secret as an operator would paste it, and of its private half. */
-function toSecrets({ signature, publicKey, secret }: SchemeDescription): { secret: string; signingSecret: string } {
+function toSecrets({ signature, publicKey, secret, jwt }: SchemeDescription): { secret: string; signingSecret: string } {
   const algorithm = signature?.forms[0]?.algorithm;
+  if (jwt?.chain !== undefined) {
+    // A root, which verifies no signature of a delivery itself.
+    const text = readAsymmetricVectors().find(({ preset }) => preset === 'apple-app-store')?.secret.text ?? '';
+    return { secret: text, signingSecret: text };
+  }
+  if (algorithm?.startsWith('rsa') === true)
+    return { secret: toPem(RSA_PAIR.publicKey), signingSecret: toPem(RSA_PAIR.privateKey) };
   if (publicKey === undefined || (algorithm !== 'ed25519' && algorithm !== 'ecdsa-p256')) {
     const text = toHmacSecret(secret);
     return { secret: text, signingSecret: text };
@@ -59,7 +70,8 @@ function toSecrets({ signature, publicKey, secret }: SchemeDescription): { secre
 }
 
 /** The scheme, ready to judge and to sign. */
-export function toCase(description: SchemeDescription, secrets = toSecrets(description)): PresetCase {
+export function toCase(base: SchemeDescription, secrets = toSecrets(base)): PresetCase {
+  const description = withReceiverId(base, RECEIVER_ID);
   const scheme = compileScheme(description);
   const parsed = scheme.parseKey('k', new Secret(Buffer.from(secrets.secret)), undefined);
   if ('problem' in parsed) throw new Error(`${description.name}: ${parsed.problem}`);
@@ -159,7 +171,7 @@ export function toSignedParts({ signed }: SchemeDescription): ('id' | 'timestamp
   return signed.flatMap((piece: Piece) =>
     piece === 'id' || piece === 'timestamp' || piece === 'method' || piece === 'url' || piece === 'body'
       ? [piece]
-      : piece === 'form'
+      : piece === 'form' || piece === 'crc32'
         ? ['body' as const]
         : [],
   );

@@ -4,15 +4,19 @@ import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts
 import { toErrorText } from '../../core/errors.ts';
 import { type HttpsGet, RemoteFailure } from './https-get.ts';
 
-interface CachedKey {
+interface Fetched {
+  readonly certificate: X509Certificate;
   readonly key: KeyObject;
+}
+
+interface CachedKey extends Fetched {
   /** Fetched again from then on. */
   readonly until: EpochMilliseconds;
 }
 
 /** A fetch in progress, or one that failed recently. */
 interface Attempt {
-  readonly key: Promise<KeyObject>;
+  readonly fetched: Promise<Fetched>;
   readonly until: EpochMilliseconds;
 }
 
@@ -42,19 +46,29 @@ export class RemoteCertificates {
     this.#clock = clock;
   }
 
-  /** The key of the certificate at `url`. The caller must have checked the host. Rejects with RemoteFailure. */
-  async key(url: URL): Promise<KeyObject> {
+  /**
+   * The key of the certificate at `url`, which must have one of the names, if any are given. The caller must have checked the host.
+   * Rejects with RemoteFailure.
+   */
+  async key(url: URL, names?: readonly string[]): Promise<KeyObject> {
+    const { certificate, key } = await this.#find(url);
+    if (names !== undefined && !names.some((name) => hasName(certificate, name)))
+      throw new RemoteFailure(`${url.host}: the certificate has another name than ${names.join(' or ')}`);
+    return key;
+  }
+
+  async #find(url: URL): Promise<Fetched> {
     const now = this.#clock.now();
     const cached = this.#cached.get(url.href);
-    if (cached !== undefined && now < cached.until) return cached.key;
+    if (cached !== undefined && now < cached.until) return cached;
     for (const [href, { until }] of this.#attempts) if (now >= until) this.#attempts.delete(href);
     const attempt = this.#attempts.get(url.href);
-    if (attempt !== undefined) return attempt.key;
+    if (attempt !== undefined) return attempt.fetched;
     // Attackers can send new URLs at will, and must not use up the budget of a URL that was valid: that one is fetched once per FAILURE_MS.
     if (cached === undefined) this.#newUrls.spend(now, url);
-    const key = this.#fetchAndCache(url, now);
-    this.#attempts.set(url.href, { key, until: now + FAILURE_MS });
-    return key;
+    const fetched = this.#fetchAndCache(url, now);
+    this.#attempts.set(url.href, { fetched, until: now + FAILURE_MS });
+    return fetched;
   }
 
   /** Requests a URL that the sender wants to be called. The caller must have checked the host. Rejects with RemoteFailure. */
@@ -63,16 +77,17 @@ export class RemoteCertificates {
     await this.#get(url, { maxBytes: MAX_RESPONSE_BYTES, timeout: TIMEOUT_MS });
   }
 
-  async #fetchAndCache(url: URL, now: EpochMilliseconds): Promise<KeyObject> {
-    const { publicKey, validTo } = await this.#fetch(url, now);
+  async #fetchAndCache(url: URL, now: EpochMilliseconds): Promise<Fetched> {
+    const { certificate, validTo } = await this.#fetch(url, now);
+    const fetched = { certificate, key: certificate.publicKey };
     this.#attempts.delete(url.href);
     this.#cached.delete(url.href);
     if (this.#cached.size >= MAX_CACHED_KEYS) this.#cached.delete(this.#cached.keys().next().value as string);
-    this.#cached.set(url.href, { key: publicKey, until: Math.min(now + DAY_MS, validTo) });
-    return publicKey;
+    this.#cached.set(url.href, { ...fetched, until: Math.min(now + DAY_MS, validTo) });
+    return fetched;
   }
 
-  async #fetch(url: URL, now: EpochMilliseconds): Promise<{ publicKey: KeyObject; validTo: EpochMilliseconds }> {
+  async #fetch(url: URL, now: EpochMilliseconds): Promise<{ certificate: X509Certificate; validTo: EpochMilliseconds }> {
     const { body } = await this.#get(url, { maxBytes: MAX_CERTIFICATE_BYTES, timeout: TIMEOUT_MS });
     let certificate: X509Certificate;
     try {
@@ -82,8 +97,13 @@ export class RemoteCertificates {
     }
     const [from, to] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)];
     if (now < from || now >= to) throw new RemoteFailure(`${url.host}: the certificate is not valid now`);
-    return { publicKey: certificate.publicKey, validTo: to };
+    return { certificate, validTo: to };
   }
+}
+
+/** Whether the certificate is for this name: as its common name, as senders of signing certificates write it, or as a DNS name. */
+function hasName({ subject, subjectAltName = '' }: X509Certificate, name: string): boolean {
+  return subject.split('\n').includes(`CN=${name}`) || subjectAltName.split(', ').includes(`DNS:${name}`);
 }
 
 /** Limits fetches per minute. */

@@ -1,5 +1,5 @@
 /** The signature algorithms, each with verification and signing. */
-import { createHmac, hash, type KeyObject, sign as signBytes, verify as verifyBytes } from 'node:crypto';
+import { constants, createHmac, hash, type KeyObject, sign as signBytes, verify as verifyBytes } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
 import type { Algorithm } from './description.ts';
 
@@ -64,6 +64,32 @@ function publicKey(digest: string | null, lengths: readonly [number, number]): A
   };
 }
 
+/** RSA moduli in bytes: 2048 bits as FIPS 186-5 requires, and a limit, because unverified senders cause the work. */
+export const RSA_BYTES: readonly [min: number, max: number] = [256, 1_024];
+
+/** RSASSA-PKCS1-v1_5 and RSASSA-PSS (RFC 8017 §8). */
+function rsa(digest: string, isPss: boolean): AlgorithmEntry {
+  const { RSA_PKCS1_PADDING, RSA_PKCS1_PSS_PADDING, RSA_PSS_SALTLEN_AUTO, RSA_PSS_SALTLEN_DIGEST } = constants;
+  const padding = isPss ? RSA_PKCS1_PSS_PADDING : RSA_PKCS1_PADDING;
+  // Senders differ in the length of the salt, which has no influence on whether somebody else can sign.
+  const [verifying, signing] = isPss
+    ? [
+        { padding, saltLength: RSA_PSS_SALTLEN_AUTO },
+        { padding, saltLength: RSA_PSS_SALTLEN_DIGEST },
+      ]
+    : [{ padding }, { padding }];
+  return {
+    isAsymmetric: true,
+    lengths: RSA_BYTES,
+    checker(key, chunks) {
+      const signed = toBytes(chunks);
+      const options = { key, ...verifying };
+      return (signature) => verifyBytes(digest, signed, options, signature);
+    },
+    sign: (key, chunks) => signBytes(digest, toBytes(chunks), { key, ...signing }),
+  };
+}
+
 const token: AlgorithmEntry = {
   isAsymmetric: false,
   lengths: [1, MAX_TOKEN_BYTES],
@@ -85,6 +111,10 @@ export const ALGORITHMS: Readonly<Record<Algorithm, AlgorithmEntry>> = {
   'sha256-secret-last': keyedDigest('last'),
   ed25519: publicKey(null, [64, 64]),
   'ecdsa-p256': publicKey('sha256', [8, 72]),
+  'rsa-sha256': rsa('sha256', false),
+  'rsa-sha512': rsa('sha512', false),
+  'rsa-pss-sha256': rsa('sha256', true),
+  'rsa-pss-sha512': rsa('sha512', true),
   token,
 };
 

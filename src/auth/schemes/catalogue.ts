@@ -1,6 +1,7 @@
 /** All presets, by their names in the config. */
 import type { SchemeDescription } from './description.ts';
 import { awsSns } from './presets/aws-sns.ts';
+import { paypal, paypalSandbox, wise } from './presets/certificates.ts';
 import { CODE_HOSTING } from './presets/code-hosting.ts';
 import { COMMERCE } from './presets/commerce.ts';
 import {
@@ -19,6 +20,7 @@ import {
 import { CUSTOMER_CONTACT } from './presets/customer-contact.ts';
 import { FORMS } from './presets/forms.ts';
 import { HEADER_TOKENS } from './presets/header-tokens.ts';
+import { appleAppStore, googlePubsub, monday, netlify, plaid, vonage, wix } from './presets/jwt.ts';
 import { discord, sendgrid } from './presets/key-pairs.ts';
 import { MEDIA_AND_VOICE } from './presets/media-and-voice.ts';
 import { microsoftGraph } from './presets/microsoft-graph.ts';
@@ -35,6 +37,7 @@ import { WORK_TOOLS } from './presets/work-tools.ts';
 const SENDERS: readonly SchemeDescription[] = [
   adyenPayments,
   adyenPlatforms,
+  appleAppStore,
   awsSns,
   box,
   braintree,
@@ -45,14 +48,20 @@ const SENDERS: readonly SchemeDescription[] = [
   elevenlabs,
   github,
   gitlab,
+  googlePubsub,
   hubspot,
   line,
   linear,
   mailgun,
   meta,
   microsoftGraph,
+  monday,
+  netlify,
   pagerduty,
   paddle,
+  paypal,
+  paypalSandbox,
+  plaid,
   polar,
   sanity,
   sendgrid,
@@ -63,8 +72,11 @@ const SENDERS: readonly SchemeDescription[] = [
   stripe,
   twilio,
   twitch,
+  vonage,
   webflow,
   whatsapp,
+  wise,
+  wix,
   woocommerce,
   workos,
   x,

@@ -9,12 +9,12 @@ import type { Algorithm, SchemeDescription, SecretEncoding } from './description
 import { compileFieldHead } from './field-head.ts';
 import { compileHead, toHeaderNames } from './head.ts';
 import { compileIdentity } from './identity.ts';
-import { parseValidity } from './jwk-validity.ts';
 import { Material, readJwk, readMaterial } from './keys.ts';
 import { compilePieces } from './pieces.ts';
-import type { KeyParsed, KeyProblem, Scheme, VerifyKey } from './scheme.ts';
-import { compileSigner, toHeaders } from './sign.ts';
+import type { KeyParsed, KeyProblem, Scheme, SignedRequest, SignRequest, VerifyKey } from './scheme.ts';
+import { compileSigner, type SigningKey, toHeaders } from './sign.ts';
 import { signAnywhere } from './sign-anywhere.ts';
+import { compileToken, compileTokenSigner, type TokenScheme } from './token.ts';
 import { compileUrlForms } from './url.ts';
 
 /** Shorter secrets can be guessed with any scheme. */
@@ -28,12 +28,12 @@ export function compileScheme(description: SchemeDescription): Scheme {
   const verifyContent = compileContentTokens(description.signature?.content);
   const usesUrl = signsUrl(description) || description.signed.includes('target');
   const findKey = compileKeySearch(description);
-  const readHead = needsFields(description) ? compileFieldHead(description) : compileHead(description);
+  const token = description.jwt && compileToken(description, identify);
+  const readHead = token?.readHead ?? (needsFields(description) ? compileFieldHead(description) : compileHead(description));
   const readBody = compileBodyHead(description);
-  const signRequest: Scheme['signRequest'] = needsFields(description)
-    ? (request, secret, encoding) =>
-        signAnywhere({ description, readHead, readBody, assemble, toUrls }, request, { secret, encoding })
-    : compileSigner(description);
+  const signRequest = compileSigning(description, token, (request, key) =>
+    signAnywhere({ description, readHead, readBody, assemble, toUrls }, request, key),
+  );
   return {
     description,
     name: description.name,
@@ -42,12 +42,13 @@ export function compileScheme(description: SchemeDescription): Scheme {
     parseKey: (name, secret, encoding, notAfter) => parseKey(description, { name, secret, encoding, notAfter }),
     parseJwk(name, jwk) {
       const material = readJwk(jwk, description);
-      const validity = parseValidity(jwk);
-      return material === undefined || validity === undefined ? undefined : { name, material, ...validity };
+      return material && { name, material, notAfter: undefined, ...material.validity };
     },
     readHead,
     readBody,
+    token,
     verify(head, message, keys) {
+      if (token !== undefined) return undefined;
       if (verifyContent !== undefined) return verifyContent(message.body, keys);
       if (!usesUrl) return findKey(head, assemble(head, message)(''), keys);
       let match: VerifyKey | undefined;
@@ -62,6 +63,17 @@ export function compileScheme(description: SchemeDescription): Scheme {
 }
 
 type FindKey = (head: SignedHead, chunks: Chunks | undefined, keys: readonly VerifyKey[]) => VerifyKey | undefined;
+
+/** Signs by a token, by headers, or in the places that the scheme reads. */
+function compileSigning(
+  description: SchemeDescription,
+  token: TokenScheme | undefined,
+  signElsewhere: (request: SignRequest, key: SigningKey) => SignedRequest,
+): Scheme['signRequest'] {
+  if (token !== undefined) return compileTokenSigner(description, token.jwt);
+  if (needsFields(description)) return (request, secret, encoding) => signElsewhere(request, { secret, encoding });
+  return compileSigner(description);
+}
 
 /** Never returns early: the time must not reveal which key or signature matched. */
 function compileKeySearch({ signature }: SchemeDescription): FindKey {
@@ -107,9 +119,15 @@ interface KeyText {
 function parseKey(description: SchemeDescription, { name, secret, encoding, notAfter }: KeyText): KeyParsed | KeyProblem {
   const material = readMaterial(secret, { description, encoding, purpose: 'verify' });
   if (!(material instanceof Material)) return material;
-  const key = { name, material, notAfter };
+  const { validity } = material;
+  const key = { name, material, notBefore: validity?.notBefore, notAfter: toEarlier(notAfter, validity?.notAfter) };
   const warning = findWeakness(description, secret, material.key.symmetricKeySize);
   return warning === undefined ? { key } : { key, warning };
+}
+
+/** A certificate ends a key as its own `notAfter` does. */
+function toEarlier(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
 }
 
 /** `length` is undefined for public keys. */

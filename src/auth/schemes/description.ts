@@ -1,5 +1,6 @@
 /** A signature scheme as plain data. Presets and the config's `custom` have this form; compile.ts compiles it. */
 import type { Milliseconds } from '../../core/clock.ts';
+import type { CertificateDescription, JwtDescription } from './key-description.ts';
 
 /** How a signature is computed. With `token` there is no signature: the header contains the secret itself. */
 export type Algorithm =
@@ -11,13 +12,17 @@ export type Algorithm =
   | 'sha256-secret-last'
   | 'ed25519'
   | 'ecdsa-p256'
+  | 'rsa-sha256'
+  | 'rsa-sha512'
+  | 'rsa-pss-sha256'
+  | 'rsa-pss-sha512'
   | 'token';
 
 /** How a secret's text is decoded into key bytes. */
 export type SecretEncoding = 'utf8' | 'base64' | 'hex';
 
-/** Encoding of a signature; `text` is for tokens only. */
-export type SignatureEncoding = 'hex' | 'base64' | 'base64url' | 'text';
+/** Encoding of a signature; `text` is for tokens only. `jwt`: the signature is a JSON Web Token (`jwt` in the description). */
+export type SignatureEncoding = 'hex' | 'base64' | 'base64url' | 'text' | 'jwt';
 
 /** A place in the body: a path in JSON, or a form field, with a path if its value is JSON. */
 export type BodyPlace = { readonly json: string } | { readonly form: string; readonly path?: string | undefined };
@@ -55,7 +60,8 @@ export interface BodyDigestPiece {
 
 /**
  * A signed part. `form` stands for the parameters of a form body, sorted, with names and values concatenated; `target` for path and
- * query. `bodyWithoutSignature` and `urlWithoutSignature` omit the field or parameter that contains the signature.
+ * query. `bodyWithoutSignature` and `urlWithoutSignature` omit the field or parameter that contains the signature. `crc32` is the CRC-32
+ * of the body in decimal digits. `receiverId` is the ID of the receiver at the sender: the config of a route replaces it by its text.
  */
 export type Piece =
   | 'id'
@@ -67,16 +73,21 @@ export type Piece =
   | 'urlWithoutSignature'
   | 'target'
   | 'form'
+  | 'crc32'
+  | 'receiverId'
   | { readonly text: string }
   | FieldPiece
   | HeaderListPiece
   | BodyDigestPiece;
 
-/** Where a timestamp is. `entry` stands for the entry of the signature header's list with this prefix. */
-export type TimestampSource = { readonly entry: string } | Place;
+/** Where a timestamp is. `entry` stands for the entry of the signature header's list with this prefix, `claim` for a path in a JSON Web Token. */
+export type TimestampSource = { readonly entry: string } | { readonly claim: string } | Place;
 
 /** Where an ID is: a place, one part of a header, or the text of an element of an XML body. */
-export type IdSource = (Place & { readonly part?: HeaderPart | undefined }) | { readonly xml: string };
+export type IdSource =
+  | (Place & { readonly part?: HeaderPart | undefined })
+  | { readonly xml: string }
+  | { readonly claim: string };
 
 /** One part of a header's value, counted from 0. */
 export interface HeaderPart {
@@ -156,6 +167,11 @@ export function isToken({ content, forms }: SignatureDescription): boolean {
   return content !== undefined || forms.some(({ algorithm }) => algorithm === 'token');
 }
 
+/** Whether what authenticates a request can be sent with another body: the secret itself, or a JSON Web Token that does not sign the body. */
+export function isBearer({ signature, jwt, signed }: SchemeDescription): boolean {
+  return (signature !== undefined && isToken(signature)) || (jwt !== undefined && signed.length === 0);
+}
+
 /** The form of a timestamp: Unix time, RFC 3339 with any offset, or an HTTP date (RFC 9110 §5.6.7). */
 export type TimestampUnit = 's' | 'ms' | 'rfc3339' | 'http-date';
 
@@ -230,6 +246,11 @@ export interface SchemeDescription {
   readonly kind?: readonly string[];
   readonly secret: SecretDescription;
   readonly publicKey?: PublicKeyDescription;
+  readonly certificate?: CertificateDescription;
+  /** Default of `jwks` in the config, if a route has no keys. */
+  readonly jwksUrl?: string;
+  /** For `encoding: jwt`. */
+  readonly jwt?: JwtDescription;
   /** Default of `tolerance` in the config. */
   readonly tolerance: Tolerance;
   /** Default of `contentTypes` in the config. */

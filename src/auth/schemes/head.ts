@@ -27,8 +27,9 @@ interface Names {
 /** The headers of a scheme, which must not be repeated. */
 export function toHeaderNames(description: SchemeDescription): string[] {
   const { id, timestamp, signature } = toNames(description);
-  const { kind = [] } = description;
-  const others = [...listFieldHeaders(description), ...kind].map((name) => name.toLowerCase());
+  const { kind = [], certificate } = description;
+  const fields = certificate === undefined ? kind : [...kind, certificate.header];
+  const others = [...listFieldHeaders(description), ...fields].map((name) => name.toLowerCase());
   return [...new Set([id, timestamp, signature, ...others].filter((name) => name !== undefined))];
 }
 
@@ -95,7 +96,7 @@ function toField(headers: HeaderFields, name: string | undefined): string | unde
   return name === undefined ? undefined : (headers.get(name) ?? '');
 }
 
-/** Compiles the check that no header of the scheme is repeated. */
+/** Compiles the check that no header of the scheme is repeated, or contradicted by its alternative name. */
 export function compileFieldCheck(description: SchemeDescription): (headers: HeaderFields) => Refusal | undefined {
   const twins = new Map(Object.entries(description.twins ?? {}).map(([own, twin]) => [own.toLowerCase(), twin.toLowerCase()]));
   const names = toHeaderNames(description).map((name) => ({ name, twin: twins.get(name) }));

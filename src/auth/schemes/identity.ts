@@ -1,12 +1,12 @@
 /** The identity of a verified message: its ID, whether the ID is signed, and the timestamp if it is in the body. */
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import { type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
+import { type DecodedToken, type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
 import { parseJsonListPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
 import { type Chunks, toBytes } from './algorithms.ts';
 import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
 import { coversBody, coversQuery } from './coverage.ts';
-import type { ContentShape, SchemeDescription } from './description.ts';
+import type { ContentShape, IdSource, SchemeDescription } from './description.ts';
 import { VALID_ID } from './head.ts';
 import type { Identified, Message } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
@@ -31,16 +31,19 @@ const SHAPES: Readonly<Record<ContentShape, { readonly title: string; fits(conte
 export function compileIdentity(description: SchemeDescription): Identify {
   const { signed, contentShape } = description;
   const shape = contentShape === undefined ? undefined : SHAPES[contentShape];
+  const readClaim = compileClaimId(description.id);
+  const readHeadId = readClaim ?? ((head: SignedHead) => head.id);
   const readId = compileId(description);
   const readTime = compileTime(description);
-  const isIdSigned = readId === undefined ? isHeadIdSigned(description) : coversBody(description);
+  const isHeadSigned = readClaim !== undefined || isHeadIdSigned(description);
+  const isIdSigned = readId === undefined ? isHeadSigned : coversBody(description);
   const readsContent = readId?.needsJson === true || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? parseContent(message.body) : undefined;
     if (shape?.fits(content) === false) return { problem: `the body is not ${shape.title}` };
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
-    const id = readId === undefined ? head.id : readId.read(content, message.body);
+    const id = readId === undefined ? readHeadId(head) : readId.read(content, message.body);
     // A token does not cover the rest of the message, so there are no signed bytes to compute a digest of.
     if (signed.length === 0 || (id !== undefined && isIdSigned)) return { id, timestamp };
     return { ...identifyByContent(toSigned(), id, head.kind), timestamp };
@@ -77,6 +80,23 @@ function compileId({ id: source, signed }: SchemeDescription): IdReader | undefi
   return { needsJson: true, read: (content) => toId(readJsonPath(path, content)) };
 }
 
+/** Compiles the function that reads the ID from a token; undefined if it is not there. A text that is not an ID stands for one by its digest. */
+function compileClaimId(source: IdSource | undefined): ((head: SignedHead) => string | undefined) | undefined {
+  if (source === undefined || !('claim' in source)) return undefined;
+  const read = compileClaim(source.claim);
+  return ({ token }) => {
+    const text = token === undefined ? undefined : toText(read(token.claims));
+    if (text === undefined || text === '') return undefined;
+    return VALID_ID.test(text) ? text : toDigestId(hash('sha256', text, 'base64url').slice(0, DIGEST_LENGTH));
+  };
+}
+
+/** Compiles the function that reads a claim of a token. */
+export function compileClaim(text: string): (claims: DecodedToken['claims']) => unknown {
+  const path = toPath(text);
+  return (claims) => readJsonPath(path, claims);
+}
+
 /** For several events in one delivery: one known event among new ones must not make the delivery a duplicate. */
 function toCommonId(ids: readonly (string | undefined)[]): string | undefined {
   if (ids.length <= 1 || ids.includes(undefined)) return ids.length === 1 ? ids[0] : undefined;
@@ -111,7 +131,8 @@ function toId(value: unknown): string | undefined {
   return text !== undefined && VALID_ID.test(text) ? text : undefined;
 }
 
-function toText(value: unknown): string | undefined {
+/** The text of a string or of an exact number. */
+export function toText(value: unknown): string | undefined {
   // Above 2^53 JavaScript parses different numbers as equal, so two events would have the same ID.
   return typeof value === 'string' || Number.isSafeInteger(value) ? String(value) : undefined;
 }

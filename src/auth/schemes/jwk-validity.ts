@@ -1,4 +1,4 @@
-/** The validity period that a JWK names: `nbf` and `exp` as in a JWT (RFC 7519 §4.1), or `not_before` and `not_after`. */
+/** The validity period that a JWK names: `nbf` and `exp` as in a JWT (RFC 7519 §4.1), or `not_before` and `not_after`; Plaid writes `expired_at`. */
 import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { VerifyKey } from './scheme.ts';
@@ -13,7 +13,7 @@ const MAX_SECONDS = 100_000_000_000;
 /** Reads the period. Undefined if a bound cannot be interpreted: a key that its sender limits must not become an unlimited one. */
 export function parseValidity(jwk: JsonWebKey): Validity | undefined {
   const starts = readDates(jwk, ['nbf', 'not_before']);
-  const ends = readDates(jwk, ['exp', 'not_after']);
+  const ends = readDates(jwk, ['exp', 'not_after', 'expired_at']);
   if (starts === undefined || ends === undefined) return undefined;
   return {
     notBefore: starts.length === 0 ? undefined : Math.max(...starts),

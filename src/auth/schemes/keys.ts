@@ -1,9 +1,19 @@
 /** Parses the text of secrets and keys into key objects, as the scheme describes them. */
-import { createPrivateKey, createPublicKey, createSecretKey, hash, type JsonWebKey, KeyObject } from 'node:crypto';
+import {
+  createPrivateKey,
+  createPublicKey,
+  createSecretKey,
+  hash,
+  type JsonWebKey,
+  KeyObject,
+  type X509Certificate,
+} from 'node:crypto';
 import { parseBase64Key, parseHex } from '../../core/bytes.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { Algorithm, PublicKeyDescription, SchemeDescription, SecretEncoding } from './description.ts';
+import type { Validity } from './jwk-validity.ts';
+import { findWeakKey, isOfKind, PEM, readCertificate, readPublicKey, SPKI_HEAD, toJwkKey, toKindTitle } from './public-keys.ts';
 import type { KeyProblem, VerifyKey } from './scheme.ts';
 
 /** A secret's original text, and its configured encoding. */
@@ -12,16 +22,34 @@ export interface KeySource {
   readonly encoding: SecretEncoding | undefined;
 }
 
+/** The parts of key material. */
+interface MaterialParts {
+  readonly key: KeyObject;
+  readonly source?: KeySource;
+  readonly validity?: Validity;
+  readonly id?: string;
+  readonly certificate?: X509Certificate;
+}
+
 /** Prepared key material in private fields, so that printing or serializing does not reveal it. */
 export class Material {
   readonly algorithm: Algorithm;
   readonly #key: KeyObject;
   readonly #source: KeySource | undefined;
+  /** When the key may be used, if its own form says so: a certificate or a JWK. */
+  readonly validity: Validity | undefined;
+  /** The `kid` of a JWK. */
+  readonly id: string | undefined;
+  /** If the key is that of a certificate. */
+  readonly certificate: X509Certificate | undefined;
 
-  constructor(algorithm: Algorithm, key: KeyObject, source?: KeySource) {
+  constructor(algorithm: Algorithm, { key, source, validity, id, certificate }: MaterialParts) {
     this.algorithm = algorithm;
     this.#key = key;
     this.#source = source;
+    this.validity = validity;
+    this.id = id;
+    this.certificate = certificate;
   }
 
   get key(): KeyObject {
@@ -40,16 +68,8 @@ export function toKeySource({ material }: VerifyKey): KeySource | undefined {
 }
 
 const ED25519_KEY_LENGTH = 32;
-/** The bytes before the 32 raw bytes in DER (RFC 8410 §4 and §7). */
-const SPKI_HEAD = Buffer.from('302a300506032b6570032100', 'hex');
+/** The bytes before the 32 raw bytes in DER (RFC 8410 §7). */
 const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex');
-const PEM = /^-----BEGIN ([A-Z ]+)-----/;
-
-/** The key type that an algorithm requires. */
-const ASYMMETRIC: Readonly<Record<string, { readonly type: string; readonly curve?: string; readonly title: string }>> = {
-  ed25519: { type: 'ed25519', title: 'an Ed25519' },
-  'ecdsa-p256': { type: 'ec', curve: 'prime256v1', title: 'an ECDSA P-256' },
-};
 
 /** The scheme and the purpose that a key is parsed for. */
 export interface KeyUse {
@@ -76,28 +96,34 @@ function toMaterial(secret: Secret, { description, encoding, purpose }: KeyUse):
     publicKey !== undefined &&
     (symmetric === undefined || isPublicText(text, encoding, publicKey))
   ) {
-    const key = purpose === 'verify' ? readPublicKey(text, publicKey, asymmetric) : readPrivateKey(text, publicKey, asymmetric);
-    return key instanceof KeyObject ? new Material(asymmetric, key, source) : key;
+    if (purpose === 'verify') {
+      const read = description.jwt?.chain === undefined ? readPublicKey(text, publicKey, asymmetric) : readCertificate(text);
+      return 'problem' in read ? read : new Material(asymmetric, { ...read, source });
+    }
+    const key = readPrivateKey(text, publicKey, asymmetric);
+    return key instanceof KeyObject ? new Material(asymmetric, { key, source }) : key;
   }
   if (symmetric === undefined) return problem('this scheme has no keys', 'remove keys');
   const bytes = toSecretBytes(secret, description, encoding);
-  return Buffer.isBuffer(bytes) ? new Material(symmetric, toSecretKey(bytes, description), source) : bytes;
+  return Buffer.isBuffer(bytes) ? new Material(symmetric, { key: toSecretKey(bytes, description), source }) : bytes;
 }
 
 function toSecretKey(bytes: Buffer, { secret: { digest } }: SchemeDescription): KeyObject {
   return createSecretKey(digest === undefined ? bytes : hash(digest, bytes, 'buffer'));
 }
 
-/** Parses a public key from a JWK (RFC 7517 §4, RFC 8037 §2); undefined for a JWK that is not a signature key of the scheme's algorithm. */
-export function readJwk(jwk: JsonWebKey & { readonly use?: unknown }, description: SchemeDescription): Material | undefined {
+/** Parses a public key from a JWK; undefined for a JWK that is not a signature key of the scheme's algorithm. */
+export function readJwk(jwk: JsonWebKey, description: SchemeDescription): Material | undefined {
   const [, algorithm] = toAlgorithms(description);
-  if (algorithm === undefined || (jwk.use !== undefined && jwk.use !== 'sig') || jwk['d'] !== undefined) return undefined;
-  try {
-    const key = createPublicKey({ key: jwk, format: 'jwk' });
-    return isOfKind(key, algorithm) ? new Material(algorithm, key) : undefined;
-  } catch {
-    return undefined;
-  }
+  const read = algorithm === undefined ? undefined : toJwkKey(jwk, algorithm);
+  return algorithm === undefined || read === undefined ? undefined : new Material(algorithm, read);
+}
+
+/** The key of a certificate that was fetched; undefined if the scheme cannot use it. */
+export function toVerifyKey(name: string, key: KeyObject, description: SchemeDescription): VerifyKey | undefined {
+  const [, algorithm] = toAlgorithms(description);
+  if (algorithm === undefined || !isOfKind(key, algorithm) || findWeakKey(key) !== undefined) return undefined;
+  return { name, material: new Material(algorithm, { key }), notAfter: undefined };
 }
 
 /** The scheme's algorithm for secrets, and the one for key pairs. */
@@ -123,39 +149,6 @@ function isPublicText(
   return [prefix, privatePrefix].some((start) => start !== undefined && text.startsWith(start)) || PEM.test(text);
 }
 
-function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algorithm): KeyObject | KeyProblem {
-  const { prefix = '', privatePrefix } = form;
-  if ((privatePrefix !== undefined && text.startsWith(privatePrefix)) || /^-----BEGIN [A-Z ]*PRIVATE KEY/.test(text)) {
-    const what = PEM.test(text) ? 'this' : `a ${privatePrefix} secret`;
-    return problem(`${what} is a private key`, `verification needs the public key${prefix === '' ? '' : `, ${prefix}…`}`);
-  }
-  try {
-    const key = PEM.test(text) ? createPublicKey(text) : toPublicKey(text, form);
-    return isOfKind(key, algorithm) ? key : toWrongForm(form, algorithm);
-  } catch {
-    return toWrongForm(form, algorithm);
-  }
-}
-
-function toWrongForm({ prefix = '', encoding, format }: PublicKeyDescription, algorithm: Algorithm): KeyProblem {
-  const what = format === 'raw' ? '32 bytes' : `${ASYMMETRIC[algorithm]?.title} key in DER`;
-  const where = prefix === '' ? 'the key' : `the text after ${prefix}`;
-  return problem(`${where} is not ${encoding} of ${what}`, 'copy the whole public key, as the sender shows it, or in PEM');
-}
-
-function toPublicKey(text: string, { prefix = '', encoding, format }: PublicKeyDescription): KeyObject {
-  const digits = text.startsWith(prefix) ? text.slice(prefix.length) : '';
-  const raw = encoding === 'hex' ? parseHex(digits) : parseBase64Key(digits);
-  if (raw === undefined || (format === 'raw' && raw.length !== ED25519_KEY_LENGTH))
-    throw new Error('not a public key of this scheme');
-  return createPublicKey({ key: format === 'raw' ? Buffer.concat([SPKI_HEAD, raw]) : raw, format: 'der', type: 'spki' });
-}
-
-function isOfKind(key: KeyObject, algorithm: Algorithm): boolean {
-  const wanted = ASYMMETRIC[algorithm];
-  return key.asymmetricKeyType === wanted?.type && key.asymmetricKeyDetails?.namedCurve === wanted?.curve;
-}
-
 /** Accepts PEM. If the scheme has a prefix for private keys, also a seed of 32 bytes, or the 64 bytes of seed and public key. */
 function readPrivateKey(
   text: string,
@@ -169,7 +162,7 @@ function readPrivateKey(
     } catch {
       // Reported below.
     }
-    return problem(`this is not ${ASYMMETRIC[algorithm]?.title} private key in PEM`, 'sign with the private key of the key pair');
+    return problem(`this is not ${toKindTitle(algorithm)} private key in PEM`, 'sign with the private key of the key pair');
   }
   if (privatePrefix === undefined) return problem('a public key cannot sign', 'sign with the private key, in PEM');
   if (!text.startsWith(privatePrefix)) return problem(`a ${prefix} key cannot sign`, `sign with its ${privatePrefix} key`);
@@ -197,6 +190,9 @@ function toSecretBytes(
 ): Buffer | KeyProblem {
   const empty = problem('the secret is empty', 'with an empty secret, anyone could sign requests');
   if (secret.length === 0) return empty;
+  // Everyone knows a public key, so everyone could sign with it: the key confusion of JSON Web Tokens.
+  if (PUBLIC_PEM.test(secret.expose().toString('latin1')))
+    return problem('this is a public key, not a secret', 'configure the secret that the sender shares with you');
   const encoding = named ?? form.encoding;
   if (encoding === 'utf8') return secret.expose();
   const { prefix = '' } = form;
@@ -216,6 +212,8 @@ function toSecretBytes(
   }
   return bytes.length === 0 ? empty : bytes;
 }
+
+const PUBLIC_PEM = /^\s*-----BEGIN (?:RSA |EC )?(?:PUBLIC KEY|CERTIFICATE)-----/;
 
 /** Supabase shows `v1,whsec_…`, and several secrets with `|` between them. */
 const VERSION = /^v[0-9][a-z]?,/;

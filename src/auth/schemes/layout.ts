@@ -86,6 +86,8 @@ function hasKnownEnd(description: SchemeDescription, { pieces, gaps }: Layout, a
       return true;
     case 'id':
       return gap !== '' || isSelfMarked(description, next);
+    case 'crc32':
+      return /^\D/.test(gap);
     case 'url':
     case 'urlWithoutSignature':
     case 'target':
@@ -109,6 +111,8 @@ function hasKnownStart(description: SchemeDescription, { pieces, gaps }: Layout,
       return true;
     case 'id':
       return gap !== '';
+    case 'crc32':
+      return /\D$/.test(gap);
     case 'url':
     case 'urlWithoutSignature':
     case 'target':

@@ -1,5 +1,6 @@
 /** Assembles the signed bytes from the pieces that a scheme lists. */
 import { hash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
 import type { SignedHead } from '../../core/event.ts';
 import type { Chunks } from './algorithms.ts';
 import type { Piece, SchemeDescription } from './description.ts';
@@ -88,6 +89,9 @@ const WRITERS: Readonly<Record<Exclude<Extract<Piece, string>, `${string}Without
   method: (_, { method }) => method,
   url: (_head, _content, url) => url,
   target: (_head, _content, url) => toTarget(url),
+  crc32: (_, { body }) => String(crc32(body)),
+  // The config's rules require the ID, which then replaces this piece (receiver-id.ts).
+  receiverId: () => undefined,
 };
 
 /** Fields are numbered in the order of `SignedHead.fields`. */

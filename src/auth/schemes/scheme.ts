@@ -1,11 +1,11 @@
 /** The interface of compiled signature schemes: parse headers, verify, sign. Pure: no clock, no files, no network. */
 import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import type { EventIdentity, SignedHead } from '../../core/event.ts';
+import type { DecodedToken, EventIdentity, SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
-import type { SchemeDescription, SecretEncoding } from './description.ts';
+import type { Algorithm, SchemeDescription, SecretEncoding } from './description.ts';
 
 /** A verification key, prepared once at load, because preparing it for each request would cost more than the HMAC. */
 export interface VerifyKey {
@@ -68,6 +68,50 @@ export interface SignedRequest {
 /** The identity of a verified message, or why it cannot be determined. */
 export type Identified = EventIdentity | { readonly problem: string };
 
+/** Why a token is not accepted. Plain data: the bundle of the tokens has copies of all classes, which are not those of the gate. */
+export interface TokenProblem {
+  readonly problem: string;
+  /** `stranger`: the sender issued it for another receiver. `altered`: the sender signed another body. */
+  readonly kind: 'malformed' | 'stranger' | 'altered' | 'old' | 'future';
+}
+
+/** The tokens of one scheme. */
+export interface Jwt {
+  /** Decodes the token in the header; nothing is verified. */
+  readHeader(header: string): DecodedToken | TokenProblem;
+  /** Decodes the token in the body; undefined if it is in a header. */
+  readonly readBody: ((body: Buffer) => DecodedToken | TokenProblem) | undefined;
+  /** The key that signed the token and thereby the body, if the token is for this route. */
+  verify(
+    token: DecodedToken,
+    body: Buffer,
+    keys: readonly VerifyKey[],
+    at: EpochMilliseconds,
+  ): Promise<VerifyKey | TokenProblem | 'mismatch'>;
+  /** The scheme's name for the algorithm that the header of a token names. */
+  toAlgorithm(token: DecodedToken): Algorithm;
+  /** The claims that are not accepted, for explanations. */
+  listStrangeClaims(claims: DecodedToken['claims']): string[];
+  /** The digest of the body; undefined if the token has none. */
+  readBodyHash(claims: DecodedToken['claims']): Buffer | undefined;
+  /** The token of a request, signed with the material of a private key or a secret. */
+  sign(request: SignRequest, material: unknown): string;
+}
+
+/** A token that was verified: which key verified it, and which event it signs. */
+export interface VerifiedToken {
+  readonly key: VerifyKey;
+  readonly identity: EventIdentity;
+}
+
+/** Verifies the token of a delivery. `mismatch`: none of the keys signed it. */
+export type VerifyToken = (
+  head: SignedHead,
+  message: Message,
+  keys: readonly VerifyKey[],
+  at: EpochMilliseconds,
+) => Promise<VerifiedToken | Refusal | 'mismatch'>;
+
 /** A signature scheme. */
 export interface Scheme {
   readonly description: SchemeDescription;
@@ -93,6 +137,8 @@ export interface Scheme {
    * scheme needs nothing in the body before it is verified.
    */
   readonly readBody: ((head: SignedHead, body: Buffer, options: HeadOptions) => SignedHead | Refusal) | undefined;
+  /** For schemes with a JSON Web Token, which verifies and identifies deliveries. `verify` then finds no key. */
+  readonly token: { readonly jwt: Jwt; readonly verify: VerifyToken } | undefined;
   /** The first of `keys` that signed `head` and `message`. Every key and signature is tried, even after a match. */
   verify(head: SignedHead, message: Message, keys: readonly VerifyKey[]): VerifyKey | undefined;
   /** Determines the event's identity. Only for verified messages, because it may parse the body. */

@@ -91,6 +91,20 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   },
   'dropbox-sign': { acknowledgedBy: [200], schedule: 'for three days; the response must contain "Hello API Event Received"' },
   'microsoft-graph': { givesUpOn: [400, 401, 403, 413] },
+  wise: { waitsSeconds: 5, schedule: 'at most 25 times in two weeks' },
+  paypal: { schedule: 'at most 25 times in 3 days' },
+  'paypal-sandbox': { schedule: 'at most 25 times in 3 days' },
+  'google-pubsub': {
+    acknowledgedBy: [200, 201, 202, 204],
+    schedule: 'until the message expires, 7 days by default, with a backoff',
+  },
+  plaid: {
+    acknowledgedBy: [200],
+    waitsSeconds: 10,
+    schedule: 'for 24 hours, at first after 30 seconds, then each time after four times as long',
+  },
+  wix: { acknowledgedBy: [200], waitsSeconds: 1.25, schedule: 'for 2 days' },
+  'apple-app-store': { schedule: 'after 1, 12, 24, 48 and 72 hours' },
   ...COMMERCE_PROFILES,
   ...TOOL_PROFILES,
 };

@@ -21,6 +21,8 @@ const ENCODERS: Readonly<Record<SignatureEncoding, (bytes: Buffer) => string>> =
   base64: (bytes) => bytes.toString('base64'),
   base64url: (bytes) => bytes.toString('base64url'),
   text: (bytes) => bytes.toString('latin1'),
+  // Tokens are signed by token.ts.
+  jwt: () => '',
 };
 
 /** Compiles the function that signs a request by headers. */
@@ -70,12 +72,7 @@ function sign(
   const message: Message = { method: 'POST', url: '', ...request };
   const [url = ''] = compileUrlForms(description)(message.url);
   const chunks = compilePieces(description)({ id: request.id, timestampText }, message)(url);
-  if (chunks === undefined)
-    throw cannotSign(
-      toFormText(message.body) === undefined
-        ? `the form has more than ${MAX_PARAMETERS} parameters, which the gate rejects: send fewer`
-        : 'the URL contains the digest of another body: remove the parameter',
-    );
+  if (chunks === undefined) throw cannotSign(toUnsignable(description, message.body));
   const entry = toEntry(signature, material, chunks);
   const headers: [string, string][] = [];
   if (id !== undefined && 'header' in id) headers.push([id.header, request.id]);
@@ -84,4 +81,12 @@ function sign(
   const time = isInEntry && 'entry' in timestamp.from ? `${timestamp.from.entry}${timestampText}${signature.list}` : '';
   headers.push([signature.header, `${time}${entry}`]);
   return headers;
+}
+
+/** Why no signature can be valid for a message. */
+function toUnsignable({ name, signed }: SchemeDescription, body: Buffer): string {
+  if (signed.includes('receiverId')) return `${name} signs the ID of the receiver: name a config whose route has receiverId`;
+  return toFormText(body) === undefined
+    ? `the form has more than ${MAX_PARAMETERS} parameters, which the gate rejects: send fewer`
+    : 'the URL contains the digest of another body: remove the parameter';
 }

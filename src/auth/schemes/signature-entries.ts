@@ -13,6 +13,8 @@ const DECODERS: Readonly<Record<SignatureEncoding, (text: string) => Buffer | un
   base64: parseBase64,
   base64url: parseBase64Url,
   text: (text) => Buffer.from(text, 'latin1'),
+  // Tokens are read by token.ts.
+  jwt: () => undefined,
 };
 
 /** The refusal of a head or body that is not as the scheme describes it. */

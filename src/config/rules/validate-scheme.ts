@@ -7,6 +7,7 @@ import { findAmbiguity, toPieceTitle } from '../../auth/schemes/layout.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { findPresetOfHeader } from './suggest-preset.ts';
+import { checkJwt, checkWeakDigest } from './validate-jwt.ts';
 import { checkAlgorithms, checkCoverage, checkPlaces } from './validate-places.ts';
 
 /** Everything wrong with the scheme, or with how the route uses it. */
@@ -19,6 +20,8 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
     ...checkCoverage(webhook, path),
     ...checkSender(webhook, route, path),
     ...checkRemoteKeys(webhook, [...path, 'jwks']),
+    ...checkJwt(webhook, path),
+    ...checkWeakDigest(webhook, path),
     ...checkId(webhook, path),
     ...checkIdHeader(webhook, path),
   ];
@@ -120,7 +123,7 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
       ),
     );
   if (isToken && signed.length > 0) found.push(error([...path, 'signed'], 'a token does not sign anything', 'signed: []'));
-  if (!isToken && !coversBody(description) && description.unsignedBody === undefined)
+  if (!isToken && description.jwt === undefined && !coversContent(description))
     found.push(
       error(
         [...path, 'signed'],
@@ -159,10 +162,16 @@ function checkTimestamp(description: SchemeDescription, path: Path): Rating[] {
   return found;
 }
 
+/** At least by a checksum, which has separate rules. */
+function coversContent(description: SchemeDescription): boolean {
+  return coversBody(description) || description.signed.includes('crc32') || description.unsignedBody !== undefined;
+}
+
 /** As a piece, as part of the whole body, or among the headers that the request lists as signed. */
 function isTimeSigned(description: SchemeDescription): boolean {
   const { signed, timestamp } = description;
   if (timestamp === undefined || signed.includes('timestamp')) return true;
+  if ('claim' in timestamp.from) return true;
   if ('json' in timestamp.from) return coversBody(description);
   return 'header' in timestamp.from && signed.some((piece) => typeof piece === 'object' && 'headersIn' in piece);
 }

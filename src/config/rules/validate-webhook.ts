@@ -1,8 +1,15 @@
 /** The rules of a webhook route, and the warnings about insecure settings. */
 import { coversQuery } from '../../auth/schemes/coverage.ts';
-import { isToken } from '../../auth/schemes/description.ts';
+import { isBearer } from '../../auth/schemes/description.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import type { DedupConfig, KeyConfig, OrderConfig, RouteConfig, WebhookConfig } from '../schema/config.ts';
+import {
+  type DedupConfig,
+  fetchesCertificates,
+  type KeyConfig,
+  type OrderConfig,
+  type RouteConfig,
+  type WebhookConfig,
+} from '../schema/config.ts';
 import { isUntimed } from '../schema/retention.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkHandshake } from './validate-handshake.ts';
@@ -50,10 +57,11 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   return found;
 }
 
-function checkCapture({ description: { name, signature, isSignedInContent } }: WebhookConfig, path: Path): Rating {
+function checkCapture({ description }: WebhookConfig, path: Path): Rating {
+  const { name, signature, isSignedInContent } = description;
   if (signature === undefined || isSignedInContent === true)
     return error(path, `${name} has no signature in the headers, so a captured delivery explains nothing`, 'remove capture');
-  if (isToken(signature))
+  if (isBearer(description))
     return error(path, `deliveries of ${name} contain the secret itself, so they are never captured`, 'remove capture');
   return warning(
     path,
@@ -166,10 +174,11 @@ function toKeyHint({ from }: WebhookConfig['description']): string {
   return from === undefined ? example : `${example}; for ${from.title} it is ${from.key}`;
 }
 
-function checkKeys({ keys, jwks, description }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
+function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
+  const { keys, jwks, description } = webhook;
   const found: Rating[] = [];
   const hasSignature = description.signature !== undefined;
-  if (hasSignature && keys.length + jwks.length === 0)
+  if (hasSignature && keys.length + jwks.length === 0 && !fetchesCertificates(webhook))
     found.push(error(path, 'a webhook route needs a key', toKeyHint(description)));
   if (!hasSignature && keys.length > 0)
     found.push(error(path, `${description.name} has no signature that a key could verify`, 'remove keys'));

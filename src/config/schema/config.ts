@@ -50,8 +50,15 @@ export function toSourceName({ name }: UserSourceConfig, index: number): string 
   return name ?? String(index + 1);
 }
 
-/** The names of a webhook's keys in logs and metrics. */
-export function namesOf({ jwks, keys }: WebhookConfig): string[] {
+/** Whether the keys of a webhook are those of certificates that its deliveries name. */
+export function fetchesCertificates({ jwks, keys, description }: WebhookConfig): boolean {
+  return description.certificate !== undefined && keys.length + jwks.length === 0;
+}
+
+/** The names of a webhook's keys in logs and metrics: a certificate has that of its host. */
+export function namesOf(webhook: WebhookConfig): string[] {
+  const { jwks, keys, description } = webhook;
+  if (fetchesCertificates(webhook)) return [...(description.certificate?.hosts ?? [])];
   return [...jwks, ...keys].map(({ name }) => name);
 }
 

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { XML_PATH } from '../../auth/schemes/xml-path.ts';
 import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
+import { claimPath } from './jwt-schema.ts';
 
 /** Header fields are tokens (RFC 9110 §5.6.2). */
 export const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header name must be a token (RFC 9110 §5.6.2)');
@@ -48,6 +49,8 @@ export const inForm = z.strictObject({
   path: jsonPath.optional().describe('Path in the field, if its value is JSON.'),
 });
 
+export const inToken = z.strictObject({ claim: claimPath.describe('Claim of the JSON Web Token: its name, or a JSON path.') });
+
 const headerPart = z
   .strictObject({
     separator: separator.describe('Separator of the parts.'),
@@ -68,11 +71,12 @@ export const idSource = z.union(
     inQuery,
     inSignature,
     inForm,
+    inToken,
     z.strictObject({ xml: xmlPath.describe('Path of the element in the XML body.') }),
   ],
   {
     error:
-      'expected { header: NAME }, { json: PATH }, { query: NAME }, { form: NAME }, { xml: PATH } or { signaturePart: INDEX }',
+      'expected { header: NAME }, { json: PATH }, { query: NAME }, { form: NAME }, { xml: PATH }, { claim: NAME } or { signaturePart: INDEX }',
   },
 );
 
@@ -92,7 +96,19 @@ const fieldOptions = {
 
 export const piece = z.union(
   [
-    z.enum(['id', 'timestamp', 'body', 'bodyWithoutSignature', 'method', 'url', 'urlWithoutSignature', 'target', 'form']),
+    z.enum([
+      'id',
+      'timestamp',
+      'body',
+      'bodyWithoutSignature',
+      'method',
+      'url',
+      'urlWithoutSignature',
+      'target',
+      'form',
+      'crc32',
+      'receiverId',
+    ]),
     z.strictObject({ text: literal.describe('A literal string.') }),
     inHeader.extend(fieldOptions),
     inQuery.extend(fieldOptions),
@@ -108,6 +124,6 @@ export const piece = z.union(
   ],
   {
     error:
-      'expected id, timestamp, body, bodyWithoutSignature, method, url, urlWithoutSignature, target, form, { text: … }, { header: … }, { query: … }, { json: … }, { form: … }, { signaturePart: … }, { headersIn: … } or { bodySha256: … }',
+      'expected id, timestamp, body, bodyWithoutSignature, method, url, urlWithoutSignature, target, form, crc32, receiverId, { text: … }, { header: … }, { query: … }, { json: … }, { form: … }, { signaturePart: … }, { headersIn: … } or { bodySha256: … }',
   },
 );

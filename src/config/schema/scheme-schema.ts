@@ -4,6 +4,7 @@ import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import { FORMS, JSON_ONLY, minutes } from '../../auth/schemes/presets/defaults.ts';
 import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/signature-entries.ts';
 import { TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
+import { certificate, customJwt } from './jwt-schema.ts';
 import {
   fieldName,
   headerName,
@@ -14,6 +15,7 @@ import {
   inHeader,
   inQuery,
   inSignature,
+  inToken,
   jsonPath,
   literal,
   parameterName,
@@ -33,6 +35,10 @@ const ALGORITHMS = [
   'sha256-secret-last',
   'ed25519',
   'ecdsa-p256',
+  'rsa-sha256',
+  'rsa-sha512',
+  'rsa-pss-sha256',
+  'rsa-pss-sha512',
   'token',
 ] as const;
 /** Algorithms that a sender may use, but custom schemes do not know: a similar name would be another algorithm, not a correction. */
@@ -54,10 +60,11 @@ const timestamp = z
       inQuery.extend({ unit }),
       inSignature.extend({ unit }),
       inForm.extend({ unit }),
+      inToken.extend({ unit }),
     ],
     {
       error:
-        'expected { header: NAME }, { entry: PREFIX }, { json: PATH }, { query: NAME }, { form: NAME } or { signaturePart: INDEX }, each with unit: s, ms, rfc3339 or http-date',
+        'expected { header: NAME }, { entry: PREFIX }, { json: PATH }, { query: NAME }, { form: NAME }, { claim: NAME } or { signaturePart: INDEX }, each with unit: s, ms, rfc3339 or http-date',
     },
   )
   .transform(({ unit: written, ...from }) => ({ from, unit: written }));
@@ -90,9 +97,9 @@ const signature = z.strictObject({
   form: fieldName.optional().describe('Form field that contains the signature, instead of a header.'),
   path: jsonPath.optional().describe('Path of the signature in that form field, if its value is JSON.'),
   encoding: z
-    .enum(['hex', 'base64', 'base64url', 'text'])
+    .enum(['hex', 'base64', 'base64url', 'text', 'jwt'])
     .default('hex')
-    .describe('Encoding of the signature; `text` is for tokens only.'),
+    .describe('Encoding of the signature; `text` is for tokens only, `jwt` for JSON Web Tokens.'),
   list: z
     .enum([',', ';', ' ', '&', '|', ':'])
     .optional()
@@ -124,7 +131,7 @@ export const customScheme = z
       .max(24)
       .default(['body'])
       .describe(
-        'The parts that are signed, in order; [] for tokens. `target` is path and query, `url` also the origin (`publicUrl`); `…WithoutSignature` omits the field or parameter with the signature.',
+        'The parts that are signed, in order; [] for tokens. With `jwt` it follows from `jwt`. `target` is path and query, `url` also the origin (`publicUrl`); `…WithoutSignature` omits the field or parameter with the signature.',
       ),
     separator: literal.default('').describe('Separator between the signed parts.'),
     unsignedBody: z
@@ -162,7 +169,9 @@ export const customScheme = z
         privatePrefix: visible.optional().describe('Prefix of private keys, which are used only to sign.'),
       })
       .prefault({})
-      .describe('Format of public keys, for ed25519 and ecdsa-p256.'),
+      .describe('Format of public keys, for ed25519, ecdsa-p256 and rsa-*.'),
+    certificate: certificate.optional(),
+    jwt: customJwt.optional(),
     contentShape: z
       .enum(['json-object', 'json-array', 'json-object-or-array'])
       .optional()
@@ -180,14 +189,24 @@ export const customScheme = z
       .optional()
       .describe('Characters whose percent-encoding in the URL is decoded before signing.'),
   })
+  .superRefine(({ signature, jwt }, context) => {
+    if (signature.header === '' && jwt?.content === undefined)
+      context.addIssue({ code: 'custom', path: ['signature', 'header'], message: 'the header of the signature is missing' });
+  })
   .transform(
     (written): SchemeDescription => ({
       ...withoutAbsent(written),
+      ...(written.jwt === undefined ? undefined : { signed: signsBody(written.jwt) ? ['body'] : [] }),
       name: 'custom',
       tolerance: minutes(5),
       contentTypes: toContentTypes(written),
     }),
   );
+
+/** Whether a token signs the body: it is in the body, or contains its digest. */
+function signsBody({ content, bodyHash }: z.output<typeof customJwt>): boolean {
+  return content !== undefined || bodyHash !== undefined;
+}
 
 /** A scheme that reads form fields gets forms, others JSON. */
 function toContentTypes({ signature, signed }: { signature: object; signed: readonly unknown[] }): readonly string[] {

@@ -5,6 +5,7 @@ import { toTopicRegion } from '../../auth/schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../../auth/schemes/description.ts';
 import { handshake, resolveHandshake } from './handshake-schema.ts';
+import { completeDescription, jwtOptions, toPublishedKeys } from './jwt-schema.ts';
 import { remoteKeys, webhookKey } from './key-schema.ts';
 import { order } from './order-schema.ts';
 import { idSource } from './place-schema.ts';
@@ -104,6 +105,12 @@ const written = z.strictObject({
     .describe(
       'URL under which the sender reaches the gate, for schemes that sign the URL: scheme and host, and the path prefix if a proxy strips one.',
     ),
+  receiverId: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,128}$/, 'must be 1 to 128 visible ASCII characters')
+    .optional()
+    .describe('ID under which the sender knows this receiver, for schemes that sign it: the webhook ID of `paypal`.'),
+  jwt: jwtOptions.optional().describe('Which tokens are accepted, for schemes with JSON Web Tokens.'),
   id: idSource.optional().describe('Where the ID of a delivery is. Default: as defined by the scheme.'),
   tolerance: z
     .union(
@@ -162,6 +169,12 @@ const written = z.strictObject({
     .boolean()
     .default(false)
     .describe('Accepts the Content-Encoding header although the signature does not cover it.'),
+  allowWeakDigest: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Accepts a signature over a CRC-32 of the body (`paypal`). Insecure: anyone who has a signed delivery that was not handled yet can write another body with the same CRC-32.',
+    ),
   allowDotInId: z
     .boolean()
     .default(false)
@@ -181,7 +194,7 @@ const written = z.strictObject({
 
 /** The `webhook` section, with its scheme resolved. */
 export const webhook = written.transform((values, context) => {
-  const { custom, id, tolerance, contentTypes, ...rest } = values;
+  const { custom, id, receiverId, jwt, tolerance, contentTypes, ...rest } = values;
   const base = findPreset(rest.scheme) ?? custom;
   if (base === undefined) {
     context.addIssue({
@@ -198,13 +211,8 @@ export const webhook = written.transform((values, context) => {
       path: ['custom'],
       message: `custom is ignored, because the scheme is ${rest.scheme}; set scheme: custom, or remove custom`,
     });
-  const description: SchemeDescription = id === undefined ? base : { ...base, id };
-  if (base.timestamp === undefined && tolerance !== undefined)
-    context.addIssue({
-      code: 'custom',
-      path: ['tolerance'],
-      message: `${base.name} has no signed timestamp, so there is no age to check; remove tolerance. Duplicates are detected for dedup.retention`,
-    });
+  const description: SchemeDescription = completeDescription(base, { id, receiverId, jwt });
+  for (const [setting, message] of listUnused(base, values)) context.addIssue({ code: 'custom', path: [setting], message });
   const resolved = resolveHandshake(rest.handshake, base);
   if (resolved !== undefined && 'problem' in resolved) {
     context.addIssue({ code: 'custom', path: ['handshake'], message: resolved.problem });
@@ -212,6 +220,7 @@ export const webhook = written.transform((values, context) => {
   }
   return {
     ...rest,
+    jwks: rest.keys.length + rest.jwks.length === 0 ? toPublishedKeys(base) : rest.jwks,
     dedup:
       rest.dedup === 'off'
         ? rest.dedup
@@ -226,3 +235,20 @@ export const webhook = written.transform((values, context) => {
     contentTypes: contentTypes ?? base.contentTypes,
   };
 });
+
+/** Settings that have no meaning for the scheme, and what is wrong with them. */
+function listUnused(
+  { name, timestamp, signed, jwt }: SchemeDescription,
+  given: z.output<typeof written>,
+): [setting: string, message: string][] {
+  const found: [string, string][] = [];
+  if (timestamp === undefined && given.tolerance !== undefined)
+    found.push([
+      'tolerance',
+      `${name} has no signed timestamp, so there is no age to check; remove tolerance. Duplicates are detected for dedup.retention`,
+    ]);
+  if (!signed.includes('receiverId') && given.receiverId !== undefined)
+    found.push(['receiverId', `${name} signs no receiver ID; remove receiverId`]);
+  if (jwt === undefined && given.jwt !== undefined) found.push(['jwt', `${name} does not sign with JSON Web Tokens; remove jwt`]);
+  return found;
+}

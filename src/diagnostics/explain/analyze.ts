@@ -12,6 +12,7 @@ import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
 import { type KeyForm, toKeyForms } from './key-forms.ts';
 import { LazyList } from './lazy-list.ts';
 import type { Meter } from './meter.ts';
+import { analyzeToken } from './token-hints.ts';
 
 /** Which parts a combination changes. */
 interface Shape {
@@ -43,7 +44,8 @@ interface Match {
 /** Runs the analysis; at each `yield` the caller can let other work run. */
 export function* analyze(given: AnalysisInput, meter: Meter): Generator<void, Explanation> {
   const analysisInput = withUsedNames(given);
-  const { request } = analysisInput;
+  const { scheme, request } = analysisInput;
+  if (scheme.token !== undefined) return yield* analyzeToken(analysisInput, scheme.token.jwt, meter);
   const head = readWholeHead(analysisInput);
   const hints = toHeadHints(analysisInput, head);
   const times = toTimes(analysisInput, head);

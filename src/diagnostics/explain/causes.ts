@@ -130,6 +130,10 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
     meaning: 'the body was lost in transit, or was signed as if it were empty',
     fix: 'look for something in front of sidegate that consumes the body, and for redirects, which drop it',
   },
+  token_claims: {
+    meaning: 'the JSON Web Token is for another receiver, or from another issuer, than the route accepts',
+    fix: 'compare `jwt.audience` and `jwt.claims` with the settings at the sender',
+  },
   unknown: {
     meaning: 'no candidate matches: most likely the secret differs, or it is an attack',
     fix: 'copy the secret again from the settings of this endpoint at the sender, and run `sidegate explain` on a captured request',

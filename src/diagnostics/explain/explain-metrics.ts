@@ -35,6 +35,7 @@ export const EXPLAIN_CAUSES = [
   'body_form',
   'body_base64',
   'body_empty',
+  'token_claims',
   'unknown',
   'skipped',
 ] as const;

@@ -46,13 +46,18 @@ export interface SeenPreset {
   readonly names: string;
 }
 
+/** Whether the header of a token does not name its sender. */
+function isUnspecific({ jwt, signature }: SchemeDescription): boolean {
+  return jwt !== undefined && signature?.header.toLowerCase() === 'authorization';
+}
+
 /** The presets whose headers are in the request, except the route's own scheme. */
 export function toSeenPresets({ scheme, presets, request: { headers } }: AnalysisInput): readonly SeenPreset[] {
   const own = toShape(scheme.description);
   const byShape = new Map<string, SchemeDescription[]>();
   for (const preset of presets) {
     const shape = toShape(preset);
-    if (preset.signature === undefined || preset.name === scheme.name || shape === own) continue;
+    if (preset.signature === undefined || preset.name === scheme.name || shape === own || isUnspecific(preset)) continue;
     if (headers.get(toSignatureName(preset)) === undefined) continue;
     byShape.set(shape, [...(byShape.get(shape) ?? []), preset]);
   }
@@ -188,6 +193,8 @@ function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm> {
   const { request, publicUrl, scheme: own, compile } = analysisInput;
   const twins = toTwins(own.description);
   for (const { preset, names } of toSeenPresets(analysisInput)) {
+    // Tokens are analyzed by what they say (token-hints.ts).
+    if (preset.jwt !== undefined) continue;
     const isTwin = twins.has(toSignatureName(preset));
     if (isTwin && own.description.acceptsTwins === true) continue;
     const scheme = compile(preset);

@@ -64,11 +64,13 @@ export function inspectScheme(scheme: Scheme, key: SigningKey, url: string): Pro
     const why = description.isSignedInContent === true ? 'signs with a key that only the sender has' : 'has no signature';
     throw new SidegateError('user', 'nothing_signed', `${scheme.name} ${why}, so it cannot be probed`);
   }
-  if (signature.header === '')
+  if (signature.header === '' || description.jwt !== undefined)
     throw new SidegateError(
       'user',
       'nothing_signed',
-      `${scheme.name} has its signature in the body or the query, so it cannot be probed`,
+      description.jwt === undefined
+        ? `${scheme.name} has its signature in the body or the query, so it cannot be probed`
+        : `${scheme.name} signs with a JSON Web Token, which this command does not forge`,
     );
   const sign = (content: Signable, by = key): Fields => scheme.sign({ ...content, method: 'POST', url }, by.secret, by.encoding);
   const split = (value: string): SignatureParts => splitSignature(signature, value);

@@ -103,10 +103,10 @@ function findSignatureMisfit({ tamper: what }: SignConfig, { name, signature }: 
 
 function findMisfit({ id, timestampOffset, tamper: what }: SignConfig, description: SchemeDescription): StepProblem | undefined {
   const { name, id: idSource, timestamp } = description;
-  if ((id !== undefined || what === 'id') && (idSource === undefined || !('header' in idSource)))
+  if ((id !== undefined || what === 'id') && (idSource === undefined || 'json' in idSource))
     return idSource === undefined
       ? { problem: `${name} has no ID` }
-      : { problem: `${name} has its ID in the body`, hint: `set it there, at ${'json' in idSource ? idSource.json : ''}` };
+      : { problem: `${name} has its ID in the body`, hint: `set it there, at ${idSource.json}` };
   if ((timestampOffset !== undefined || what === 'timestamp') && (timestamp === undefined || isBodyPlace(timestamp.from)))
     return timestamp === undefined
       ? { problem: `${name} signs no timestamp` }

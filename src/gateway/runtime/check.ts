@@ -15,7 +15,7 @@ import { loadBodyModule } from './body-module.ts';
 import { type CompiledRoute, compileRoutes } from './compiled-route.ts';
 import { testConnections } from './connections.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
-import { type KeysRead, readKeys } from './keys.ts';
+import { findExpiredKeys, type KeysRead, readKeys } from './keys.ts';
 import { type ProviderRead, readProvider } from './provider-settings.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTracing, type TracingRead } from './tracing.ts';
@@ -70,6 +70,9 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   };
   const routes = compileRoutes(loaded.config, await loadBodyModule(loaded.config));
   const keys = await Promise.all(routes.map((route, index) => readKeys(route, index)));
+  for (const [index, read] of keys.entries())
+    for (const { severity, path, message, hint } of findExpiredKeys(routes[index] as CompiledRoute, read, index, clock.now()))
+      addProblem(severity, path, message, hint);
   const realms = await readRealms(loaded.config);
   const [firstRealm] = realmsOf(loaded.config);
   const bcryptProblem = firstRealm === undefined ? undefined : await findBcryptProblem();

@@ -7,6 +7,7 @@ import { findNamedPreset } from '../../config/rules/suggest-preset.ts';
 import type { KeyConfig, RouteConfig } from '../../config/schema/config.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
+import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { WatchedKey } from '../../telemetry/log/key-evidence.ts';
 import type { CompiledRoute } from './compiled-route.ts';
@@ -49,6 +50,23 @@ export async function readKeys({ config: route, webhook }: CompiledRoute, index:
   }
   const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, problems);
   return { set: { keys, unavailable, ...(handshakeToken === undefined ? undefined : { handshakeToken }) }, problems };
+}
+
+/** Keys that are not used any more by the date of their certificate or JWK; a date in the config is reported with the config. */
+export function findExpiredKeys(
+  { config: route }: CompiledRoute,
+  { set }: KeysRead,
+  index: number,
+  now: EpochMilliseconds,
+): KeyProblem[] {
+  const { keys = [] } = route.webhook ?? {};
+  return set.keys.flatMap(({ name, notAfter }): KeyProblem[] => {
+    const position = keys.findIndex((each) => each.name === name);
+    if (notAfter === undefined || now < notAfter || keys[position]?.notAfter !== undefined) return [];
+    const path = `routes.${index}.webhook.keys.${position}.secret`;
+    const message = `the certificate or JWK of the key ${name} expired on ${toInstant(notAfter)}`;
+    return [{ severity: 'warning', path, route: route.name, key: name, message, hint: 'get the current one from the sender' }];
+  });
 }
 
 /** If the token is missing, only the handshake fails; deliveries are not affected. */
@@ -101,7 +119,12 @@ async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): P
     return { warnings: read.warnings, problem: { message: parsed.problem, hint } };
   }
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
-  return { key: { ...parsed.key, notBefore: config.notBefore }, warnings, problem: NO_PROBLEM };
+  return { key: { ...parsed.key, notBefore: toLater(config.notBefore, parsed.key.notBefore) }, warnings, problem: NO_PROBLEM };
+}
+
+/** A certificate is not valid before its own date either. */
+function toLater(a: EpochMilliseconds | undefined, b: EpochMilliseconds | undefined): EpochMilliseconds | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
 }
 
 /** Usually such a secret is valid, but the route has the default scheme instead of its sender's. */

@@ -5,11 +5,13 @@ import type { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
 import { toHeaderNames } from '../../auth/schemes/head.ts';
+import { toVerifyKey } from '../../auth/schemes/keys.ts';
 import { toStatuses } from '../../auth/schemes/senders.ts';
 import { toRouting } from '../../config/rules/gate-identity.ts';
 import {
   appMethodsOf,
   type Config,
+  fetchesCertificates,
   methodsOf,
   namesOf,
   type RouteConfig,
@@ -23,6 +25,7 @@ import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import type { ClaimWaiters } from '../pipeline/claim-waiters.ts';
+import { createCertificateKeys } from '../pipeline/gates/certificate-keys.ts';
 import { createClientCertificateGate } from '../pipeline/gates/client-certificate.ts';
 import { createContentGate } from '../pipeline/gates/content.ts';
 import { createDedupGate } from '../pipeline/gates/dedup.ts';
@@ -30,7 +33,7 @@ import { createEnvelopeGate } from '../pipeline/gates/envelope.ts';
 import type { ClaimGate, ContentGate, EventGate, HeadGate, WebhookGates } from '../pipeline/gates/gate.ts';
 import { createOpenHandshakeGate } from '../pipeline/gates/open-handshake.ts';
 import { createOrderGate } from '../pipeline/gates/order.ts';
-import { createSignatureGate } from '../pipeline/gates/signature.ts';
+import { createSignatureGate, type FetchKeys } from '../pipeline/gates/signature.ts';
 import { createSignedHandshakeGate } from '../pipeline/gates/signed-handshake.ts';
 import { createSnsGate } from '../pipeline/gates/sns.ts';
 import type { RecencyOptions } from '../pipeline/gates/timestamp.ts';
@@ -228,7 +231,7 @@ function buildSignatureGate(
   { config, scheme }: CompiledWebhook,
   ring: KeyRing,
   metrics: RouteMetrics,
-  { keyEvidence }: RouteParts,
+  { keyEvidence, certificates }: RouteParts,
 ): EventGate {
   const { maxBody, allowDotInId, allowQuery, publicUrl = '' } = config;
   const onKeyUsed = (key: string, at: EpochMilliseconds, first: string): void => {
@@ -242,6 +245,18 @@ function buildSignatureGate(
     maxBody,
     publicUrl,
     onKeyUsed,
+    fetchKeys: buildCertificateKeys(config, certificates),
+  });
+}
+
+/** Keys of the route take precedence over the certificate that a delivery names. */
+function buildCertificateKeys(config: WebhookConfig, certificates: RemoteCertificates): FetchKeys | undefined {
+  const { description } = config;
+  const { certificate } = description;
+  if (certificate === undefined || !fetchesCertificates(config)) return undefined;
+  return createCertificateKeys(certificate, {
+    toKey: (url, names) => certificates.key(url, names),
+    toVerifyKey: (name, key) => toVerifyKey(name, key, description),
   });
 }
 

@@ -14,6 +14,10 @@ export interface Vector {
   readonly secret: ReceiverKey;
   readonly signed: SignedDelivery;
   readonly atEpochSeconds: number;
+  /** Settings of the route, if the scheme needs some. */
+  readonly receiverId?: string;
+  readonly audience?: readonly string[];
+  readonly claims?: Readonly<Record<string, readonly (string | boolean)[]>>;
   readonly verdict: 'ok' | 'refused';
   /** What is wrong with it. */
   readonly why?: string;
@@ -53,6 +57,11 @@ const FILES: readonly string[] = ['providers.json', 'signed-fields.json', 'comme
 /** Deliveries. */
 export function readVectors(): Vector[] {
   return FILES.flatMap((file) => read<Vector>(file));
+}
+
+/** Deliveries that are signed with key pairs or tokens. */
+export function readAsymmetricVectors(): Vector[] {
+  return read('asymmetric.json');
 }
 
 /** Handshakes. */

@@ -2,10 +2,12 @@
 
 import type { KeyRing } from '../../../auth/keys/key-ring.ts';
 import { isBodyPlace } from '../../../auth/schemes/body-values.ts';
-import type { HeadOptions, Message, Scheme } from '../../../auth/schemes/scheme.ts';
+import type { SchemeDescription } from '../../../auth/schemes/description.ts';
+import type { HeadOptions, Message, Scheme, VerifyKey } from '../../../auth/schemes/scheme.ts';
 import type { Sender } from '../../../core/admitted.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SignedHead, VerifiedEvent } from '../../../core/event.ts';
+import type { HeaderFields } from '../../../core/headers.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { EventGate } from './gate.ts';
@@ -19,37 +21,71 @@ export interface SignatureOptions extends RecencyOptions, HeadOptions {
   readonly publicUrl: string;
   /** Called with the key that verified, the time, and the first live key: any other key is being rotated out. */
   readonly onKeyUsed: (key: string, at: EpochMilliseconds, first: string) => void;
+  /** For routes whose deliveries name the certificate of their key; the keys of the route are then not used. */
+  readonly fetchKeys?: FetchKeys | undefined;
 }
+
+/** Fetches the keys that the headers of a delivery name. */
+export type FetchKeys = (headers: HeaderFields) => Promise<readonly VerifyKey[] | Refusal>;
 
 /** Reads the signature headers, then the body, and verifies it. */
 export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: SignatureOptions): EventGate {
   const readSignedHead = createSignedHeadReader(scheme, options);
-  const isSigned = scheme.description.signature !== undefined;
-  const readsTimeInContent = isTimeInBody(scheme);
-  const { readBody } = scheme;
+  const { description, token } = scheme;
+  const { fetchKeys } = options;
+  const isSigned = description.signature !== undefined;
+  /** Undefined if the time was checked before the body was read. */
+  const recency = isTimeInBody(description) ? options : undefined;
   return {
     async verify(head, sender) {
       const signedHead = readSignedHead(head);
       if (signedHead instanceof Refusal) return signedHead;
-      const keys = ring.live(head.receivedAt);
+      const live = fetchKeys === undefined ? ring.live(head.receivedAt) : undefined;
       // The gate's own problems are never a 4xx: a sender may drop the event permanently on one.
-      if (isSigned && keys.length === 0) return toUnavailable(ring);
+      if (isSigned && live?.length === 0) return toUnavailable(ring);
       const body = await head.body.read(options.maxBody);
       if (!Buffer.isBuffer(body)) return body;
-      const signed = completeHead(signedHead, body);
+      const signed = completeHead(scheme, signedHead, body, options);
       if (signed instanceof Refusal) return signed;
       const message = toMessage(head, body);
       // User names are not counted as keys: labels must not have an unbounded number of values.
-      if (!isSigned) return identify(head, signed, message, toSenderName(sender));
-      const key = scheme.verify(signed, message, keys);
-      if (key === undefined) return toMismatch(ring, signed);
-      options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
-      return identify(head, signed, message, key.name);
+      return isSigned ? check(head, signed, message, live) : identify(head, signed, message, toSenderName(sender));
     },
   };
 
-  function completeHead(signed: SignedHead, body: Buffer): SignedHead | Refusal {
-    return readBody === undefined ? signed : readBody(signed, body, options);
+  function check(
+    head: ParsedHead,
+    signed: SignedHead,
+    message: Message,
+    live: readonly VerifyKey[] | undefined,
+  ): VerifiedEvent | Refusal | Promise<VerifiedEvent | Refusal> {
+    if (live === undefined || token !== undefined) return checkLater(head, signed, message, live);
+    return checkNow(head, signed, message, live);
+  }
+
+  function checkNow(head: ParsedHead, signed: SignedHead, message: Message, keys: readonly VerifyKey[]): VerifiedEvent | Refusal {
+    const key = scheme.verify(signed, message, keys);
+    if (key === undefined) return toMismatch(ring, signed);
+    options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
+    return identify(head, signed, message, key.name);
+  }
+
+  /** If keys must be fetched, or the signature is a token. */
+  async function checkLater(
+    head: ParsedHead,
+    signed: SignedHead,
+    message: Message,
+    live: readonly VerifyKey[] | undefined,
+  ): Promise<VerifiedEvent | Refusal> {
+    const keys = live ?? (await fetchKeys?.(head.headers)) ?? [];
+    if (keys instanceof Refusal) return keys;
+    if (token === undefined) return checkNow(head, signed, message, keys);
+    const verified = await token.verify(signed, message, keys, head.receivedAt);
+    if (verified instanceof Refusal) return verified;
+    if (verified === 'mismatch') return toMismatch(ring, signed);
+    const { key, identity } = verified;
+    options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
+    return toEvent(recency, head, { ...identity, keyName: key.name, body: message.body });
   }
 
   function toMessage({ method, target }: ParsedHead, body: Buffer): Message {
@@ -59,17 +95,24 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
   function identify(head: ParsedHead, signed: SignedHead, message: Message, keyName: string): VerifiedEvent | Refusal {
     const identity = scheme.identify(signed, message);
     if ('problem' in identity) return refuse('malformed_signature', 'malformed_signature', identity.problem);
-    if (readsTimeInContent && identity.timestamp !== undefined) {
-      const refusal = checkRecency(identity.timestamp, head.receivedAt, options);
-      if (refusal !== undefined) return refusal;
-    }
-    return { ...identity, keyName, body: message.body };
+    return toEvent(recency, head, { ...identity, keyName, body: message.body });
   }
 }
 
+function completeHead({ readBody }: Scheme, signed: SignedHead, body: Buffer, options: HeadOptions): SignedHead | Refusal {
+  return readBody === undefined ? signed : readBody(signed, body, options);
+}
+
+/** The event, if it is recent. */
+function toEvent(recency: RecencyOptions | undefined, { receivedAt }: ParsedHead, event: VerifiedEvent): VerifiedEvent | Refusal {
+  if (recency === undefined || event.timestamp === undefined) return event;
+  return checkRecency(event.timestamp, receivedAt, recency) ?? event;
+}
+
 /** A timestamp in the body is checked after the signature: until then, it is only what an untrusted client wrote. */
-function isTimeInBody({ description: { timestamp } }: Scheme): boolean {
-  return timestamp !== undefined && isBodyPlace(timestamp.from);
+function isTimeInBody({ timestamp, jwt }: SchemeDescription): boolean {
+  if (timestamp === undefined) return false;
+  return isBodyPlace(timestamp.from) || ('claim' in timestamp.from && jwt?.content !== undefined);
 }
 
 /** All published keys may have expired, and the sender may have published new ones since. */

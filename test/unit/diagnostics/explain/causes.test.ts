@@ -1,5 +1,5 @@
 /** Each cause is found: a genuine delivery is changed in one way, and the analysis has to name it. */
-import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import { createHash, createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
@@ -14,6 +14,7 @@ import { EXPLAIN_CAUSES } from '../../../../src/diagnostics/explain/explain-metr
 import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { explainNow } from '../../../../src/diagnostics/explain/run.ts';
 import { isPlain } from '../../../support/field-cases.ts';
+import { makeToken } from '../../../support/tokens.ts';
 
 const NOW = 1_800_000_000_000;
 const SECONDS = String(NOW / 1_000);
@@ -88,6 +89,7 @@ function explain(one: Case): Explanation & { causes: ExplainCause[]; text: strin
 
 type Content = Buffer | string;
 
+const toSha256 = (body: Content): string => createHash('sha256').update(body).digest('hex');
 const hmac = (key: Content, algorithm = 'sha256') => createHmac(algorithm, key);
 
 /** As Standard Webhooks has it. */
@@ -470,6 +472,15 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
     url('https://public.example/hooks', {}, { 'X-Forwarded-Host': 'public.example' }),
   ],
   ['url', 'its own Host', 'http://localhost:8080', url('http://localhost:8080/hooks', {}, { Host: 'localhost:8080' })],
+  [
+    'token_claims',
+    'a token from another issuer',
+    'the token is for another receiver: $.iss is not accepted',
+    {
+      scheme: 'netlify',
+      headers: { 'X-Webhook-Signature': makeToken({ alg: 'HS256' }, { iss: 'other', sha256: toSha256(BODY) }, PLAIN, 'HS256') },
+    },
+  ],
   ['unknown', 'another secret', 'the secret differs', { headers: standard(BODY, 'other') }],
   ['unknown', 'another secret (github)', 'the secret differs', { ...gh(BODY), headers: github(BODY, 'other') }],
   ['unknown', 'nothing left of the content', 'the body is empty', gh(BODY, '')],

@@ -1,0 +1,64 @@
+/** Decodes JSON Web Tokens (RFC 7519) in compact form, so strictly that every parser reads the same token from the text. */
+import { parseBase64Url } from '../../../core/bytes.ts';
+import type { DecodedToken } from '../../../core/event.ts';
+import { parseStrictJson } from '../../../core/strict-json.ts';
+import type { TokenProblem } from '../scheme.ts';
+import { malformed } from './problem.ts';
+
+const HEADER_BOUNDS = { maxDepth: 4, maxValues: 64 };
+const CLAIM_BOUNDS = { maxDepth: 32, maxValues: 10_000 };
+const MAX_KEY_ID_LENGTH = 256;
+/** Bytes of a decoded signature: of an Ed25519 signature or an HMAC at least, of an RSA signature at most. */
+const [MIN_SIGNATURE, MAX_SIGNATURE] = [32, 1_024];
+/**
+ * Header parameters that name a key or change what is signed. An attacker writes the header before anything is verified, so the key must
+ * come from the config; and a library that does not know a critical parameter would verify something else (RFC 7515 §4.1.11).
+ */
+const REJECTED_PARAMETERS = ['crit', 'jku', 'jwk', 'x5u', 'b64', 'zip', 'enc'];
+/** Allowed if the scheme verifies the chain; its digests are of no use without it. */
+const CHAIN_PARAMETERS = ['x5c', 'x5t', 'x5t#S256'];
+
+/** Options of a scheme's tokens. */
+export interface TokenForm {
+  /** The names of the accepted algorithms (RFC 7518 §3.1). */
+  readonly algorithms: readonly string[];
+  readonly hasChain: boolean;
+}
+
+/** Decodes a token; its signature and its claims are not verified. */
+export function decodeToken(text: string, { algorithms, hasChain }: TokenForm): DecodedToken | TokenProblem {
+  const parts = text.split('.');
+  if (parts.length !== 3) return malformed('the token does not have three parts');
+  const [headerText = '', claimsText = '', signatureText = ''] = parts;
+  const [headerBytes, claimBytes, signature] = [headerText, claimsText, signatureText].map(parseBase64Url);
+  if (headerBytes === undefined || claimBytes === undefined || signature === undefined)
+    return malformed('a part of the token is not canonical base64url');
+  const header = parseStrictJson(headerBytes, HEADER_BOUNDS);
+  if (header.kind === 'problem') return malformed(`the header of the token: ${header.problem}`);
+  if (!isObject(header.value)) return malformed('the header of the token is not an object');
+  const problem = findHeaderProblem(header.value, algorithms, hasChain);
+  if (problem !== undefined) return malformed(problem);
+  const claims = parseStrictJson(claimBytes, CLAIM_BOUNDS);
+  if (claims.kind === 'problem') return malformed(`the claims of the token: ${claims.problem}`);
+  if (!isObject(claims.value)) return malformed('the claims of the token are not an object');
+  if (signature.length < MIN_SIGNATURE || signature.length > MAX_SIGNATURE)
+    return malformed('the signature of the token does not have the length of one');
+  return { text, header: header.value, claims: claims.value, signature };
+}
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function findHeaderProblem(header: JsonObject, algorithms: readonly string[], hasChain: boolean): string | undefined {
+  const rejected = hasChain ? REJECTED_PARAMETERS : [...REJECTED_PARAMETERS, ...CHAIN_PARAMETERS];
+  const found = rejected.find((name) => Object.hasOwn(header, name));
+  if (found !== undefined) return `the header of the token has ${found}, which this scheme does not use`;
+  const { alg, kid } = header as { alg?: unknown; kid?: unknown };
+  if (typeof alg !== 'string' || !algorithms.includes(alg)) return `the token is not signed by ${algorithms.join(' or ')}`;
+  if (kid !== undefined && (typeof kid !== 'string' || kid.length > MAX_KEY_ID_LENGTH))
+    return `kid is not a string of at most ${MAX_KEY_ID_LENGTH} characters`;
+  return undefined;
+}

@@ -1,0 +1,53 @@
+/** The parts of a description for senders with certificates and JSON Web Tokens. */
+import type { Milliseconds } from '../../core/clock.ts';
+
+/** Certificates of the sender at URLs that a header of each delivery names; used if a route has no keys. */
+export interface CertificateDescription {
+  /** The header with the URL. */
+  readonly header: string;
+  /** The hosts that URLs may have; anyone can write a URL into a request. */
+  readonly hosts: readonly string[];
+  /** The start of the path that URLs must have. */
+  readonly path: string;
+  /** The certificate must have one of these names, as common name or as DNS name. */
+  readonly names: readonly string[];
+}
+
+/** A claim with the digest of the body. */
+export interface BodyHashDescription {
+  readonly claim: string;
+  readonly digest: 'sha256' | 'sha512';
+  readonly encoding: 'hex' | 'base64' | 'base64url';
+}
+
+/** A chain of certificates in the token's header (`x5c`, RFC 7515 §4.1.6). The keys of the route are the roots. */
+export interface ChainDescription {
+  /** Extensions that mark the certificates of this sender among all those under the root: of the signer, then of its issuers. */
+  readonly extensions: readonly string[];
+}
+
+/** Clocks differ by less if they are synchronized. */
+export const DEFAULT_CLOCK_TOLERANCE_MS: Milliseconds = 60_000;
+
+/** A JSON Web Token (RFC 7519) that signs the delivery. Paths of claims are JSON paths. */
+export interface JwtDescription {
+  /** If the token is in the body: `$` if it is the whole body, or the path of the only member, such as `$.signedPayload`. */
+  readonly content?: string;
+  /** Accepted values of `iss`. */
+  readonly issuers?: readonly string[];
+  /** Accepted audiences. */
+  readonly audience?: readonly string[];
+  /** The claims that may name the audience; default: `$.aud`. */
+  readonly audienceAt?: readonly string[];
+  /** Accepted values of other claims. */
+  readonly claims?: Readonly<Record<string, readonly (string | boolean)[]>>;
+  /** Settings without which a token that the sender issued to another of its customers would be accepted. */
+  readonly mustSet?: readonly string[];
+  /** Without it, and with the token in a header, the body is not signed. */
+  readonly bodyHash?: BodyHashDescription;
+  /** Tokens without `exp` are rejected. */
+  readonly requiresExpiry?: true;
+  readonly chain?: ChainDescription;
+  /** How far the clocks may differ for `exp` and `nbf`. Default: DEFAULT_CLOCK_TOLERANCE_MS. */
+  readonly clockTolerance?: Milliseconds;
+}

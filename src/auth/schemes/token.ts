@@ -1,0 +1,112 @@
+/** Schemes whose signature is a JSON Web Token: reads it from its header or the body, and turns what is wrong with it into refusals. */
+import type { DecodedToken, SignedHead } from '../../core/event.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
+import type { SchemeDescription } from './description.ts';
+import { compileFieldCheck, type ReadHead, VALID_ID } from './head.ts';
+import { compileClaim, type Identify, toText } from './identity.ts';
+import { compileJwt } from './jwt/jwt.ts';
+import type { Jwt, Scheme, TokenProblem, VerifyToken } from './scheme.ts';
+import { cannotSign, readSigningMaterial } from './sign.ts';
+import { TIMESTAMP_FORMATS } from './timestamp.ts';
+
+/** The part of a scheme that its tokens need. */
+export interface TokenScheme {
+  readonly jwt: Jwt;
+  readonly readHead: ReadHead;
+  readonly verify: VerifyToken;
+}
+
+/** Adds a token to a head; the refusal is for a token without its time. */
+type AddToken = (head: SignedHead, token: DecodedToken) => SignedHead | Refusal;
+
+/** Compiles it; loads the bundle of the tokens. */
+export function compileToken(description: SchemeDescription, identify: Identify): TokenScheme {
+  const jwt = compileJwt(description);
+  const addToken = compileAddToken(description, jwt);
+  return {
+    jwt,
+    readHead: compileTokenHead(description, jwt, addToken),
+    async verify(given, message, keys, at) {
+      const head = jwt.readBody === undefined ? given : toHead(given, jwt.readBody(message.body), addToken);
+      if (head instanceof Refusal) return head;
+      const { token } = head;
+      if (token === undefined) return refuse('missing_signature', 'missing_signature');
+      const key = await jwt.verify(token, message.body, keys, at);
+      if (key === 'mismatch') return key;
+      if ('problem' in key) return toRefusal(key);
+      const identity = identify(head, message, () => [token.text.slice(0, token.text.lastIndexOf('.'))]);
+      return 'problem' in identity ? malformed(identity.problem) : { key, identity };
+    },
+  };
+}
+
+function compileTokenHead(description: SchemeDescription, jwt: Jwt, addToken: AddToken): ReadHead {
+  const { signature, id: source } = description;
+  const findRepeated = compileFieldCheck(description);
+  const idName = source !== undefined && 'header' in source ? source.header.toLowerCase() : undefined;
+  const name = signature?.header.toLowerCase() ?? '';
+  return (headers) => {
+    const repeated = findRepeated(headers);
+    if (repeated !== undefined) return repeated;
+    const id = idName === undefined ? undefined : headers.get(idName) || undefined;
+    if (id !== undefined && !VALID_ID.test(id)) return malformed('the ID is not 1 to 256 visible ASCII characters');
+    const head = { id, timestampText: undefined, timestamp: undefined, signatures: [] };
+    if (jwt.readBody !== undefined) return head;
+    const text = headers.get(name) ?? '';
+    return text === '' ? refuse('missing_signature', 'missing_signature') : toHead(head, jwt.readHeader(text), addToken);
+  };
+}
+
+function toHead(head: SignedHead, token: DecodedToken | TokenProblem, addToken: AddToken): SignedHead | Refusal {
+  return 'problem' in token ? toRefusal(token) : addToken(head, token);
+}
+
+function compileAddToken({ timestamp: time }: SchemeDescription, { toAlgorithm }: Jwt): AddToken {
+  const toSigned = (head: SignedHead, token: DecodedToken): SignedHead => ({
+    ...head,
+    signatures: [{ algorithm: toAlgorithm(token), bytes: token.signature }],
+    token,
+  });
+  if (time === undefined || !('claim' in time.from)) return toSigned;
+  const { claim } = time.from;
+  const readClaim = compileClaim(claim);
+  const format = TIMESTAMP_FORMATS[time.unit];
+  return (head, token) => {
+    const timestampText = toText(readClaim(token.claims)) ?? '';
+    const timestamp = format.parse(timestampText);
+    if (timestamp === undefined) return malformed(`the claim ${claim} is not ${format.form}`);
+    return { ...toSigned(head, token), timestampText, timestamp };
+  };
+}
+
+/** Compiles the function that signs a request by a token in a header. */
+export function compileTokenSigner(description: SchemeDescription, jwt: Jwt): Scheme['signRequest'] {
+  const { name, signature, id } = description;
+  const { prefix = '' } = signature?.forms[0] ?? {};
+  return (request, secret, encoding) => {
+    if (signature === undefined || jwt.readBody !== undefined)
+      throw cannotSign(`the token of ${name} is in the body: pass a body that contains one`);
+    const token = jwt.sign(request, readSigningMaterial(description, { secret, encoding }));
+    const headers: [string, string][] = id !== undefined && 'header' in id ? [[id.header, request.id]] : [];
+    return { headers: [...headers, [signature.header, `${prefix}${token}`]], url: request.url ?? '', body: request.body };
+  };
+}
+
+function malformed(detail: string): Refusal {
+  return refuse('malformed_signature', 'malformed_signature', detail);
+}
+
+function toRefusal({ problem, kind }: TokenProblem): Refusal {
+  switch (kind) {
+    case 'malformed':
+      return malformed(problem);
+    case 'stranger':
+      return refuse('signature_mismatch', 'sender_not_allowed', problem);
+    case 'altered':
+      return refuse('signature_mismatch', 'bad_signature', problem);
+    case 'old':
+      return refuse('timestamp_outside_tolerance', 'timestamp_old', problem);
+    case 'future':
+      return refuse('timestamp_outside_tolerance', 'timestamp_future', problem);
+  }
+}
