@@ -52,6 +52,11 @@ const SENDERS_PACKAGES = [
   'hubspot-api-client==12.0.0',
   'elevenlabs==2.78.0',
   'polar-sdk==1.0.2',
+  'PyJWT==2.15.1',
+  'cryptography==50.0.2',
+  'google-auth==2.62.2',
+  'vonage-jwt==1.1.5',
+  'app-store-server-library==3.1.2',
 ];
 const GO_SOURCE = 'test/support/oracles/go';
 const GO_PROGRAM = '.cache/oracles-go';
