@@ -1,5 +1,5 @@
 /** Routes with `ack: onAccept`: which deliveries are the same, and what becomes of those whose route is removed. */
-import { createHmac } from 'node:crypto';
+import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
@@ -76,6 +76,33 @@ test('events with the same bytes are one if their IDs are not signed and not tru
   await until(async () => (await list('?state=delivered')).length === 1);
   expect(await push('b')).toMatchObject({ status: 200, code: 'duplicate' });
   expect([app.received.length, (await list()).length]).toEqual([1, 1]);
+});
+
+test('a sender that counts 202 as a failure gets the status that it counts as delivered', async () => {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+  const key = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('hex');
+  gate = await startGate(
+    {
+      routes: [
+        toInbox('xero', { scheme: 'xero', keys: [{ name: 'current', secret: { file: 'secret' } }] }),
+        toInbox('discord', { scheme: 'discord', keys: [{ name: 'current', secret: { file: 'discord-key' } }] }),
+      ],
+      provider: toProvider(),
+    },
+    clock,
+    { secret: SECRET, 'discord-key': key },
+  );
+  const post = (name: string, headers: Readonly<Record<string, string>>, body: string): Promise<Answer> =>
+    send(gate.port, { path: `/hooks/${name}`, headers: { 'Content-Type': 'application/json', ...headers }, body });
+  const mac = createHmac('sha256', SECRET).update(BODY).digest('base64');
+  const xero = await post('xero', { 'X-Xero-Signature': mac }, BODY);
+  expect([xero.status, xero.headers['content-length']]).toEqual([200, '0']);
+  const event = '{"type":1,"event":{}}';
+  const time = String(Math.floor(Date.now() / 1000));
+  const signature = sign(null, Buffer.from(time + event), privateKey).toString('hex');
+  const discord = await post('discord', { 'X-Signature-Ed25519': signature, 'X-Signature-Timestamp': time }, event);
+  expect([discord.status, discord.headers['content-length']]).toEqual([204, undefined]);
+  await until(() => app.received.length === 2);
 });
 
 test('deliveries of a removed route are skipped, also if a SQLite queue is used beside the Redis of the store', async () => {

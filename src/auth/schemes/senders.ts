@@ -109,6 +109,14 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   ...TOOL_PROFILES,
 };
 
+const ACCEPTED = 202;
+
+/** The status by which a preset's sender learns that its delivery is stored but not handled yet: 202, unless it counts that as a failure. */
+export function toAcceptedStatus(preset: string): number {
+  const { acknowledgedBy = [ACCEPTED] } = SENDERS[preset] ?? {};
+  return acknowledgedBy.includes(ACCEPTED) ? ACCEPTED : (acknowledgedBy[0] ?? ACCEPTED);
+}
+
 /** The statuses that a preset's sender needs instead of those in the catalogue. */
 export function toStatuses(preset: string): ReadonlyMap<RefusalCode, number> {
   return translate(SENDERS[preset] ?? {});

@@ -6,7 +6,7 @@ import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
 import { toHeaderNames } from '../../auth/schemes/head.ts';
 import { toVerifyKey } from '../../auth/schemes/keys.ts';
-import { toStatuses } from '../../auth/schemes/senders.ts';
+import { toAcceptedStatus, toStatuses } from '../../auth/schemes/senders.ts';
 import { toRouting } from '../../config/rules/gate-identity.ts';
 import {
   appMethodsOf,
@@ -139,7 +139,7 @@ function buildForwarder({ config }: CompiledRoute, identity: IdentityContext, up
   });
   if (webhook?.ack === 'onAccept') {
     const trustsUnsignedId = webhook.dedup !== 'off' && webhook.dedup.unsignedId === 'trust';
-    return parts.createInboxForwarder({ route: name, trustsUnsignedId }, policy);
+    return parts.createInboxForwarder({ route: name, trustsUnsignedId, status: toAcceptedStatus(webhook.scheme) }, policy);
   }
   const route = {
     policy,

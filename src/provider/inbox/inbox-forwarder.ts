@@ -1,4 +1,4 @@
-/** Stores an admitted delivery in the queue instead of forwarding it, and answers 202 once it is durable (`ack: onAccept`). */
+/** Stores an admitted delivery in the queue instead of forwarding it, and answers 202, or what the sender needs, once it is durable (`ack: onAccept`). */
 import { createHash, randomUUID } from 'node:crypto';
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
@@ -22,6 +22,8 @@ export interface InboxOptions {
   readonly route: string;
   /** `dedup.unsignedId: trust`: events with the same bytes and different IDs are different. */
   readonly trustsUnsignedId: boolean;
+  /** By which the sender learns that the delivery is stored. */
+  readonly status: number;
 }
 
 /** The type of the events in lists and metrics: the body belongs to the sender, and is not interpreted. */
@@ -43,7 +45,7 @@ export function createInboxForwarder(options: InboxOptions, policy: RequestPolic
       } catch (thrown) {
         return toFailure(thrown, took());
       }
-      return accept(response, took());
+      return accept(response, options.status, took());
     },
   };
 }
@@ -93,14 +95,15 @@ function toEventId({ route, trustsUnsignedId }: InboxOptions, { claimed }: Admit
   return `in_${createHash('sha256').update(`${route}\n${identity}`).digest('base64url')}`;
 }
 
-function accept(response: ClientResponse, upstreamMs: Milliseconds): ForwardOutcome {
-  if (response.destroyed) return { kind: 'responded', status: ACCEPTED, upstreamMs };
-  response.writeHead(ACCEPTED, undefined, ['Content-Length', '0']);
+function accept(response: ClientResponse, status: number, upstreamMs: Milliseconds): ForwardOutcome {
+  if (response.destroyed) return { kind: 'responded', status, upstreamMs };
+  // RFC 9110 §8.6: a 204 has no Content-Length.
+  response.writeHead(status, undefined, status === NO_CONTENT ? [] : ['Content-Length', '0']);
   response.end();
-  return { kind: 'responded', status: ACCEPTED, contentBytes: 0, upstreamMs };
+  return { kind: 'responded', status, contentBytes: 0, upstreamMs };
 }
 
-const ACCEPTED = 202;
+const NO_CONTENT = 204;
 
 /** Nothing was stored, or the queue cannot say: the sender has to retry, and the same event is then stored once. */
 function toFailure(thrown: unknown, upstreamMs: Milliseconds): ForwardOutcome {

@@ -1,10 +1,21 @@
 import { describe, expect, test } from 'vitest';
-import { isRetried, SENDERS, toMeaning, toStatuses, translate } from '../../../../src/auth/schemes/senders.ts';
+import { isRetried, SENDERS, toAcceptedStatus, toMeaning, toStatuses, translate } from '../../../../src/auth/schemes/senders.ts';
 import type { RefusalCode } from '../../../../src/core/refusal.ts';
 import { REFUSALS } from '../../../../src/core/refusal-catalogue.ts';
 
 const CODES = Object.keys(REFUSALS) as RefusalCode[];
 const statusOf = (preset: string, code: RefusalCode): number => toStatuses(preset).get(code) ?? REFUSALS[code].status;
+
+test.each([
+  ['standard-webhooks', 202],
+  ['persona', 202],
+  ['zoom', 200],
+  ['xero', 200],
+  ['discord', 204],
+  ['a sender that nobody knows', 202],
+])('a delivery of %s that is stored but not handled yet gets %i', (preset, status) => {
+  expect(toAcceptedStatus(preset)).toBe(status);
+});
 
 describe.each(Object.entries(SENDERS))('the responses to %s', (preset, profile) => {
   test('never make it stop permanently', () => {
