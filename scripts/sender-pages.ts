@@ -7,6 +7,7 @@ import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import { coversQuery, signsUrl } from '../src/auth/schemes/coverage.ts';
 import { isToken, type SchemeDescription } from '../src/auth/schemes/description.ts';
 import { SENDERS } from '../src/auth/schemes/senders.ts';
+import { toNeededSettings } from '../src/cli/scheme.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 import { toId, toSignature, toSigned, toTime } from './presets-page.ts';
 import { RETRIES, toChanges } from './senders-page.ts';
@@ -96,7 +97,7 @@ function toSecret({ from }: SenderPreset, { where }: SenderNotes): string {
 
 /** The config that the page shows; a test loads it. */
 function toConfig(preset: SenderPreset, { webhook }: SenderNotes): object {
-  const { name, handshake, signature } = preset;
+  const { name, handshake, signature, certificate, jwksUrl } = preset;
   const variable = name.toUpperCase().replaceAll('-', '_');
   const needsToken = handshake !== undefined && HANDSHAKES[handshake].token === 'needed';
   const key = { name: 'current', secret: { env: `${variable}_${isByKeyPair(preset) ? 'PUBLIC_KEY' : 'SECRET'}` } };
@@ -107,7 +108,8 @@ function toConfig(preset: SenderPreset, { webhook }: SenderNotes): object {
     webhook: {
       scheme: name,
       ...(signsUrl(preset) && { publicUrl: 'https://hooks.example.com' }),
-      ...(signature !== undefined && { keys: [key] }),
+      ...toNeededSettings(preset),
+      ...(signature !== undefined && certificate === undefined && jwksUrl === undefined && { keys: [key] }),
       ...(needsToken && { handshake: { verifyToken: { env: `${variable}_VERIFY_TOKEN` } } }),
       ...webhook,
     },
@@ -120,13 +122,16 @@ function isByKeyPair({ signature }: SenderPreset): boolean {
 }
 
 function toSettings(preset: SenderPreset): string[] {
-  const { handshake, name } = preset;
+  const { handshake, name, jwt, certificate } = preset;
   const lines = [
     ...(signsUrl(preset)
       ? [
           '`publicUrl` is the URL that the sender calls, without the path of the request. A proxy in front must not rewrite the path or the query.',
         ]
       : []),
+    ...(jwt === undefined && certificate === undefined
+      ? []
+      : ['[RSA keys, certificates and JSON Web Tokens](../key-pairs.md) explains what is verified, and what is not.']),
     ...(handshake === undefined
       ? []
       : [`sidegate answers the sender's verification of the URL itself: [handshake \`${handshake}\`](../handshakes.md).`]),
@@ -195,9 +200,9 @@ function toBehavior({ name }: SenderPreset): string {
 }
 
 function toTest(preset: SenderPreset, { test }: SenderNotes): string {
-  const { name, signature, isSignedInContent } = preset;
+  const { name, signature, isSignedInContent, jwt } = preset;
   const own = test === undefined ? [] : [test.trim()];
-  if (signature === undefined || isSignedInContent === true || signature.content !== undefined)
+  if (signature === undefined || isSignedInContent === true || signature.content !== undefined || jwt?.content !== undefined)
     return [
       ...own,
       'sidegate cannot sign for this sender. Run a captured request through the config with [`sidegate test`](../testing.md).',

@@ -62,7 +62,7 @@ function listLost(description: SchemeDescription): string[] {
 
 /** The `webhook` section that verifies like the preset. */
 function toWebhook(description: SchemeDescription): object {
-  const { handshake, tolerance, timestamp, contentTypes, signed, jwt } = description;
+  const { handshake, tolerance, timestamp, contentTypes } = description;
   return {
     scheme: 'custom',
     custom: toCustom(description),
@@ -70,10 +70,17 @@ function toWebhook(description: SchemeDescription): object {
     contentTypes,
     ...(handshake !== undefined && { handshake: { type: handshake } }),
     ...(signsUrl(description) && { publicUrl: 'https://hooks.example.com' }),
+    ...toNeededSettings(description),
+    ...toKeys(description),
+  };
+}
+
+/** The settings that a route with the scheme must have beside its keys, with values to replace. */
+export function toNeededSettings({ signed, jwt }: SchemeDescription): object {
+  return {
     ...(signed.includes('receiverId') && { receiverId: 'ID-OF-THE-WEBHOOK' }),
     ...(signed.includes('crc32') && { allowWeakDigest: true }),
     ...(jwt !== undefined && toAcceptedTokens(jwt)),
-    ...toKeys(description),
   };
 }
 
@@ -84,7 +91,7 @@ function toKeys({ name, certificate, jwksUrl }: SchemeDescription): object {
   return { keys: [{ name: 'current', secret: { env: `${name.toUpperCase().replaceAll('-', '_')}_SECRET` } }] };
 }
 
-/** The settings that a route must have, with values to replace. */
+/** Which tokens a route accepts. */
 function toAcceptedTokens({ mustSet = [], claims = {} }: JwtDescription): object {
   const needed = mustSet.filter((each) => each !== 'audience').map((path) => [path, ['VALUE']]);
   const accepted = { ...claims, ...Object.fromEntries(needed) };

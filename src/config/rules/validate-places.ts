@@ -54,7 +54,7 @@ function toCoverageText({ signed, timestamp, id }: SchemeDescription, scheme: st
 /** Whether the parts of the description fit together. */
 export function checkPlaces(description: SchemeDescription, path: Path): Rating[] {
   return [
-    ...checkSignaturePlace(description.signature, [...path, 'signature']),
+    ...(description.jwt?.content === undefined ? checkSignaturePlace(description.signature, [...path, 'signature']) : []),
     ...checkSignatureParts(description, path),
     ...checkRemoval(description, [...path, 'signed']),
     ...checkOnlyFields(description, [...path, 'onlySignedFields']),

@@ -189,10 +189,6 @@ export const customScheme = z
       .optional()
       .describe('Characters whose percent-encoding in the URL is decoded before signing.'),
   })
-  .superRefine(({ signature, jwt }, context) => {
-    if (signature.header === '' && jwt?.content === undefined)
-      context.addIssue({ code: 'custom', path: ['signature', 'header'], message: 'the header of the signature is missing' });
-  })
   .transform(
     (written): SchemeDescription => ({
       ...withoutAbsent(written),

@@ -97,6 +97,7 @@ export const monday: SchemeDescription = {
   signature: tokenIn('Authorization', 'hmac-sha256'),
   signed: [],
   id: { json: '$.event.triggerUuid' },
+  handshake: 'monday',
   jwt: { requiresExpiry: true },
   handshake: 'monday',
 };

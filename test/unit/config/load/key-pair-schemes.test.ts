@@ -143,7 +143,7 @@ describe('a custom scheme', () => {
     ],
     ['a claim without a token', { signature: { header: 'X' }, id: { claim: 'jti' } }, /only a JSON Web Token has claims/],
     ['a path that is none', { signature, jwt: { bodyHash: { claim: '$..a' } } }, /is not a path/],
-    ['no header', { signature: { encoding: 'hex' } }, /the header of the signature is missing/],
+    ['no header', { signature: { encoding: 'hex' } }, /the place of the signature is missing/],
     [
       'a checksum alone',
       { signature: { header: 'X', forms: [{ algorithm: 'rsa-sha256' }] }, signed: ['crc32'] },
@@ -185,6 +185,7 @@ describe('sidegate scheme', () => {
     expect(preset.errors).toBe('');
     const {
       from: _from,
+      handshake: _handshake,
       jwksUrl: _url,
       name: _name,
       tolerance: _tolerance,
