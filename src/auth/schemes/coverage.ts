@@ -6,9 +6,17 @@ const WHOLE_BODY: ReadonlySet<Piece> = new Set<Piece>(['body', 'bodyWithoutSigna
 const WHOLE_TARGET: ReadonlySet<Piece> = new Set<Piece>(['url', 'urlWithoutSignature', 'target']);
 
 /** Whether the signature covers everything in the body, so that an attacker can change nothing in it. */
-export function coversBody({ signed, onlySignedFields }: SchemeDescription): boolean {
+export function coversBody(description: SchemeDescription): boolean {
+  const { signed } = description;
   if (signed.some((piece) => WHOLE_BODY.has(piece) || (typeof piece === 'object' && 'bodySha256' in piece))) return true;
-  return onlySignedFields === true && signed.some((piece) => isFieldPiece(piece) && 'form' in piece && piece.path === undefined);
+  return description.onlySignedFields === true && coversFields(description);
+}
+
+/** A path in a field leaves the rest of the field unsigned. */
+function coversFields(description: SchemeDescription): boolean {
+  const fields = listSignedPlaces(description).filter((place) => 'form' in place);
+  const isWhole = fields.every((place) => !('path' in place) || place.path === undefined);
+  return fields.length > 0 && isWhole && description.signature?.path === undefined;
 }
 
 /** Whether the signature covers the query, so that the gate need not reject it. */

@@ -235,6 +235,20 @@ describe('a signature that does not cover the body', () => {
     },
   );
 
+  test('is one that covers only a part of a form field, also if no other field is accepted', () => {
+    const part = {
+      signature: { form: 'sig' },
+      signed: [{ form: 'id' }, { form: 'json', path: '$.a' }],
+      separator: '.',
+      onlySignedFields: true,
+    };
+    expect(toProblems(custom(part))).toMatch(/the body is not signed/);
+    expect(toProblems(custom({ ...part, signature: { form: 'json', path: '$.sig' }, signed: [{ form: 'id' }] }))).toMatch(
+      /not signed/,
+    );
+    expect(toProblems(custom({ ...part, unsignedBody: true }), 'warning')).toMatch(/signs only these parts of the body/);
+  });
+
   test('needs dedup by what is signed, so that it counts only once', () => {
     expect(toProblems({ scheme: 'mailgun', dedup: 'off' })).toMatch(
       /one captured signature is valid for any number of other bodies/,
