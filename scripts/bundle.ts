@@ -39,8 +39,8 @@ function readRevision(): string {
 }
 
 /**
- * In separate files: the sidecar never loads the tools. It loads the provider only if the config has one, the storage of bodies only if a route
- * stores them, tokens only if a scheme has them, the analysis of rejections for the first one, and the console for its first request.
+ * In separate files: the sidecar never loads the tools. It loads the provider, the storage of bodies and tokens only if the config needs them,
+ * the analysis of rejections for the first one, and the console for its first request.
  */
 const APART: Plugin = {
   name: 'apart',

@@ -99,7 +99,6 @@ export const monday: SchemeDescription = {
   id: { json: '$.event.triggerUuid' },
   handshake: 'monday',
   jwt: { requiresExpiry: true },
-  handshake: 'monday',
 };
 
 /** Wix, apps: https://dev.wix.com/docs/build-apps/develop-your-app/api-integrations/events-and-webhooks/about-webhooks. */
