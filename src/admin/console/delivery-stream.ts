@@ -80,6 +80,8 @@ export class DeliveryStream {
 
   /** Adds a client after its head was written; `lastId`: its Last-Event-ID. */
   open(response: ServerResponse, lastId: string | undefined, isSelected: IsSelected): void {
+    // Its client left while its password was checked: no `close` would remove it, so it would count as connected forever.
+    if (response.destroyed) return;
     const { clock, journal, shared } = this.#parts;
     const seen = this.#toSeen(lastId);
     // After a restart, numbers start at 1 again: the client must reload the list.

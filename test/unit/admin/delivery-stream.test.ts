@@ -1,8 +1,9 @@
-import { EventEmitter } from 'node:events';
-import type { ServerResponse } from 'node:http';
+import { EventEmitter, once } from 'node:events';
+import { createServer, get, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { DeliveryDetail } from '../../../src/admin/console/delivery-schemas.ts';
-import { DeliveryStream } from '../../../src/admin/console/delivery-stream.ts';
+import { DeliveryStream, MAX_STREAMS } from '../../../src/admin/console/delivery-stream.ts';
 import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
 import { type Row, toOwnRow } from '../../../src/admin/console/recent-deliveries.ts';
 import { SharedEntries, type SharedEntry } from '../../../src/admin/console/shared-entries.ts';
@@ -185,4 +186,18 @@ describe('the stream with a shared store', () => {
     await clock.advance(2_000);
     expect(client.events).toEqual([]);
   });
+});
+
+test('does not count a client that left before its stream began', async () => {
+  const { clock, stream, open } = start();
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const request = get({ port: (server.address() as AddressInfo).port, host: '127.0.0.1' }).on('error', () => undefined);
+  const [, response] = (await once(server, 'request')) as [unknown, ServerResponse];
+  request.destroy();
+  await once(response, 'close');
+  for (let i = 0; i < MAX_STREAMS; i++) stream.open(response, undefined, () => true);
+  expect([stream.isFull, clock.timers]).toEqual([false, 0]);
+  expect(open().text).toBe(': open\n\n');
+  server.close();
 });
