@@ -23,6 +23,11 @@ export interface SharedEntry {
   readonly detail: DeliveryDetail;
 }
 
+interface KeptEntry extends SharedEntry {
+  /** About how long its text was: the average of its batch. */
+  readonly length: number;
+}
+
 /** The others keep sharing for so long after the last request to a console. */
 const WATCH_MS: Milliseconds = 60_000;
 /** Each is a write in Redis. */
@@ -33,6 +38,8 @@ const RESUMED_AFTER_MS: Milliseconds = 10_000;
 const MAX_BATCH_CHARACTERS = 65_536;
 /** Of all other replicas. */
 const MAX_KEPT = 2_000;
+/** Untrusted clients decide how long an entry is, up to 30 KiB. */
+const MAX_KEPT_CHARACTERS = 4_194_304;
 const batch = z.array(z.strictObject({ instance: z.string(), sequence: z.int(), detail: deliveryDetail }));
 
 /** The requests of other replicas. */
@@ -40,7 +47,7 @@ export class SharedEntries {
   readonly #instance: string;
   readonly #parts: SharedEntriesParts;
   /** The newest that were read. */
-  #kept: SharedEntry[] = [];
+  #kept: readonly KeptEntry[] = [];
   #received = 0;
   #readUpTo = '0';
   #reading: Promise<readonly SharedEntry[]> | undefined;
@@ -114,10 +121,9 @@ export class SharedEntries {
         this.#readUpTo = id;
         // Publishers write the newest first.
         const entries = parseBatch(text).filter(({ instance }) => instance !== this.#instance);
-        this.#kept.push(...entries.toReversed());
+        this.#kept = takeNewest([...this.#kept, ...entries.toReversed()]);
         this.#received += entries.length;
       }
-      this.#kept = this.#kept.slice(-MAX_KEPT);
       this.#isAvailable = true;
     } catch {
       this.#isAvailable = false;
@@ -145,10 +151,21 @@ function takeWithin(texts: readonly string[]): string[] {
   });
 }
 
+/** The newest that may be kept; the oldest first. */
+function takeNewest(entries: readonly KeptEntry[]): readonly KeptEntry[] {
+  let length = 0;
+  const last = entries.findLastIndex((entry, index) => {
+    length += entry.length;
+    return length > MAX_KEPT_CHARACTERS || index < entries.length - MAX_KEPT;
+  });
+  return last === -1 ? entries : entries.slice(last + 1);
+}
+
 /** Empty if a replica of another version wrote it. */
-function parseBatch(text: string): readonly SharedEntry[] {
+function parseBatch(text: string): readonly KeptEntry[] {
   try {
-    return batch.parse(JSON.parse(text));
+    const entries = batch.parse(JSON.parse(text));
+    return entries.map((entry) => ({ ...entry, length: text.length / entries.length }));
   } catch {
     return [];
   }

@@ -144,3 +144,18 @@ test('keeps the console open with one write every five seconds, and again after 
   expect([watches, entries.isAvailable]).toEqual([watches, true]);
   expect(watches).toBeGreaterThan(2);
 });
+
+test('keeps at most 4 MiB of text, the newest: untrusted clients decide how long an entry is', async () => {
+  const { store } = createStore();
+  const [own, other] = [open(store), open(store, 'other')];
+  for (let i = 0; i < 100; i++) {
+    other.add(2, 'x'.repeat(30_000));
+    await other.share();
+  }
+  const kept = await own.entries.read();
+  const lengths = kept.map((entry) => JSON.stringify(entry.detail).length);
+  const total = lengths.reduce((sum, length) => sum + length, 0);
+  expect([own.entries.received, kept.at(-1)?.sequence]).toEqual([198, 198]);
+  expect([total > 3 * 1_048_576, total <= 4 * 1_048_576]).toEqual([true, true]);
+  expect(own.entries.since(0)).toEqual(kept);
+});
