@@ -1,7 +1,8 @@
 /** Finds secrets in content, also if JSON or a form escapes their characters. */
 
-/** `\u002f`, `\/` or `%2f`. */
-const ESCAPE = /\\u([0-9a-f]{4})|\\([^u])|%([0-9a-f]{2})/gi;
+/** `\u002f`, `\/` or `%2f`; a character beyond U+FFFF is two escapes in a row. */
+const ESCAPE = /((?:\\u[0-9a-f]{4})+)|\\([^u])|%([0-9a-f]{2})/gi;
+const UNIT_LENGTH = '\\u002f'.length;
 /** JSON in a string of JSON, in a parameter of a form. */
 const MAX_LAYERS = 3;
 
@@ -18,6 +19,15 @@ export function containsSecret(content: Buffer, secrets: readonly Buffer[]): boo
   return false;
 }
 
-function toCharacter(_: string, unicode: string | undefined, character: string | undefined, hex: string | undefined): string {
-  return character ?? String.fromCharCode(Number.parseInt(unicode ?? hex ?? '', 16));
+/** As bytes of UTF-8, each of which is a character of Latin-1. */
+function toCharacter(_: string, units: string | undefined, character: string | undefined, hex: string | undefined): string {
+  if (units !== undefined) return Buffer.from(toUnits(units)).toString('latin1');
+  return character ?? String.fromCharCode(Number.parseInt(hex ?? '', 16));
+}
+
+function toUnits(escapes: string): string {
+  let text = '';
+  for (let at = 0; at < escapes.length; at += UNIT_LENGTH)
+    text += String.fromCharCode(Number.parseInt(escapes.slice(at + 2, at + UNIT_LENGTH), 16));
+  return text;
 }

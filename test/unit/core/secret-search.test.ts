@@ -20,6 +20,14 @@ test.each([
   expect(contains(text)).toBe(true);
 });
 
+test('finds a secret with characters beyond ASCII, as it is and escaped', () => {
+  const text = 'pässwört-€-😀';
+  const units = Array.from({ length: text.length }, (_, i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`).join('');
+  const ascii = text.replaceAll(/[^ -~]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  for (const content of [text, units, ascii, JSON.stringify(ascii), encodeURIComponent(text), encodeURIComponent(`"${units}"`)])
+    expect([content, containsSecret(Buffer.from(content), [Buffer.from(text)])]).toEqual([content, true]);
+});
+
 test('finds nothing in content without a secret, and without secrets', () => {
   for (const text of ['', '\\', '%', '\\u', '\\u00', '%2', 'k%2fey', `{"a":"${toUnicode('key')}"}`, SECRET.slice(1)])
     expect([text, contains(text)]).toEqual([text, false]);
@@ -30,5 +38,6 @@ test('stays fast for content that is all escapes', () => {
   const started = performance.now();
   expect(contains('%41'.repeat(22_000))).toBe(false);
   expect(contains('\\'.repeat(65_000))).toBe(false);
+  expect(contains('\\u0041'.repeat(11_000))).toBe(false);
   expect(performance.now() - started).toBeLessThan(2_000);
 });
