@@ -57,13 +57,13 @@ export async function readText(incoming: IncomingMessage, maxBytes: number): Pro
 /** Parses the URL of an option. */
 export function parseHttpUrl(text: string, option: string, example: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  // Not repeated in the message: it may contain a password.
-  if (url !== undefined && (url.username !== '' || url.password !== ''))
+  const isUsable = url !== undefined && ['http:', 'https:'].includes(url.protocol) && !FORBIDDEN_PART.test(text);
+  // Not repeated in the message: it may contain a password, also without a scheme (user:password@host).
+  if ((url?.username ?? '') !== '' || (url?.password ?? '') !== '' || (!isUsable && text.includes('@')))
     throw usageError(
       `${option} contains a user or a password, which every user of this machine could read: use the options for credentials`,
     );
-  if (url === undefined || !['http:', 'https:'].includes(url.protocol) || FORBIDDEN_PART.test(text))
-    throw usageError(`${option} ${text} is not an http or https URL; example: ${example}`);
+  if (!isUsable) throw usageError(`${option} ${text} is not an http or https URL; example: ${example}`);
   return url;
 }
 

@@ -85,9 +85,11 @@ describe('the connection to the admin port', () => {
       code: 2,
       stderr: expect.stringContaining('a password is not sent to 192.0.2.1:9090 in clear text: use kubectl port-forward'),
     });
-    const inUrl = await ask('http://operator:hunter2@127.0.0.1:9090');
-    expect([inUrl.code, inUrl.stderr]).toEqual([2, expect.stringContaining('--admin contains a user or a password')]);
-    expect(inUrl.stderr).not.toContain('hunter2');
+    for (const url of ['http://operator:hunter2@127.0.0.1:9090', 'operator:hunter2@127.0.0.1:9090', 'http://o:hunter2@a:x']) {
+      const inUrl = await ask(url);
+      expect([inUrl.code, inUrl.stderr]).toEqual([2, expect.stringContaining('--admin contains a user or a password')]);
+      expect(inUrl.stderr).not.toContain('hunter2');
+    }
     for (const wrong of ['127.0.0.1:9090', 'ftp://a', 'http://a/?x'])
       expect((await ask(wrong)).stderr).toContain(`--admin ${wrong} is not an http or https URL`);
   }, 60_000);
