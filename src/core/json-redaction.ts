@@ -1,5 +1,5 @@
 /** Replaces values in JSON text, by their paths. All other bytes stay as they are: no number loses digits. */
-import type { JsonPattern } from './json-path.ts';
+import type { JsonPattern, JsonPatternStep } from './json-path.ts';
 import { type JsonSpan, listElements, listMembers, toWholeSpan } from './json-scan.ts';
 
 /** The text without the values. */
@@ -56,6 +56,11 @@ function collect(text: Buffer, span: JsonSpan, search: Search): void {
 }
 
 function descend(text: Buffer, span: JsonSpan, key: string | number, { patterns, depth, found }: Search): void {
-  const selecting = patterns.filter(({ steps }) => steps[depth] === null || steps[depth] === key);
+  const selecting = patterns.filter(({ steps }) => isSelecting(steps[depth], key));
   if (selecting.length > 0) collect(text, span, { patterns: selecting, depth: depth + 1, found });
+}
+
+/** `[0]` and `.0` are the same: some senders write a list with gaps as an object whose members are its indexes. */
+function isSelecting(step: JsonPatternStep | undefined, key: string | number): boolean {
+  return step === null || step === key || (typeof step !== typeof key && String(step) === String(key));
 }

@@ -25,6 +25,9 @@ describe('replaces', () => {
     ['{"a":null,"b":false}', '$.a', '{"a":"[redacted]","b":false}'],
     ['{"c\\u0061rd" : {"n\\u0075mber":\t1 } }', '$.card.number', '{"c\\u0061rd" : {"n\\u0075mber":\t"[redacted]" } }'],
     ['{"__proto__":{"a":1}}', '$.__proto__.a', '{"__proto__":{"a":"[redacted]"}}'],
+    ['{"c":{"0":{"e":1},"2":{"e":2}}}', '$.c[0].e', '{"c":{"0":{"e":"[redacted]"},"2":{"e":2}}}'],
+    ['{"c":[{"e":1},{"e":2}]}', '$.c.1.e', '{"c":[{"e":1},{"e":"[redacted]"}]}'],
+    ['{"c":{"00":1,"0":2}}', '$.c[0]', '{"c":{"00":1,"0":"[redacted]"}}'],
     ['{"":{"":1}}', '$[""][""]', '{"":{"":"[redacted]"}}'],
     ['{"a.b":{"]":1}}', '$["a.b"]["]"]', '{"a.b":{"]":"[redacted]"}}'],
     ['{"a":"},\\"b\\":\\"","b":"x"}', '$.b', '{"a":"},\\"b\\":\\"","b":"[redacted]"}'],
@@ -81,11 +84,11 @@ function redactValue(value: unknown, steps: JsonPattern['steps']): unknown {
   const [step, ...rest] = steps;
   if (step === undefined || typeof value === 'string') return REDACTED;
   if (Array.isArray(value))
-    return value.map((each, index) => (step === null || step === index ? redactValue(each, rest) : (each as unknown)));
+    return value.map((each, index) => (step === null || `${step}` === `${index}` ? redactValue(each, rest) : (each as unknown)));
   if (typeof value !== 'object' || value === null) return value;
   const entries = Object.entries(value).map(([name, each]) => [
     name,
-    step === null || step === name ? redactValue(each, rest) : (each as unknown),
+    step === null || `${step}` === name ? redactValue(each, rest) : (each as unknown),
   ]);
   return Object.fromEntries(entries);
 }
