@@ -164,11 +164,20 @@ function toBoundary(body: Buffer, maxBytes: number): number {
   return at;
 }
 
-function toCredentials({ name, signature }: SchemeDescription): JsonPattern[] {
-  const paths = [...(signature?.content === undefined ? [] : [signature.content]), ...(CREDENTIALS[name] ?? [])];
-  return paths.map((path) => {
-    const pattern = parseJsonPattern(path);
-    if ('problem' in pattern) throw new Error(pattern.problem);
-    return pattern;
-  });
+/** Signatures and tokens, too: with its body, a signature could be sent again. */
+function toCredentials({ name, signature, jwt }: SchemeDescription): JsonPattern[] {
+  const paths = [signature?.content, signature?.json, jwt?.content, ...(CREDENTIALS[name] ?? [])].filter(
+    (path) => path !== undefined,
+  );
+  // Keeps a form with a signature from being stored: it is not JSON.
+  const field = signature?.form === undefined ? [] : [{ text: signature.form, steps: [signature.form] }];
+  return [...paths.map(toPattern), ...field];
+}
+
+function toPattern(path: string): JsonPattern {
+  // The whole body is a token.
+  if (path === '$') return { text: path, steps: [] };
+  const pattern = parseJsonPattern(path);
+  if ('problem' in pattern) throw new Error(pattern.problem);
+  return pattern;
 }

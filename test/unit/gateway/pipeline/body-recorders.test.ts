@@ -89,6 +89,23 @@ describe('stores', () => {
         for (const text of [`{"value":[{"clientState":"${SECRET}"}]}`, `{"a":"${SECRET}"}`, `a=${SECRET}`, SECRET])
           expect([name, read(record(text, [], { scheme: name })).includes(SECRET)]).toEqual([name, false]);
   });
+
+  test('no signature or token by which a preset verifies the body: with it, the body could be sent again', () => {
+    const credential = 'c0ffee'.repeat(8);
+    const inBody = PRESETS.filter(({ signature, jwt }) =>
+      [signature?.json, signature?.form, signature?.content, jwt?.content].some(Boolean),
+    );
+    expect(inBody.map(({ name }) => name)).toEqual(
+      expect.arrayContaining(['adyen-payments', 'apple-app-store', 'braintree', 'mailgun', 'wix']),
+    );
+    for (const { name, signature, jwt } of inBody) {
+      const path = signature?.json ?? signature?.content ?? jwt?.content;
+      const body = path === undefined ? `${signature?.form}=${credential}` : toBody(path, credential);
+      expect([name, read(record(body, [], { scheme: name })).includes(credential)]).toEqual([name, false]);
+    }
+    const adyen = PRESETS.find(({ name }) => name === 'adyen-payments')?.signature?.json ?? '';
+    expect(read(record(toBody(adyen, credential), [], { scheme: 'adyen-payments' }))).toContain('[redacted]');
+  });
 });
 
 describe('stores nothing of', () => {
@@ -170,4 +187,13 @@ describe('a reload', () => {
 
 function escapeAll(text: string): string {
   return [...text].map((each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
+}
+
+/** A body with the credential at the path. */
+function toBody(path: string, credential: string): string {
+  const { steps } = path === '$' ? { steps: [] } : (parseJsonPattern(path) as JsonPattern);
+  if (steps.length === 0) return credential;
+  return JSON.stringify(
+    steps.reduceRight<unknown>((value, step) => (typeof step === 'string' ? { [step]: value } : [value]), credential),
+  );
 }
