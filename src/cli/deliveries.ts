@@ -130,11 +130,12 @@ async function replay(client: ApiClient, id: string | undefined, options: Filter
   if (Object.keys(filter).length === 0)
     throw usageError('select deliveries: name one, or use --endpoint, --event, --from or --to');
   const progress = new Progress(io);
-  let last = { replayed: 0, total: 0, done: false, error: undefined as string | undefined };
+  let last: ReplayLine = { replayed: 0, total: 0 };
   const body = { ...filter, ...(options.state !== undefined && { states: options.state }) };
   try {
     for await (const line of client.stream('/replays', body)) {
-      last = line as typeof last;
+      if (!isReplayLine(line)) throw client.toStranger();
+      last = line;
       progress.show(last.replayed, last.total);
     }
   } catch (thrown) {
@@ -144,15 +145,29 @@ async function replay(client: ApiClient, id: string | undefined, options: Filter
   } finally {
     progress.end();
   }
-  if (last.done) {
+  if (last.done === true) {
     io.stdout(`repeating ${last.replayed} deliveries\n`);
     return EXIT.ok;
   }
-  const why = last.error === undefined ? '' : `: ${toPrintable(last.error)}`;
+  const why = last.error === undefined ? '' : `: ${toPrintable(String(last.error))}`;
   io.stderr(
     `sidegate ${NAME}: the replay ended after ${last.replayed} of ${last.total}${why}; run the command again to continue\n`,
   );
   return EXIT.failed;
+}
+
+/** How far a replay is. */
+interface ReplayLine {
+  readonly replayed: number;
+  readonly total: number;
+  readonly done?: unknown;
+  readonly error?: unknown;
+}
+
+/** Another server could send text that changes what a terminal shows. */
+function isReplayLine(line: unknown): line is ReplayLine {
+  const { replayed, total } = (line ?? {}) as Partial<ReplayLine>;
+  return typeof replayed === 'number' && typeof total === 'number';
 }
 
 async function replayOne(client: ApiClient, id: string, options: FilterOptions, io: Io): Promise<number> {

@@ -228,6 +228,20 @@ describe('sidegate deliveries', () => {
     expect(stderr).toContain('the replay ended after 3 of 9');
     expect(stderr).toContain('run the command again to continue');
   });
+
+  test('shows no text of another server as progress', async () => {
+    await start();
+    const port = await startServer(
+      createServer((_, response) => response.end('{"replayed":"\\u001b]0;x\\u0007","total":9,"done":true}\n')),
+    );
+    const args = ['deliveries', 'replay', '--endpoint', 'a', '--provider', `http://127.0.0.1:${port}`];
+    for (const isTerminal of [true, false]) {
+      const { code, stdout, stderr } = await runCommand(args, { isTerminal });
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toContain("is not the API of sidegate's provider");
+      expect(stderr).not.toContain('\u001b');
+    }
+  });
 });
 
 describe('the connection to the provider', () => {
