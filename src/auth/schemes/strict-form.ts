@@ -3,6 +3,7 @@
  * problem: repeated names, invalid escapes, bytes that are not UTF-8, semicolons, multipart bodies with unusual headers.
  */
 import { isAscii, isUtf8 } from 'node:buffer';
+import { parseMediaType } from '../../core/media-type.ts';
 
 /** One field. Its text is latin1: one character per byte. */
 export interface FormField {
@@ -27,7 +28,7 @@ const OUTER_DASHES = /^-|-$/g;
 const FIRST_LINE = /^--([0-9A-Za-z'()+_,./:=?-]{1,70})\r\n/;
 /** RFC 7578 §4.2. A percent sign or a backslash may be an escape, depending on the parser. */
 const DISPOSITION = /^content-disposition: form-data; name="([^"%\\\r\n]*)"(; filename="[^"%\\\r\n]*")?$/i;
-const CONTENT_TYPE = /^content-type: [\x20-\x7e]{1,200}$/i;
+const CONTENT_TYPE = /^content-type: ([\x20-\x7e]{1,200})$/i;
 /** These announce bytes as they are. */
 const PLAIN_ENCODING = /^(?:content-transfer-encoding: (?:7bit|8bit|binary)|content-length: \d{1,10})$/i;
 
@@ -85,6 +86,7 @@ function parseMultipart(text: string): StrictForm {
   const boundary = FIRST_LINE.exec(text)?.[1];
   if (boundary === undefined) return toProblem('it does not begin with a plain boundary');
   const delimiter = `\r\n--${boundary}`;
+  if (hasOtherDelimiter(text, boundary)) return toProblem('a line that ends in CR or LF alone is followed by the boundary');
   const fields: FormField[] = [];
   for (let at = boundary.length + '--'.length; !text.startsWith('--', at); ) {
     if (fields.length === MAX_FIELDS) return toProblem(`it has more than ${MAX_FIELDS} parts`);
@@ -96,6 +98,14 @@ function parseMultipart(text: string): StrictForm {
       return toProblem('there is text after the last boundary');
   }
   return toFields(fields);
+}
+
+/** Some parsers, such as Werkzeug's, also accept CR or LF alone before a boundary, so they would find a part within a value. */
+function hasOtherDelimiter(text: string, boundary: string): boolean {
+  if (text.includes(`\r--${boundary}`)) return true;
+  const line = `\n--${boundary}`;
+  for (let at = text.indexOf(line); at !== -1; at = text.indexOf(line, at + 1)) if (text[at - 1] !== '\r') return true;
+  return false;
 }
 
 /** The part whose head begins with the line end at `at`, or what is wrong with it; `next`: after the delimiter that ends it. */
@@ -114,15 +124,25 @@ function readPart(text: string, at: number, delimiter: string): { readonly field
 
 /** A part with a file name is a file: an app does not find it among the fields, but its name may hide a field. */
 function readPartHead(head: string): { readonly name: string; readonly isFile: boolean } | undefined {
-  let found: { name: string; isFile: boolean } | undefined;
+  let disposition: RegExpExecArray | undefined;
+  let type: string | undefined;
   for (const line of head.split('\r\n')) {
-    const [matched, name = '', fileName] = DISPOSITION.exec(line) ?? [];
-    if (matched === undefined && !CONTENT_TYPE.test(line) && !PLAIN_ENCODING.test(line)) return undefined;
-    if (matched === undefined) continue;
-    if (found !== undefined) return undefined;
-    found = { name: fileName === undefined ? name : `${name}[file]`, isFile: fileName !== undefined };
+    const found = DISPOSITION.exec(line) ?? undefined;
+    const value = CONTENT_TYPE.exec(line)?.[1];
+    const isRepeated = (found && disposition) !== undefined || (value && type) !== undefined;
+    if (isRepeated || (found === undefined && value === undefined && !PLAIN_ENCODING.test(line))) return undefined;
+    disposition ??= found;
+    type ??= value;
   }
-  return found;
+  if (disposition === undefined) return undefined;
+  const [, name = '', fileName] = disposition;
+  if (fileName !== undefined) return { name: `${name}[file]`, isFile: true };
+  return type === undefined || isUtf8Type(type) ? { name, isFile: false } : undefined;
+}
+
+/** In another charset, the same bytes are another text. */
+function isUtf8Type(type: string): boolean {
+  return !('problem' in parseMediaType(type));
 }
 
 function toFields(fields: readonly FormField[]): StrictForm {

@@ -393,6 +393,28 @@ describe('a multipart form', () => {
     ['a folded line', `${part('Content-Disposition: form-data;\r\n name="json"', value)}--b--`, /no name/],
     ['bare line feeds', `--b\r\nContent-Disposition: form-data; name="json"\n\n${value}\r\n--b--`, /no name/],
     ['a line that begins like the boundary', `${field('json', `${value}\r\n--bc`)}--b--`, /begins like the boundary/],
+    ['a part after a bare line feed', `${field('x', `\n${field('json', '{}')}`)}${field('json', value)}--b--`, /LF alone/],
+    ['a part after a bare return', `${field('x', `\r${field('json', '{}')}`)}${field('json', value)}--b--`, /LF alone/],
+    [
+      'UTF-8',
+      `${part('Content-Disposition: form-data; name="json"\r\nContent-Type: application/json; charset=utf-8', value)}--b--`,
+      'ok',
+    ],
+    [
+      'another charset',
+      `${part('Content-Disposition: form-data; name="json"\r\nContent-Type: text/plain; charset=utf-7', value)}--b--`,
+      /no name/,
+    ],
+    [
+      'two types',
+      `${part('Content-Type: text/plain\r\nContent-Disposition: form-data; name="json"\r\nContent-Type: text/plain', value)}--b--`,
+      /no name/,
+    ],
+    [
+      'a file in another charset',
+      `${field('json', value)}${part('Content-Disposition: form-data; name="f"; filename="a"\r\nContent-Type: text/csv; charset=latin1', '\u00ff')}--b--`,
+      'ok',
+    ],
   ])('is read as every app reads it: %s', (_, body, expected) => {
     const verdict = judge(body);
     if (typeof expected === 'string') expect(verdict).toBe(expected);
