@@ -11,6 +11,8 @@ export type StrictJson =
   | { readonly kind: 'problem'; readonly problem: string };
 
 const MAX_SHOWN_NAME = 64;
+/** In longer texts the repeated name is not searched for: each level is scanned again. */
+const MAX_SEARCHED_BYTES = 16_384;
 /** The escape of a surrogate: only escapes can be unpaired in UTF-8. */
 const SURROGATE_ESCAPES = ['\\ud', '\\uD'] as const;
 
@@ -32,8 +34,7 @@ export function parseStrictJson(text: Buffer, bounds: JsonBounds): StrictJson {
     found,
     SURROGATE_ESCAPES.some((prefix) => text.includes(prefix)),
   );
-  if (found.members !== members)
-    return toProblem(`the member ${quote(findRepeated(text, toWholeSpan(text)))} is repeated in an object`);
+  if (found.members !== members) return toProblem(`${toRepeatedTitle(text)} is repeated in an object`);
   return found.isWellFormed ? { kind: 'value', value } : toProblem('a string contains an unpaired surrogate');
 }
 
@@ -55,6 +56,10 @@ function inspect(value: unknown, found: Found, checksStrings: boolean): void {
       inspect((value as Readonly<Record<string, unknown>>)[name], found, checksStrings);
     }
   }
+}
+
+function toRepeatedTitle(text: Buffer): string {
+  return text.length > MAX_SEARCHED_BYTES ? 'a member' : `the member ${quote(findRepeated(text, toWholeSpan(text)))}`;
 }
 
 /** Finds a member name that an object has twice; only for an error message. */

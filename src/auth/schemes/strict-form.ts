@@ -20,8 +20,10 @@ export type StrictForm =
 
 /** Far more than any delivery has. Bounds the work for a sender that is not verified yet. */
 const MAX_FIELDS = 1_000;
+/** Each name is compared several times. */
+const MAX_NAME_LENGTH = 256;
 const BAD_ESCAPE = /%(?![0-9A-Fa-f]{2})/;
-const ESCAPE = /%([0-9A-Fa-f]{2})/g;
+const [PERCENT, PLUS, SPACE] = [0x25, 0x2b, 0x20];
 const NEITHER_LETTER_NOR_DIGIT = /[^a-z0-9]+/g;
 const OUTER_DASHES = /^-|-$/g;
 /** RFC 2046 §5.1.1, without the spaces that it allows. */
@@ -146,6 +148,7 @@ function isUtf8Type(type: string): boolean {
 }
 
 function toFields(fields: readonly FormField[]): StrictForm {
+  if (fields.some(({ name }) => name.length > MAX_NAME_LENGTH)) return toProblem(`a name has more than ${MAX_NAME_LENGTH} bytes`);
   const isText = fields.every(({ name, value }) => isUtf8Text(name) && isUtf8Text(value));
   return isText ? { kind: 'fields', fields } : toProblem('it is not UTF-8');
 }
@@ -155,8 +158,24 @@ function isUtf8Text(text: string): boolean {
   return isAscii(bytes) || isUtf8(bytes);
 }
 
+/** Only for text without invalid escapes. A loop over bytes: a function called for each escape takes ten times as long. */
 function decode(text: string): string {
-  return text.replaceAll('+', ' ').replace(ESCAPE, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)));
+  if (!text.includes('%')) return text.replaceAll('+', ' ');
+  const bytes = Buffer.from(text, 'latin1');
+  let length = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at] ?? 0;
+    if (byte === PERCENT) {
+      bytes[length++] = toDigit(bytes[at + 1]) * 16 + toDigit(bytes[at + 2]);
+      at += 2;
+    } else bytes[length++] = byte === PLUS ? SPACE : byte;
+  }
+  return bytes.toString('latin1', 0, length);
+}
+
+/** The value of a hex digit: `0` to `9` end in the bits of 0 to 9, `A` and `a` in those of 1. */
+function toDigit(byte = 0): number {
+  return (byte & 0x0f) + (byte >= 0x41 ? 9 : 0);
 }
 
 function toProblem(problem: string): StrictForm {

@@ -25,6 +25,11 @@ test.each([
   expect(parse(text)).toEqual({ kind: 'problem', problem });
 });
 
+test('rejects a repeated name in a long text without a search for it, which would scan each level again', () => {
+  const text = `{"a":["${'b'.repeat(20_000)}",{"x":1,"x":2}]}`;
+  expect(parse(text)).toEqual({ kind: 'problem', problem: 'a member is repeated in an object' });
+});
+
 test('accepts a pair of surrogate escapes, colons in strings, and __proto__ as a plain member', () => {
   const text = '{"a":"\\ud83d\\ude00:\\":","__proto__":{"b":[]}}';
   expect(parse(text)).toEqual({ kind: 'value', value: JSON.parse(text) });

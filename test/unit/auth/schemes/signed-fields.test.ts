@@ -339,6 +339,7 @@ describe('a form', () => {
     ['a semicolon', `bt_signature=${pair('k', signature)};${signed}`, /semicolon/],
     ['an invalid escape', `bt_signature=${pair('k', signature)}&${signed}%`, /invalid escape/],
     ['bytes that are not UTF-8', `bt_signature=${pair('k', signature)}&${signed}%ff`, /not UTF-8/],
+    ['a long name', `bt_signature=${pair('k', signature)}&${signed}&bt_payload[${'a'.repeat(256)}]=`, /more than 256 bytes/],
     ['1,001 fields', `${'a&'.repeat(1_001)}${signed}`, /more than 1000 fields/],
     ['nothing', '', /bt_signature/],
   ])('is read as every app reads it: %s', (_, body, expected) => {
