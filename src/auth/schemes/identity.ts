@@ -36,7 +36,7 @@ export function compileIdentity(description: SchemeDescription): Identify {
   const readId = compileId(description);
   const readTime = compileTime(description);
   const isHeadSigned = readClaim !== undefined || isHeadIdSigned(description);
-  const isIdSigned = readId === undefined ? isHeadSigned : coversBody(description);
+  const isIdSigned = readId === undefined ? isHeadSigned : isBodyIdSigned(description);
   const readsContent = readId?.needsJson === true || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? parseContent(message.body) : undefined;
@@ -54,6 +54,11 @@ export function compileIdentity(description: SchemeDescription): Identify {
 function isHeadIdSigned(description: SchemeDescription): boolean {
   const { signed, id } = description;
   return signed.includes('id') || (id !== undefined && 'query' in id && coversQuery(description));
+}
+
+/** In `form` nothing separates names from values, so an attacker can move bytes from the ID to the field after it, or from it. */
+function isBodyIdSigned(description: SchemeDescription): boolean {
+  return coversBody(description) && !description.signed.includes('form');
 }
 
 /** Reads the ID from the body of a verified message; undefined if it is not there. */
