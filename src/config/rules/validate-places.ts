@@ -18,23 +18,25 @@ export function checkCoverage({ description, dedup, scheme }: WebhookConfig, pat
     return unsignedBody === undefined ? [] : [error([...path, 'custom', 'unsignedBody'], message, 'remove unsignedBody')];
   }
   if (unsignedBody === undefined) return [];
-  const found = [
+  return [
     warning([...path, 'scheme'], toCoverageText(description, scheme), 'let the app check by the API of the sender what matters'),
+    ...checkOnce(dedup, scheme, [...path, 'dedup']),
   ];
-  if (dedup === 'off')
+}
+
+/** If the body is not signed, only dedup stops a second body with the same signature. */
+function checkOnce(dedup: WebhookConfig['dedup'], scheme: string, path: Path): Rating[] {
+  const reuse = 'one captured signature is valid for any number of other bodies';
+  if (dedup === 'off') return [error(path, `${scheme} does not sign the whole body: without dedup, ${reuse}`, 'remove dedup')];
+  const found: Rating[] = [];
+  if (dedup.unsignedId === 'trust')
+    found.push(error([...path, 'unsignedId'], `${scheme} does not sign the ID: with trust, ${reuse}`, 'unsignedId: check'));
+  if (dedup.onStoreError === 'forward')
     found.push(
       error(
-        [...path, 'dedup'],
-        `${scheme} does not sign the whole body: without dedup, one captured signature is valid for any number of other bodies`,
-        'remove dedup',
-      ),
-    );
-  else if (dedup.unsignedId === 'trust')
-    found.push(
-      error(
-        [...path, 'dedup', 'unsignedId'],
-        `${scheme} does not sign the ID: with trust, one captured signature is valid for any number of other bodies`,
-        'unsignedId: check',
+        [...path, 'onStoreError'],
+        `${scheme} does not sign the whole body: while the store is down, ${reuse}`,
+        'onStoreError: refuse, and the sender retries',
       ),
     );
   return found;

@@ -254,5 +254,6 @@ describe('a signature that does not cover the body', () => {
       /one captured signature is valid for any number of other bodies/,
     );
     expect(toProblems({ scheme: 'mailgun', dedup: { unsignedId: 'trust' } })).toMatch(/unsignedId: check/);
+    expect(toProblems({ scheme: 'mailgun', dedup: { onStoreError: 'forward' } })).toMatch(/while the store is down/);
   });
 });
