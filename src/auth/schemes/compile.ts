@@ -101,10 +101,15 @@ function isSignedBy({ algorithm, key }: Material, { signatures }: SignedHead, ch
 /** For headers with signatures by several MACs, which one secret verifies. */
 function isSignedByAny(material: Material, head: SignedHead, chunks: Chunks): boolean {
   if (ALGORITHMS[material.algorithm].isAsymmetric) return isSignedBy(material, head, chunks);
+  // Each algorithm reads the signed bytes once, for any number of signatures.
+  const checks = new Map<string, ReturnType<AlgorithmEntry['checker']>>();
   let isMatch = false;
   for (const { algorithm, bytes } of head.signatures) {
     const entry = ALGORITHMS[algorithm as Algorithm];
-    if (!entry.isAsymmetric && entry.checker(material.key, chunks)(bytes)) isMatch = true;
+    if (entry.isAsymmetric) continue;
+    const check = checks.get(algorithm) ?? entry.checker(material.key, chunks);
+    checks.set(algorithm, check);
+    if (check(bytes)) isMatch = true;
   }
   return isMatch;
 }

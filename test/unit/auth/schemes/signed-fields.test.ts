@@ -1,8 +1,8 @@
 /** Signed headers, parameters and fields: every form is signed and verified, and no change of a signed value passes. */
 import { createHash, createHmac } from 'node:crypto';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
-import { toBytes } from '../../../../src/auth/schemes/algorithms.ts';
+import { describe, expect, test, vi } from 'vitest';
+import { ALGORITHMS, toBytes } from '../../../../src/auth/schemes/algorithms.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { findAmbiguity } from '../../../../src/auth/schemes/layout.ts';
 import { compilePieces } from '../../../../src/auth/schemes/pieces.ts';
@@ -421,4 +421,31 @@ describe('a multipart form', () => {
     if (typeof expected === 'string') expect(verdict).toBe(expected);
     else expect(verdict === 'missing_signature' ? 'missing' : verdict).toMatch(expected);
   });
+});
+
+test('several signatures by several algorithms cost one computation for each algorithm', () => {
+  const forms = [
+    { prefix: 'a=', algorithm: 'hmac-sha256' },
+    { prefix: 'b=', algorithm: 'hmac-sha512' },
+  ] as const;
+  const description: SchemeDescription = {
+    name: 'custom',
+    signature: { header: 'X-Signature', encoding: 'hex', list: ',', forms },
+    signed: ['body'],
+    separator: '',
+    secret: { encoding: 'utf8' },
+    tolerance: { past: 1, future: 1 },
+    contentTypes: ['application/json'],
+  };
+  const one = toCase(description);
+  const body = Buffer.from('{}');
+  const valid = createHmac('sha256', one.secret).update(body).digest('hex');
+  const value = [...Array.from({ length: 8 }, () => `a=${'0'.repeat(64)}`), `b=${'0'.repeat(128)}`, `a=${valid}`].join(',');
+  const spies = forms.map(({ algorithm }) => vi.spyOn(ALGORITHMS[algorithm], 'checker'));
+  try {
+    expect(judgeArrived(one, { method: 'POST', url: `${PUBLIC_URL}/`, headers: [['X-Signature', value]], body })).toBe('ok');
+    expect(spies.map((spy) => spy.mock.calls.length)).toEqual([1, 1]);
+  } finally {
+    vi.restoreAllMocks();
+  }
 });
