@@ -149,6 +149,8 @@ function isUtf8Type(type: string): boolean {
 
 function toFields(fields: readonly FormField[]): StrictForm {
   if (fields.some(({ name }) => name.length > MAX_NAME_LENGTH)) return toProblem(`a name has more than ${MAX_NAME_LENGTH} bytes`);
+  // PHP takes the part before NUL for the name.
+  if (fields.some(({ name }) => name.includes('\0'))) return toProblem('a name contains NUL');
   const isText = fields.every(({ name, value }) => isUtf8Text(name) && isUtf8Text(value));
   return isText ? { kind: 'fields', fields } : toProblem('it is not UTF-8');
 }

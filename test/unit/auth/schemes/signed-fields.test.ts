@@ -367,6 +367,7 @@ describe('a multipart form', () => {
       'ok',
     ],
     ['URL-encoded', new URLSearchParams({ json: value }).toString(), 'ok'],
+    ['URL-encoded, with NUL in a name', `${new URLSearchParams({ json: value })}&json%00x=%7B%7D`, /contains NUL/],
     ['another field', `${field('x', '')}${field('json', value)}--b--`, 'ok'],
     ['a file', `${field('json', value)}${part('Content-Disposition: form-data; name="f"; filename="a"', '\u00ff')}--b--`, 'ok'],
     ['the field twice', `${field('json', value)}${field('json', '{}')}--b--`, /is repeated/],
