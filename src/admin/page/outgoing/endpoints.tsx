@@ -76,7 +76,12 @@ function Row({ endpoint, onChange }: RowProps): JSX.Element {
 }
 
 /** A failing endpoint still gets attempts; a disabled one shows the failures that led to it. */
-function State({ disabled, failing }: Pick<Endpoint, 'disabled'> & Pick<EndpointStats, 'failing'>): JSX.Element {
+interface StateProps {
+  readonly disabled: Endpoint['disabled'];
+  readonly failing: EndpointStats['failing'];
+}
+
+function State({ disabled, failing }: StateProps): JSX.Element {
   const [kind, name] =
     disabled !== undefined ? ['rejected', 'disabled'] : failing === undefined ? ['forwarded', 'enabled'] : ['failed', 'failing'];
   return (
