@@ -52,7 +52,7 @@ describe('sidegate completion', () => {
     expect(complete('sidegate', 'in')).toEqual(['inject', 'inject-server']);
     expect(complete('sidegate', 'check', '--fo')).toEqual(['--format']);
     expect(complete('sidegate', 'check', '--format', '')).toEqual(['text', 'json']);
-    expect(complete('sidegate', 'sign', '--scheme', 'git')).toEqual(['github', 'gitlab']);
+    expect(complete('sidegate', 'sign', '--scheme', 'git')).toEqual(['gitea', 'github', 'gitlab']);
     expect(complete('sidegate', 'doctor', '--fail-on', 'w')).toEqual(['warning']);
     // Deprecated spellings are not offered, and nothing stands in the way of file names.
     expect(complete('sidegate', 'check', '--js')).toEqual(['']);
