@@ -8,7 +8,7 @@ import { prepare } from '../gateway/runtime/check.ts';
 import type { GateAddresses } from '../gateway/runtime/context.ts';
 import { Gate } from '../gateway/runtime/gate.ts';
 import type { GateLogger } from '../gateway/runtime/log-events.ts';
-import { releaseStartupMemory } from '../gateway/server/process-memory.ts';
+import { createFullCollector } from '../gateway/server/process-memory.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { EXIT, type Io } from './io.ts';
 import { Shutdown } from './shutdown.ts';
@@ -17,7 +17,7 @@ import { readRevision, readVersion } from './version.ts';
 /** Runs until a signal; the exit code is 0 after a drain, even if the drain timed out. */
 export async function runGate(file: string, overrides: Overrides, io: Io): Promise<number> {
   // Before the event loop turns: after a collection among the first ticks, V8 runs Node's nextTick five times slower, permanently.
-  releaseStartupMemory();
+  createFullCollector()();
   const ready = await prepare(file, systemClock, overrides);
   if (ready.loaded === undefined) {
     for (const problem of ready.problems) io.stderr(`${formatProblem(problem)}\n`);

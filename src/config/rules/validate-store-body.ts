@@ -7,8 +7,8 @@ import { error, type Path, type Rating } from './rating.ts';
 const MAX_STORED_BODY_BYTES = 65_536;
 /** Bodies may contain personal data, which must not stay longer than operators need it. */
 const MAX_RETENTION_MS: Milliseconds = 86_400_000;
-/** The memory of a body besides its content. */
-const ROOM_BYTES = 1_024;
+/** The memory of a body besides its content, and what is lost because it is allocated in blocks. */
+const ROOM_BYTES = 2_048;
 
 /** Everything wrong with `storeBody`. */
 export function checkStoreBody({ storeBody }: WebhookConfig, path: Path, { journal }: Config): Rating[] {

@@ -29,6 +29,8 @@ export interface BodyRecordersParts {
   /** Memory of all bodies. */
   readonly maxBytes: number;
   readonly onBody: (outcome: BodyStored) => void;
+  /** Whether the process is near its memory limit: nothing is stored then. */
+  readonly isMemoryLow: () => boolean;
   /** The signing secrets of all routes: no body with one is stored. */
   readonly secrets: () => readonly Buffer[];
 }
@@ -62,20 +64,25 @@ export class BodyRecorders {
     return this.#stored.bytes;
   }
 
+  /** Removes half of the bodies: the process is near its memory limit. */
+  shed(): void {
+    this.#stored.shed();
+  }
+
   /** Creates the recorder of a route. If its settings have changed, its bodies are removed: they may contain what must now be redacted. */
   open(route: string, { maxBytes, retention, redact }: BodySettings, description: SchemeDescription): BodyRecorder {
     const patterns = [...redact, ...toCredentials(description)];
     const text = JSON.stringify([maxBytes, retention, patterns]);
     if (this.#settings.get(route) !== text) this.#stored.forget(route);
     this.#settings.set(route, text);
-    const { onBody, secrets } = this.#parts;
+    const { isMemoryLow, onBody, secrets } = this.#parts;
     return {
       record: (requestRecord) => {
         const body = findForwarded(requestRecord);
         if (!Buffer.isBuffer(body)) return body;
         // The request began before a reload.
         if (this.#settings.get(route) !== text) return ABSENT.expired;
-        const content = toContent(body, { maxBytes, patterns, secrets: secrets() });
+        const content = isMemoryLow() ? 'memory_low' : toContent(body, { maxBytes, patterns, secrets: secrets() });
         onBody(typeof content === 'string' ? 'not_stored' : 'stored');
         return typeof content === 'string' ? ABSENT[content] : this.#stored.add(route, content, retention);
       },
@@ -99,6 +106,7 @@ const ABSENT: Readonly<Record<BodyAbsence, JournalBody>> = {
   not_json: toAbsent('not_json'),
   not_text: toAbsent('not_text'),
   has_secret: toAbsent('has_secret'),
+  memory_low: toAbsent('memory_low'),
   evicted: toAbsent('evicted'),
   expired: toAbsent('expired'),
 };
@@ -146,9 +154,7 @@ function toBeginning(body: Buffer, { maxBytes, secrets }: ContentRules): BodyCon
   // A part of a secret must not remain, either.
   const longest = secrets.reduce((most, secret) => Math.max(most, secret.length), 0);
   if (containsSecret(body.subarray(0, length + longest * MAX_ESCAPED_LENGTH), secrets)) return 'has_secret';
-  const content = Buffer.allocUnsafeSlow(length);
-  beginning.copy(content);
-  return { content, isTruncated: length < body.length, redactions: 0 };
+  return { content: beginning, isTruncated: length < body.length, redactions: 0 };
 }
 
 /** A character as `\u0041`. */

@@ -4,6 +4,7 @@ import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { BodyRecorders } from '../pipeline/body-recorders.ts';
 import type { BodyRecorder } from '../pipeline/request-record.ts';
+import type { MemoryPressure } from '../server/memory-guard.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { listSecrets } from './explain.ts';
 import type { Metrics } from './metrics.ts';
@@ -12,6 +13,7 @@ import type { Metrics } from './metrics.ts';
 export interface BodyStorageParts {
   readonly clock: Clock;
   readonly maxBytes: number;
+  readonly memory: Pick<MemoryPressure, 'isTight'>;
   readonly metrics: Pick<Metrics, 'bodyStored'>;
 }
 
@@ -32,13 +34,19 @@ export class BodyStorage {
     return this.#recorders?.bytes ?? 0;
   }
 
+  /** Removes half of the bodies: the process is near its memory limit. */
+  shed(): void {
+    this.#recorders?.shed();
+  }
+
   /** The recorder of a route; undefined if it stores no bodies. */
   open({ config: { name, webhook }, bodies }: CompiledRoute): BodyRecorder | undefined {
     if (webhook?.storeBody === undefined || bodies === undefined) return undefined;
-    const { clock, maxBytes, metrics } = this.#parts;
+    const { clock, maxBytes, memory, metrics } = this.#parts;
     this.#recorders ??= new bodies.BodyRecorders({
       clock,
       maxBytes,
+      isMemoryLow: () => memory.isTight,
       onBody: metrics.bodyStored,
       secrets: () => this.#secrets(),
     });

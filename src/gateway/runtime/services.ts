@@ -15,6 +15,7 @@ import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts'
 import { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { Settlements } from '../pipeline/settlements.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../server/memory.ts';
+import type { MemoryGuard } from '../server/memory-guard.ts';
 import { type Forwarder, type RequestPolicy, toReadLimits } from '../upstream/forwarder.ts';
 import { IdentitySigner } from '../upstream/identity-token.ts';
 import { BodyStorage } from './body-storage.ts';
@@ -98,7 +99,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     certificates: new RemoteCertificates(get, clock),
     offeredTokens: new OfferedTokens(clock),
     readLimits: toReadLimits(limits),
-    bodies: buildBodies(ready, telemetry),
+    bodies: buildBodies(ready, telemetry, memory.guard),
     createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
       // A rule of the config rejects such routes without a provider, and a reload cannot remove it.
       if (provider === undefined) throw new Error(`route ${options.route} has an inbox, but the config has no provider`);
@@ -126,8 +127,9 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   };
 }
 
-function buildBodies({ loaded }: PreparedConfig, { clock, metrics }: Telemetry): BodyStorage {
-  const bodies = new BodyStorage({ clock, maxBytes: loaded.config.journal.maxBodyBytes, metrics });
+function buildBodies({ loaded }: PreparedConfig, { clock, metrics }: Telemetry, guard: MemoryGuard): BodyStorage {
+  const bodies = new BodyStorage({ clock, maxBytes: loaded.config.journal.maxBodyBytes, memory: guard, metrics });
+  guard.addShed(() => bodies.shed());
   metrics.watchStoredBodies(() => bodies.bytes);
   return bodies;
 }

@@ -24,6 +24,8 @@ export interface MemoryGuardParts {
   readonly read: () => number;
   /** Runs the garbage collector. */
   readonly collect: () => void;
+  /** Also shrinks the heap, which pauses the process for longer. */
+  readonly collectAll: () => void;
 }
 
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
@@ -41,12 +43,11 @@ const WORTHWHILE = 0.03;
 export class MemoryGuard implements MemoryPressure {
   readonly #parts: MemoryGuardParts;
   readonly #stop: CancelTimer;
+  readonly #sheds: (() => void)[] = [];
   #used = 0;
   #bytes = 0;
   #collectedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectInterval = MIN_COLLECT_INTERVAL_MS;
-  /** Frees memory; called while memory is tight. */
-  onTight: () => void = () => undefined;
 
   constructor(parts: MemoryGuardParts) {
     this.#parts = parts;
@@ -72,6 +73,11 @@ export class MemoryGuard implements MemoryPressure {
     return limit !== undefined && this.#used > (limit * (1 + shed)) / 2;
   }
 
+  /** Adds a function that frees memory. It is called while memory is tight. */
+  addShed(shed: () => void): void {
+    this.#sheds.push(shed);
+  }
+
   onBytes(bytes: number): void {
     this.#bytes += bytes;
     if (this.#bytes >= CHECK_BYTES && this.#parts.limit !== undefined) this.#check();
@@ -86,16 +92,18 @@ export class MemoryGuard implements MemoryPressure {
     this.#bytes = 0;
     this.#used = read();
     if (this.#used > limit * (shed - COLLECT_MARGIN)) this.#collect(limit);
-    if (this.isTight) this.onTight();
+    if (this.isTight) for (const shed of this.#sheds) shed();
   }
 
   #collect(limit: number): void {
-    const { clock, collect, read } = this.#parts;
+    const { clock, collect, collectAll, read } = this.#parts;
     // Collect before rejecting work because of garbage, even if the last collection freed little.
     const interval = this.isTight ? Math.min(TIGHT_COLLECT_INTERVAL_MS, this.#collectInterval) : this.#collectInterval;
     if (clock.monotonic() - this.#collectedAt < interval) return;
     const before = this.#used;
-    collect();
+    // A heap that has grown in a flood could otherwise keep the process from accepting anything ever after.
+    if (this.isFull) collectAll();
+    else collect();
     this.#used = read();
     this.#collectedAt = clock.monotonic();
     const isWorthwhile = before - this.#used > limit * WORTHWHILE;

@@ -6,7 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { type BodyLimits, BodyWatch, type OnLimit } from './limits.ts';
 import { MemoryGuard } from './memory-guard.ts';
-import { createCollector, createMemoryReader } from './process-memory.ts';
+import { createCollector, createFullCollector, createMemoryReader } from './process-memory.ts';
 
 const MIB = 1024 * 1024;
 /** The memory that an idle process needs, with a margin for compiled code: 41 to 48 MiB were measured. */
@@ -113,9 +113,10 @@ export function buildMemory(limits: MemoryPace, budget: MemoryBudget, clock: Clo
     shed: limits.memoryShed,
     read: createMemoryReader(clock),
     collect,
+    collectAll: createFullCollector(),
   });
   const bodies = new BodyWatch({ ...limits, ...budget }, clock, onLimit, guard);
-  guard.onTight = () => bodies.shed();
+  guard.addShed(() => bodies.shed());
   return {
     bodies,
     guard,

@@ -11,6 +11,7 @@ export const BODY_ABSENCES = [
   'not_json',
   'not_text',
   'has_secret',
+  'memory_low',
   'evicted',
   'expired',
 ] as const;

@@ -1,5 +1,6 @@
 /** The bodies that the journal stores: in memory only, for a limited time, within a number of bytes. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { BlockMemory, type Blocks, toAllocatedBytes } from './block-memory.ts';
 import type { BodyAbsence, JournalBody } from './journal.ts';
 
 /** Memory of a body besides its content. */
@@ -17,7 +18,7 @@ export interface StoredBodiesParts {
 
 /** The stored part of one body. */
 export interface BodyContent {
-  /** Nothing else uses its memory. */
+  /** It is copied. */
   readonly content: Buffer;
   readonly isTruncated: boolean;
   readonly redactions: number;
@@ -27,6 +28,7 @@ export interface BodyContent {
 export class StoredBodies {
   readonly #parts: StoredBodiesParts;
   readonly #routes = new Map<string, RouteBodies>();
+  readonly #memory = new BlockMemory();
   #bytes = 0;
   #cancelSweep: CancelTimer | undefined;
 
@@ -44,12 +46,24 @@ export class StoredBodies {
     const { clock, maxBytes } = this.#parts;
     const bodies = this.#routes.get(route) ?? new RouteBodies();
     this.#routes.set(route, bodies);
-    const body = new StoredBody(content, clock.monotonic() + retention, () => this.#remove(bodies, body));
+    const body = new StoredBody(content, {
+      expiresAt: clock.monotonic() + retention,
+      memory: this.#memory,
+      onDropped: () => this.#remove(bodies, body),
+    });
     bodies.add(body);
     this.#bytes += body.bytes;
     this.#cancelSweep ??= clock.every(SWEEP_INTERVAL_MS, () => this.#removeExpired());
     while (this.#bytes > maxBytes) this.#evict();
+    // After the others have made room, so that no more is allocated than allowed.
+    body.store(content.content);
     return body;
+  }
+
+  /** Removes half of the bodies: something else needs the memory. */
+  shed(): void {
+    const kept = this.#bytes / 2;
+    while (this.#bytes > kept) this.#evict();
   }
 
   /** Removes the bodies of a route: its settings have changed. */
@@ -104,26 +118,40 @@ class RouteBodies {
   }
 }
 
+interface StoredBodyParts {
+  readonly expiresAt: Milliseconds;
+  readonly memory: BlockMemory;
+  readonly onDropped: () => void;
+}
+
 class StoredBody implements JournalBody {
   readonly isTruncated: boolean;
   readonly redactions: number;
   readonly expiresAt: Milliseconds;
-  /** Allocated memory: a view keeps the whole buffer that it belongs to. */
+  /** Allocated memory. */
   readonly bytes: number;
-  readonly #onDropped: () => void;
-  #content: Buffer | BodyAbsence;
+  readonly #parts: StoredBodyParts;
+  readonly #length: number;
+  #blocks: Blocks = [];
+  #absence: BodyAbsence | undefined;
 
-  constructor({ content, isTruncated, redactions }: BodyContent, expiresAt: Milliseconds, onDropped: () => void) {
+  constructor({ content, isTruncated, redactions }: BodyContent, parts: StoredBodyParts) {
     this.isTruncated = isTruncated;
     this.redactions = redactions;
-    this.expiresAt = expiresAt;
-    this.bytes = content.buffer.byteLength + BODY_OVERHEAD_BYTES;
-    this.#content = content;
-    this.#onDropped = onDropped;
+    this.expiresAt = parts.expiresAt;
+    this.bytes = toAllocatedBytes(content.length) + BODY_OVERHEAD_BYTES;
+    this.#parts = parts;
+    this.#length = content.length;
   }
 
+  /** A copy: the memory of a body is used again. */
   get content(): Buffer | BodyAbsence {
-    return this.#content;
+    return this.#absence ?? this.#parts.memory.read(this.#blocks, this.#length);
+  }
+
+  /** Does nothing if the body was dropped before, for want of memory. */
+  store(content: Buffer): void {
+    if (this.#absence === undefined) this.#blocks = this.#parts.memory.write(content);
   }
 
   release(): void {
@@ -131,8 +159,10 @@ class StoredBody implements JournalBody {
   }
 
   drop(absence: BodyAbsence): void {
-    if (!Buffer.isBuffer(this.#content)) return;
-    this.#content = absence;
-    this.#onDropped();
+    if (this.#absence !== undefined) return;
+    this.#absence = absence;
+    this.#parts.memory.free(this.#blocks);
+    this.#blocks = [];
+    this.#parts.onDropped();
   }
 }

@@ -6,7 +6,7 @@ const MIB = 1024 * 1024;
 
 function start(limit: number | undefined) {
   const clock = new FakeClock();
-  const state = { used: 10, live: 10, collections: 0, reads: 0, tight: 0 };
+  const state = { used: 10, live: 10, shrinkable: 0, collections: 0, fullCollections: 0, reads: 0, tight: 0 };
   const guard = new MemoryGuard({
     clock,
     limit,
@@ -19,10 +19,12 @@ function start(limit: number | undefined) {
       state.collections++;
       state.used = state.live;
     },
+    collectAll: () => {
+      state.fullCollections++;
+      state.used = state.live - state.shrinkable;
+    },
   });
-  guard.onTight = () => {
-    state.tight++;
-  };
+  guard.addShed(() => state.tight++);
   return { clock, state, guard };
 }
 
@@ -48,7 +50,14 @@ test('garbage is collected before anything is rejected', async () => {
   state.used = 95;
   state.live = 30;
   await clock.advance(1_000);
-  expect([guard.isTight, guard.used, state.collections, state.tight]).toEqual([false, 30, 1, 0]);
+  expect([guard.isTight, guard.used, state.fullCollections, state.tight]).toEqual([false, 30, 1, 0]);
+});
+
+test('a heap that has grown is shrunk before everything is rejected for good', async () => {
+  const { clock, state, guard } = start(100);
+  Object.assign(state, { used: 95, live: 95, shrinkable: 20 });
+  await clock.advance(1_000);
+  expect([guard.isTight, guard.used, state.collections, state.fullCollections]).toEqual([false, 75, 0, 1]);
 });
 
 test('collections that free nothing become less frequent', async () => {

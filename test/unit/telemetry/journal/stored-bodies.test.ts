@@ -2,6 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { toAllocatedBytes } from '../../../../src/telemetry/journal/block-memory.ts';
 import type { JournalBody } from '../../../../src/telemetry/journal/journal.ts';
 import { Journal } from '../../../../src/telemetry/journal/journal.ts';
 import { BODY_OVERHEAD_BYTES, StoredBodies } from '../../../../src/telemetry/journal/stored-bodies.ts';
@@ -20,6 +21,8 @@ function open(maxBytes = 10_000) {
   return { clock, bodies, counts, add };
 }
 
+/** Allocated memory of one body. */
+const toBytes = (size: number): number => toAllocatedBytes(size) + BODY_OVERHEAD_BYTES;
 const isStored = ({ content }: JournalBody): boolean => Buffer.isBuffer(content);
 
 describe('stored bodies', () => {
@@ -29,16 +32,16 @@ describe('stored bodies', () => {
     await clock.advance(4_000);
     expect([isStored(long), isStored(short)]).toEqual([true, true]);
     await clock.advance(2_000);
-    expect([isStored(long), short.content, bodies.bytes]).toEqual([true, 'expired', 100 + BODY_OVERHEAD_BYTES]);
+    expect([isStored(long), short.content, bodies.bytes]).toEqual([true, 'expired', toBytes(100)]);
     await clock.advance(HOUR);
     expect([long.content, bodies.bytes, clock.timers]).toEqual(['expired', 0, 0]);
   });
 
   test('make room for newer ones, the oldest of the same route first', () => {
-    const { bodies, counts, add } = open(4 * (1_000 + BODY_OVERHEAD_BYTES));
+    const { bodies, counts, add } = open(4 * toBytes(1_000));
     const all = Array.from({ length: 6 }, () => add('a', 1_000));
     expect(all.map(isStored)).toEqual([false, false, true, true, true, true]);
-    expect([all[0]?.content, counts.evicted, bodies.bytes]).toEqual(['evicted', 2, 4 * (1_000 + BODY_OVERHEAD_BYTES)]);
+    expect([all[0]?.content, counts.evicted, bodies.bytes]).toEqual(['evicted', 2, 4 * toBytes(1_000)]);
   });
 
   test('of a quiet route are not pushed out by a busy one', () => {
@@ -55,14 +58,32 @@ describe('stored bodies', () => {
     const [a, b] = [add('a', 100), add('b', 100)];
     bodies.forget('a');
     bodies.forget('none');
-    expect([a.content, isStored(b), bodies.bytes]).toEqual(['expired', true, 100 + BODY_OVERHEAD_BYTES]);
+    expect([a.content, isStored(b), bodies.bytes]).toEqual(['expired', true, toBytes(100)]);
   });
 
-  test('count the buffer that a view keeps alive, not the view', () => {
-    const { bodies } = open(1_000_000);
-    const content = Buffer.allocUnsafeSlow(65_536).subarray(0, 10);
-    bodies.add('a', { content, isTruncated: false, redactions: 0 }, HOUR);
-    expect(bodies.bytes).toBe(65_536 + BODY_OVERHEAD_BYTES);
+  test('keep their content when the buffer that they came from is used again, and in every size', () => {
+    const { bodies, add } = open(1_000_000);
+    const buffer = Buffer.alloc(300_000);
+    const sizes = [0, 1, 1_023, 1_024, 1_025, 65_536, 262_144];
+    const all = sizes.map((size, i) => {
+      const content = buffer.subarray(0, size).fill(65 + i);
+      return bodies.add('a', { content, isTruncated: false, redactions: 0 }, HOUR);
+    });
+    buffer.fill(0);
+    add('b', 5_000);
+    expect(all.map(({ content }) => content.toString())).toEqual(
+      sizes.map((size, i) => String.fromCharCode(65 + i).repeat(size)),
+    );
+  });
+
+  test('give half of their memory back if something else needs it', () => {
+    const { bodies, add } = open(1_000_000);
+    const all = Array.from({ length: 8 }, () => add('a', 1_000));
+    bodies.shed();
+    expect(all.map(isStored)).toEqual([false, false, false, false, true, true, true, true]);
+    for (let i = 0; i < 5; i++) bodies.shed();
+    expect([bodies.bytes, all.some(isStored)]).toEqual([0, false]);
+    bodies.shed();
   });
 
   test('never take more than allowed, and their memory is counted right, whatever happens', () => {
@@ -80,7 +101,7 @@ describe('stored bodies', () => {
           else if ('forget' in each) bodies.forget(each.forget);
           else all[each.release]?.release();
           const stored = all.filter(isStored);
-          expect(bodies.bytes).toBe(stored.reduce((sum, { content }) => sum + content.length + BODY_OVERHEAD_BYTES, 0));
+          expect(bodies.bytes).toBe(stored.reduce((sum, { content }) => sum + toBytes(content.length), 0));
           expect(bodies.bytes).toBeLessThanOrEqual(10_000);
         }
       }),
@@ -95,7 +116,7 @@ test('a body goes with its entry of the journal, which has the usual bounds', ()
   const all = Array.from({ length: 5 }, () => add('a', 100));
   for (const body of all) journal.add(1, makeRequestLine(), { ...details, body });
   expect(all.map(isStored)).toEqual([false, false, true, true, true]);
-  expect(bodies.bytes).toBe(3 * (100 + BODY_OVERHEAD_BYTES));
+  expect(bodies.bytes).toBe(3 * toBytes(100));
 });
 
 test('the process needs no more memory than the bodies count for', async () => {
