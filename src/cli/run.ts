@@ -24,7 +24,9 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
     return EXIT.failed;
   }
   const version = readVersion();
-  const logger = createLogger({ level: ready.loaded.config.log.level, version });
+  const logger = createLogger({ ...ready.loaded.config.log, version });
+  // Also for a second signal, which does not wait for the drain.
+  process.on('exit', () => logger.flushNow());
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
   const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision() });
   const shutdown = new Shutdown(logger, ready.loaded.config.shutdown);

@@ -85,6 +85,21 @@ describe('SIGTERM', () => {
     expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: false });
   });
 
+  test('a second time loses no line of the log', async () => {
+    const gate = await startGateProcess({
+      log: { flush: '10s' },
+      shutdown: { grace: '1m', drain: '1m' },
+      routes: [toRoute(app.port)],
+    });
+    gate.child.kill('SIGTERM');
+    await until(() => gate.log().some(({ msg }) => msg === 'draining'));
+    await send(gate.port, makeDelivery());
+    expect(gate.log().some(({ msg }) => msg === 'request')).toBe(false);
+    gate.child.kill('SIGTERM');
+    expect(await gate.exit).toBe(143);
+    expect(gate.log().at(-1)).toMatchObject({ msg: 'request', status: 200 });
+  });
+
   test('a second time ends the process at once', async () => {
     const gate = await startGateProcess({ shutdown: { grace: '60s' }, routes: [toRoute(app.port)] });
     gate.child.kill('SIGTERM');

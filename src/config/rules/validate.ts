@@ -1,5 +1,5 @@
 /** The rules across several parts of the config, and the warnings about insecure settings. */
-import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { isOverlapping, isReachedBy } from '../../core/listen-address.ts';
 import type { Config, RouteConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
@@ -14,6 +14,9 @@ import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkStoreBody } from './validate-store-body.ts';
 import { checkTraces } from './validate-trace.ts';
 import { checkRetention, checkWebhook } from './validate-webhook.ts';
+
+/** Operators expect to read an event soon after it happened. */
+const MAX_LOG_FLUSH_MS: Milliseconds = 10_000;
 
 /** Everything wrong or risky in a config whose parts are well-formed. */
 export function validate(config: Config, now: EpochMilliseconds): Rating[] {
@@ -34,6 +37,7 @@ export function toRules(config: Config, now: EpochMilliseconds): (() => readonly
     () => checkProvider(config, now),
     () => checkAuthz(config),
     () => checkTraces(config),
+    () => checkLog(config),
     () => checkRealms(config),
     () => checkNames(config.routes),
     () => checkOverlaps(config.routes),
@@ -46,6 +50,11 @@ function checkPurpose({ routes, proxy, provider }: Config): Rating[] {
   if (routes.length > 0 || proxy !== undefined || provider !== undefined) return [];
   const example = 'for example routes: [ { name: orders, match: { path: /hooks/orders }, upstream: http://127.0.0.1:3000 } ]';
   return [error(['routes'], 'without routes every request would be rejected; add at least one route', example)];
+}
+
+function checkLog({ log }: Config): Rating[] {
+  if (log.flush <= MAX_LOG_FLUSH_MS) return [];
+  return [error(['log', 'flush'], 'lines of the log may wait for 10s at most', 'flush: 250ms')];
 }
 
 function checkAddresses({ listen, admin }: Config): Rating[] {

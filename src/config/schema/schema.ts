@@ -282,6 +282,11 @@ export const ConfigSchema = z.strictObject({
   log: z
     .strictObject({
       level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('Minimum level of log lines.'),
+      flush: duration()
+        .prefault('250ms')
+        .describe(
+          'How long a line may wait to be written together with others; a crash of the machine or `kill -9` loses as much.',
+        ),
     })
     .prefault({}),
   upstream: upstream().optional().describe('The app of all routes without an `upstream`, as http://host:port.'),

@@ -26,7 +26,7 @@ import { buildSidePorts, openPorts, type SidePorts, toAllLabels, toTlsPorts } fr
 import { Upstreams } from './upstreams.ts';
 import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './watched-sources.ts';
 
-const FLUSH_INTERVAL_MS = 1_000;
+const CLEANUP_INTERVAL_MS = 1_000;
 /** Longer than the usual termination grace period of pods. */
 const LEAVING_TIMEOUT_MS = 15 * 60_000;
 
@@ -42,7 +42,7 @@ export class Gate {
   readonly #upstreams: Upstreams;
   readonly #sidePorts: SidePorts;
   readonly #tlsPorts: readonly TlsPort[];
-  readonly #cancelFlush: CancelTimer;
+  readonly #cancelCleanup: CancelTimer;
   #rings = new Map<string, KeyRing>();
   #ready: PreparedConfig;
   #watch: Watch | undefined;
@@ -99,8 +99,8 @@ export class Gate {
       stuckFor: () => this.#services.eventLoopMonitor.stuckFor,
       leave: () => this.#leave(),
     });
-    this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => {
-      logger.flush();
+    this.#cancelCleanup = clock.every(CLEANUP_INTERVAL_MS, () => {
+      logger.reportDropped();
       telemetry.captures.forgetOld();
       this.#services.routeParts.offeredTokens.forgetOld();
     });
@@ -190,7 +190,7 @@ export class Gate {
     this.#services.eventLoopMonitor.close();
     this.#services.memory.close();
     this.#upstreams.destroy();
-    this.#cancelFlush();
+    this.#cancelCleanup();
     this.#admin.close();
   }
 

@@ -50,7 +50,7 @@ export interface InjectorAddresses {
   readonly admin: BoundAddress;
 }
 
-const FLUSH_EVERY_MS: Milliseconds = 50;
+const REPORT_DROPPED_EVERY_MS: Milliseconds = 1_000;
 const TEMPORARY_PAIR_LIFETIME_MS: Milliseconds = 3_600_000;
 const HANDSHAKE_LOG_INTERVAL_MS: Milliseconds = 60_000;
 
@@ -66,7 +66,7 @@ export class Injector {
   readonly #clusterVersion: ClusterVersion;
   readonly #eventLoopMonitor: EventLoopMonitor;
   readonly #unwatchErrors: () => void;
-  readonly #stopFlushing: () => void;
+  readonly #stopReporting: () => void;
   #pair: ServerPair;
   #clientCa: Buffer | undefined;
   #caWatch: Watch | undefined;
@@ -101,7 +101,7 @@ export class Injector {
     const endpoints = createProbedEndpoints({ metrics, notReadyBecause, stuckFor: () => this.#eventLoopMonitor.stuckFor });
     const router = new AdminRouter({ endpoints, access: new AdminAccess(undefined), onDenied: () => undefined });
     this.#admin = new AdminServer(server.adminAddress, router);
-    this.#stopFlushing = clock.every(FLUSH_EVERY_MS, () => logger.flush());
+    this.#stopReporting = clock.every(REPORT_DROPPED_EVERY_MS, () => logger.reportDropped());
   }
 
   /** Starts listening. Data from the cluster is loaded later; readiness waits for it. Rejects with the system's error. */
@@ -135,7 +135,7 @@ export class Injector {
     kube.close();
     this.#eventLoopMonitor.close();
     this.#memory.close();
-    this.#stopFlushing();
+    this.#stopReporting();
     this.#unwatchErrors();
     return isFinished;
   }

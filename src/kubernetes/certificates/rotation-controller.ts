@@ -1,6 +1,6 @@
 /** The rotation controller: holds the CA's key and the right to change the webhook's caBundle, and listens on no port. */
 
-import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import type { Clock } from '../../core/clock.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import type { KubeClient } from '../client/client.ts';
@@ -15,14 +15,11 @@ export interface RotationContext {
   readonly logger: RotationLogger;
 }
 
-const FLUSH_EVERY_MS: Milliseconds = 50;
-
 /** A running controller. */
 export class RotationController {
   readonly #context: RotationContext;
   readonly #rotation: CertificateRotation;
   readonly #unwatchErrors: () => void;
-  #cancelFlush: CancelTimer = () => undefined;
 
   constructor(context: RotationContext) {
     this.#context = context;
@@ -33,15 +30,12 @@ export class RotationController {
 
   /** Starts the rotation. Failures are logged and retried. */
   start(): void {
-    const { clock, logger } = this.#context;
-    this.#cancelFlush = clock.every(FLUSH_EVERY_MS, () => logger.flush());
     runDetached(this.#rotation.start());
   }
 
   /** Stops immediately. This is safe because each step is a single write. */
   async stop(): Promise<true> {
     this.#rotation.close();
-    this.#cancelFlush();
     this.#context.kube.close();
     this.#unwatchErrors();
     return true;

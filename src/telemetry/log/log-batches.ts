@@ -1,5 +1,6 @@
 /** Writes log lines to a file descriptor in batches, off the event loop, with a bounded buffer. */
 import { type DestinationStream, destination as openDestination } from 'pino';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent } from '../../core/safe-events.ts';
 
 /** Below Docker's read size of 16 KiB, so that it reads a batch at once. */
@@ -7,17 +8,30 @@ const BATCH_LENGTH = 12_288;
 /** The buffer for a slow reader; without this bound the process would reach its memory limit. */
 const MAX_BUFFERED_BYTES = 4 * 1024 * 1024;
 
+/** The default of `log.flush`. */
+export const DEFAULT_FLUSH_MS: Milliseconds = 250;
+
+/** How long lines may wait. */
+export interface BatchTimes {
+  readonly clock: Pick<Clock, 'after'>;
+  /** The longest time from a line to its write. */
+  readonly flushAfter: Milliseconds;
+}
+
 /**
  * Collects lines and writes them together. One write per line would cost more than formatting the line, and pino's own
  * buffering measures the whole buffer again for each line, which costs four times as much as collecting them here.
  */
 export class LogBatches implements DestinationStream {
   readonly #stream: ReturnType<typeof openDestination>;
+  readonly #times: BatchTimes;
+  #cancelFlush: CancelTimer | undefined;
   #lines: string[] = [];
   #length = 0;
   #dropped = 0;
 
-  constructor(fd: number) {
+  constructor(fd: number, times: BatchTimes) {
+    this.#times = times;
     this.#stream = openDestination({ fd, sync: false, maxLength: MAX_BUFFERED_BYTES });
     // A full disk or a closed pipe must not crash the process.
     onEvent(this.#stream, 'error', () => undefined);
@@ -30,10 +44,13 @@ export class LogBatches implements DestinationStream {
     this.#lines.push(line);
     this.#length += line.length;
     if (this.#length >= BATCH_LENGTH) this.flush();
+    else this.#cancelFlush ??= this.#times.clock.after(this.#times.flushAfter, () => this.flush());
   }
 
   /** Starts writing the collected lines. */
   flush(): void {
+    this.#cancelFlush?.();
+    this.#cancelFlush = undefined;
     if (this.#length === 0) return;
     const batch = this.#lines.join('');
     this.#lines = [];

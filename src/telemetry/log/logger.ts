@@ -1,9 +1,9 @@
 /** The log: one JSON line per request and per lifecycle event. The fields that never show a value are listed here. */
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
-import type { Milliseconds } from '../../core/clock.ts';
+import { type Milliseconds, systemClock } from '../../core/clock.ts';
 import type { Reason, RefusalCode } from '../../core/refusal.ts';
 import type { RefusalLogLevel } from '../../core/refusal-catalogue.ts';
-import { LogBatches } from './log-batches.ts';
+import { DEFAULT_FLUSH_MS, LogBatches } from './log-batches.ts';
 
 /** The log line of a request. */
 export interface RequestLine {
@@ -49,19 +49,21 @@ export interface Logger<Event extends string = TelemetryLogEvent> {
   readonly info: (event: Event, fields?: LogFields) => void;
   readonly warn: (event: Event, fields?: LogFields) => void;
   readonly error: (event: Event, fields?: LogFields) => void;
-  /** Starts writing the buffered lines; called at a fixed interval. */
-  flush(): void;
+  /** Logs how many lines were dropped since the last call. */
+  reportDropped(): void;
   /** Writes the buffered lines before it returns; for the last lines of a process. */
   flushNow(): void;
 }
 
 /** Where lines are written; a buffered destination can be flushed, and returns how many lines it dropped. */
-export type LogDestination = DestinationStream & { flush?(): void; flushSync?(): void; takeDropped?(): number };
+export type LogDestination = DestinationStream & { flushSync?(): void; takeDropped?(): number };
 
 /** Options of the log. */
 export interface LoggerOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error';
   readonly version: string;
+  /** The longest time from a line to its write on standard output. */
+  readonly flush?: Milliseconds;
   /** Default: standard output. */
   readonly destination?: LogDestination;
 }
@@ -98,7 +100,8 @@ function createRequestLog(log: PinoLogger, base: object, stream: LogDestination)
 
 /** Creates the log. */
 export function createLogger<Event extends string>(options: LoggerOptions): Logger<Event> {
-  const stream = options.destination ?? new LogBatches(1);
+  const { flush: flushAfter = DEFAULT_FLUSH_MS } = options;
+  const stream = options.destination ?? new LogBatches(1, { clock: systemClock, flushAfter });
   const base = { service: 'sidegate', version: options.version };
   const formatters = { level: (label: string) => ({ level: label }) };
   const redact = { paths: REDACTED.map((name) => `["${name}"]`), censor: '[secret]' };
@@ -108,8 +111,7 @@ export function createLogger<Event extends string>(options: LoggerOptions): Logg
     info: (event, fields) => log.info(fields ?? {}, event),
     warn: (event, fields) => log.warn(fields ?? {}, event),
     error: (event, fields) => log.error(fields ?? {}, event),
-    flush() {
-      stream.flush?.();
+    reportDropped() {
       const lines = stream.takeDropped?.() ?? 0;
       if (lines > 0)
         log.warn({ lines, hint: 'the reader of standard output is too slow' }, 'log_lines_dropped' satisfies TelemetryLogEvent);

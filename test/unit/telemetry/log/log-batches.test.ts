@@ -3,6 +3,7 @@ import { closeSync, constants, createReadStream, openSync, readFileSync } from '
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { LogBatches } from '../../../../src/telemetry/log/log-batches.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
 import { useFolder } from '../../../support/fixtures.ts';
 import { until } from '../../../support/gate.ts';
 
@@ -11,7 +12,7 @@ const folder = useFolder();
 test('writes every line once, whether a batch is full or not', async () => {
   const file = join(folder, 'log');
   const fd = openSync(file, 'w');
-  const batches = new LogBatches(fd);
+  const batches = new LogBatches(fd, { clock: new FakeClock(), flushAfter: 250 });
   const lines = Array.from({ length: 2_000 }, (_, i) => `line ${i}\n`);
   for (const line of lines) batches.write(line);
   batches.flushSync();
@@ -22,11 +23,28 @@ test('writes every line once, whether a batch is full or not', async () => {
   expect(batches.takeDropped()).toBe(0);
 });
 
+test('writes what does not fill a batch after the configured time, and has no timer while nothing waits', async () => {
+  const file = join(folder, 'quiet-log');
+  const clock = new FakeClock();
+  const batches = new LogBatches(openSync(file, 'w'), { clock, flushAfter: 250 });
+  expect(clock.timers).toBe(0);
+  batches.write('first\n');
+  await clock.advance(200);
+  batches.write('second\n');
+  await clock.advance(49);
+  expect([readFileSync(file, 'utf8'), clock.timers]).toEqual(['', 1]);
+  await clock.advance(1);
+  expect(clock.timers).toBe(0);
+  await until(() => readFileSync(file, 'utf8') === 'first\nsecond\n');
+  batches.write(`${'x'.repeat(20_000)}\n`);
+  expect(clock.timers).toBe(0);
+});
+
 test('buffers a limited amount for a reader that does not read, and counts the dropped lines', async () => {
   const fifo = join(folder, 'fifo');
   execFileSync('mkfifo', [fifo]);
   const fd = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
-  const batches = new LogBatches(fd);
+  const batches = new LogBatches(fd, { clock: new FakeClock(), flushAfter: 250 });
   const written = 60_000;
   for (let i = 0; i < written; i++) batches.write(`${String(i).padStart(99)}\n`);
   batches.flush();
