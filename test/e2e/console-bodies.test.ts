@@ -1,4 +1,6 @@
 /** Bodies that routes store, as the console and its API show them. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { ADMIN, LOGIN, startConsoleGate } from '../support/console.ts';
@@ -146,6 +148,24 @@ describe('a stored body', () => {
     await gate.gate.reload();
     await deliver('{"again":1}');
     expect(await readNewest()).toMatchObject({ text: '{"again":1}' });
+  });
+
+  test('is not shown if it contains a secret that was configured later, escaped or not', async () => {
+    const later = `whsec_${Buffer.from('later+/='.repeat(4)).toString('base64')}`;
+    const bare = later.slice('whsec_'.length);
+    const escaped = [...later].map((each) => `\\u00${each.charCodeAt(0).toString(16)}`).join('');
+    await start();
+    for (const text of [later, bare, escaped, JSON.stringify(escaped).slice(1, -1), encodeURIComponent(later), 'none'])
+      await deliver(`{"text":"${text}"}`);
+    const ids = (await listIds()).toReversed();
+    expect(await Promise.all(ids.map(async (id) => (await readBody(id))?.absence))).toEqual(ids.map(() => null));
+    const keys = [{ name: 'later', secret: { file: 'later' } }];
+    writeFileSync(join(gate.folder, 'later'), later);
+    const other = toRoute(app.port, { match: { path: '/other' }, route: { name: 'other' }, webhook: { keys } });
+    gate.writeConfig({ routes: [...toStoring({}), other] });
+    await gate.gate.reload();
+    const absences = await Promise.all(ids.map(async (id) => (await readBody(id))?.absence));
+    expect(absences).toEqual([...Array.from({ length: 5 }, () => 'has_secret'), null]);
   });
 
   test('does not exist on routes that do not ask for it', async () => {

@@ -1,11 +1,12 @@
 /** Shows the stored body of a request, or says why there is none. */
+import { containsSecret } from '../../core/secret-search.ts';
 import type { BodyAbsence, JournalBody } from '../../telemetry/journal/journal.ts';
 import type { BodyDenial, BodyView } from './delivery-schemas.ts';
-import type { Redact } from './redaction.ts';
 
 /** The context of a stored body. */
 export interface BodyContext {
-  readonly redact: Redact;
+  /** Of the current config: a body that contains one is not shown. */
+  readonly secrets: readonly Buffer[];
   /** Undefined if the reader may see it. */
   readonly denial: BodyDenial | undefined;
   /** Its host. */
@@ -30,18 +31,24 @@ const ABSENCES: Readonly<Record<BodyAbsence, string>> = {
 export function toBodyView(body: JournalBody | undefined, context: BodyContext): BodyView | null {
   if (body === undefined) return null;
   const { content, isTruncated, redactions } = body;
-  const { bytes, redact, denial } = context;
+  const { bytes, secrets, denial } = context;
   const none = { text: null, bytes, isTruncated: false, redactions: 0 };
   if (!Buffer.isBuffer(content)) return { ...none, absence: content, note: ABSENCES[content] };
   if (denial !== undefined) return { ...none, absence: denial, note: toDenialNote(denial, context) };
-  const text = content.toString();
   // A secret that was configured later.
-  if (redact(text) !== text) return { ...none, absence: 'has_secret', note: ABSENCES.has_secret };
+  if (containsSecret(content, secrets)) return { ...none, absence: 'has_secret', note: ABSENCES.has_secret };
   const notes = [
     ...(isTruncated ? [`The first ${content.length} of ${bytes} bytes.`] : []),
     ...(redactions > 0 ? [`${redactions} ${redactions === 1 ? 'value is' : 'values are'} redacted.`] : []),
   ];
-  return { text, bytes, isTruncated, redactions, absence: null, note: notes.length === 0 ? null : notes.join(' ') };
+  return {
+    text: content.toString(),
+    bytes,
+    isTruncated,
+    redactions,
+    absence: null,
+    note: notes.length === 0 ? null : notes.join(' '),
+  };
 }
 
 function toDenialNote(denial: BodyDenial, { replica }: BodyContext): string {

@@ -175,9 +175,10 @@ export class Console {
   }
 
   #toContext(): ViewContext {
-    const { routes, secrets, address } = this.#parts;
+    const { routes, address } = this.#parts;
+    const secrets = this.#parts.secrets();
     const byName = new Map(routes().map((route) => [route.name, route]));
-    return { redact: createRedact(secrets()), findRoute: (name) => byName.get(name), address: address() };
+    return { redact: createRedact(secrets), secrets, findRoute: (name) => byName.get(name), address: address() };
   }
 }
 

@@ -16,6 +16,8 @@ export interface ReplicaEntry extends JournalEntry {
 /** The parts of a view that its entry does not contain. */
 export interface ViewContext {
   readonly redact: Redact;
+  /** Of the current config: no view contains them. */
+  readonly secrets: readonly Buffer[];
   readonly findRoute: (name: string) => RouteConfig | undefined;
   /** Where this machine listens for requests; undefined if that is not known. */
   readonly address?: string | undefined;
@@ -64,7 +66,7 @@ export function toView(entry: ReplicaEntry, { redact, findRoute }: ViewContext):
 export function toDetailView(entry: ReplicaEntry, context: ViewContext, reader: DetailContext): DeliveryDetail {
   const { line, details, explanation, replica } = entry;
   const { isCaptured, origin, bodyDenial: denial } = reader;
-  const { redact, address } = context;
+  const { redact, secrets, address } = context;
   const headers = toHeaders(details?.headers ?? '', redact);
   const view = toView(entry, context);
   const { path, route } = view;
@@ -79,7 +81,7 @@ export function toDetailView(entry: ReplicaEntry, context: ViewContext, reader: 
     isUnchecked: line.unchecked === true,
     traceId: line.trace_id ?? null,
     headers,
-    body: toBodyView(details?.body, { redact, denial, replica, bytes: line.bytesIn }),
+    body: toBodyView(details?.body, { secrets, denial, replica, bytes: line.bytesIn }),
     findings: (explanation ?? []).map((text) => redact(text) ?? ''),
     commands: {
       curl: isRepeatable ? toCurl({ method: line.method, path, headers, hasBody: line.bytesIn > 0, address }) : null,

@@ -13,7 +13,7 @@ import { FakeClock, settle } from '../../support/fake-clock.ts';
 import { makeRequestLine } from '../../support/request-line.ts';
 
 const INSTANCE = 'aaaaaaaa';
-const CONTEXT = { redact: (text: string | null | undefined) => text ?? null, findRoute: () => undefined };
+const CONTEXT = { redact: (text: string | null | undefined) => text ?? null, secrets: [], findRoute: () => undefined };
 const toId = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`;
 
 function toDetail(id: string): DeliveryDetail {

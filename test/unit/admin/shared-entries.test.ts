@@ -10,7 +10,7 @@ import { makeRequestLine } from '../../support/request-line.ts';
 const toDetail = (entry: JournalEntry): DeliveryDetail =>
   toDetailView(
     { ...entry, replica: 'a' },
-    { redact: (text) => text ?? null, findRoute: () => undefined },
+    { redact: (text) => text ?? null, secrets: [], findRoute: () => undefined },
     { isCaptured: false, origin: '', bodyDenial: 'other_replica' },
   );
 const toId = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`;
