@@ -5,6 +5,8 @@ const ESCAPE = /((?:\\u[0-9a-f]{4})+)|\\([^u])|%([0-9a-f]{2})/gi;
 const UNIT_LENGTH = '\\u002f'.length;
 /** JSON in a string of JSON, in a parameter of a form. */
 const MAX_LAYERS = 3;
+/** How many bytes one byte of a secret can take: each layer may write `\u005c` for a character of the layer below. */
+export const MAX_ESCAPED_LENGTH = UNIT_LENGTH ** MAX_LAYERS;
 
 /** Whether the content contains one of the secrets. */
 export function containsSecret(content: Buffer, secrets: readonly Buffer[]): boolean {

@@ -8,7 +8,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type JsonPattern, parseJsonPattern } from '../../core/json-path.ts';
 import { redactJson } from '../../core/json-redaction.ts';
 import type { JsonBounds } from '../../core/json-scan.ts';
-import { containsSecret } from '../../core/secret-search.ts';
+import { containsSecret, MAX_ESCAPED_LENGTH } from '../../core/secret-search.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import type { BodyStored } from '../../telemetry/journal/body-metrics.ts';
 import type { BodyAbsence, JournalBody } from '../../telemetry/journal/journal.ts';
@@ -157,8 +157,6 @@ function toBeginning(body: Buffer, { maxBytes, secrets }: ContentRules): BodyCon
   return { content: beginning, isTruncated: length < body.length, redactions: 0 };
 }
 
-/** A character as `\u0041`. */
-const MAX_ESCAPED_LENGTH = 6;
 const CONTINUATION_MASK = 0xc0;
 const CONTINUATION = 0x80;
 

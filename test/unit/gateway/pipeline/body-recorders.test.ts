@@ -123,7 +123,9 @@ describe('stores nothing of', () => {
     ['a body with a signing secret', `{"a":"${SECRET}"}`, [], 'has_secret'],
     ['redacted JSON with a signing secret elsewhere', `{"a":1,"b":"${SECRET.replace('/', '\\/')}"}`, ['$.a'], 'has_secret'],
     ['a beginning that ends within a signing secret', `${'x'.repeat(190)}${SECRET}`, [], 'has_secret'],
-    ['one that ends within an escaped secret', `${'x'.repeat(190)}${escapeAll(SECRET)}`, [], 'has_secret'],
+    ['a beginning within a secret that is escaped twice', `${'x'.repeat(190)}${escapeAll(escapeAll(SECRET))}`, [], 'has_secret'],
+    ['a beginning within a secret that is escaped thrice', escapeAll(escapeAll(escapeAll(SECRET))), [], 'has_secret'],
+    ['a beginning that ends within an escaped secret', `${'x'.repeat(190)}${escapeAll(SECRET)}`, [], 'has_secret'],
   ])('%s', (_, body, redact, absence) => {
     const { openRoute, outcomes, recorders } = open();
     expect(openRoute(redact).record(toRecord(body))).toMatchObject({ content: absence });
