@@ -5,6 +5,7 @@ import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import type { SharedLabel } from '../admin-metrics.ts';
 import { type DeliveryDetail, deliveryDetail } from './delivery-schemas.ts';
+import { MAX_SHARED, selectBatch, shortenDetail } from './shared-batch.ts';
 
 /** Dependencies of the sharing. */
 export interface SharedEntriesParts {
@@ -32,13 +33,10 @@ interface KeptEntry extends SharedEntry {
 const WATCH_MS: Milliseconds = 60_000;
 /** Each is a write in Redis. */
 const WATCH_INTERVAL_MS: Milliseconds = 5_000;
-/** Of one replica at once. */
-const MAX_SHARED = 200;
 const RESUMED_AFTER_MS: Milliseconds = 10_000;
-const MAX_BATCH_CHARACTERS = 65_536;
 /** Of all other replicas. */
 const MAX_KEPT = 2_000;
-/** Untrusted clients decide how long an entry is, up to 30 KiB. */
+/** Replicas bound their entries, but those of another version may not. */
 const MAX_KEPT_CHARACTERS = 4_194_304;
 const batch = z.array(z.strictObject({ instance: z.string(), sequence: z.int(), detail: deliveryDetail }));
 
@@ -92,10 +90,14 @@ export class SharedEntries {
     this.#published = to;
     if (to === from) return;
     const fresh = journal.find({ limit: journal.recorded - from }).filter(({ sequence }) => sequence <= to && sequence > from);
-    const entries = fresh.slice(0, MAX_SHARED).map((entry): SharedEntry => {
-      return { instance: this.#instance, sequence: entry.sequence, detail: toDetail(entry) };
+    const texts = selectBatch(fresh, (entry) => {
+      const own: SharedEntry = {
+        instance: this.#instance,
+        sequence: entry.sequence,
+        detail: shortenDetail(toDetail(entry)),
+      };
+      return JSON.stringify(own);
     });
-    const texts = takeWithin(entries.map((entry) => JSON.stringify(entry)));
     onShared('dropped', to - from - texts.length);
     try {
       await shared.publish(`[${texts.join(',')}]`);
@@ -140,15 +142,6 @@ export class SharedEntries {
     await shared.watch(WATCH_MS);
     this.#watchedAt = now;
   }
-}
-
-/** The newest that fit into a batch. */
-function takeWithin(texts: readonly string[]): string[] {
-  let length = 0;
-  return texts.filter((text) => {
-    length += text.length;
-    return length <= MAX_BATCH_CHARACTERS;
-  });
 }
 
 /** The newest that may be kept; the oldest first. */

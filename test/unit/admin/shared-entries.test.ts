@@ -3,7 +3,8 @@ import type { DeliveryDetail } from '../../../src/admin/console/delivery-schemas
 import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
 import { SharedEntries } from '../../../src/admin/console/shared-entries.ts';
 import type { DeliveryBatch, SharedDeliveries } from '../../../src/state/shared-deliveries.ts';
-import { Journal, type JournalEntry } from '../../../src/telemetry/journal/journal.ts';
+import { Journal, type JournalEntry, type RequestDetails } from '../../../src/telemetry/journal/journal.ts';
+import type { RequestLine } from '../../../src/telemetry/log/logger.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { makeRequestLine } from '../../support/request-line.ts';
 
@@ -35,11 +36,12 @@ function open(store: SharedDeliveries, instance = 'one') {
     counts[outcome] = (counts[outcome] ?? 0) + count;
   };
   const entries = new SharedEntries(instance, { clock, journal, shared: store, onShared });
+  const addLine = (line: Partial<RequestLine>, details?: RequestDetails): void =>
+    journal.add(1, makeRequestLine({ requestId: toId(journal.recorded + 1), ...line }), details);
   const add = (count: number, detail?: string): void => {
-    for (let i = 0; i < count; i++)
-      journal.add(1, makeRequestLine({ requestId: toId(journal.recorded + 1), ...(detail !== undefined && { detail }) }));
+    for (let i = 0; i < count; i++) addLine(detail === undefined ? {} : { detail });
   };
-  return { entries, counts, clock, add, share: () => entries.share(store, toDetail) };
+  return { entries, counts, clock, journal, add, addLine, share: () => entries.share(store, toDetail) };
 }
 
 test('shares a request one turn after it finished, so that its analysis is there, and reads only those of others', async () => {
@@ -70,6 +72,65 @@ test('shares at most 200 at once and 64 KiB, the newest, and counts the others',
   await share();
   await share();
   expect(batches[1]?.text.length).toBeLessThanOrEqual(65_536 + 1_000);
+});
+
+/** As large as untrusted clients can make them. */
+const LARGE: RequestDetails = {
+  path: `/${'p'.repeat(1_023)}...`,
+  targetLength: 1_024,
+  headers: Array.from({ length: 64 }, (_, i) => `h${i}\t${'v'.repeat(60)}`).join('\n'),
+  signedAt: undefined,
+  isClaimed: false,
+  bytesOut: undefined,
+  body: undefined,
+};
+const REJECTED = { code: 'signature_mismatch', reason: 'bad_signature', status: 401 } as const;
+
+test('shortens what untrusted clients made large, so that it does not push out other requests', async () => {
+  const { store } = createStore();
+  const { share, addLine, journal, counts } = open(store);
+  await share();
+  for (let i = 0; i < 5; i++) {
+    addLine({ key: 'current' });
+    addLine({ ...REJECTED, detail: 'small' });
+    addLine({ ...REJECTED, detail: 'd'.repeat(1_024) }, LARGE);
+    journal.explain(
+      toId(journal.recorded),
+      Array.from({ length: 20 }, () => 'f'.repeat(500)),
+    );
+  }
+  await share();
+  await share();
+  expect(counts).toEqual({ dropped: 0, sent: 15 });
+  const entries = await open(store, 'other').entries.read();
+  const long = entries[2]?.detail;
+  expect(long).toMatchObject({
+    path: `/${'p'.repeat(255)}...`,
+    detail: `${'d'.repeat(256)}...`,
+    findings: ['f'.repeat(500), 'f'.repeat(500)],
+    commands: { curl: null },
+  });
+  expect([long?.headers[0]?.value, long?.headers.at(-1)?.name]).toEqual(['v'.repeat(60), '...']);
+  for (const { detail } of entries) expect(JSON.stringify(detail).length).toBeLessThan(4_096);
+});
+
+test('shares verified requests in spite of a flood of others, and others in spite of many verified ones', async () => {
+  for (const [few, many] of [
+    [{ key: 'current' }, REJECTED],
+    [REJECTED, { key: 'current' }],
+  ] as const) {
+    const { store } = createStore();
+    const { share, addLine } = open(store);
+    await share();
+    for (let i = 0; i < 5; i++) addLine(few);
+    for (let i = 0; i < 500; i++) addLine(many, LARGE);
+    await share();
+    await share();
+    const sequences = (await open(store, 'other').entries.read()).map(({ sequence }) => sequence);
+    expect(sequences.slice(0, 5)).toEqual([1, 2, 3, 4, 5]);
+    expect(sequences).toEqual(sequences.toSorted((a, b) => a - b));
+    expect([sequences.length > 20, sequences.at(-1)]).toEqual([true, 505]);
+  }
 });
 
 test('counts what the store did not take, and ignores what another version wrote', async () => {
@@ -145,13 +206,16 @@ test('keeps the console open with one write every five seconds, and again after 
   expect(watches).toBeGreaterThan(2);
 });
 
-test('keeps at most 4 MiB of text, the newest: untrusted clients decide how long an entry is', async () => {
-  const { store } = createStore();
+test('keeps at most 4 MiB of text, the newest, whatever replicas of another version write', async () => {
+  const { store, batches } = createStore();
   const [own, other] = [open(store), open(store, 'other')];
   for (let i = 0; i < 100; i++) {
-    other.add(2, 'x'.repeat(30_000));
+    other.add(2, 'x'.repeat(200));
     await other.share();
   }
+  // A version that does not shorten them.
+  const long = batches.map(({ id, text }) => ({ id, text: text.replaceAll('x'.repeat(200), 'x'.repeat(30_000)) }));
+  batches.splice(0, batches.length, ...long);
   const kept = await own.entries.read();
   const lengths = kept.map((entry) => JSON.stringify(entry.detail).length);
   const total = lengths.reduce((sum, length) => sum + length, 0);
