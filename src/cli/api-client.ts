@@ -225,16 +225,23 @@ export async function readPages<T>(
 ): Promise<T[]> {
   const all: T[] = [];
   let next: unknown;
+  let emptyPages = 0;
   do {
-    query.set('limit', String(Math.min(MAX_PAGE, limit - all.length)));
+    const wanted = Math.min(MAX_PAGE, limit - all.length);
+    query.set('limit', String(wanted));
     if (typeof next === 'string') query.set(position, next);
     const page = (await client.request('GET', `${path}?${query}`)) as Readonly<Record<string, unknown>> | null;
     const data = page?.['data'];
     if (!Array.isArray(data)) throw client.toStranger();
-    all.push(...(data as T[]));
+    all.push(...(data as T[]).slice(0, wanted));
+    emptyPages = data.length === 0 ? emptyPages + 1 : 0;
+    if (emptyPages > MAX_EMPTY_PAGES)
+      throw new ApiFailure(`the list does not end: it has more than ${MAX_EMPTY_PAGES} empty pages in a row`);
     next = page?.[position];
   } while (typeof next === 'string' && all.length < limit);
   return all;
 }
 
 const MAX_PAGE = 250;
+/** A filter that selects little makes the queue send empty pages, each of up to 50,000 deliveries that it looked at. */
+const MAX_EMPTY_PAGES = 1_000;

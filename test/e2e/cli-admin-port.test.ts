@@ -122,6 +122,30 @@ describe('the connection to the admin port', () => {
     }
   }, 120_000);
 
+  test('gives up on a list that does not end, and shows no more entries than it asked for', async () => {
+    await start();
+    let pages = 0;
+    let body = '{"data":[],"cursor":"1","iterator":"1"}';
+    const server = createServer((_, response) => {
+      pages++;
+      response.writeHead(200, { 'Content-Type': 'application/json' }).end(body);
+    });
+    const admin = ['--admin', `http://127.0.0.1:${await startServer(server)}`];
+    for (const list of [
+      ['requests', 'list'],
+      ['deliveries', 'list'],
+      ['endpoints', 'list'],
+    ]) {
+      pages = 0;
+      const { code, stderr } = await runCommand([...list, ...admin]);
+      expect([code, stderr]).toEqual([1, expect.stringContaining('the list does not end: it has more than 1000 empty pages')]);
+      expect(pages).toBe(1_001);
+    }
+    body = `{"data":[${'1,'.repeat(500_000)}1],"cursor":"1"}`;
+    const { code, stdout } = await runCommand(['requests', 'list', '--limit', '2', '--format', 'json', ...admin]);
+    expect([code, stdout]).toEqual([0, '[\n  1,\n  1\n]\n']);
+  }, 120_000);
+
   test('verifies a certificate by the CA that it is given, below a path', async () => {
     await start();
     const pair = authority.issue('console', 'DNS:localhost,IP:127.0.0.1');
