@@ -8,7 +8,7 @@ export interface AdminResponse {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** In every response: a browser runs nothing of it, shows it in no frame, and sends its URL to no other origin. */
+/** In every response: a browser runs nothing of it, shows it in no frame, and sends its URL to no other origin. The console's page has another policy. */
 export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'Cache-Control': 'no-store',
   'Content-Security-Policy': "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
