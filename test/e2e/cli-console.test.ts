@@ -6,9 +6,8 @@ import { type CliEnd, type CliInput, CONTROLS, runCli, runCommand, startCli } fr
 import { send } from '../support/client.ts';
 import { LOGIN, PASSWORD, startConsoleGate } from '../support/console.ts';
 import { makeDelivery, unixNow } from '../support/deliveries.ts';
-import { useApp, useFolder } from '../support/fixtures.ts';
-import { findFreePort } from '../support/free-port.ts';
-import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { startRelay, useApp, useFolder } from '../support/fixtures.ts';
+import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { postEvent } from '../support/provider/client.ts';
 import { toBasic } from '../support/users.ts';
 
@@ -29,9 +28,9 @@ const call = (args: readonly string[], input?: CliInput): Promise<CliEnd> =>
   runCli([...args, '--admin', `http://127.0.0.1:${gate.adminPort}`], input);
 const asUser = ['--user', 'operator', '--password-file', passwordFile];
 
-const startWithRoutes = async (sections: Sections = {}): Promise<void> => {
+const startWithRoutes = async (): Promise<void> => {
   const orders = toRoute(app.port, { match: { path: '/hooks/orders' }, route: { name: 'orders' } });
-  gate = await startGate({ routes: [toRoute(app.port), orders], ...sections });
+  gate = await startGate({ routes: [toRoute(app.port), orders] });
 };
 
 describe('sidegate requests', () => {
@@ -90,17 +89,19 @@ describe('sidegate requests', () => {
   }, 60_000);
 
   test('follows requests as they finish, through a restart of sidegate, until its reader has gone', async () => {
-    const adminPort = await findFreePort();
-    const admin = { address: `127.0.0.1:${adminPort}` };
-    await startWithRoutes({ admin });
+    await startWithRoutes();
+    let target: number | undefined = gate.adminPort;
+    const port = await startRelay(() => target);
     await send(gate.port, makeDelivery());
-    const cli = startCli(['requests', 'list', '--follow', '--format', 'json', '--admin', `http://127.0.0.1:${adminPort}`]);
+    const cli = startCli(['requests', 'list', '--follow', '--format', 'json', '--admin', `http://127.0.0.1:${port}`]);
     await cli.shows(/\n/);
     await send(gate.port, makeDelivery({ secret: OTHER_SECRET }));
     await cli.shows(/bad_signature.*\n/);
+    target = undefined;
     await gate.stop();
     await until(() => cli.stderr().includes('trying again'));
-    await startWithRoutes({ admin });
+    await startWithRoutes();
+    target = gate.adminPort;
     await send(gate.port, { ...makeDelivery(), path: '/hooks/orders' });
     await cli.shows(/"route":"orders".*\n/);
     const rows = cli

@@ -1,6 +1,6 @@
 /** Parts that a test file, a block or a test shares: each is started before its tests and stopped after them. */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, onTestFinished } from 'vitest';
@@ -68,6 +68,26 @@ export async function startServer(server: Server): Promise<number> {
   onTestFinished(trackConnections(server));
   await listen(server);
   return toPort(server);
+}
+
+/**
+ * A port that stays the same while the server behind it restarts on another: a port that was free again could go to any other program.
+ * `toTarget`: the server's port; undefined while it is down. Gives the port.
+ */
+export function startRelay(toTarget: () => number | undefined): Promise<number> {
+  return startServer(
+    createServer((client) => {
+      const port = toTarget();
+      if (port === undefined) return void client.destroy();
+      const server = connect(port, '127.0.0.1');
+      for (const [from, to] of [
+        [client, server],
+        [server, client],
+      ] as const)
+        from.on('error', () => undefined).on('close', () => to.destroy());
+      client.pipe(server).pipe(client);
+    }),
+  );
 }
 
 /** An app that runs `script` on each connection. */
