@@ -4,11 +4,11 @@ import { createServer, request } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
+import { useAdminCli } from '../support/admin-cli.ts';
 import { readPair } from '../support/certificates.ts';
-import { type CliEnd, type CliInput, CONTROLS, runCli, runCommand } from '../support/cli.ts';
+import { type CliEnd, CONTROLS, runCommand } from '../support/cli.ts';
 import { PASSWORD, startConsoleGate } from '../support/console.ts';
 import { startServer, useApp, useAuthority, useFolder } from '../support/fixtures.ts';
-import { findFreePort } from '../support/free-port.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';
 import { LAUNCHER, startGateProcess } from '../support/process.ts';
 import { runOnTerminal } from '../support/terminal.ts';
@@ -17,20 +17,14 @@ import { makeEntry } from '../support/users.ts';
 const TOKEN = 't'.repeat(32);
 
 const folder = useFolder();
-const passwordFile = join(folder, 'password');
-writeFileSync(passwordFile, `${PASSWORD}\n`);
 const tokenFile = join(folder, 'token');
 writeFileSync(tokenFile, `${TOKEN}\n`);
 const authority = useAuthority();
 const app = useApp();
 let gate: TestGate;
+const { call, callHere, asUser, passwordFile } = useAdminCli(() => gate);
 afterEach(() => gate.stop());
 
-const callHere = (args: readonly string[], input?: CliInput): Promise<CliEnd> =>
-  runCommand([...args, '--admin', `http://127.0.0.1:${gate.adminPort}`], input);
-const call = (args: readonly string[], input?: CliInput): Promise<CliEnd> =>
-  runCli([...args, '--admin', `http://127.0.0.1:${gate.adminPort}`], input);
-const asUser = ['--user', 'operator', '--password-file', passwordFile];
 const start = async (): Promise<void> => {
   gate = await startGate({ routes: [toRoute(app.port)] });
 };
@@ -96,11 +90,11 @@ describe('the connection to the admin port', () => {
 
   test('says what to check if nobody listens, or something else does', async () => {
     await start();
-    const closed = await findFreePort();
-    expect(await runCommand(['requests', 'list', '--admin', `http://127.0.0.1:${closed}`])).toEqual({
+    expect(await runCommand(['requests', 'list', '--admin', 'http://127.0.0.1:1'])).toEqual({
       code: 1,
       stdout: '',
-      stderr: `sidegate requests: no response from http://127.0.0.1:${closed}: ECONNREFUSED; check that sidegate runs, that a port-forward to its admin port is open, and --admin\n`,
+      stderr:
+        'sidegate requests: no response from http://127.0.0.1:1: ECONNREFUSED; check that sidegate runs, that a port-forward to its admin port is open, and --admin\n',
     });
     const responses: [string, number, string, string][] = [
       ['<html>', 200, 'text/html', 'is not the admin port of sidegate'],

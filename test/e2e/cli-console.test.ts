@@ -1,12 +1,12 @@
 /** The commands that use the console API, as processes, against a real gate. */
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { type CliEnd, type CliInput, CONTROLS, runCli, runCommand, startCli } from '../support/cli.ts';
+import { useAdminCli } from '../support/admin-cli.ts';
+import { CONTROLS, runCommand, startCli } from '../support/cli.ts';
 import { send } from '../support/client.ts';
-import { LOGIN, PASSWORD, startConsoleGate } from '../support/console.ts';
+import { LOGIN, startConsoleGate } from '../support/console.ts';
 import { makeDelivery, unixNow } from '../support/deliveries.ts';
-import { startRelay, useApp, useFolder } from '../support/fixtures.ts';
+import { startRelay, useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { postEvent } from '../support/provider/client.ts';
 import { toBasic } from '../support/users.ts';
@@ -15,18 +15,10 @@ const OTHER_SECRET = `whsec_${Buffer.alloc(24, 7).toString('base64')}`;
 /** A terminal would take its C1 character for the start of a command, and the soft hyphen is not shown. */
 const HOSTILE = 'a\u009b31m\u00ad';
 
-const folder = useFolder();
-const passwordFile = join(folder, 'password');
-writeFileSync(passwordFile, `${PASSWORD}\n`);
 const app = useApp();
 let gate: TestGate;
+const { call, callHere, admin, asUser } = useAdminCli(() => gate);
 afterEach(() => gate.stop());
-
-const callHere = (args: readonly string[], input?: CliInput): Promise<CliEnd> =>
-  runCommand([...args, '--admin', `http://127.0.0.1:${gate.adminPort}`], input);
-const call = (args: readonly string[], input?: CliInput): Promise<CliEnd> =>
-  runCli([...args, '--admin', `http://127.0.0.1:${gate.adminPort}`], input);
-const asUser = ['--user', 'operator', '--password-file', passwordFile];
 
 const startWithRoutes = async (): Promise<void> => {
   const orders = toRoute(app.port, { match: { path: '/hooks/orders' }, route: { name: 'orders' } });
@@ -127,7 +119,7 @@ describe('sidegate requests', () => {
     await send(gate.port, makeDelivery());
     const cli = startCli([
       ...['requests', 'list', '--follow', '--id', wanted.id, '--outcome', 'forwarded', '--outcome', 'answered'],
-      ...['--admin', `http://127.0.0.1:${gate.adminPort}`],
+      ...admin(),
     ]);
     await cli.shows(/forwarded/);
     await send(gate.port, makeDelivery());
