@@ -37,6 +37,10 @@ const MAX_ROWS = 2_000;
 const RENDER_INTERVAL_MS = 500;
 /** After the gate rejected the stream; otherwise the browser reconnects itself. */
 const RETRY_MS = 5_000;
+/** The gate serves few streams at once, so a tab that nobody looks at for so long closes its stream. */
+const MAX_HIDDEN_MS = 30_000;
+/** Requests of other replicas arrive late. */
+const MAX_DELAY_MS = 5_000;
 
 /** One list with its stream. */
 export class LiveDeliveries {
@@ -47,18 +51,26 @@ export class LiveDeliveries {
   #arrived: DeliveryView[] = [];
   #source: EventSource | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #retry: ReturnType<typeof setTimeout> | undefined;
+  #hiding: ReturnType<typeof setTimeout> | undefined;
+  /** After the stream was closed, the list may lack requests that arrived later than this; undefined: it lacks none. */
+  #completeTo: number | undefined;
 
   constructor(filters: Filters, onChange: (state: LiveState) => void) {
     this.#filters = filters;
     this.#onChange = onChange;
     this.#state = EMPTY;
     this.#connect();
+    const onVisibility = (): void => this.#adaptTo(document.visibilityState);
+    document.addEventListener('visibilitychange', onVisibility, { signal: this.#abort.signal });
+    onVisibility();
   }
 
   close(): void {
     this.#abort.abort();
-    this.#source?.close();
+    this.#disconnect();
     clearTimeout(this.#timer);
+    clearTimeout(this.#hiding);
   }
 
   /** Arriving deliveries wait, so that the list stays as it is. */
@@ -84,9 +96,19 @@ export class LiveDeliveries {
 
   #load(): Promise<void> {
     return this.#fetch(this.#filters, undefined, ({ data, cursor }) => {
-      const rows = merge([data, this.#state.rows], MAX_LIVE_ROWS);
+      const rows = merge([data, this.#takeConnected(data, cursor)], MAX_LIVE_ROWS);
+      if (this.#source !== undefined) this.#completeTo = undefined;
       this.#set({ rows, cursor: rows.length > data.length ? undefined : cursor, isLoaded: true });
     });
+  }
+
+  /** Without older rows if requests may be missing between them and the page: these are loaded as older ones. */
+  #takeConnected(page: readonly DeliveryView[], cursor: string | null): readonly DeliveryView[] {
+    const { rows } = this.#state;
+    const oldest = page.at(-1);
+    if (this.#completeTo === undefined || oldest === undefined || cursor === null) return rows;
+    if (Date.parse(oldest.at) < this.#completeTo - MAX_DELAY_MS) return rows;
+    return rows.filter(({ at }) => at >= oldest.at);
   }
 
   async #fetch(filters: Filters, cursor: string | undefined, take: (page: Page) => void): Promise<void> {
@@ -99,11 +121,35 @@ export class LiveDeliveries {
     }
   }
 
+  #adaptTo(visibility: DocumentVisibilityState): void {
+    clearTimeout(this.#hiding);
+    if (visibility === 'hidden') this.#hiding = setTimeout(() => this.#suspend(), MAX_HIDDEN_MS);
+    else if (this.#source === undefined) this.#connect();
+  }
+
+  #suspend(): void {
+    this.#disconnect();
+    this.#set({ connection: 'connecting' });
+    this.#show();
+    this.#markIncomplete();
+  }
+
+  #markIncomplete(): void {
+    const [newest] = this.#state.rows;
+    this.#completeTo ??= newest === undefined ? undefined : Date.parse(newest.at);
+  }
+
+  #disconnect(): void {
+    clearTimeout(this.#retry);
+    this.#source?.close();
+    this.#source = undefined;
+  }
+
   #connect(): void {
     const source = new EventSource(`/api/v1/deliveries/stream?${toQuery(this.#filters, 'stream')}`);
     this.#source = source;
     // Once it is open, so that nothing is missed in between. After an interruption, the stream continues where it ended, or sends `reset`.
-    source.addEventListener('open', () => void this.#load(), { once: true });
+    source.addEventListener('open', () => this.#onOpen(), { once: true });
     // A new connection hears of an outage again.
     source.onopen = () => this.#set({ connection: 'live', areReplicasMissing: false });
     source.onmessage = ({ data }) => this.#receive(JSON.parse(String(data)) as DeliveryView);
@@ -113,8 +159,14 @@ export class LiveDeliveries {
       this.#set({ connection: 'lost' });
       if (!this.#state.isLoaded) void this.#load();
       if (source.readyState !== EventSource.CLOSED) return;
-      setTimeout(() => this.#abort.signal.aborted || this.#connect(), RETRY_MS);
+      this.#markIncomplete();
+      this.#retry = setTimeout(() => this.#connect(), RETRY_MS);
     };
+  }
+
+  /** The end of a pause loads the list, too. */
+  #onOpen(): void {
+    if (!this.#state.isPaused || !this.#state.isLoaded) void this.#load();
   }
 
   /** Only the list has requests that arrived while the store was away. */
