@@ -68,7 +68,7 @@ async function verify({ scheme, publicUrl, keys, request }: AnalysisInput, head:
   const usable = keys.flatMap(({ key }) => (key === undefined ? [] : [key]));
   const live = new KeyRing({ keys: usable, unavailable: [] }).live(receivedAt);
   const tried = live.map(({ name }) => name).join(', ');
-  const line = tried === '' ? 'signature: there is no usable key' : `signature: no match with ${tried}`;
+  const line = tried === '' ? 'signature: no key can be used' : `signature: no match with ${tried}`;
   const mismatch = { signedAt: head.timestamp, failure: { code: 'signature_mismatch', line } };
   if (scheme.token !== undefined) {
     const found = await scheme.token.verify(head, message, live, receivedAt);

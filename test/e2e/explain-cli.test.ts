@@ -107,6 +107,13 @@ describe('by a config', () => {
     expect(stdout).not.toContain(REFUNDS.slice(6));
   });
 
+  test('says that no key can be used, and why', () => {
+    const { body, headers } = makeDelivery();
+    const { status, stdout } = explain(toRaw('/hooks/broken', headers, body), '--config', config);
+    expect(stdout).toMatch(/note: the key gone of the route broken: .* does not exist[^]*signature: no key can be used\n/);
+    expect(status).toBe(1);
+  });
+
   test('checks the time against --at, the HAR file, or now', () => {
     const { body, headers } = makeDelivery({ timestamp: 1_700_000_000 });
     const request = toRaw('/hooks/billing', headers, body);

@@ -245,7 +245,7 @@ function listUnused(
   if (timestamp === undefined && given.tolerance !== undefined)
     found.push([
       'tolerance',
-      `${name} has no signed timestamp, so there is no age to check; remove tolerance. Duplicates are detected for dedup.retention`,
+      `${name} has no signed timestamp, so its age cannot be checked; remove tolerance. Duplicates are detected for dedup.retention`,
     ]);
   if (!signed.includes('receiverId') && given.receiverId !== undefined)
     found.push(['receiverId', `${name} signs no receiver ID; remove receiverId`]);

@@ -50,6 +50,9 @@ describe('a route of PayPal', () => {
     expect(load({ scheme: 'github', keys: KEYS, receiverId: 'a' }).errors).toMatch(
       /github signs no receiver ID; remove receiverId/,
     );
+    expect(load({ scheme: 'github', keys: KEYS, tolerance: '1m' }).errors).toMatch(
+      /github has no signed timestamp, so its age cannot be checked; remove tolerance/,
+    );
     expect(load({ scheme: 'github', keys: KEYS, allowWeakDigest: true }).warnings).toMatch(/github does not sign a CRC-32/);
   });
 });
