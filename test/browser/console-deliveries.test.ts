@@ -7,12 +7,15 @@ import { startGate, toRoute, until } from '../support/gate.ts';
 import { useConsole } from './console-fixture.ts';
 import { LAYOUTS } from './console-page.ts';
 
+const KEYS = [{ name: 'key_1', secret: { file: 'secret' } }];
 const OTHER_SECRET = `whsec_${Buffer.alloc(24, 7).toString('base64')}`;
 const app = useApp();
 const ui = useConsole(() =>
   startGate({
     routes: [
-      toRoute(app.port, { webhook: { capture: 'failures', storeBody: { redact: ['$.card', '$.customers[*].email'] } } }),
+      toRoute(app.port, {
+        webhook: { keys: KEYS, capture: 'failures', storeBody: { redact: ['$.card', '$.customers[*].email'] } },
+      }),
       toRoute(app.port, { match: { path: '/hooks/orders' }, route: { name: 'orders' } }),
     ],
   }),
@@ -37,7 +40,7 @@ describe('the list of deliveries', () => {
     await waitForRows(2);
     expect(await rows().nth(0).innerText()).toMatch(/rejected\s+billing\s+[^]*signature[^]*bad signature/);
     expect(await rows().nth(0).locator('.stopped').innerText()).toMatch(/^signature[^]*bad signature$/);
-    expect(await rows().nth(1).innerText()).toMatch(/forwarded\s+billing/);
+    expect(await rows().nth(1).innerText()).toMatch(/forwarded\s+billing[^]*signature[^]*key_1/);
     expect(ui.view.problems).toEqual([]);
   });
 
@@ -79,8 +82,10 @@ describe('the list of deliveries', () => {
     const dialog = ui.page.getByRole('dialog', { name: 'Request' });
     await dialog.getByText('Finding').waitFor();
     const text = await dialog.innerText();
+    // Lines break only between words.
+    expect(await dialog.locator('.word').allInnerTexts()).toContain('--config');
     expect(text).toMatch(/webhook-signature\s+hidden/);
-    expect(text).toMatch(/signature stopped bad_signature/);
+    expect(text).toMatch(/signature stopped: bad signature/);
     expect(text).toContain('sidegate explain --config gate.yaml');
     await dialog.getByRole('button', { name: 'Copy' }).first().click();
     await dialog.getByRole('button', { name: 'Copied' }).waitFor();
@@ -163,6 +168,9 @@ test('the console works without JavaScript: list, filters, detail and pages', as
   await ui.page.getByRole('button', { name: 'Filter' }).click();
   expect(await rows().count()).toBe(1);
   expect(await rows().innerText()).toMatch(/rejected\s+billing[^]*bad signature/);
+  await ui.page.goto('/?outcome=forwarded');
+  expect(await rows().nth(0).innerText()).toContain('key_1');
+  await ui.page.goBack();
   await rows().getByRole('link').click();
   expect(await ui.page.locator('main').innerText()).toMatch(/Arrived[^]*Headers/);
   await ui.page.goto('/?outcome=nothing');

@@ -116,7 +116,9 @@ function renderRow({ id, at, outcome, route, path, stages, status, event, method
 function renderStages(stages: readonly Stage[]): Html {
   return html`<ol class="stages">${stages.map(({ name, result, detail }) => {
     const shown = name === 'route' && result === 'passed' ? null : detail;
-    return html`<li class="${result}">${name}<span class="hidden">, ${toWords(result)}</span>${shown && html` <small>${toWords(shown)}</small>`}</li>`;
+    // Names of keys and users stay as they are.
+    const text = shown !== null && (result === 'stopped' || result === 'answered') ? toWords(shown) : shown;
+    return html`<li class="${result}">${name}<span class="hidden">, ${toWords(result)}</span>${text && html` <small>${text}</small>`}</li>`;
   })}</ol>`;
 }
 

@@ -1,11 +1,18 @@
 /** A command to copy. */
-import type { JSX } from 'preact';
+import { Fragment, type JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 
 const SHOWN_MS = 2_000;
 
+interface CopyProps {
+  readonly label: string;
+  readonly text: string;
+  /** Breaks lines only between words: an option that is broken at its hyphen looks like two. */
+  readonly isCommand?: boolean;
+}
+
 /** A text with a button that copies it. */
-export function Copy({ label, text }: { readonly label: string; readonly text: string }): JSX.Element {
+export function Copy({ label, text, isCommand = false }: CopyProps): JSX.Element {
   const [isCopied, setIsCopied] = useState(false);
   const code = useRef<HTMLElement>(null);
   const copy = async (): Promise<void> => {
@@ -22,11 +29,20 @@ export function Copy({ label, text }: { readonly label: string; readonly text: s
     <figure class="copy">
       <figcaption>{label}</figcaption>
       <pre>
-        <code ref={code}>{text}</code>
+        <code ref={code}>{isCommand ? text.split(' ').map(toWord) : text}</code>
       </pre>
       <button type="button" onClick={() => void copy()}>
         {isCopied ? 'Copied' : 'Copy'}
       </button>
     </figure>
+  );
+}
+
+function toWord(word: string, index: number): JSX.Element {
+  return (
+    <Fragment key={index}>
+      {index > 0 && ' '}
+      <span class="word">{word}</span>
+    </Fragment>
   );
 }

@@ -7,7 +7,7 @@ import { Copy } from '../copy.tsx';
 import { Dialog } from '../dialog.tsx';
 import { Facts } from '../facts.tsx';
 import { formatBytes, formatMs, toWords } from '../format.ts';
-import { Outcome } from './stages.tsx';
+import { Outcome, toDetail } from './stages.tsx';
 
 /** The analysis of a signature runs later, and may wait for others. */
 const FINDING_DELAYS_MS = [1_000, 2_000, 4_000, 8_000] as const;
@@ -66,7 +66,7 @@ function Detail({ detail }: { readonly detail: DeliveryDetail }): JSX.Element {
         </section>
       )}
       <Facts facts={toFacts(detail)} />
-      {commands.curl !== null && <Copy label="Repeat it (with the body from the file “body”)" text={commands.curl} />}
+      {commands.curl !== null && <Copy isCommand label="Repeat it (with the body from the file “body”)" text={commands.curl} />}
       {commands.explain === null ? (
         ANALYZED.has(detail.stoppedBy) && (
           <p class="hint">
@@ -74,7 +74,7 @@ function Detail({ detail }: { readonly detail: DeliveryDetail }): JSX.Element {
           </p>
         )
       ) : (
-        <Copy label="Explain it" text={commands.explain} />
+        <Copy isCommand label="Explain it" text={commands.explain} />
       )}
       <h3>Headers</h3>
       <Facts facts={headers.map(({ name, value }) => [name, value ?? <i>hidden</i>])} />
@@ -99,7 +99,7 @@ function StageList({ stages }: Pick<DeliveryDetail, 'stages'>): JSX.Element {
       {stages.map(({ name, result, detail }) => (
         <li key={name} class={result}>
           <b>{name}</b> {toWords(result)}
-          {detail !== null && <span class="detail"> {detail}</span>}
+          {detail !== null && <span class="detail">: {toDetail(result, detail)}</span>}
         </li>
       ))}
     </ol>

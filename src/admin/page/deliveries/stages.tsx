@@ -3,6 +3,8 @@ import type { JSX } from 'preact';
 import type { DeliveryView } from '../../console/delivery-schemas.ts';
 import { toWords } from '../format.ts';
 
+type Stage = DeliveryView['stages'][number];
+
 /** The line: what each stage found, and why one stopped the request. */
 export function Stages({ stages }: Pick<DeliveryView, 'stages'>): JSX.Element {
   return (
@@ -12,11 +14,16 @@ export function Stages({ stages }: Pick<DeliveryView, 'stages'>): JSX.Element {
           {name}
           <span class="hidden">, {toWords(result)}</span>
           {/* The route has a column. */}
-          {detail !== null && !(name === 'route' && result === 'passed') && <small> {toWords(detail)}</small>}
+          {detail !== null && !(name === 'route' && result === 'passed') && <small> {toDetail(result, detail)}</small>}
         </li>
       ))}
     </ol>
   );
+}
+
+/** The reason in words; names of keys and users stay as they are. */
+export function toDetail(result: Stage['result'], detail: string): string {
+  return result === 'stopped' || result === 'answered' ? toWords(detail) : detail;
 }
 
 /** How a request ended, by text, color and sign. */
