@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
+import { request } from 'node:http';
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { ADMIN, LOGIN, startConsoleGate } from '../support/console.ts';
 import { makeDelivery } from '../support/deliveries.ts';
@@ -281,6 +282,31 @@ test('keeps at most as much as the journal may, whatever arrives', async () => {
   expect(journal.recorded).toBe(100);
   expect(journal.bytes).toBeLessThanOrEqual(262_144);
   expect(journal.kept).toBeLessThan(60);
+});
+
+test('keeps at most 8 streams, although the passwords of many clients are checked at once', async () => {
+  gate = await startConsoleGate(app.port);
+  let [open, opened, ended] = [0, 0, 0];
+  const clients = Array.from({ length: 24 }, () => {
+    const options = { port: gate.adminPort, path: '/api/v1/deliveries/stream', headers: LOGIN, agent: false };
+    const client = request(options, (response) => {
+      opened += response.statusCode === 200 ? 1 : 0;
+      open++;
+      response.resume().on('error', () => undefined);
+      response.once('close', () => {
+        open--;
+        ended++;
+      });
+    });
+    return client.on('error', () => undefined).end();
+  });
+  onTestFinished(() => {
+    for (const client of clients) client.destroy();
+  });
+  await until(() => ended === clients.length - 8);
+  expect([open, opened >= 8]).toEqual([8, true]);
+  await send(gate.port, makeDelivery());
+  expect((await ask('/deliveries/stream')).status).toBe(503);
 });
 
 test('disconnects a client that does not read the stream, and keeps serving others', async () => {

@@ -82,6 +82,11 @@ export class DeliveryStream {
   open(response: ServerResponse, lastId: string | undefined, isSelected: IsSelected): void {
     // Its client left while its password was checked: no `close` would remove it, so it would count as connected forever.
     if (response.destroyed) return;
+    // Passwords of several clients were checked at once.
+    if (this.isFull) {
+      response.end();
+      return;
+    }
     const { clock, journal, shared } = this.#parts;
     const seen = this.#toSeen(lastId);
     // After a restart, numbers start at 1 again: the client must reload the list.
