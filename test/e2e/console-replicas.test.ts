@@ -1,4 +1,6 @@
+import { writeFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
+import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
@@ -48,6 +50,30 @@ test('the console of one replica shows the requests of all that share a Redis, i
   await until(async () => (await second.metric('sidegate_console_shared_total{outcome="sent"}')) === 2);
   await second.stop();
   expect(await list(first)).toHaveLength(4);
+}, 30_000);
+
+test('requests of a replica that does not have a secret yet are shown without it', async () => {
+  const redis = await startRedis();
+  onTestFinished(() => void redis.stop());
+  const [first, second] = [await start(redis.port), await start(redis.port)];
+  const later = 'a-secret-that-only-one-replica-has-yet';
+  writeFileSync(join(first.folder, 'later'), later);
+  const webhook = { scheme: 'github', keys: [{ name: 'later', secret: { file: 'later' } }] };
+  const other = toRoute(app.port, { match: { path: '/other' }, route: { name: 'other' }, webhook });
+  first.writeConfig({ ...first.sections, routes: [toRoute(app.port), other] });
+  await first.gate.reload();
+  const stream = await openStream(first);
+  const headers = { 'User-Agent': later };
+  const rows = await until(async () => {
+    await send(second.port, { method: 'GET', path: `/${later}`, headers });
+    const found = await list(first);
+    return found.length > 0 && found;
+  });
+  const [id = ''] = rows.map((row) => row.id);
+  await until(() => stream.text().includes(id));
+  const detail = await send(first.adminPort, { method: 'GET', path: `/api/v1/deliveries/${id}` });
+  expect(JSON.parse(detail.text)).toMatchObject({ path: '[redacted]', commands: { curl: '[redacted]' } });
+  for (const text of [JSON.stringify(rows), stream.text(), detail.text]) expect(text).not.toContain(later);
 }, 30_000);
 
 test('a Redis that is away costs the list only the requests of other replicas', async () => {

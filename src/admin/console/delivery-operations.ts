@@ -13,7 +13,7 @@ import {
   streamQuery,
 } from './delivery-schemas.ts';
 import type { DeliveryStream } from './delivery-stream.ts';
-import { type ReplicaEntry, toDetailView, type ViewContext } from './delivery-view.ts';
+import { type ReplicaEntry, redactDetail, toDetailView, type ViewContext } from './delivery-view.ts';
 import { isCursor, isStreamed, selectPage, toOwnRow, toSharedRow } from './recent-deliveries.ts';
 import type { SharedEntry } from './shared-entries.ts';
 
@@ -55,7 +55,10 @@ export async function readDetail(
   incoming: IncomingMessage,
 ): Promise<DeliveryDetail | undefined> {
   const found = entries().find(({ line }) => line.requestId === id);
-  if (found === undefined) return (await readShared()).find(({ detail }) => detail.id === id)?.detail;
+  if (found === undefined) {
+    const shared = (await readShared()).find(({ detail }) => detail.id === id);
+    return shared && redactDetail(shared.detail, context().redact);
+  }
   const { localAddress = '127.0.0.1', localPort } = incoming.socket;
   const origin = `http://${localAddress.includes(':') ? `[${localAddress}]` : localAddress}:${localPort}`;
   return toDetailView(found, context(), { isCaptured: isCaptured(id), origin, bodyDenial: findBodyDenial(incoming) });

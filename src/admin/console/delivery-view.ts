@@ -90,6 +90,31 @@ export function toDetailView(entry: ReplicaEntry, context: ViewContext, reader: 
   };
 }
 
+/** A request as another replica showed it, which may not have known all secrets of this one's config. */
+export function redactDetail(full: DeliveryDetail, redact: Redact): DeliveryDetail {
+  const { headers, findings, commands } = full;
+  return {
+    ...redactView(full, redact),
+    user: redact(full.user),
+    certificate: redact(full.certificate),
+    detail: redact(full.detail),
+    headers: headers.map(({ name, value }) => ({ name: redact(name) ?? '', value: redact(value) })),
+    findings: findings.map((text) => redact(text) ?? ''),
+    commands: { ...commands, curl: redact(commands.curl) },
+  };
+}
+
+/** The same for a row. */
+export function redactView<T extends DeliveryView>(view: T, redact: Redact): T {
+  const { path, event, stages } = view;
+  return {
+    ...view,
+    path: redact(path),
+    event: redact(event),
+    stages: stages.map((stage) => ({ ...stage, detail: redact(stage.detail) })),
+  };
+}
+
 function toHeaders(text: string, redact: Redact): ShownHeader[] {
   if (text === '') return [];
   return text.split('\n').map((field) => {

@@ -1,7 +1,7 @@
 /** Selects recent deliveries, of this replica and of others, newest first, in pages. */
 import { UNMATCHED } from '../../telemetry/metrics/route-bound.ts';
 import type { DeliveryDetail, DeliveryQuery, DeliveryView, StreamQuery } from './delivery-schemas.ts';
-import { type ReplicaEntry, toView, type ViewContext } from './delivery-view.ts';
+import { type ReplicaEntry, redactView, toView, type ViewContext } from './delivery-view.ts';
 import type { SharedEntry } from './shared-entries.ts';
 import { type Outcome, toOutcome } from './stages.ts';
 
@@ -46,7 +46,15 @@ export function toOwnRow(entry: ReplicaEntry): Row {
 /** A request of another replica. */
 export function toSharedRow({ sequence, detail }: SharedEntry): Row {
   const { id, at, route, outcome, event } = detail;
-  return { at: Date.parse(at), sequence, requestId: id, route, outcome, event, toView: () => toRow(detail) };
+  return {
+    at: Date.parse(at),
+    sequence,
+    requestId: id,
+    route,
+    outcome,
+    event,
+    toView: ({ redact }) => redactView(toRow(detail), redact),
+  };
 }
 
 /** Whether the filters of the stream select the request. */
