@@ -28,6 +28,13 @@ test('finds a secret with characters beyond ASCII, as it is and escaped', () => 
     expect([content, containsSecret(Buffer.from(content), [Buffer.from(text)])]).toEqual([content, true]);
 });
 
+test('finds a secret that contains what looks like an escape', () => {
+  for (const text of ['k"ey%2fwith-an-escape', 'k"ey\\u0041with-an-escape', '"%41%42%43%44%45%46%47%48'])
+    for (const content of [text, JSON.stringify(text), encodeURIComponent(text), JSON.stringify(JSON.stringify(text))])
+      expect([content, containsSecret(Buffer.from(content), [Buffer.from(text)])]).toEqual([content, true]);
+  expect(containsSecret(Buffer.from('\\"AB'), [Buffer.from('%41%42')])).toBe(false);
+});
+
 test('finds nothing in content without a secret, and without secrets', () => {
   for (const text of ['', '\\', '%', '\\u', '\\u00', '%2', 'k%2fey', `{"a":"${toUnicode('key')}"}`, SECRET.slice(1)])
     expect([text, contains(text)]).toEqual([text, false]);
