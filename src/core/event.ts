@@ -7,14 +7,18 @@ export interface ParsedSignature {
   readonly bytes: Buffer;
 }
 
-/** A JSON Web Token: decoded, but not verified. */
-export interface DecodedToken {
+/** A JSON Web Token whose claims are not decoded yet; nothing in it is verified. */
+export interface SealedToken {
   readonly text: string;
   /** Its header, with one of the algorithms that the scheme accepts. */
   readonly header: Readonly<Record<string, unknown>>;
-  readonly claims: Readonly<Record<string, unknown>>;
   /** Decoded. */
   readonly signature: Buffer;
+}
+
+/** A token with its claims. */
+export interface DecodedToken extends SealedToken {
+  readonly claims: Readonly<Record<string, unknown>>;
 }
 
 /** The content of the signature headers, before anything is verified. */

@@ -1,6 +1,6 @@
 /**
  * Parses untrusted JSON so that every parser reads the same value from it (RFC 7493, I-JSON): UTF-8 without a byte order mark, no repeated
- * member names, no unpaired surrogates. Its size in memory is bounded before it is parsed.
+ * member names, no unpaired surrogates, no numbers that become infinite. Its size in memory is bounded before it is parsed.
  */
 import { isUtf8 } from 'node:buffer';
 import { countMembers, type JsonBounds, type JsonSpan, listElements, listMembers, toWholeSpan } from './json-scan.ts';
@@ -28,33 +28,40 @@ export function parseStrictJson(text: Buffer, bounds: JsonBounds): StrictJson {
   } catch {
     return toProblem('it is not valid JSON');
   }
-  const found: Found = { members: 0, isWellFormed: true };
+  const found: Found = { members: 0, isWellFormed: true, isFinite: true };
   inspect(
     value,
     found,
     SURROGATE_ESCAPES.some((prefix) => text.includes(prefix)),
   );
   if (found.members !== members) return toProblem(`${toRepeatedTitle(text)} is repeated in an object`);
+  // An `exp` of 1e400 never comes.
+  if (!found.isFinite) return toProblem('a number is out of range');
   return found.isWellFormed ? { kind: 'value', value } : toProblem('a string contains an unpaired surrogate');
 }
 
 interface Found {
   members: number;
   isWellFormed: boolean;
+  isFinite: boolean;
 }
 
 /** The depth is bounded. */
 function inspect(value: unknown, found: Found, checksStrings: boolean): void {
   if (typeof value === 'string') {
     if (checksStrings && !value.isWellFormed()) found.isWellFormed = false;
+  } else if (typeof value === 'number') {
+    if (!Number.isFinite(value)) found.isFinite = false;
   } else if (Array.isArray(value)) {
     for (const item of value) inspect(item, found, checksStrings);
-  } else if (typeof value === 'object' && value !== null) {
-    for (const name of Object.keys(value)) {
-      found.members++;
-      if (checksStrings && !name.isWellFormed()) found.isWellFormed = false;
-      inspect((value as Readonly<Record<string, unknown>>)[name], found, checksStrings);
-    }
+  } else if (typeof value === 'object' && value !== null) inspectMembers(value, found, checksStrings);
+}
+
+function inspectMembers(object: object, found: Found, checksStrings: boolean): void {
+  for (const name of Object.keys(object)) {
+    found.members++;
+    if (checksStrings && !name.isWellFormed()) found.isWellFormed = false;
+    inspect((object as Readonly<Record<string, unknown>>)[name], found, checksStrings);
   }
 }
 

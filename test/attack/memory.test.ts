@@ -8,6 +8,7 @@ import { until } from '../support/gate.ts';
 import { ATTACKS, expectSurvival, sendDelivery, toSections } from '../support/memory-attacks.ts';
 import { type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { sendSmallReview, startInjectorInCgroup, toReview } from '../support/memory-injector.ts';
+import { encodePart, RSA_PAIR, toPem } from '../support/tokens.ts';
 
 const FLOOD_MS = 1_500;
 const REVIEW = { 'Content-Type': 'application/json' };
@@ -32,6 +33,15 @@ function toStalledSections(over: object = {}): object & Record<string, unknown> 
   const open = { name: 'open', match: { pathPrefix: '/open' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
   const { routes } = toSections(app.port) as { routes: object[] };
   return { ...over, routes: [...routes, open], limits: { queueTimeout: '60s' } };
+}
+
+/** A webhook route beside one with tokens, whose key is in `file`. */
+function withTokens(scheme: string, file: string): Record<string, unknown> {
+  const webhook = { scheme, keys: [{ name: 'k', secret: { file } }] };
+  const { routes } = toSections(app.port) as { routes: object[] };
+  return {
+    routes: [...routes, { name: 'tokens', match: { path: '/tokens' }, upstream: `http://127.0.0.1:${app.port}`, webhook }],
+  };
 }
 
 const startTls = (sections: Record<string, unknown>): ReturnType<typeof startGateInCgroup> => {
@@ -65,6 +75,24 @@ describe.skipIf(NO_CGROUPS !== undefined)('small deliveries are handled, and not
       yield* toTinyChunks(80_000);
     };
     await expectSurvival(gate, { connections: 64, milliseconds: 2 * FLOOD_MS, attack });
+  }, 60_000);
+
+  const toClaims = (values: number): string => encodePart(`{"a":[${'{},'.repeat(values)}{}]}`);
+
+  test('while clients that sent tokens with many claims do not send their bodies', async () => {
+    const gate = await startGateInCgroup(96, withTokens('netlify', 'secret'));
+    running = gate;
+    const token = `${encodePart({ alg: 'HS256' })}.${toClaims(3_500)}.${encodePart('x'.repeat(32))}`;
+    const head = toHead('/tokens', { 'Content-Type': 'application/json', 'X-Webhook-Signature': token, 'Content-Length': '10' });
+    await expectSurvival(gate, { connections: 500, milliseconds: 2 * FLOOD_MS, attack: () => [head, '{'] });
+  }, 60_000);
+
+  test('during floods of forged tokens in bodies', async () => {
+    const gate = await startGateInCgroup(96, withTokens('wix', 'public.pem'), { 'public.pem': toPem(RSA_PAIR.publicKey) });
+    running = gate;
+    const token = `${encodePart({ alg: 'RS256' })}.${toClaims(4_990)}.${encodePart('x'.repeat(256))}`;
+    const head = toHead('/tokens', { 'Content-Type': 'text/plain', 'Content-Length': String(token.length) });
+    await expectSurvival(gate, { connections: 500, milliseconds: 2 * FLOOD_MS, attack: () => [head, token] });
   }, 60_000);
 
   test('during floods of bodies over HTTP/2', async () => {

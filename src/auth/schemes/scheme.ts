@@ -1,7 +1,7 @@
 /** The interface of compiled signature schemes: parse headers, verify, sign. Pure: no clock, no files, no network. */
 import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import type { DecodedToken, EventIdentity, SignedHead } from '../../core/event.ts';
+import type { DecodedToken, EventIdentity, SealedToken, SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -79,17 +79,19 @@ export interface TokenProblem {
 export interface Jwt {
   /** Decodes the token in the header; nothing is verified. */
   readHeader(header: string): DecodedToken | TokenProblem;
-  /** Decodes the token in the body; undefined if it is in a header. */
-  readonly readBody: ((body: Buffer) => DecodedToken | TokenProblem) | undefined;
-  /** The key that signed the token and thereby the body, if the token is for this route. */
+  /** Decodes the token in the body, without its claims: untrusted clients could make them large. Undefined if it is in a header. */
+  readonly readBody: ((body: Buffer) => SealedToken | TokenProblem) | undefined;
+  /** Decodes the claims; nothing is verified. */
+  readClaims(token: SealedToken): DecodedToken | TokenProblem;
+  /** The key that signed the token and thereby the body, if the token is for this route; and the token with its claims. */
   verify(
-    token: DecodedToken,
+    token: SealedToken | DecodedToken,
     body: Buffer,
     keys: readonly VerifyKey[],
     at: EpochMilliseconds,
-  ): Promise<VerifyKey | TokenProblem | 'mismatch'>;
+  ): Promise<{ readonly key: VerifyKey; readonly token: DecodedToken } | TokenProblem | 'mismatch'>;
   /** The scheme's name for the algorithm that the header of a token names. */
-  toAlgorithm(token: DecodedToken): Algorithm;
+  toAlgorithm(token: SealedToken): Algorithm;
   /** The claims that are not accepted, for explanations. */
   listStrangeClaims(claims: DecodedToken['claims']): string[];
   /** The digest of the body; undefined if the token has none. */

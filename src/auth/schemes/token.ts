@@ -23,20 +23,36 @@ type AddToken = (head: SignedHead, token: DecodedToken) => SignedHead | Refusal;
 export function compileToken(description: SchemeDescription, identify: Identify): TokenScheme {
   const jwt = compileJwt(description);
   const addToken = compileAddToken(description, jwt);
+  const verify = compileVerify(jwt, addToken, identify);
   return {
     jwt,
     readHead: compileTokenHead(description, jwt, addToken),
-    async verify(given, message, keys, at) {
-      const head = jwt.readBody === undefined ? given : toHead(given, jwt.readBody(message.body), addToken);
-      if (head instanceof Refusal) return head;
-      const { token } = head;
-      if (token === undefined) return refuse('missing_signature', 'missing_signature');
-      const key = await jwt.verify(token, message.body, keys, at);
-      if (key === 'mismatch') return key;
-      if ('problem' in key) return toRefusal(key);
-      const identity = identify(head, message, () => [token.text.slice(0, token.text.lastIndexOf('.'))]);
-      return 'problem' in identity ? malformed(identity.problem) : { key, identity };
-    },
+    verify: jwt.readBody === undefined ? verify : inTurn(verify),
+  };
+}
+
+/** Verifies tokens one after another: while threads compute a digest, each token in a body takes several times its size in memory. */
+function inTurn(verify: VerifyToken): VerifyToken {
+  let last: ReturnType<VerifyToken> = Promise.resolve('mismatch');
+  return (...input) => {
+    const next = () => verify(...input);
+    last = last.then(next, next);
+    return last;
+  };
+}
+
+function compileVerify(jwt: Jwt, addToken: AddToken, identify: Identify): VerifyToken {
+  return async (given, message, keys, at) => {
+    const token = given.token ?? jwt.readBody?.(message.body);
+    if (token === undefined) return refuse('missing_signature', 'missing_signature');
+    if ('problem' in token) return toRefusal(token);
+    const verified = await jwt.verify(token, message.body, keys, at);
+    if (verified === 'mismatch') return verified;
+    if ('problem' in verified) return toRefusal(verified);
+    const head = given.token === undefined ? addToken(given, verified.token) : given;
+    if (head instanceof Refusal) return head;
+    const identity = identify(head, message, () => [token.text.slice(0, token.text.lastIndexOf('.'))]);
+    return 'problem' in identity ? malformed(identity.problem) : { key: verified.key, identity };
   };
 }
 
@@ -53,12 +69,10 @@ function compileTokenHead(description: SchemeDescription, jwt: Jwt, addToken: Ad
     const head = { id, timestampText: undefined, timestamp: undefined, signatures: [] };
     if (jwt.readBody !== undefined) return head;
     const text = headers.get(name) ?? '';
-    return text === '' ? refuse('missing_signature', 'missing_signature') : toHead(head, jwt.readHeader(text), addToken);
+    if (text === '') return refuse('missing_signature', 'missing_signature');
+    const token = jwt.readHeader(text);
+    return 'problem' in token ? toRefusal(token) : addToken(head, token);
   };
-}
-
-function toHead(head: SignedHead, token: DecodedToken | TokenProblem, addToken: AddToken): SignedHead | Refusal {
-  return 'problem' in token ? toRefusal(token) : addToken(head, token);
 }
 
 function compileAddToken({ timestamp: time }: SchemeDescription, { toAlgorithm }: Jwt): AddToken {

@@ -13,7 +13,7 @@ export function* analyzeToken(analysisInput: AnalysisInput, jwt: Jwt, meter: Met
   const { scheme, allowDotInId, request } = analysisInput;
   const head = scheme.readHead(request.headers, { allowDotInId });
   if (head instanceof Refusal) return { findings: toHeadHints(analysisInput, head), isProven: false };
-  const inBody = request.body && jwt.readBody?.(request.body);
+  const inBody = request.body && readBodyToken(jwt, request.body);
   if (inBody !== undefined && 'problem' in inBody)
     return { findings: [toFinding('headers_malformed', `the token is malformed: ${inBody.problem}`)], isProven: false };
   const token = head.token ?? inBody;
@@ -29,6 +29,11 @@ export function* analyzeToken(analysisInput: AnalysisInput, jwt: Jwt, meter: Met
   if (findings.length === 0)
     findings.push(toFinding('unknown', 'the token is well-formed and for this route, but no key of the route signed it'));
   return { findings, isProven: false };
+}
+
+function readBodyToken(jwt: Jwt, body: Buffer): ReturnType<Jwt['readClaims']> | undefined {
+  const token = jwt.readBody?.(body);
+  return token === undefined || 'problem' in token ? token : jwt.readClaims(token);
 }
 
 function toExpiry({ request: { receivedAt } }: AnalysisInput, { claims }: DecodedToken): Finding[] {

@@ -18,6 +18,8 @@ test.each([
   ['a repeated __proto__', '{"__proto__":1,"__proto__":2}', 'the member "__proto__" is repeated in an object'],
   ['an unpaired surrogate', '{"a":"\\ud800"}', 'a string contains an unpaired surrogate'],
   ['an unpaired surrogate in a name', '{"\\uDFFF":1}', 'a string contains an unpaired surrogate'],
+  ['a number that becomes infinite', '{"exp":1e400}', 'a number is out of range'],
+  ['a number that becomes infinite downwards', '[-1e309]', 'a number is out of range'],
   ['too many levels', `${'['.repeat(9)}${']'.repeat(9)}`, 'it has more than 8 levels or more than 1000 values'],
   ['too many values', `[${'0,'.repeat(1_001)}0]`, 'it has more than 8 levels or more than 1000 values'],
   ['millions of levels', '['.repeat(5_000_000), 'it has more than 8 levels or more than 1000 values'],

@@ -1,5 +1,5 @@
 /** JSON Web Tokens: the entry point of a separate bundle, which only configs with such a scheme load (ADR 19). */
-import type { DecodedToken } from '../../../core/event.ts';
+import type { SealedToken } from '../../../core/event.ts';
 import { parseStrictJson } from '../../../core/strict-json.ts';
 import type { Algorithm, SchemeDescription, SignatureDescription } from '../description.ts';
 import type { JwtDescription } from '../key-description.ts';
@@ -9,7 +9,7 @@ import type { Jwt } from '../scheme.ts';
 import { compileClaimChecks, compileStrangeClaims, readBodyHash } from './claims.ts';
 import { malformed } from './problem.ts';
 import { signToken } from './sign.ts';
-import { decodeToken, type TokenForm } from './text.ts';
+import { decodeClaims, decodeSealed, type TokenForm } from './text.ts';
 import { compileSignature } from './verify.ts';
 
 const WHOLE_BODY = '$';
@@ -24,16 +24,20 @@ export function compileJwt(description: SchemeDescription): Jwt {
   if (signature === undefined || jwt === undefined) throw new Error(`${description.name} has no token`);
   const form = toForm(signature, jwt);
   const algorithms = new Map(signature.forms.map(({ algorithm }) => [JWS_NAMES[algorithm], algorithm]));
-  const toAlgorithm = ({ header }: DecodedToken): Algorithm => algorithms.get(String(header['alg'])) as Algorithm;
+  const toAlgorithm = ({ header }: SealedToken): Algorithm => algorithms.get(String(header['alg'])) as Algorithm;
   const verifySignature = compileSignature(jwt);
   const checkClaims = compileClaimChecks(jwt);
   const { bodyHash } = jwt;
   return {
     readHeader: compileHeader(signature, form),
     readBody: compileBody(jwt, form),
+    readClaims: (token) => decodeClaims(token, form),
     async verify(token, body, keys, at) {
       const found = await verifySignature(token, toAlgorithm(token), keys, at);
-      return typeof found === 'object' && 'material' in found ? (checkClaims(token.claims, body) ?? found) : found;
+      if (found === 'mismatch' || 'problem' in found) return found;
+      const decoded = 'claims' in token ? token : decodeClaims(token, form);
+      if ('problem' in decoded) return decoded;
+      return checkClaims(decoded.claims, body) ?? { key: found, token: decoded };
     },
     toAlgorithm,
     listStrangeClaims: compileStrangeClaims(jwt),
@@ -48,13 +52,14 @@ function compileHeader({ forms }: SignatureDescription, form: TokenForm): Jwt['r
   return (header) => {
     // The names of authentication schemes are case-insensitive (RFC 9110 §11.1).
     if (header.slice(0, prefix.length).toLowerCase() !== start) return malformed(`the token does not follow ${prefix.trim()}`);
-    return decodeToken(header.slice(prefix.length), form);
+    const token = decodeSealed(header.slice(prefix.length), form);
+    return 'problem' in token ? token : decodeClaims(token, form);
   };
 }
 
 function compileBody({ content }: JwtDescription, form: TokenForm): Jwt['readBody'] {
   if (content === undefined) return undefined;
-  if (content === WHOLE_BODY) return (body) => decodeToken(body.toString('latin1'), form);
+  if (content === WHOLE_BODY) return (body) => decodeSealed(body.toString('latin1'), form);
   const name = MEMBER.exec(content)?.[1];
   if (name === undefined) throw new Error(`${content} is not the path of a member`);
   return (body) => {
@@ -65,10 +70,11 @@ function compileBody({ content }: JwtDescription, form: TokenForm): Jwt['readBod
     // The token signs nothing beside itself, and the app could read what is there.
     if (entries.length !== 1 || found !== name || typeof text !== 'string')
       return malformed(`the body is not an object with ${name} and nothing else`);
-    return decodeToken(text, form);
+    return decodeSealed(text, form);
   };
 }
 
-function toForm({ forms }: SignatureDescription, { chain }: JwtDescription): TokenForm {
-  return { algorithms: forms.flatMap(({ algorithm }) => JWS_NAMES[algorithm] ?? []), hasChain: chain !== undefined };
+function toForm({ forms }: SignatureDescription, { chain, content }: JwtDescription): TokenForm {
+  const algorithms = forms.flatMap(({ algorithm }) => JWS_NAMES[algorithm] ?? []);
+  return { algorithms, hasChain: chain !== undefined, place: content === undefined ? 'header' : 'body' };
 }

@@ -1,15 +1,20 @@
 /** Decodes JSON Web Tokens (RFC 7519) in compact form, so strictly that every parser reads the same token from the text. */
 import { parseBase64Url } from '../../../core/bytes.ts';
-import type { DecodedToken } from '../../../core/event.ts';
+import type { DecodedToken, SealedToken } from '../../../core/event.ts';
 import { parseStrictJson } from '../../../core/strict-json.ts';
 import type { TokenProblem } from '../scheme.ts';
 import { malformed } from './problem.ts';
 
 const HEADER_BOUNDS = { maxDepth: 4, maxValues: 64 };
-const CLAIM_BOUNDS = { maxDepth: 32, maxValues: 10_000 };
+/** Characters of the header, which nobody has verified; a chain has up to five certificates of 8 KiB. */
+const [MAX_HEADER, MAX_HEADER_WITH_CHAIN] = [4_096, 65_536];
+/** The claims of a token in a header stay in memory while the client sends the body; those in a body are decoded after the verification. */
+const CLAIM_BOUNDS = { header: { maxDepth: 8, maxValues: 256 }, body: { maxDepth: 32, maxValues: 10_000 } };
 const MAX_KEY_ID_LENGTH = 256;
 /** Bytes of a decoded signature: of an Ed25519 signature or an HMAC at least, of an RSA signature at most. */
 const [MIN_SIGNATURE, MAX_SIGNATURE] = [32, 1_024];
+const PARTS = 3;
+const NOT_CANONICAL = 'a part of the token is not canonical base64url';
 /**
  * Header parameters that name a key or change what is signed. An attacker writes the header before anything is verified, so the key must
  * come from the config; and a library that does not know a critical parameter would verify something else (RFC 7515 §4.1.11).
@@ -23,27 +28,36 @@ export interface TokenForm {
   /** The names of the accepted algorithms (RFC 7518 §3.1). */
   readonly algorithms: readonly string[];
   readonly hasChain: boolean;
+  readonly place: keyof typeof CLAIM_BOUNDS;
 }
 
-/** Decodes a token; its signature and its claims are not verified. */
-export function decodeToken(text: string, { algorithms, hasChain }: TokenForm): DecodedToken | TokenProblem {
-  const parts = text.split('.');
-  if (parts.length !== 3) return malformed('the token does not have three parts');
-  const [headerText = '', claimsText = '', signatureText = ''] = parts;
-  const [headerBytes, claimBytes, signature] = [headerText, claimsText, signatureText].map(parseBase64Url);
-  if (headerBytes === undefined || claimBytes === undefined || signature === undefined)
-    return malformed('a part of the token is not canonical base64url');
+/** Decodes everything but the claims; nothing is verified. */
+export function decodeSealed(text: string, { algorithms, hasChain }: TokenForm): SealedToken | TokenProblem {
+  // A body of a mebibyte can consist of dots.
+  const parts = text.split('.', PARTS + 1);
+  if (parts.length !== PARTS) return malformed('the token does not have three parts');
+  const [headerText = '', , signatureText = ''] = parts;
+  if (headerText.length > (hasChain ? MAX_HEADER_WITH_CHAIN : MAX_HEADER))
+    return malformed('the header of the token is too long');
+  const [headerBytes, signature] = [headerText, signatureText].map(parseBase64Url);
+  if (headerBytes === undefined || signature === undefined) return malformed(NOT_CANONICAL);
   const header = parseStrictJson(headerBytes, HEADER_BOUNDS);
   if (header.kind === 'problem') return malformed(`the header of the token: ${header.problem}`);
   if (!isObject(header.value)) return malformed('the header of the token is not an object');
   const problem = findHeaderProblem(header.value, algorithms, hasChain);
   if (problem !== undefined) return malformed(problem);
-  const claims = parseStrictJson(claimBytes, CLAIM_BOUNDS);
-  if (claims.kind === 'problem') return malformed(`the claims of the token: ${claims.problem}`);
-  if (!isObject(claims.value)) return malformed('the claims of the token are not an object');
   if (signature.length < MIN_SIGNATURE || signature.length > MAX_SIGNATURE)
     return malformed('the signature of the token does not have the length of one');
-  return { text, header: header.value, claims: claims.value, signature };
+  return { text, header: header.value, signature };
+}
+
+/** Decodes the claims as well. */
+export function decodeClaims(token: SealedToken, { place }: TokenForm): DecodedToken | TokenProblem {
+  const bytes = parseBase64Url(token.text.split('.', PARTS)[1] ?? '');
+  if (bytes === undefined) return malformed(NOT_CANONICAL);
+  const claims = parseStrictJson(bytes, CLAIM_BOUNDS[place]);
+  if (claims.kind === 'problem') return malformed(`the claims of the token: ${claims.problem}`);
+  return isObject(claims.value) ? { ...token, claims: claims.value } : malformed('the claims of the token are not an object');
 }
 
 type JsonObject = Readonly<Record<string, unknown>>;

@@ -2,7 +2,7 @@
 import type { KeyObject } from 'node:crypto';
 import { errors, type JWTVerifyOptions, jwtVerify } from 'jose';
 import { type EpochMilliseconds, toDate } from '../../../core/clock.ts';
-import type { DecodedToken } from '../../../core/event.ts';
+import type { SealedToken } from '../../../core/event.ts';
 import type { Algorithm } from '../description.ts';
 import { DEFAULT_CLOCK_TOLERANCE_MS, type JwtDescription } from '../key-description.ts';
 import type { Material } from '../keys.ts';
@@ -21,7 +21,7 @@ type Verified = VerifyKey | TokenProblem | 'mismatch';
 
 /** The key that signed a token, if its times and its issuer are acceptable. */
 export type VerifySignature = (
-  token: DecodedToken,
+  token: SealedToken,
   algorithm: Algorithm,
   keys: readonly VerifyKey[],
   at: EpochMilliseconds,
@@ -58,7 +58,7 @@ async function tryKey(text: string, { key, publicKey }: Signer, options: JWTVeri
 
 /** A token that names its key is only tried with that key, if keys have names. Each key has one algorithm, which the token cannot change. */
 function toSigners(
-  { header }: DecodedToken,
+  { header }: SealedToken,
   algorithm: Algorithm,
   keys: readonly VerifyKey[],
   { chain }: JwtDescription,
