@@ -13,7 +13,7 @@ import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { Algorithm, PublicKeyDescription, SchemeDescription, SecretEncoding } from './description.ts';
 import type { Validity } from './jwk-validity.ts';
-import { findWeakKey, isOfKind, PEM, readCertificate, readPublicKey, SPKI_HEAD, toJwkKey, toKindTitle } from './public-keys.ts';
+import { findWeakKey, isOfKind, PEM, readPublicKey, readRoot, SPKI_HEAD, toJwkKey, toKindTitle } from './public-keys.ts';
 import type { KeyProblem, VerifyKey } from './scheme.ts';
 
 /** A secret's original text, and its configured encoding. */
@@ -97,7 +97,7 @@ function toMaterial(secret: Secret, { description, encoding, purpose }: KeyUse):
     (symmetric === undefined || isPublicText(text, encoding, publicKey))
   ) {
     if (purpose === 'verify') {
-      const read = description.jwt?.chain === undefined ? readPublicKey(text, publicKey, asymmetric) : readCertificate(text);
+      const read = description.jwt?.chain === undefined ? readPublicKey(text, publicKey, asymmetric) : readRoot(text);
       return 'problem' in read ? read : new Material(asymmetric, { ...read, source });
     }
     const key = readPrivateKey(text, publicKey, asymmetric);

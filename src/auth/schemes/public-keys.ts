@@ -82,8 +82,14 @@ export function readPublicKey(text: string, form: PublicKeyDescription, algorith
   return findWeakKey(read.key) ?? read;
 }
 
-/** Parses a certificate in PEM: the key of its subject is pinned, or it is a root for `jwt.chain`. */
-export function readCertificate(text: string): PublicKey | KeyProblem {
+/** Parses a root for `jwt.chain`. */
+export function readRoot(text: string): PublicKey | KeyProblem {
+  const read = readCertificate(text);
+  return 'problem' in read ? read : (findWeakKey(read.key) ?? read);
+}
+
+/** Parses a certificate in PEM: the key of its subject is pinned. */
+function readCertificate(text: string): PublicKey | KeyProblem {
   if (text.split(CERTIFICATE).length !== 2 || !text.startsWith(CERTIFICATE))
     return { problem: 'this is not one certificate in PEM', hint: 'configure each certificate as a separate key' };
   try {

@@ -24,6 +24,14 @@ export interface Leaf {
 }
 
 const MAX_CERTIFICATE_CHARS = 8_192;
+/** RSASSA-PKCS1-v1_5 and ECDSA with SHA-256, 384 and 512, Ed25519: two certificates can have the same MD5 or SHA-1 (RFC 9155 §1). */
+const SIGNATURES: ReadonlySet<string> = new Set(
+  [
+    ...[11, 12, 13].map((last) => `1.2.840.113549.1.1.${last}`),
+    ...[2, 3, 4].map((last) => `1.2.840.10045.4.3.${last}`),
+    '1.3.101.112',
+  ].map((id) => toIdentifier(id).toString('hex')),
+);
 const [SEQUENCE, OBJECT_IDENTIFIER, EXTENSIONS] = [0x30, 0x06, 0xa3];
 
 /**
@@ -42,12 +50,13 @@ export function findLeafKey(x5c: unknown, roots: readonly VerifyKey[], { chain, 
   const root = roots.find(({ material }) => {
     const { certificate } = material as Material;
     if (certificate === undefined || (given !== undefined && !given.raw.equals(certificate.raw))) return false;
-    return top.checkIssued(certificate) && top.verify(certificate.publicKey);
+    return top.checkIssued(certificate) && isSignedBy(top, certificate);
   });
   if (root === undefined) return undefined;
   for (let index = issued.length - 1; index > 0; index--) {
     const issuer = issued[index];
-    if (issuer === undefined || issued[index - 1]?.verify(issuer.publicKey) !== true) return undefined;
+    const below = issued[index - 1];
+    if (issuer === undefined || below === undefined || !isSignedBy(below, issuer)) return undefined;
   }
   const { publicKey } = leaf;
   return isOfKind(publicKey, algorithm) && findWeakKey(publicKey) === undefined ? { key: root, publicKey } : undefined;
@@ -74,6 +83,19 @@ function parseChain(x5c: unknown, length: number): X509Certificate[] | undefined
 function isValidAt(certificate: X509Certificate, at: EpochMilliseconds): boolean {
   const { notBefore, notAfter } = toValidity(certificate);
   return notBefore <= at && at < notAfter;
+}
+
+function isSignedBy(certificate: X509Certificate, { publicKey }: X509Certificate): boolean {
+  return findWeakKey(publicKey) === undefined && isSignedSafely(certificate) && certificate.verify(publicKey);
+}
+
+/** OpenSSL verifies any digest. Node has the name of the algorithm only from version 24.9 on. */
+function isSignedSafely({ raw }: X509Certificate): boolean {
+  const whole = readElement(raw, 0, SEQUENCE);
+  const body = whole && readElement(raw, whole.start, SEQUENCE);
+  const algorithm = body && readElement(raw, body.end, SEQUENCE);
+  const id = algorithm && readElement(raw, algorithm.start, OBJECT_IDENTIFIER);
+  return id !== undefined && SIGNATURES.has(raw.toString('hex', id.start, id.end));
 }
 
 /** Looks at the extensions only: the rest of a certificate may contain the same bytes, as its owner chooses its key and its names. */
@@ -104,8 +126,9 @@ function hasIdentifier(raw: Buffer, list: { readonly start: number; readonly end
 function toIdentifier(id: string): Buffer {
   const [first = 0, second = 0, ...rest] = id.split('.').map(Number);
   const bytes = [first * 40 + second, ...rest].flatMap((number) => {
-    const digits = [number & 0x7f];
-    for (let left = number >>> 7; left > 0; left >>>= 7) digits.unshift((left & 0x7f) | 0x80);
+    const digits = [number % 0x80];
+    // Numbers may have more than 32 bits.
+    for (let left = Math.floor(number / 0x80); left > 0; left = Math.floor(left / 0x80)) digits.unshift((left % 0x80) | 0x80);
     return digits;
   });
   return Buffer.from(bytes);
