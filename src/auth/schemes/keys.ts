@@ -13,7 +13,18 @@ import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { Algorithm, PublicKeyDescription, SchemeDescription, SecretEncoding } from './description.ts';
 import type { Validity } from './jwk-validity.ts';
-import { findWeakKey, isOfKind, PEM, readPublicKey, readRoot, SPKI_HEAD, toJwkKey, toKindTitle } from './public-keys.ts';
+import {
+  findWeakKey,
+  isOfKind,
+  isPublicJwk,
+  isPublicKey,
+  PEM,
+  readPublicKey,
+  readRoot,
+  SPKI_HEAD,
+  toJwkKey,
+  toKindTitle,
+} from './public-keys.ts';
 import type { KeyProblem, VerifyKey } from './scheme.ts';
 
 /** A secret's original text, and its configured encoding. */
@@ -146,7 +157,9 @@ function isPublicText(
   { prefix, privatePrefix }: PublicKeyDescription,
 ): boolean {
   if (encoding !== undefined) return false;
-  return [prefix, privatePrefix].some((start) => start !== undefined && text.startsWith(start)) || PEM.test(text);
+  return (
+    [prefix, privatePrefix].some((start) => start !== undefined && text.startsWith(start)) || PEM.test(text) || isPublicJwk(text)
+  );
 }
 
 /** Accepts PEM. If the scheme has a prefix for private keys, also a seed of 32 bytes, or the 64 bytes of seed and public key. */
@@ -190,9 +203,7 @@ function toSecretBytes(
 ): Buffer | KeyProblem {
   const empty = problem('the secret is empty', 'with an empty secret, anyone could sign requests');
   if (secret.length === 0) return empty;
-  // Everyone knows a public key, so everyone could sign with it: the key confusion of JSON Web Tokens.
-  if (PUBLIC_PEM.test(secret.expose().toString('latin1')))
-    return problem('this is a public key, not a secret', 'configure the secret that the sender shares with you');
+  if (isPublicKey(secret.expose())) return toPublicProblem();
   const encoding = named ?? form.encoding;
   if (encoding === 'utf8') return secret.expose();
   const { prefix = '' } = form;
@@ -210,10 +221,13 @@ function toSecretBytes(
       'copy the whole secret, as the sender shows it; or set encoding: utf8, base64 or hex',
     );
   }
-  return bytes.length === 0 ? empty : bytes;
+  if (bytes.length === 0) return empty;
+  return isPublicKey(bytes) ? toPublicProblem() : bytes;
 }
 
-const PUBLIC_PEM = /^\s*-----BEGIN (?:RSA |EC )?(?:PUBLIC KEY|CERTIFICATE)-----/;
+function toPublicProblem(): KeyProblem {
+  return problem('this is a public key, not a secret', 'configure the secret that the sender shares with you');
+}
 
 /** Supabase shows `v1,whsec_…`, and several secrets with `|` between them. */
 const VERSION = /^v[0-9][a-z]?,/;

@@ -22,6 +22,8 @@ const ED25519_KEY_LENGTH = 32;
 /** The bytes before the 32 raw bytes in DER (RFC 8410 §4). */
 export const SPKI_HEAD = Buffer.from('302a300506032b6570032100', 'hex');
 export const PEM = /^-----BEGIN ([A-Z0-9 ]+)-----/;
+const PUBLIC_PEM = /^-----BEGIN (?:[A-Z0-9]+ )?(?:PUBLIC KEY|CERTIFICATE)-----/;
+const DER_SEQUENCE = 0x30;
 const PRIVATE_PEM = /^-----BEGIN [A-Z ]*PRIVATE KEY/;
 const CERTIFICATE = '-----BEGIN CERTIFICATE-----';
 /** FIPS 186-5 §5.1: with a small exponent anyone could sign (1), or errors of the signer matter more. */
@@ -111,8 +113,9 @@ export function toValidity({ validFrom, validTo }: X509Certificate): {
 
 /** The key of a JWK (RFC 7517 §4, RFC 8037 §2); undefined if it is not a public key that verifies by this algorithm. */
 export function toJwkKey(jwk: JsonWebKey, algorithm: Algorithm): PublicKey | undefined {
-  const { use, kid } = jwk as { use?: unknown; kid?: unknown };
+  const { use, kid, key_ops: operations } = jwk as { use?: unknown; kid?: unknown; key_ops?: unknown };
   if ((use !== undefined && use !== 'sig') || jwk['d'] !== undefined || isForOther(jwk['alg'], algorithm)) return undefined;
+  if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify'))) return undefined;
   const validity = parseValidity(jwk);
   if (validity === undefined) return undefined;
   try {
@@ -122,6 +125,40 @@ export function toJwkKey(jwk: JsonWebKey, algorithm: Algorithm): PublicKey | und
   } catch {
     return undefined;
   }
+}
+
+/** Whether a text is a JWK, or a set of them, without a secret. */
+export function isPublicJwk(text: string): boolean {
+  if (!text.trimStart().startsWith('{')) return false;
+  try {
+    const { kty, keys } = JSON.parse(text) as { kty?: unknown; keys?: unknown };
+    return Array.isArray(keys) || (typeof kty === 'string' && kty !== 'oct');
+  } catch {
+    return false;
+  }
+}
+
+/** Whether this is a public key: everyone knows it, so everyone could sign with it, if it became the secret of an HMAC. */
+export function isPublicKey(bytes: Buffer): boolean {
+  const text = bytes.toString('latin1').trim();
+  return PUBLIC_PEM.test(text) || isPublicJwk(text) || [bytes, parseBase64Key(text)].some(isPublicDer);
+}
+
+function isPublicDer(der: Buffer | undefined): boolean {
+  if (der?.[0] !== DER_SEQUENCE) return false;
+  const parsers = [
+    () => createPublicKey({ key: der, format: 'der', type: 'spki' }),
+    () => createPublicKey({ key: der, format: 'der', type: 'pkcs1' }),
+    () => new X509Certificate(der),
+  ];
+  return parsers.some((parse) => {
+    try {
+      parse();
+      return true;
+    } catch {
+      return false;
+    }
+  });
 }
 
 /** The names of the algorithms in JSON Web Signatures (RFC 7518 §3.1, RFC 8037 §3.1). */

@@ -52,10 +52,15 @@ describe('of the keys that a sender publishes', () => {
 
   test('those for signatures are used', () => {
     expect(scheme.parseJwk('sender', { ...jwk, use: 'sig' })).toMatchObject({ name: 'sender' });
+    expect(scheme.parseJwk('sender', { ...jwk, key_ops: ['verify'] })).toMatchObject({ name: 'sender' });
   });
 
   test.each<[string, JsonWebKey]>([
     ['for encryption', { ...jwk, use: 'enc' }],
+    ['for other operations', { ...jwk, key_ops: ['encrypt', 'wrapKey'] }],
+    ['for no operation', { ...jwk, key_ops: [] }],
+    ['with operations that are no list', { ...jwk, key_ops: 'verify' }],
+    ['with operations that are null', { ...jwk, key_ops: null }],
     ['with a private part', pair.privateKey.export({ format: 'jwk' })],
     ['for another algorithm', other],
     ['that are no keys', { kty: 'OKP' }],
