@@ -96,7 +96,7 @@ export class RemoteCertificates {
       throw new RemoteFailure(`${url.host}: the response is not a certificate (${toErrorText(thrown)})`);
     }
     const [from, to] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)];
-    if (now < from || now >= to) throw new RemoteFailure(`${url.host}: the certificate is not valid now`);
+    if (!(from <= now && now < to)) throw new RemoteFailure(`${url.host}: the certificate is not valid now`);
     return { certificate, validTo: to };
   }
 }
@@ -106,13 +106,14 @@ function hasName({ subject, subjectAltName = '' }: X509Certificate, name: string
   return subject.split('\n').includes(`CN=${name}`) || subjectAltName.split(', ').includes(`DNS:${name}`);
 }
 
-/** Limits fetches per minute. */
+/** Limits fetches per minute, for each host apart: an attack on the route of one sender must not stop those of another. */
 class Budget {
-  #spent: EpochMilliseconds[] = [];
+  /** The config and the patterns of senders bound the number of hosts. */
+  readonly #spent = new Map<string, readonly EpochMilliseconds[]>();
 
-  spend(now: EpochMilliseconds, url: URL): void {
-    this.#spent = this.#spent.filter((at) => now - at < MINUTE_MS);
-    if (this.#spent.length >= MAX_FETCHES_PER_MINUTE) throw new RemoteFailure(`${url.host}: too many fetches`);
-    this.#spent.push(now);
+  spend(now: EpochMilliseconds, { host }: URL): void {
+    const recent = (this.#spent.get(host) ?? []).filter((at) => now - at < MINUTE_MS);
+    if (recent.length >= MAX_FETCHES_PER_MINUTE) throw new RemoteFailure(`${host}: too many fetches`);
+    this.#spent.set(host, [...recent, now]);
   }
 }

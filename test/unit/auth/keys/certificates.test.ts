@@ -56,6 +56,15 @@ test('fetches a known certificate again even if untrusted clients used up the bu
   expect(asked.filter((path) => path === GENUINE.pathname)).toHaveLength(2);
 });
 
+test('fetches from another host even if untrusted clients used up the budget of one', async () => {
+  const { there, tell, flood } = start();
+  await flood();
+  expect(await tell(GENUINE)).toMatch(/too many fetches$/);
+  const other = new URL('https://api.paypal.com/v1/notifications/certs/CERT-1');
+  there.add(other.href);
+  expect(await tell(other)).toBe('good');
+});
+
 test('requests a known certificate that now fails at most every ten seconds, and accepts it once it is available again', async () => {
   const { clock, there, asked, tell } = start();
   await tell(GENUINE);
