@@ -11,6 +11,7 @@ export type StrictJson =
   | { readonly kind: 'problem'; readonly problem: string };
 
 const MAX_SHOWN_NAME = 64;
+const UNSHOWN = /[\p{C}\p{Zl}\p{Zp}]/gu;
 /** In longer texts the repeated name is not searched for: each level is scanned again. */
 const MAX_SEARCHED_BYTES = 16_384;
 /** The escape of a surrogate: only escapes can be unpaired in UTF-8. */
@@ -85,8 +86,9 @@ function findRepeated(text: Buffer, span: JsonSpan): string | undefined {
   return undefined;
 }
 
+/** Escapes controls and formats that JSON does not: terminals obey some of them (U+009B), and others reverse the text. */
 function quote(name = ''): string {
-  return JSON.stringify(name.slice(0, MAX_SHOWN_NAME));
+  return JSON.stringify(name.slice(0, MAX_SHOWN_NAME)).replace(UNSHOWN, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
 }
 
 function toProblem(problem: string): StrictJson {

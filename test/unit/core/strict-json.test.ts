@@ -16,6 +16,11 @@ test.each([
   ['a repeated name in another spelling', '{"data":{},"d\\u0061ta":{}}', 'the member "data" is repeated in an object'],
   ['a repeated name deep inside', '{"a":[1,{"b":{"x":":,{","x":2}}]}', 'the member "x" is repeated in an object'],
   ['a repeated __proto__', '{"__proto__":1,"__proto__":2}', 'the member "__proto__" is repeated in an object'],
+  [
+    'a repeated name that would control a terminal, or turn the text around',
+    '{"\u009b31m\u202ex ü":1,"\u009b31m\u202ex ü":2}',
+    'the member "\\u{9b}31m\\u{202e}x ü" is repeated in an object',
+  ],
   ['an unpaired surrogate', '{"a":"\\ud800"}', 'a string contains an unpaired surrogate'],
   ['an unpaired surrogate in a name', '{"\\uDFFF":1}', 'a string contains an unpaired surrogate'],
   ['a number that becomes infinite', '{"exp":1e400}', 'a number is out of range'],
