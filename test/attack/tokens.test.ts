@@ -1,7 +1,9 @@
 /** Forged JSON Web Tokens before a real gate, and a key set that attackers try to have fetched over and over. */
 import { createHash, generateKeyPairSync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
+import { Readable } from 'node:stream';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { readPair } from '../support/certificates.ts';
 import { type Answer, send } from '../support/client.ts';
@@ -21,13 +23,16 @@ const ca = readFileSync(authority.ca);
 const jwk = { ...RSA_PAIR.publicKey.export({ format: 'jwk' }), kid: 'one', alg: 'RS256', use: 'sig' };
 let published: object[] = [];
 let asked = 0;
+const publish = (response: ServerResponse): void => void response.end(JSON.stringify({ keys: published }));
+let respond = publish;
 const server = createServer(readPair(authority.issue('google', `DNS:${HOST}`)), (_request, response) => {
   asked++;
-  response.end(JSON.stringify({ keys: published }));
+  respond(response);
 });
 const google = useServer(server);
 beforeEach(() => {
   published = [jwk];
+  respond = publish;
   asked = 0;
 });
 
@@ -140,6 +145,37 @@ describe('a forged token', () => {
     await until(() => gate.log().filter(({ msg }) => msg === 'remote_keys_loaded').length > 1);
     expect((await post(gate, rotated)).status).toBe(200);
     expect((await post(gate, genuine, '2')).code).toBe('signature_mismatch');
+    await Promise.all([gate.stop(), clock.advance(30_000)]);
+  });
+});
+
+describe('a server of keys that misbehaves', () => {
+  const MEBIBYTE = Buffer.alloc(1_048_576, 0x20);
+  const toPieces = function* (count: number): Iterable<Buffer> {
+    for (let i = 0; i < count; i++) yield MEBIBYTE;
+  };
+
+  test.each<[string, (response: ServerResponse) => void, string]>([
+    ['sends 10 MiB', (response) => void Readable.from(toPieces(10)).pipe(response), 'more than 65536 bytes'],
+    ['sends 10,000 keys', (response) => void response.end(`{"keys":[${'{},'.repeat(9_999)}{}]}`), 'more than 20 keys'],
+    ['redirects', (response) => void response.writeHead(302, { Location: 'https://evil.example/' }).end(), 'responded with 302'],
+    ['starts a response that it never ends', (response) => void response.write('{"keys":['), 'no response within 5 s'],
+  ])('and %s cannot keep the gate from its other work, and its keys are used once it works again', async (_title, act, text) => {
+    const clock = new FakeClock(Date.now());
+    respond = act;
+    const connectOverride = { ca, reach: () => ({ host: '127.0.0.1', port: google.port }) };
+    const webhook = { scheme: 'google-pubsub', keys: [], jwt: { audience: [AUDIENCE], claims: { email: [EMAIL] } } };
+    const gate = await startGate({ routes: [toRoute(app.port, { webhook })] }, clock, {}, {}, connectOverride);
+    await until(() => asked > 0);
+    expect(await post(gate, bearer(toClaims()))).toMatchObject({ status: 503, code: 'secret_unavailable' });
+    respond = publish;
+    const hasFailed = (): boolean =>
+      gate.log().some(({ msg, message }) => msg === 'remote_keys_failed' && String(message).includes(text));
+    if (text.startsWith('no response')) await clock.advance(5_000);
+    await until(hasFailed);
+    await clock.advance(5_000);
+    await until(() => gate.log().some(({ msg }) => msg === 'remote_keys_loaded'));
+    expect((await post(gate, bearer(toClaims()))).status).toBe(200);
     await Promise.all([gate.stop(), clock.advance(30_000)]);
   });
 });
