@@ -1,7 +1,7 @@
 /** Schemes that use each form of signed fields and of signatures outside of one header, with a delivery for each. */
-import { findPreset } from '../../src/auth/schemes/catalogue.ts';
 import type { SchemeDescription, SignatureDescription } from '../../src/auth/schemes/description.ts';
 import type { Arrived } from './field-cases.ts';
+import { toPreset } from './preset-cases.ts';
 
 /** One scheme. */
 export interface FieldScheme {
@@ -26,9 +26,7 @@ const JSON_BODY = Buffer.from('{"id":"e1","amount":{"value":1000,"currency":"EUR
 const form = (fields: Record<string, string>): Buffer => Buffer.from(new URLSearchParams(fields).toString());
 
 function preset(name: string, delivery: Partial<Arrived>): FieldScheme {
-  const description = findPreset(name);
-  if (description === undefined) throw new Error(`no preset ${name}`);
-  return { name, description, delivery };
+  return { name, description: toPreset(name), delivery };
 }
 
 /** An item as in Adyen's documentation. */

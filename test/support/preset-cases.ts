@@ -1,6 +1,7 @@
 /** A key, a message and a judge for any scheme, made from its description alone. */
-import { createHash, generateKeyPairSync } from 'node:crypto';
+import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
 import fc from 'fast-check';
+import { findPreset } from '../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../src/auth/schemes/compile.ts';
 import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { withReceiverId } from '../../src/auth/schemes/receiver-id.ts';
@@ -14,6 +15,8 @@ import { RSA_PAIR, toPem } from './tokens.ts';
 
 /** The time of every judgement; senders sign within a minute of it. */
 export const NOW = 1_800_000_000_000;
+/** The secret of deliveries that are signed by hand. */
+export const SECRET = '8f742231b10e8888abcd99yyyzzz85a5';
 /** What the gate puts before the target of every URL that a sender signs. */
 export const PUBLIC_URL = 'https://hooks.example.com';
 
@@ -76,6 +79,25 @@ export function toCase(base: SchemeDescription, secrets = toSecrets(base)): Pres
   const parsed = scheme.parseKey('k', new Secret(Buffer.from(secrets.secret)), undefined);
   if ('problem' in parsed) throw new Error(`${description.name}: ${parsed.problem}`);
   return { description, scheme, ...secrets, key: parsed.key };
+}
+
+/** The description of a preset. */
+export function toPreset(name: string): SchemeDescription {
+  const found = findPreset(name);
+  if (found === undefined) throw new Error(`no preset ${name}`);
+  return found;
+}
+
+/** The preset with `SECRET`. */
+export function toSecretCase(name: string): PresetCase {
+  return toCase(toPreset(name), { secret: SECRET, signingSecret: SECRET });
+}
+
+/** The HMAC of these pieces by `SECRET`. */
+export function hmac(algorithm: string, encoding: 'hex' | 'base64', ...pieces: readonly (string | Buffer)[]): string {
+  const mac = createHmac(algorithm, SECRET);
+  for (const piece of pieces) mac.update(piece);
+  return mac.digest(encoding);
 }
 
 /** Content that the sender could send: bytes of any kind where nothing says more. */
@@ -186,4 +208,10 @@ export function getPart(parts: Parts, name: keyof Parts): Buffer {
 /** The delivery with one part replaced. */
 export function withPart(parts: Parts, name: keyof Parts, value: Buffer): Parts {
   return { ...parts, [name]: name === 'body' ? value : value.toString('latin1') };
+}
+
+/** What becomes of a delivery that was signed by hand. */
+export function judgeParts(name: string, parts: Partial<Parts>): string {
+  const empty = { id: 'id', timestamp: '', method: 'POST', url: `${PUBLIC_URL}/hook`, body: Buffer.from('{}'), signature: '' };
+  return judge(toSecretCase(name), { ...empty, ...parts });
 }

@@ -80,8 +80,13 @@ export type Piece =
   | HeaderListPiece
   | BodyDigestPiece;
 
-/** Where a timestamp is. `entry` stands for the entry of the signature header's list with this prefix, `claim` for a path in a JSON Web Token. */
-export type TimestampSource = { readonly entry: string } | { readonly claim: string } | Place;
+/** The entry of the signature header's list with this prefix. */
+export interface EntrySource {
+  readonly entry: string;
+}
+
+/** Where a timestamp is. `claim` stands for a path in a JSON Web Token. */
+export type TimestampSource = EntrySource | { readonly claim: string } | Place;
 
 /** Where an ID is: a place, one part of a header, or the text of an element of an XML body. */
 export type IdSource =

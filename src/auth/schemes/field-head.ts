@@ -5,7 +5,16 @@ import { Refusal, refuse } from '../../core/refusal.ts';
 import { coversQuery, readsQuery } from './coverage.ts';
 import type { HeaderListPiece, IdSource, Piece, Place, SchemeDescription, SignatureDescription } from './description.ts';
 import { compileFieldText, type FieldReader } from './field-text.ts';
-import { compileFieldCheck, compileId, compileKindReader, compileTimeText, type ReadHead, type Time } from './head.ts';
+import {
+  compileEntryTime,
+  compileFieldCheck,
+  compileId,
+  compileKindReader,
+  compileTimeText,
+  NO_TIME,
+  type ReadHead,
+  type Time,
+} from './head.ts';
 import { compileHeaderList } from './header-list.ts';
 import { compilePieceRules, isFieldPiece } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
@@ -149,26 +158,21 @@ function compileIdText(description: SchemeDescription): (head: HeadParts, option
   return (head, options) => check(read(head), options);
 }
 
-const NO_TIME: Time = { timestampText: undefined, timestamp: undefined };
-
 function compileTime(description: SchemeDescription): (head: HeadParts) => Time | Refusal {
   const { timestamp } = description;
   if (timestamp === undefined) return () => NO_TIME;
   const parse = compileTimeText(timestamp, compilePieceRules(description));
   const { from } = timestamp;
-  if ('entry' in from) return ({ entries = [] }) => parseEntry(entries, from.entry, parse);
+  if ('entry' in from) {
+    const readEntry = compileEntryTime(from, parse);
+    return ({ entries = [] }) => readEntry(entries);
+  }
   const read = compilePlace(from);
   if (read === undefined) return () => NO_TIME;
   return (head) => {
     const text = read(head);
     return text === undefined || text === '' ? toMissing() : parse(text);
   };
-}
-
-function parseEntry(entries: readonly string[], prefix: string, parse: (text: string) => Time | Refusal): Time | Refusal {
-  const [first, ...others] = entries.filter((entry) => entry.startsWith(prefix));
-  if (first === undefined) return malformed(`${prefix} is missing`);
-  return others.length > 0 ? malformed(`${prefix} is repeated`) : parse(first.slice(prefix.length));
 }
 
 /** Reads the signed fields; undefined for those in the body. */

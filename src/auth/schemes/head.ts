@@ -3,7 +3,7 @@ import type { SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { listFieldHeaders } from './coverage.ts';
-import type { SchemeDescription, TimestampDescription } from './description.ts';
+import type { EntrySource, SchemeDescription, TimestampDescription } from './description.ts';
 import { compileKind } from './kind.ts';
 import { compilePieceRules, type PieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
@@ -136,7 +136,8 @@ export function compileId(
 /** A timestamp, and the text that was signed. */
 export type Time = Pick<SignedHead, 'timestampText' | 'timestamp'>;
 
-const NO_TIME: Time = { timestampText: undefined, timestamp: undefined };
+/** Of a scheme without a time in the head. */
+export const NO_TIME: Time = { timestampText: undefined, timestamp: undefined };
 
 /** Compiles the parser of a timestamp that is signed as text. */
 export function compileTimeText({ unit }: TimestampDescription, { timeDigits }: PieceRules): (text: string) => Time | Refusal {
@@ -159,11 +160,18 @@ function compileTime(
   const read = compileTimeText(time, rules);
   if ('header' in time.from)
     return (field = '') => (field === '' ? refuse('missing_signature', 'missing_signature') : read(field));
-  const { entry: prefix } = time.from;
-  return (_, entries) => {
-    const found = entries.filter((entry) => entry.startsWith(prefix));
-    const [first] = found;
+  const readEntry = compileEntryTime(time.from, read);
+  return (_, entries) => readEntry(entries);
+}
+
+/** Compiles the parser of a timestamp that is an entry of the signature header. */
+export function compileEntryTime(
+  { entry: prefix }: EntrySource,
+  read: (text: string) => Time | Refusal,
+): (entries: readonly string[]) => Time | Refusal {
+  return (entries) => {
+    const [first, ...others] = entries.filter((entry) => entry.startsWith(prefix));
     if (first === undefined) return malformed(`${prefix} is missing`);
-    return found.length > 1 ? malformed(`${prefix} is repeated`) : read(first.slice(prefix.length));
+    return others.length > 0 ? malformed(`${prefix} is repeated`) : read(first.slice(prefix.length));
   };
 }

@@ -1,30 +1,14 @@
 /** Senders that sign only the raw body, without a timestamp or an ID, so that the signed bytes identify duplicates. */
 import type { SchemeDescription } from '../description.ts';
-import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
-
-const COMMON = {
-  signed: ['body'],
-  separator: '',
-  secret: { encoding: 'utf8' },
-  tolerance: FIVE_MINUTES,
-  contentTypes: JSON_ONLY,
-} as const;
+import { JSON_OR_FORM, minutes } from './defaults.ts';
+import { BODY, base64In, hexIn, hexListIn } from './shapes.ts';
 
 /** The header that GitHub and Meta both use. */
-const HUB_SIGNATURE = {
-  header: 'X-Hub-Signature-256',
-  encoding: 'hex',
-  forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
-} as const;
-
-/** A header that contains only an HMAC-SHA256 in base64. */
-function base64In(header: string): NonNullable<SchemeDescription['signature']> {
-  return { header, encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] };
-}
+const HUB_SIGNATURE = hexIn('X-Hub-Signature-256', 'sha256=');
 
 /** GitHub: https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries. */
 export const github: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'github',
   from: {
     title: 'GitHub',
@@ -38,7 +22,7 @@ export const github: SchemeDescription = {
 
 /** Shopify, webhooks: https://shopify.dev/docs/apps/build/webhooks/verify-deliveries. */
 export const shopify: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'shopify',
   from: {
     title: 'Shopify (webhooks)',
@@ -52,7 +36,7 @@ export const shopify: SchemeDescription = {
 
 /** Shopify, events: as for webhooks, with headers without `X-` (https://shopify.dev/docs/apps/build/events/verify-deliveries). */
 export const shopifyEvents: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'shopify-events',
   from: {
     title: 'Shopify (events)',
@@ -66,19 +50,14 @@ export const shopifyEvents: SchemeDescription = {
 
 /** PagerDuty, webhooks v3: https://developer.pagerduty.com/docs/verifying-signatures. */
 export const pagerduty: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'pagerduty',
   from: {
     title: 'PagerDuty (v3)',
     docs: 'https://developer.pagerduty.com/docs/verifying-signatures',
     key: "the subscription's secret, which is shown once, when it is created",
   },
-  signature: {
-    header: 'X-PagerDuty-Signature',
-    encoding: 'hex',
-    list: ',',
-    forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }],
-  },
+  signature: hexListIn('X-PagerDuty-Signature', 'v1='),
   // Signed, unlike X-Webhook-Id.
   id: { json: '$.event.id' },
 };
@@ -88,21 +67,21 @@ export const pagerduty: SchemeDescription = {
  * they get a new timestamp. A replay within that time is detected by the signed bytes.
  */
 export const linear: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'linear',
   from: {
     title: 'Linear',
     docs: 'https://linear.app/developers/webhooks',
     key: "the signing secret on the webhook's page",
   },
-  signature: { header: 'Linear-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
+  signature: hexIn('Linear-Signature'),
   timestamp: { from: { json: '$.webhookTimestamp' }, unit: 'ms' },
   id: { header: 'Linear-Delivery' },
   tolerance: minutes(8 * 60, 5),
 };
 
 const META = {
-  ...COMMON,
+  ...BODY,
   signature: HUB_SIGNATURE,
 } as const;
 const META_SECRET = "the app's secret (App settings, Basic), as is; not the verify token";
@@ -133,7 +112,7 @@ export const whatsapp: SchemeDescription = {
 
 /** LINE: https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature. */
 export const line: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'line',
   from: {
     title: 'LINE (Messaging API)',
@@ -150,7 +129,7 @@ export const line: SchemeDescription = {
  * Webhooks for payments contain a signature of some fields in their body, and do not use this scheme.
  */
 export const adyenPlatforms: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'adyen-platforms',
   from: {
     title: 'Adyen (platforms, banking, issuing)',
@@ -166,7 +145,7 @@ export const adyenPlatforms: SchemeDescription = {
  * and two deliveries in one second share it.
  */
 export const woocommerce: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'woocommerce',
   from: {
     title: 'WooCommerce',
@@ -179,14 +158,10 @@ export const woocommerce: SchemeDescription = {
 
 /** X: https://docs.x.com/x-api/webhooks/quickstart. Anyone can get the HMAC of a token through the CRC, so only JSON objects are events. */
 export const x: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'x',
   handshake: 'x',
   from: { title: 'X', docs: 'https://docs.x.com/x-api/webhooks/quickstart', key: "the app's consumer secret (API key secret)" },
-  signature: {
-    header: 'X-Twitter-Webhooks-Signature',
-    encoding: 'base64',
-    forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
-  },
+  signature: base64In('X-Twitter-Webhooks-Signature', 'sha256='),
   contentShape: 'json-object',
 };

@@ -1,13 +1,7 @@
 /** Senders that sign single fields, several headers, or a form, or that have their signature in the body or in several headers. */
 import type { FieldOptions, FieldPiece, SchemeDescription } from '../description.ts';
-import { FIVE_MINUTES, JSON_ONLY, minutes } from './defaults.ts';
-
-const COMMON = {
-  separator: '',
-  secret: { encoding: 'utf8' },
-  tolerance: FIVE_MINUTES,
-  contentTypes: JSON_ONLY,
-} as const;
+import { minutes } from './defaults.ts';
+import { BODY, hexIn } from './shapes.ts';
 
 const ADYEN_ITEM = '$.notificationItems[0].NotificationRequestItem';
 
@@ -20,7 +14,7 @@ function inItem(path: string, options: FieldOptions = {}): FieldPiece {
  * with colons and escape none, so only the merchant's own reference may contain one. A JSON webhook has exactly one item.
  */
 export const adyenPayments: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'adyen-payments',
   from: {
     title: 'Adyen (payments, standard webhooks)',
@@ -53,7 +47,7 @@ export const adyenPayments: SchemeDescription = {
  * nothing of the event. It is not documented that a retry gets a new token, so the ID of the event is compared as well.
  */
 export const mailgun: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'mailgun',
   from: {
     title: 'Mailgun (webhooks)',
@@ -79,7 +73,7 @@ export const mailgun: SchemeDescription = {
  * event, but nothing else, and retries for three days.
  */
 export const dropboxSign: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'dropbox-sign',
   from: {
     title: 'Dropbox Sign',
@@ -105,7 +99,7 @@ export const dropboxSign: SchemeDescription = {
  * signature follows the public key that it belongs to.
  */
 export const braintree: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'braintree',
   from: {
     title: 'Braintree',
@@ -128,7 +122,7 @@ export const braintree: SchemeDescription = {
 
 /** Docusign Connect: https://developers.docusign.com/platform/webhooks/connect/validate. Each active key has its own header. */
 export const docusign: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'docusign',
   from: {
     title: 'Docusign (Connect)',
@@ -141,13 +135,12 @@ export const docusign: SchemeDescription = {
     encoding: 'base64',
     forms: [{ prefix: '', algorithm: 'hmac-sha256' }],
   },
-  signed: ['body'],
   contentTypes: ['application/json', 'text/xml', 'application/xml'],
 };
 
 /** Box, webhooks V2: https://developer.box.com/guides/webhooks/v2/signatures-v2. Two keys sign at the same time. */
 export const box: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'box',
   from: {
     title: 'Box (webhooks V2)',
@@ -172,14 +165,14 @@ export const box: SchemeDescription = {
  * query once more before it signs them, so the URL must have no query and no percent-encoding.
  */
 export const contentful: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'contentful',
   from: {
     title: 'Contentful',
     docs: 'https://www.contentful.com/developers/docs/extensibility/webhooks/request-verification',
     key: "the signing secret of the space's webhooks, or of the app, 64 characters",
   },
-  signature: { header: 'X-Contentful-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
+  signature: hexIn('X-Contentful-Signature'),
   signed: ['method', 'target', { headersIn: 'X-Contentful-Signed-Headers' }, 'body'],
   separator: '\n',
   timestamp: { from: { header: 'X-Contentful-Timestamp' }, unit: 'ms' },

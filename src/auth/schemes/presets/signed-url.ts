@@ -1,20 +1,14 @@
 /** Senders that sign the URL that they call, so that the route must know its public URL. */
 import type { SchemeDescription } from '../description.ts';
-import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM } from './defaults.ts';
-
-const COMMON = {
-  separator: '',
-  secret: { encoding: 'utf8' },
-  tolerance: FIVE_MINUTES,
-  contentTypes: JSON_ONLY,
-} as const;
+import { JSON_OR_FORM } from './defaults.ts';
+import { BODY, base64In } from './shapes.ts';
 
 /**
  * Twilio: https://www.twilio.com/docs/usage/webhooks/webhooks-security. For forms the parameters are signed, for other bodies their
  * digest in the query.
  */
 export const twilio: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'twilio',
   from: {
     title: 'Twilio',
@@ -31,18 +25,14 @@ export const twilio: SchemeDescription = {
 
 /** Square: https://developer.squareup.com/docs/webhooks/step3validate. The signed URL is the one in the subscription. */
 export const square: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'square',
   from: {
     title: 'Square',
     docs: 'https://developer.squareup.com/docs/webhooks/step3validate',
     key: "the subscription's signature key, as is; not an access token",
   },
-  signature: {
-    header: 'X-Square-HmacSha256-Signature',
-    encoding: 'base64',
-    forms: [{ prefix: '', algorithm: 'hmac-sha256' }],
-  },
+  signature: base64In('X-Square-HmacSha256-Signature'),
   signed: ['url', 'body'],
   id: { json: '$.event_id' },
   contentShape: 'json-object',
@@ -50,14 +40,14 @@ export const square: SchemeDescription = {
 
 /** HubSpot, signature v3: https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation. */
 export const hubspot: SchemeDescription = {
-  ...COMMON,
+  ...BODY,
   name: 'hubspot',
   from: {
     title: 'HubSpot (v3)',
     docs: 'https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation',
     key: "the app's client secret, as is",
   },
-  signature: { header: 'X-HubSpot-Signature-v3', encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
+  signature: base64In('X-HubSpot-Signature-v3'),
   signed: ['method', 'url', 'body', 'timestamp'],
   timestamp: { from: { header: 'X-HubSpot-Request-Timestamp' }, unit: 'ms' },
   decodedInUrl: ":/?@!$'()*,;",

@@ -1,27 +1,18 @@
 /** Senders that sign a timestamp and the body with HMAC-SHA256; the timestamp is next to the signature or in a separate header. */
 import type { SchemeDescription } from '../description.ts';
-import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
-
-const COMMON = {
-  separator: '.',
-  secret: { encoding: 'utf8' },
-  tolerance: FIVE_MINUTES,
-  contentTypes: JSON_ONLY,
-} as const;
-
-/** The timestamp and the signature are entries of one header. */
-const ENTRIES = { ...COMMON, signed: ['timestamp', 'body'] } as const;
+import { JSON_OR_FORM, minutes } from './defaults.ts';
+import { hexIn, hexListIn, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 /** Stripe: https://docs.stripe.com/webhooks/signature. Other entries (`v0=`) are for Stripe's tests and are ignored. */
 export const stripe: SchemeDescription = {
-  ...ENTRIES,
+  ...TIME_AND_BODY,
   name: 'stripe',
   from: {
     title: 'Stripe',
     docs: 'https://docs.stripe.com/webhooks/signature',
     key: "the endpoint's signing secret, whsec_…, as is; not an API key",
   },
-  signature: { header: 'Stripe-Signature', encoding: 'hex', list: ',', forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }] },
+  signature: hexListIn('Stripe-Signature', 'v1='),
   timestamp: { from: { entry: 't=' }, unit: 's' },
   id: { json: '$.id' },
   secret: { encoding: 'utf8', usualStart: 'whsec_' },
@@ -29,21 +20,21 @@ export const stripe: SchemeDescription = {
 
 /** WorkOS: https://workos.com/docs/events/data-syncing/webhooks. */
 export const workos: SchemeDescription = {
-  ...ENTRIES,
+  ...TIME_AND_BODY,
   name: 'workos',
   from: {
     title: 'WorkOS',
     docs: 'https://workos.com/docs/events/data-syncing/webhooks',
     key: "the endpoint's signing secret, as is",
   },
-  signature: { header: 'WorkOS-Signature', encoding: 'hex', list: ',', forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }] },
+  signature: hexListIn('WorkOS-Signature', 'v1='),
   timestamp: { from: { entry: 't=' }, unit: 'ms' },
   id: { json: '$.id' },
 };
 
 /** Sanity: https://www.sanity.io/docs/content-lake/webhooks. Its toolkit does not check the timestamp; retries arrive within half an hour. */
 export const sanity: SchemeDescription = {
-  ...ENTRIES,
+  ...TIME_AND_BODY,
   name: 'sanity',
   from: {
     title: 'Sanity',
@@ -63,26 +54,21 @@ export const sanity: SchemeDescription = {
 
 /** ElevenLabs: https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks, which recommends a tolerance of half an hour. */
 export const elevenlabs: SchemeDescription = {
-  ...ENTRIES,
+  ...TIME_AND_BODY,
   name: 'elevenlabs',
   from: {
     title: 'ElevenLabs',
     docs: 'https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks',
     key: 'the secret that is shown once, when the webhook is created',
   },
-  signature: {
-    header: 'ElevenLabs-Signature',
-    encoding: 'hex',
-    list: ',',
-    forms: [{ prefix: 'v0=', algorithm: 'hmac-sha256' }],
-  },
+  signature: hexListIn('ElevenLabs-Signature', 'v0='),
   timestamp: { from: { entry: 't=' }, unit: 's' },
   tolerance: minutes(30, 5),
 };
 
 /** Paddle Billing: https://developer.paddle.com/webhooks/signature-verification. During a rotation there are several `h1=` entries. */
 export const paddle: SchemeDescription = {
-  ...ENTRIES,
+  ...TIME_AND_BODY,
   name: 'paddle',
   from: {
     title: 'Paddle (Billing)',
@@ -97,7 +83,7 @@ export const paddle: SchemeDescription = {
 
 /** Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack. Commands and buttons send forms without an ID. */
 export const slack: SchemeDescription = {
-  ...COMMON,
+  ...VERSION_TIME_AND_BODY,
   name: 'slack',
   handshake: 'slack',
   from: {
@@ -105,9 +91,7 @@ export const slack: SchemeDescription = {
     docs: 'https://docs.slack.dev/authentication/verifying-requests-from-slack',
     key: "the app's signing secret (Basic Information); not the verification token",
   },
-  signature: { header: 'X-Slack-Signature', encoding: 'hex', forms: [{ prefix: 'v0=', algorithm: 'hmac-sha256' }] },
-  signed: [{ text: 'v0' }, 'timestamp', 'body'],
-  separator: ':',
+  signature: hexIn('X-Slack-Signature', 'v0='),
   timestamp: { from: { header: 'X-Slack-Request-Timestamp' }, unit: 's' },
   id: { json: '$.event_id' },
   contentTypes: JSON_OR_FORM,
@@ -118,7 +102,7 @@ export const slack: SchemeDescription = {
  * minutes, and it is not documented that they get a new timestamp.
  */
 export const zoom: SchemeDescription = {
-  ...COMMON,
+  ...VERSION_TIME_AND_BODY,
   name: 'zoom',
   handshake: 'zoom',
   from: {
@@ -126,24 +110,21 @@ export const zoom: SchemeDescription = {
     docs: 'https://developers.zoom.us/docs/api/webhooks',
     key: "the app's secret token (Features, Event Subscriptions); not its client secret",
   },
-  signature: { header: 'X-Zm-Signature', encoding: 'hex', forms: [{ prefix: 'v0=', algorithm: 'hmac-sha256' }] },
-  signed: [{ text: 'v0' }, 'timestamp', 'body'],
-  separator: ':',
+  signature: hexIn('X-Zm-Signature', 'v0='),
   timestamp: { from: { header: 'X-Zm-Request-Timestamp' }, unit: 's' },
   tolerance: minutes(120, 5),
 };
 
 /** Webflow: https://developers.webflow.com/data/docs/working-with-webhooks. Webhooks created in the dashboard are not signed. */
 export const webflow: SchemeDescription = {
-  ...COMMON,
+  ...TIME_AND_BODY,
   name: 'webflow',
   from: {
     title: 'Webflow',
     docs: 'https://developers.webflow.com/data/docs/working-with-webhooks',
     key: "the OAuth app's client secret, or the secret of a webhook that was created through the API",
   },
-  signature: { header: 'X-Webflow-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
-  signed: ['timestamp', 'body'],
+  signature: hexIn('X-Webflow-Signature'),
   separator: ':',
   timestamp: { from: { header: 'X-Webflow-Timestamp' }, unit: 'ms' },
 };
@@ -154,7 +135,7 @@ export const webflow: SchemeDescription = {
  * its Z (layout.ts).
  */
 export const twitch: SchemeDescription = {
-  ...COMMON,
+  ...TIME_AND_BODY,
   name: 'twitch',
   handshake: 'twitch',
   from: {
@@ -162,11 +143,7 @@ export const twitch: SchemeDescription = {
     docs: 'https://dev.twitch.tv/docs/eventsub/handling-webhook-events',
     key: 'the secret of 10 to 100 characters that the subscription was created with',
   },
-  signature: {
-    header: 'Twitch-Eventsub-Message-Signature',
-    encoding: 'hex',
-    forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
-  },
+  signature: hexIn('Twitch-Eventsub-Message-Signature', 'sha256='),
   signed: ['id', 'timestamp', 'body'],
   separator: '',
   timestamp: { from: { header: 'Twitch-Eventsub-Message-Timestamp' }, unit: 'rfc3339' },

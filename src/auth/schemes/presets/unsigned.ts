@@ -1,27 +1,23 @@
 /** Senders that do not sign: those that send a token, and those that another gate of the route authenticates. */
 import type { SchemeDescription } from '../description.ts';
-import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM } from './defaults.ts';
+import { JSON_OR_FORM } from './defaults.ts';
+import { TOKEN, tokenIn } from './shapes.ts';
 
-const TOKEN = {
-  signed: [],
-  separator: '',
-  secret: { encoding: 'utf8' },
-  tolerance: FIVE_MINUTES,
-  contentTypes: JSON_OR_FORM,
-} as const;
+/** The sender is not known, so both usual types are accepted. */
+const ANY_SENDER = { ...TOKEN, contentTypes: JSON_OR_FORM } as const;
 
 /** `Authorization: Bearer …` (RFC 6750 §2.1). */
 export const bearer: SchemeDescription = {
-  ...TOKEN,
+  ...ANY_SENDER,
   name: 'bearer',
   signature: { header: 'Authorization', encoding: 'text', forms: [{ prefix: 'Bearer ', algorithm: 'token' }] },
 };
 
 /** The usual header of API keys. */
 export const apiKey: SchemeDescription = {
-  ...TOKEN,
+  ...ANY_SENDER,
   name: 'api-key',
-  signature: { header: 'X-API-Key', encoding: 'text', forms: [{ prefix: '', algorithm: 'token' }] },
+  signature: tokenIn('X-API-Key'),
 };
 
 /**
@@ -36,10 +32,9 @@ export const gitlab: SchemeDescription = {
     docs: 'https://docs.gitlab.com/user/project/integrations/webhooks',
     key: 'the secret token that was entered when the webhook was created; with a signing token use scheme: standard-webhooks',
   },
-  signature: { header: 'X-Gitlab-Token', encoding: 'text', forms: [{ prefix: '', algorithm: 'token' }] },
+  signature: tokenIn('X-Gitlab-Token'),
   id: { header: 'Idempotency-Key' },
-  contentTypes: JSON_ONLY,
 };
 
 /** The route's `basic` or `clientCertificate` authenticates the sender; this scheme only covers the body, IDs and duplicates. */
-export const unsigned: SchemeDescription = { ...TOKEN, name: 'unsigned' };
+export const unsigned: SchemeDescription = { ...ANY_SENDER, name: 'unsigned' };

@@ -1,35 +1,15 @@
-/** What is peculiar to single senders of payments, commerce, messages and forms. */
-import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { findPreset } from '../../../../src/auth/schemes/catalogue.ts';
-import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import type { Identified } from '../../../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { judge, NOW, type Parts, type PresetCase, PUBLIC_URL, toCase } from '../../../support/preset-cases.ts';
+import { hmac, judgeParts, NOW, PUBLIC_URL, SECRET, toSecretCase } from '../../../support/preset-cases.ts';
 
-const SECRET = '8f742231b10e8888abcd99yyyzzz85a5';
 const SECONDS = String(NOW / 1000);
 const MILLISECONDS = String(NOW);
 
-function toPreset(name: string): PresetCase {
-  return toCase(findPreset(name) as SchemeDescription, { secret: SECRET, signingSecret: SECRET });
-}
-
-function judgeParts(name: string, parts: Partial<Parts>): string {
-  const empty = { id: 'id', timestamp: '', method: 'POST', url: `${PUBLIC_URL}/hook`, body: Buffer.from('{}'), signature: '' };
-  return judge(toPreset(name), { ...empty, ...parts });
-}
-
-function hmac(algorithm: string, encoding: 'hex' | 'base64', ...pieces: readonly string[]): string {
-  const mac = createHmac(algorithm, SECRET);
-  for (const piece of pieces) mac.update(piece);
-  return mac.digest(encoding);
-}
-
 /** The identity of a delivery with this content, signed by the preset itself. */
 function identify(name: string, content: unknown, headers: Readonly<Record<string, string>> = {}): Identified {
-  const { scheme, key } = toPreset(name);
+  const { scheme, key } = toSecretCase(name);
   const message = { method: 'POST', url: `${PUBLIC_URL}/hook`, body: Buffer.from(JSON.stringify(content)) };
   const signed = scheme.sign({ ...message, id: 'evt_1', timestamp: NOW }, new Secret(Buffer.from(SECRET)), undefined);
   const fields = new HeaderFields([...signed.flat(), ...Object.entries(headers).flat()]);
@@ -107,7 +87,7 @@ test('Cal.com without a secret sends no signature', () => {
 
 test('Paystack and Revolut have keys that start in their own ways', () => {
   const weakness = (name: string, secret: string): string | undefined => {
-    const parsed = toPreset(name).scheme.parseKey('k', new Secret(Buffer.from(secret)), undefined);
+    const parsed = toSecretCase(name).scheme.parseKey('k', new Secret(Buffer.from(secret)), undefined);
     return 'problem' in parsed ? parsed.problem : parsed.warning;
   };
   expect(weakness('paystack', 'sk_test_0123456789abcdef')).toBeUndefined();

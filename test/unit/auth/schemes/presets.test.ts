@@ -1,33 +1,12 @@
 /** What is peculiar to single senders, and what their users do wrong. */
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { findPreset } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
-import type { SchemeDescription, SecretEncoding } from '../../../../src/auth/schemes/description.ts';
+import type { SecretEncoding } from '../../../../src/auth/schemes/description.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { judge, NOW, type Parts, PUBLIC_URL, toCase } from '../../../support/preset-cases.ts';
+import { hmac, judgeParts, NOW, PUBLIC_URL, toPreset } from '../../../support/preset-cases.ts';
 
-const SECRET = '8f742231b10e8888abcd99yyyzzz85a5';
 const SECONDS = String(NOW / 1000);
-
-function toPreset(name: string): SchemeDescription {
-  const found = findPreset(name);
-  if (found === undefined) throw new Error(`no preset ${name}`);
-  return found;
-}
-
-/** What becomes of a delivery that was signed by hand. */
-function judgeParts(name: string, parts: Partial<Parts>): string {
-  const one = toCase(toPreset(name), { secret: SECRET, signingSecret: SECRET });
-  const empty = { id: 'id', timestamp: '', method: 'POST', url: `${PUBLIC_URL}/hook`, body: Buffer.from('{}'), signature: '' };
-  return judge(one, { ...empty, ...parts });
-}
-
-function hmac(algorithm: string, encoding: 'hex' | 'base64', ...pieces: readonly (string | Buffer)[]): string {
-  const mac = createHmac(algorithm, SECRET);
-  for (const piece of pieces) mac.update(piece);
-  return mac.digest(encoding);
-}
 
 describe('an entry beside others', () => {
   const right = hmac('sha256', 'hex', `${SECONDS}.{}`);

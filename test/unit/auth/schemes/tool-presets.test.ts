@@ -2,37 +2,18 @@
 import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { findAlias } from '../../../../src/auth/schemes/aliases.ts';
-import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
+import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
-import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { toStatuses } from '../../../../src/auth/schemes/senders.ts';
 import { findPresetOfHeader } from '../../../../src/config/rules/suggest-preset.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import type { RefusalCode } from '../../../../src/core/refusal.ts';
 import { REFUSALS } from '../../../../src/core/refusal-catalogue.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { judge, NOW, type Parts, PUBLIC_URL, toCase } from '../../../support/preset-cases.ts';
+import { hmac, judge, judgeParts, NOW, PUBLIC_URL, SECRET, toCase, toPreset } from '../../../support/preset-cases.ts';
 
-const SECRET = '8f742231b10e8888abcd99yyyzzz85a5';
 const SECONDS = String(NOW / 1000);
 const MILLISECONDS = String(NOW);
-
-function toPreset(name: string): SchemeDescription {
-  const found = findPreset(name);
-  if (found === undefined) throw new Error(`no preset ${name}`);
-  return found;
-}
-
-/** What becomes of a delivery that was signed by hand. */
-function judgeParts(name: string, parts: Partial<Parts>): string {
-  const one = toCase(toPreset(name), { secret: SECRET, signingSecret: SECRET });
-  const empty = { id: 'id', timestamp: '', method: 'POST', url: `${PUBLIC_URL}/hook`, body: Buffer.from('{}'), signature: '' };
-  return judge(one, { ...empty, ...parts });
-}
-
-function hmac(algorithm: string, encoding: 'hex' | 'base64', text: string): string {
-  return createHmac(algorithm, SECRET).update(text).digest(encoding);
-}
 
 describe('a versioned signature', () => {
   const right = hmac('sha256', 'hex', '{}');
