@@ -161,6 +161,7 @@ function toToken({ header, forms }: SignatureDescription, { content, chain }: Jw
 
 function toPlace(place: object): string {
   const { header, entry, query, json, form, path, xml, claim } = place as Readonly<Record<string, string | undefined>>;
+  if ('first' in place) return 'the first entry in the signature header';
   if (entry !== undefined) return `\`${entry}\` in the signature header`;
   if (query !== undefined) return `the parameter \`${query}\``;
   if (claim !== undefined) return `the claim \`${claim}\``;

@@ -83,6 +83,8 @@ export type Piece =
 /** The entry of the signature header's list with this prefix. */
 export interface EntrySource {
   readonly entry: string;
+  /** It is the first entry of the list, so that its prefix can be empty. */
+  readonly first?: true;
 }
 
 /** Where a timestamp is. `claim` stands for a path in a JSON Web Token. */

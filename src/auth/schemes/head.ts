@@ -166,11 +166,12 @@ function compileTime(
 
 /** Compiles the parser of a timestamp that is an entry of the signature header. */
 export function compileEntryTime(
-  { entry: prefix }: EntrySource,
+  { entry: prefix, first: isFirst }: EntrySource,
   read: (text: string) => Time | Refusal,
 ): (entries: readonly string[]) => Time | Refusal {
   return (entries) => {
-    const [first, ...others] = entries.filter((entry) => entry.startsWith(prefix));
+    const candidates = isFirst === true ? entries.slice(0, 1) : entries;
+    const [first, ...others] = candidates.filter((entry) => entry.startsWith(prefix));
     if (first === undefined) return malformed(`${prefix} is missing`);
     return others.length > 0 ? malformed(`${prefix} is repeated`) : read(first.slice(prefix.length));
   };

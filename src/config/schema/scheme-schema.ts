@@ -56,6 +56,13 @@ const timestamp = z
     [
       inHeader.extend({ unit }),
       z.strictObject({ entry: entryPrefix.describe('Prefix of the entry in the signature header, such as `t=`.'), unit }),
+      z.strictObject({
+        entry: visible.describe('Prefix of the entry in the signature header; with `first` it can be empty.'),
+        first: z
+          .literal(true)
+          .describe('The timestamp is the first entry in the signature header, and the others are signatures.'),
+        unit,
+      }),
       inBody.extend({ unit }),
       inQuery.extend({ unit }),
       inSignature.extend({ unit }),

@@ -168,19 +168,20 @@ function replace(fields: Fields, other: Fields, source: object | undefined): Fie
 
 /** Takes the timestamp from `later`: its header, or its entry in the signature header. */
 function swapTimestamp(fields: Fields, later: Fields, { timestamp, signature }: SchemeDescription): Fields {
-  const entry = timestamp !== undefined && 'entry' in timestamp.from ? timestamp.from.entry : undefined;
-  if (entry === undefined) return replace(fields, later, timestamp?.from);
-  const list = signature?.list ?? ',';
-  const laterEntry = later.flatMap(([, value]) => value.split(list)).find((part) => part.startsWith(entry));
-  return fields.map(([name, value]) => [
-    name,
-    name === signature?.header
-      ? value
-          .split(list)
-          .map((part) => (part.startsWith(entry) ? (laterEntry ?? part) : part))
-          .join(list)
-      : value,
-  ]);
+  if (timestamp === undefined || signature === undefined || !('entry' in timestamp.from))
+    return replace(fields, later, timestamp?.from);
+  const { entry, first } = timestamp.from;
+  const list = signature.list ?? ',';
+  const isTime = (part: string, index: number): boolean => (first === true ? index === 0 : part.startsWith(entry));
+  const laterEntry = later
+    .find(([name]) => name === signature.header)?.[1]
+    .split(list)
+    .find(isTime);
+  return fields.map(([name, value]) => {
+    if (name !== signature.header) return [name, value];
+    const parts = value.split(list).map((part, index) => (isTime(part, index) ? (laterEntry ?? part) : part));
+    return [name, parts.join(list)];
+  });
 }
 
 /** A well-formed signature of another body; a token does not depend on the body, so it gets a suffix. */

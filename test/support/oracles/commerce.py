@@ -279,6 +279,11 @@ REVOLUT = (
     '"timestamp":"2023-05-09T16:36:38.028960Z"}'
 )
 
+RECURLY = (
+    '{"id":"rjxwmwedwqug","object_type":"account","site_id":"qc326l1hl8k9","event_type":"created",'
+    '"event_time":"2022-09-13T21:18:40Z","account_code":"adfas23zzz14123"}'
+)
+
 # Preset, source, secret, body, headers, seconds.
 PUBLISHED = [
     (
@@ -317,6 +322,14 @@ PUBLISHED = [
         AT,
     ),
     (
+        "recurly",
+        "recurly-client-ruby, tests of verify_signature",
+        "354fab5bd35f5a0d50845ee7e30165244468b13c2c343f104e4e730a59326d9d",
+        RECURLY,
+        {"recurly-signature": "1663103925004,ad24699f3beaa24c9af2cc7ada3ce4c835da0090194241b9d3add83d27f14bc3"},
+        1663103925,
+    ),
+    (
         "revolut",
         "Revolut's document, verify the payload signature",
         "wsk_r59a4HfWVAKycbCaNO1RvgCJec02gRd8",
@@ -339,6 +352,7 @@ TIMES = {
     "front": "x-front-request-timestamp",
     "klaviyo": "klaviyo-timestamp",
     "persona": "persona-signature",
+    "recurly": "recurly-signature",
     "revolut": "revolut-request-timestamp",
     "tiktok": "tiktok-signature",
     "zendesk": "x-zendesk-webhook-signature-timestamp",
@@ -347,7 +361,8 @@ TIMES = {
 
 def to_later(text):
     """The same time a second or a minute later, however it is written."""
-    for before, after in ((str(AT), str(AT + 1)), ("1683650202", "1683650203"), ("13:33:20", "13:34:20"), ("14:13:20", "14:14:20")):
+    numbers = [(str(at), str(at + 1)) for at in (AT, 1663103925, 1683650202)]
+    for before, after in (*numbers, ("13:33:20", "13:34:20"), ("14:13:20", "14:14:20")):
         if before in text:
             return text.replace(before, after)
     raise ValueError(text)

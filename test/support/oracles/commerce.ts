@@ -120,6 +120,12 @@ const RECIPES: Readonly<Record<string, Recipe>> = {
   persona: asStripe('persona-signature', 'v1'),
   quickbooks: inBase64('intuit-signature'),
   razorpay: { ...inHex('x-razorpay-signature'), idHeader: 'x-razorpay-event-id' },
+  recurly: {
+    header: 'recurly-signature',
+    covers: BODY_AND_TIME,
+    time: { format: String },
+    sign: ({ key, body, time }) => `${time},${hmac('sha256', key, [time, '.', body])}`,
+  },
   revolut: {
     header: 'revolut-signature',
     covers: BODY_AND_TIME,
@@ -174,7 +180,7 @@ function toOracle(preset: string, recipe: Recipe, { secret, signed: known, sourc
     },
     verify: ({ headers, body, url }: SignedDelivery, key) => {
       const given = headers[header] ?? '';
-      const text = time?.header === undefined ? (/^t=(\d+),/.exec(given)?.[1] ?? '') : (headers[time.header] ?? '');
+      const text = time?.header === undefined ? (/^(?:t=)?(\d+),/.exec(given)?.[1] ?? '') : (headers[time.header] ?? '');
       return sign({ key: toKey(recipe, key), body, url, id: headers[idHeader ?? ''] ?? '', time: text }) === given;
     },
   };

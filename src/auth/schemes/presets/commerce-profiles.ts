@@ -30,6 +30,7 @@ export const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
     schedule: 'after 10, 20 and 30 seconds, 5 and 20 minutes, 2 and 4 hours, then every 6 hours; later events wait',
   },
   razorpay: { waitsSeconds: 5, schedule: 'for 24 hours, with increasing intervals; then disabled' },
+  recurly: { waitsSeconds: 5, schedule: '10 times in three days, with increasing intervals' },
   revolut: { schedule: '3 times, 10 minutes apart' },
   tiktok: { acknowledgedBy: [200], schedule: 'for 72 hours, with increasing intervals' },
   typeform: {

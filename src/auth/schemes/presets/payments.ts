@@ -1,7 +1,7 @@
 /** Senders of payments. Most sign only the raw body, so that an ID in the body or the signed bytes identify duplicates. */
 import type { SchemeDescription } from '../description.ts';
 import { minutes } from './defaults.ts';
-import { BODY, base64In, hexIn, hexListIn, TOKEN, tokenIn } from './shapes.ts';
+import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY, TOKEN, tokenIn } from './shapes.ts';
 
 /**
  * Airwallex: https://www.airwallex.com/docs/developer-tools/webhooks/listen-for-webhook-events. Retries follow for three days, and it is
@@ -153,6 +153,22 @@ const razorpay: SchemeDescription = {
   id: { header: 'X-Razorpay-Event-Id' },
 };
 
+/**
+ * Recurly, JSON webhooks: https://docs.recurly.com/recurly-subscriptions/docs/signature-verification. For a day after a rotation both keys
+ * sign. Its own libraries accept a timestamp for five minutes, although retries follow for three days. Its events have no ID.
+ */
+const recurly: SchemeDescription = {
+  ...TIME_AND_BODY,
+  name: 'recurly',
+  from: {
+    title: 'Recurly (JSON webhooks)',
+    docs: 'https://docs.recurly.com/recurly-subscriptions/docs/signature-verification',
+    key: "the endpoint's secret key (Integrations, Webhooks), as is; not an API key",
+  },
+  signature: hexListIn('recurly-signature', ''),
+  timestamp: { from: { entry: '', first: true }, unit: 'ms' },
+};
+
 /** Revolut: https://developer.revolut.com/docs/guides/merchant/monitor-and-observe/webhooks/verify-the-payload-signature. */
 const revolut: SchemeDescription = {
   ...BODY,
@@ -182,5 +198,6 @@ export const PAYMENTS: readonly SchemeDescription[] = [
   mollie,
   paystack,
   razorpay,
+  recurly,
   revolut,
 ];

@@ -31,6 +31,30 @@ describe('Persona', () => {
   });
 });
 
+describe('Recurly', () => {
+  const right = hmac('sha256', 'hex', `${MILLISECONDS}.{}`);
+  const wrong = '0'.repeat(64);
+
+  test.each([
+    ['accepts the signature of either key after a rotation', `${wrong},${right}`, 'ok'],
+    ['and in either order', `${right},${wrong}`, 'ok'],
+    ['rejects two signatures of other keys', `${wrong},${wrong}`, 'mismatch'],
+    ['rejects a time without a signature', '', 'malformed_signature'],
+    ['takes no second entry for the time', `${MILLISECONDS},${right}`, 'ok'],
+  ])('%s', (_title, signature, result) => {
+    expect(judgeParts('recurly', { timestamp: MILLISECONDS, signature })).toBe(result);
+  });
+
+  test.each([
+    ['a signature in the place of the time', right],
+    ['a time with a sign', `+${MILLISECONDS}`],
+    ['a time in seconds, as its document writes it', SECONDS],
+    ['no time', ''],
+  ])('rejects %s', (_title, timestamp) => {
+    expect(judgeParts('recurly', { timestamp, signature: `${MILLISECONDS},${right}` })).not.toBe('ok');
+  });
+});
+
 describe('a time next to the body, with nothing between them,', () => {
   test('of Airwallex and Cashfree has 13 digits, so that none moves into the body or out of it', () => {
     const body = Buffer.from('5 apples');

@@ -199,6 +199,14 @@ describe('a custom scheme', () => {
       { signature: { header: 'X-Signature', list: ',' }, signed: ['timestamp', 'body'], timestamp: { entry: '' } },
       /timestamp.entry: the prefix is empty, so any entry could be the timestamp/,
     ],
+    [
+      { ...base, signed: ['timestamp', 'body'], timestamp: { entry: '', first: true } },
+      /the timestamp is an entry of a list, but the signature header is not a list/,
+    ],
+    [
+      { signature: { header: 'X-Signature', list: ',' }, signed: ['timestamp', 'body'], timestamp: { entry: '', first: false } },
+      /first/,
+    ],
     [{ ...base, timestamp: { header: 'Date', unit: 'http' } }, /is not one of: s, ms, rfc3339, http-date/],
     [
       {
