@@ -46,6 +46,8 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 
 - **Adyen**: standard webhooks for payments (\`adyen-payments\`) sign eight fields of the item in their body: all others, such as \`reason\` and \`additionalData\`, can be changed. A delivery with more than one item is rejected. Webhooks for platforms, banking and
   issuing (\`adyen-platforms\`) sign the whole body.
+- **Alipay** joins the decoded fields as \`name=value\` with \`&\` between them, and escapes neither. A field that contains \`&\` with a later \`=\`, such as \`a&b=c\`, could be two fields, so its notification is rejected: keep \`&\` out of \`subject\`
+  and \`body\`, and encode \`passback_params\` as Alipay requires. \`sign_type\` is not signed and must be \`RSA2\`. Notifications of the service market sign it as well; they need \`custom\` with \`signed: [{ sortedForm: {} }]\`. Only UTF-8 is accepted, not GBK.
 - **Box** and **Docusign** sign with several keys at a time, each in its own header. One valid signature is enough. Of Docusign's headers, the first ten are read.
 - **Braintree** sends a form with two fields; a form with others is rejected. Its handshake (\`bt_challenge\`) is not answered.
 - **Contentful** lists the headers that it signs; others, also those that the app reads, are not protected. Configure a URL without a query and without percent-encoding.
@@ -173,7 +175,13 @@ function toPiece(piece: Piece): string {
   if (typeof piece === 'string') return `*${PIECES[piece] ?? piece}*`;
   if ('text' in piece) return `\`${piece.text}\``;
   if ('headersIn' in piece) return `the headers in \`${piece.headersIn}\``;
+  if ('sortedForm' in piece) return toSortedForm(piece.sortedForm);
   return 'bodySha256' in piece ? 'the SHA-256 of the *body*' : toPlace(piece);
+}
+
+function toSortedForm(unsigned: Readonly<Record<string, string>>): string {
+  const fixed = Object.entries(unsigned).map(([name, value]) => ` and \`${name}\` (which must be \`${value}\`)`);
+  return `all form fields but the signature${fixed.join('')}, sorted by name, as \`name=value\` with \`&\` between them`;
 }
 
 /** The signed parts, in order. */

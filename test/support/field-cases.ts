@@ -70,11 +70,17 @@ export function toSignedMeaning(description: SchemeDescription, arrived: Arrived
     if (typeof piece === 'string') return undefined;
     if ('text' in piece) return piece.text;
     if ('bodySha256' in piece) return createHash('sha256').update(arrived.body).digest('hex');
+    if ('sortedForm' in piece) return toSortedPairs(description, arrived);
     if ('headersIn' in piece) return toListed(piece.headersIn, arrived);
     return readPlace(piece, description, arrived);
   };
   const names = onlySignedFields === undefined ? [] : [...readForm(arrived.body).keys()].sort();
   return [signed.map(toMeaning), names];
+}
+
+/** All fields but the signature, also those that have only one value. */
+function toSortedPairs({ signature }: SchemeDescription, { body }: Arrived): unknown {
+  return [...new URLSearchParams(body.toString())].filter(([name]) => name !== signature?.form).sort();
 }
 
 function toListed(name: string, { headers }: Arrived): string[] {

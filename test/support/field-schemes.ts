@@ -60,6 +60,7 @@ export const FIELD_PRESETS: readonly FieldScheme[] = [
     body: Buffer.from('{"event":{"event_type":"signature_request_sent"},"account_guid":"63522885f9261e2b"}'),
   }),
   preset('braintree', { body: form({ bt_payload: 'PG5vdGlmaWNhdGlvbj4KPC9ub3RpZmljYXRpb24+Cg==\n' }) }),
+  preset('alipay', { body: form({ notify_id: '2019081500222', subject: 'Tee=gut & Öl;', total_amount: '0.10', b: '', a: '1' }) }),
   preset('docusign', { body: JSON_BODY }),
   preset('box', { body: JSON_BODY }),
   preset('contentful', { body: JSON_BODY, headers: [['X-Contentful-Topic', 'ContentManagement.Entry.publish']] }),

@@ -76,8 +76,10 @@ export async function judgeToken(description: SchemeDescription, { secret, heade
   const recency = { tolerance: description.timestamp === undefined ? undefined : tolerance, onSkew: () => undefined };
   let identity: { id: string | undefined; timestamp: number | undefined };
   if (scheme.token === undefined) {
-    if (scheme.verify(head, message, keys) === undefined) return 'mismatch';
-    const found = scheme.identify(head, message);
+    const whole = scheme.readBody?.(head, body, { allowDotInId: false }) ?? head;
+    if (whole instanceof Refusal) return toText(whole);
+    if (scheme.verify(whole, message, keys) === undefined) return 'mismatch';
+    const found = scheme.identify(whole, message);
     if ('problem' in found) return found.problem;
     identity = found;
   } else {

@@ -6,9 +6,10 @@ import { coversBody, listSignedPlaces, readsBody } from './coverage.ts';
 import type { BodyPlace, SchemeDescription, SignatureDescription } from './description.ts';
 import { compileFieldText, type FieldReader } from './field-text.ts';
 import { compileId, compileTimeText } from './head.ts';
-import { compilePieceRules, isFieldPiece } from './layout.ts';
+import { compilePieceRules, isFieldPiece, isRead } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { compileSignatures, MAX_SIGNATURE_ENTRIES, malformed, toEntries } from './signature-entries.ts';
+import { compileSortedForm } from './sorted-form.ts';
 import { isAlike } from './strict-form.ts';
 
 /** Returns the complete head, or the refusal `missing_signature` or `malformed_signature`. */
@@ -139,10 +140,8 @@ type FieldInBody = readonly [at: number, read: (content: BodyContent) => string 
 /** The readers of the fields in the body, each with its position among all fields. */
 function listFieldReaders(description: SchemeDescription, isPartial: boolean): FieldInBody[] {
   const rules = [...compilePieceRules(description).fields];
-  const numbered = description.signed.filter(
-    (piece) => isFieldPiece(piece) || (typeof piece === 'object' && 'headersIn' in piece),
-  );
-  return numbered.flatMap((piece, at): FieldInBody[] => {
+  return description.signed.filter(isRead).flatMap((piece, at): FieldInBody[] => {
+    if ('sortedForm' in piece) return [[at, compileSortedForm(piece, description.signature)]];
     if (!isFieldPiece(piece)) return [];
     const toText = compileFieldText(piece, description, rules.shift() ?? (() => undefined));
     return isBodyPlace(piece) ? [[at, join(compileBodyPlace(piece, isPartial), toText)]] : [];

@@ -25,7 +25,7 @@ import { discord, sendgrid } from './presets/key-pairs.ts';
 import { MEDIA_AND_VOICE } from './presets/media-and-voice.ts';
 import { microsoftGraph } from './presets/microsoft-graph.ts';
 import { PAYMENTS } from './presets/payments.ts';
-import { adyenPayments, box, braintree, contentful, docusign, dropboxSign, mailgun } from './presets/signed-fields.ts';
+import { adyenPayments, alipay, box, braintree, contentful, docusign, dropboxSign, mailgun } from './presets/signed-fields.ts';
 import { hubspot, square, twilio } from './presets/signed-url.ts';
 import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
 import { SVIX_SENDERS } from './presets/svix-senders.ts';
@@ -37,6 +37,7 @@ import { WORK_TOOLS } from './presets/work-tools.ts';
 const SENDERS: readonly SchemeDescription[] = [
   adyenPayments,
   adyenPlatforms,
+  alipay,
   appleAppStore,
   awsSns,
   box,

@@ -1,6 +1,6 @@
 /** Which parts of a request a signature covers, and where the scheme reads from. */
 import type { FieldPiece, IdSource, Piece, SchemeDescription, TimestampSource } from './description.ts';
-import { isFieldPiece } from './layout.ts';
+import { isFieldPiece, isRead } from './layout.ts';
 
 const WHOLE_BODY: ReadonlySet<Piece> = new Set<Piece>(['body', 'bodyWithoutSignature', 'form']);
 const WHOLE_TARGET: ReadonlySet<Piece> = new Set<Piece>(['url', 'urlWithoutSignature', 'target']);
@@ -8,8 +8,17 @@ const WHOLE_TARGET: ReadonlySet<Piece> = new Set<Piece>(['url', 'urlWithoutSigna
 /** Whether the signature covers everything in the body, so that an attacker can change nothing in it. */
 export function coversBody(description: SchemeDescription): boolean {
   const { signed } = description;
-  if (signed.some((piece) => WHOLE_BODY.has(piece) || (typeof piece === 'object' && 'bodySha256' in piece))) return true;
+  if (signed.some((piece) => WHOLE_BODY.has(piece) || hasBodyIn(piece))) return true;
   return description.onlySignedFields === true && coversFields(description);
+}
+
+function hasBodyIn(piece: Piece): boolean {
+  return typeof piece === 'object' && ('bodySha256' in piece || 'sortedForm' in piece);
+}
+
+/** Whether all fields of the form are signed, in order of their names. */
+export function signsSortedForm({ signed }: SchemeDescription): boolean {
+  return signed.some((piece) => typeof piece === 'object' && 'sortedForm' in piece);
 }
 
 /** A path in a field leaves the rest of the field unsigned. */
@@ -49,13 +58,13 @@ export function readsQuery(description: SchemeDescription): boolean {
 export function readsBody(description: SchemeDescription): boolean {
   const { signature } = description;
   const isSigned = listSignedPlaces(description).some((place) => 'json' in place || 'form' in place);
-  return isSigned || signature?.json !== undefined || signature?.form !== undefined;
+  return isSigned || signature?.json !== undefined || signature?.form !== undefined || signsSortedForm(description);
 }
 
 /** The headers with signatures or signed values, beside those of the ID and the timestamp. */
 export function listFieldHeaders({ signature, signed }: SchemeDescription): string[] {
   const pieces = signed.flatMap((piece) => {
-    if (typeof piece !== 'object') return [];
+    if (!isRead(piece) || 'sortedForm' in piece) return [];
     if ('headersIn' in piece) return [piece.headersIn];
     return 'header' in piece ? [piece.header] : [];
   });
@@ -70,7 +79,7 @@ export function needsFields(description: SchemeDescription): boolean {
     readsQuery(description) ||
     readsBody(description) ||
     signature?.moreHeaders !== undefined ||
-    signed.some((piece) => isFieldPiece(piece) || (typeof piece === 'object' && 'headersIn' in piece)) ||
+    signed.some(isRead) ||
     (timestamp !== undefined && !isPlain(timestamp.from)) ||
     (id !== undefined && !isPlain(id))
   );

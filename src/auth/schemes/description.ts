@@ -53,6 +53,14 @@ export interface HeaderListPiece {
   readonly headersIn: string;
 }
 
+/**
+ * All fields of a URL-encoded form but the signature, sorted by name, each as `name=value`, with `&` between them. The fields that are
+ * listed here are not signed, and must have these values.
+ */
+export interface SortedFormPiece {
+  readonly sortedForm: Readonly<Record<string, string>>;
+}
+
 /** The SHA-256 of the body. */
 export interface BodyDigestPiece {
   readonly bodySha256: 'hex' | 'base64';
@@ -78,6 +86,7 @@ export type Piece =
   | { readonly text: string }
   | FieldPiece
   | HeaderListPiece
+  | SortedFormPiece
   | BodyDigestPiece;
 
 /** The entry of the signature header's list with this prefix. */

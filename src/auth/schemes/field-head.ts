@@ -3,7 +3,7 @@ import type { SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { coversQuery, readsQuery } from './coverage.ts';
-import type { HeaderListPiece, IdSource, Piece, Place, SchemeDescription, SignatureDescription } from './description.ts';
+import type { IdSource, Place, SchemeDescription, SignatureDescription } from './description.ts';
 import { compileFieldText, type FieldReader } from './field-text.ts';
 import {
   compileEntryTime,
@@ -16,7 +16,7 @@ import {
   type Time,
 } from './head.ts';
 import { compileHeaderList } from './header-list.ts';
-import { compilePieceRules, isFieldPiece } from './layout.ts';
+import { compilePieceRules, isFieldPiece, isRead } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { compileSignatures, MAX_SIGNATURE_ENTRIES, malformed, toEntries, toParts } from './signature-entries.ts';
 import { type FormField, findField, isAlike, parseStrictQuery } from './strict-form.ts';
@@ -178,11 +178,11 @@ function compileTime(description: SchemeDescription): (head: HeadParts) => Time 
 /** Reads the signed fields; undefined for those in the body. */
 function compileHeadFields(description: SchemeDescription): (head: HeadParts) => readonly (string | undefined)[] | Refusal {
   const rules = [...compilePieceRules(description).fields];
-  const readers = description.signed.flatMap((piece): HeadFieldReader[] => {
-    if (isHeaderList(piece)) return [compileHeaderList(piece, description)];
-    if (!isFieldPiece(piece)) return [];
+  const readers = description.signed.filter(isRead).map((piece): HeadFieldReader => {
+    if ('headersIn' in piece) return compileHeaderList(piece, description);
+    if ('sortedForm' in piece) return () => undefined;
     const toFieldText = compileFieldText(piece, description, rules.shift() ?? (() => undefined));
-    return [compileHeadField(compilePlace(piece), toFieldText)];
+    return compileHeadField(compilePlace(piece), toFieldText);
   });
   return (head) => {
     const fields: (string | undefined)[] = [];
@@ -200,8 +200,4 @@ type HeadFieldReader = (head: HeadParts) => string | undefined | Refusal;
 function compileHeadField(read: ReadText | undefined, toFieldText: FieldReader): HeadFieldReader {
   if (read === undefined) return () => undefined;
   return (head) => toFieldText(read(head));
-}
-
-function isHeaderList(piece: Piece): piece is HeaderListPiece {
-  return typeof piece === 'object' && 'headersIn' in piece;
 }

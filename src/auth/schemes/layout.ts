@@ -1,12 +1,17 @@
 /** Proves that the boundaries between signed pieces are unambiguous: two different messages must never share one signed string. */
-import type { FieldPiece, Piece, SchemeDescription } from './description.ts';
+import type { FieldPiece, HeaderListPiece, Piece, SchemeDescription, SortedFormPiece } from './description.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
 type Variable = Exclude<Piece, { readonly text: string }>;
 
 /** Whether a piece is a single value of the message. */
 export function isFieldPiece(piece: Piece): piece is FieldPiece {
-  return typeof piece === 'object' && !('text' in piece) && !('headersIn' in piece) && !('bodySha256' in piece);
+  return isRead(piece) && !('headersIn' in piece) && !('sortedForm' in piece);
+}
+
+/** Whether the text of a piece is read with the head or the body, and kept in `SignedHead.fields`. */
+export function isRead(piece: Piece): piece is FieldPiece | HeaderListPiece | SortedFormPiece {
+  return typeof piece === 'object' && !('text' in piece) && !('bodySha256' in piece);
 }
 
 /** The variable pieces of a signed string, and the fixed text around them. */
@@ -129,6 +134,7 @@ function hasKnownStart(description: SchemeDescription, { pieces, gaps }: Layout,
 function hasKnownFieldEnd({ separator }: SchemeDescription, piece: Exclude<Variable, string>, gap: string): boolean {
   if ('bodySha256' in piece) return true;
   if ('headersIn' in piece) return LINE_END.test(gap);
+  if ('sortedForm' in piece) return false;
   if (piece.escape !== undefined) return gap.startsWith(separator) && separator !== '' && !separator.startsWith('\\');
   return gap !== '' && piece.mayContainSeparator === undefined;
 }
@@ -136,6 +142,7 @@ function hasKnownFieldEnd({ separator }: SchemeDescription, piece: Exclude<Varia
 function hasKnownFieldStart(piece: Exclude<Variable, string>, gap: string): boolean {
   if ('bodySha256' in piece) return true;
   if ('headersIn' in piece) return LINE_END.test(gap);
+  if ('sortedForm' in piece) return false;
   // An escaped character of this piece looks like the text before it.
   return gap !== '' && piece.mayContainSeparator === undefined && piece.escape === undefined;
 }
@@ -185,6 +192,7 @@ function compileSeparatorRule(places: readonly Place[]): (value: string) => stri
 /** The piece in words, as the config writes it. */
 export function toPieceTitle(piece: Exclude<Piece, { readonly text: string }>): string {
   if (typeof piece === 'string') return piece;
+  if ('sortedForm' in piece) return 'sortedForm';
   return Object.entries(piece)
     .filter(([name]) => !FIELD_OPTIONS.has(name))
     .map(([name, value]) => `${name}: ${value}`)

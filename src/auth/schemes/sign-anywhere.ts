@@ -72,7 +72,10 @@ class Draft {
     this.#timeText = timestamp === undefined ? '' : TIMESTAMP_FORMATS[timestamp.unit].format(request.timestamp);
     if (description.id !== undefined) this.#placeId(description.id, request.id);
     if (timestamp !== undefined) this.#placeTime(timestamp.from);
-    for (const piece of description.signed) if (isFieldPiece(piece)) this.#placeField(piece);
+    for (const piece of description.signed) {
+      if (isFieldPiece(piece)) this.#placeField(piece);
+      else if (typeof piece === 'object' && 'sortedForm' in piece) this.#placeUnsigned(piece.sortedForm);
+    }
     this.#placeHeaderLists();
   }
 
@@ -125,6 +128,10 @@ class Draft {
     else if ('query' in piece) this.#addParameter(String(piece.query), id);
     else if ('signaturePart' in piece && this.#parts[Number(piece.signaturePart)] === 'sidegate')
       this.#parts[Number(piece.signaturePart)] = id;
+  }
+
+  #placeUnsigned(fields: Readonly<Record<string, string>>): void {
+    for (const [name, value] of Object.entries(fields)) this.#body.write({ form: name }, value);
   }
 
   /** Lists all headers that the request has so far. */

@@ -1,7 +1,7 @@
 /** The rules about where a signature is, what it covers, and by which algorithms it is computed. */
 import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
 import { isBodyPlace } from '../../auth/schemes/body-values.ts';
-import { coversBody } from '../../auth/schemes/coverage.ts';
+import { coversBody, signsSortedForm } from '../../auth/schemes/coverage.ts';
 import type { Algorithm, SchemeDescription, SignatureDescription } from '../../auth/schemes/description.ts';
 import { isFieldPiece, toPieceTitle } from '../../auth/schemes/layout.ts';
 import { parseJsonPath } from '../../core/json-path.ts';
@@ -60,6 +60,7 @@ export function checkPlaces(description: SchemeDescription, path: Path): Rating[
     ...checkSignatureParts(description, path),
     ...checkRemoval(description, [...path, 'signed']),
     ...checkOnlyFields(description, [...path, 'onlySignedFields']),
+    ...checkSortedForm(description, [...path, 'signed']),
   ];
 }
 
@@ -118,6 +119,12 @@ function checkOnlyFields({ onlySignedFields, signed, signature }: SchemeDescript
   if (onlySignedFields === undefined) return [];
   const isForm = signed.some((piece) => isFieldPiece(piece) && 'form' in piece) && signature?.json === undefined;
   return isForm ? [] : [error(path, 'no form field is signed', 'signed: [{ form: NAME }]')];
+}
+
+function checkSortedForm(description: SchemeDescription, path: Path): Rating[] {
+  const { json, path: inField } = description.signature ?? {};
+  if (!signsSortedForm(description) || (json === undefined && inField === undefined)) return [];
+  return [error(path, 'sortedForm signs whole fields of a form', 'signature: { form: NAME } or { header: NAME }, without path')];
 }
 
 /** The kind of a key selects among the algorithms: secrets compute MACs or digests or are compared, key pairs verify. */

@@ -120,10 +120,17 @@ export const piece = z.union(
         'Header that lists, with commas, the headers that are signed: sorted, each as `name:value`, separated by semicolons.',
       ),
     }),
+    z.strictObject({
+      sortedForm: z
+        .record(fieldName, z.string().max(64))
+        .describe(
+          'All fields of a URL-encoded form but the signature, sorted by name, each as `name=value`, with `&` between them. The fields that are listed here are not signed, and must have these values.',
+        ),
+    }),
     z.strictObject({ bodySha256: z.enum(['hex', 'base64']).describe('Encoding of the SHA-256 of the body.') }),
   ],
   {
     error:
-      'expected id, timestamp, body, bodyWithoutSignature, method, url, urlWithoutSignature, target, form, crc32, receiverId, { text: … }, { header: … }, { query: … }, { json: … }, { form: … }, { signaturePart: … }, { headersIn: … } or { bodySha256: … }',
+      'expected id, timestamp, body, bodyWithoutSignature, method, url, urlWithoutSignature, target, form, crc32, receiverId, { text: … }, { header: … }, { query: … }, { json: … }, { form: … }, { signaturePart: … }, { headersIn: … }, { sortedForm: { … } } or { bodySha256: … }',
   },
 );

@@ -1,7 +1,7 @@
 /** The schema of a custom signature scheme, with the same fields as the presets. */
 import * as z from 'zod';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { FORMS, JSON_ONLY, minutes } from '../../auth/schemes/presets/defaults.ts';
+import { FORMS, JSON_ONLY, minutes, URL_ENCODED } from '../../auth/schemes/presets/defaults.ts';
 import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/signature-entries.ts';
 import { TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import { certificate, customJwt } from './jwt-schema.ts';
@@ -213,6 +213,7 @@ function signsBody({ content, bodyHash }: z.output<typeof customJwt>): boolean {
 
 /** A scheme that reads form fields gets forms, others JSON. */
 function toContentTypes({ signature, signed }: { signature: object; signed: readonly unknown[] }): readonly string[] {
+  if (signed.some((piece) => typeof piece === 'object' && piece !== null && 'sortedForm' in piece)) return URL_ENCODED;
   const hasField = [signature, ...signed].some(
     (place) => typeof place === 'object' && place !== null && 'form' in place && place.form !== undefined,
   );

@@ -7,6 +7,7 @@ import json
 import sys
 import zlib
 from unittest import mock
+from urllib.parse import parse_qsl
 
 import jwt
 from cryptography.hazmat.primitives import hashes, serialization
@@ -15,7 +16,9 @@ from cryptography.x509 import load_pem_x509_certificate
 
 
 def rsa(vector, text, signature):
-    key = serialization.load_pem_public_key(vector["secret"].encode())
+    secret = vector["secret"]
+    pem = secret if secret.startswith("-----") else f"-----BEGIN PUBLIC KEY-----\n{secret}\n-----END PUBLIC KEY-----\n"
+    key = serialization.load_pem_public_key(pem.encode())
     key.verify(base64.b64decode(signature), text, padding.PKCS1v15(), hashes.SHA256())
 
 
@@ -40,6 +43,13 @@ def digest(body):
 def judge_paypal(vector, headers, body):
     text = "|".join([headers["paypal-transmission-id"], headers["paypal-transmission-time"], vector["receiverId"], str(zlib.crc32(body))])
     rsa(vector, text.encode(), headers["paypal-transmission-sig"])
+
+
+def judge_alipay(vector, headers, body):
+    fields = dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
+    signature, kind = fields.pop("sign"), fields.pop("sign_type")
+    check(kind == "RSA2")
+    rsa(vector, "&".join(f"{name}={fields[name]}" for name in sorted(fields)).encode(), signature)
 
 
 def judge_plaid(vector, headers, body):
@@ -88,6 +98,7 @@ def judge_monday(vector, headers, body):
 
 
 JUDGES = {
+    "alipay": judge_alipay,
     "wise": lambda vector, headers, body: rsa(vector, body, headers["x-signature-sha256"]),
     "paypal": judge_paypal,
     "paypal-sandbox": judge_paypal,

@@ -13,4 +13,6 @@ export const FIVE_MINUTES: Tolerance = minutes(5);
 
 export const JSON_ONLY: readonly string[] = ['application/json'];
 export const JSON_OR_FORM: readonly string[] = ['application/json', 'application/x-www-form-urlencoded'];
+/** Without multipart, whose files are not among the fields. */
+export const URL_ENCODED: readonly string[] = ['application/x-www-form-urlencoded'];
 export const FORMS: readonly string[] = ['application/x-www-form-urlencoded', 'multipart/form-data'];

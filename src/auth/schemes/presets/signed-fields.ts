@@ -1,6 +1,6 @@
 /** Senders that sign single fields, several headers, or a form, or that have their signature in the body or in several headers. */
 import type { FieldOptions, FieldPiece, SchemeDescription } from '../description.ts';
-import { minutes } from './defaults.ts';
+import { minutes, URL_ENCODED } from './defaults.ts';
 import { BODY, hexIn } from './shapes.ts';
 
 const ADYEN_ITEM = '$.notificationItems[0].NotificationRequestItem';
@@ -117,7 +117,26 @@ export const braintree: SchemeDescription = {
   signed: [{ form: 'bt_payload' }],
   onlySignedFields: true,
   secret: { encoding: 'utf8', digest: 'sha1' },
-  contentTypes: ['application/x-www-form-urlencoded'],
+  contentTypes: URL_ENCODED,
+};
+
+/**
+ * Alipay, asynchronous notifications: https://opendocs.alipay.com/open/270/105902, signed by RSA2. The fields are joined as they are, so a
+ * value with `&` and a later `=` is rejected (sorted-form.ts). `sign_type` is not signed, and has only one value.
+ */
+export const alipay: SchemeDescription = {
+  ...BODY,
+  name: 'alipay',
+  from: {
+    title: 'Alipay',
+    docs: 'https://opendocs.alipay.com/open/270/105902',
+    key: "Alipay's public key in base64 or PEM, or its certificate, from the page of the app; not the app's own public key",
+  },
+  signature: { header: '', form: 'sign', encoding: 'base64', forms: [{ prefix: '', algorithm: 'rsa-sha256' }] },
+  signed: [{ sortedForm: { sign_type: 'RSA2' } }],
+  id: { form: 'notify_id' },
+  publicKey: { encoding: 'base64', format: 'spki' },
+  contentTypes: URL_ENCODED,
 };
 
 /** Docusign Connect: https://developers.docusign.com/platform/webhooks/connect/validate. Each active key has its own header. */

@@ -66,6 +66,10 @@ describe('a custom scheme is accepted', () => {
         timestamp: { signaturePart: 0 },
       },
     ],
+    [
+      'all fields of a form, in order of their names',
+      { signature: { form: 'sign', encoding: 'base64' }, signed: [{ sortedForm: { sign_type: 'RSA2' } }] },
+    ],
   ])('with %s', (_, fields) => {
     expect(toProblems(custom(fields))).toBe('');
   });
@@ -129,6 +133,16 @@ describe('a custom scheme is rejected', () => {
       'with a list of headers that no line end follows',
       { signature: HEADER, signed: [{ headersIn: 'X-List' }, 'body'], separator: '.' },
       /between headersIn: X-List and body is ambiguous/,
+    ],
+    [
+      'with all fields of a form beside something that nothing separates',
+      { signature: HEADER, signed: [{ sortedForm: {} }, { header: 'A' }] },
+      /between sortedForm and header: A is ambiguous/,
+    ],
+    [
+      'with all fields of a form, and the signature in a part of one',
+      { signature: { form: 'json', path: '$.a' }, signed: [{ sortedForm: {} }] },
+      /sortedForm signs whole fields of a form/,
     ],
     ['with length extension', { signature: { ...HEADER, forms: [{ algorithm: 'sha256-secret-first' }] } }, /length extension/],
     [
