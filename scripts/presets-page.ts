@@ -47,13 +47,13 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 - **Adyen**: standard webhooks for payments (\`adyen-payments\`) sign eight fields of the item in their body: all others, such as \`reason\` and \`additionalData\`, can be changed. A delivery with more than one item is rejected. Webhooks for platforms, banking and
   issuing (\`adyen-platforms\`) sign the whole body.
 - **Alipay** joins the decoded fields as \`name=value\` with \`&\` between them, and escapes neither. A field that contains \`&\` with a later \`=\`, such as \`a&b=c\`, could be two fields, so its notification is rejected: keep \`&\` out of \`subject\`
-  and \`body\`, and encode \`passback_params\` as Alipay requires. \`sign_type\` is not signed and must be \`RSA2\`. Notifications of the service market sign it as well; they need \`custom\` with \`signed: [{ sortedForm: {} }]\`. Only UTF-8 is accepted, not GBK.
+  and \`body\`, and encode \`passback_params\` as Alipay requires. \`sign_type\` is not signed and must be \`RSA2\`. Notifications of the service market sign it as well; they need \`custom\` with \`signed: [{ sortedForm: {} }]\`. Only UTF-8 is accepted, not GBK. The app must respond with \`success\`; sidegate does so for a duplicate.
 - **Box** and **Docusign** sign with several keys at a time, each in its own header. One valid signature is enough. Of Docusign's headers, the first ten are read.
 - **Braintree** sends a form with two fields; a form with others is rejected. Its handshake (\`bt_challenge\`) is not answered.
 - **Contentful** lists the headers that it signs; others, also those that the app reads, are not protected. Configure a URL without a query and without percent-encoding.
 - **Docusign** counts retries in its body, so a retry is a new event unless your events have an ID in the body.
-- **Dropbox Sign** signs only the time, in seconds, and the type of an event. Two events of one type within one second have the same signature, so the second one counts as a duplicate. It expects the text \`Hello API Event Received\` in the response, which
-  the app returns; the response to a duplicate does not have it, so Dropbox Sign may repeat it.
+- **Dropbox Sign** signs only the time, in seconds, and the type of an event. Two events of one type within one second have the same signature, so the second one counts as a duplicate. It expects the text \`Hello API Event Received\` in the response: the app must
+  return it, and sidegate returns it for a duplicate.
 - **Mailgun** signs only a time and a token. Inbound messages (routes) have the same fields in a form: use \`custom\` with \`{ form: token }\`, \`{ form: timestamp }\` and \`{ form: signature }\`.
 - **GitLab** signs webhooks that have a signing token by Standard Webhooks: \`scheme: standard-webhooks\`. The older secret token authenticates the sender but not the body.
 - **Retries with a new signature** are recognized by their ID. Zoom, HubSpot, Webflow and ElevenLabs send no ID that is safe to use: a retry with a new timestamp reaches the app again. If your events have an ID in the body, name it:

@@ -10,7 +10,7 @@ import { SENDERS } from '../src/auth/schemes/senders.ts';
 import { toNeededSettings } from '../src/cli/scheme.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 import { toId, toSignature, toSigned, toTime } from './presets-page.ts';
-import { RETRIES, toChanges } from './senders-page.ts';
+import { RETRIES, toAccepted, toChanges } from './senders-page.ts';
 
 /** A preset of a sender, unlike `bearer` and others that many senders use. */
 type SenderPreset = SchemeDescription & { readonly from: NonNullable<SchemeDescription['from']> };
@@ -185,10 +185,10 @@ function toBehavior({ name }: SenderPreset): string {
   const profile = SENDERS[name];
   if (profile === undefined)
     return 'Its documentation does not say how it interprets responses. sidegate assumes that a 2xx counts as delivered, and that everything else is retried.';
-  const { acknowledgedBy, retries, givesUpOn = [], disabledBy = [], waitsSeconds, schedule } = profile;
+  const { retries, givesUpOn = [], disabledBy = [], waitsSeconds, schedule } = profile;
   const changes = toChanges(name);
   const lines = [
-    `Counts as delivered: ${acknowledgedBy === undefined ? 'any 2xx' : acknowledgedBy.join(', ')}.`,
+    `Counts as delivered: ${toAccepted(profile) || 'any 2xx'}.`,
     ...(retries === undefined ? [] : [`Retries: ${RETRIES[retries]}.`]),
     ...(schedule === undefined ? [] : [`Schedule: ${schedule}.`]),
     ...(givesUpOn.length === 0 ? [] : [`Never retries after ${givesUpOn.join(', ')}.`]),

@@ -9,7 +9,8 @@ import { REFUSALS } from '../src/core/refusal-catalogue.ts';
 const HEAD = `# How senders interpret a response
 
 A refusal means one of three things: the event is *done* and must not be sent again, the delivery can *never* be accepted as it is, or the sender should retry *later*. Senders interpret status codes differently: some give up on a
-status that others retry, and some disable the endpoint. If the status in [refusals.md](refusals.md) would mislead the sender of a preset, sidegate uses another one; the code in the body stays the same. Handshakes get the status that the sender
+status that others retry, and some disable the endpoint. If the status in [refusals.md](refusals.md) would mislead the sender of a preset, sidegate uses another one; the code in the body stays the same. If a sender needs a certain text, repeats and deliveries that sidegate stores
+(\`ack: onAccept\`) get it; the app must send it for all others. Handshakes get the status that the sender
 expects ([handshakes.md](handshakes.md)).
 
 This page is generated from sidegate's own data (\`npm run docs\`). Where a sender's documentation says nothing, the cell is empty, and sidegate assumes that any 2xx counts as delivered and that everything else is retried.
@@ -32,10 +33,10 @@ export function renderSendersPage(): string {
 }
 
 function toSenderRow(name: string, profile: SenderProfile): string {
-  const { acknowledgedBy, retries, givesUpOn, disabledBy, waitsSeconds, schedule } = profile;
+  const { retries, givesUpOn, disabledBy, waitsSeconds, schedule } = profile;
   return toRow([
     `\`${name}\``,
-    toList(acknowledgedBy ?? []),
+    toAccepted(profile),
     retries === undefined ? '' : RETRIES[retries],
     toList(givesUpOn ?? []),
     toList(disabledBy ?? []),
@@ -43,6 +44,12 @@ function toSenderRow(name: string, profile: SenderProfile): string {
     schedule ?? '',
     toChanges(name),
   ]);
+}
+
+/** Which responses count as delivered; empty for any 2xx. */
+export function toAccepted({ acknowledgedBy = [], acknowledgement }: SenderProfile): string {
+  const statuses = toList(acknowledgedBy);
+  return acknowledgement === undefined ? statuses : `${statuses === '' ? '2xx' : statuses} with the text \`${acknowledgement}\``;
 }
 
 /** Which failures a sender retries, in words. */

@@ -85,6 +85,7 @@ test('a sender that counts 202 as a failure gets the status that it counts as de
     {
       routes: [
         toInbox('xero', { scheme: 'xero', keys: [{ name: 'current', secret: { file: 'secret' } }] }),
+        toInbox('dropbox-sign', { scheme: 'dropbox-sign', keys: [{ name: 'current', secret: { file: 'secret' } }] }),
         toInbox('discord', { scheme: 'discord', keys: [{ name: 'current', secret: { file: 'discord-key' } }] }),
       ],
       provider: toProvider(),
@@ -97,12 +98,18 @@ test('a sender that counts 202 as a failure gets the status that it counts as de
   const mac = createHmac('sha256', SECRET).update(BODY).digest('base64');
   const xero = await post('xero', { 'X-Xero-Signature': mac }, BODY);
   expect([xero.status, xero.headers['content-length']]).toEqual([200, '0']);
+  const seconds = String(Math.floor(Date.now() / 1000));
+  const hash = createHmac('sha256', SECRET).update(`${seconds}signature_request_sent`).digest('hex');
+  const signed = { event_type: 'signature_request_sent', event_time: seconds, event_hash: hash };
+  const form = new URLSearchParams({ json: JSON.stringify({ event: signed }) }).toString();
+  const dropbox = await post('dropbox-sign', { 'Content-Type': 'application/x-www-form-urlencoded' }, form);
+  expect([dropbox.status, dropbox.text, dropbox.headers['content-length']]).toEqual([200, 'Hello API Event Received', '24']);
   const event = '{"type":1,"event":{}}';
   const time = String(Math.floor(Date.now() / 1000));
   const signature = sign(null, Buffer.from(time + event), privateKey).toString('hex');
   const discord = await post('discord', { 'X-Signature-Ed25519': signature, 'X-Signature-Timestamp': time }, event);
   expect([discord.status, discord.headers['content-length']]).toEqual([204, undefined]);
-  await until(() => app.received.length === 2);
+  await until(() => app.received.length === 3);
 });
 
 test('deliveries of a removed route are skipped, also if a SQLite queue is used beside the Redis of the store', async () => {

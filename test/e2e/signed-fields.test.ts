@@ -1,5 +1,5 @@
 /** Signatures in the body and in the query through a running gate: what the app gets, and what a captured signature is good for. */
-import { createHmac, randomBytes } from 'node:crypto';
+import { createHmac, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -70,6 +70,30 @@ test('a multipart form with a signed time and type is forwarded unchanged', asyn
   await gate.stop();
 });
 
+test('a repeat has the text without which its sender would send it again, and refusals do not', async () => {
+  const alipay = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  const key = alipay.publicKey.export({ format: 'der', type: 'spki' }).toString('base64');
+  const gate = await startGate({ routes: [toRoute(app.port, { webhook: { scheme: 'alipay' } })] }, undefined, { secret: key });
+  const toBody = (fields: Readonly<Record<string, string>>): string => {
+    const names = Object.keys(fields).sort();
+    const text = names.map((name) => `${name}=${fields[name]}`).join('&');
+    const signature = sign('sha256', Buffer.from(text), alipay.privateKey).toString('base64');
+    return new URLSearchParams({ ...fields, sign_type: 'RSA2', sign: signature }).toString();
+  };
+  const type = 'application/x-www-form-urlencoded; charset=utf-8';
+  const body = toBody({ subject: 'Tee & Öl', notify_id: 'n1', total_amount: '0.10' });
+  expect(await post(gate.port, body, { type })).toMatchObject({ status: 200, text: 'handled' });
+  const repeat = await post(gate.port, toBody({ notify_id: 'n1', notify_time: '2026-01-01 00:00:00' }), { type });
+  expect(repeat).toMatchObject({ status: 200, text: 'success' });
+  expect(repeat.headers).toMatchObject({ 'content-type': 'text/plain', 'content-length': '7' });
+  const forged = body.replace('0.10', '0.01').replace('n1', 'n2');
+  expect(await post(gate.port, forged, { type })).toMatchObject({ status: 401, code: 'signature_mismatch' });
+  const split = toBody({ notify_id: 'n3', subject: 'a&total_amount=9' });
+  expect(await post(gate.port, split, { type })).toMatchObject({ status: 401, code: 'malformed_signature' });
+  expect(app.received.map((request) => request.body.toString())).toEqual([body]);
+  await gate.stop();
+});
+
 test('a signature in the query needs no other parameter, and the rest of the query is signed or rejected', async () => {
   const custom = { signature: { query: 'sig' }, signed: ['body'] };
   const gate = await start({ scheme: 'custom', custom });
@@ -92,9 +116,9 @@ test('a URL without its signature parameter is signed with the public URL', asyn
   const custom = { signature: { query: 'sig' }, signed: ['urlWithoutSignature', { text: ' ' }, 'body'] };
   const gate = await start({ scheme: 'custom', custom, publicUrl: 'https://hooks.example.com' });
   const body = '{"id":1}';
-  const sign = (query: string): string => hmac(`https://hooks.example.com/hooks/billing${query} ${body}`);
-  expect(await post(gate.port, body, { path: `/hooks/billing?a=1&sig=${sign('?a=1')}` })).toMatchObject({ text: 'handled' });
-  expect(await post(gate.port, body, { path: `/hooks/billing?a=2&sig=${sign('?a=1')}` })).toMatchObject({ status: 401 });
+  const toMac = (query: string): string => hmac(`https://hooks.example.com/hooks/billing${query} ${body}`);
+  expect(await post(gate.port, body, { path: `/hooks/billing?a=1&sig=${toMac('?a=1')}` })).toMatchObject({ text: 'handled' });
+  expect(await post(gate.port, body, { path: `/hooks/billing?a=2&sig=${toMac('?a=1')}` })).toMatchObject({ status: 401 });
   await gate.stop();
 });
 

@@ -4,6 +4,8 @@
 export interface SenderProfile {
   /** Statuses that count as delivered. Default: any 2xx. */
   readonly acknowledgedBy?: readonly number[];
+  /** The text of a response without which the sender does not count a delivery as delivered. */
+  readonly acknowledgement?: string;
   /** Which failures are retried (429 counts as a server error). Default: everything that was not delivered. */
   readonly retries?: 'failures' | 'server-errors' | 'nothing';
   /** Statuses that are never retried, regardless of `retries`. */

@@ -89,7 +89,7 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
     givesUpOn: [406],
     schedule: 'after 10, 10, 15 and 30 minutes, 1, 2 and 4 hours',
   },
-  'dropbox-sign': { acknowledgedBy: [200], schedule: 'for three days; the response must contain "Hello API Event Received"' },
+  'dropbox-sign': { acknowledgedBy: [200], acknowledgement: 'Hello API Event Received', schedule: 'for three days' },
   'microsoft-graph': { givesUpOn: [400, 401, 403, 413] },
   wise: { waitsSeconds: 5, schedule: 'at most 25 times in two weeks' },
   paypal: { schedule: 'at most 25 times in 3 days' },
@@ -115,6 +115,11 @@ const ACCEPTED = 202;
 export function toAcceptedStatus(preset: string): number {
   const { acknowledgedBy = [ACCEPTED] } = SENDERS[preset] ?? {};
   return acknowledgedBy.includes(ACCEPTED) ? ACCEPTED : (acknowledgedBy[0] ?? ACCEPTED);
+}
+
+/** The text by which a preset's sender learns that an event needs no retry; undefined if the status is enough. */
+export function toAcknowledgement(preset: string): string | undefined {
+  return SENDERS[preset]?.acknowledgement;
 }
 
 /** The statuses that a preset's sender needs instead of those in the catalogue. */

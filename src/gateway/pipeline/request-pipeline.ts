@@ -2,7 +2,7 @@
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
-import { type Reason, type Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
+import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import type { LimitLabel } from '../server/server-metrics.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
@@ -10,22 +10,20 @@ import type { IdentityContext } from '../upstream/identity.ts';
 import type { Capacity, CapacityResult } from './capacity.ts';
 import { type LifecycleParts, type LifecycleRoute, type Port, RequestLifecycle } from './lifecycle.ts';
 import type { PassResult } from './request-record.ts';
-import { type RefusalFormat, toFormat } from './respond.ts';
+import { type RefusalFormat, type SenderExpectations, toFormat } from './respond.ts';
 import type { Routable } from './route-groups.ts';
 import type { RoutesMetrics } from './route-metrics.ts';
 import { RouteTable } from './router.ts';
 import { settle } from './settle.ts';
 
 /** A route, compiled and ready. */
-export interface PipelineRoute extends LifecycleRoute, Routable {
+export interface PipelineRoute extends LifecycleRoute, Routable, SenderExpectations {
   readonly forwarder: Forwarder;
   /** A gate verifies the content, so the head alone is not enough for a decision. */
   readonly verifiesContent: boolean;
   /** Forwards headers that make the app treat a request as one with another method. */
   readonly forwardMethodOverride: boolean;
   readonly identity: IdentityContext;
-  /** The statuses that the route's sender expects instead of the catalogue's. */
-  readonly statuses?: ReadonlyMap<RefusalCode, number>;
 }
 
 /** The dependencies of the pipeline. */
@@ -118,7 +116,7 @@ class DataPort implements Port<PipelineRoute> {
   }
 
   toFormat(refusal: Refusal, route: PipelineRoute | undefined): RefusalFormat {
-    return toFormat(refusal, route?.statuses);
+    return toFormat(refusal, route);
   }
 
   onRefused({ name }: PipelineRoute, head: ParsedHead, refusal: Refusal): void {

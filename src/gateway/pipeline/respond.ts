@@ -24,13 +24,25 @@ export interface RefusalFormat {
   readonly status: number;
   /** Replaces the catalogue's entry, which the receiver would not understand; a header then carries the code. */
   readonly entry?: RefusalEntry;
+  /** Replaces the problem details, for senders that need a certain text. */
+  readonly text?: string;
   /** The response is to another request than the one that was checked, whose method (HEAD) does not apply. */
   readonly alwaysHasBody?: true;
 }
 
+/** How the sender of a route interprets responses. */
+export interface SenderExpectations {
+  /** The statuses that it expects instead of the catalogue's. */
+  readonly statuses?: ReadonlyMap<RefusalCode, number>;
+  /** The text by which it learns that an event needs no retry. */
+  readonly acknowledgement?: string | undefined;
+}
+
 /** Takes the status of the refusal's own reply, else the one that the sender expects, else the catalogue's. */
-export function toFormat({ code, reply }: Refusal, statuses?: ReadonlyMap<RefusalCode, number>): RefusalFormat {
-  return { status: reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status };
+export function toFormat({ code, reply }: Refusal, { statuses, acknowledgement }: SenderExpectations = {}): RefusalFormat {
+  const { status } = REFUSALS[code];
+  const isDone = status < MULTIPLE_CHOICES && acknowledgement !== undefined;
+  return { status: reply?.status ?? statuses?.get(code) ?? status, ...(isDone && { text: acknowledgement }) };
 }
 
 /** RFC 9110 §11.6.1 and §11.7.1. */
@@ -39,6 +51,7 @@ const CHALLENGE_FIELDS = new Map([
   [407, 'Proxy-Authenticate'],
 ]);
 const NO_CONTENT = 204;
+const MULTIPLE_CHOICES = 300;
 const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
   408: 'Request Timeout',
@@ -56,12 +69,16 @@ export function writeRefusal(response: ClientResponse, refusal: Refusal, context
   const head = toHead(refusal, entry, context);
   if (format?.entry !== undefined) head.push('Sidegate-Refusal', refusal.code);
   // RFC 9110 §8.6 and §15.3.5: neither content nor its length.
-  const body = status === NO_CONTENT ? undefined : (refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId));
+  const body = status === NO_CONTENT ? undefined : toBody(refusal, entry, context);
   if (body !== undefined) head.push('Content-Length', String(Buffer.byteLength(body, 'latin1')));
   // RFC 9112 §9.3: the rest of an unread body would be parsed as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
   response.writeHead(entry.status, undefined, head);
   response.end(context.isHead ? undefined : body, 'latin1');
+}
+
+function toBody(refusal: Refusal, entry: RefusalEntry, { format, requestId }: RefusalContext): string {
+  return refusal.reply?.body ?? format?.text ?? toProblemDetails(refusal, entry, requestId);
 }
 
 /** Responds on a connection whose bytes are not a request, and closes it. */
@@ -81,10 +98,11 @@ function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: stri
   return JSON.stringify({ type: `urn:sidegate:refusal:${refusal.code}`, title, status, code: refusal.code, requestId });
 }
 
-function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<RefusalContext, 'challenges'>): string[] {
+function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<RefusalContext, 'challenges' | 'format'>): string[] {
   const { reply } = refusal;
   const head = ['Cache-Control', 'no-store'];
-  if (entry.status !== NO_CONTENT) head.unshift('Content-Type', reply?.contentType ?? 'application/problem+json');
+  const contentType = context.format?.text === undefined ? 'application/problem+json' : 'text/plain';
+  if (entry.status !== NO_CONTENT) head.unshift('Content-Type', reply?.contentType ?? contentType);
   for (const [name, value] of reply?.headers ?? []) head.push(name, value);
   if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
   const field = CHALLENGE_FIELDS.get(entry.status);

@@ -6,7 +6,7 @@ import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
 import { toHeaderNames } from '../../auth/schemes/head.ts';
 import { toVerifyKey } from '../../auth/schemes/keys.ts';
-import { toAcceptedStatus, toStatuses } from '../../auth/schemes/senders.ts';
+import { toAcceptedStatus, toAcknowledgement, toStatuses } from '../../auth/schemes/senders.ts';
 import { toRouting } from '../../config/rules/gate-identity.ts';
 import {
   appMethodsOf,
@@ -119,7 +119,9 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     forwarder: buildForwarder(route, identity, upstream, parts),
     verifiesContent: webhook !== undefined,
     forwardMethodOverride,
-    ...(webhook === undefined ? undefined : { statuses: toStatuses(webhook.scheme) }),
+    ...(webhook === undefined
+      ? undefined
+      : { statuses: toStatuses(webhook.scheme), acknowledgement: toAcknowledgement(webhook.scheme) }),
     identity,
     metrics,
     trace: { trust: config.trace.trust, template: toTemplate(config.match), app: config.upstream },
@@ -139,7 +141,8 @@ function buildForwarder({ config }: CompiledRoute, identity: IdentityContext, up
   });
   if (webhook?.ack === 'onAccept') {
     const trustsUnsignedId = webhook.dedup !== 'off' && webhook.dedup.unsignedId === 'trust';
-    return parts.createInboxForwarder({ route: name, trustsUnsignedId, status: toAcceptedStatus(webhook.scheme) }, policy);
+    const accepted = { status: toAcceptedStatus(webhook.scheme), text: toAcknowledgement(webhook.scheme) };
+    return parts.createInboxForwarder({ route: name, trustsUnsignedId, ...accepted }, policy);
   }
   const route = {
     policy,

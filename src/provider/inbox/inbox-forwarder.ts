@@ -24,6 +24,8 @@ export interface InboxOptions {
   readonly trustsUnsignedId: boolean;
   /** By which the sender learns that the delivery is stored. */
   readonly status: number;
+  /** The text that the sender needs as well. */
+  readonly text?: string | undefined;
 }
 
 /** The type of the events in lists and metrics: the body belongs to the sender, and is not interpreted. */
@@ -45,7 +47,7 @@ export function createInboxForwarder(options: InboxOptions, policy: RequestPolic
       } catch (thrown) {
         return toFailure(thrown, took());
       }
-      return accept(response, options.status, took());
+      return accept(response, options, took());
     },
   };
 }
@@ -95,12 +97,18 @@ function toEventId({ route, trustsUnsignedId }: InboxOptions, { claimed }: Admit
   return `in_${createHash('sha256').update(`${route}\n${identity}`).digest('base64url')}`;
 }
 
-function accept(response: ClientResponse, status: number, upstreamMs: Milliseconds): ForwardOutcome {
+function accept(
+  response: ClientResponse,
+  { status, text = '' }: Pick<InboxOptions, 'status' | 'text'>,
+  upstreamMs: Milliseconds,
+): ForwardOutcome {
   if (response.destroyed) return { kind: 'responded', status, upstreamMs };
+  const contentBytes = Buffer.byteLength(text, 'latin1');
   // RFC 9110 §8.6: a 204 has no Content-Length.
-  response.writeHead(status, undefined, status === NO_CONTENT ? [] : ['Content-Length', '0']);
-  response.end();
-  return { kind: 'responded', status, contentBytes: 0, upstreamMs };
+  const length = status === NO_CONTENT ? [] : ['Content-Length', String(contentBytes)];
+  response.writeHead(status, undefined, text === '' ? length : ['Content-Type', 'text/plain', ...length]);
+  response.end(text, 'latin1');
+  return { kind: 'responded', status, contentBytes, upstreamMs };
 }
 
 const NO_CONTENT = 204;

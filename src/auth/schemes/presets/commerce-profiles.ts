@@ -3,7 +3,7 @@ import type { SenderProfile } from '../sender-profile.ts';
 
 /** Documented behavior; senders whose documents say nothing are not listed. */
 export const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
-  alipay: { schedule: '8 times in 25 hours, at last after 15 hours; the response must be "success"' },
+  alipay: { acknowledgement: 'success', schedule: '8 times in 25 hours, at last after 15 hours' },
   airwallex: { acknowledgedBy: [200], retries: 'failures', schedule: 'for three days, with increasing intervals' },
   bigcommerce: { schedule: 'for 48 hours, with increasing intervals; then deactivated' },
   calendly: { waitsSeconds: 15, schedule: 'for 24 hours, with increasing intervals; then disabled' },
