@@ -6,6 +6,7 @@ import { ALGORITHMS } from '../src/auth/schemes/algorithms.ts';
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import { coversQuery, signsUrl } from '../src/auth/schemes/coverage.ts';
 import { isToken, type SchemeDescription } from '../src/auth/schemes/description.ts';
+import type { JwtDescription } from '../src/auth/schemes/key-description.ts';
 import { SENDERS } from '../src/auth/schemes/senders.ts';
 import { toNeededSettings } from '../src/cli/scheme.ts';
 import { toConfirming } from '../test/support/confirming.ts';
@@ -199,10 +200,19 @@ function toBehavior({ name }: SenderPreset): string {
   return lines.map((line) => `- ${line}`).join('\n');
 }
 
+/** The files for a sender whose token is the body. */
+function toTokenTest({ chain }: JwtDescription): string {
+  const secret =
+    chain === undefined
+      ? ''
+      : ' The certificates of the chain follow the private key in its file, that of the signer first; the key of the route is the root of that chain.';
+  return `\`event.json\` has the claims of the token, which \`sidegate send\` signs and sends in place of the file.${secret}`;
+}
+
 function toTest(preset: SenderPreset, { test }: SenderNotes): string {
   const { name, signature, isSignedInContent, jwt } = preset;
   const own = test === undefined ? [] : [test.trim()];
-  if (signature === undefined || isSignedInContent === true || signature.content !== undefined || jwt?.content !== undefined)
+  if (signature === undefined || isSignedInContent === true || signature.content !== undefined)
     return [
       ...own,
       'sidegate cannot sign for this sender. Run a captured request through the config with [`sidegate test`](../testing.md).',
@@ -213,6 +223,7 @@ function toTest(preset: SenderPreset, { test }: SenderNotes): string {
     : `This signs a delivery with the key of the route and sends it:\n\n\`\`\`sh\n${command}\n\`\`\``;
   return [
     ...own,
+    ...(jwt?.content === undefined ? [] : [toTokenTest(jwt)]),
     sign,
     `\`sidegate verify\` checks a captured delivery, and [\`sidegate explain\`](../explain.md) says why one fails.`,
   ].join('\n\n');

@@ -62,3 +62,20 @@ export function makeAuthority(folder: string, name: string): Authority {
     },
   };
 }
+
+/** Makes a signer below an intermediate authority below a root; each of the two has the extension of its position. */
+export function makeChain(folder: string, [signer, intermediate]: readonly [string, string]): Record<'root' | 'bundle', string> {
+  const openssl = (...args: string[]): unknown => execFileSync('openssl', args, { stdio: 'ignore', cwd: folder });
+  openssl('req', '-x509', ...EC, '-days', '2', '-subj', '/CN=chain-root', '-keyout', 'chain-root.key', '-out', 'chain-root.crt');
+  const issue = (name: string, issuer: string, extensions: string): string => {
+    writeFileSync(join(folder, `${name}.ext`), extensions);
+    openssl('req', ...EC, '-subj', `/CN=${name}`, '-keyout', `${name}.key`, '-out', `${name}.csr`);
+    const by = ['-CA', `${issuer}.crt`, '-CAkey', `${issuer}.key`, '-CAcreateserial', '-days', '2', '-extfile', `${name}.ext`];
+    openssl('x509', '-req', '-in', `${name}.csr`, ...by, '-out', `${name}.crt`);
+    return readFileSync(join(folder, `${name}.crt`), 'utf8');
+  };
+  const middle = issue('chain-middle', 'chain-root', `basicConstraints=critical,CA:true\n${intermediate}=ASN1:NULL`);
+  const leaf = issue('chain-leaf', 'chain-middle', `basicConstraints=CA:false\n${signer}=ASN1:NULL`);
+  const key = readFileSync(join(folder, 'chain-leaf.key'), 'utf8');
+  return { root: readFileSync(join(folder, 'chain-root.crt'), 'utf8'), bundle: `${key}${leaf}${middle}` };
+}

@@ -97,7 +97,15 @@ export interface Jwt {
   /** The digest of the body; undefined if the token has none. */
   readBodyHash(claims: DecodedToken['claims']): Buffer | undefined;
   /** The token of a request, signed with the material of a private key or a secret. */
-  sign(request: SignRequest, material: unknown): string;
+  sign(request: SignRequest, material: unknown, given: GivenToken): string;
+}
+
+/** The parts of a token that is about to be signed, beside those that its scheme requires. */
+export interface GivenToken {
+  /** Take precedence over those that the scheme requires. */
+  readonly claims: Readonly<Record<string, unknown>>;
+  /** The certificates of `x5c` in base64; undefined if the scheme has none. */
+  readonly chain: readonly string[] | undefined;
 }
 
 /** A token that was verified: which key verified it, and which event it signs. */

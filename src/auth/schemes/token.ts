@@ -1,11 +1,13 @@
 /** Schemes whose signature is a JSON Web Token: reads it from its header or the body, and turns what is wrong with it into refusals. */
 import type { DecodedToken, SignedHead } from '../../core/event.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
+import type { Secret } from '../../core/secret.ts';
 import type { SchemeDescription } from './description.ts';
 import { compileFieldCheck, type ReadHead, VALID_ID } from './head.ts';
 import { compileClaim, type Identify, toText } from './identity.ts';
 import { compileJwt } from './jwt/jwt.ts';
-import type { Jwt, Scheme, TokenProblem, VerifyToken } from './scheme.ts';
+import type { ChainDescription } from './key-description.ts';
+import type { GivenToken, Jwt, Scheme, TokenProblem, VerifyToken } from './scheme.ts';
 import { cannotSign, readSigningMaterial } from './sign.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
@@ -93,17 +95,48 @@ function compileAddToken({ timestamp: time }: SchemeDescription, { toAlgorithm }
   };
 }
 
-/** Compiles the function that signs a request by a token in a header. */
+/** Compiles the function that signs a request by a token in a header, or by a token in place of a body with its claims. */
 export function compileTokenSigner(description: SchemeDescription, jwt: Jwt): Scheme['signRequest'] {
-  const { name, signature, id } = description;
+  const { name, signature, id, jwt: { content, chain: rules } = {} } = description;
   const { prefix = '' } = signature?.forms[0] ?? {};
   return (request, secret, encoding) => {
-    if (signature === undefined || jwt.readBody !== undefined)
-      throw cannotSign(`the token of ${name} is in the body: pass a body that contains one`);
-    const token = jwt.sign(request, readSigningMaterial(description, { secret, encoding }));
+    if (signature === undefined) throw cannotSign(`${name} has no signature`);
+    const material = readSigningMaterial(description, { secret, encoding });
+    const chain = rules === undefined ? undefined : readChain(secret, rules);
+    const claims = content === undefined ? {} : readClaims(request.body);
+    const token = jwt.sign(request, material, { claims, chain });
     const headers: [string, string][] = id !== undefined && 'header' in id ? [[id.header, request.id]] : [];
-    return { headers: [...headers, [signature.header, `${prefix}${token}`]], url: request.url ?? '', body: request.body };
+    const { url = '', body } = request;
+    if (content !== undefined) return { headers, url, body: Buffer.from(toContent(content, token)) };
+    return { headers: [...headers, [signature.header, `${prefix}${token}`]], url, body };
   };
+}
+
+/** The token is the body, or the only member of it. */
+function toContent(path: string, token: string): string {
+  return path === '$' ? token : JSON.stringify({ [path.slice('$.'.length)]: token });
+}
+
+function readClaims(body: Buffer): GivenToken['claims'] {
+  try {
+    const claims: unknown = JSON.parse(body.toString('utf8'));
+    if (typeof claims === 'object' && claims !== null && !Array.isArray(claims)) return claims as GivenToken['claims'];
+  } catch {
+    // The error below says it.
+  }
+  throw cannotSign('the body is signed as the claims of a token, so it must be a JSON object');
+}
+
+const [BEGIN, END] = ['-----BEGIN CERTIFICATE-----', '-----END CERTIFICATE-----'];
+
+/** The certificates beside the private key, that of the signer first. */
+function readChain(secret: Secret, { extensions }: ChainDescription): string[] {
+  const [, ...parts] = secret.expose().toString('latin1').split(BEGIN);
+  const found = parts.map((part) => (part.split(END, 1)[0] ?? '').replaceAll(/\s/g, ''));
+  if (found.length >= extensions.length) return found;
+  throw cannotSign(
+    `the token contains a chain of ${extensions.length} certificates: put them into the secret after the private key, that of the signer first`,
+  );
 }
 
 function malformed(detail: string): Refusal {

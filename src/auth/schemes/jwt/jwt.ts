@@ -42,7 +42,7 @@ export function compileJwt(description: SchemeDescription): Jwt {
     toAlgorithm,
     listStrangeClaims: compileStrangeClaims(jwt),
     readBodyHash: (claims) => bodyHash && readBodyHash(bodyHash, claims),
-    sign: (request, material) => signToken(description, request, material as Material),
+    sign: (request, material, given) => signToken(description, request, material as Material, given),
   };
 }
 
