@@ -49,7 +49,7 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 - **Alipay** joins the decoded fields as \`name=value\` with \`&\` between them, and escapes neither. A field that contains \`&\` with a later \`=\`, such as \`a&b=c\`, could be two fields, so its notification is rejected: keep \`&\` out of \`subject\`
   and \`body\`, and encode \`passback_params\` as Alipay requires. \`sign_type\` is not signed and must be \`RSA2\`. Notifications of the service market sign it as well; they need \`custom\` with \`signed: [{ sortedForm: {} }]\`. Only UTF-8 is accepted, not GBK. The app must respond with \`success\`; sidegate does so for a duplicate.
 - **Box** and **Docusign** sign with several keys at a time, each in its own header. One valid signature is enough. Of Docusign's headers, the first ten are read.
-- **Braintree** sends a form with two fields; a form with others is rejected. Its handshake (\`bt_challenge\`) is not answered.
+- **Braintree** sends a form with two fields; a form with others is rejected. For its handshake (\`bt_challenge\`) set \`handshake.publicKey\`.
 - **Contentful** lists the headers that it signs; others, also those that the app reads, are not protected. Configure a URL without a query and without percent-encoding.
 - **Docusign** counts retries in its body, so a retry is a new event unless your events have an ID in the body.
 - **Dropbox Sign** signs only the time, in seconds, and the type of an event. Two events of one type within one second have the same signature, so the second one counts as a duplicate. It expects the text \`Hello API Event Received\` in the response: the app must

@@ -1,5 +1,5 @@
 /** Handshakes, answered by a real gate before a real app that must see none of them. */
-import { createHmac, generateKeyPairSync, type KeyObject, sign as signBytes } from 'node:crypto';
+import { createHash, createHmac, generateKeyPairSync, type KeyObject, sign as signBytes } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -360,6 +360,24 @@ describe('a sender that does not authenticate its request', () => {
       expect(gate.log().find(({ code }) => code === 'handshake')).toMatchObject({ detail: type, level: 'info', status: 200 });
     },
   );
+
+  test('Braintree gets its response, which signs no delivery', async () => {
+    const challenge = '20f9f8ed05f77439fe955c977e4c8a53';
+    const sign = (text: string): string =>
+      createHmac('sha1', createHash('sha1').update(SECRET).digest()).update(text).digest('hex');
+    await start({ scheme: 'braintree', handshake: { publicKey: 'key_1' } });
+    const answer = await send(gate.port, { method: 'GET', path: `${PATH}?bt_challenge=${challenge}` });
+    expect([answer.status, answer.text]).toEqual([200, `key_1|${sign(challenge)}`]);
+    const post = (payload: string): Promise<Answer> =>
+      send(gate.port, {
+        headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
+        body: new URLSearchParams({ bt_signature: `key_1|${sign(payload)}`, bt_payload: payload }).toString(),
+      });
+    expect((await post(challenge)).code).toBe('handshake_refused');
+    expect((await post('PG5vdGlmaWNhdGlvbj48L25vdGlmaWNhdGlvbj4=\n')).text).toBe('handled');
+    expect((await send(gate.port, { method: 'GET' })).code).toBe('method_not_allowed');
+    expect(app.received).toHaveLength(1);
+  });
 
   test.each(['dropbox', 'okta', 'linkedin', 'trello'])(
     '%s leaves other requests with its method without an answer',

@@ -1,9 +1,12 @@
 /** All handshakes, by name. */
 import type { HandshakeName } from '../schemes/description.ts';
+import type { HandshakeMac } from '../schemes/mac.ts';
+import { createBraintree } from './braintree.ts';
 import { createCloudEvents } from './cloudevents.ts';
 import { createDiscord } from './discord.ts';
 import { createEcho } from './echo.ts';
 import { createEventGrid } from './event-grid.ts';
+import { createFront } from './front.ts';
 import type { Handshake, HandshakeOptions } from './handshake.ts';
 import { createHeaderEcho } from './header-echo.ts';
 import { createLinkedIn } from './linkedin.ts';
@@ -27,10 +30,12 @@ export interface HandshakeKind {
   readonly parameter?: string;
   /** Authorized by a list of origins. */
   readonly hasOrigins?: true;
-  /** The response is signed with the route's HMAC-SHA256 keys. */
-  readonly hasMac?: true;
-  /** It signs any token that a caller sends, so a delivery must sign its body, alone or after fixed text. */
-  readonly signsAnyToken?: 'body' | 'text-and-body';
+  /** The response is signed with the route's keys by this algorithm. */
+  readonly mac?: HandshakeMac;
+  /** The response names the key. */
+  readonly hasPublicKey?: true;
+  /** It signs any token that a caller sends, so the signed part of a delivery must be one that cannot be a token. */
+  readonly signsAnyToken?: 'body' | 'text-and-body' | 'payload';
 }
 
 /** For senders that do not authenticate their request: the URL configured at the sender can contain a token. */
@@ -39,17 +44,26 @@ const IN_URL = { token: 'optional', parameter: 'token' } as const;
 /** All types. */
 export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
   slack: { create: createSlack },
-  zoom: { create: createZoom, hasMac: true },
+  zoom: { create: createZoom, mac: 'hmac-sha256' },
   meta: { create: createEcho('meta'), method: 'GET', token: 'needed' },
-  x: { create: createX, method: 'GET', hasMac: true, signsAnyToken: 'body' },
+  x: { create: createX, method: 'GET', mac: 'hmac-sha256', signsAnyToken: 'body' },
   twitch: { create: createTwitch },
   discord: { create: createDiscord },
   'microsoft-graph': { create: createMicrosoftGraph, token: 'needed', parameter: 'token' },
   cloudevents: { create: createCloudEvents, method: 'OPTIONS', token: 'optional', parameter: 'access_token', hasOrigins: true },
   asana: { create: createHeaderEcho('asana'), ...IN_URL },
+  braintree: {
+    create: createBraintree,
+    method: 'GET',
+    mac: 'hmac-sha1',
+    hasPublicKey: true,
+    signsAnyToken: 'payload',
+    ...IN_URL,
+  },
   dropbox: { create: createEcho('dropbox'), method: 'GET', ...IN_URL },
   'event-grid': { create: createEventGrid },
-  linkedin: { create: createLinkedIn, method: 'GET', hasMac: true, signsAnyToken: 'text-and-body', ...IN_URL },
+  front: { create: createFront },
+  linkedin: { create: createLinkedIn, method: 'GET', mac: 'hmac-sha256', signsAnyToken: 'text-and-body', ...IN_URL },
   monday: { create: createMonday, ...IN_URL },
   notion: { create: createNotion, ...IN_URL },
   nylas: { create: createEcho('nylas'), method: 'GET', ...IN_URL },

@@ -17,6 +17,8 @@ export interface HandshakeOptions {
   readonly allowedOrigins: readonly string[];
   /** Requests per minute; undefined: no limit. */
   readonly allowedRate: number | undefined;
+  /** The name of the key, for senders that want it in the response. */
+  readonly publicKey?: string | undefined;
   /** Whether the route accepts any query. */
   readonly allowQuery: boolean;
   readonly scheme: Scheme;

@@ -3,8 +3,11 @@ import { ALGORITHMS } from './algorithms.ts';
 import { Material } from './keys.ts';
 import type { VerifyKey } from './scheme.ts';
 
-/** HMAC-SHA256 of ASCII text; undefined for a key of another algorithm. */
-export function toMac({ material }: VerifyKey, text: string): Buffer | undefined {
-  if (!(material instanceof Material) || material.algorithm !== 'hmac-sha256') return undefined;
-  return ALGORITHMS['hmac-sha256'].sign(material.key, [text]);
+/** The HMACs that handshakes require. */
+export type HandshakeMac = 'hmac-sha1' | 'hmac-sha256';
+
+/** HMAC of ASCII text; undefined for a key of another algorithm. */
+export function toMac({ material }: VerifyKey, text: string, algorithm: HandshakeMac = 'hmac-sha256'): Buffer | undefined {
+  if (!(material instanceof Material) || material.algorithm !== algorithm) return undefined;
+  return ALGORITHMS[algorithm].sign(material.key, [text]);
 }

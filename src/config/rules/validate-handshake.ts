@@ -1,6 +1,7 @@
 /** The rules of handshakes: the gate must be able to respond, and must authenticate the sender by something an attacker does not know. */
 import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
-import type { HandshakeName, SchemeDescription } from '../../auth/schemes/description.ts';
+import type { HandshakeName, Piece, SchemeDescription } from '../../auth/schemes/description.ts';
+import { isFieldPiece } from '../../auth/schemes/layout.ts';
 import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
@@ -8,7 +9,7 @@ import { error, type Path, type Rating, warning } from './rating.ts';
 export function checkHandshake({ handshake, description, allowQuery }: WebhookConfig, path: Path): Rating[] {
   if (handshake === undefined) return [];
   const { type, verifyToken } = handshake;
-  const { token, hasMac, hasOrigins, parameter } = HANDSHAKES[type];
+  const { token, mac, hasOrigins, hasPublicKey, parameter } = HANDSHAKES[type];
   const found = [...checkUnused(handshake, path), ...checkTokenSigning(type, description, path)];
   if (token === 'needed' && verifyToken === undefined) {
     const url =
@@ -18,9 +19,17 @@ export function checkHandshake({ handshake, description, allowQuery }: WebhookCo
   }
   if (hasOrigins === true && handshake.allowedOrigins.length === 0)
     found.push(error(path, 'no origin is allowed to send events', 'allowedOrigins: [eventgrid.azure.net]'));
-  const isHmac = description.signature?.forms.some(({ algorithm }) => algorithm === 'hmac-sha256') === true;
-  if (hasMac === true && !isHmac)
-    found.push(error(path, `${type} requires an HMAC-SHA256 with the route's key, but ${description.name} does not use one`));
+  if (hasPublicKey === true && handshake.publicKey === undefined)
+    found.push(
+      warning(
+        path,
+        'the response contains the public key, so without it the handshake is rejected',
+        'handshake: { publicKey: … }; or handshake: off if the URL is verified already',
+      ),
+    );
+  const hasAlgorithm = description.signature?.forms.some(({ algorithm }) => algorithm === mac) === true;
+  if (mac !== undefined && !hasAlgorithm)
+    found.push(error(path, `${type} requires an ${MACS[mac]} with the route's key, but ${description.name} does not use one`));
   if (parameter !== undefined && verifyToken !== undefined && allowQuery)
     found.push(
       warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery'),
@@ -32,30 +41,46 @@ export function checkHandshake({ handshake, description, allowQuery }: WebhookCo
 function checkTokenSigning(type: HandshakeName, { signed }: SchemeDescription, path: Path): Rating[] {
   const { signsAnyToken } = HANDSHAKES[type];
   if (signsAnyToken === undefined) return [];
-  const isSafe = signed.every(
-    (piece) => piece === 'body' || (signsAnyToken === 'text-and-body' && typeof piece === 'object' && 'text' in piece),
-  );
-  if (isSafe) return [];
-  const [wording, hint] = FORMS[signsAnyToken];
-  const sender = type === 'x' ? 'X' : 'LinkedIn';
+  const [wording, hint, isSafe] = FORMS[signsAnyToken];
+  if (signed.every(isSafe)) return [];
   return [
-    error([...path, 'type'], `the handshake of ${sender} signs any token with the key, so the scheme must sign ${wording}`, hint),
+    error(
+      [...path, 'type'],
+      `the handshake of ${TITLES[type] ?? type} signs any token with the key, so the scheme must sign ${wording}`,
+      hint,
+    ),
   ];
 }
 
-const FORMS = {
-  body: ['the body alone', 'signed: [body]'],
-  'text-and-body': ['the body, alone or after fixed text', 'signed: [{ text: "hmacsha256=" }, body]'],
-} as const;
+const MACS = { 'hmac-sha1': 'HMAC-SHA1', 'hmac-sha256': 'HMAC-SHA256' } as const;
+const TITLES: Readonly<Record<string, string>> = { x: 'X', linkedin: 'LinkedIn', braintree: 'Braintree' };
+
+type TokenForm = readonly [wording: string, hint: string, isSafe: (piece: Piece) => boolean];
+
+const FORMS: Readonly<Record<'body' | 'text-and-body' | 'payload', TokenForm>> = {
+  body: ['the body alone', 'signed: [body]', (piece) => piece === 'body'],
+  'text-and-body': [
+    'the body, alone or after fixed text',
+    'signed: [{ text: "hmacsha256=" }, body]',
+    (piece) => piece === 'body' || (typeof piece === 'object' && 'text' in piece),
+  ],
+  payload: [
+    'the form field bt_payload alone',
+    'signed: [{ form: bt_payload }]',
+    (piece) => isFieldPiece(piece) && 'form' in piece && piece.form === 'bt_payload' && piece.path === undefined,
+  ],
+};
 
 /** A setting that this type ignores would suggest a check that never happens. */
-function checkUnused({ type, verifyToken, parameter, allowedOrigins, allowedRate }: HandshakeConfig, path: Path): Rating[] {
+function checkUnused(handshake: HandshakeConfig, path: Path): Rating[] {
+  const { type, verifyToken, parameter, allowedOrigins, allowedRate, publicKey } = handshake;
   const rules = HANDSHAKES[type];
   const unused = [
     ...(verifyToken !== undefined && rules.token === undefined ? ['verifyToken'] : []),
     ...(parameter !== undefined && rules.parameter === undefined ? ['parameter'] : []),
     ...(allowedOrigins.length > 0 && rules.hasOrigins === undefined ? ['allowedOrigins'] : []),
     ...(allowedRate !== undefined && rules.hasOrigins === undefined ? ['allowedRate'] : []),
+    ...(publicKey !== undefined && rules.hasPublicKey === undefined ? ['publicKey'] : []),
   ];
   return unused.map((name) => error([...path, name], `the ${type} handshake does not use ${name}`, `remove ${name}`));
 }

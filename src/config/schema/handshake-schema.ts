@@ -30,12 +30,17 @@ const written = z.strictObject({
   allowedRate: count
     .optional()
     .describe('For cloudevents: number of requests per minute that the sender may make. Default: no limit.'),
+  publicKey: z
+    .string()
+    .regex(/^[A-Za-z0-9_]{1,64}$/, 'a public key of Braintree is 1 to 64 letters, digits and underscores')
+    .optional()
+    .describe('For braintree: the public key that belongs to the private key of the route; it is part of the response.'),
 });
 
 /** The `handshake` section. */
 export const handshake = z
   .union([z.literal('off'), z.literal(false).transform(() => 'off' as const), written], {
-    error: 'expected off, or an object with type, verifyToken, parameter, allowedOrigins, allowedRate',
+    error: 'expected off, or an object with type, verifyToken, parameter, allowedOrigins, allowedRate, publicKey',
   })
   .optional()
   .describe(

@@ -38,13 +38,14 @@ function compileWebhook(config: WebhookConfig): CompiledWebhook {
 
 function toHandshake({ handshake, allowQuery }: WebhookConfig, scheme: Scheme): Handshake {
   if (handshake === undefined) return {};
-  const { type, verifyToken, parameter = '', allowedOrigins, allowedRate } = handshake;
+  const { type, verifyToken, parameter = '', allowedOrigins, allowedRate, publicKey } = handshake;
   return compileHandshake({
     type,
     hasToken: verifyToken !== undefined,
     parameter,
     allowedOrigins,
     allowedRate,
+    publicKey,
     allowQuery,
     scheme,
   });

@@ -24,6 +24,7 @@ const FRONT_HEADER = 'X-Front-Signature';
 const front: SchemeDescription = {
   ...BODY,
   name: 'front',
+  handshake: 'front',
   from: {
     title: 'Front (application webhooks)',
     docs: 'https://dev.frontapp.com/docs/application-webhooks',

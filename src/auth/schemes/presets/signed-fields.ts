@@ -101,6 +101,7 @@ export const dropboxSign: SchemeDescription = {
 export const braintree: SchemeDescription = {
   ...BODY,
   name: 'braintree',
+  handshake: 'braintree',
   from: {
     title: 'Braintree',
     docs: 'https://developer.paypal.com/braintree/docs/guides/webhooks/parse',

@@ -8,6 +8,7 @@ import type { VerifyKey } from '../../../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import type { Refusal } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
+import { toCase, toPreset } from '../../../support/preset-cases.ts';
 
 export const KEY = 'a-key-of-sixteen-bytes-and-more';
 export const TOKEN = 'a verify/token+of&enough=bytes';
@@ -44,6 +45,11 @@ export function toKeys(secrets: readonly string[]): VerifyKey[] {
   });
 }
 
+/** A key of the preset of Braintree. */
+export function toBraintreeKey(secret: string): VerifyKey {
+  return toCase(toPreset('braintree'), { secret, signingSecret: secret }).key;
+}
+
 function toOptions(type: HandshakeName, over: Case): HandshakeOptions {
   return {
     type,
@@ -52,6 +58,7 @@ function toOptions(type: HandshakeName, over: Case): HandshakeOptions {
     allowedOrigins: over.allowedOrigins ?? ['eventgrid.azure.net'],
     allowedRate: over.allowedRate,
     allowQuery: over.allowQuery ?? false,
+    publicKey: over.publicKey,
     scheme: compileScheme(CONTENT_SIGNED),
   };
 }
@@ -62,7 +69,7 @@ export function ask(type: HandshakeName, over: Case = {}): Refusal | undefined {
   const token = options.hasToken && over.isTokenGone !== true ? new Secret(Buffer.from(TOKEN)) : undefined;
   return compileHandshake(options).open?.(
     { method: over.method ?? 'GET', query: over.query, headers: new HeaderFields(over.headers ?? []) },
-    { keys: toKeys(over.keys ?? [KEY]), token },
+    { keys: type === 'braintree' ? (over.keys ?? [KEY]).map(toBraintreeKey) : toKeys(over.keys ?? [KEY]), token },
   );
 }
 

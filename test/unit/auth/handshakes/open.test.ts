@@ -256,11 +256,11 @@ describe('for any request', () => {
     'cloudevents',
     'strava',
     'oura',
-    ...(['dropbox', 'nylas', 'okta', 'linkedin', 'trello'] as const),
+    ...(['dropbox', 'nylas', 'okta', 'linkedin', 'trello', 'braintree'] as const),
   ];
   const name = fc.constantFrom(
     ...['hub.mode', 'hub.verify_token', 'hub.challenge', 'crc_token', 'nonce', 'token', 'validationToken', 'access_token', 'a'],
-    ...['challenge', 'challengeCode', 'verification_token'],
+    ...['challenge', 'challengeCode', 'verification_token', 'bt_challenge'],
   );
   const value = fc.oneof(
     fc.constantFrom('subscribe', '', '%', '%ff', '%00', ENCODED.slice(1), '1'),

@@ -38,6 +38,30 @@ describe('Slack', () => {
   });
 });
 
+describe('Front', () => {
+  const sync = { type: 'sync', authorization: { id: 'cmp_abc' } };
+  const withChallenge = (...values: string[]): { headers: string[] } => ({
+    headers: values.flatMap((value) => ['X-Front-Challenge', value]),
+  });
+
+  test('reads its challenge again', () => {
+    expect(toText(tell('front', sync, withChallenge('abc123')))).toBe('200 application/json {"challenge":"abc123"}');
+  });
+
+  test.each([[], ['a', 'a'], ['a b'], [''], ['x'.repeat(257)]])('is rejected if its challenges are %j', (...values) => {
+    expect(tell('front', sync, withChallenge(...values))?.code).toBe('handshake_refused');
+  });
+
+  test.each([
+    ['an event, whatever header it has', { type: 'inbound_received', authorization: { id: 'cmp_abc' }, payload: {} }],
+    ['an event that names itself so', { ...sync, payload: { id: 'evt_1' } }],
+    ['without the account', { type: 'sync' }],
+    ['a list', [sync]],
+  ])('is not detected if it is %s', (_title, body) => {
+    expect(tell('front', body, withChallenge('abc123'))).toBeUndefined();
+  });
+});
+
 describe('Zoom', () => {
   const toAsk = (plainToken: unknown): object => ({
     payload: { plainToken },

@@ -1,4 +1,4 @@
-import { createHmac } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { HandshakeName } from '../../../../src/auth/schemes/description.ts';
@@ -129,6 +129,42 @@ describe('LinkedIn', () => {
       expect(ask('linkedin', { ...open, query: `challengeCode=${encodeURIComponent(code)}` })?.code).toBe('handshake_refused');
     for (const body of ['', CODE]) expect(tell('linkedin', body)?.code).toBe('handshake_refused');
     for (const body of ['{}', '[]', '{"type":"LEAD_ACTION"}']) expect(tell('linkedin', body)).toBeUndefined();
+  });
+});
+
+describe('Braintree', () => {
+  const CHALLENGE = '20f9f8ed05f77439fe955c977e4c8a53';
+  const asked = { ...open, publicKey: 'key_1', query: `bt_challenge=${CHALLENGE}` };
+  const mac = (text: string): string => createHmac('sha1', createHash('sha1').update(KEY).digest()).update(text).digest('hex');
+
+  test('gets its public key, and the HMAC of its challenge', () => {
+    expect(toText(ask('braintree', asked))).toBe(`200 text/plain key_1|${mac(CHALLENGE)}`);
+    expect(ask('braintree', { ...asked, keys: [] })?.code).toBe('secret_unavailable');
+  });
+
+  test.each([
+    ['without the public key', { ...asked, publicKey: undefined }],
+    ['of other digits', { ...asked, query: `bt_challenge=${CHALLENGE.toUpperCase()}` }],
+    ['that is too short', { ...asked, query: `bt_challenge=${CHALLENGE.slice(13)}` }],
+    ['that is too long', { ...asked, query: `bt_challenge=${CHALLENGE}0` }],
+    ['with another parameter', { ...asked, query: `bt_challenge=${CHALLENGE}&a=1` }],
+    ['that is repeated', { ...asked, query: `bt_challenge=${CHALLENGE}&bt_challenge=${CHALLENGE}` }],
+    ['with a line end', { ...asked, query: `bt_challenge=${CHALLENGE}%0A` }],
+  ])('is rejected with a challenge %s', (_title, over) => {
+    expect(ask('braintree', over)?.code).toBe('handshake_refused');
+  });
+
+  test('never gets an HMAC that is the signature of a delivery', () => {
+    for (const payload of [CHALLENGE, CHALLENGE.slice(12)]) {
+      expect(tell('braintree', `bt_signature=a&bt_payload=${payload}`)?.code).toBe('handshake_refused');
+      expect(tell('braintree', `bt_payload=%${payload.charCodeAt(0).toString(16)}${payload.slice(1)}`)?.code).toBe(
+        'handshake_refused',
+      );
+      const part = `--b\r\nContent-Disposition: form-data; name="bt_payload"\r\n\r\n${payload}\r\n--b--\r\n`;
+      expect(tell('braintree', part)?.code).toBe('handshake_refused');
+    }
+    for (const payload of [`${CHALLENGE}%0A`, `${CHALLENGE}0`, 'PG5vdGlmaWNhdGlvbj4%3D'])
+      expect(tell('braintree', `bt_payload=${payload}`)).toBeUndefined();
   });
 });
 

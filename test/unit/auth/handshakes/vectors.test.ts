@@ -8,7 +8,7 @@ import { HeaderFields } from '../../../../src/core/headers.ts';
 import type { Reply } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { type Handshake, readHandshakes } from '../../../support/oracles/vectors.ts';
-import { CONTENT_SIGNED, toKeys } from './harness.ts';
+import { CONTENT_SIGNED, toBraintreeKey, toKeys } from './harness.ts';
 
 function answer({ preset, secret, signed }: Handshake): Reply | undefined {
   const type = preset as HandshakeName;
@@ -24,9 +24,10 @@ function answer({ preset, secret, signed }: Handshake): Reply | undefined {
     allowedOrigins: [],
     allowedRate: undefined,
     allowQuery: false,
+    publicKey: 'integration_public_key',
     scheme: compileScheme(CONTENT_SIGNED),
   });
-  const keys = toKeys([secret.text]);
+  const keys = type === 'braintree' ? [toBraintreeKey(secret.text)] : toKeys([secret.text]);
   const { search } = new URL(signed.url);
   // The published request of Microsoft Graph is one to a URL without a token.
   const query = type === 'microsoft-graph' ? `${search.slice(1)}&token=${encodeURIComponent(secret.text)}` : search.slice(1);

@@ -147,8 +147,8 @@ test('a preset includes the handshake of its sender', () => {
     const { config } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
     return [name, config?.routes[0]?.webhook?.handshake?.type];
   });
-  const signed = ['discord', 'meta', 'microsoft-graph', 'slack', 'twitch', 'x', 'zoom'];
-  const open = ['asana', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'trello'];
+  const signed = ['discord', 'front', 'meta', 'microsoft-graph', 'slack', 'twitch', 'x', 'zoom'];
+  const open = ['asana', 'braintree', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'trello'];
   const same = [...signed, ...open].map((name) => [name, name]);
   expect(Object.fromEntries(types.filter(([, type]) => type !== undefined))).toEqual({
     ...Object.fromEntries(same),
