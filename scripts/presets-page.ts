@@ -75,7 +75,7 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 - **Content-Type** is never signed, so sidegate ties it to the signed body: UTF-8 only, no ambiguous parameters, and a body that looks like its type. JSON must not begin with a byte order mark, a form must not begin like JSON, and
   multipart content must begin with its boundary. Anything else gets 415. See [ADR 0009](adr/0009-schemes-as-data.md).
 - **X** signs any token in its handshake with the same key, so only a JSON object is accepted as an event.
-- **PayPal, Wise, Plaid, Google Pub/Sub, Vonage, Netlify, monday.com, Wix and Apple** sign with a key pair or a token, and some of them less than the whole
+- **PayPal, Wise, Plaid, Google Pub/Sub, Azure Event Grid, Vonage, Netlify, monday.com, Wix and Apple** sign with a key pair or a token, and some of them less than the whole
   delivery: see [RSA keys, certificates and JSON Web Tokens](key-pairs.md).
 ${COMMERCE_NOTES}${TOOL_NOTES}
 ## Without a preset

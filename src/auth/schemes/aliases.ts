@@ -17,6 +17,8 @@ const ALIASES: Readonly<Record<string, string>> = {
   graph: 'microsoft-graph',
   'hcp-terraform': 'terraform-cloud',
   incident: 'incident-io',
+  'event-grid': 'azure-event-grid',
+  eventgrid: 'azure-event-grid',
   instagram: 'meta',
   intuit: 'quickbooks',
   lemonsqueezy: 'lemon-squeezy',

@@ -80,7 +80,16 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   woocommerce: { retries: 'nothing', schedule: 'never; disabled after 5 consecutive failures' },
   x: { waitsSeconds: 10 },
   'aws-sns': { schedule: '3 times, 20 seconds apart, unless the subscription says otherwise; at most an hour' },
-  'adyen-payments': { schedule: 'for a month: at first after 2, 5, 10 and 15 minutes, later every 8 hours' },
+  'adyen-payments': {
+    waitsSeconds: 10,
+    schedule: 'for 30 days: after 2, 5, 10, 15 and 30 minutes, 1, 2 and 4 hours, then every 8 hours',
+  },
+  'azure-event-grid': {
+    acknowledgedBy: [200, 201, 202, 203, 204],
+    givesUpOn: [400, 401, 403, 413],
+    waitsSeconds: 30,
+    schedule: 'for 24 hours by default, at first after 10 and 30 seconds, 1, 5, 10 and 30 minutes',
+  },
   box: { waitsSeconds: 30, schedule: 'up to 10 times' },
   contentful: { retries: 'server-errors', waitsSeconds: 30, schedule: 'twice' },
   mailgun: {

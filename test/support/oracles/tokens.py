@@ -70,6 +70,11 @@ def judge_google(vector, headers, body):
     check(claims["email"] in vector["claims"]["$.email"] and claims["email_verified"] is True)
 
 
+def judge_event_grid(vector, headers, body):
+    claims = decode(headers["authorization"].removeprefix("Bearer "), vector["secret"], "RS256", vector, issuer=vector["claims"]["$.iss"][0])
+    check(claims["aud"] in vector["audience"] and claims["appid"] == "4962773b-9cdb-44cf-a8bf-237846a00ab7" and "exp" in claims)
+
+
 def judge_vonage(vector, headers, body):
     from vonage_jwt import verify_signature
 
@@ -104,6 +109,7 @@ JUDGES = {
     "paypal-sandbox": judge_paypal,
     "plaid": judge_plaid,
     "google-pubsub": judge_google,
+    "azure-event-grid": judge_event_grid,
     "vonage": judge_vonage,
     "netlify": judge_netlify,
     "monday": judge_monday,

@@ -54,6 +54,30 @@ export const googlePubsub: SchemeDescription = {
   },
 };
 
+/**
+ * Azure Event Grid, Event Grid schema: https://learn.microsoft.com/azure/event-grid/secure-webhook-delivery. The token is one of Microsoft
+ * Entra ID, of version 1.0, which signs those of all tenants with the same keys. `appid` is Event Grid itself in every tenant.
+ */
+export const azureEventGrid: SchemeDescription = {
+  ...COMMON,
+  name: 'azure-event-grid',
+  handshake: 'event-grid',
+  from: {
+    title: 'Azure Event Grid (Microsoft Entra ID)',
+    docs: 'https://learn.microsoft.com/azure/event-grid/secure-webhook-delivery',
+    key: "none: Microsoft's keys are fetched; jwt.audience is the application ID URI of the webhook, jwt.claims.iss names your tenant",
+  },
+  signature: tokenIn('Authorization', 'rsa-sha256', 'Bearer '),
+  signed: [],
+  id: { json: '$[*].id' },
+  jwksUrl: 'https://login.microsoftonline.com/common/discovery/keys',
+  jwt: {
+    claims: { '$.appid': ['4962773b-9cdb-44cf-a8bf-237846a00ab7'] },
+    mustSet: ['audience', '$.iss'],
+    requiresExpiry: true,
+  },
+};
+
 /** Vonage, Messages and Voice: https://developer.vonage.com/en/getting-started/concepts/webhooks. */
 export const vonage: SchemeDescription = {
   ...COMMON,
