@@ -25,6 +25,8 @@ interface SenderNotes {
   /** Unsigned parts that the preset does not mention. */
   readonly unsigned?: string;
   readonly problems?: readonly string[];
+  /** Statements about retries that no document of the sender was found for. */
+  readonly unconfirmed?: string;
   /** How the sender itself sends a test. */
   readonly test?: string;
   /** A how-to guide, relative to docs/. */
@@ -78,7 +80,7 @@ function renderSenderPage(preset: SenderPreset): string {
     toVerified(preset),
     toUnsigned(preset, notes),
     '## How the sender behaves',
-    toBehavior(preset),
+    toBehavior(preset, notes),
     ...(notes.problems === undefined ? [] : ['## Known problems', notes.problems.map((text) => `- ${text.trim()}`).join('\n')]),
     '## Test it',
     toTest(preset, notes),
@@ -182,10 +184,14 @@ function toQueryRule({ handshake }: SenderPreset): string {
     : 'The URL is not signed, so a delivery with a query is rejected (`allowQuery`).';
 }
 
-function toBehavior({ name }: SenderPreset): string {
+function toBehavior({ name }: SenderPreset, { unconfirmed }: SenderNotes): string {
   const profile = SENDERS[name];
+  const doubts = unconfirmed === undefined ? [] : [`**Not confirmed** by a public document of the sender: ${unconfirmed.trim()}`];
   if (profile === undefined)
-    return 'Its documentation does not say how it interprets responses. sidegate assumes that a 2xx counts as delivered, and that everything else is retried.';
+    return [
+      'Its documentation does not say how it interprets responses. sidegate assumes that a 2xx counts as delivered, and that everything else is retried.',
+      ...doubts,
+    ].join('\n\n');
   const { retries, givesUpOn = [], disabledBy = [], waitsSeconds, schedule } = profile;
   const changes = toChanges(name);
   const lines = [
@@ -195,6 +201,7 @@ function toBehavior({ name }: SenderPreset): string {
     ...(givesUpOn.length === 0 ? [] : [`Never retries after ${givesUpOn.join(', ')}.`]),
     ...(disabledBy.length === 0 ? [] : [`Disables the endpoint after ${disabledBy.join(', ')}.`]),
     ...(waitsSeconds === undefined ? [] : [`Waits ${waitsSeconds} seconds for the response.`]),
+    ...doubts,
     ...(changes === '' ? [] : [`sidegate sends it other statuses than the catalogue: ${changes} ([why](../senders.md)).`]),
   ];
   return lines.map((line) => `- ${line}`).join('\n');

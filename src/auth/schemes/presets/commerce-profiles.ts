@@ -19,7 +19,11 @@ export const COMMERCE_PROFILES: Readonly<Record<string, SenderProfile>> = {
   front: { schedule: '3 times; disabled after repeated failures' },
   'front-rules': { retries: 'nothing', waitsSeconds: 5, schedule: 'never' },
   gocardless: { waitsSeconds: 10, schedule: '8 times, after 1, 2 and 10 minutes and so on' },
-  intercom: { disabledBy: [410], waitsSeconds: 5, schedule: 'once, after a minute; suspended after seven days of failures' },
+  intercom: {
+    disabledBy: [410],
+    waitsSeconds: 5,
+    schedule: 'once, after a minute; paused for 15 minutes after 1,000 failures in a row, suspended after seven days of failures',
+  },
   'lemon-squeezy': { acknowledgedBy: [200], retries: 'failures', schedule: 'after 5, 25 and 125 seconds' },
   mollie: { waitsSeconds: 15 },
   paystack: { acknowledgedBy: [200], schedule: '4 times, 3 minutes apart, then hourly for 72 hours' },
