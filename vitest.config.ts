@@ -4,7 +4,15 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    exclude: ['test/cluster/**', 'test/browser/**', 'test/oracles/**', 'test/node26/**', 'test/memory/**', 'test/chaos/**'],
+    exclude: [
+      'test/cluster/**',
+      'test/browser/**',
+      'test/oracles/**',
+      'test/node26/**',
+      'test/memory/**',
+      'test/chaos/**',
+      'test/models/**',
+    ],
     testTimeout: 20_000,
     hookTimeout: 30_000,
     // Vitest's default is one worker on two cores, which leaves them half idle: tests mostly wait.

@@ -6,6 +6,7 @@ import { CLUSTER_TOOLS, NODE_TOOLS } from './cluster-tools.ts';
 import { IMAGE_PROGRAMS, prepareDockerfileImage } from './dockerfile-image.ts';
 import { IMAGE_NODE_VERSION, installImageNode, installNode, PACKAGE_NODE_VERSIONS } from './image-node.ts';
 import { prepareSchemas } from './kubernetes-schemas.ts';
+import { prepareModelChecker } from './model-checker.ts';
 import { findNodeHindrance, NODE_PROGRAMS } from './node-availability.ts';
 import { prepareCluster } from './prepare-cluster.ts';
 
@@ -25,6 +26,7 @@ const NEEDED: Readonly<Record<string, string>> = {
 /** Programs that only one suite needs, by the suite's name. */
 const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   browser: { chromium: 'chromium' },
+  models: { java: 'default-jre-headless', mvn: 'maven' },
   cluster: { go: 'golang-go', etcd: 'etcd-server', prometheus: 'prometheus', promtool: 'prometheus' },
 };
 /** Programs that some releases do not have; without them, some tests are skipped. */
@@ -172,6 +174,13 @@ if (suite === 'oracles') {
 }
 if (suite === '') preparePackageNodes();
 if (suite === 'node26') prepareImageNode();
+if (suite === 'models') {
+  const problem = prepareModelChecker();
+  if (problem !== undefined) {
+    console.error(problem);
+    process.exit(1);
+  }
+}
 if (suite === 'cluster') {
   // The image of the tests' node contains this Node.
   prepareImageNode();
