@@ -74,6 +74,9 @@ const LAZY = /^(?:bullmq|ioredis|(?:node:)?(?:child_process|http2|https|tls|zlib
 /** Dependencies load these for options that sidegate never sets: exemplars, metrics of other processes, pino's transports, BullMQ's PostgreSQL and cron. */
 const NEVER_USED = /^(?:@opentelemetry\/api|thread-stream|cron-parser|\.\/postgres|\.\/lib\/(?:cluster|pushgateway|worker))$/;
 
+/** msgpackr works without this addon. Its loader would also run an addon from a folder beside the bundles, or from one that the environment names. */
+const ABSENT = /^msgpackr-extract$/;
+
 const LAZY_DEPENDENCIES: Plugin = {
   name: 'lazy-dependencies',
   setup(setUp) {
@@ -83,6 +86,8 @@ const LAZY_DEPENDENCIES: Plugin = {
     );
     setUp.onResolve({ filter: NEVER_USED }, ({ path }) => ({ path, namespace: 'never-used' }));
     setUp.onLoad({ filter: /./, namespace: 'never-used' }, () => ({ contents: 'module.exports = {};' }));
+    setUp.onResolve({ filter: ABSENT }, ({ path }) => ({ path, namespace: 'absent' }));
+    setUp.onLoad({ filter: /./, namespace: 'absent' }, () => ({ contents: 'module.exports = undefined;' }));
     setUp.onResolve({ filter: LAZY }, ({ path, namespace }) => (namespace === 'lazy' ? undefined : { path, namespace: 'lazy' }));
     setUp.onLoad({ filter: LAZY, namespace: 'lazy' }, ({ path }) => ({ contents: toLazyModule(path), resolveDir: root }));
   },
