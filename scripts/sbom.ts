@@ -1,9 +1,14 @@
-/** Writes dist/sidegate.cdx.json, the CycloneDX bill of materials: the packages in sidegate's bundles, and those installed with it. */
+/**
+ * Writes what accompanies the bundles in every package and image: dist/sidegate.cdx.json, the CycloneDX bill of materials (the packages in
+ * the bundles, and those installed with them), and dist/THIRD-PARTY-LICENSES.txt.
+ */
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { bundle } from './bundle.ts';
+import { formatLicenses, readLicenses } from './licenses.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
@@ -12,14 +17,15 @@ interface Component {
   readonly name: string;
   readonly version: string;
   readonly purl?: string;
-  readonly licenses?: readonly unknown[];
+  readonly licenses?: readonly { readonly license?: { readonly id?: string } }[];
 }
 
 /** The parts of a CycloneDX document that this script reads. */
 export interface Bom {
   readonly bomFormat: string;
   readonly specVersion: string;
-  readonly metadata: { readonly component: Component };
+  readonly serialNumber?: string;
+  readonly metadata: { readonly component: Component; readonly timestamp?: string };
   readonly components: readonly Component[];
   readonly dependencies: readonly { readonly ref: string; readonly dependsOn: readonly string[] }[];
 }
@@ -43,7 +49,7 @@ interface Manifest {
  * The bill of materials of the lock file, without the packages that only development needs. Not `npm sbom --omit dev`: the packages in the
  * bundles are development dependencies, because an installation needs only the bundles.
  */
-export async function createBom(): Promise<Bom> {
+export async function createBom(bundled?: readonly string[]): Promise<Bom> {
   const args = ['sbom', '--sbom-format', 'cyclonedx', '--sbom-type', 'application', '--package-lock-only'];
   const text = execFileSync('npm', args, {
     cwd: ROOT,
@@ -51,15 +57,31 @@ export async function createBom(): Promise<Bom> {
     maxBuffer: 64 << 20,
     stdio: ['ignore', 'pipe', 'ignore'],
   });
-  const bundled = await listBundled();
-  return keepShipped(JSON.parse(text) as Bom, readJson<Lock>('package-lock.json'), readJson<Manifest>('package.json'), bundled);
+  const shipped = new Set(bundled ?? (await listBundled()));
+  const bom = keepShipped(
+    JSON.parse(text) as Bom,
+    readJson<Lock>('package-lock.json'),
+    readJson<Manifest>('package.json'),
+    shipped,
+  );
+  return toReproducible(bom);
+}
+
+/** npm writes the current time and a random serial number. Here the number depends on the content, so that two builds write the same file. */
+function toReproducible(bom: Bom): Bom {
+  const { timestamp: _, ...metadata } = bom.metadata;
+  const { serialNumber: __, ...rest } = { ...bom, metadata };
+  const hex = createHash('sha256').update(JSON.stringify(rest)).digest('hex');
+  // RFC 9562, section 5.8: version 8 is for numbers that an application computes.
+  const parts = [hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`, `8${hex.slice(17, 20)}`, hex.slice(20, 32)];
+  return { ...bom, serialNumber: `urn:uuid:${parts.join('-')}`, metadata };
 }
 
 /** The folders of the packages that the bundles contain. */
-async function listBundled(): Promise<ReadonlySet<string>> {
+export async function listBundled(): Promise<readonly string[]> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-sbom-'));
   try {
-    return new Set(await bundle(folder));
+    return await bundle(folder);
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -90,10 +112,14 @@ function readJson<T>(file: string): T {
   return JSON.parse(readFileSync(join(ROOT, file), 'utf8')) as T;
 }
 
-if (import.meta.main) {
-  const file = join(ROOT, 'dist', 'sidegate.cdx.json');
-  const bom = await createBom();
-  mkdirSync(dirname(file), { recursive: true });
-  writeFileSync(file, `${JSON.stringify(bom, undefined, 2)}\n`);
-  console.log(`dist/sidegate.cdx.json lists ${bom.components.length} packages`);
+/** Writes the bill of materials and the licenses of these packages into `dist`. */
+export async function writeNotices(dist: string, bundled: readonly string[]): Promise<void> {
+  const bom = await createBom(bundled);
+  const licenses = readLicenses(ROOT, bundled);
+  mkdirSync(dist, { recursive: true });
+  writeFileSync(join(dist, 'sidegate.cdx.json'), `${JSON.stringify(bom, undefined, 2)}\n`);
+  writeFileSync(join(dist, 'THIRD-PARTY-LICENSES.txt'), formatLicenses(licenses));
+  console.log(`dist/: sidegate.cdx.json lists ${bom.components.length} packages, THIRD-PARTY-LICENSES.txt ${licenses.length}`);
 }
+
+if (import.meta.main) await writeNotices(join(ROOT, 'dist'), await listBundled());

@@ -47,6 +47,13 @@ test('names only listed packages as dependencies of others', async () => {
   for (const { ref, dependsOn } of bom.dependencies) for (const each of [ref, ...dependsOn]) expect(refs).toContain(each);
 });
 
+test('is the same for every build', async () => {
+  const [first, second] = [await createBom(), await createBom()];
+  expect(second).toEqual(first);
+  expect(first.serialNumber).toMatch(/^urn:uuid:[\da-f]{8}-[\da-f]{4}-8[\da-f]{3}-8[\da-f]{3}-[\da-f]{12}$/);
+  expect(first.metadata).not.toHaveProperty('timestamp');
+}, 60_000);
+
 /** The name with its scope, as package.json writes it. */
 function nameOf(component: { readonly 'bom-ref': string }): string {
   return component['bom-ref'].slice(0, component['bom-ref'].lastIndexOf('@'));

@@ -23,7 +23,8 @@ function pack(what: string): string {
 }
 
 beforeAll(async () => {
-  execFileSync(process.execPath, [join(ROOT, 'scripts', 'build.ts')], { cwd: ROOT, stdio: 'ignore' });
+  for (const script of ['build.ts', 'sbom.ts'])
+    execFileSync(process.execPath, [join(ROOT, 'scripts', script)], { cwd: ROOT, stdio: 'ignore' });
   // The native bcrypt of this machine is packed from node_modules, so that nothing is asked of a registry.
   const native = readdirSync(join(ROOT, 'node_modules', '@node-rs')).map((name) => pack(`./node_modules/@node-rs/${name}`));
   const args = ['install', '--global', '--offline', '--prefix', folder, '--cache', join(folder, 'npm-cache')];
@@ -38,7 +39,7 @@ beforeAll(async () => {
 }, 120_000);
 
 describe('the npm package', () => {
-  test('contains the bundles, the schema, the license and the readme, and nothing else', () => {
+  test('contains the bundles, the schema, the bill of materials, the licenses and the readme, and nothing else', () => {
     const installed = dirname(dirname(launcher));
     const files = readdirSync(installed, { recursive: true, withFileTypes: true });
     const paths = files
@@ -48,6 +49,7 @@ describe('the npm package', () => {
       'LICENSE',
       'README.md',
       'bin/sidegate.cjs',
+      'dist/THIRD-PARTY-LICENSES.txt',
       'dist/config.schema.json',
       'dist/console-page.css',
       'dist/console-page.js',
@@ -60,6 +62,7 @@ describe('the npm package', () => {
       'dist/sidegate-provider.cjs',
       'dist/sidegate-redis.cjs',
       'dist/sidegate-tools.cjs',
+      'dist/sidegate.cdx.json',
       'dist/sidegate.cjs',
       'package.json',
     ]);

@@ -5,6 +5,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { bundle } from '../../../scripts/bundle.ts';
 import { buildDockerfileImage, canBuildDockerfileImage } from '../../../scripts/dockerfile-image.ts';
 import { installImageNode } from '../../../scripts/image-node.ts';
+import { writeNotices } from '../../../scripts/sbom.ts';
 import { type Image, type ImageConfig, type Layer, readImage, toLayer } from './oci.ts';
 import { APP_IMAGE, PAUSE_IMAGE, REDIS_IMAGE, SIDEGATE_IMAGE } from './settings.ts';
 import { type Entry, readFile, readTree } from './tar.ts';
@@ -34,7 +35,8 @@ export async function buildImages(folder: string): Promise<Image[]> {
 /** What the last stage of the Dockerfile describes, with the programs and libraries of this machine. */
 async function assemble(folder: string): Promise<Image> {
   const base = toLayer(listBase(realpathSync(installImageNode())));
-  await bundle(join(folder, 'dist'));
+  const dist = join(folder, 'dist');
+  await writeNotices(dist, await bundle(dist));
   const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
   return { name: SIDEGATE, config: readConfig(dockerfile), layers: [base, toLayer(listProgram(dockerfile, folder))] };
 }
