@@ -11,7 +11,11 @@ COPY scripts ./scripts
 COPY src ./src
 # The repository is not in the build: docker build --build-arg SIDEGATE_REVISION=$(git rev-parse HEAD) .
 ARG SIDEGATE_REVISION=
-RUN node scripts/build.ts
+RUN node scripts/build.ts && node scripts/sbom.ts
+# The files of a layer have fixed times and rights, so that two builds make the same one (docs/supply-chain.md). BuildKit sets the argument.
+ARG SOURCE_DATE_EPOCH=0
+RUN find dist node_modules/@node-rs -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} + \
+ && chmod --recursive u=rwX,go=rX dist node_modules/@node-rs
 
 FROM node:26-trixie-slim@sha256:930557a230abacbc3f4fd9b8648abf8f4bee1e17cb72195dcdfb2f709bc85b33 AS root
 # Since Node 25 the binary links libatomic.
@@ -19,7 +23,9 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends binutils ca-certificates libatomic1
 COPY scripts/image-root.sh /
 COPY --from=build /build/node_modules/@node-rs /native
-RUN bash /image-root.sh /image /native/*/*.node
+ARG SOURCE_DATE_EPOCH=0
+RUN bash /image-root.sh /image /native/*/*.node \
+ && find /image -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 
 FROM scratch
 COPY --from=root /image /
@@ -27,6 +33,7 @@ LABEL org.opencontainers.image.title="sidegate" \
       org.opencontainers.image.description="Lets only verified webhooks reach the app beside it, each one once" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /build/dist/sidegate.cjs /build/dist/sidegate-tools.cjs /build/dist/sidegate-provider.cjs /build/dist/sidegate-console.cjs /build/dist/sidegate-bodies.cjs /build/dist/sidegate-explain.cjs /build/dist/sidegate-redis.cjs /build/dist/sidegate-jwt.cjs /build/dist/console-page.js /build/dist/console-page.css /build/dist/password-worker.cjs /build/dist/queue-worker.cjs /opt/sidegate/
+COPY --from=build /build/dist/sidegate.cdx.json /build/dist/THIRD-PARTY-LICENSES.txt /opt/sidegate/
 # The native bcrypt of this platform, for routes that ask for passwords.
 COPY --from=build /build/node_modules/@node-rs /opt/sidegate/node_modules/@node-rs
 # Freed memory returns to the kernel at once. By default glibc keeps what a password hash or a large body used, once for each thread's arena,
