@@ -44,5 +44,6 @@ USER 65532:65532
 EXPOSE 8080 9090 8480 8481 10250
 STOPSIGNAL SIGTERM
 # The heap gets half of the container's memory limit; the rest is for bodies, connections and the process itself.
-ENTRYPOINT ["node", "--max-old-space-size-percentage=50", "/opt/sidegate/sidegate.cjs"]
+# Node's permission model denies child processes, the inspector, FFI and WASI (docs/adr/0021-permission-model.md).
+ENTRYPOINT ["node", "--max-old-space-size-percentage=50", "--permission", "--allow-fs-read=*", "--allow-fs-write=*", "--allow-net", "--allow-worker", "--allow-addons", "--disable-warning=PERM0001", "--disable-warning=PERM0006", "--disable-warning=ExperimentalWarning", "/opt/sidegate/sidegate.cjs"]
 CMD ["run", "--config", "/etc/sidegate/gate.yaml"]

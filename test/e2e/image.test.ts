@@ -1,4 +1,4 @@
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, copyFileSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -13,6 +13,7 @@ import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
+import { readImageFlags } from '../support/image-flags.ts';
 import { readListeningPort } from '../support/listening-port.ts';
 import { startRedis } from '../support/redis.ts';
 
@@ -36,6 +37,9 @@ describe('the image', () => {
   test('contains every bundle, and the native bcrypt', () => {
     const [, copied = ''] = /^COPY --from=build (\/build\/dist\/.+) \/opt\/sidegate\/$/m.exec(dockerfile) ?? [];
     expect(copied.split(' ')).toEqual(BUNDLES.map((name) => `/build/dist/${name}`));
+    expect(dockerfile).toContain(
+      'COPY --from=build /build/dist/sidegate.cdx.json /build/dist/THIRD-PARTY-LICENSES.txt /opt/sidegate/\n',
+    );
     expect(dockerfile).toContain('/build/node_modules/@node-rs /opt/sidegate/node_modules/@node-rs');
   });
 
@@ -140,6 +144,31 @@ describe('the image', () => {
     expect(limit(flag)).toBeGreaterThan(limit(flag.replace(/\d\d$/, '10')) * 3);
   });
 
+  test('is denied child processes, also in threads, and a debugger', () => {
+    const script = join(folder, 'denied.cjs');
+    const attempt = `(() => { try { require('node:child_process').spawnSync(process.execPath, ['-v']); return 'spawned'; } catch ({ code }) { return code; } })()`;
+    writeFileSync(
+      script,
+      `const { Worker } = require('node:worker_threads');
+      console.log(${attempt});
+      try { require('node:inspector').open(0); console.log('open'); } catch ({ code }) { console.log(code); }
+      new Worker(${JSON.stringify(`require('node:worker_threads').parentPort.postMessage(${attempt});`)}, { eval: true })
+        .on('message', (code) => console.log(code)).on('error', ({ code }) => console.log(code));`,
+    );
+    const run = (flags: readonly string[]): string[] =>
+      execFileSync(process.execPath, [...flags, script], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+        .trim()
+        .split('\n');
+    expect(run(readImageFlags())).toEqual(['ERR_ACCESS_DENIED', 'ERR_ACCESS_DENIED', 'ERR_ACCESS_DENIED']);
+  });
+
+  test('starts without a warning about the permissions that it needs', () => {
+    const { status, stderr } = spawnSync(process.execPath, [...readImageFlags(), join(folder, 'sidegate.cjs'), '--version'], {
+      encoding: 'utf8',
+    });
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  });
+
   test.skipIf(process.getuid?.() !== 0)('serves as user 65532 from a read-only folder, with an empty environment', async () => {
     writeFileSync(join(folder, 'secret'), SECRET);
     const users = execFileSync('htpasswd', ['-nbB', '-C', '5', 'Aladdin', 'open sesame'], { encoding: 'utf8' });
@@ -151,11 +180,13 @@ describe('the image', () => {
     copyFileSync(process.execPath, join(folder, 'node'));
     for (const name of [...BUNDLES, 'secret', 'users', 'gate.yaml']) chmodSync(join(folder, name), 0o444);
     chmodSync(folder, 0o555);
-    const child = spawn(
-      join(folder, 'node'),
-      ['--max-old-space-size-percentage=50', 'sidegate.cjs', 'run', '--config', 'gate.yaml'],
-      { cwd: folder, uid: 65532, gid: 65532, env: {}, stdio: ['ignore', 'pipe', 'inherit'] },
-    );
+    const child = spawn(join(folder, 'node'), [...readImageFlags(), 'sidegate.cjs', 'run', '--config', 'gate.yaml'], {
+      cwd: folder,
+      uid: 65532,
+      gid: 65532,
+      env: {},
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     const port = await readListeningPort(child.stdout);
     expect((await send(port, makeDelivery())).text).toBe('handled');
     const headers = { Authorization: 'Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==' };

@@ -8,6 +8,7 @@ import { bundle } from '../../scripts/bundle.ts';
 import { type CgroupVersion, MEMORY_FILES, readMemory } from './cgroup-memory.ts';
 import { SECRET } from './deliveries.ts';
 import { type Sections, until } from './gate.ts';
+import { readImageFlags } from './image-flags.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
 const MIB = 1024 * 1024;
@@ -97,12 +98,6 @@ export function startInCgroup(
       await until(() => isRemoved(folder));
     },
   };
-}
-
-/** The options of Node in the image's ENTRYPOINT. */
-export function readImageFlags(): readonly string[] {
-  const [, entrypoint = '[]'] = /^ENTRYPOINT (.+)$/m.exec(readDockerfile()) ?? [];
-  return (JSON.parse(entrypoint) as string[]).filter((word) => word.startsWith('-'));
 }
 
 let bundled: Promise<string> | undefined;

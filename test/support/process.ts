@@ -6,6 +6,7 @@ import { join, resolve } from 'node:path';
 import { stringify } from 'yaml';
 import { SECRET } from './deliveries.ts';
 import type { Sections } from './gate.ts';
+import { readPermissionFlags } from './image-flags.ts';
 
 /** A gate process. */
 export interface GateProcess {
@@ -30,7 +31,7 @@ process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-/** Writes the config beside a secret, starts the gate, with `args` beside --config and `env` beside this process's own, and waits until it listens. */
+/** Writes the config beside a secret, starts the gate with the permissions that it has in the image, with `args` beside --config and `env` beside this process's own, and waits until it listens. */
 export async function startGateProcess(
   sections: Sections,
   args: readonly string[] = [],
@@ -44,7 +45,7 @@ export async function startGateProcess(
     file,
     stringify({ listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' }, ...sections }),
   );
-  const child = spawn(process.execPath, [LAUNCHER, command, '--config', file, ...args], {
+  const child = spawn(process.execPath, [...readPermissionFlags(), LAUNCHER, command, '--config', file, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, ...env },
   });

@@ -1,6 +1,7 @@
 /** Which command line stands for an image on this machine. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { readImageFlags } from '../image-flags.ts';
 import type { Kube } from './kube-request.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..', '..');
@@ -24,11 +25,5 @@ function toEntrypoint(image: string): string[] {
   if (name === 'app') return [process.execPath, join(import.meta.dirname, 'app-image.ts')];
   if (name !== 'sidegate') throw new Error(`no program of this machine stands for the image ${image}`);
   if (!existsSync(BUNDLE)) throw new Error(`${BUNDLE} is missing: npm run build makes it`);
-  return [process.execPath, ...readEntrypoint().slice(1, -1), BUNDLE];
-}
-
-/** The image's own flags for Node are those of the Dockerfile. */
-function readEntrypoint(): string[] {
-  const [, json = '[]'] = /^ENTRYPOINT (\[.+\])$/m.exec(readFileSync(join(ROOT, 'Dockerfile'), 'utf8')) ?? [];
-  return JSON.parse(json) as string[];
+  return [process.execPath, ...readImageFlags(), BUNDLE];
 }
