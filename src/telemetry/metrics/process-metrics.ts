@@ -22,10 +22,13 @@ const COLLECTORS = {
   nodejs_eventloop_lag_seconds: 'nodejs_eventloop_lag_max_seconds',
 } as const;
 
+/** How busy the event loop is, is not kept; but the client library would measure it ten times a second, also in an idle process. */
+const NEVER_MS = 2_147_483_647;
+
 /** Adds `process_*` and `nodejs_*`. */
 export function collectProcessMetrics(registry: Registry): void {
   const own = new Set(registry.getMetricsAsArray().map(({ name }) => name));
-  collectDefaultMetrics({ register: registry });
+  collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: NEVER_MS });
   for (const [from, to] of Object.entries(COLLECTORS)) {
     const [collector, kept] = [registry.getSingleMetric(from), registry.getSingleMetric(to)];
     if (collector !== undefined && kept !== undefined) Reflect.set(kept, 'collect', Reflect.get(collector, 'collect'));

@@ -1,5 +1,5 @@
 import { Registry } from '@prometheus-io/client';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { collectProcessMetrics } from '../../../../src/telemetry/metrics/process-metrics.ts';
 import { until } from '../../../support/gate.ts';
 
@@ -23,4 +23,15 @@ test('every metric of the process has a value', async () => {
   });
   const used = await readValue('nodejs_heap_size_used_bytes');
   expect(Math.abs(used / process.memoryUsage().heapUsed - 1)).toBeLessThan(0.5);
+});
+
+test('starts no timer that would wake an idle process', () => {
+  const intervals: unknown[] = [];
+  const start = vi.spyOn(globalThis, 'setInterval').mockImplementation((_callback, interval) => {
+    intervals.push(interval);
+    return { unref: () => undefined } as unknown as ReturnType<typeof setInterval>;
+  });
+  onTestFinished(() => start.mockRestore());
+  collectProcessMetrics(new Registry());
+  expect(intervals.filter((interval) => Number(interval) < 60_000)).toEqual([]);
 });
