@@ -12,6 +12,7 @@ export default defineConfig({
       'test/memory/**',
       'test/chaos/**',
       'test/models/**',
+      'test/simulation/**',
     ],
     testTimeout: 20_000,
     hookTimeout: 30_000,

@@ -1,0 +1,105 @@
+/** The thread of a SQLite queue, within the simulation: the real store on a real file, with messages that take virtual time. */
+import { EventEmitter } from 'node:events';
+import { copyFileSync, existsSync, renameSync, rmSync } from 'node:fs';
+import type { Worker } from 'node:worker_threads';
+import { SidegateError } from '../../src/core/errors.ts';
+import { packBytes } from '../../src/provider/queue/sqlite/byte-pack.ts';
+import type { Batch, BatchReply, Opened, Operation, WorkerSettings } from '../../src/provider/queue/sqlite/messages.ts';
+import { Store } from '../../src/provider/queue/sqlite/worker/store.ts';
+import type { Owner, Scheduler } from './scheduler.ts';
+
+/** How long the disk takes, and whether it fails. */
+export interface Disk {
+  delay(owner: Owner): number;
+}
+
+/** The files of a database; with an exclusive lock, SQLite has no others. */
+const SUFFIXES = ['', '-wal'];
+
+export class SimulatedThread extends EventEmitter {
+  readonly #scheduler: Scheduler;
+  readonly #owner: Owner;
+  readonly #disk: Disk;
+  readonly #path: string;
+  #store: Store | undefined;
+  #lastReply = 0;
+
+  constructor(scheduler: Scheduler, owner: Owner, disk: Disk, settings: WorkerSettings) {
+    super();
+    this.#scheduler = scheduler;
+    this.#owner = owner;
+    this.#disk = disk;
+    this.#path = settings.path;
+    this.#later(() => this.#open(settings));
+  }
+
+  postMessage(message: Batch): void {
+    // As between threads: the sender no longer has the bodies.
+    const batch = structuredClone(message, { transfer: [message.bodies] });
+    this.#later(() => this.#run(batch));
+  }
+
+  ref(): void {
+    // Virtual processes do not end by themselves.
+  }
+
+  unref(): void {
+    // See above.
+  }
+
+  terminate(): Promise<number> {
+    this.#close();
+    return Promise.resolve(0);
+  }
+
+  /** The process is killed: what was committed stays on the disk, as it is at this moment. */
+  kill(): void {
+    if (this.#store === undefined) return;
+    for (const suffix of SUFFIXES)
+      if (existsSync(this.#path + suffix)) copyFileSync(this.#path + suffix, `${this.#path}.killed${suffix}`);
+    this.#close();
+    for (const suffix of SUFFIXES) {
+      rmSync(this.#path + suffix, { force: true });
+      if (existsSync(`${this.#path}.killed${suffix}`)) renameSync(`${this.#path}.killed${suffix}`, this.#path + suffix);
+    }
+  }
+
+  toWorker(): Worker {
+    return this as unknown as Worker;
+  }
+
+  #open(settings: WorkerSettings): void {
+    try {
+      this.#store = new Store(settings);
+      const opened: Opened = { isOpen: true, lanes: this.#store.describeLanes() };
+      this.#later(() => this.emit('message', opened));
+    } catch (thrown) {
+      if (!(thrown instanceof SidegateError)) throw thrown;
+      const { kind, code, message } = thrown;
+      this.#later(() => this.emit('message', { isOpen: false, kind, code, message } satisfies Opened));
+    }
+  }
+
+  #run(batch: Batch): void {
+    if (this.#store === undefined) return;
+    const operations = JSON.parse(batch.operations) as Operation[];
+    const { replies, bodies } = this.#store.run(operations, batch.bodies);
+    const reply: BatchReply = { replies: JSON.stringify(replies), bodies: packBytes(bodies) };
+    this.#later(() => this.emit('message', reply));
+    if (!operations.some(({ kind }) => kind === 'close')) return;
+    this.#store = undefined;
+    this.#later(() => this.emit('exit', 0));
+  }
+
+  #close(): void {
+    this.#store?.close();
+    this.#store = undefined;
+  }
+
+  /** Messages keep their order. */
+  #later(run: () => void): void {
+    const { now } = this.#scheduler;
+    this.#lastReply = Math.max(this.#lastReply + 0.001, now + this.#disk.delay(this.#owner));
+    this.#scheduler.after(this.#lastReply - now, this.#owner, run);
+  }
+}
