@@ -1,6 +1,8 @@
 /** Injects faults of processes, machines and networks, at times that the seed decides; those of messages are in faults.ts. */
 import type { AppNode } from './app-node.ts';
 import type { FaultLevel } from './faults.ts';
+import type { GateNode } from './gate-node.ts';
+import { PROVIDER_MACHINE, REDIS_MACHINE } from './machine-config.ts';
 import type { RedisNode } from './redis-node.ts';
 import { MAX_CLOCK_STEP_MS } from './senders.ts';
 import type { Node, World } from './world.ts';
@@ -11,11 +13,13 @@ const MEAN_GAP_MS: Readonly<Record<Exclude<FaultLevel, 'none'>, number>> = { spa
 const STORM_SHARES: Readonly<Record<Exclude<FaultLevel, 'none'>, number>> = { sparse: 0.2, dense: 0.5 };
 const MAX_OUTAGE_MS = 180_000;
 const MAX_STORM_MS = 60_000;
+/** The usual grace period of pods. */
+const MAX_STOP_MS = 30_000;
 const MAX_LOST_WRITES = 40;
 const APP_FAILURES: Readonly<Record<Exclude<FaultLevel, 'none'>, number>> = { sparse: 0.01, dense: 0.08 };
 
 export interface ChaosTargets {
-  readonly gates: readonly Node[];
+  readonly gates: readonly GateNode[];
   readonly apps: readonly AppNode[];
   readonly redis: RedisNode | undefined;
   /** The senders' machine, whose clock can be wrong, too. */
@@ -35,6 +39,7 @@ export class Chaos {
     this.#level = level;
     const always = [
       () => this.#kill([...targets.gates, ...targets.apps]),
+      () => this.#restart(),
       () => this.#pause(),
       () => this.#partition(),
       () => this.#stepClock(),
@@ -98,6 +103,31 @@ export class Chaos {
 
   #kill(nodes: readonly Node[]): void {
     this.#world.killFor(this.#random.pick(nodes), this.#random.skewed(100, MAX_OUTAGE_MS));
+  }
+
+  /** As in a rollout: SIGTERM, then SIGKILL if it takes too long, then a new process. */
+  #restart(): void {
+    const gate = this.#random.pick(this.#targets.gates);
+    if (!gate.isRunning) return;
+    const { owner } = gate;
+    const { scheduler, ledger } = this.#world;
+    this.#world.note(`restart ${owner.name}`);
+    ledger.count('restarts');
+    const from = scheduler.now;
+    const isKept = this.#targets.redis !== undefined && gate.machine !== PROVIDER_MACHINE;
+    const end = (isFinished: boolean): void => {
+      if (owner.isDead) return;
+      const isUndisturbed = ledger.findFaults(from - MAX_OUTAGE_MS, scheduler.now, [gate.machine, REDIS_MACHINE]).length === 0;
+      // An orderly stop excuses nothing, unless what the process remembers ends with it, or the store does not take its last confirmations.
+      if (!isKept || !isFinished || !isUndisturbed) ledger.addFault('kill gate', from, scheduler.now, [gate.machine]);
+      gate.kill();
+      gate.start();
+    };
+    gate.stop().then(
+      (isFinished) => this.#later(0, () => end(isFinished)),
+      (error: unknown) => ledger.alarms.push(`${owner.name} does not stop: ${String(error)}`),
+    );
+    this.#later(MAX_STOP_MS, () => end(false));
   }
 
   #pause(): void {

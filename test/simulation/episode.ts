@@ -54,6 +54,7 @@ export function planEpisode(seed: number): Plan {
     hasProvider: random.isLikely(0.6),
     leaseSeconds: random.pick([11, 15, 60]),
     inProgress: random.pick(['wait', 'wait', 'reject']),
+    onStoreError: random.pick(['refuse', 'refuse', 'refuse', 'forward']),
     level,
     // An hour with many faults takes much more work.
     hours: level === 'dense' ? 2 : random.pick([3, 4, 8]),

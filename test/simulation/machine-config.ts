@@ -17,6 +17,7 @@ export interface WorldShape {
   readonly hasProvider: boolean;
   readonly leaseSeconds: number;
   readonly inProgress: 'wait' | 'reject';
+  readonly onStoreError: 'refuse' | 'forward';
 }
 
 export const REDIS_MACHINE = '10.2.0.1';
@@ -95,7 +96,13 @@ export class Configs {
         toRoute('hooks', shape),
         toRoute('provider', shape),
         toRoute('ordered', shape, {
-          order: { key: '$.data.resource', version: '$.data.version', lease: `${shape.leaseSeconds}s`, retention: '3d' },
+          order: {
+            key: '$.data.resource',
+            version: '$.data.version',
+            lease: `${shape.leaseSeconds}s`,
+            retention: '3d',
+            onStoreError: shape.onStoreError,
+          },
         }),
       ],
     };
@@ -149,7 +156,7 @@ function toCommon(machine: string): Section {
   };
 }
 
-function toRoute(name: string, { leaseSeconds, inProgress }: WorldShape, webhook: Section = {}): Section {
+function toRoute(name: string, { leaseSeconds, inProgress, onStoreError }: WorldShape, webhook: Section = {}): Section {
   return {
     name,
     match: { path: `/hooks/${name}` },
@@ -157,7 +164,7 @@ function toRoute(name: string, { leaseSeconds, inProgress }: WorldShape, webhook
     timeout: `${APP_TIMEOUT_MS}ms`,
     webhook: {
       keys: [{ name: 'current', secret: { file: 'secret' } }],
-      dedup: { lease: `${leaseSeconds}s`, retention: '3d', inProgress },
+      dedup: { lease: `${leaseSeconds}s`, retention: '3d', inProgress, onStoreError },
       ...webhook,
     },
   };

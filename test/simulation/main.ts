@@ -22,11 +22,13 @@ const { runEpisode } = await import('./episode.ts');
 const configs = new Configs(makeRunFolder());
 let simulated = 0;
 for (let seed = Number(values.seed); simulated < Number(values.hours); seed += Number(values.step)) {
+  const before = process.cpuUsage();
   const { tail, counts, ...figures } = await runEpisode(seed, configs, values.trace);
   simulated += figures.hours;
   const hasFailed = figures.violations.length > 0;
   if (values.trace || hasFailed) for (const line of tail) console.error(line);
-  console.log(JSON.stringify({ ...figures, counts: Object.fromEntries(counts) }));
+  const { user, system } = process.cpuUsage(before);
+  console.log(JSON.stringify({ ...figures, counts: Object.fromEntries(counts), cpu: (user + system) / 1_000_000 }));
   if (!hasFailed) continue;
   process.exitCode = 1;
   break;
