@@ -1,5 +1,5 @@
 /** The stages of an event: what its headers say, what its signature proves, and the claim that prevents handling it twice. */
-import type { EpochMilliseconds } from './clock.ts';
+import type { EpochMilliseconds, Milliseconds } from './clock.ts';
 
 /** One decoded signature from the header. */
 export interface ParsedSignature {
@@ -87,6 +87,8 @@ export interface ClaimGrant {
   readonly isStale: boolean;
   /** The store is down and the route forwards anyway: the event may be a duplicate, or older than one that was handled. */
   readonly isUnchecked: boolean;
+  /** Monotonic time at which the claim's lease ends: from then on, another request can have the claim. Infinity without a claim. */
+  readonly expiresAt: Milliseconds;
 }
 
 /** A verified event that no other request is forwarding. */

@@ -97,6 +97,7 @@ export type Reason =
   | 'in_progress'
   | 'resource_busy'
   | 'waiters_full'
+  | 'lease_expired'
   | 'envelope_mismatch'
   | 'dedup_unavailable'
   | 'order_unavailable'

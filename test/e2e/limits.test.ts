@@ -3,6 +3,7 @@ import { afterEach, expect, test } from 'vitest';
 import { holdResponses } from '../support/app.ts';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
@@ -195,4 +196,41 @@ test.each([
   expect(toStatuses(head)).toEqual([404]);
   expect(/^connection: (.+)\r$/im.exec(head)?.[1]?.toLowerCase()).toBe(connection);
   socket.destroy();
+});
+
+test('a delivery whose lease ended while it waited for a slot is not forwarded: its retry may have been handled', async () => {
+  const clock = new FakeClock(Date.now());
+  const dedup = { lease: '2s', maxWait: '1s' };
+  const slow = {
+    name: 'slow',
+    match: { path: '/slow' },
+    upstream: `http://127.0.0.1:${app.port}`,
+    allow: 'anyone',
+    timeout: '60s',
+  };
+  const billing = toRoute(app.port, { webhook: { dedup }, route: { timeout: '500ms', connectTimeout: '500ms' } });
+  gate = await startGate({ limits: { maxInFlight: 1, queueTimeout: '30s' }, routes: [slow, billing] }, clock);
+  const { port, metric } = gate;
+  const respond = holdResponses(app);
+  const holder = send(port, { path: '/slow', body: 'x' });
+  await until(() => app.received.length === 1);
+  const delivery = makeDelivery();
+  const first = send(port, delivery);
+  await until(async () => (await metric('sidegate_http_requests_queued')) === 1);
+  await clock.advance(2_001);
+  const retry = send(port, delivery);
+  await until(async () => (await metric('sidegate_http_requests_queued')) === 2);
+  respond();
+  await holder;
+  const late = await first;
+  expect([late.status, late.code]).toEqual([503, 'in_progress']);
+  await until(() => app.received.length === 2);
+  respond();
+  expect((await retry).status).toBe(200);
+  expect(app.received.filter(({ headers }) => headers['webhook-id'] === delivery.id)).toHaveLength(1);
+  expect((await send(port, delivery)).code).toBe('duplicate');
+  const stopped = gate.stop();
+  await clock.advance(10_000);
+  await stopped;
+  gate = undefined;
 });

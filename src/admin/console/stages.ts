@@ -77,6 +77,7 @@ const STOPPED_BY: Readonly<Record<Reason, StageName>> = {
   in_progress: 'dedup',
   resource_busy: 'dedup',
   waiters_full: 'dedup',
+  lease_expired: 'dedup',
   dedup_unavailable: 'dedup',
   order_unavailable: 'dedup',
   queue_unavailable: 'app',

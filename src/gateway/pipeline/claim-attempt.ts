@@ -1,7 +1,7 @@
 /** Acquires the claim that an event needs: waits while another request holds it, and applies the route's policy in a store outage. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { Claim, ClaimGrant } from '../../core/event.ts';
-import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
+import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
 import { toStoreUnavailable } from '../../state/claims/seen-ids.ts';
 import { type ClaimWaiters, retryLater } from './claim-waiters.ts';
 
@@ -14,8 +14,11 @@ export class Busy {
   }
 }
 
+/** A grant, without the time at which it ends. */
+export type Grant = Omit<ClaimGrant, 'expiresAt'>;
+
 /** The result of asking the store once. */
-export type ClaimReply = ClaimGrant | Refusal | Busy;
+export type ClaimReply = Grant | Refusal | Busy;
 
 /** One event's attempt to get its claim. */
 export interface ClaimAttempt {
@@ -32,6 +35,7 @@ export interface ClaimPolicy {
   /** While another request holds the claim. */
   readonly inProgress: 'wait' | 'reject';
   readonly maxWait: Milliseconds;
+  readonly lease: Milliseconds;
   readonly onStoreError: 'refuse' | 'forward';
   readonly busyReason: Reason;
   readonly unavailableReason: Reason;
@@ -48,6 +52,7 @@ export interface ClaimParts {
 /** Returns the grant, or why the event cannot be forwarded now. */
 export async function acquireClaim(attempt: ClaimAttempt, policy: ClaimPolicy, parts: ClaimParts): Promise<ClaimGrant | Refusal> {
   let reply: ClaimReply;
+  const askedAt = parts.clock.monotonic();
   try {
     reply = await attempt.ask(0);
   } catch (thrown) {
@@ -55,7 +60,7 @@ export async function acquireClaim(attempt: ClaimAttempt, policy: ClaimPolicy, p
       ? grantUnchecked(thrown, attempt, parts)
       : refuseForStore(thrown, attempt, policy, parts);
   }
-  if (!(reply instanceof Busy)) return reply;
+  if (!(reply instanceof Busy)) return withLease(reply, askedAt, policy);
   parts.onBusy();
   if (policy.inProgress === 'reject') return retryLater(reply.remainingMs, policy.busyReason);
   try {
@@ -70,9 +75,10 @@ export async function acquireClaim(attempt: ClaimAttempt, policy: ClaimPolicy, p
 async function wait(
   { remainingMs }: Busy,
   attempt: ClaimAttempt,
-  { maxWait, busyReason }: ClaimPolicy,
+  policy: ClaimPolicy,
   { clock, waiters }: ClaimParts,
 ): Promise<ClaimGrant | Refusal> {
+  const { maxWait, busyReason } = policy;
   let remaining = remainingMs;
   let tries = 0;
   const settled = await waiters.wait({
@@ -80,8 +86,9 @@ async function wait(
     timeout: maxWait,
     poll: async () => {
       tries++;
+      const askedAt = clock.monotonic();
       const reply = await attempt.ask(tries);
-      if (!(reply instanceof Busy)) return reply;
+      if (!(reply instanceof Busy)) return withLease(reply, askedAt, policy);
       remaining = reply.remainingMs;
       return undefined;
     },
@@ -90,12 +97,19 @@ async function wait(
   return settled === 'timeout' ? retryLater(remaining, busyReason) : settled;
 }
 
+/** The store's lease begins when it grants the claim, which is after it was asked. */
+function withLease(reply: Grant | Refusal, askedAt: Milliseconds, { lease }: ClaimPolicy): ClaimGrant | Refusal {
+  if (reply instanceof Refusal) return reply;
+  return { ...reply, expiresAt: reply.claim === undefined ? Number.POSITIVE_INFINITY : askedAt + lease };
+}
+
 function grantUnchecked(thrown: unknown, attempt: ClaimAttempt, { onEvent }: ClaimParts): ClaimGrant {
   const { failure } = toStoreUnavailable(thrown);
   onEvent('unavailable');
   onEvent('bypassed');
   // A full store could not record the outcome either.
-  return { claim: failure === 'full' ? undefined : attempt.toUncheckedClaim(), isStale: false, isUnchecked: true };
+  const claim = failure === 'full' ? undefined : attempt.toUncheckedClaim();
+  return { claim, isStale: false, isUnchecked: true, expiresAt: Number.POSITIVE_INFINITY };
 }
 
 function refuseForStore(

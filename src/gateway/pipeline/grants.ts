@@ -2,7 +2,12 @@
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 
 /** The grant of an event for which nothing is stored. */
-export const NOTHING_CLAIMED: ClaimGrant = { claim: undefined, isStale: false, isUnchecked: false };
+export const NOTHING_CLAIMED: ClaimGrant = {
+  claim: undefined,
+  isStale: false,
+  isUnchecked: false,
+  expiresAt: Number.POSITIVE_INFINITY,
+};
 
 /** Combines two grants. */
 export function joinGrants(earlier: ClaimGrant, later: ClaimGrant): ClaimGrant {
@@ -11,6 +16,7 @@ export function joinGrants(earlier: ClaimGrant, later: ClaimGrant): ClaimGrant {
     claim: joinClaims(earlier.claim, later.claim),
     isStale: earlier.isStale || later.isStale,
     isUnchecked: earlier.isUnchecked || later.isUnchecked,
+    expiresAt: Math.min(earlier.expiresAt, later.expiresAt),
   };
 }
 

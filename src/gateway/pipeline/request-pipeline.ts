@@ -98,6 +98,12 @@ class DataPort implements Port<PipelineRoute> {
       if (!Buffer.isBuffer(admitted.body)) admitted.body.stop();
       return { refusal: this.#toRefusal(entered) };
     }
+    // It waited for a slot, or the process was paused, for longer than the lease: another request may have been forwarded since.
+    if (admitted.claimed !== undefined && clock.monotonic() >= admitted.claimed.expiresAt) {
+      capacity.leave(slot);
+      claim?.release();
+      return { refusal: refuse('in_progress', 'lease_expired') };
+    }
     const sentAt = trace?.isRecorded === true ? clock.monotonic() : undefined;
     let outcome: Awaited<ReturnType<Forwarder['forward']>>;
     try {

@@ -152,5 +152,7 @@ function toAdmitted(
 }
 
 function toClaimed({ event, grant }: Progress): ClaimedEvent | undefined {
-  return event && { event, claim: grant.claim, isStale: grant.isStale, isUnchecked: grant.isUnchecked };
+  if (event === undefined) return undefined;
+  const { claim, isStale, isUnchecked, expiresAt } = grant;
+  return { event, claim, isStale, isUnchecked, expiresAt };
 }

@@ -1,11 +1,19 @@
 /** Rejects events that are older than a handled one of the same resource, and forwards a resource's events one at a time. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
-import type { Claim, ClaimGrant } from '../../../core/event.ts';
+import type { Claim } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { refuse } from '../../../core/refusal.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
-import { acquireClaim, Busy, type ClaimAttempt, type ClaimParts, type ClaimPolicy, type ClaimReply } from '../claim-attempt.ts';
+import {
+  acquireClaim,
+  Busy,
+  type ClaimAttempt,
+  type ClaimParts,
+  type ClaimPolicy,
+  type ClaimReply,
+  type Grant,
+} from '../claim-attempt.ts';
 import type { ClaimWaiters } from '../claim-waiters.ts';
 import { toResourceKey } from '../event-keys.ts';
 import { NOTHING_CLAIMED } from '../grants.ts';
@@ -42,7 +50,7 @@ export interface OrderParts {
   readonly onEvent: (event: OrderEvent) => void;
 }
 
-const STALE: ClaimGrant = { claim: undefined, isStale: true, isUnchecked: false };
+const STALE: Grant = { claim: undefined, isStale: true, isUnchecked: false };
 
 /** Runs after dedup: otherwise a retry of the newest event would be forwarded again. */
 export function createOrderGate(options: OrderOptions, parts: OrderParts): ClaimGate {

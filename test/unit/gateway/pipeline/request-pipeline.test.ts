@@ -125,7 +125,7 @@ describe('a gate that throws', () => {
     const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
     openWith(
       toClaims(
-        () => ({ claim, isStale: false, isUnchecked: false }),
+        () => ({ claim, isStale: false, isUnchecked: false, expiresAt: Number.POSITIVE_INFINITY }),
         () => {
           throw new Error('boom');
         },
@@ -146,7 +146,7 @@ describe('a claim, if a later gate rejects the request,', () => {
     const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
     openWith(
       toClaims(
-        () => ({ claim, isStale: false, isUnchecked: false }),
+        () => ({ claim, isStale: false, isUnchecked: false, expiresAt: Number.POSITIVE_INFINITY }),
         () => refuse(code, reason),
       ),
     );

@@ -314,13 +314,14 @@ describe('joined claims', () => {
       },
       isStale,
       isUnchecked: !isStale,
+      expiresAt: isStale ? 2_000 : 1_000,
     });
     const joined = joinGrants(toGrant('a', true), toGrant('b', false));
     joined.claim?.confirm();
     joined.claim?.release();
     joined.claim?.hold();
     expect(calls).toEqual(['b confirm', 'a confirm', 'b release', 'a release', 'b hold', 'a hold']);
-    expect(joined).toMatchObject({ isStale: true, isUnchecked: true });
+    expect(joined).toMatchObject({ isStale: true, isUnchecked: true, expiresAt: 1_000 });
   });
 
   test('are a single one if the other gate claimed nothing', () => {
@@ -328,6 +329,7 @@ describe('joined claims', () => {
       claim: { confirm: () => undefined, release: () => undefined, hold: () => undefined },
       isStale: false,
       isUnchecked: false,
+      expiresAt: 1_000,
     };
     expect(joinGrants(NOTHING_CLAIMED, grant)).toBe(grant);
     expect(joinGrants(grant, NOTHING_CLAIMED).claim).toBe(grant.claim);
