@@ -1,11 +1,24 @@
 /** Ports for programs that do not tell which one they got for port 0. */
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
+
+/** Linux gives outgoing connections ports from 32768 on: one of them could take the port while its program restarts. */
+const MIN_PORT = 10_000;
+const MAX_PORT = 32_000;
 
 /** A port of loopback that was free a moment ago. */
 export async function findFreePort(): Promise<number> {
+  for (;;) {
+    const port = MIN_PORT + Math.floor(Math.random() * (MAX_PORT - MIN_PORT));
+    if (await isFree(port)) return port;
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
   const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  const isListening = await new Promise<boolean>((resolve) => {
+    server.once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => resolve(true));
+  });
+  if (isListening) await new Promise((resolve) => server.close(resolve));
+  return isListening;
 }
