@@ -17,9 +17,9 @@ const EVENTS = Number(process.env['CHAOS_EVENTS'] ?? 100_000);
 const SEED = Number(process.env['CHAOS_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 const CHANNELS = 10;
 const CONCURRENCY = 16;
-/** Events that are received between two kills. */
-const MIN_GAP = Math.floor(EVENTS / 40);
-const MAX_GAP = Math.floor(EVENTS / 12);
+/** Events that are received between two kills. A short run has fewer kills, as a queue in Redis needs up to 30 s after each. */
+const MIN_GAP = Math.floor(EVENTS / (EVENTS < 50_000 ? 16 : 40));
+const MAX_GAP = Math.floor(EVENTS / (EVENTS < 50_000 ? 6 : 12));
 
 type Victim = 'app' | 'sidecar' | 'redis';
 
