@@ -1,0 +1,160 @@
+/**
+ * `npm run soak -- --minutes 30`: a gate with Redis, TLS and a provider at half of its load, while its config, keys, certificate and log are rotated.
+ * Exits with 1 if its memory grows, or if it holds more timers, sockets, listeners or files at the end than after the warm-up.
+ */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { GateLives, readResources, sumSeries } from '../chaos/gate-lives.ts';
+import { makeAuthority } from '../support/certificates.ts';
+import { SECRET } from '../support/deliveries.ts';
+import { findFreePort } from '../support/free-port.ts';
+import { type Sections, until } from '../support/gate.ts';
+import { startRedis } from '../support/redis.ts';
+import type { CountedResources } from './count-resources.ts';
+import { Load } from './load.ts';
+import { KEYS, Rotations, writeCertificate } from './rotations.ts';
+import { findSlope, type Sample } from './trend.ts';
+
+const { values } = parseArgs({ options: { minutes: { type: 'string', default: '30' } } });
+const MINUTES = Number(values.minutes);
+const SAMPLE_MS = 2_000;
+/** After the load has stopped, before it is counted what is held. */
+const CALM_MS = 15_000;
+const CALIBRATION_MS = 10_000;
+/** Seconds between two rotations of each kind. */
+const EVERY_S = { config: 10, key: 15, certificate: 20, log: 30 } as const;
+/** Growth over the second half of the run, by its trend: noise of the garbage collector stays below. */
+const MAX_GROWTH_MIB = 8;
+/** Connections to Redis and the app may differ by a few. */
+const MAX_MORE = 3;
+const MIB = 1_048_576;
+
+/** What the gate holds while it has nothing to do. */
+interface Held extends CountedResources {
+  readonly descriptors: number;
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-soak-'));
+const redis = await startRedis();
+const app = createServer((incoming, response) => incoming.resume().on('end', () => response.end('handled')));
+await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+const appUrl = `http://127.0.0.1:${(app.address() as AddressInfo).port}`;
+const apiPort = await findFreePort();
+
+function toSections(port: number, more: readonly string[]): Sections {
+  const keys = KEYS.map((name) => ({ name, secret: { file: name } }));
+  const names = ['soak', ...more];
+  return {
+    listen: { address: `127.0.0.1:${port}`, tls: { certFile: 'tls.crt', keyFile: 'tls.key' } },
+    store: { redis: { url: `redis://127.0.0.1:${redis.port}` } },
+    routes: names.map((name) => ({ name, match: { path: `/hooks/${name}` }, upstream: appUrl, webhook: { keys } })),
+    provider: {
+      address: `127.0.0.1:${apiPort}`,
+      egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
+      queue: { sqlite: { path: join(folder, 'queue.db'), allowVolatile: true }, retention: '10s' },
+      endpoints: [{ name: 'app', url: `${appUrl}/`, secret: { file: 'secret' } }],
+    },
+  };
+}
+
+const counted = join(folder, 'resources.json');
+process.env['SOAK_RESOURCES'] = counted;
+for (const key of KEYS) writeFileSync(join(folder, key), SECRET);
+writeCertificate(makeAuthority(folder, 'first'), 'gate', folder);
+const gate = await GateLives.start({
+  index: 0,
+  folder,
+  sections: (port) => toSections(port, []),
+  preload: join(import.meta.dirname, 'count-resources.ts'),
+});
+const rotations = new Rotations(gate, [SECRET, SECRET], (more) => toSections(gate.port, more));
+process.once('exit', () => gate.signal('SIGKILL'));
+
+/** Waits until the gate is calm, and counts. */
+async function countHeld(): Promise<Held> {
+  await new Promise((resolve) => setTimeout(resolve, CALM_MS));
+  rmSync(counted, { force: true });
+  gate.signal('SIGUSR2');
+  const text = await until(() => {
+    try {
+      return Object(readFileSync(counted, 'utf8').trim() || undefined) as string;
+    } catch {
+      return undefined;
+    }
+  });
+  return { ...(JSON.parse(String(text)) as CountedResources), descriptors: readResources(gate.life.pid).descriptors };
+}
+
+/** Runs a load of its own for a time, so that each is stopped before it is counted what is held. */
+async function runLoad(rate: number, duration: number): Promise<{ readonly samples: Sample[]; readonly load: Load }> {
+  const load = new Load(gate.port, apiPort, () => rotations.secret);
+  const samples: Sample[] = [];
+  load.start(rate);
+  const startedAt = performance.now();
+  const due = { ...EVERY_S } as Record<keyof typeof EVERY_S, number>;
+  for (let at = 0; at < duration; at = performance.now() - startedAt) {
+    for (const kind of Object.keys(due) as (keyof typeof EVERY_S)[]) {
+      if (at < due[kind] * 1_000) continue;
+      due[kind] += EVERY_S[kind];
+      rotations[kind]();
+      if (kind === 'certificate') load.reconnect();
+    }
+    samples.push({ at: at / 60_000, value: readResources(gate.life.pid).residentBytes / MIB });
+    await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS));
+  }
+  await load.stop();
+  return { samples, load };
+}
+
+const calibration = new Load(gate.port, apiPort, () => rotations.secret);
+const most = await calibration.measureRate(CALIBRATION_MS);
+await calibration.stop();
+const rate = Math.round(most / 2);
+await runLoad(rate, 60_000);
+const before = await countHeld();
+const { samples, load } = await runLoad(rate, MINUTES * 60_000);
+const after = await countHeld();
+await gate.scrape();
+const second = samples.slice(Math.floor(samples.length / 2));
+const slope = findSlope(second);
+const growth = slope * ((second.at(-1)?.at ?? 0) - (second[0]?.at ?? 0));
+const metrics = gate.life.scrape?.text ?? '';
+
+const problems: string[] = [];
+const check = (isTrue: boolean, text: string): void => void (isTrue || problems.push(text));
+check(growth <= MAX_GROWTH_MIB, `memory grew by ${growth.toFixed(1)} MiB in the second half`);
+for (const what of ['descriptors', 'timers', 'listeners'] as const)
+  check(after[what] <= before[what] + MAX_MORE, `${after[what]} ${what}, before ${before[what]}`);
+for (const [type, count] of Object.entries(after.active))
+  check(count <= (before.active[type] ?? 0) + MAX_MORE, `${count} × ${type}, before ${before.active[type] ?? 0}`);
+for (const [status, count] of load.statuses) check(['200', 'event 202'].includes(String(status)), `${count} × ${status}`);
+check(sumSeries(metrics, 'sidegate_config_last_reload_successful') === 1, 'the last reload failed');
+check(sumSeries(metrics, 'sidegate_escaped_errors_total') === 0, 'an exception escaped');
+
+const report = {
+  minutes: MINUTES,
+  ratePerSecond: rate,
+  mostPerSecond: Math.round(most),
+  responses: Object.fromEntries(load.statuses),
+  rotations: rotations.counts,
+  memoryMiB: {
+    first: samples[0]?.value,
+    middle: second[0]?.value,
+    last: samples.at(-1)?.value,
+    max: Math.max(...samples.map(({ value }) => value)),
+  },
+  slopeMiBPerMinute: slope,
+  before,
+  after,
+  problems,
+};
+console.log(JSON.stringify(report, undefined, 2));
+await gate.kill();
+await redis.stop();
+rotations.remove();
+rmSync(folder, { recursive: true, force: true });
+process.exit(problems.length === 0 ? 0 : 1);
