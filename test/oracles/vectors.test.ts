@@ -109,6 +109,7 @@ describe('a known answer', () => {
         'paddle',
         'pagerduty',
         'razorpay',
+        'recurly',
         'revolut',
         'sanity',
         'sendgrid',
