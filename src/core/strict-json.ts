@@ -1,6 +1,6 @@
 /**
  * Parses untrusted JSON so that every parser reads the same value from it (RFC 7493, I-JSON): UTF-8 without a byte order mark, no repeated
- * member names, no unpaired surrogates, no numbers that become infinite. Its size in memory is bounded before it is parsed.
+ * member names, no unpaired surrogates. Its size in memory is bounded before it is parsed.
  */
 import { isUtf8 } from 'node:buffer';
 import { countMembers, type JsonBounds, type JsonSpan, listElements, listMembers, toWholeSpan } from './json-scan.ts';
@@ -17,8 +17,8 @@ const MAX_SEARCHED_BYTES = 16_384;
 /** The escape of a surrogate: only escapes can be unpaired in UTF-8. */
 const SURROGATE_ESCAPES = ['\\ud', '\\uD'] as const;
 
-/** Parses one JSON text. */
-export function parseStrictJson(text: Buffer, bounds: JsonBounds): StrictJson {
+/** Parses one JSON text. `numbers`: whether one that becomes infinite, such as 1e400, is a problem. */
+export function parseStrictJson(text: Buffer, bounds: JsonBounds, numbers: 'any' | 'finite' = 'any'): StrictJson {
   if (!isUtf8(text)) return toProblem('it is not UTF-8');
   const members = countMembers(text, bounds);
   if (members === undefined)
@@ -36,8 +36,7 @@ export function parseStrictJson(text: Buffer, bounds: JsonBounds): StrictJson {
     SURROGATE_ESCAPES.some((prefix) => text.includes(prefix)),
   );
   if (found.members !== members) return toProblem(`${toRepeatedTitle(text)} is repeated in an object`);
-  // An `exp` of 1e400 never comes.
-  if (!found.isFinite) return toProblem('a number is out of range');
+  if (numbers === 'finite' && !found.isFinite) return toProblem('a number is out of range');
   return found.isWellFormed ? { kind: 'value', value } : toProblem('a string contains an unpaired surrogate');
 }
 

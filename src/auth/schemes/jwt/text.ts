@@ -41,7 +41,7 @@ export function decodeSealed(text: string, { algorithms, hasChain }: TokenForm):
     return malformed('the header of the token is too long');
   const [headerBytes, signature] = [headerText, signatureText].map(parseBase64Url);
   if (headerBytes === undefined || signature === undefined) return malformed(NOT_CANONICAL);
-  const header = parseStrictJson(headerBytes, HEADER_BOUNDS);
+  const header = parseStrictJson(headerBytes, HEADER_BOUNDS, 'finite');
   if (header.kind === 'problem') return malformed(`the header of the token: ${header.problem}`);
   if (!isObject(header.value)) return malformed('the header of the token is not an object');
   const problem = findHeaderProblem(header.value, algorithms, hasChain);
@@ -55,7 +55,8 @@ export function decodeSealed(text: string, { algorithms, hasChain }: TokenForm):
 export function decodeClaims(token: SealedToken, { place }: TokenForm): DecodedToken | TokenProblem {
   const bytes = parseBase64Url(token.text.split('.', PARTS)[1] ?? '');
   if (bytes === undefined) return malformed(NOT_CANONICAL);
-  const claims = parseStrictJson(bytes, CLAIM_BOUNDS[place]);
+  // An `exp` of 1e400 never comes.
+  const claims = parseStrictJson(bytes, CLAIM_BOUNDS[place], 'finite');
   if (claims.kind === 'problem') return malformed(`the claims of the token: ${claims.problem}`);
   return isObject(claims.value) ? { ...token, claims: claims.value } : malformed('the claims of the token are not an object');
 }
