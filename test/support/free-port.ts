@@ -3,7 +3,8 @@ import { createServer } from 'node:net';
 
 /** Linux gives outgoing connections ports from 32768 on: one of them could take the port while its program restarts. */
 const MIN_PORT = 10_000;
-const MAX_PORT = 32_000;
+/** The bus port of a Redis Cluster is 10,000 higher, and must be below those ports, too. */
+const MAX_PORT = 22_000;
 
 /** A port of loopback that was free a moment ago. */
 export async function findFreePort(): Promise<number> {
