@@ -33,6 +33,7 @@ export class FaultPlan {
   readonly #random: Random;
   readonly #busy = new Set<string>();
   readonly #running = new Set<Promise<void>>();
+  readonly #failures: Error[] = [];
   #bag: Fault[] = [];
 
   constructor(faults: readonly Fault[], random: Random) {
@@ -54,12 +55,18 @@ export class FaultPlan {
     const record: FaultRecord = { kind, target, from: Date.now(), to: Number.POSITIVE_INFINITY };
     this.records.push(record);
     this.#busy.add(target);
-    const running = make(this.#random).then((forgets) => {
-      record.forgets = forgets ?? undefined;
-      record.to = Date.now();
-      this.#busy.delete(target);
-      this.#running.delete(running);
-    });
+    const running = make(this.#random)
+      .then((forgets) => {
+        record.forgets = forgets ?? undefined;
+      })
+      .catch((thrown: unknown) => {
+        this.#failures.push(new Error(`the fault could not be made: ${kind}`, { cause: thrown }));
+      })
+      .then(() => {
+        record.to = Date.now();
+        this.#busy.delete(target);
+        this.#running.delete(running);
+      });
     this.#running.add(running);
   }
 
@@ -78,6 +85,8 @@ export class FaultPlan {
   /** Resolves when all faults have ended; rejects if one failed. */
   async end(): Promise<void> {
     await Promise.all(this.#running);
+    const [failure] = this.#failures;
+    if (failure !== undefined) throw failure;
   }
 }
 

@@ -63,8 +63,8 @@ export interface GateOptions {
   readonly sections: (port: number) => Sections;
   /** A command line that runs the gate, such as `nsenter`. */
   readonly wrapper?: readonly string[];
-  /** A module that the process loads first. */
-  readonly preload?: string;
+  /** Options of Node; default: the heap of a container of 256 MiB, and a module that can step the clock. */
+  readonly nodeOptions?: string;
 }
 
 /** A gate on fixed ports. */
@@ -76,17 +76,21 @@ export class GateLives {
   readonly file: string;
   readonly lives: Life[] = [];
   readonly #wrapper: readonly string[];
-  readonly #preload: string;
+  readonly #nodeOptions: string;
   #child: ChildProcess | undefined;
 
-  private constructor(port: number, adminPort: number, { index, folder, wrapper = [], preload = STEP_CLOCK }: GateOptions) {
+  private constructor(
+    port: number,
+    adminPort: number,
+    { index, folder, wrapper = [], nodeOptions = `--max-old-space-size=128 --import ${STEP_CLOCK}` }: GateOptions,
+  ) {
     this.index = index;
     this.port = port;
     this.adminPort = adminPort;
     this.folder = folder;
     this.file = join(folder, 'gate.yaml');
     this.#wrapper = wrapper;
-    this.#preload = preload;
+    this.#nodeOptions = nodeOptions;
   }
 
   static async start(options: GateOptions): Promise<GateLives> {
@@ -114,7 +118,7 @@ export class GateLives {
     const logFile = join(this.folder, `${this.lives.length}.log`);
     const [command = '', ...args] = [...this.#wrapper, process.execPath, LAUNCHER, 'run', '--config', this.file];
     const clock = join(this.folder, 'clock');
-    const options = `--disable-warning=ExperimentalWarning --import ${this.#preload}`;
+    const options = `--disable-warning=ExperimentalWarning ${this.#nodeOptions}`;
     const output = openSync(logFile, 'a');
     const child = spawn(command, args, {
       cwd: this.folder,
