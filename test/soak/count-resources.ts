@@ -1,14 +1,18 @@
 /**
  * Preloaded into a gate (`--import`). On SIGUSR2 it writes to the file in SOAK_RESOURCES what the process holds: timers, also those that do not
- * keep it alive, listeners of the process, and resources of libuv by type.
+ * keep it alive, listeners of the process, live objects, and resources of libuv by type.
  */
 import { writeFileSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { isMainThread } from 'node:worker_threads';
 
 /** What the file contains, as JSON. */
 export interface CountedResources {
   readonly timers: number;
   readonly listeners: number;
+  /** Live objects in the heap, in MiB, after a garbage collection. */
+  readonly heapMiB: number;
   readonly active: Readonly<Record<string, number>>;
 }
 
@@ -39,6 +43,11 @@ function countTimers(): void {
   Object.assign(globalThis, { setTimeout: timeout, setInterval: interval, clearTimeout: stop, clearInterval: stop });
 }
 
+function collect(): void {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+}
+
 function countActive(): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const name of process.getActiveResourcesInfo()) counts[name] = (counts[name] ?? 0) + 1;
@@ -50,6 +59,11 @@ if (file !== undefined && isMainThread) {
   countTimers();
   process.on('SIGUSR2', () => {
     const listeners = process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0);
-    writeFileSync(file, JSON.stringify({ timers: timers.size, listeners, active: countActive() } satisfies CountedResources));
+    collect();
+    const heapMiB = Math.round((process.memoryUsage().heapUsed / 1_048_576) * 10) / 10;
+    writeFileSync(
+      file,
+      JSON.stringify({ timers: timers.size, listeners, heapMiB, active: countActive() } satisfies CountedResources),
+    );
   });
 }

@@ -1,7 +1,8 @@
 /** Deliveries over TLS at a rate, and events for the sending side. */
+import { Agent as HttpAgent } from 'node:http';
 import { Agent, request } from 'node:https';
+import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { call } from '../support/provider/client.ts';
 
 const CONNECTIONS = 16;
 const BODY = JSON.stringify({ type: 'soak.made', data: { text: 'x'.repeat(800) } });
@@ -10,11 +11,12 @@ const EVENTS_PER_SECOND = 10;
 /** Sends until it is stopped. */
 export class Load {
   /** How many responses had each status; `error` without one. */
-  readonly statuses = new Map<number | string, number>();
+  readonly statuses = new Map<string, number>();
   readonly #port: number;
   readonly #apiPort: number;
   readonly #findSecret: () => string;
   #agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS, rejectUnauthorized: false });
+  readonly #apiAgent = new HttpAgent({ keepAlive: true, maxSockets: 2 });
   #isStopped = false;
   #running: Promise<unknown> = Promise.resolve();
 
@@ -46,6 +48,7 @@ export class Load {
     this.#isStopped = true;
     await this.#running;
     this.#agent.destroy();
+    this.#apiAgent.destroy();
   }
 
   /** Opens new connections from now on, so that clients see a new certificate. */
@@ -70,16 +73,21 @@ export class Load {
   }
 
   async #post(): Promise<void> {
-    const { status } = await call(this.#apiPort, 'POST', '/v1/events', { type: 'soak.made', data: {} });
-    this.#count(`event ${status}`);
+    const headers = { 'Content-Type': 'application/json' };
+    const body = JSON.stringify({ type: 'soak.made', data: {} });
+    const { status, code } = await send(this.#apiPort, { path: '/v1/events', headers, body, agent: this.#apiAgent });
+    this.#count(`event ${status} ${code ?? ''}`.trim());
   }
 
   async #deliver(): Promise<void> {
     const { headers, body } = makeDelivery({ secret: this.#findSecret(), body: BODY });
-    const status = await new Promise<number | string>((resolve) => {
+    const status = await new Promise<string>((resolve) => {
       const outgoing = request(
         { port: this.#port, host: '127.0.0.1', method: 'POST', path: '/hooks/soak', headers, agent: this.#agent },
-        (incoming) => incoming.resume().on('end', () => resolve(incoming.statusCode ?? 0)),
+        (incoming) => {
+          const refusal = incoming.headers['proxy-status'] ?? '';
+          incoming.resume().on('end', () => resolve(`${incoming.statusCode} ${refusal}`.trim()));
+        },
       );
       outgoing.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'error'));
       outgoing.end(body);
@@ -87,7 +95,7 @@ export class Load {
     this.#count(status);
   }
 
-  #count(status: number | string): void {
+  #count(status: string): void {
     this.statuses.set(status, (this.statuses.get(status) ?? 0) + 1);
   }
 }

@@ -1,6 +1,6 @@
 /** What changes under a gate in production, again and again: config, keys, certificates and the log file. */
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { GateLives } from '../chaos/gate-lives.ts';
@@ -34,7 +34,7 @@ export class Rotations {
     this.secret = this.#secrets[next] as string;
     const other = 1 - next;
     this.#secrets[other] = `whsec_${randomBytes(24).toString('base64')}`;
-    writeFileSync(join(this.#gate.folder, KEYS[other] as string), this.#secrets[other] as string);
+    replaceFile(join(this.#gate.folder, KEYS[other] as string), this.#secrets[other] as string);
   }
 
   certificate(): void {
@@ -63,6 +63,12 @@ export class Rotations {
 export function writeCertificate(authority: Authority, name: string, folder: string): void {
   const { cert, key } = authority.issue(name, 'DNS:localhost');
   // The key first: between the two writes, sidegate keeps the certificate that fits.
-  writeFileSync(join(folder, 'tls.key'), readFileSync(key));
-  writeFileSync(join(folder, 'tls.crt'), readFileSync(cert));
+  replaceFile(join(folder, 'tls.key'), readFileSync(key));
+  replaceFile(join(folder, 'tls.crt'), readFileSync(cert));
+}
+
+/** At once, as mounted Secrets are: no reader sees a part of it. */
+function replaceFile(file: string, content: string | Buffer): void {
+  writeFileSync(`${file}.new`, content);
+  renameSync(`${file}.new`, file);
 }
