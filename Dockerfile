@@ -37,8 +37,9 @@ COPY --from=build /build/dist/sidegate.cdx.json /build/dist/THIRD-PARTY-LICENSES
 # The native bcrypt of this platform, for routes that ask for passwords.
 COPY --from=build /build/node_modules/@node-rs /opt/sidegate/node_modules/@node-rs
 # Freed memory returns to the kernel at once. By default glibc keeps what a password hash or a large body used, once for each thread's arena,
-# and a container of 96 MiB is then killed by guesses at argon2id.
-ENV PATH=/usr/local/bin:/usr/bin MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072
+# and a container of 96 MiB is then killed by guesses at argon2id. A threshold of 128 KiB left 40 MiB of free blocks after a flood of events,
+# and the memory stayed tight; 32 KiB costs 0 to 5 % of CPU for bodies of 64 KiB, and nothing for small ones.
+ENV PATH=/usr/local/bin:/usr/bin MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=32768 MALLOC_TRIM_THRESHOLD_=131072
 USER 65532:65532
 # By the config's defaults; 8480 and 8481 as an injected sidecar; the injector has 10250 and 8481.
 EXPOSE 8080 9090 8480 8481 10250

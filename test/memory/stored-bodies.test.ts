@@ -10,6 +10,8 @@ const MEBIBYTES = 96;
 const MAX_BODY_BYTES = 8 * 1_048_576;
 const DELIVERIES = 4_000;
 const CONCURRENCY = 16;
+const QUIET_DELIVERIES = 20;
+const STORED = 'sidegate_stored_bodies_total{outcome="stored"}';
 /** The share of deliveries; the others may be rejected for a moment. */
 const MIN_ACCEPTED = 0.9;
 const app = useApp();
@@ -37,6 +39,18 @@ test.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB a gate stores bodie
   const journal = { size: 10_000, maxBodyBytes: MAX_BODY_BYTES };
   gate = await startGateInCgroup(MEBIBYTES, { journal, routes: [toRoute(app.port, { webhook: { storeBody } })] });
   const { port, adminPort } = gate;
+  const readMetric = async (name: string): Promise<number> => {
+    const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
+    return Number(
+      metrics
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.slice(name.length + 1),
+    );
+  };
+  const deliver = (): Promise<number> => post(port, makeDelivery({ body: JSON.stringify({ items: [] }) }));
+  for (let i = 0; i < QUIET_DELIVERIES; i++) expect(await deliver()).toBe(200);
+  expect(await readMetric(STORED)).toBe(QUIET_DELIVERIES);
   const statuses = new Map<number, number>();
   let sent = 0;
   const work = async (): Promise<void> => {
@@ -51,11 +65,11 @@ test.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB a gate stores bodie
   expect([gate.oomKills(), gate.isAlive()]).toEqual([0, true]);
   // A gate that is near its limit stores nothing, and accepts deliveries nevertheless.
   expect(statuses.get(200)).toBeGreaterThan(DELIVERIES * MIN_ACCEPTED);
-  const delivery = (): Delivery => makeDelivery({ body: JSON.stringify({ items: [] }) });
-  await until(async () => (await post(port, delivery())) === 200);
-  const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
-  const [, stored = '0'] = /^sidegate_stored_bodies_total\{outcome="stored"\} (\d+)$/m.exec(metrics) ?? [];
-  expect(Number(stored)).toBeGreaterThan(DELIVERIES / 4);
-  const [, bytes] = /^sidegate_stored_body_bytes (\d+)$/m.exec(metrics) ?? [];
-  expect(Number(bytes)).toBeLessThanOrEqual(MAX_BODY_BYTES);
+  expect(await readMetric('sidegate_stored_body_bytes')).toBeLessThanOrEqual(MAX_BODY_BYTES);
+  // How much of a flood is stored depends on the pace of the machine. Afterwards bodies are stored again.
+  const stored = await readMetric(STORED);
+  await until(async () => {
+    await deliver();
+    return (await readMetric(STORED)) > stored;
+  });
 });

@@ -36,6 +36,8 @@ const COLLECT_MARGIN = 0.12;
 const MIN_COLLECT_INTERVAL_MS: Milliseconds = 100;
 const TIGHT_COLLECT_INTERVAL_MS: Milliseconds = 500;
 const MAX_COLLECT_INTERVAL_MS: Milliseconds = 5_000;
+/** How often the heap is shrunk while memory is only tight. After a flood it would otherwise stay tight, as V8 keeps a heap that it has grown. */
+const SHRINK_INTERVAL_MS: Milliseconds = 10_000;
 /** If a collection frees less than this share of the limit, the next one waits twice as long. */
 const WORTHWHILE = 0.03;
 
@@ -47,6 +49,7 @@ export class MemoryGuard implements MemoryPressure {
   #used = 0;
   #bytes = 0;
   #collectedAt: Milliseconds = Number.NEGATIVE_INFINITY;
+  #shrunkAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectInterval = MIN_COLLECT_INTERVAL_MS;
 
   constructor(parts: MemoryGuardParts) {
@@ -99,11 +102,13 @@ export class MemoryGuard implements MemoryPressure {
     const { clock, collect, collectAll, read } = this.#parts;
     // Collect before rejecting work because of garbage, even if the last collection freed little.
     const interval = this.isTight ? Math.min(TIGHT_COLLECT_INTERVAL_MS, this.#collectInterval) : this.#collectInterval;
-    if (clock.monotonic() - this.#collectedAt < interval) return;
+    const now = clock.monotonic();
+    if (now - this.#collectedAt < interval) return;
     const before = this.#used;
-    // A heap that has grown in a flood could otherwise keep the process from accepting anything ever after.
-    if (this.isFull) collectAll();
-    else collect();
+    if (this.isFull || (this.isTight && now - this.#shrunkAt >= SHRINK_INTERVAL_MS)) {
+      collectAll();
+      this.#shrunkAt = now;
+    } else collect();
     this.#used = read();
     this.#collectedAt = clock.monotonic();
     const isWorthwhile = before - this.#used > limit * WORTHWHILE;

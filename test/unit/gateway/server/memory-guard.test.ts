@@ -60,6 +60,18 @@ test('a heap that has grown is shrunk before everything is rejected for good', a
   expect([guard.isTight, guard.used, state.collections, state.fullCollections]).toEqual([false, 75, 0, 1]);
 });
 
+test('a heap that has grown is shrunk while memory is tight, but not more often than every 10 seconds', async () => {
+  const { clock, state, guard } = start(100);
+  Object.assign(state, { used: 85, live: 85, shrinkable: 20 });
+  await clock.advance(1_000);
+  expect([guard.isTight, guard.used, state.fullCollections]).toEqual([false, 65, 1]);
+  Object.assign(state, { used: 85, shrinkable: 0 });
+  await clock.advance(9_000);
+  expect([guard.isTight, state.fullCollections]).toEqual([true, 1]);
+  await clock.advance(11_000);
+  expect([guard.isTight, state.fullCollections]).toEqual([true, 3]);
+});
+
 test('collections that free nothing become less frequent', async () => {
   const { clock, state } = start(100);
   state.used = 75;
