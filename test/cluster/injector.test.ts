@@ -159,13 +159,16 @@ describe('two rotation controllers that start at once', () => {
     const { start, replicas, controllers } = installation;
     await Promise.all([start(), start()]);
     await until(async () => (await Promise.all(replicas.map((replica) => replica.isReady()))).every(Boolean));
+    // A replica can be ready a moment before the log line of the controller is read here.
+    const findIssued = (): readonly Record<string, unknown>[] =>
+      controllers.flatMap(({ log }) => log().filter(({ msg }) => msg === 'certificate_issued'));
+    await until(() => findIssued().length > 0);
     expect(toSteps(controllers)).toEqual(['created']);
     const authority = await readAuthority(installation);
     expect((await readBundle(installation)).map(({ serialNumber }) => serialNumber)).toEqual([authority.serialNumber]);
-    const issued = controllers.flatMap(({ log }) => log().filter(({ msg }) => msg === 'certificate_issued'));
+    const issued = findIssued();
     expect(issued).toEqual([expect.objectContaining({ issuer: authority.subject.replace('CN=', '') })]);
     for (const { log } of replicas) {
-      // A replica can be ready a moment before its log line is read here.
       const loaded = await until(() => log().find(({ msg }) => msg === 'certificate_loaded'));
       expect(loaded).toMatchObject({ serial: issued[0]?.['serial'] });
     }
