@@ -6,7 +6,7 @@ import { type BasicEnvironment, openBasicEnvironment } from './basic/basic-envir
 import { startGate } from './basic/rivals.ts';
 import { sendSteadily } from './basic/steady.ts';
 import { transfer } from './basic/streaming.ts';
-import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
+import { openEnvironment } from './bench-environment.ts';
 import { readCpuMicroseconds } from './machine.ts';
 import { type Origins, type Profile, readOrigins, sumUp, type Times } from './profile-sums.ts';
 import { startRival } from './rivals.ts';
@@ -39,10 +39,8 @@ type Starter = (bodyBytes: number) => Promise<{
 }>;
 
 const STARTERS: Readonly<Record<string, Starter>> = {
-  webhook: async (bodyBytes) => {
-    const environment = await openEnvironment();
-    return { ...environment, start: (flags) => startWebhook(environment, bodyBytes, flags) };
-  },
+  webhook: onWebhook(false),
+  forged: onWebhook(true),
   basic: onBasic('request', (environment, seconds, gate) =>
     countRequests(sendSteadily({ environment, seconds }, { area: 'steady' }, gate)),
   ),
@@ -53,15 +51,21 @@ const STARTERS: Readonly<Record<string, Starter>> = {
   up: onBasic('MiB', (environment, _, gate) => countMebibytes(transfer(environment, gate, 'steady', 'up'))),
 };
 
-async function startWebhook(environment: BenchEnvironment, bodyBytes: number, flags: readonly string[]): Promise<Subject> {
-  const gate = await startRival('sidegate', environment, flags);
-  const load = async (seconds: number): Promise<number> => {
-    const options = { folder: environment.folder, name: 'profile', count: MOST_PER_SECOND * seconds, bodyBytes };
-    const deliveries = writeDeliveries(options, environment.secret);
-    const { requests } = await replay({ port: gate.port, deliveries, seconds, connections: CONNECTIONS, order: 'once' });
-    return requests;
+function onWebhook(isForged: boolean): Starter {
+  return async (bodyBytes) => {
+    const environment = await openEnvironment();
+    const start = async (flags: readonly string[]): Promise<Subject> => {
+      const gate = await startRival('sidegate', environment, flags);
+      const load = async (seconds: number): Promise<number> => {
+        const options = { folder: environment.folder, name: 'profile', count: MOST_PER_SECOND * seconds, bodyBytes, isForged };
+        const deliveries = writeDeliveries(options, environment.secret);
+        const { requests } = await replay({ port: gate.port, deliveries, seconds, connections: CONNECTIONS, order: 'once' });
+        return requests;
+      };
+      return { ...gate, unit: 'request', load };
+    };
+    return { ...environment, start };
   };
-  return { ...gate, unit: 'request', load };
 }
 
 type BasicGate = NonNullable<Awaited<ReturnType<typeof startGate>>>;

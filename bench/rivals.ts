@@ -6,9 +6,10 @@ import { installImageNode } from '../scripts/image-node.ts';
 import { type BenchEnvironment, toNginx, toNginxHead, toNginxSpools } from './bench-environment.ts';
 import { end, findFreePort, GATE_CORE, type Launch, launch, untilListening } from './children.ts';
 import { listFamily } from './machine.ts';
+import { PROXY_LAUNCHERS, type ProxyRivalName } from './proxy-rivals.ts';
 
 /** A rival's short name. */
-export type RivalName = 'nginx-lua' | 'express' | 'sidegate';
+export type RivalName = 'nginx-lua' | 'express' | ProxyRivalName | 'sidegate';
 
 /** A running rival. */
 export interface Contestant {
@@ -24,7 +25,7 @@ export interface Contestant {
 }
 
 /** In the order of each round; the rivals are first. */
-export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'sidegate'];
+export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'go', 'envoy', 'caddy', 'sidegate'];
 
 const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.cjs');
 const EXPRESS_APP = join(import.meta.dirname, 'rivals', 'express-app.ts');
@@ -37,16 +38,18 @@ export async function startRival(
   nodeArgs: readonly string[] = [],
 ): Promise<Contestant> {
   const port = await findFreePort();
-  const child = await LAUNCHERS[name](environment, port, nodeArgs);
+  const [child, ...helpers] = await LAUNCHERS[name](environment, port, nodeArgs);
   await untilListening(child, port);
   const isInApp = name === 'express';
   return {
     name,
     port,
-    pids: listFamily(child.pid ?? 0),
+    pids: [child, ...helpers].flatMap(({ pid }) => listFamily(pid ?? 0)),
     handledLog: isInApp ? join(environment.folder, 'express.log') : environment.appLog,
     readId: isInApp ? readExpressId : readAppId,
-    stop: () => end(child),
+    stop: async () => {
+      for (const each of [child, ...helpers]) await end(each);
+    },
   };
 }
 
@@ -54,12 +57,13 @@ type Launcher = (
   environment: BenchEnvironment,
   port: number,
   nodeArgs: readonly string[],
-) => ChildProcess | Promise<ChildProcess>;
+) => Promise<readonly [ChildProcess, ...ChildProcess[]]>;
 
 const LAUNCHERS: Readonly<Record<RivalName, Launcher>> = {
-  'nginx-lua': launchNginx,
-  express: launchExpress,
-  sidegate: launchSidegate,
+  'nginx-lua': async (environment, port) => [launchNginx(environment, port)],
+  express: async (environment, port) => [launchExpress(environment, port)],
+  ...PROXY_LAUNCHERS,
+  sidegate: async (environment, port, nodeArgs) => [await launchBundle(environment, port, { nodeArgs })],
 };
 
 function launchNginx(environment: BenchEnvironment, port: number): ChildProcess {
@@ -70,10 +74,6 @@ function launchExpress(environment: BenchEnvironment, port: number): ChildProces
   const args = [EXPRESS_APP, String(port), String(environment.redisPort), join(environment.folder, 'express.log')];
   const env = { NODE_ENV: 'production', BENCH_SECRET: environment.secret };
   return launch({ core: GATE_CORE, command: installImageNode(), args, env });
-}
-
-async function launchSidegate(environment: BenchEnvironment, port: number, nodeArgs: readonly string[]): Promise<ChildProcess> {
-  return launchBundle(environment, port, { nodeArgs });
 }
 
 async function launchBundle(environment: BenchEnvironment, port: number, how: SidegateStart): Promise<ChildProcess> {
