@@ -1,4 +1,4 @@
-/** The Kubernetes programs that the cluster tests run, their Go modules, and where they are cached. */
+/** The programs from Go modules that the tests of clusters and of HTTP/2 run, and where they are cached. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 
@@ -54,6 +54,15 @@ export const NODE_TOOLS: readonly ClusterTool[] = [
   { name: 'coredns-v1.14.7', module: 'coredns', package: '.', flags: STRIPPED, minutes: 2 },
   { name: 'kubectl-v1.37.1', module: 'helm', package: './kubectl', flags: STRIPPED, minutes: 1 },
 ];
+
+/** The conformance tests of HTTP/2, for the oracles. */
+export const H2SPEC: ClusterTool = {
+  name: 'h2spec-v2.2.1',
+  module: 'h2spec',
+  package: 'github.com/summerwind/h2spec/cmd/h2spec',
+  flags: STRIPPED,
+  minutes: 1,
+};
 
 /** Returns the folder of a tool's module. */
 export function toModuleFolder(tool: ClusterTool): string {
