@@ -13,6 +13,8 @@ export interface IncomingHead {
   readonly method: string;
   readonly url: string;
   readonly headers: HeaderFields;
+  /** False for the versions that node:http accepts although HTTP/1 does not have them. */
+  readonly hasValidVersion: boolean;
   /** HTTP/1.0. */
   readonly isOld: boolean;
   readonly socket: Socket;
@@ -24,6 +26,7 @@ export function toIncomingHead(request: IncomingMessage): IncomingHead {
     method: request.method ?? '',
     url: request.url ?? '',
     headers: new HeaderFields(request.rawHeaders),
+    hasValidVersion: request.httpVersion === '1.1' || request.httpVersion === '1.0',
     isOld: request.httpVersionMinor === 0,
     socket: request.socket,
   };
@@ -59,7 +62,8 @@ export function findUnsound(head: IncomingHead, limits: HeadLimits, onLimit: OnL
     onLimit('target');
     return refuse('target_too_long', 'target_too_long', `${url.length} bytes`);
   }
-  const framing = findFramingProblem(head);
+  // For HTTP/0.9, the request ends with its first line: a hop in front may take the rest for another request, or not pass it on.
+  const framing = head.hasValidVersion ? findFramingProblem(head) : 'the version is not HTTP/1.0 or HTTP/1.1';
   return framing === undefined ? undefined : refuse('malformed_request', 'framing', framing);
 }
 

@@ -118,7 +118,14 @@ export class Http2Sessions {
     onEvent(stream, 'error', () => undefined);
     if (session.closed || session.destroyed) return stream.close(constants.NGHTTP2_REFUSED_STREAM);
     const fields = new HeaderFields(toFields(raw, headers[':authority']));
-    const head = { method: headers[':method'] ?? '', url: headers[':path'] ?? '', headers: fields, isOld: false, socket };
+    const head = {
+      method: headers[':method'] ?? '',
+      url: headers[':path'] ?? '',
+      headers: fields,
+      hasValidVersion: true,
+      isOld: false,
+      socket,
+    };
     this.#onRequest({ head, headBytes: toHeadBytes(raw), source: new Http2BodySource(stream, fields, flags), stream });
   }
 }

@@ -9,7 +9,7 @@ const LIMITS = { maxHeaderFields: 3, maxTarget: 10 };
 function check(url: string, fields: readonly string[]): { readonly refusal: unknown; readonly hits: readonly string[] } {
   const hits: string[] = [];
   const headers = new HeaderFields(['Host', 'gate.test', ...fields.flatMap((name) => [name, 'x'])]);
-  const head = { method: 'GET', url, headers, isOld: false, socket: {} as Socket };
+  const head = { method: 'GET', url, headers, hasValidVersion: true, isOld: false, socket: {} as Socket };
   return { refusal: findUnsound(head, LIMITS, (limit) => hits.push(limit)), hits };
 }
 
