@@ -120,6 +120,10 @@ describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
     test('reject an unknown expectation with 417', async () => {
       expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', 'Expect: tea'])))).toEqual([417]);
     });
+
+    test('send nothing after a final 417, whatever bytes follow the request', async () => {
+      expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', 'Expect: tea'], '2')))).toEqual([417]);
+    });
   });
 
   describe('Expect: 100-continue', () => {

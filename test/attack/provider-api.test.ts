@@ -209,6 +209,8 @@ describe('bodies', () => {
     expect(toStatuses(large)).toEqual([413]);
     const odd = await sendRaw(api.port, toRequestText([...HEAD, 'Expect: a-miracle', 'Content-Length: 2'], '{}'));
     expect(toStatuses(odd)).toEqual([417]);
+    const malformed = await sendRaw(api.port, toRequestText([...HEAD, 'Expect: a-miracle'], '2'));
+    expect(toStatuses(malformed)).toEqual([417]);
     const { read } = await hold(toRequestText([...HEAD, 'Expect: 100-continue', `Content-Length: ${EVENT.length}`]));
     await until(() => read().includes('100 Continue'));
     sockets[0]?.write(EVENT);

@@ -149,6 +149,8 @@ describe('the proxy port', () => {
   test('rejects an unknown expectation with 417, and records it like any rejection', async () => {
     expect(await ask(get(url(), `${PROXY_AUTH}Expect: tea\r\n`))).toEqual([417]);
     await until(() => gate.log().some(({ code }) => code === 'expectation_failed'));
+    // Malformed bytes behind it get no second response, because this one is final.
+    expect(await ask(get(url(), `${PROXY_AUTH}Expect: tea\r\n`), '2')).toEqual([417]);
   });
 
   test('never echoes a password to TRACE, with any Max-Forwards', async () => {

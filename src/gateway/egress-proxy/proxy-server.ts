@@ -87,6 +87,7 @@ export class ProxyServer {
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+      this.#clientErrors.trackRejected(request.socket, response);
       handler.reject(this.#createInfo(request), response, refuse('expectation_failed', 'expectation_failed'));
     });
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>

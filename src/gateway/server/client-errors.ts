@@ -44,6 +44,11 @@ export class ClientErrors {
     this.#latest.set(socket, latest);
   }
 
+  /** Records a request that is rejected unread: malformed bytes behind it must not get a second response, after the final one. */
+  trackRejected(socket: Duplex, response: ServerResponse): void {
+    this.track(socket, { response, body: { fail: () => undefined } });
+  }
+
   /** Whether a response is still pending on the connection. */
   hasPendingResponse(socket: Duplex): boolean {
     const latest = this.#latest.get(socket);

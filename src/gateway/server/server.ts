@@ -187,11 +187,9 @@ export class ListenServer {
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      this.#parts.handler.reject(
-        this.#createInfo(toIncomingHead(request)),
-        response,
-        refuse('expectation_failed', 'expectation_failed'),
-      );
+      this.#clientErrors.trackRejected(request.socket, response);
+      const info = this.#createInfo(toIncomingHead(request));
+      this.#parts.handler.reject(info, response, refuse('expectation_failed', 'expectation_failed'));
     });
     onEvent(this.#server, 'upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onUpgrade(request, socket, head),

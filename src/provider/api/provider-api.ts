@@ -145,7 +145,8 @@ class ApiServer implements ProviderApi {
     });
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
-    onEvent(this.#server, 'checkExpectation', (_: IncomingMessage, response: ServerResponse) => {
+    onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+      this.#clientErrors.trackRejected(request.socket, response);
       response.shouldKeepAlive = false;
       return writeResponse(toRefusalProblem(refuse('expectation_failed', 'expectation_failed')), response, clock);
     });
