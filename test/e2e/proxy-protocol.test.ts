@@ -126,6 +126,17 @@ test.each([
   expect(app.received).toHaveLength(0);
 });
 
+test('a connection that ends within its PROXY header is closed at once', async () => {
+  const clock = new FakeClock();
+  fakeClock = clock;
+  await start({}, clock);
+  const socket = await open();
+  const text = toText(socket);
+  socket.end('PROXY TCP4 ');
+  // The time limit of the header does not end it, because the clock stands still.
+  expect(await text).toContain('400 Bad Request');
+});
+
 test('a connection whose PROXY header is late is closed', async () => {
   const clock = new FakeClock();
   fakeClock = clock;

@@ -52,6 +52,7 @@ export class ProxyProtocolPeers {
       socket.pause();
       offEvent(socket, 'data', onData);
       offEvent(socket, 'error', onError);
+      offEvent(socket, 'end', onEnd);
     };
     const onData = onEvent(socket, 'data', (chunk: Buffer) => {
       bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
@@ -66,6 +67,10 @@ export class ProxyProtocolPeers {
       if (!this.#isTls) socket.resume();
     });
     const onError = onEvent(socket, 'error', () => socket.destroy());
+    const onEnd = onEvent(socket, 'end', () => {
+      finish();
+      handler.onInvalid('the connection ended within the header');
+    });
     const cancel = this.#clock.after(this.#timeout, () => {
       finish();
       handler.onInvalid('the header took too long');
