@@ -15,6 +15,7 @@ import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from './pol
 import { renderSidecarPolicy } from './policy-sidecar.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
+import { renderReliabilityPage } from './reliability-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
 import { SENDER_PAGES } from './sender-pages.ts';
 import { renderSendersPage } from './senders-page.ts';
@@ -32,6 +33,7 @@ const PAGES: Readonly<Record<string, () => string>> = {
   'docs/source-coverage.md': renderSourceCoveragePage,
   ...SENDER_PAGES,
   'docs/probe.md': renderProbePage,
+  'docs/reliability.md': () => renderReliabilityPage(),
   'docs/sizing.md': () => renderSizingPage(),
   'docs/testing.md': renderTestingPage,
   'chart/sidegate/templates/mutating-admission-policy.yaml': renderMutatingPolicy,
