@@ -28,6 +28,8 @@ export interface Evidence {
 export interface Handling {
   readonly entry: LedgerEntry;
   readonly logged: LoggedRequest | undefined;
+  /** The process that forwarded it. */
+  readonly life: Life | undefined;
   /** When it was forwarded, at the latest. */
   readonly forwardedAt: number;
 }
@@ -41,21 +43,24 @@ interface Found {
 const RECENT_MS = 2_500;
 /** Writes and replies may be on their way for so long. */
 const MARGIN_MS = 1_000;
-/** Gates write their log this often. */
-const LOG_INTERVAL_MS = 1_000;
+/** Gates write each line at once, as far as the machine lets them. */
+const LOG_DELAY_MS = 1_000;
 /** The times to wait for a claim, to connect and to respond, together. */
 const LONGEST_REQUEST_MS = APP_TIMEOUT_MS + 1_500;
-/** From the end of a fault until the app has read what was held back. */
-const LONGEST_DELAY_MS = 3_000;
 /** Log lines and timers are not exact. */
 const SLACK_MS = 50;
 /** What the gate logs if it cannot know whether the app handled the event. */
 const UNKNOWN_OUTCOMES: ReadonlySet<string> = new Set(['upstream_timeout', 'upstream_reset', 'upstream_protocol']);
 
 /** Joins a ledger entry with the log. */
-export function toHandling(entry: LedgerEntry, { logs }: Evidence): Handling {
+export function toHandling(entry: LedgerEntry, { logs, lives }: Evidence): Handling {
   const logged = logs.requests.get(entry.requestId);
-  return { entry, logged, forwardedAt: Math.min(entry.at, logged?.forwardedAt ?? entry.at) };
+  return { entry, logged, life: findLife(entry, lives), forwardedAt: Math.min(entry.at, logged?.forwardedAt ?? entry.at) };
+}
+
+/** The process that forwarded it. */
+export function findLife(entry: LedgerEntry, lives: readonly Life[]): Life | undefined {
+  return lives.filter(({ gate }) => gate === entry.gate)[entry.life];
 }
 
 /** Explains the second handling. */
@@ -70,10 +75,14 @@ export function explain(first: Handling, second: Handling, evidence: Evidence): 
   return { id: first.entry.id, first, second, cause: found?.cause, evidence: `first: ${line}, ${action}${fault}` };
 }
 
-/** The store lost the ID: it was emptied, or failed over before it had replicated what it confirmed. */
+/**
+ * The store lost the ID: it was emptied, or failed over before it had replicated what it confirmed. The first request may have claimed it from its
+ * arrival on: the reply of a store that was killed can still be on its way.
+ */
 function findForgotten(first: Handling, second: Handling, { faults }: Evidence): Found | undefined {
+  const claimedFrom = first.logged?.startedAt ?? first.forwardedAt;
   const fault = faults.find(({ forgets, from, to }) => {
-    if (forgets === undefined || second.entry.at < from || first.forwardedAt > to) return false;
+    if (forgets === undefined || second.entry.at < from || claimedFrom > to) return false;
     return forgets === 'all' || first.entry.at >= from - RECENT_MS;
   });
   return fault && { cause: 'the store lost the ID', fault };
@@ -92,7 +101,7 @@ function findUnknown(first: Handling, second: Handling, evidence: Evidence): Fou
       return pattern.test(kind) && from <= second.entry.at && to >= first.forwardedAt - MARGIN_MS;
     });
   if (logged === undefined)
-    return isLogLost(first, evidence)
+    return isInFlightAtKill(first)
       ? { cause: 'the gate was killed with the request in flight', fault: overlapping(/^gate .*killed$/) }
       : undefined;
   if (UNKNOWN_OUTCOMES.has(logged.reason)) {
@@ -104,18 +113,15 @@ function findUnknown(first: Handling, second: Handling, evidence: Evidence): Fou
   return findUnconfirmed(first, second, logged.life, evidence);
 }
 
-/** Whether the gate was killed while it handled the request, or before it wrote the log line, which it does once a second. */
-function isLogLost({ entry }: Handling, { lives, faults }: Evidence): boolean {
-  return lives.some((life) => {
-    if (life.gate !== entry.gate || life.end !== 'killed') return false;
-    const silentFrom = life.pauses.find(({ to }) => to >= life.endedAt)?.from ?? life.endedAt;
-    // A request may reach the app only after its gate is gone: the network or the app held it back.
-    const held = faults.filter(
-      ({ kind, from, to }) => /^(app|network)/.test(kind) && from <= life.endedAt && to >= silentFrom - LONGEST_REQUEST_MS,
-    );
-    const latest = Math.max(life.endedAt, ...held.map(({ to }) => to)) + LONGEST_DELAY_MS;
-    return entry.at >= silentFrom - LOG_INTERVAL_MS - LONGEST_REQUEST_MS && entry.at <= latest;
-  });
+/**
+ * Whether the process was killed before it could log the request. The app may get it much later, because the network or the app held it back; but
+ * a request that it got long before must have been logged.
+ */
+function isInFlightAtKill({ entry, life }: Handling): boolean {
+  if (life?.end !== 'killed') return false;
+  const { pauses, endedAt } = life;
+  const silentFrom = pauses.find(({ to }) => to >= endedAt)?.from ?? endedAt;
+  return entry.at >= silentFrom - LOG_DELAY_MS - LONGEST_REQUEST_MS;
 }
 
 const isPausedDuring = ({ pauses }: Life, from: number, to: number): boolean =>

@@ -60,7 +60,8 @@ export function readResources(pid: number): Resources {
 export interface GateOptions {
   readonly index: number;
   readonly folder: string;
-  readonly sections: (port: number) => Sections;
+  /** `life`: how many processes ran before. */
+  readonly sections: (port: number, life: number) => Sections;
   /** A command line that runs the gate, such as `nsenter`. */
   readonly wrapper?: readonly string[];
   /** Options of Node; default: the heap of a container of 256 MiB, and a module that can step the clock. */
@@ -75,6 +76,7 @@ export class GateLives {
   readonly folder: string;
   readonly file: string;
   readonly lives: Life[] = [];
+  readonly #sections: GateOptions['sections'];
   readonly #wrapper: readonly string[];
   readonly #nodeOptions: string;
   #child: ChildProcess | undefined;
@@ -82,13 +84,14 @@ export class GateLives {
   private constructor(
     port: number,
     adminPort: number,
-    { index, folder, wrapper = [], nodeOptions = `--max-old-space-size=128 --import ${STEP_CLOCK}` }: GateOptions,
+    { index, folder, sections, wrapper = [], nodeOptions = `--max-old-space-size=128 --import ${STEP_CLOCK}` }: GateOptions,
   ) {
     this.index = index;
     this.port = port;
     this.adminPort = adminPort;
     this.folder = folder;
     this.file = join(folder, 'gate.yaml');
+    this.#sections = sections;
     this.#wrapper = wrapper;
     this.#nodeOptions = nodeOptions;
   }
@@ -97,7 +100,6 @@ export class GateLives {
     mkdirSync(options.folder, { recursive: true });
     const gate = new GateLives(await findFreePort(), await findFreePort(), options);
     writeFileSync(join(gate.folder, 'secret'), SECRET);
-    gate.configure(options.sections(gate.port));
     await gate.launch();
     return gate;
   }
@@ -115,6 +117,7 @@ export class GateLives {
 
   /** Starts a process and waits until it listens. */
   async launch(): Promise<void> {
+    this.configure(this.#sections(this.port, this.lives.length));
     const logFile = join(this.folder, `${this.lives.length}.log`);
     const [command = '', ...args] = [...this.#wrapper, process.execPath, LAUNCHER, 'run', '--config', this.file];
     const clock = join(this.folder, 'clock');

@@ -35,10 +35,12 @@ function isIntact(id: string, body: Buffer): boolean {
 function receive(gate: number, action: AppAction, request: IncomingMessage, body: Buffer, response: ServerResponse): void {
   const id = String(request.headers['webhook-id']);
   const requestId = String(request.headers['sidegate-request-id']);
+  // Each process of a gate has its own name for the key.
+  const life = String(request.headers['sidegate-key']).slice('life-'.length);
   const arrivedAt = Date.now();
   const state = isIntact(id, body) ? 'intact' : 'changed';
   const write = (what: 'handled' | 'arrived'): void => {
-    writeSync(ledger, `${arrivedAt} ${what} ${gate} ${requestId} ${id} ${state} ${action}\n`);
+    writeSync(ledger, `${arrivedAt} ${what} ${gate} ${life} ${requestId} ${id} ${state} ${action}\n`);
   };
   if (action === 'late') {
     setTimeout(() => {

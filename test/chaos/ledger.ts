@@ -25,6 +25,8 @@ export interface LedgerEntry {
   readonly isHandled: boolean;
   /** Index of the gate that forwarded it. */
   readonly gate: number;
+  /** Which of the gate's processes forwarded it. */
+  readonly life: number;
   /** The gate's ID of the request. */
   readonly requestId: string;
   /** The ID of the event. */
@@ -40,11 +42,12 @@ export function readLedger(path: string): LedgerEntry[] {
 }
 
 function toEntry(line: string): LedgerEntry {
-  const [at, what, gate, requestId = '', id = '', state, action] = line.split(' ');
+  const [at, what, gate, life, requestId = '', id = '', state, action] = line.split(' ');
   return {
     at: Number(at),
     isHandled: what === 'handled',
     gate: Number(gate),
+    life: Number(life),
     requestId,
     id,
     isIntact: state === 'intact',

@@ -1,5 +1,5 @@
 /** Compares the metrics of the gates with the ledger and the logs. */
-import type { Evidence } from './causes.ts';
+import { type Evidence, findLife } from './causes.ts';
 import { type Life, sumSeries } from './gate-lives.ts';
 import type { LedgerEntry } from './ledger.ts';
 import type { GateLogs } from './logs.ts';
@@ -9,7 +9,7 @@ const DECISIONS = 'sidegate_auth_decisions_total';
 const UPSTREAM_ERRORS = 'sidegate_upstream_errors_total';
 const DEDUP = 'sidegate_dedup_operations_total';
 
-/** Gates write their log once a second, and whenever 12 KiB are waiting. */
+/** The lines of one turn of a busy event loop, which are written together. */
 const MAX_UNWRITTEN_LINES = 60;
 
 type Check = (isTrue: boolean, text: string) => void;
@@ -33,13 +33,10 @@ export function checkMetrics(run: Evidence & { readonly ledger: readonly LedgerE
   return problems;
 }
 
-/** By the log; a request without a log line belongs to the process that ran when it arrived. */
-function groupByLife({ ledger, logs, lives }: Parameters<typeof checkMetrics>[0]): Map<Life, LedgerEntry[]> {
+function groupByLife({ ledger, lives }: Parameters<typeof checkMetrics>[0]): Map<Life, LedgerEntry[]> {
   const groups = new Map<Life, LedgerEntry[]>();
   for (const entry of ledger) {
-    const life =
-      logs.requests.get(entry.requestId)?.life ??
-      lives.findLast(({ gate, startedAt }) => gate === entry.gate && startedAt <= entry.at);
+    const life = findLife(entry, lives);
     if (life === undefined) continue;
     const group = groups.get(life);
     if (group === undefined) groups.set(life, [entry]);
@@ -57,8 +54,7 @@ function checkLife(life: Life, arrivals: readonly LedgerEntry[], logs: GateLogs,
   // Every event that the gate admitted reached the app, except for what failed on the way or is on it.
   const least = admitted - failed - inFlight;
   check(least <= arrivals.length, `${admitted} admitted, ${failed} failed, but the app got ${arrivals.length}`);
-  // Without a log line, a request may be of the process before, and have been held back.
-  const before = arrivals.filter((entry) => entry.at < at && logs.requests.has(entry.requestId)).length;
+  const before = arrivals.filter((entry) => entry.at < at).length;
   check(before <= admitted, `the app got ${before} until the metrics were read, but only ${admitted} were admitted`);
   for (const [status, lines] of logs.statuses.get(life) ?? []) {
     const counted = sumSeries(text, REQUESTS, `code="${status}"`);

@@ -24,13 +24,15 @@ export interface ChaosOptions {
   readonly events: number;
   readonly store: ChaosStore | undefined;
   readonly isFaulty: boolean;
-  readonly dedup?: 'off';
+  /** The gates that let each delivery through without claiming its event; default: none. */
+  readonly gatesWithoutDedup?: readonly number[];
 }
 
 /** The record of a run, and its figures. */
 export interface ChaosResult extends RunRecord {
   readonly responses: ReadonlyMap<string, number>;
   readonly durationMs: number;
+  readonly ledgerFile: string;
 }
 
 const GATES = 2;
@@ -44,10 +46,19 @@ const EVENTS_PER_FAULT = 40;
 const FAULTY_SHARE = 0.9;
 const POSTED_AT_ONCE = 100;
 
-function toSections(port: number, appPort: number, { store, dedup }: ChaosOptions): Sections {
+interface GateSetup {
+  readonly index: number;
+  readonly port: number;
+  readonly appPort: number;
+  /** How many processes of the gate ran before. */
+  readonly life: number;
+}
+
+/** The key's name, which the app gets, is that of the process: the judge must know it, also if that was killed before it logged. */
+function toSections({ index, port, life, appPort }: GateSetup, { store, gatesWithoutDedup = [] }: ChaosOptions): Sections {
   const webhook = {
-    keys: [{ name: 'current', secret: { file: 'secret' } }],
-    dedup: dedup ?? { lease: `${LEASE_MS}ms`, maxWait: '1s' },
+    keys: [{ name: `life-${life}`, secret: { file: 'secret' } }],
+    dedup: gatesWithoutDedup.includes(index) ? 'off' : { lease: `${LEASE_MS}ms`, maxWait: '1s' },
   };
   const route = {
     name: 'hooks',
@@ -59,6 +70,8 @@ function toSections(port: number, appPort: number, { store, dedup }: ChaosOption
   };
   return {
     listen: { address: `127.0.0.1:${port}` },
+    // A process that is killed has logged every response.
+    log: { flush: '0ms' },
     ...(store && { store: { redis: { ...store.redis, connectTimeout: '1s', commandTimeout: '300ms' } } }),
     routes: [route],
   };
@@ -78,7 +91,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
     const gate = await GateLives.start({
       index,
       folder: makeFolder(),
-      sections: (port) => toSections(port, toApp.port, options),
+      sections: (port, life) => toSections({ index, port, life, appPort: toApp.port }, options),
     });
     onTestFinished(() => gate.kill());
     gates.push(gate);
@@ -123,6 +136,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
     resources,
     responses: sender.responses,
     durationMs: Date.now() - startedAt,
+    ledgerFile: app.path,
   };
 }
 

@@ -9,10 +9,22 @@ const EVENTS = 600;
 
 describe('a run without dedup', () => {
   test('is bad: events that are sent twice at once are handled twice', async () => {
-    const run = await runChaos({ seed: SEED, events: EVENTS, store: undefined, isFaulty: false, dedup: 'off' });
+    const run = await runChaos({ seed: SEED, events: EVENTS, store: undefined, isFaulty: false, gatesWithoutDedup: [0, 1] });
     const { problems } = judge(run);
     expect(problems).toContainEqual(expect.stringMatching(/^handled twice without a cause: direct-/));
     expect(problems).not.toContainEqual(expect.stringMatching(/^(lost|forged)/));
+  });
+});
+
+describe('a run with faults', () => {
+  test('is bad if one of two gates does not claim events: faults do not explain what it forwards twice', async () => {
+    const store = await startStandaloneStore();
+    const run = await runChaos({ seed: SEED, events: 2 * EVENTS, store, isFaulty: true, gatesWithoutDedup: [1] });
+    const { problems, doubles } = judge(run);
+    expect(problems).toContainEqual(expect.stringMatching(/^handled twice without a cause: direct-/));
+    expect(run.faults.length).toBeGreaterThan(15);
+    // Those of the faults are still explained.
+    expect(doubles).toContainEqual(expect.objectContaining({ cause: expect.any(String) }));
   });
 });
 
@@ -42,7 +54,7 @@ describe('a run without faults', () => {
     const attack = { kind: 'expired', id: 'expired-1', status: 200 } as const;
     expect(toProblems({ attacks: [attack] })).toEqual(['forged: expired expired-1 got a 2xx']);
     const half = ledger.slice(0, ledger.length / 2);
-    expect(toProblems({ ledger: half })).toContainEqual(expect.stringMatching(/admitted, 0 failed, but the app got \d+$/));
+    expect(toProblems({ ledger: half })).toContainEqual(expect.stringMatching(/admitted, \d+ failed, but the app got \d+$/));
     const statuses = new Map(run.lives.map((life) => [life, new Map([[200, 1]])]));
     expect(toProblems({ logs: { ...run.logs, statuses } })).toContainEqual(
       expect.stringMatching(/requests with 200 at rest, but 1 log lines$/),
