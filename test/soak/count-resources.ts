@@ -13,8 +13,12 @@ export interface CountedResources {
   readonly listeners: number;
   /** Live objects in the heap, in MiB, after a garbage collection. */
   readonly heapMiB: number;
+  /** Resident memory after it: objects, and what libraries in C hold. */
+  readonly residentMiB: number;
   readonly active: Readonly<Record<string, number>>;
 }
+
+const SETTLING_MS = 1_000;
 
 type AnyTimer = string | number | NodeJS.Timeout | undefined;
 
@@ -54,16 +58,22 @@ function countActive(): Record<string, number> {
   return counts;
 }
 
+function count(): CountedResources {
+  const listeners = process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0);
+  const toMiB = (bytes: number): number => Math.round((bytes / 1_048_576) * 10) / 10;
+  const { heapUsed, rss } = process.memoryUsage();
+  return { timers: timers.size, listeners, heapMiB: toMiB(heapUsed), residentMiB: toMiB(rss), active: countActive() };
+}
+
 const file = process.env['SOAK_RESOURCES'];
 if (file !== undefined && isMainThread) {
   countTimers();
   process.on('SIGUSR2', () => {
-    const listeners = process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0);
     collect();
-    const heapMiB = Math.round((process.memoryUsage().heapUsed / 1_048_576) * 10) / 10;
-    writeFileSync(
-      file,
-      JSON.stringify({ timers: timers.size, listeners, heapMiB, active: countActive() } satisfies CountedResources),
-    );
+    // V8 gives pages back in the background.
+    startTimeout(() => {
+      collect();
+      writeFileSync(file, JSON.stringify(count()));
+    }, SETTLING_MS);
   });
 }
