@@ -1,5 +1,6 @@
 /** The entry point: runs `run` and `check` itself, and loads the separate bundle of the tools for all other commands. */
 import { parseArgs } from 'node:util';
+import { isMainThread } from 'node:worker_threads';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
 import { EXIT, type Io } from './io.ts';
@@ -120,8 +121,15 @@ function onOutputError(error: NodeJS.ErrnoException): void {
 
 onEvent(process.stdout, 'error', onOutputError);
 onEvent(process.stderr, 'error', () => undefined);
+/** A thread that runs this module is one of several workers (gateway/runtime/workers). */
+async function start(): Promise<number> {
+  if (isMainThread) return main(process.argv.slice(2));
+  const { runWorker } = await import('./gate-worker.ts');
+  return runWorker();
+}
+
 // No top-level await: the bundle is CommonJS (scripts/bundle.ts).
-main(process.argv.slice(2)).then(
+start().then(
   (code) => {
     process.exitCode = code;
   },

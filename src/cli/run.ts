@@ -1,17 +1,20 @@
 /** `sidegate run`: runs the gate until it receives a signal. */
 
 import type { Overrides } from '../config/load/overrides.ts';
+import type { Config } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { runDetached } from '../core/safe-events.ts';
 import { prepare } from '../gateway/runtime/check.ts';
 import type { GateAddresses } from '../gateway/runtime/context.ts';
 import { Gate } from '../gateway/runtime/gate.ts';
-import type { GateLogger } from '../gateway/runtime/log-events.ts';
+import { type GateLogEvent, type GateLogger, HINTS } from '../gateway/runtime/log-events.ts';
+import { WorkerThreads } from '../gateway/runtime/workers/worker-threads.ts';
 import { createFullCollector } from '../gateway/server/process-memory.ts';
+import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { EXIT, type Io } from './io.ts';
-import { Shutdown } from './shutdown.ts';
+import { MARGIN_MS, Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
 
 /** Runs until a signal; the exit code is 0 after a drain, even if the drain timed out. */
@@ -23,18 +26,61 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
     for (const problem of ready.problems) io.stderr(`${formatProblem(problem)}\n`);
     return EXIT.failed;
   }
+  const { config } = ready.loaded;
   const version = readVersion();
-  const logger = createLogger({ ...ready.loaded.config.log, version });
+  const lines = new LogBatches(1, { clock: systemClock, flushAfter: config.log.flush });
+  const worker = config.workers > 1 ? 1 : undefined;
+  const logger = createLogger<GateLogEvent>({ ...config.log, version, worker, destination: lines });
+  const shutdown = new Shutdown(logger, config.shutdown);
+  const others = config.workers > 1 ? createWorkers({ file, overrides, config, lines, logger, shutdown }) : undefined;
   // Also for a second signal, which does not wait for the drain.
-  process.on('exit', () => logger.flushNow());
+  process.on('exit', () => {
+    others?.flushNow();
+    logger.flushNow();
+  });
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
-  const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision() });
-  const shutdown = new Shutdown(logger, ready.loaded.config.shutdown);
+  const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision(), others });
   process.on('SIGHUP', () => runDetached(gate.reload()));
   const addresses = await start(gate, io);
   if (addresses === undefined) return EXIT.failed;
   logAddresses(logger, addresses);
   return shutdown.drain(gate);
+}
+
+/** The parts that the other workers are created from. */
+interface WorkerParts {
+  readonly file: string;
+  readonly overrides: Overrides;
+  readonly config: Config;
+  readonly lines: LogBatches;
+  readonly logger: GateLogger;
+  readonly shutdown: Shutdown;
+}
+
+function createWorkers({ file, overrides, config, lines, logger, shutdown }: WorkerParts): WorkerThreads {
+  return new WorkerThreads({
+    count: config.workers,
+    entry: toEntry(),
+    file,
+    overrides,
+    clock: systemClock,
+    drainTimeout: config.shutdown.grace + config.shutdown.drain + MARGIN_MS,
+    onLines(text) {
+      // They waited long enough in their worker.
+      lines.write(text);
+      lines.flush();
+    },
+    onLost(worker, message) {
+      logger.error('worker_lost', { lost: worker, message, hint: HINTS.workerLost });
+      shutdown.fail('worker_lost');
+    },
+  });
+}
+
+/** The module that starts a worker: the bundle that this module is in, or cli/main.ts. */
+function toEntry(): URL {
+  const own = import.meta.url;
+  return own.endsWith('.ts') ? new URL('./main.ts', own) : new URL(own);
 }
 
 async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
@@ -52,6 +98,8 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
       io.stderr(
         `sidegate: cannot listen on ${address}: this machine does not have that address; use one of its addresses, or :${port} for all\n`,
       );
+    else if (code === 'ENOTSUP')
+      io.stderr(`sidegate: this system cannot share ${place} among several workers; remove workers from the config\n`);
     else io.stderr(`sidegate: cannot start: ${message}\n`);
     return undefined;
   }

@@ -6,7 +6,7 @@ import { EXIT } from './io.ts';
 import { untilSignal } from './signals.ts';
 
 /** Time for the drain beyond the configured times: for settlements, spans, and closing the store. */
-const MARGIN_MS: Milliseconds = 10_000;
+export const MARGIN_MS: Milliseconds = 10_000;
 
 /** The configured times of a shutdown. */
 interface ShutdownTimes {
@@ -24,22 +24,32 @@ export interface Drainable {
 export class Shutdown {
   readonly #logger: Logger<'draining' | 'stopped'>;
   readonly #first: Promise<Readonly<Record<string, string>>>;
+  readonly #times: ShutdownTimes;
   #hasFailed = false;
+  #onFailed: (reason: string) => void = () => undefined;
 
   constructor(logger: Logger<'draining' | 'stopped'>, times: ShutdownTimes) {
     this.#logger = logger;
+    this.#times = times;
     const failed = new Promise<{ reason: string }>((resolve) => {
-      // Includes unhandled rejections. Later exceptions are counted, but do not shorten the drain.
-      process.on('uncaughtException', (error) => {
-        this.#report(error);
-        if (this.#hasFailed) return;
-        this.#hasFailed = true;
-        // The cause of the exception may also block the drain, or keep the process alive after it.
-        systemClock.after(times.grace + times.drain + MARGIN_MS, () => process.exit(EXIT.failed));
-        resolve({ reason: 'escaped_error' });
-      });
+      this.#onFailed = (reason) => resolve({ reason });
+    });
+    // Includes unhandled rejections. Later exceptions are counted, but do not shorten the drain.
+    process.on('uncaughtException', (error) => {
+      this.#report(error);
+      this.fail('escaped_error');
     });
     this.#first = Promise.race([untilSignal().then((signal) => ({ signal })), failed]);
+  }
+
+  /** Drains, and then exits with an error: a part of the process does not work. */
+  fail(reason: 'escaped_error' | 'worker_lost'): void {
+    if (this.#hasFailed) return;
+    this.#hasFailed = true;
+    const { grace, drain } = this.#times;
+    // The cause may also block the drain, or keep the process alive after it.
+    systemClock.after(grace + drain + MARGIN_MS, () => process.exit(EXIT.failed));
+    this.#onFailed(reason);
   }
 
   /** Waits for the first reason, then drains `server`; resolves to the exit code, which is not 0 after an exception. */

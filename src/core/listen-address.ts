@@ -8,6 +8,8 @@ export interface ListenAddress {
   readonly hosts: readonly string[];
   /** 0: the system chooses one. */
   readonly port: number;
+  /** Several threads of this process listen there: the first of them, or one that joins it. Default: only one listener. */
+  readonly sharing?: 'first' | 'joined';
 }
 
 /** The target of a connection. */

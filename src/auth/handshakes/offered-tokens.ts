@@ -31,11 +31,18 @@ export class OfferedTokens {
   }
 
   /** Keeps a token for an hour. The same token is kept once. */
-  add(route: string, token: Secret, client: string): void {
+  add(route: string, token: Secret, client: string, receivedAt: EpochMilliseconds = this.#clock.now()): void {
     this.forgetOld();
     const others = (this.#offers.get(route) ?? []).filter((offer) => !offer.token.expose().equals(token.expose()));
-    const offer = { receivedAt: this.#clock.now(), client, token };
+    const offer = { receivedAt, client, token };
     this.#offers.set(route, [offer, ...others].slice(0, MAX_OFFERED_TOKENS));
+  }
+
+  /** Removes all tokens, which those of another thread are to keep, and returns them with the oldest of each route first. */
+  takeAll(): (Offer & { readonly route: string })[] {
+    const taken = [...this.#offers].flatMap(([route, offers]) => offers.map((offer) => ({ route, ...offer })).reverse());
+    this.#offers.clear();
+    return taken;
   }
 
   /** The latest of each route first. */

@@ -14,6 +14,7 @@ import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkStoreBody } from './validate-store-body.ts';
 import { checkTraces } from './validate-trace.ts';
 import { checkRetention, checkWebhook } from './validate-webhook.ts';
+import { checkWorkers } from './validate-workers.ts';
 
 /** Operators expect to read an event soon after it happened. */
 const MAX_LOG_FLUSH_MS: Milliseconds = 10_000;
@@ -31,6 +32,7 @@ export function toRules(config: Config, now: EpochMilliseconds): (() => readonly
     () => checkRevocationLists(config),
     () => checkAppProbes(config),
     () => checkStore(config),
+    () => checkWorkers(config),
     ...config.routes.flatMap((route, index) => toRouteRules(route, ['routes', index], config, now)),
     () => checkProxy(config, now),
     () => (config.admin.basic === undefined ? [] : checkUsers(config.admin.basic, ['admin', 'basic'], now)),

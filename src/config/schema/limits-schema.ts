@@ -102,3 +102,13 @@ export const limits = z
     heapShed: z.number().min(0.1).max(1).default(0.85).describe('Share of the heap limit above which new requests are rejected.'),
   })
   .prefault({});
+
+/** The threads that share the limits. */
+export const workers = z
+  .int()
+  .min(1)
+  .max(64)
+  .default(1)
+  .describe(
+    'Number of threads that serve the data port, `proxy` and `authz`, for a container with more than one core. Each gets a part of the limits. More than one requires `store.redis` (docs/workers.md).',
+  );

@@ -7,7 +7,7 @@ import { appProbe } from './app-probe-schema.ts';
 import { authz } from './authz-schema.ts';
 import { basic, portBasic } from './basic-schema.ts';
 import { adminToken, identity } from './key-schema.ts';
-import { limits } from './limits-schema.ts';
+import { limits, workers } from './limits-schema.ts';
 import { provider } from './provider-schema.ts';
 import { proxy } from './proxy-schema.ts';
 import { addressRange, duration, listenAddress, size, upstream } from './scalars.ts';
@@ -126,6 +126,7 @@ const route = z.strictObject({
 
 /** The whole config. */
 export const ConfigSchema = z.strictObject({
+  workers,
   listen: z
     .strictObject({
       address: listenAddress()

@@ -42,7 +42,8 @@ export interface CaptureSummary {
   readonly bytes: number;
 }
 
-interface Capture {
+/** A rejected delivery, and what limits how long it is kept. */
+export interface Capture {
   readonly client: string;
   readonly receivedAt: EpochMilliseconds;
   readonly route: string;
@@ -94,10 +95,28 @@ export class Captures {
     const mayCapture = this.#toClientRate(client).take() && this.#rate.take();
     const capture = mayCapture ? toCapture(head, refusal, { route, client, redaction, secrets: this.#secrets() }) : undefined;
     if (capture === undefined || capture.bytes > MAX_BYTES_PER_CLIENT) return this.#parts.onOutcome('dropped');
+    this.#keep(capture);
+    this.#parts.onOutcome('kept');
+  }
+
+  /** Removes all captures, which those of another thread are to keep, and returns them. */
+  takeAll(): readonly Capture[] {
+    const taken = this.#captures;
+    this.#captures = [];
+    return taken;
+  }
+
+  /** Keeps captures of another thread; not those of routes that no longer capture. */
+  adopt(captures: readonly Capture[]): void {
+    // A message between threads makes a plain array of a buffer.
+    for (const { har, ...capture } of captures)
+      if (this.#routes.has(capture.route)) this.#keep({ ...capture, har: Buffer.from(har) });
+  }
+
+  #keep(capture: Capture): void {
     this.forgetOld();
     this.#makeRoom(capture);
     this.#captures.push(capture);
-    this.#parts.onOutcome('kept');
   }
 
   /** The newest first. */

@@ -50,6 +50,8 @@ export interface RouteMetrics {
   /** Time of arrival minus signed time. */
   skew(skew: Milliseconds): void;
   keyUsed(key: string, at: EpochMilliseconds): void;
+  /** Another thread counted uses of the key, the last one at `at`. */
+  keySeen(key: string, at: EpochMilliseconds): void;
   /** How the key, or user source, was used since the start. */
   keyUse(key: string): KeyUse;
   /** Whether all secrets of the route are usable. */
@@ -156,6 +158,11 @@ class BoundRoute implements RouteMetrics, RouteSeries<RouteLabels> {
     const { matches, lastUsed } = this.#toKey(key);
     matches.add();
     lastUsed.value = at / 1000;
+  }
+
+  keySeen(key: string, at: EpochMilliseconds): void {
+    const { lastUsed } = this.#toKey(key);
+    lastUsed.value = Math.max(lastUsed.value, at / 1000);
   }
 
   keyUse(key: string): KeyUse {

@@ -62,6 +62,8 @@ export interface AdminParts extends HealthParts, LeaveParts {
   readonly config: () => Config;
   readonly version: string;
   readonly access: AdminAccess;
+  /** Resolves when the other workers have reported what they recorded; undefined without any. */
+  readonly collect: (() => Promise<void>) | undefined;
   /** The active routes, with their keys. */
   readonly routes: () => readonly AdminRoute[];
 }
@@ -109,9 +111,24 @@ export function toAdminLabels({ admin }: Config): GateRouteLabels[] {
 /** Builds the admin port; it does not listen yet. */
 export function buildAdmin({ address, appProbes, basic }: AdminConfig, parts: AdminParts): AdminServer {
   const { access, clock, metrics } = parts;
-  const endpoints = [...createEndpoints(parts), ...createAppHealthEndpoints(appProbes, clock)];
+  const { collect } = parts;
+  const own = createEndpoints(parts);
+  const complete = collect === undefined ? own : own.map((endpoint) => toComplete(endpoint, collect));
+  const endpoints = [...complete, ...createAppHealthEndpoints(appProbes, clock)];
   const router = new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied });
   return new AdminServer(address, router, new ConsoleLoader(toConsoleParts(basic, parts)));
+}
+
+/** Endpoints that show what was recorded wait for the other workers; probes do not. */
+function toComplete(endpoint: Endpoint, collect: () => Promise<void>): Endpoint {
+  if (endpoint.isOpen !== false) return endpoint;
+  return {
+    ...endpoint,
+    async respond(request) {
+      await collect();
+      return endpoint.respond(request);
+    },
+  };
 }
 
 function toConsoleParts(basic: AdminConfig['basic'], parts: AdminParts): ConsoleParts {
@@ -164,7 +181,7 @@ function toRealm({ routes, proxy }: Config, name: string): string | undefined {
 }
 
 /** The endpoints that every gate's admin port has (docs/admin.md). */
-export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
+export function createEndpoints(parts: Omit<AdminParts, 'access' | 'collect'>): Endpoint[] {
   const { clock, logger, metrics, journal, attemptJournal, captures, services, routes } = parts;
   return [
     ...createHealthEndpoints(parts),

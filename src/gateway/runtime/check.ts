@@ -21,6 +21,7 @@ import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTracing, type TracingRead } from './tracing.ts';
 import { type RealmRead, readRealms } from './users.ts';
 import { toFiles } from './watched-sources.ts';
+import { FIRST_WORKER, toShare, type WorkerPlace } from './workers/share.ts';
 
 /** A valid config, and the contents of the files and secrets that it refers to. */
 export interface PreparedConfig {
@@ -48,8 +49,16 @@ export type PrepareResult =
   | PreparedConfig
   | { readonly loaded: undefined; readonly seen: Fingerprints; readonly problems: readonly Problem[] };
 
-/** Loads the config and reads what it refers to; `overrides`: values from the command line that replace the file's. */
-export async function prepare(file: string, clock: Clock, overrides?: Overrides): Promise<PrepareResult> {
+/**
+ * Loads the config and reads what it refers to; `overrides`: values from the command line that replace the file's. With several workers
+ * it is the config of the one at `place`.
+ */
+export async function prepare(
+  file: string,
+  clock: Clock,
+  overrides?: Overrides,
+  place: WorkerPlace = FIRST_WORKER,
+): Promise<PrepareResult> {
   const configFingerprint = await toFingerprints([file]);
   const loaded = await loadConfig(file, clock, { overrides });
   if (loaded.config === undefined) {
@@ -59,7 +68,8 @@ export async function prepare(file: string, clock: Clock, overrides?: Overrides)
       rest === undefined ? [] : (await readParts(file, { ...rest, problems: [], hash: '' }, clock, configFingerprint)).problems;
     return { loaded: undefined, seen: configFingerprint, problems: [...problems, ...more] };
   }
-  return readParts(file, loaded, clock, new Map([...configFingerprint, ...(await toFingerprints(toFiles(loaded.config)))]));
+  const seen = new Map([...configFingerprint, ...(await toFingerprints(toFiles(loaded.config)))]);
+  return readParts(file, toShare(loaded, place), clock, seen);
 }
 
 /** Reads what a valid config refers to. */

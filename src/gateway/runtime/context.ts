@@ -7,6 +7,8 @@ import type { Resolve } from '../egress-proxy/dial.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import type { GateLogger } from './log-events.ts';
 import type { CreateUpstream } from './upstreams.ts';
+import type { OtherWorkers } from './workers/other-workers.ts';
+import type { WorkerPlace } from './workers/share.ts';
 
 /** The context that a gate runs in. */
 export interface GateContext {
@@ -18,6 +20,12 @@ export interface GateContext {
   readonly version: string;
   /** The commit that the gate was built from; undefined if not known. */
   readonly revision?: string;
+  /** Which one of several workers this gate is; default: the only one. */
+  readonly place?: WorkerPlace | undefined;
+  /** The other workers, for the first of several. */
+  readonly others?: OtherWorkers | undefined;
+  /** For a worker other than the first: why a decision that was reported already was a rejection. */
+  readonly onExplained?: ((requestId: string, lines: readonly string[]) => void) | undefined;
   /** For tests: resolves the names of the forward proxy's destinations. */
   readonly resolve?: Resolve;
   /** For tests: redirects requests for remote keys. */

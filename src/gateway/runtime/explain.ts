@@ -14,6 +14,7 @@ import type { Captures } from '../../diagnostics/explain/captures.ts';
 import { type AnalysisContext, type Explained, Explainer } from '../../diagnostics/explain/explainer.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { CompiledRoute } from './compiled-route.ts';
+import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 
@@ -24,6 +25,8 @@ export interface ExplainParts {
   readonly metrics: Metrics;
   readonly journal: Journal;
   readonly captures: Captures;
+  /** For a worker whose decisions another one keeps. */
+  readonly onExplained?: GateContext['onExplained'];
   /** The active routes. */
   readonly current: () => { readonly routes: readonly CompiledRoute[]; readonly rings: ReadonlyMap<string, KeyRing> };
 }
@@ -99,7 +102,10 @@ function toCandidateKeys(route: string, { all }: KeyRing): CandidateKey[] {
 }
 
 /** A warning if the cause is proven: the sender has a key, so the setup is wrong. Otherwise it may be any untrusted client. */
-function report({ route, requestId, findings, isProven }: Explained, { logger, metrics, journal }: ExplainParts): void {
+function report(
+  { route, requestId, findings, isProven }: Explained,
+  { logger, metrics, journal, onExplained }: ExplainParts,
+): void {
   const causes = findings.map(({ cause }) => cause);
   for (const cause of causes) metrics.explained(route, cause);
   const texts = [...new Set(findings.map(({ text }) => text))];
@@ -107,5 +113,7 @@ function report({ route, requestId, findings, isProven }: Explained, { logger, m
   const fields = { requestId, route, causes, text: texts.join('; '), fix: fixes.join('; ') };
   if (isProven) logger.warn('signature_explained', fields);
   else logger.info('signature_explained', fields);
-  journal.explain(requestId, [...texts, ...fixes.map((fix) => `fix: ${fix}`)]);
+  const lines = [...texts, ...fixes.map((fix) => `fix: ${fix}`)];
+  journal.explain(requestId, lines);
+  onExplained?.(requestId, lines);
 }

@@ -3,6 +3,7 @@ import type { Config } from '../../config/schema/config.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 
 const FIXED_SECTIONS = [
+  'workers',
   'listen',
   'proxy',
   'authz',

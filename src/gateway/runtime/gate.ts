@@ -3,30 +3,31 @@ import { AdminAccess } from '../../admin/access.ts';
 import type { AdminServer } from '../../admin/server.ts';
 import { KeyRing } from '../../auth/keys/key-ring.ts';
 import { realmsOf, remembersIds } from '../../config/schema/config.ts';
-import { formatProblem, type Problem } from '../../config/schema/problem.ts';
-import { type Fingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
-import type { CancelTimer } from '../../core/clock.ts';
-import { toErrorText } from '../../core/errors.ts';
-import { runDetached } from '../../core/safe-events.ts';
+import type { Problem } from '../../config/schema/problem.ts';
+import { type CancelTimer, within } from '../../core/clock.ts';
 import { Capacity } from '../pipeline/capacity.ts';
 import { RequestPipeline } from '../pipeline/request-pipeline.ts';
-import { ListenServer } from '../server/server.ts';
+import { type ListenPhase, ListenServer } from '../server/server.ts';
 import { toContexts } from '../server/tls-settings.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
-import { type PreparedConfig, prepare } from './check.ts';
+import type { PreparedConfig } from './check.ts';
+import { ConfigReloads } from './config-reloads.ts';
 import type { GateAddresses, GateContext } from './context.ts';
 import { applyRecording, createRefusalListener } from './explain.ts';
-import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { HINTS } from './log-events.ts';
 import { buildRoute } from './routes.ts';
 import { buildServices, type Services } from './services.ts';
 import { drain } from './shutdown.ts';
-import { buildSidePorts, openPorts, type SidePorts, toAllLabels, toTlsPorts } from './side-ports.ts';
+import { buildSidePorts, joinPorts, openPorts, type SidePorts, toAllLabels, toJoinedPorts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
-import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './watched-sources.ts';
+import { type ReloadParts, reloadFiles, type TlsPort } from './watched-sources.ts';
+import { toCombined } from './workers/combined-metrics.ts';
+import { NO_OTHER_WORKERS, type OtherWorkers } from './workers/other-workers.ts';
+import { addReport, type ReportedParts } from './workers/report.ts';
 
 const CLEANUP_INTERVAL_MS = 1_000;
+const STORE_WAIT_MS = 2_000;
 /** Longer than the usual termination grace period of pods. */
 const LEAVING_TIMEOUT_MS = 15 * 60_000;
 
@@ -43,26 +44,34 @@ export class Gate {
   readonly #sidePorts: SidePorts;
   readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelCleanup: CancelTimer;
+  readonly #others: OtherWorkers;
+  readonly #configReloads: ConfigReloads;
   #rings = new Map<string, KeyRing>();
   #ready: PreparedConfig;
-  #watch: Watch | undefined;
-  /** Watches the files that a rejected config refers to: one that appears later, as a Secret may, can make it valid. */
-  #rejectedWatch: Watch | undefined;
-  #reloading: Promise<unknown> = Promise.resolve();
   #notReadyBecause: string | undefined = 'starting';
   #cancelReopen: CancelTimer | undefined;
 
   constructor(ready: PreparedConfig, context: GateContext) {
-    const { clock, logger } = context;
+    const { clock, logger, others = NO_OTHER_WORKERS } = context;
     const { limits, listen, admin } = ready.loaded.config;
     this.#context = context;
     this.#ready = ready;
+    this.#others = others;
     this.#services = buildServices(ready, context);
     const { metrics, telemetry } = this.#services;
+    others.onReport((report) => addReport(this.#services, report));
+    this.#configReloads = new ConfigReloads({
+      context,
+      reloads: this.#services.reloads,
+      current: () => this.#ready,
+      apply: (next) => this.#apply(next),
+      toReloadParts: () => this.#toReloadParts(),
+    });
     // Before the ports are built: the proxy binds its series when it is built.
     metrics.setRoutes(toAllLabels(ready.loaded.config));
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
-    const onRefused = createRefusalListener(ready.loaded.config, { ...telemetry, current: () => this.#toReloadParts() });
+    const explainParts = { ...telemetry, onExplained: context.onExplained, current: () => this.#toReloadParts() };
+    const onRefused = createRefusalListener(ready.loaded.config, explainParts);
     this.#pipeline = new RequestPipeline({ ...telemetry, capacity: this.#capacity, onRefused });
     const tls = toContexts('listen.tls', ready.tls, metrics);
     this.#listen = new ListenServer({
@@ -89,6 +98,7 @@ export class Gate {
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
       ...telemetry,
+      metrics: context.others === undefined ? metrics : toCombined(metrics, context.others),
       services: this.#services,
       version: context.version,
       config: () => this.#ready.loaded.config,
@@ -96,7 +106,8 @@ export class Gate {
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#services.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
-      stuckFor: () => this.#services.eventLoopMonitor.stuckFor,
+      stuckFor: () => this.#services.eventLoopMonitor.stuckFor ?? this.#others.stuckFor,
+      collect: context.others && (() => this.#others.collect(false)),
       leave: () => this.#leave(),
     });
     this.#cancelCleanup = clock.every(CLEANUP_INTERVAL_MS, () => {
@@ -112,9 +123,10 @@ export class Gate {
     const { store, routes } = this.#ready.loaded.config;
     if (store.redis === undefined && routes.some(remembersIds))
       this.#context.logger.warn('dedup_in_memory', { hint: HINTS.dedupInMemory });
-    await this.#rewatch(this.#ready.seen);
+    await this.#configReloads.watch(this.#ready.seen);
     try {
       const addresses = await openPorts({ admin: this.#admin, data: routes.length > 0 && this.#listen, ...this.#sidePorts });
+      await this.#others.start(toJoinedPorts(addresses), this.#ready.loaded.hash);
       this.#notReadyBecause = undefined;
       return addresses;
     } catch (thrown) {
@@ -128,6 +140,15 @@ export class Gate {
     }
   }
 
+  /** For a worker other than the first: joins its ports. */
+  async join(): Promise<void> {
+    this.#apply(this.#ready);
+    // Until it has joined, the first worker serves alone: deliveries that came now would be rejected for want of the store.
+    await within(this.#context.clock, STORE_WAIT_MS, this.#services.storeTried);
+    const { routes } = this.#ready.loaded.config;
+    await joinPorts({ data: routes.length > 0 && this.#listen, ...this.#sidePorts }, this.#context.place?.ports?.own ?? []);
+  }
+
   /** Serves without a port: the caller passes in connections (diagnostics/simulate/simulator.ts). */
   simulate(): ListenServer {
     this.#apply(this.#ready);
@@ -139,7 +160,8 @@ export class Gate {
     const { clock, logger } = this.#context;
     this.#cancelReopen?.();
     this.#notReadyBecause = 'draining';
-    const isFinished = await drain({
+    const othersStopped = this.#others.stop();
+    const isOwnFinished = await drain({
       clock,
       logger,
       listen: this.#listen,
@@ -153,6 +175,7 @@ export class Gate {
       tracing: this.#services.telemetry.tracing,
       config: this.#ready.loaded.config,
     });
+    const isFinished = (await othersStopped) && isOwnFinished;
     this.#close();
     await this.#services.realms.close();
     this.#services.unwatchErrors();
@@ -167,25 +190,26 @@ export class Gate {
     this.#cancelReopen = this.#context.clock.after(LEAVING_TIMEOUT_MS, () => this.#reopen());
     if (!isFirst) return;
     this.#context.logger.info('leaving');
-    this.#enter('leaving');
+    this.enter('leaving');
   }
 
   /** The pod did not terminate: the request to leave did not come from the kubelet. */
   #reopen(): void {
     this.#cancelReopen = undefined;
     this.#context.logger.info('staying');
-    this.#enter('open');
+    this.enter('open');
   }
 
-  #enter(phase: 'open' | 'leaving'): void {
+  /** Enters the phase on all ports. */
+  enter(phase: ListenPhase): void {
+    this.#others.enter(phase);
     for (const port of [this.#listen, this.#sidePorts.authz, this.#sidePorts.proxy]) port?.enter(phase);
   }
 
   #close(): void {
     this.#sidePorts.proxy?.destroy();
     this.#sidePorts.authz?.destroy();
-    this.#watch?.close();
-    this.#rejectedWatch?.close();
+    this.#configReloads.close();
     this.#services.remoteKeys.close();
     this.#services.eventLoopMonitor.close();
     this.#services.memory.close();
@@ -195,9 +219,28 @@ export class Gate {
   }
 
   /** Reloads the config; on any error the old one stays active. One reload at a time, in order. */
-  async reload(): Promise<void> {
-    this.#reloading = this.#reloading.then(() => this.#reload());
-    await this.#reloading;
+  reload(): Promise<void> {
+    return this.#configReloads.reload();
+  }
+
+  /** For a worker other than the first (ConfigReloads). */
+  prepareNext(hash: string): Promise<readonly Problem[]> {
+    return this.#configReloads.prepareNext(hash);
+  }
+
+  /** For a worker other than the first (ConfigReloads). */
+  applyNext(): Promise<void> {
+    return this.#configReloads.applyNext();
+  }
+
+  /** For a worker other than the first: reloads files that the config refers to. */
+  async reloadFiles(changed: readonly string[]): Promise<void> {
+    await reloadFiles(changed, this.#toReloadParts());
+  }
+
+  /** For a worker other than the first: what it reports. */
+  get reported(): ReportedParts {
+    return this.#services;
   }
 
   /** Activates a config in one turn of the event loop, so that no request sees half of it. */
@@ -229,48 +272,6 @@ export class Gate {
     this.#services.reloads.succeed(hash);
   }
 
-  /** False if the old config stays active. */
-  async #reload(): Promise<boolean> {
-    const { file, overrides, clock, logger } = this.#context;
-    try {
-      const next = await prepare(file, clock, overrides);
-      this.#rejectedWatch?.close();
-      if (next.loaded === undefined) {
-        this.#rejectedWatch = await this.#watchFor(next.seen, () => this.reload());
-        return this.#reject(next.problems);
-      }
-      const fixed = findFixedChange(this.#ready.loaded.config, next.loaded.config, file);
-      if (fixed !== undefined) return this.#reject([fixed]);
-      this.#apply(next);
-      await this.#rewatch(next.seen);
-      await reloadTls(undefined, this.#toReloadParts());
-      logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
-      for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
-      return true;
-    } catch (thrown) {
-      return this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
-    }
-  }
-
-  #reject(problems: readonly Problem[]): false {
-    this.#services.reloads.fail(problems);
-    for (const problem of problems) this.#context.logger.error('config_reload_failed', { problem: formatProblem(problem) });
-    return false;
-  }
-
-  async #rewatch(seen: Fingerprints): Promise<void> {
-    this.#watch?.close();
-    this.#watch = await this.#watchFor(seen, (changed) => this.#onFiles(changed));
-  }
-
-  #watchFor(seen: Fingerprints, onChange: (changed: readonly string[]) => Promise<void>): Promise<Watch> {
-    const { clock, logger } = this.#context;
-    return watchFiles(seen, clock, {
-      onChange: (changed) => runDetached(onChange(changed)),
-      onFailure: (message) => logger.warn('watch_failed', { message }),
-    });
-  }
-
   #toReloadParts(): ReloadParts {
     const { clock, logger } = this.#context;
     return {
@@ -287,14 +288,5 @@ export class Gate {
       provider: this.#sidePorts.provider,
       ports: this.#tlsPorts,
     };
-  }
-
-  async #onFiles(changed: readonly string[]): Promise<void> {
-    this.#reloading = this.#reloading.then(async () => {
-      // Users that were removed together with a change of the config lose access even if the config is rejected.
-      if (changed.includes(this.#context.file) && (await this.#reload())) return;
-      this.#watch?.recheck(await reloadFiles(changed, this.#toReloadParts()));
-    });
-    await this.#reloading;
   }
 }

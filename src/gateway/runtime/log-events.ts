@@ -42,14 +42,19 @@ type RuntimeLogEvent =
   | 'tracing_export_recovered'
   | 'users_reload_failed'
   | 'users_reloaded'
-  | 'watch_failed';
+  | 'watch_failed'
+  | 'worker_lost';
+
+/** Every event that a gate logs. */
+export type GateLogEvent = RuntimeLogEvent | PipelineLogEvent | AdminLogEvent | ProviderLogEvent | TelemetryLogEvent;
 
 /** The log of a gate. */
-export type GateLogger = Logger<RuntimeLogEvent | PipelineLogEvent | AdminLogEvent | ProviderLogEvent | TelemetryLogEvent>;
+export type GateLogger = Logger<GateLogEvent>;
 
 /** Hints of warnings at the start. */
 export const HINTS = {
   dedupInMemory:
     'event IDs are kept in the memory of this process only: with several replicas, or after a restart, a repeated delivery reaches the app again; set store.redis',
   routeObserved: 'this route only reports the requests that it would have rejected; set mode: enforce to reject them',
+  workerLost: 'all workers drain, and the process then exits with code 1, so that Kubernetes restarts the container',
 } as const;

@@ -13,6 +13,7 @@ import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
 import { buildPortPassword, type PortPasswordParts, toPortLabels } from './port-password.ts';
 import type { BuiltTracing } from './tracing.ts';
+import { FIRST_WORKER } from './workers/share.ts';
 
 /** The telemetry of the gate, and what passwords need. */
 interface ProviderContext extends PortPasswordParts {
@@ -40,10 +41,10 @@ const DRAIN_SHARE = 0.8;
 /** Builds the provider; it opens neither the queue nor its port yet. */
 export function buildProvider(
   ready: PreparedConfig,
-  { version, providerDetour }: GateContext,
+  { version, providerDetour, place = FIRST_WORKER }: GateContext,
   context: ProviderContext,
 ): RunningProvider | undefined {
-  if (ready.provider === undefined) return undefined;
+  if (ready.provider === undefined || place.index > 0) return undefined;
   const { clock, logger, metrics, tracing, attemptJournal, memory } = context;
   const { create, tls } = ready.provider;
   const basic = apiBasicOf(ready.loaded.config);

@@ -48,6 +48,8 @@ export interface Services {
   readonly telemetry: Telemetry;
   readonly metrics: Metrics;
   readonly store: OpenStore;
+  /** Resolves once the store is connected, or is known to be down. */
+  readonly storeTried: Promise<void>;
   readonly settlements: Settlements;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
@@ -66,7 +68,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   const { limits } = ready.loaded.config;
   const telemetry = buildTelemetry(ready, context);
   const { metrics } = telemetry;
-  const store = openReportedStore(ready, telemetry);
+  const { store, storeTried } = openReportedStore(ready, telemetry);
   const settlements = new Settlements(store.seenIds, clock, {
     onOutcome: (outcome, settled) => (settled.of === 'resource' ? metrics.order(outcome) : metrics.dedup(outcome)),
     onLost: ({ kind, key }, message) => logger.error('settlement_lost', { kind, key, message }),
@@ -114,6 +116,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     telemetry,
     metrics,
     store,
+    storeTried,
     settlements,
     realms,
     signer,
@@ -149,17 +152,24 @@ function buildTelemetry({ loaded, tracing: read }: PreparedConfig, context: Gate
   };
 }
 
-function openReportedStore(ready: PreparedConfig, { clock, logger, metrics }: Telemetry): OpenStore {
-  return openStore(ready.store, clock, {
+function openReportedStore(ready: PreparedConfig, { clock, logger, metrics }: Telemetry): Pick<Services, 'store' | 'storeTried'> {
+  let onTried = (): void => undefined;
+  const storeTried = new Promise<void>((resolve) => {
+    onTried = resolve;
+  });
+  const store = openStore(ready.store, clock, {
     onUp() {
+      onTried();
       metrics.storeUp(true);
       logger.info('store_up');
     },
     onDown({ message, address, since }) {
+      onTried();
       metrics.storeUp(false);
       logger.error('store_down', { store: 'redis', address, since: toInstant(since), message });
     },
     onWarning: (message) => logger.warn('store_warning', { message }),
     onAttemptsFull: () => metrics.limitHit('login_attempts'),
   });
+  return { store, storeTried };
 }

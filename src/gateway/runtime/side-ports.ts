@@ -22,6 +22,7 @@ import { buildProxy, type ForwardProxy, toProxyLabels } from './proxy.ts';
 import type { Realms } from './realms.ts';
 import { toRouteLabels } from './routes.ts';
 import type { TlsPort } from './watched-sources.ts';
+import type { JoinedPorts } from './workers/share.ts';
 
 /** The dependencies of the ports. */
 export interface SidePortParts {
@@ -102,6 +103,18 @@ export async function openPorts(ports: AllPorts): Promise<GateAddresses> {
   // events to itself.
   ports.provider?.startDelivering(toPorts(admin, authz, proxy, provider));
   return { admin, ...(data && { data }), ...(proxy && { proxy }), ...(authz && { authz }), ...(provider && { provider }) };
+}
+
+/** Opens the ports of a worker other than the first, which knows the numbers of the ports from the config that it got. */
+export async function joinPorts(ports: Pick<AllPorts, 'data' | 'authz' | 'proxy'>, others: readonly number[]): Promise<void> {
+  const data = ports.data === false ? undefined : await ports.data.listen();
+  const authz = await ports.authz?.listen();
+  await ports.proxy?.listen([...others, ...toPorts(data, authz)]);
+}
+
+/** The numbers of the ports, for the other workers. */
+export function toJoinedPorts({ admin, data, proxy, authz, provider }: GateAddresses): JoinedPorts {
+  return { listen: data?.port, proxy: proxy?.port, authz: authz?.port, own: toPorts(admin, data, proxy, authz, provider) };
 }
 
 function toPorts(...addresses: readonly (BoundAddress | undefined)[]): number[] {

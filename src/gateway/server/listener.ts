@@ -33,11 +33,15 @@ export class Listener {
 
   /** Opens all sockets; rejects with the error of the system and leaves none open. */
   async open(): Promise<BoundAddress> {
-    const { hosts, port } = this.#address;
+    const { hosts, port, sharing } = this.#address;
     const [first, ...rest] = hosts;
+    const reusePort = sharing !== undefined;
     try {
-      const info = first === undefined ? await listenEverywhere(this.#server, port) : await this.#listenAt(first, port);
-      for (const host of rest) await listenAt(this.#addOther(), { host, port: info.port, ipv6Only: true });
+      // Any process of the same user could join a shared port, such as a second gate that was started by mistake.
+      if (sharing === 'first' && port !== 0) await probe({ hosts, port });
+      const info =
+        first === undefined ? await listenEverywhere(this.#server, { port, reusePort }) : await this.#listenAt(first, port);
+      for (const host of rest) await listenAt(this.#addOther(), { host, port: info.port, ipv6Only: true, reusePort });
       const all = [this.#server, ...this.#others].map((each) => toText(each.address() as AddressInfo));
       if (rest.length > 0) this.#shareLimit();
       return { ...info, all };
@@ -55,7 +59,8 @@ export class Listener {
 
   #listenAt(host: string, port: number): Promise<AddressInfo> {
     // A single `::` also accepts IPv4; with several addresses, each family has its own socket.
-    return listenAt(this.#server, { host, port, ipv6Only: this.#address.hosts.length > 1 });
+    const { hosts, sharing } = this.#address;
+    return listenAt(this.#server, { host, port, ipv6Only: hosts.length > 1, reusePort: sharing !== undefined });
   }
 
   #addOther(): Server {
@@ -97,12 +102,24 @@ export class Listener {
   }
 }
 
-async function listenEverywhere(server: Server, port: number): Promise<AddressInfo> {
+/** Rejects if another process listens there. */
+async function probe(address: ListenAddress): Promise<void> {
+  const server = createServer();
+  const listener = new Listener(server, address);
+  await listener.open();
+  const isClosed = new Promise<void>((resolve) => {
+    onceEvent(server, 'close', resolve);
+  });
+  listener.close();
+  await isClosed;
+}
+
+async function listenEverywhere(server: Server, options: ListenOptions): Promise<AddressInfo> {
   try {
-    return await listenAt(server, { host: ANY_IPV6, port });
+    return await listenAt(server, { ...options, host: ANY_IPV6 });
   } catch (thrown) {
     if (!NO_IPV6.has((thrown as NodeJS.ErrnoException).code)) throw thrown;
-    return listenAt(server, { host: ANY_IPV4, port });
+    return listenAt(server, { ...options, host: ANY_IPV4 });
   }
 }
 

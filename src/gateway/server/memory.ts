@@ -54,7 +54,8 @@ export function findOversize(
 ): Oversize[] {
   const { limit, maxBufferedBytes } = budget;
   const found: Oversize[] = [];
-  if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) > limit - BASE_BYTES)
+  // Each worker has a part of it.
+  if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) * config.workers > limit - BASE_BYTES)
     found.push({
       path: 'limits.maxBufferedBytes',
       message: `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(BASE_BYTES)}`,

@@ -83,10 +83,10 @@ const MAX_EXPLANATION_LINE_LENGTH = 500;
 /** Memory of an entry without its texts of variable length: more than the 0.6 KiB that an entry of a typical delivery takes. */
 const ENTRY_BYTES = 1_024;
 
-interface Recorded {
-  readonly at: EpochMilliseconds;
-  readonly line: RequestLine;
-  readonly details: RequestDetails | undefined;
+/** The parts of an entry that are recorded at once. */
+export type Decision = Pick<JournalEntry, 'at' | 'line' | 'details'>;
+
+interface Recorded extends Decision {
   bytes: number;
   explanation: readonly string[] | undefined;
 }
@@ -148,6 +148,17 @@ export class Journal {
       return true;
     }
     return false;
+  }
+
+  /** Removes all decisions, which another journal is to keep, and returns them with the oldest first. */
+  takeAll(): Decision[] {
+    const taken: Decision[] = [];
+    for (let age = this.#entries.length; age >= 1; age--) {
+      const { at, line, details } = this.#entries.at(age);
+      taken.push({ at, line, details });
+    }
+    while (this.#entries.length > 0) this.#forgetOldest();
+    return taken;
   }
 
   /** The matching entries, newest first. */

@@ -62,6 +62,8 @@ export type LogDestination = DestinationStream & { flushSync?(): void; takeDropp
 export interface LoggerOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error';
   readonly version: string;
+  /** The worker that writes the lines, from 1 on; only if there are several. */
+  readonly worker?: number | undefined;
   /** The longest time from a line to its write on standard output. */
   readonly flush?: Milliseconds;
   /** Default: standard output. */
@@ -102,7 +104,8 @@ function createRequestLog(log: PinoLogger, base: object, stream: LogDestination)
 export function createLogger<Event extends string>(options: LoggerOptions): Logger<Event> {
   const { flush: flushAfter = DEFAULT_FLUSH_MS } = options;
   const stream = options.destination ?? new LogBatches(1, { clock: systemClock, flushAfter });
-  const base = { service: 'sidegate', version: options.version };
+  const { version, worker } = options;
+  const base = { service: 'sidegate', version, ...(worker === undefined ? undefined : { worker }) };
   const formatters = { level: (label: string) => ({ level: label }) };
   const redact = { paths: REDACTED.map((name) => `["${name}"]`), censor: '[secret]' };
   const log = pino({ level: options.level, base, formatters, redact }, stream);

@@ -5,7 +5,7 @@ const CHECK_INTERVAL_MS: Milliseconds = 1_000;
 /** Longer than an occasional full garbage collection or CPU throttling. */
 const LATE_MS: Milliseconds = 1_000;
 /** A few long pauses do not justify a restart: the machine was suspended or is busy, and a restart would add load. */
-const STUCK_AFTER_MS: Milliseconds = 30_000;
+export const STUCK_AFTER_MS: Milliseconds = 30_000;
 
 /** Runs a timer every second and measures how late it fires. */
 export class EventLoopMonitor {

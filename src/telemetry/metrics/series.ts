@@ -31,12 +31,14 @@ export interface FamilyOptions {
 }
 
 /** A metric and its series. */
-abstract class Family<S> {
+abstract class Family<S extends object> {
   readonly name: string;
   readonly help: string;
   readonly aggregator = 'sum';
   readonly #labelNames: readonly string[];
   readonly #series = new Map<string, { readonly labels: Labels; readonly series: S }>();
+  /** The sums of each series at the last `takeChanges`. */
+  readonly #taken = new WeakMap<S, readonly number[]>();
   abstract readonly type: 'counter' | 'gauge' | 'histogram';
 
   constructor(options: FamilyOptions) {
@@ -62,6 +64,25 @@ abstract class Family<S> {
     this.#series.delete(labels.join('\n'));
   }
 
+  /** Returns how much was added to each series since the last call. */
+  takeChanges(): SeriesChange[] {
+    const changes: SeriesChange[] = [];
+    for (const { labels, series } of this.#series.values()) {
+      const sums = this.toSums(series);
+      const taken = this.#taken.get(series);
+      this.#taken.set(series, sums);
+      const added = taken === undefined ? sums : sums.map((sum, i) => sum - (taken[i] ?? 0));
+      if (added.some((value) => value !== 0))
+        changes.push({ labels: Object.values(labels).map(String), added, exemplars: this.toExemplars(series) });
+    }
+    return changes;
+  }
+
+  /** Adds what another thread counted. */
+  addChanges(changes: readonly SeriesChange[]): void {
+    for (const change of changes) this.addChange(this.series(...change.labels), change);
+  }
+
   /** Called by the registry on each scrape. */
   async get() {
     const { name, help, type, aggregator } = this;
@@ -76,6 +97,20 @@ abstract class Family<S> {
 
   protected abstract create(): S;
   protected abstract read(series: S, labels: Labels): readonly Value[];
+  /** The sums that a series consists of. */
+  protected abstract toSums(series: S): number[];
+  protected abstract addChange(series: S, change: SeriesChange): void;
+  protected toExemplars(_series: S): SeriesChange['exemplars'] {
+    return undefined;
+  }
+}
+
+/** The increase of a series: one number for a counter; for a histogram one for each bucket, and the sum. */
+export interface SeriesChange {
+  readonly labels: readonly string[];
+  readonly added: readonly number[];
+  /** Of a histogram, by bucket. */
+  readonly exemplars: readonly Value['exemplar'][] | undefined;
 }
 
 /** The value of a series: a counter only grows, a gauge can be set. */
@@ -94,6 +129,14 @@ abstract class TallyFamily extends Family<Tally> {
 
   protected read({ value }: Tally, labels: Labels): readonly Value[] {
     return [{ labels, value }];
+  }
+
+  protected toSums({ value }: Tally): number[] {
+    return [value];
+  }
+
+  protected addChange(series: Tally, { added: [value = 0] }: SeriesChange): void {
+    series.add(value);
   }
 }
 
@@ -144,6 +187,20 @@ export class HistogramFamily extends Family<Distribution> {
 
   protected create(): Distribution {
     return new Distribution(this.#bounds);
+  }
+
+  protected toSums({ counts, sum }: Distribution): number[] {
+    return [...counts, sum];
+  }
+
+  protected override toExemplars({ exemplars }: Distribution): SeriesChange['exemplars'] {
+    return exemplars.length === 0 ? undefined : exemplars;
+  }
+
+  protected addChange(series: Distribution, { added, exemplars = [] }: SeriesChange): void {
+    for (const [bucket, hits] of series.counts.entries()) series.counts[bucket] = hits + (added[bucket] ?? 0);
+    series.sum += added.at(-1) ?? 0;
+    for (const [bucket, exemplar] of exemplars.entries()) if (exemplar !== undefined) series.exemplars[bucket] = exemplar;
   }
 
   protected read({ counts, sum, exemplars }: Distribution, labels: Labels): readonly Value[] {
