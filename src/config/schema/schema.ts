@@ -126,7 +126,6 @@ const route = z.strictObject({
 
 /** The whole config. */
 export const ConfigSchema = z.strictObject({
-  workers,
   listen: z
     .strictObject({
       address: listenAddress()
@@ -205,6 +204,7 @@ export const ConfigSchema = z.strictObject({
     })
     .prefault({}),
   store,
+  workers,
   limits,
   shutdown: z
     .strictObject({

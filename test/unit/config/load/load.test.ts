@@ -95,6 +95,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
     'identity',
     'admin',
     'store',
+    'workers',
     'limits',
     'shutdown',
     'explain',
