@@ -1,14 +1,16 @@
 import { writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { holdResponses } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { makeFolder, useApp, useRedis } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
+import { ATTACKS, expectSurvival, toSections } from '../support/memory-attacks.ts';
+import { NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
-import { readMetric, useWorkers, workersOf } from '../support/workers.ts';
+import { readMetric, toStore, useWorkers, workersOf } from '../support/workers.ts';
 
 // Each test starts a process with two threads.
 vi.setConfig({ testTimeout: 60_000 });
@@ -64,6 +66,19 @@ test('a flood of unfinished bodies on all workers stays within the memory for bo
   const answers = await Promise.all(Array.from({ length: 20 }, () => send(gate.port, makeDelivery())));
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   for (const socket of sockets) socket.destroy();
+});
+
+test.skipIf(NO_CGROUPS !== undefined)('floods of bodies do not get a process with two workers killed', async () => {
+  await provideBundle();
+  app.handler = (_request, response) => {
+    app.received.length = 0;
+    response.end('handled');
+  };
+  const gate = await startGateInCgroup(192, { workers: 2, store: toStore(redis), ...toSections(app.port) });
+  onTestFinished(() => gate.stop());
+  const flood = { connections: 128, milliseconds: 2_000 };
+  await expectSurvival(gate, { ...flood, attack: ATTACKS['forged bodies with a length'] });
+  await expectSurvival(gate, { ...flood, attack: ATTACKS['valid bodies'] });
 });
 
 test('a worker that is busy delays only its own connections, and neither metrics nor the others', async () => {
