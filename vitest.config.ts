@@ -7,6 +7,7 @@ export default defineConfig({
     exclude: [
       'test/cluster/**',
       'test/browser/**',
+      'test/fuzz/**',
       'test/oracles/**',
       'test/node26/**',
       'test/memory/**',
