@@ -97,7 +97,7 @@ export class ProxyServer {
       this.#clientErrors.handle(error, socket),
     );
     watchConnections(this.#server, onConnections);
-    this.#clients = new PortClients(this.#server, { limits, shared: [], clock, onLimit });
+    this.#clients = new PortClients(this.#server, { limits, shared: [], clock, onLimit, memory: parts.memory.guard });
   }
 
   /** Starts to listen; rejects with the system's error. */

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import { onceEvent, onEvent, shareListeners } from '../../core/safe-events.ts';
 
 /** The limit that a new connection reached. */
-export type ConnectionLimit = 'connections' | 'client_connections';
+export type ConnectionLimit = 'connections' | 'client_connections' | 'memory';
 
 /** The limits for the connections of a port. */
 export interface ConnectionLimiterOptions {
@@ -18,6 +18,8 @@ export interface ConnectionLimiterOptions {
   /** Returns the network that a connection counts for; undefined for an address that represents many clients, such as a proxy. */
   readonly toClient: (socket: Socket) => string | undefined;
   readonly onLimit?: (limit: ConnectionLimit) => void;
+  /** Whether memory is short: then a new connection replaces an idle one, even below the maximum. */
+  readonly isTight?: () => boolean;
 }
 
 /** The body of a request in flight. */
@@ -86,11 +88,13 @@ export class ConnectionLimiter {
 
   /** Adds a new connection, or destroys it if there is no room. */
   add(socket: Socket): void {
-    const { maxConnections, toClient } = this.#options;
+    const { maxConnections, toClient, isTight = () => false } = this.#options;
     const client = toClient(socket);
     const isAccepted =
       this.#makeRoomInNetwork(client) &&
       (this.#connections.size < maxConnections || this.#replace('connections', [...this.#networks.values()]));
+    // Each idle connection takes kilobytes: thousands of them would fill a small container, with or without requests.
+    if (isAccepted && isTight()) this.#close(findIdle([...this.#networks.values()]), 'memory');
     if (!isAccepted) {
       socket.destroy();
       return;
@@ -167,8 +171,12 @@ export class ConnectionLimiter {
 
   /** Closes the least useful connection; returns false if all are in use. */
   #replace(limit: ConnectionLimit, networks: readonly Network[]): boolean {
+    return this.#close(findIdle(networks) ?? findUploading(networks), limit);
+  }
+
+  /** Closes a connection because of a limit; returns false if there is none to close. */
+  #close(victim: TrackedConnection | undefined, limit: ConnectionLimit): boolean {
     this.#options.onLimit?.(limit);
-    const victim = findIdle(networks) ?? findUploading(networks);
     if (victim === undefined) return false;
     this.#remove(victim);
     victim.socket.destroy();

@@ -28,6 +28,8 @@ export type ListenLimit =
 
 /** The memory that a TLS connection holds until it is garbage collected, in bytes: a flood of handshakes allocates memory without sending a body. */
 export const TLS_CONNECTION_BYTES = 64 * 1024;
+/** Without TLS, with what the kernel holds for it. */
+export const CONNECTION_BYTES = 16 * 1024;
 
 /** The limits for bodies while they arrive. */
 export interface BodyLimits extends BudgetLimits {

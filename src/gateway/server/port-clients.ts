@@ -16,6 +16,7 @@ import {
   type TrackedResponse,
 } from './connection-limiter.ts';
 import type { OnLimit } from './limits.ts';
+import type { MemoryPressure } from './memory-guard.ts';
 
 /** The dependencies of PortClients. */
 export interface PortClientsParts {
@@ -27,6 +28,7 @@ export interface PortClientsParts {
   readonly shared: readonly string[];
   readonly clock: Clock;
   readonly onLimit: OnLimit;
+  readonly memory: Pick<MemoryPressure, 'isTight'>;
 }
 
 const SWEEP_INTERVAL_MS = 1_000;
@@ -44,7 +46,7 @@ export class PortClients {
   readonly #stop: CancelTimer;
 
   /** Call it before `server` listens. */
-  constructor(server: Server | TlsServer, { limits, shared, clock, onLimit }: PortClientsParts) {
+  constructor(server: Server | TlsServer, { limits, shared, clock, onLimit, memory }: PortClientsParts) {
     this.#shared = new IpRanges(shared);
     this.#shares = new ClientShares(limits, this.#shared, onLimit);
     this.#clock = clock;
@@ -55,6 +57,7 @@ export class PortClients {
       maxPerClient: limits.maxConnectionsPerClient,
       toClient: ({ remoteAddress = '' }) => this.#toClient(remoteAddress),
       onLimit,
+      isTight: () => memory.isTight,
     });
     this.#stop = clock.every(SWEEP_INTERVAL_MS, () => this.#endUnread());
   }

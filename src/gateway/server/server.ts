@@ -19,7 +19,7 @@ import type { TrackedRequest } from './connection-limiter.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Response } from './http2-response.ts';
-import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
+import { type BodyWatch, CONNECTION_BYTES, HeapGuard, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
 import { ProxyProtocolPeers } from './proxy-protocol-peers.ts';
@@ -121,13 +121,11 @@ export class ListenServer {
       else proceed();
     });
     interceptConnections(this.#server, 'connection', (socket, proceed) => {
-      if (tls !== undefined) {
-        this.#bodies.onBytes(TLS_CONNECTION_BYTES);
-        // A handshake takes memory before a request could be rejected with 503.
-        if (this.#findShortage() !== undefined) {
-          socket.destroy();
-          return;
-        }
+      this.#bodies.onBytes(tls === undefined ? CONNECTION_BYTES : TLS_CONNECTION_BYTES);
+      // A handshake takes memory before a request could be rejected with 503.
+      if (tls !== undefined && this.#findShortage() !== undefined) {
+        socket.destroy();
+        return;
       }
       const onInvalid = (detail: string): void => {
         this.#clientErrors.reject(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
@@ -141,7 +139,7 @@ export class ListenServer {
     });
     const { trustedProxies, proxyProtocol } = parts.listen;
     const shared = parts.sharedPeers ?? [...trustedProxies, ...(proxyProtocol?.from ?? [])];
-    this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit: parts.onLimit });
+    this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit: parts.onLimit, memory: parts.memory.guard });
     this.#bind();
   }
 

@@ -135,7 +135,7 @@ class ApiServer implements ProviderApi {
     const maxBufferedBytes = Math.max(parts.maxBufferedBytes, toMaxBatchBytes(settings.maxEventSize));
     this.#bodies = new BodyWatch({ ...LIMITS, maxBufferedBytes, maxLargeBodies: MAX_LARGE_BODIES }, clock, NO_LIMIT, memory);
     this.#server = createStrictServer(LIMITS, tls, {});
-    this.#clients = new PortClients(this.#server, { limits: LIMITS, shared: [], clock, onLimit: NO_LIMIT });
+    this.#clients = new PortClients(this.#server, { limits: LIMITS, shared: [], clock, onLimit: NO_LIMIT, memory });
     this.#listener = new Listener(this.#server, address);
     this.#clientErrors = new ClientErrors({
       clock,

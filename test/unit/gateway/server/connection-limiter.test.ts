@@ -102,6 +102,24 @@ describe.each([
     await other.ask('/');
   });
 
+  test('replaces an idle connection while memory is tight, although the port has room, but no request in flight', async () => {
+    const hits: ConnectionLimit[] = [];
+    let isTight = false;
+    const options = { maxConnections: 100, isTight: () => isTight, onLimit: (limit: ConnectionLimit) => void hits.push(limit) };
+    const { dial, held } = await start(isTls, options);
+    const [idle, busy] = [await dial(), await dial()];
+    await busy.ask('/hold');
+    await until(() => held.length === 1);
+    isTight = true;
+    const next = await dial();
+    await until(() => idle.isClosed());
+    await next.ask('/hold');
+    await until(() => held.length === 2);
+    const last = await dial();
+    await last.ask('/');
+    expect([busy.isClosed(), next.isClosed(), hits]).toEqual([false, false, ['memory', 'memory']]);
+  });
+
   test('replaces the idle connection of a client at its limit, although the port has room', async () => {
     const hits: ConnectionLimit[] = [];
     const { dial } = await start(isTls, { maxPerClient: 2, onLimit: (limit) => void hits.push(limit) });
