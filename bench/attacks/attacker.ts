@@ -2,11 +2,13 @@
 import { connect, type Socket } from 'node:net';
 import { argv } from 'node:process';
 import { makeDelivery } from '../../test/support/deliveries.ts';
+import { SLOW_ATTACKS, toAddresses } from '../../test/support/slow-clients.ts';
 
 /** Differs from the address of the valid deliveries. */
 const LOCAL_ADDRESS = '127.0.0.66';
 const TICK_MS = 100;
 const MAX_NEW_PER_TICK = 10;
+const MAX_NEW_FROM_MANY = 100;
 /** Ends the process even if the parent does not. */
 const LONGEST_LIFE_MS = 120_000;
 
@@ -15,8 +17,8 @@ const port = Number(portText);
 const open = new Set<Socket>();
 let hasBegun = false;
 
-function dial(isRead = true): Socket {
-  const socket = connect({ port, host: '127.0.0.1', localAddress: LOCAL_ADDRESS });
+function dial(isRead = true, localAddress = LOCAL_ADDRESS): Socket {
+  const socket = connect({ port, host: '127.0.0.1', localAddress });
   open.add(socket);
   socket.on('error', () => undefined).on('close', () => open.delete(socket));
   if (isRead) socket.resume();
@@ -28,6 +30,15 @@ function dialMissing(most: number, text: string, isRead = true): void {
   const missing = most - open.size;
   for (let i = 0; i < (hasBegun ? Math.min(missing, MAX_NEW_PER_TICK) : missing); i++) dial(isRead).write(text);
   hasBegun = true;
+}
+
+const MANY = toAddresses(500);
+let dialled = 0;
+
+/** From 500 client networks; the gate replaces idle connections above its limit, so they are dialled again and again. */
+function dialFromMany(most: number, text: string): void {
+  const missing = Math.min(most - open.size, MAX_NEW_FROM_MANY);
+  for (let i = 0; i < missing; i++) dial(true, MANY[dialled++ % MANY.length]).write(text);
 }
 
 function post(path: string, fields: readonly string[], body: string): string {
@@ -47,6 +58,15 @@ const SLOW_UPLOAD = 'POST /open HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000
 /** The action of each connection, ten times per second. */
 const ATTACKS: Readonly<Record<string, () => void>> = {
   'silent connections': () => dialMissing(1_100, ''),
+  '10,000 silent connections of 500 clients': () => dialFromMany(10_000, SLOW_ATTACKS.silence.begin()),
+  'slow heads': () => {
+    dialFromMany(900, SLOW_ATTACKS['slow heads'].begin());
+    for (const socket of open) socket.write(SLOW_ATTACKS['slow heads'].more);
+  },
+  'slow bodies of deliveries': () => {
+    dialFromMany(900, SLOW_ATTACKS['slow bodies'].begin());
+    for (const socket of open) socket.write(SLOW_ATTACKS['slow bodies'].more);
+  },
   'slow uploads to an open route': () => {
     dialMissing(400, SLOW_UPLOAD);
     for (const socket of open) socket.write('x'.repeat(60));

@@ -14,6 +14,9 @@ import { median } from '../statistics.ts';
 
 const ATTACKS = [
   'silent connections',
+  '10,000 silent connections of 500 clients',
+  'slow heads',
+  'slow bodies of deliveries',
   'slow uploads to an open route',
   'responses that nobody reads',
   'requests that the app takes 1 s for',
