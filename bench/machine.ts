@@ -1,6 +1,7 @@
 /** Reads the CPU time and memory of processes, and describes the machine for the report. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
+import { setTimeout as pause } from 'node:timers/promises';
 
 /** Linux reports CPU time in hundredths of a second, independent of the kernel's tick (USER_HZ). */
 const TICK_MICROSECONDS = 10_000;
@@ -53,6 +54,20 @@ export class BusyMeter {
     this.#last = now;
     return share;
   }
+}
+
+const QUIET_STEP_MS = 500;
+const QUIET_SHARE = 0.15;
+
+/** Waits until other work leaves the machine idle, but not for longer than `mostMs`. Returns the share that was busy last. */
+export async function waitForQuiet(mostMs: number): Promise<number> {
+  const meter = new BusyMeter();
+  let busy = 1;
+  for (let waited = 0; busy > QUIET_SHARE && waited < mostMs; waited += QUIET_STEP_MS) {
+    await pause(QUIET_STEP_MS);
+    busy = meter.lap();
+  }
+  return busy;
 }
 
 /** Describes the machine in lines for a report, without its name. */

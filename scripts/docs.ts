@@ -2,6 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { renderNodePage } from '../bench/node/page.ts';
+import { renderScalePage } from '../bench/scale/page.ts';
 import { renderSizingPage } from '../bench/sizing/page.ts';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { CONFIG_RENAMINGS } from '../src/config/load/config-renamings.ts';
@@ -34,6 +35,7 @@ const PAGES: Readonly<Record<string, () => string>> = {
   ...SENDER_PAGES,
   'docs/probe.md': renderProbePage,
   'docs/reliability.md': () => renderReliabilityPage(),
+  'docs/scale.md': () => renderScalePage(),
   'docs/sizing.md': () => renderSizingPage(),
   'docs/testing.md': renderTestingPage,
   'chart/sidegate/templates/mutating-admission-policy.yaml': renderMutatingPolicy,
