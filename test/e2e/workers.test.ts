@@ -60,7 +60,7 @@ test('gauges add up: connections that are open, and requests that the app is han
 
 test('a rejected delivery is explained and captured, whichever worker rejected it', async () => {
   const gate = await start({ routes: [toRoute(app.port, { webhook: { capture: 'failures' } })] });
-  expect(statusesOf(await sendMany(gate, OTHER_SECRET, 12))).toEqual([401]);
+  expect(statusesOf(await sendMany(gate, OTHER_SECRET))).toEqual([401]);
   const admin = `http://127.0.0.1:${gate.adminPort}`;
   type Listed = { readonly captures: readonly { readonly requestId: string }[] };
   const { captures } = await until(async () => {
