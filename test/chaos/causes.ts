@@ -55,7 +55,15 @@ const UNKNOWN_OUTCOMES: ReadonlySet<string> = new Set(['upstream_timeout', 'upst
 /** Joins a ledger entry with the log. */
 export function toHandling(entry: LedgerEntry, { logs, lives }: Evidence): Handling {
   const logged = logs.requests.get(entry.requestId);
-  return { entry, logged, life: findLife(entry, lives), forwardedAt: Math.min(entry.at, logged?.forwardedAt ?? entry.at) };
+  const life = findLife(entry, lives);
+  // What a process forwarded before it was killed can reach the app much later, even after the next forwarding of the event.
+  const latest = life?.end === 'killed' ? Math.min(entry.at, findSilence(life)) : entry.at;
+  return { entry, logged, life, forwardedAt: Math.min(latest, logged?.forwardedAt ?? latest) };
+}
+
+/** When a process that was killed did something for the last time. */
+function findSilence({ pauses, endedAt }: Life): number {
+  return pauses.find(({ to }) => to >= endedAt)?.from ?? endedAt;
 }
 
 /** The process that forwarded it. */
@@ -119,9 +127,7 @@ function findUnknown(first: Handling, second: Handling, evidence: Evidence): Fou
  */
 function isInFlightAtKill({ entry, life }: Handling): boolean {
   if (life?.end !== 'killed') return false;
-  const { pauses, endedAt } = life;
-  const silentFrom = pauses.find(({ to }) => to >= endedAt)?.from ?? endedAt;
-  return entry.at >= silentFrom - LOG_DELAY_MS - LONGEST_REQUEST_MS;
+  return entry.at >= findSilence(life) - LOG_DELAY_MS - LONGEST_REQUEST_MS;
 }
 
 const isPausedDuring = ({ pauses }: Life, from: number, to: number): boolean =>
