@@ -5,6 +5,8 @@ import { expectEqual } from './expect-equal.ts';
 import { readByNode } from './node-parser.ts';
 
 const MAX_HEAD_BYTES = 4_096;
+/** RFC 9110 §5.5 excludes a tab at the end from the value; llhttp compares the coding with the tab, and then reads until the end. */
+const TAB_AFTER_CODING = /^transfer-encoding:.*\t\r?$/im;
 const CONTROL = /[^\t\x20-\x7e\x80-\xff]/;
 
 interface Reading {
@@ -105,7 +107,8 @@ export const RESPONSE: Target = {
     const pieces = read(input, 1);
     const isComparable = whole.end !== 'overrun' && !whole.end.endsWith('too large') && !whole.end.endsWith('too long');
     if (isComparable) expectEqual('byte by byte', pieces, whole);
-    if (whole.end === 'complete' && !hasOddExtension(input)) expectEqual('by llhttp', readSecond(input), whole);
+    if (whole.end === 'complete' && !TAB_AFTER_CODING.test(input.toString('latin1')) && !hasOddExtension(input))
+      expectEqual('by llhttp', readSecond(input), whole);
     for (const [, headers] of whole.heads)
       if (headers.some((text) => CONTROL.test(text))) throw new Error('a field has a control byte');
   },
