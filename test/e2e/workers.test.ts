@@ -81,6 +81,8 @@ test('a limit is that of all workers together', async () => {
   const answers = sendMany(gate);
   const rejected = `sidegate_http_requests_total{route="billing",method="POST",code="503"}`;
   await until(async () => (await readMetric(gate, rejected)) === ENOUGH - 5);
+  // The rejections may be counted before the others have reached the app.
+  await until(() => held.length >= 5);
   expect(held).toHaveLength(5);
   for (const response of held) response.end('handled');
   expect((await answers).filter(({ status }) => status === 200)).toHaveLength(5);
