@@ -8,7 +8,7 @@ export interface StrictRequest {
 }
 
 /** llhttp skips further spaces around the target, as RFC 9112 §3 permits, and empty lines before a request (§2.2). */
-const HEAD = /^(?:\r?\n)*([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e]+) +HTTP\/1\.[01]\r\n((?:[^\r\n]+\r\n)*)\r\n/;
+const HEAD = /^[\r\n]*([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e]+) +HTTP\/1\.[01]\r\n((?:[^\r\n]+\r\n)*)\r\n/;
 const LENGTH = /^content-length:[\t ]*(\d+)[\t ]*$/im;
 const CHUNKED = /^transfer-encoding:[\t ]*chunked[\t ]*$/im;
 const CHUNK = /^([0-9A-Fa-f]+)[^\r\n]*\r\n/;

@@ -88,8 +88,8 @@ export const REQUEST_HEAD: Target = {
   check(input) {
     const [message] = readByNode(input, 'REQUEST').messages;
     if (message === undefined) return;
-    // RFC 9112 §2.2: empty lines before a request are ignored.
-    const text = input.toString('latin1').replace(/^(?:\r?\n)+/, '');
+    // RFC 9112 §2.2: empty lines before a request are ignored; llhttp takes a CR alone for one.
+    const text = input.toString('latin1').replace(/^[\r\n]+/, '');
     const { headers, url = '', version } = message;
     const head = {
       method: text.slice(0, text.indexOf(' ')),
