@@ -31,13 +31,14 @@ export type KeptDistinctions = ReadonlySet<PathDistinction>;
 
 const NOTHING_KEPT: KeptDistinctions = new Set();
 /** A path with more forms than this was crafted, with nested escapes and parameters. */
-const MAX_FORMS = 24;
+const MAX_FORMS = 48;
 /** Lower-case letters, digits and literal punctuation, in segments that are not empty. */
 const PLAIN = /^(?:\/[a-z0-9_~!$&'()*,=:@-]+)+$|^\/$/;
 const STEPS_APPLY = /[%;\\+]|[^\x20-\x7e]/;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
 const PARAMETERS = /;[^/]*/g;
 const BACKSLASH = /\\/g;
+const LAST_EXTENSION = /^[0-9A-Za-z_]+$/;
 const INDEX = '/index';
 /** Longer paths appear in no config, and many long forms would take milliseconds. */
 const MAX_PAGE_PATH = 512;
@@ -84,6 +85,8 @@ function addSteps(form: string, kept: KeptDistinctions, reached: Set<string>): b
   }
   if (!kept.has('semicolon')) reached.add(form.replace(PARAMETERS, ''));
   if (!kept.has('slashes')) reached.add(form.replace(BACKSLASH, '/'));
+  // `/admin%2f.json` is `/admin/` for an app that removes the extension first.
+  if (!kept.has('extension')) reached.add(withoutLastExtension(form));
   if (!kept.has('unicodeForm') && NOT_ASCII.test(form)) reached.add(form.normalize('NFKC'));
   return true;
 }
@@ -151,4 +154,11 @@ function withoutTrailingDots(segment: string): string {
 function withoutExtension(path: string): string {
   const dot = path.indexOf('.', path.lastIndexOf('/') + 2);
   return dot === -1 || dot === path.length - 1 ? path : path.slice(0, dot);
+}
+
+/** As a framework does before it decodes: only the last extension, whose segment may end with an escape of a slash. */
+function withoutLastExtension(path: string): string {
+  const dot = path.lastIndexOf('.');
+  const hasExtension = dot > 1 && path[dot - 1] !== '/' && LAST_EXTENSION.test(path.slice(dot + 1));
+  return hasExtension ? path.slice(0, dot) : path;
 }
