@@ -17,8 +17,8 @@ import { makePod } from '../support/cluster/pods.ts';
 import { until } from '../support/gate.ts';
 
 const USUAL: Lives = { checkInterval: '500ms', overlap: '1s' };
-/** Announced after 12 s, signing after 14 s, its predecessor gone after 20 s; servers are renewed every 2.7 s. */
-const SHORT: Lives = { caLifetime: '18s', serverLifetime: '4s', overlap: '2s', checkInterval: '500ms' };
+/** Announced after 24 s, signing after 27 s, its predecessor gone after 39 s; servers are renewed every 6 s, 3 s before they expire. */
+const SHORT: Lives = { caLifetime: '36s', serverLifetime: '9s', overlap: '3s', checkInterval: '500ms' };
 const METADATA = { labels: { 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate' } };
 const GATE = `routes:
   - name: orders
