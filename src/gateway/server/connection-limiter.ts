@@ -10,6 +10,12 @@ import { onceEvent, onEvent, shareListeners } from '../../core/safe-events.ts';
 /** The limit that a new connection reached. */
 export type ConnectionLimit = 'connections' | 'client_connections' | 'memory';
 
+/**
+ * So many fit into the smallest container, which is the default of `maxConnections`. If memory is tight for another reason, fewer would
+ * not help, and senders could lose connections that are new.
+ */
+const KEPT_WHILE_TIGHT = 1_024;
+
 /** The limits for the connections of a port. */
 export interface ConnectionLimiterOptions {
   readonly maxConnections: number;
@@ -20,6 +26,8 @@ export interface ConnectionLimiterOptions {
   readonly onLimit?: (limit: ConnectionLimit) => void;
   /** Whether memory is short: then a new connection replaces an idle one, even below the maximum. */
   readonly isTight?: () => boolean;
+  /** So many connections are not replaced for that reason. Default: 1,024. */
+  readonly keptWhileTight?: number;
 }
 
 /** The body of a request in flight. */
@@ -88,13 +96,14 @@ export class ConnectionLimiter {
 
   /** Adds a new connection, or destroys it if there is no room. */
   add(socket: Socket): void {
-    const { maxConnections, toClient, isTight = () => false } = this.#options;
+    const { maxConnections, toClient, isTight = () => false, keptWhileTight = KEPT_WHILE_TIGHT } = this.#options;
     const client = toClient(socket);
     const isAccepted =
       this.#makeRoomInNetwork(client) &&
       (this.#connections.size < maxConnections || this.#replace('connections', [...this.#networks.values()]));
     // Each idle connection takes kilobytes: thousands of them would fill a small container, with or without requests.
-    if (isAccepted && isTight()) this.#close(findIdle([...this.#networks.values()]), 'memory');
+    if (isAccepted && this.#connections.size >= keptWhileTight && isTight())
+      this.#close(findIdle([...this.#networks.values()]), 'memory');
     if (!isAccepted) {
       socket.destroy();
       return;

@@ -105,7 +105,8 @@ describe.each([
   test('replaces an idle connection while memory is tight, although the port has room, but no request in flight', async () => {
     const hits: ConnectionLimit[] = [];
     let isTight = false;
-    const options = { maxConnections: 100, isTight: () => isTight, onLimit: (limit: ConnectionLimit) => void hits.push(limit) };
+    const onLimit = (limit: ConnectionLimit): void => void hits.push(limit);
+    const options = { maxConnections: 100, isTight: () => isTight, keptWhileTight: 2, onLimit };
     const { dial, held } = await start(isTls, options);
     const [idle, busy] = [await dial(), await dial()];
     await busy.ask('/hold');
