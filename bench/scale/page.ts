@@ -108,6 +108,17 @@ const PARTS: Readonly<Record<keyof ServiceTimes, string>> = {
   operation: 'an operation in it',
 };
 
+function describeAgreement({ comparisons }: ScaleRun): string {
+  const required = comparisons.filter((one) => findObstacle(one) === undefined);
+  const differing = required.filter((one) => Object.values(compareLoads(one)).some((difference) => difference > TOLERANCE));
+  if (differing.length === 0)
+    return `All ${required.length} loads of which it is required agree within ${formatPercent(TOLERANCE)}.`;
+  const loads = differing.map(({ eventsPerSecond }) => formatCount(eventsPerSecond)).join(' and ');
+  const isHigh = differing.every(({ ratio }) => ratio.utilization > 1);
+  const meaning = isHigh ? ' The model has Redis busier than it was, so the tables ask for more than is needed.' : '';
+  return `This run does not reach that: at ${loads} events/s the difference is larger.${meaning}`;
+}
+
 function renderSimulation(run: ScaleRun): string {
   return `## The simulation, and how far it agrees
 
@@ -124,6 +135,8 @@ sleep until waking up costs the most (\`COLD_AFTER\`).
 | events/s | other work | operations/s measured | simulated | calls/s measured | simulated | Redis busy measured | simulated | difference | claim p50 ms measured | simulated |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ${run.comparisons.map(toComparisonRow).join('\n')}
+
+${describeAgreement(run)}
 
 Latencies do not agree, and are not expected to: five busy processes share two cores with other work, and wait for a core longer than for Redis.
 The model has a core for each process. So treat the simulated latencies below as those of machines with a free core for Redis.
