@@ -148,11 +148,11 @@ describe('sidegate requests', () => {
 
 test('shows a stored body, without its redacted values', async () => {
   gate = await startGate({ routes: [toRoute(app.port, { webhook: { storeBody: { redact: ['$.card'] } } })] });
-  await send(gate.port, makeDelivery({ body: '{"card":"4242",\n"note":"a\u009bb"}' }));
+  await send(gate.port, makeDelivery({ body: '{"card":"tok_4242",\n"note":"a\u009bb"}' }));
   const [{ id } = { id: '' }] = JSON.parse((await callHere(['requests', 'list', '--format', 'json'])).stdout) as [{ id: string }];
   const { stdout } = await callHere(['requests', 'show', id]);
   expect(stdout).toMatch(/^BODY\n\{"card":"\[redacted\]",\n"note":"a\\u009bb"\}$/m);
-  expect(stdout).not.toContain('4242');
+  expect(stdout).not.toContain('tok_4242');
 }, 60_000);
 
 describe('sidegate overview', () => {

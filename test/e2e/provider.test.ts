@@ -89,7 +89,7 @@ describe('a gate with a provider and without routes', () => {
         },
       ],
     });
-    for (const secret of ['words', '4200', '/hooks', SECRET]) expect(text).not.toContain(secret);
+    for (const secret of ['words', 'amount', '/hooks', SECRET]) expect(text).not.toContain(secret);
     expect(JSON.parse((await ask(`?event=${id}&endpoint=acme&outcome=server_error&limit=1`)).text).entries).toHaveLength(1);
     expect(JSON.parse((await ask('?endpoint=other')).text).entries).toEqual([]);
     expect(await ask('?route=acme')).toEqual({

@@ -1,3 +1,4 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { Registry } from '@prometheus-io/client';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { collectProcessMetrics } from '../../../../src/telemetry/metrics/process-metrics.ts';
@@ -16,11 +17,13 @@ test('every metric of the process has a value', async () => {
   const registry = new Registry();
   collectProcessMetrics(registry);
   const readValue = async (name: string): Promise<number> => (await registry.getSingleMetric(name)?.get())?.values[0]?.value ?? 0;
-  // The lag is sampled every 10 ms, and one scrape takes all samples.
-  await until(async () => {
-    const text = await registry.metrics();
-    return MEASURED.every((name) => Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]) > 0);
-  });
+  // The lag has a value after two samples. A scrape takes all samples: repeated scrapes would always come too early.
+  const lag = monitorEventLoopDelay({ resolution: 10 });
+  lag.enable();
+  onTestFinished(() => void lag.disable());
+  await until(() => lag.count > 0);
+  const text = await registry.metrics();
+  for (const name of MEASURED) expect(Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]), name).toBeGreaterThan(0);
   const used = await readValue('nodejs_heap_size_used_bytes');
   expect(Math.abs(used / process.memoryUsage().heapUsed - 1)).toBeLessThan(0.5);
 });
