@@ -8,6 +8,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 export const GATE_CORE = 0;
 /** The core of Redis, the app and the load. */
 export const OTHER_CORE = 1;
+/** For a gate with a worker for each core. */
+export const BOTH_CORES = '0,1';
 
 const START_WITHIN_MS = 10_000;
 const END_WITHIN_MS = 15_000;
@@ -18,7 +20,7 @@ process.once('exit', () => {
 
 /** The program to start, and its core. */
 export interface Launch {
-  readonly core: number;
+  readonly core: number | typeof BOTH_CORES;
   readonly command: string;
   readonly args: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
@@ -26,7 +28,7 @@ export interface Launch {
   readonly log?: string;
 }
 
-/** Starts a process bound to one core. */
+/** Starts a process bound to its core. */
 export function launch({ core, command, args, env, log }: Launch): ChildProcess {
   const out = log === undefined ? 'ignore' : openSync(log, 'a');
   const child = spawn('taskset', ['-c', String(core), command, ...args], {

@@ -104,7 +104,7 @@ function writeCaddyConfig({ folder, appPort }: BenchEnvironment, port: number): 
   admin off
   auto_https off
 }
-http://127.0.0.1:${port} {
+http://:${port} {
   bind 127.0.0.1
   log {
     output file ${join(folder, 'caddy-access.log')}

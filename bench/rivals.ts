@@ -109,9 +109,10 @@ export function toSidegate(config: string, { nodeArgs = [], env = {}, bundle = B
 }
 
 /** As a user would write it; everything else is sidegate's default. */
-function writeSidegateConfig(environment: BenchEnvironment, port: number, adminPort: number): string {
+export function writeSidegateConfig(environment: BenchEnvironment, port: number, adminPort: number, workers = 1): string {
   const file = join(environment.folder, `sidegate-${port}.yaml`);
-  const config = `listen:
+  const config = `workers: ${workers}
+listen:
   address: 127.0.0.1:${port}
 admin:
   address: 127.0.0.1:${adminPort}

@@ -7,6 +7,7 @@ import { stringify } from 'yaml';
 import { SECRET } from '../support/deliveries.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { type Sections, until } from '../support/gate.ts';
+import { readImageAllocator } from '../support/image-flags.ts';
 import { LAUNCHER } from '../support/process.ts';
 
 /** A span of time, in milliseconds since 1970. */
@@ -126,7 +127,7 @@ export class GateLives {
     const child = spawn(command, args, {
       cwd: this.folder,
       stdio: ['ignore', output, 'inherit'],
-      env: { ...process.env, NODE_OPTIONS: options, CHAOS_CLOCK: clock },
+      env: { ...process.env, ...readImageAllocator(), NODE_OPTIONS: options, CHAOS_CLOCK: clock },
     });
     closeSync(output);
     this.#child = child;

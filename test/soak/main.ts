@@ -135,6 +135,17 @@ const slope = findSlope(second);
 const growth = slope * ((second.at(-1)?.at ?? 0) - (second[0]?.at ?? 0));
 const metrics = gate.life.scrape?.text ?? '';
 
+/** Why deliveries were rejected: the response does not always say it. */
+function countRejections(): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const [, labels = '', count] of metrics.matchAll(/^sidegate_auth_decisions_total\{(.*)\} (\d+)$/gm)) {
+    if (!labels.includes('decision="deny"') || Number(count) === 0) continue;
+    const [, reason = ''] = /reason="(\w+)"/.exec(labels) ?? [];
+    counts[reason] = (counts[reason] ?? 0) + Number(count);
+  }
+  return counts;
+}
+
 const problems: string[] = [];
 const check = (isTrue: boolean, text: string): void => void (isTrue || problems.push(text));
 check(MINUTES < MIN_TREND_MINUTES || growth <= MAX_GROWTH_MIB, `memory grew by ${growth.toFixed(1)} MiB in the second half`);
@@ -156,6 +167,7 @@ const report = {
   ratePerSecond: rate,
   mostPerSecond: Math.round(most),
   responses: Object.fromEntries(load.statuses),
+  rejections: countRejections(),
   rotations: rotations.counts,
   memoryMiB: {
     first: samples[0]?.value,

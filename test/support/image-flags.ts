@@ -1,4 +1,4 @@
-/** The options of Node in the image's ENTRYPOINT, for tests that start the gate. */
+/** The options of Node and the variables of the allocator in the image, for tests that start the gate. */
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
@@ -16,4 +16,10 @@ export function readImageFlags(): string[] {
 /** Those of the permission model; the limit of the heap is for containers. */
 export function readPermissionFlags(): string[] {
   return readImageFlags().filter((flag) => !flag.startsWith('--max-'));
+}
+
+/** The variables that configure the allocator of the C library, which decides how much memory the kernel gets back. */
+export function readImageAllocator(): Record<string, string> {
+  const variables = readFileSync(DOCKERFILE, 'utf8').matchAll(/\b(MALLOC_\w+)=(\d+)/g);
+  return Object.fromEntries(Array.from(variables, ([, name, value]) => [name, value] as const));
 }
