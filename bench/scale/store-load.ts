@@ -1,7 +1,7 @@
 /** Opens the real store of the gate, and claims and confirms IDs through it. */
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../../src/core/clock.ts';
-import { toFingerprint, toIdKey } from '../../src/gateway/pipeline/event-keys.ts';
+import { toContentFingerprint, toIdFingerprint, toIdKey } from '../../src/gateway/pipeline/event-keys.ts';
 import type { SeenIds } from '../../src/state/claims/seen-ids.ts';
 import type { RedisTopology } from '../../src/state/redis/options.ts';
 import { createRedisStore } from '../../src/state/redis/redis-store.ts';
@@ -36,7 +36,11 @@ export interface StoreEvent {
 
 /** With names as long as those that the gate makes. */
 export function toEvent(id: string): StoreEvent {
-  return { key: toIdKey(ROUTE, `msg_${id}`), token: toFingerprint(id), fingerprint: toFingerprint(`body ${id}`) };
+  return {
+    key: toIdKey(ROUTE, `msg_${id}`),
+    token: toIdFingerprint(id),
+    fingerprint: toContentFingerprint(Buffer.from(`body ${id}`)),
+  };
 }
 
 /** Different in each process. */

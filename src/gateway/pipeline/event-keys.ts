@@ -1,11 +1,13 @@
 /** Builds the store keys of events and resources: short, and readable where that is safe. Also clears events from the store. */
 import { hash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
 import { toDigestId } from '../../core/event.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 
 /** Longer names are hashed, so that senders cannot make keys long; so are names that cannot be printed. */
 const PLAIN = /^[\x21-\x7e]{1,64}$/;
 const FINGERPRINT_LENGTH = 16;
+const RADIX = 36;
 /** The output of `toDigestId`. */
 const DIGEST_ID = /^sha256-([A-Za-z0-9_-]{16,43})$/;
 
@@ -29,9 +31,17 @@ export function toResourceKey(route: string, kind: string, name: string): string
   return toKey(`${route}:o${kind}`, name);
 }
 
-/** A short hash that distinguishes contents or ids; has no spaces. */
-export function toFingerprint(value: Buffer | string): string {
-  return hash('sha256', value, 'base64url').slice(0, FINGERPRINT_LENGTH);
+/** A short hash that distinguishes ids; has no spaces. */
+export function toIdFingerprint(id: string): string {
+  return hash('sha256', id, 'base64url').slice(0, FINGERPRINT_LENGTH);
+}
+
+/**
+ * Distinguishes the contents that a sender signed with the same id; has no spaces. It decides only what is counted, so a checksum will
+ * do: SHA-256 would take as much CPU as the signature.
+ */
+export function toContentFingerprint(content: Buffer): string {
+  return `${content.length.toString(RADIX)}-${crc32(content).toString(RADIX)}`;
 }
 
 /** The tags `i`, `h` and `d` prevent collisions between the forms of keys. */

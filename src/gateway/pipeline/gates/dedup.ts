@@ -6,7 +6,7 @@ import { type Refusal, refuse } from '../../../core/refusal.ts';
 import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/claims/seen-ids.ts';
 import { acquireClaim, Busy, type ClaimAttempt, type ClaimParts, type ClaimPolicy, type ClaimReply } from '../claim-attempt.ts';
 import type { ClaimWaiters } from '../claim-waiters.ts';
-import { toDigestKey, toFingerprint, toIdKey, toKindKey } from '../event-keys.ts';
+import { toContentFingerprint, toDigestKey, toIdFingerprint, toIdKey, toKindKey } from '../event-keys.ts';
 import { NOTHING_CLAIMED } from '../grants.ts';
 import type { IdSettlement, Settlements } from '../settlements.ts';
 import type { ClaimGate } from './gate.ts';
@@ -216,11 +216,11 @@ function toSteps(options: DedupOptions, head: ParsedHead, { id, digest, contentD
   const { route, lease, unsignedId } = options;
   const common = { token: head.requestId, leaseMs: lease };
   if (id === undefined) return [];
-  if (digest === undefined) return [toStep({ ...common, key: toIdKey(route, id), fingerprint: toFingerprint(body) })];
+  if (digest === undefined) return [toStep({ ...common, key: toIdKey(route, id), fingerprint: toContentFingerprint(body) })];
   const byId = toStep({ ...common, key: toIdKey(route, id), fingerprint: digest });
   const hasOwnId = id !== toDigestId(digest);
   if (hasOwnId && unsignedId === 'trust') return [byId];
-  const byDigest = toStep({ ...common, key: toDigestKey(route, digest), fingerprint: toFingerprint(id) });
+  const byDigest = toStep({ ...common, key: toDigestKey(route, digest), fingerprint: toIdFingerprint(id) });
   const kindSlots =
     contentDigest === undefined ? [] : [toKindSlots(options, contentDigest, { ...common, key: '', fingerprint: digest })];
   return [byDigest, ...kindSlots, ...(hasOwnId ? [byId] : [])];

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { forgetEvent, toDigestKey, toIdKey } from '../../../../src/gateway/pipeline/event-keys.ts';
+import { forgetEvent, toContentFingerprint, toDigestKey, toIdKey } from '../../../../src/gateway/pipeline/event-keys.ts';
 import { createMemorySeenIds } from '../../../../src/state/claims/memory-seen-ids.ts';
 import { type SeenIds, StoreUnavailable } from '../../../../src/state/claims/seen-ids.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
@@ -24,6 +24,16 @@ describe('keys', () => {
     expect(toIdKey('a', 'evt_1')).toBe('a:i:evt_1');
     for (const key of keys) expect(key.length).toBeLessThan(120);
   });
+});
+
+test('a fingerprint of content differs with one bit and with the length, and fits into an entry of the store', () => {
+  const content = Buffer.alloc(100_000, 'a');
+  const others = [0, 50_000, 99_999].map((at) => Buffer.from(content.with(at, 'b'.charCodeAt(0))));
+  const all = [content, ...others, content.subarray(1), Buffer.alloc(0), Buffer.alloc(1), Buffer.alloc(2)];
+  const fingerprints = all.map(toContentFingerprint);
+  expect(new Set(fingerprints).size).toBe(all.length);
+  expect(toContentFingerprint(Buffer.from(content))).toBe(fingerprints[0]);
+  for (const fingerprint of fingerprints) expect(fingerprint).toMatch(/^[a-z0-9-]{3,16}$/);
 });
 
 describe('forgetting an event', () => {
