@@ -125,7 +125,7 @@ class Attempt implements UpstreamExchange {
     });
     answer.on('end', () => {
       // Node also emits the end of a truncated response, so completeness is checked.
-      if (answer.complete) this.#finish(() => listener.onEnd(answer.rawTrailers));
+      if (answer.complete) this.#finish(() => listener.onEnd(answer.rawTrailers, false));
     });
     answer.on('error', () => undefined);
     answer.on('close', () => this.#fail({ kind: 'reset', nothingSent: false, detail: 'the response is incomplete' }));

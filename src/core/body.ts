@@ -48,8 +48,8 @@ export interface RequestBody {
   /** Returns the buffer's bytes to the shared budget. Call it once, when the request is finished. */
   free(): void;
   /**
-   * Also frees the memory immediately and clears `content`. Call it only if nothing was sent to the app: the upstream connection
-   * might still be writing it.
+   * Also frees the memory immediately and clears `content`. Call it only if nothing was sent to the app, or if all of it was: the
+   * upstream connection might still be writing it.
    */
   discard(): void;
 }

@@ -103,5 +103,5 @@ function play(behavior: AppBehavior, method: string, listener: UpstreamListener)
   const isWithoutBody = status === 204 || status === 304;
   listener.onHead(status, '', isWithoutBody ? headers : [...headers, 'Content-Length', String(body.length)]);
   if (body.length > 0 && !isWithoutBody && method !== 'HEAD') listener.onData(body);
-  listener.onEnd([]);
+  listener.onEnd([], false);
 }

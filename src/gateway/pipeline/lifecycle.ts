@@ -4,7 +4,7 @@ import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
-import { type Reason, Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
+import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { RouteTrace } from '../../telemetry/tracing/span.ts';
@@ -135,21 +135,15 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
   }
 
   #finish(requestRecord: RequestRecord, response: ClientResponse, route: Route | undefined): void {
-    const { head, refusal } = requestRecord;
+    const { refusal } = requestRecord;
     const metrics = route?.metrics ?? this.#metrics;
-    if (refusal === undefined) {
-      head?.body.free();
-      this.#record(requestRecord, metrics);
-      this.#reportRefused(requestRecord, route, toObservedRefusal(requestRecord));
-      return;
-    }
-    const format = this.#port.toFormat?.(refusal, route);
-    this.#writeRefusal(requestRecord, refusal, response, route, format);
+    const format = refusal && this.#port.toFormat?.(refusal, route);
+    if (refusal !== undefined) this.#writeRefusal(requestRecord, refusal, response, route, format);
     try {
       this.#record(format === undefined ? requestRecord : { ...requestRecord, status: format.status }, metrics);
-      this.#reportRefused(requestRecord, route, refusal);
+      this.#reportRefused(requestRecord, route, refusal ?? toObservedRefusal(requestRecord));
     } finally {
-      freeBody(requestRecord, refusal.code);
+      freeBody(requestRecord);
     }
   }
 
@@ -183,8 +177,16 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
   }
 }
 
-function freeBody({ head, decision }: RequestRecord, code: RefusalCode): void {
-  // After an exception it is unknown how far the request got: a connection to the app may still be writing its body.
-  if (decision?.kind === 'admitted' || code === 'internal_error') head?.body.free();
-  else head?.body.discard();
+function freeBody(requestRecord: RequestRecord): void {
+  const { body } = requestRecord.head ?? {};
+  // For large bodies, waiting for the garbage collector costs more CPU than everything else.
+  if (isBodyUnused(requestRecord)) body?.discard();
+  else body?.free();
+}
+
+/** Whether no connection to the app can still be writing the body. */
+function isBodyUnused({ decision, outcome, refusal }: RequestRecord): boolean {
+  if (outcome?.kind === 'responded') return outcome.isRequestWritten === true;
+  // After an exception it is unknown how far the request got.
+  return decision?.kind !== 'admitted' && refusal?.code !== 'internal_error';
 }

@@ -240,11 +240,11 @@ export class Connection implements ParserEvents {
 
   /** Called only after all bytes were parsed: bytes after the response would be read as the next response (response desync). */
   #complete(isClean: boolean): void {
-    const job = this.#takeJob();
     this.#reader.endResponse();
-    job?.listener.onEnd(this.#parser.trailers);
+    const isRequestWritten = this.#bodyWriter === undefined && this.#socket.writableLength === 0;
+    this.#takeJob()?.listener.onEnd(this.#parser.trailers, isRequestWritten);
     // Request bytes that the app has not read would precede the next request.
-    if (!isClean || !this.#keepsAlive || this.#bodyWriter !== undefined || this.#socket.writableLength > 0) return this.destroy();
+    if (!isClean || !this.#keepsAlive || !isRequestWritten) return this.destroy();
     if (this.#isPaused) this.#socket.resume();
     this.#isPaused = false;
     this.#deadline = this.#owner.now() + this.#idleTimeout;

@@ -6,7 +6,14 @@ import type { UpstreamFailure } from './upstream.ts';
 /** How an exchange ended. `contentBytes`: the size of the response body as the app sent it. */
 export type ForwardOutcome =
   /** The app sent a complete response, whether or not the sender was still there to read it. */
-  | { readonly kind: 'responded'; readonly status: number; readonly contentBytes?: number; readonly upstreamMs: Milliseconds }
+  | {
+      readonly kind: 'responded';
+      readonly status: number;
+      readonly contentBytes?: number;
+      /** No connection uses the memory of the request's body any more. */
+      readonly isRequestWritten?: boolean;
+      readonly upstreamMs: Milliseconds;
+    }
   /** Nothing was written to the sender yet: the refusal must still be sent. */
   | { readonly kind: 'failed'; readonly refusal: Refusal; readonly failure: UpstreamFailure; readonly upstreamMs: Milliseconds }
   /**

@@ -166,7 +166,7 @@ export class Relay implements UpstreamListener {
     return false;
   }
 
-  onEnd(trailers: RawHeaders): void {
+  onEnd(trailers: RawHeaders, isRequestWritten: boolean): void {
     if (this.#upgrade !== undefined) {
       this.#upgrade.end();
       return this.#onClosed();
@@ -174,7 +174,8 @@ export class Relay implements UpstreamListener {
     // For node:http, the connection of an ended response is idle: the gate would close it at once on shutdown.
     if (this.#isWaiting) onceEvent(this.#response, 'drain', () => this.#end(trailers));
     else this.#end(trailers);
-    this.#resolve({ kind: 'responded', status: this.#status, contentBytes: this.#contentBytes, upstreamMs: this.#elapsed() });
+    const [status, contentBytes, upstreamMs] = [this.#status, this.#contentBytes, this.#elapsed()];
+    this.#resolve({ kind: 'responded', status, contentBytes, isRequestWritten, upstreamMs });
   }
 
   onFailure(failure: UpstreamFailure): void {
@@ -194,7 +195,9 @@ export class Relay implements UpstreamListener {
 
   #end(trailers: RawHeaders): void {
     if (!this.#canWrite()) return;
-    if (trailers.length > 0 && this.#acceptsTrailers()) this.#addTrailers(trailers);
+    // RFC 9110 §6.5.1: only to a client that accepts trailers, and only if the response is chunked.
+    const { headers } = this.#parts.admitted.head;
+    if (trailers.length > 0 && this.#response.chunkedEncoding && acceptsTrailers(headers)) this.#addTrailers(trailers);
     if (this.#smallBody === undefined) this.#response.end();
     else this.#response.end(this.#smallBody.toString('latin1'), 'latin1');
   }
@@ -275,11 +278,6 @@ export class Relay implements UpstreamListener {
 
   #canWrite(): boolean {
     return !this.#response.destroyed && !this.#response.writableEnded;
-  }
-
-  /** RFC 9110 §6.5.1: only to a client that accepts trailers, and only if the response is chunked. */
-  #acceptsTrailers(): boolean {
-    return this.#response.chunkedEncoding && acceptsTrailers(this.#parts.admitted.head.headers);
   }
 
   #elapsed(): Milliseconds {

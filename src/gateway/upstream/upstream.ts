@@ -49,7 +49,8 @@ export interface UpstreamListener {
    * pause the response until `resume` is called; bytes that were already read still arrive.
    */
   onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): boolean;
-  onEnd(trailers: RawHeaders): void;
+  /** `isRequestWritten`: the kernel has taken the whole request, so that the memory of its body is not used any more. */
+  onEnd(trailers: RawHeaders, isRequestWritten: boolean): void;
   onFailure(failure: UpstreamFailure): void;
 }
 

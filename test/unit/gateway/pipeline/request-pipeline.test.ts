@@ -2,12 +2,13 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ConfigSchema } from '../../../../src/config/schema/schema.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
-import { refuse } from '../../../../src/core/refusal.ts';
+import { Refusal, refuse } from '../../../../src/core/refusal.ts';
 import { Capacity } from '../../../../src/gateway/pipeline/capacity.ts';
 import type { ClaimGate, HeadGate, RouteGates } from '../../../../src/gateway/pipeline/gates/gate.ts';
 import { type PipelineRoute, RequestPipeline } from '../../../../src/gateway/pipeline/request-pipeline.ts';
 import { createMetrics } from '../../../../src/gateway/runtime/metrics.ts';
 import { ListenServer } from '../../../../src/gateway/server/server.ts';
+import type { ForwardOutcome } from '../../../../src/gateway/upstream/outcome.ts';
 import { Journal } from '../../../../src/telemetry/journal/journal.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
 import { Tracer } from '../../../../src/telemetry/tracing/tracer.ts';
@@ -159,6 +160,56 @@ test('a route whose gates verified nothing forwards nothing', async () => {
   openWith(toHead(() => undefined));
   expect((await send(port)).code).toBe('internal_error');
   expect(lines.join('')).toContain('no gate of route a verified the request');
+});
+
+describe('the memory of a large body', () => {
+  const BYTES = 100_000;
+  /** Reads the body, as a gate that checks a signature does. */
+  const reading = async (outcome: ForwardOutcome | Refusal): Promise<Buffer> => {
+    let content: Buffer | undefined;
+    openWith({
+      webhook: {
+        event: {
+          verify: async ({ body }) => {
+            content = (await body.read(BYTES)) as Buffer;
+            return { id: 'evt_1', timestamp: 0, keyName: 'k', body: content };
+          },
+        },
+        verified: [],
+        claims: outcome instanceof Refusal ? [{ claim: () => outcome }] : [],
+      },
+    });
+    forward = async (_admitted, response) => {
+      response.writeHead(200, undefined, []);
+      response.end();
+      return outcome as ForwardOutcome;
+    };
+    await send(port, { body: 'x'.repeat(BYTES) });
+    await pipeline.idle();
+    return content as Buffer;
+  };
+  const responded = { kind: 'responded', status: 200, upstreamMs: 0 } as const;
+
+  test('is freed at once after a response to a request that was written', async () => {
+    expect(await reading({ ...responded, isRequestWritten: true })).toHaveLength(0);
+  });
+
+  test('is freed at once if nothing was sent to the app', async () => {
+    expect(await reading(refuse('duplicate', 'duplicate'))).toHaveLength(0);
+  });
+
+  test.each<[string, ForwardOutcome]>([
+    ['the app responded before all of it was written', { ...responded, isRequestWritten: false }],
+    ['the exchange does not say it', responded],
+    ['the exchange failed', { kind: 'aborted', status: 200, refusal: undefined, upstreamMs: 0 }],
+  ])('is left to the garbage collector if %s', async (_, outcome) => {
+    expect(await reading(outcome)).toHaveLength(BYTES);
+  });
+
+  test('is freed even if the log fails', async () => {
+    isLogBroken = true;
+    expect(await reading({ ...responded, isRequestWritten: true })).toHaveLength(0);
+  });
 });
 
 test('a failing log ends neither the process nor the next request', async () => {

@@ -34,14 +34,20 @@ interface Relay {
   readonly responses: ServerResponse[];
 }
 
-async function startRelay(upstream: Upstream, clock: Clock = systemClock, route: ForwardRoute = ROUTE): Promise<Relay> {
+async function startRelay(
+  upstream: Upstream,
+  clock: Clock = systemClock,
+  route: ForwardRoute = ROUTE,
+  body = '{}',
+): Promise<Relay> {
   const forwarder = createForwarder(route, upstream, clock);
   const outcomes: ForwardOutcome[] = [];
   const responses: ServerResponse[] = [];
   const server = createServer((request, response) => {
     const { method = '', url = '', rawHeaders } = request;
     responses.push(response);
-    void forwarder.forward(makeAdmitted({ method, path: url, headers: rawHeaders, claimed: {} }), response).then((outcome) => {
+    const admitted = makeAdmitted({ method, path: url, headers: rawHeaders, body, claimed: {} });
+    void forwarder.forward(admitted, response).then((outcome) => {
       outcomes.push(outcome);
       if (outcome.kind === 'failed') response.writeHead(599).end();
     });
@@ -89,6 +95,33 @@ async function countBytes(socket: Socket): Promise<number> {
   await new Promise((resolve) => socket.once('close', resolve));
   return received;
 }
+
+describe('the memory of the request body', () => {
+  const LARGE_BODY = 'x'.repeat(32_000_000);
+  const RESPONSE = 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n';
+  const read: Script = (socket) => {
+    let received = 0;
+    socket.on('data', (chunk) => {
+      received += chunk.length;
+      if (received > LARGE_BODY.length) socket.write(RESPONSE);
+    });
+  };
+  const respondFirst: Script = (socket) => {
+    socket.once('data', () => {
+      socket.pause();
+      socket.write(RESPONSE);
+    });
+  };
+
+  test.each([
+    ['is unused after the response of an app that read it', read, true],
+    ['is still used after the response of an app that did not read it', respondFirst, false],
+  ])('%s', async (_, script, isRequestWritten) => {
+    const relay = await startRelay(await openUpstream(script), systemClock, ROUTE, LARGE_BODY);
+    await askRaw(relay, 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close');
+    expect(relay.outcomes).toMatchObject([{ kind: 'responded', status: 200, isRequestWritten }]);
+  });
+});
 
 describe('the response', () => {
   test('reaches the sender with its status, reason, fields and body', async () => {
@@ -329,7 +362,7 @@ describe('a sender', () => {
     const send: Upstream['send'] = (_request, listener) => {
       listener.onHead(200, 'OK', ['Content-Length', String(LARGE)]);
       listener.onData(Buffer.alloc(LARGE));
-      listener.onEnd([]);
+      listener.onEnd([], true);
       return { resume: () => undefined, abort: () => undefined };
     };
     const relay = await startRelay({ send, close: () => undefined, destroy: () => undefined });
