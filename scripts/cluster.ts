@@ -3,7 +3,7 @@
  * `npm run cluster:down` ends it.
  */
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { buildImages } from '../test/support/node/images.ts';
 import { importImages, type NodeConnection, startNode } from '../test/support/node/node.ts';
@@ -57,7 +57,9 @@ async function serve(): Promise<void> {
     rmSync(FILE);
   };
   process.once('SIGTERM', () => void stop().then(() => process.exit(0)));
-  writeFileSync(FILE, JSON.stringify({ pid: process.pid, connection: node.connection } satisfies State));
+  // Renamed, because "up" reads the file as soon as it exists.
+  writeFileSync(`${FILE}.new`, JSON.stringify({ pid: process.pid, connection: node.connection } satisfies State));
+  renameSync(`${FILE}.new`, FILE);
 }
 
 /** A killed server leaves its file behind. */

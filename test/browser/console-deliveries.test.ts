@@ -78,6 +78,8 @@ describe('the list of deliveries', () => {
     await sendForged();
     await ui.open();
     await ui.view.context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    // Before its code runs, the page has the list for browsers without JavaScript, whose link loads another page.
+    await isLive();
     await rows().nth(0).getByRole('link').press('Enter');
     const dialog = ui.page.getByRole('dialog', { name: 'Request' });
     await dialog.getByText('Finding').waitFor();

@@ -63,6 +63,15 @@ describe('a stored body', () => {
     expect(await gate.metric('sidegate_stored_bodies_total{outcome="not_stored"}')).toBe(2);
   });
 
+  test('outlives the memory of the request, which is freed after the response', async () => {
+    await start({ maxBytes: '64Ki' });
+    const text = `"${'x'.repeat(50_000)}"`;
+    await deliver(text);
+    expect(await readNewest()).toMatchObject({ text, isTruncated: false });
+    const [received] = app.received.slice(-1);
+    expect(String(received?.body)).toBe(text);
+  });
+
   test('is truncated if nothing must be redacted', async () => {
     await start({ maxBytes: 100 });
     await deliver(`"${'x'.repeat(500)}"`);
