@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { makeAuthority } from '../support/certificates.ts';
 import { useFolder } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
+import { fc } from '../support/property.ts';
 import { answering, type Script, startScriptApp } from '../support/script-app.ts';
 import { openSender, sendTo, toResolve } from '../support/sender.ts';
 

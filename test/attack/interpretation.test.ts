@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
-import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { PATH_DISTINCTIONS } from '../../src/core/path-forms.ts';
@@ -14,6 +13,7 @@ import { FRAMEWORKS, type RunningFramework, startFramework, toFrameworkResponse 
 import { GUARDED_BASIC, GUARDED_USER, startGuarded, startWithUsers, toGuardedRoutes } from '../support/frameworks/guarded.ts';
 import { MORE_TARGETS, SHOWN_TARGETS } from '../support/frameworks/targets.ts';
 import type { Sections, TestGate } from '../support/gate.ts';
+import { fc } from '../support/property.ts';
 
 const ALADDIN = GUARDED_USER;
 const BASIC = GUARDED_BASIC;

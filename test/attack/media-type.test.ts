@@ -1,11 +1,11 @@
 /** Content-Type is not signed: whoever holds a genuine delivery can send it again with another, and the app must not read another message. */
 import { createHmac } from 'node:crypto';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseMediaType } from '../../src/core/media-type.ts';
 import { type Answer, send } from '../support/client.ts';
 import { useApp, useGate } from '../support/fixtures.ts';
 import { type Sections, startGate, toRoute } from '../support/gate.ts';
+import { fc } from '../support/property.ts';
 
 const SECRET = "It's a Secret to Everybody";
 const FORM = 'application/x-www-form-urlencoded';

@@ -1,5 +1,5 @@
 /** Bytes that move between the pieces of a signed string: one signature must never stand for two messages. */
-import fc from 'fast-check';
+
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
@@ -12,6 +12,7 @@ import { systemClock } from '../../src/core/clock.ts';
 import { parseTarget } from '../../src/core/target.ts';
 import { isPlain } from '../support/field-cases.ts';
 import { judge, NOW, type Parts, type PresetCase, PUBLIC_URL, sign, toCase, toDelivery } from '../support/preset-cases.ts';
+import { fc } from '../support/property.ts';
 
 type Name = 'id' | 'timestamp' | 'method' | 'url' | 'body';
 

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { DeliveryFilter, DeliveryQueue, DeliveryState } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
+import { fc } from '../support/property.ts';
 import { newEvent, newId, PROVEN, settled } from '../support/queue/events.ts';
 import type { QueueFixture } from './delivery-queue.contract.ts';
 

@@ -1,7 +1,8 @@
 /** What any store of newest versions must keep to. */
-import fc from 'fast-check';
+
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { EnterRequest, NewestVersions } from '../../src/state/ordering/newest-versions.ts';
+import { fc } from '../support/property.ts';
 
 /** A store under test, and how its time passes. */
 export interface VersionsUnderTest {

@@ -1,7 +1,8 @@
 /** What any store of seen ids must keep to. */
-import fc from 'fast-check';
+
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { ClaimRequest, SeenIds } from '../../src/state/claims/seen-ids.ts';
+import { fc } from '../support/property.ts';
 
 /** A store under test, and how its time passes. */
 export interface StoreUnderTest {

@@ -1,5 +1,4 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
-import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { LOGIN, startConsoleGate } from '../support/console.ts';
@@ -7,6 +6,7 @@ import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
 import { type TestGate, toRoute } from '../support/gate.ts';
 import { makeMutated, makeValid } from '../support/openapi-values.ts';
+import { fc } from '../support/property.ts';
 import type { ApiAnswer } from '../support/provider/api.ts';
 import { OpenapiChecker } from '../support/provider/openapi.ts';
 

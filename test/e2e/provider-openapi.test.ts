@@ -1,8 +1,8 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
-import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
 import { SidegateError } from '../../src/core/errors.ts';
 import { makeMutated, makeValid } from '../support/openapi-values.ts';
+import { fc } from '../support/property.ts';
 import { type ApiAnswer, startApi, type TestApi } from '../support/provider/api.ts';
 import { type OpenapiOperation, readOpenapi } from '../support/provider/openapi.ts';
 

@@ -1,5 +1,5 @@
 /** The gate's presets against every sender's own library: what they sign is taken, what the presets sign they take. */
-import fc from 'fast-check';
+
 import { afterAll, describe, expect, test } from 'vitest';
 import { findPreset } from '../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../src/auth/schemes/compile.ts';
@@ -11,6 +11,7 @@ import { listMutations } from '../support/oracles/mutations.ts';
 import type { Delivery, ReceiverKey, SignedDelivery } from '../support/oracles/oracle.ts';
 import { oracles } from '../support/oracles.ts';
 import { toCase } from '../support/preset-cases.ts';
+import { fc } from '../support/property.ts';
 
 const RUNS = 25;
 

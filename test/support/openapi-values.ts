@@ -1,5 +1,5 @@
 /** Values for the schemas of an OpenAPI document, for its fuzzers. */
-import fc from 'fast-check';
+import { fc } from './property.ts';
 import type { OpenapiChecker } from './provider/openapi.ts';
 
 interface Schema {

@@ -1,6 +1,5 @@
 /** A key, a message and a judge for any scheme, made from its description alone. */
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
-import fc from 'fast-check';
 import { findPreset } from '../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../src/auth/schemes/compile.ts';
 import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
@@ -11,6 +10,7 @@ import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
 import { readAsymmetricVectors } from './oracles/vectors.ts';
+import { fc } from './property.ts';
 import { RSA_PAIR, toPem } from './tokens.ts';
 
 /** The time of every judgement; senders sign within a minute of it. */

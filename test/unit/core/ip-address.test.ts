@@ -1,7 +1,7 @@
 import { BlockList, isIP, isIPv6 } from 'node:net';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { findEmbeddedIpv4, IpRanges, isIpRange, isLoopbackIp, normalizeIp } from '../../../src/core/ip-address.ts';
+import { fc } from '../../support/property.ts';
 
 describe('normalizeIp', () => {
   test.each([

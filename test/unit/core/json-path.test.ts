@@ -1,4 +1,3 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   type JsonPath,
@@ -7,6 +6,7 @@ import {
   parseJsonPattern,
   readJsonPath,
 } from '../../../src/core/json-path.ts';
+import { fc } from '../../support/property.ts';
 
 const VALUE: unknown = JSON.parse(
   '{"id":"e","data":{"object":{"id":"o","n":[10,[20,{"x":null}]]},"a.b":1,"":2,"q\\"":3,"ünï":4,"$ref":5,"0":6},"__proto__":{"own":7}}',

@@ -1,8 +1,8 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type JsonPattern, parseJsonPattern } from '../../../src/core/json-path.ts';
 import { redactJson } from '../../../src/core/json-redaction.ts';
 import { parseStrictJson } from '../../../src/core/strict-json.ts';
+import { fc } from '../../support/property.ts';
 
 const REDACTED = '[redacted]';
 const parse = (text: string): JsonPattern => {

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { findMember, listElements, toWholeSpan } from '../../../src/core/json-scan.ts';
 import { parseStrictJson } from '../../../src/core/strict-json.ts';
+import { fc } from '../../support/property.ts';
 
 const BOUNDS = { maxDepth: 8, maxValues: 1_000 };
 const parse = (text: string | Buffer) => parseStrictJson(Buffer.from(text as string), BOUNDS);

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { trimEnd, trimEnds } from '../../../src/core/trim.ts';
+import { fc } from '../../support/property.ts';
 
 const BLANKS = new Set('\t\n\r ');
 const HOSTILE = `x${'\n'.repeat(262_144)}x`;

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { matchesPattern, parseEventPattern } from '../../../src/provider/endpoints/event-pattern.ts';
+import { fc } from '../../support/property.ts';
 
 const matches = (pattern: string, type: string): boolean => matchesPattern(parseEventPattern(pattern), type.split('.'));
 

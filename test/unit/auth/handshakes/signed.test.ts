@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { HandshakeName } from '../../../../src/auth/schemes/description.ts';
+import { fc } from '../../../support/property.ts';
 import { KEY, tell, toText } from './harness.ts';
 
 const UNSAFE: readonly unknown[] = ['', 'a b', 'a\nb', 'é', 'x'.repeat(257), 7, null, undefined, {}, ['a']];

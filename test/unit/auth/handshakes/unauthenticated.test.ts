@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { HandshakeName } from '../../../../src/auth/schemes/description.ts';
+import { fc } from '../../../support/property.ts';
 import { ask, type Case, KEY, post, TOKEN, tell, toText } from './harness.ts';
 
 const IN_URL = `token=${encodeURIComponent(TOKEN)}`;

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { KeyRing } from '../../../../src/auth/keys/key-ring.ts';
 import type { VerifyKey } from '../../../../src/auth/schemes/scheme.ts';
+import { fc } from '../../../support/property.ts';
 
 const key = (name: string, notBefore?: number, notAfter?: number): VerifyKey => ({ name, material: {}, notBefore, notAfter });
 const names = (ring: KeyRing, now: number): string[] => ring.live(now).map(({ name }) => name);

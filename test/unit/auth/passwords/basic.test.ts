@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { readBasic, toBasicChallenge } from '../../../../src/auth/passwords/basic.ts';
+import { fc } from '../../../support/property.ts';
 
 const STRICT = { latin1: false };
 const encode = (text: string | Buffer): string => Buffer.from(text as string).toString('base64');

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseSnsMessage } from '../../../../src/auth/schemes/aws-sns.ts';
+import { fc } from '../../../support/property.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 

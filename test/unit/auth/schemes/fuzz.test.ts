@@ -1,5 +1,5 @@
 /** Whatever a stranger sends, and whatever an operator pastes as a key: no scheme throws, and nothing that nobody signed is taken. */
-import fc from 'fast-check';
+
 import { describe, expect, test } from 'vitest';
 import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
@@ -9,6 +9,7 @@ import { SidegateError } from '../../../../src/core/errors.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { PUBLIC_URL, toCase } from '../../../support/preset-cases.ts';
+import { fc } from '../../../support/property.ts';
 
 const RUNS = 400;
 const NAMED = PRESETS.map((description) => ({ name: description.name, description }));

@@ -1,12 +1,12 @@
 /** JSON Web Tokens: what is accepted, and every known way to make a verifier accept what the sender did not sign. */
 import { createHash, generateKeyPairSync } from 'node:crypto';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import type { JwtDescription } from '../../../../src/auth/schemes/key-description.ts';
 import type { VerifyKey } from '../../../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
+import { fc } from '../../../support/property.ts';
 import { encodePart, judgeToken, makeToken, RSA_PAIR, signText, toPem } from '../../../support/tokens.ts';
 
 const AT = 1_800_000_000_000;

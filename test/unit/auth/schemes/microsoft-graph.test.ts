@@ -1,4 +1,3 @@
-import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import { ALGORITHMS } from '../../../../src/auth/schemes/algorithms.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
@@ -6,6 +5,7 @@ import { microsoftGraph } from '../../../../src/auth/schemes/presets/microsoft-g
 import type { VerifyKey } from '../../../../src/auth/schemes/scheme.ts';
 import { parseJsonListPath, readJsonList } from '../../../../src/core/json-path.ts';
 import { Secret } from '../../../../src/core/secret.ts';
+import { fc } from '../../../support/property.ts';
 
 const scheme = compileScheme(microsoftGraph);
 const HEAD = { id: undefined, timestampText: undefined, timestamp: undefined, signatures: [] };

@@ -1,5 +1,5 @@
 /** No change of anything that a preset signs passes: each byte changed, taken out or put in, and each boundary moved. */
-import fc from 'fast-check';
+
 import { describe, expect, test } from 'vitest';
 import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
@@ -14,6 +14,7 @@ import {
   toSignedParts,
   withPart,
 } from '../../../support/preset-cases.ts';
+import { fc } from '../../../support/property.ts';
 
 /** Those with ID, time and signature in headers; the others are in signed-fields.test.ts. */
 const SIGNING = PRESETS.filter(isPlain);

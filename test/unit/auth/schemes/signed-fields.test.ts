@@ -1,6 +1,5 @@
 /** Signed headers, parameters and fields: every form is signed and verified, and no change of a signed value passes. */
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
-import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import { ALGORITHMS, toBytes } from '../../../../src/auth/schemes/algorithms.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
@@ -10,6 +9,7 @@ import { Refusal } from '../../../../src/core/refusal.ts';
 import { type Arrived, judgeArrived, readSigned, signArrived, toSignedMeaning } from '../../../support/field-cases.ts';
 import { FIELD_PRESETS, FIELD_SCHEMES } from '../../../support/field-schemes.ts';
 import { NOW, PUBLIC_URL, toCase } from '../../../support/preset-cases.ts';
+import { fc } from '../../../support/property.ts';
 import { toPem } from '../../../support/tokens.ts';
 
 const ALL = [...FIELD_PRESETS, ...FIELD_SCHEMES];

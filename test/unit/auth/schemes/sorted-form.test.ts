@@ -1,6 +1,5 @@
 /** Forms whose fields are signed in order of their names: one signed text has one interpretation, and no app reads a field that is not in it. */
 import { sign as signBytes } from 'node:crypto';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { BodyContent } from '../../../../src/auth/schemes/body-values.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
@@ -8,6 +7,7 @@ import { compileSortedForm } from '../../../../src/auth/schemes/sorted-form.ts';
 import { Refusal } from '../../../../src/core/refusal.ts';
 import { judgeArrived, signArrived } from '../../../support/field-cases.ts';
 import { PUBLIC_URL, toCase, toPreset } from '../../../support/preset-cases.ts';
+import { fc } from '../../../support/property.ts';
 import { judgeToken, RSA_PAIR } from '../../../support/tokens.ts';
 
 const ALIPAY = toPreset('alipay');

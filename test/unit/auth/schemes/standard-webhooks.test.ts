@@ -3,7 +3,6 @@ import { generateKeyPairSync } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
-import fc from 'fast-check';
 import { Webhook } from 'standardwebhooks';
 import { Webhook as SvixWebhook } from 'svix';
 import { describe, expect, test } from 'vitest';
@@ -14,6 +13,7 @@ import type { VerifyKey } from '../../../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { SECRET, signV1 } from '../../../support/deliveries.ts';
+import { fc } from '../../../support/property.ts';
 
 const scheme = compileScheme(standardWebhooks);
 const NOW = 1_800_000_000;

@@ -1,11 +1,11 @@
 import { createHmac } from 'node:crypto';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import { standardWebhooks } from '../../../../src/auth/schemes/presets/standard-webhooks.ts';
 import { TIMESTAMP_FORMATS } from '../../../../src/auth/schemes/timestamp.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
+import { fc } from '../../../support/property.ts';
 
 const SECRET = 'a secret that both of us know';
 

@@ -1,7 +1,8 @@
 /** IDs in XML: the only element at the path, in plain XML. */
-import fc from 'fast-check';
+
 import { describe, expect, test } from 'vitest';
 import { compileXmlPath } from '../../../../src/auth/schemes/xml-path.ts';
+import { fc } from '../../../support/property.ts';
 
 const read = compileXmlPath('note/id');
 const of = (xml: string): string | undefined => read(Buffer.from(xml));

@@ -2,7 +2,6 @@
 import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
@@ -19,6 +18,7 @@ import { isPlain, readSigned } from '../../../support/field-cases.ts';
 import { recordIo } from '../../../support/io.ts';
 import { readVectors, type Vector } from '../../../support/oracles/vectors.ts';
 import { getPart, judge, PUBLIC_URL, toCase, toDelivery, withPart } from '../../../support/preset-cases.ts';
+import { fc } from '../../../support/property.ts';
 
 /** All but those whose token is in the content, or that have settings of their route (key-pair-schemes.test.ts). */
 const SIGNING = PRESETS.filter(

@@ -1,6 +1,5 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { loadConfig, parseConfig } from '../../../../src/config/load/load.ts';
@@ -8,6 +7,7 @@ import { toJsonSchema } from '../../../../src/config/schema/json-schema.ts';
 import { formatProblem } from '../../../../src/config/schema/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { useFolder } from '../../../support/fixtures.ts';
+import { fc } from '../../../support/property.ts';
 
 const GOLDEN = join(import.meta.dirname, '..', '..', '..', 'golden', 'config');
 const clock = new FakeClock();

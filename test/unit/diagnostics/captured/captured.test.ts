@@ -3,12 +3,12 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Captured } from '../../../../src/diagnostics/captured/captured.ts';
 import { readCaptured } from '../../../../src/diagnostics/captured/read.ts';
 import { toWords } from '../../../../src/diagnostics/captured/shell-words.ts';
 import { useFolder, useServer } from '../../../support/fixtures.ts';
+import { fc } from '../../../support/property.ts';
 import { run } from '../../../support/run.ts';
 
 const folder = useFolder();

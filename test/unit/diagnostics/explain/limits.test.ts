@@ -1,7 +1,6 @@
 /** What an analysis may never do: show a secret, throw, or cost more than its budget. */
 import { createHmac } from 'node:crypto';
 import { inspect } from 'node:util';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
@@ -11,6 +10,7 @@ import { Secret } from '../../../../src/core/secret.ts';
 import { type AnalysisInput, type CandidateKey, toCandidateKey } from '../../../../src/diagnostics/explain/analysis.ts';
 import { type Budget, DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { explainNow } from '../../../../src/diagnostics/explain/run.ts';
+import { fc } from '../../../support/property.ts';
 
 const NOW = 1_800_000_000_000;
 

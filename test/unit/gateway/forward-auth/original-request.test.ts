@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { readOriginalRequest } from '../../../../src/gateway/forward-auth/original-request.ts';
+import { fc } from '../../../support/property.ts';
 
 type Fields = Readonly<Record<string, string | readonly string[] | undefined>>;
 

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Capacity, type CapacityLimits, type CapacityResult, type Slot } from '../../../../src/gateway/pipeline/capacity.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
+import { fc } from '../../../support/property.ts';
 
 const LIMITS: CapacityLimits = { maxInFlight: 2, maxQueued: 2, queueTimeout: 1_000 };
 const PLACE: Slot = { client: '203.0.113.9', isVerified: true };

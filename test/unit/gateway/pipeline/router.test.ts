@@ -1,8 +1,8 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { parseTarget, type RequestTarget } from '../../../../src/core/target.ts';
 import { RouteTable } from '../../../../src/gateway/pipeline/router.ts';
+import { fc } from '../../../support/property.ts';
 
 function route(
   name: string,

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseProxyHeader } from '../../../../src/gateway/server/proxy-protocol.ts';
+import { fc } from '../../../support/property.ts';
 import { toV2 } from '../../../support/proxy-protocol.ts';
 
 const read = (text: string): ReturnType<typeof parseProxyHeader> => parseProxyHeader(Buffer.from(text, 'latin1'));

@@ -1,4 +1,3 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { HeaderFields, toFoldedName } from '../../../../src/core/headers.ts';
 import {
@@ -7,6 +6,7 @@ import {
   HeaderPolicy,
 } from '../../../../src/gateway/upstream/request-headers.ts';
 import { type AdmittedOptions, makeAdmitted } from '../../../support/admitted.ts';
+import { fc } from '../../../support/property.ts';
 
 const CONTEXT: HeaderContext = { route: 'billing', forwardAuthorization: true };
 const ADDED = [

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ResponseParser } from '../../../../src/gateway/upstream/response-parser.ts';
+import { fc } from '../../../support/property.ts';
 
 /** All events of a parser for some bytes, split at the given positions. */
 function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBytes = 4_096): string[] {

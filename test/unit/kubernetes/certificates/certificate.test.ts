@@ -3,11 +3,11 @@ import { generateKeyPairSync, type KeyObject, type X509Certificate } from 'node:
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { connect, createServer } from 'node:tls';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { issueCa, issueServer, type KeyPair, type Validity } from '../../../../src/kubernetes/certificates/certificate.ts';
 import { integer, oid, time } from '../../../../src/kubernetes/certificates/der.ts';
 import { startServer, useFolder } from '../../../support/fixtures.ts';
+import { fc } from '../../../support/property.ts';
 
 const NAMES = ['injector.gate.svc', 'injector.gate.svc.cluster.local'];
 const HOUR = 3_600_000;

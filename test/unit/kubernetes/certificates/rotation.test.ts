@@ -1,5 +1,4 @@
 import { X509Certificate } from 'node:crypto';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   type CaSet,
@@ -10,6 +9,7 @@ import {
   toTrusted,
 } from '../../../../src/kubernetes/certificates/ca.ts';
 import { planRotation, type RotationTimes } from '../../../../src/kubernetes/certificates/rotation.ts';
+import { fc } from '../../../support/property.ts';
 
 const SECOND = 1_000;
 const HOUR = 3_600 * SECOND;

@@ -1,4 +1,3 @@
-import fc from 'fast-check';
 import { applyPatch, type Operation } from 'rfc6902';
 import { describe, expect, test } from 'vitest';
 import { injectPod } from '../../../../src/kubernetes/injector/inject.ts';
@@ -7,6 +6,7 @@ import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.
 import type { PatchOperation } from '../../../../src/kubernetes/injector/patch.ts';
 import { respondToReview } from '../../../../src/kubernetes/injector/review.ts';
 import { SETTINGS } from '../../../../src/kubernetes/injector/settings.ts';
+import { fc } from '../../../support/property.ts';
 
 const toContext = (minor: number): InjectContext => ({
   defaults: { ...toSidecarDefaults('sidegate:1.0.0'), imagePullSecrets: ['team'] },

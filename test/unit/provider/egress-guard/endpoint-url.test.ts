@@ -1,9 +1,9 @@
 import { isIP } from 'node:net';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { normalizeIp } from '../../../../src/core/ip-address.ts';
 import { compileEgressRules, type EgressSettings, parseHostRule } from '../../../../src/provider/egress-guard/egress-rules.ts';
 import { findUrlProblem, parseEndpointUrl } from '../../../../src/provider/egress-guard/endpoint-url.ts';
+import { fc } from '../../../support/property.ts';
 
 const toRules = (over: Partial<EgressSettings> = {}) =>
   compileEgressRules({ allowHttp: false, allowPrivate: [], deny: [], ...over });

@@ -1,4 +1,3 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { AttemptResult } from '../../../../src/provider/attempt/attempt.ts';
 import {
@@ -11,6 +10,7 @@ import {
 } from '../../../../src/provider/lanes/lane-state.ts';
 import type { LaneState } from '../../../../src/provider/queue/delivery-queue.ts';
 import { decide } from '../../../../src/provider/schedule/decide.ts';
+import { fc } from '../../../support/property.ts';
 import { anEndpoint, failed, responded } from '../../../support/provider/endpoint.ts';
 
 const NOW = 1_800_000_000_000;

@@ -1,8 +1,8 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ATTEMPT_OUTCOMES, type AttemptResult } from '../../../../src/provider/attempt/attempt.ts';
 import { decide } from '../../../../src/provider/schedule/decide.ts';
 import type { Decision } from '../../../../src/provider/schedule/schedule.ts';
+import { fc } from '../../../support/property.ts';
 import { DEFAULT_SCHEDULE, failed, responded } from '../../../support/provider/endpoint.ts';
 
 const NOW = 1_800_000_000_000;

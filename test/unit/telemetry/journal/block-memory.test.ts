@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { BlockMemory, type Blocks } from '../../../../src/telemetry/journal/block-memory.ts';
+import { fc } from '../../../support/property.ts';
 
 const size = fc.oneof(fc.nat({ max: 5_000 }), fc.nat({ max: 400_000 }));
 

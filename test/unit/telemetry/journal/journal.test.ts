@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Journal, type JournalQuery } from '../../../../src/telemetry/journal/journal.ts';
 import type { RequestLine } from '../../../../src/telemetry/log/logger.ts';
+import { fc } from '../../../support/property.ts';
 import { makeRequestLine } from '../../../support/request-line.ts';
 
 const create = (size: number, maxBytes = 1_048_576): Journal => new Journal({ size, maxBytes });

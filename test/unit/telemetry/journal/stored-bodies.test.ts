@@ -1,6 +1,5 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { toAllocatedBytes } from '../../../../src/telemetry/journal/block-memory.ts';
 import type { JournalBody } from '../../../../src/telemetry/journal/journal.ts';
@@ -8,6 +7,7 @@ import { Journal } from '../../../../src/telemetry/journal/journal.ts';
 import { BODY_OVERHEAD_BYTES, StoredBodies } from '../../../../src/telemetry/journal/stored-bodies.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { until } from '../../../support/gate.ts';
+import { fc } from '../../../support/property.ts';
 import { makeRequestLine } from '../../../support/request-line.ts';
 
 const HOUR = 3_600_000;

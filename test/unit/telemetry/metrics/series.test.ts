@@ -1,7 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from '@prometheus-io/client';
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../../../src/telemetry/metrics/series.ts';
+import { fc } from '../../../support/property.ts';
 
 // Not -1: the library takes a bucket of that bound for the one without a bound.
 const BUCKETS = [-2, 0, 0.5, 2];

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { formatTraceparent, parseTraceparent } from '../../../../src/telemetry/tracing/traceparent.ts';
+import { fc } from '../../../support/property.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';

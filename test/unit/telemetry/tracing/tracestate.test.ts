@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseTracestate } from '../../../../src/telemetry/tracing/tracestate.ts';
+import { fc } from '../../../support/property.ts';
 
 const many = (count: number, value = '1') => Array.from({ length: count }, (_, i) => `k${i}=${value}`).join(',');
 

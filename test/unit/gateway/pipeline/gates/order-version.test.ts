@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { NumberText, readValues } from '../../../../../src/gateway/pipeline/gates/exact-numbers.ts';
 import { toName, toSortable } from '../../../../../src/gateway/pipeline/gates/order-version.ts';
+import { fc } from '../../../../support/property.ts';
 
 function sortable(value: unknown): string {
   const text = toSortable(value);

@@ -1,10 +1,10 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { LaneScheduler, type RunOutcome } from '../../../../../src/provider/queue/sqlite/lane-scheduler.ts';
 import { findFileSystemRisk } from '../../../../../src/provider/queue/sqlite/queue-file.ts';
 import { TimeHeap } from '../../../../../src/provider/queue/sqlite/time-heap.ts';
 import { isSafeVersion } from '../../../../../src/provider/queue/sqlite/worker/database.ts';
 import { FakeClock, settle } from '../../../../support/fake-clock.ts';
+import { fc } from '../../../../support/property.ts';
 
 describe('SQLite releases', () => {
   test.each([
