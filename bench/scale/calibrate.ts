@@ -5,6 +5,7 @@ import { startRedis } from '../../test/support/redis.ts';
 import { startCluster } from '../../test/support/redis-topologies.ts';
 import { waitForQuiet } from '../machine.ts';
 import { median } from '../statistics.ts';
+import { REDIS_CORE } from './cores.ts';
 import { fitTimes } from './fit.ts';
 import { addUsage, RedisMeter } from './redis-meter.ts';
 import { type Calibration, OPERATIONS_PER_EVENT, type ScaleRun } from './results.ts';
@@ -91,7 +92,7 @@ async function closeAll(stores: readonly SeenIds[]): Promise<void> {
 }
 
 async function measureServer(config: readonly string[], shapes: readonly Shape[], idsBefore = 0): Promise<Calibration[]> {
-  const server = await startRedis({ config });
+  const server = await startRedis({ config: [...config, ...REDIS_CORE] });
   const meter = await RedisMeter.open(server.port);
   const stores = await openMany(server.port, Math.max(...shapes.map(({ connections }) => connections)));
   if (idsBefore > 0) await handleAll(stores.slice(0, 1), idsBefore, 256);
@@ -106,7 +107,7 @@ async function measureServer(config: readonly string[], shapes: readonly Shape[]
 }
 
 async function measureCluster(): Promise<Calibration[]> {
-  const cluster = await startCluster(0);
+  const cluster = await startCluster(0, REDIS_CORE);
   const meters = await Promise.all(cluster.nodes.map(({ port }) => RedisMeter.open(port)));
   const stores = [await openStore(cluster.topology)];
   const found: Calibration[] = [];

@@ -81,6 +81,7 @@ export class EventLoop<Item> {
   #isAwake = false;
   #busy = 0;
   #sleepsSince = 0;
+  #wakeups = 0;
 
   constructor(options: LoopOptions<Item>) {
     this.#options = options;
@@ -91,10 +92,16 @@ export class EventLoop<Item> {
     return this.#busy;
   }
 
+  /** How often it slept until an item arrived. */
+  get wakeups(): number {
+    return this.#wakeups;
+  }
+
   post(item: Item): void {
     this.#waiting.push(item);
     if (this.#isAwake) return;
     this.#isAwake = true;
+    this.#wakeups++;
     const { timeline, toWakeup } = this.#options;
     this.#work(toWakeup(timeline.now - this.#sleepsSince), () => this.#turn());
   }

@@ -64,6 +64,11 @@ export class Fleet {
     return this.#shards.reduce((sum, shard) => sum + shard.busy, 0);
   }
 
+  /** How often a shard slept until something arrived. */
+  get wakeups(): number {
+    return this.#shards.reduce((sum, shard) => sum + shard.wakeups, 0);
+  }
+
   /** Sends what a gate collected in one turn. In a Cluster, each operation is a call, and the calls to one node share a write. */
   send(gate: Gate, operations: readonly Operation[]): void {
     const { shards, networkDelay } = this.#options;

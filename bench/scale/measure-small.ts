@@ -8,6 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '../../test/support/redis.ts';
 import { waitForQuiet } from '../machine.ts';
 import { median } from '../statistics.ts';
+import { REDIS_CORE } from './cores.ts';
 import { RedisMeter } from './redis-meter.ts';
 import { type Comparison, type LoadFigures, OPERATIONS_PER_EVENT, type ScaleRun } from './results.ts';
 import { simulateSmall, toQuantile } from './simulate.ts';
@@ -55,7 +56,7 @@ function startClient(port: number, perSecond: number, seconds: number): Client {
 
 /** The counters are read while all processes are under load. */
 async function measureOnce(eventsPerSecond: number, seconds: number): Promise<Measured> {
-  const server = await startRedis();
+  const server = await startRedis({ config: REDIS_CORE });
   const meter = await RedisMeter.open(server.port);
   const total = seconds + 2 * WARM_UP_SECONDS;
   const clients = Array.from({ length: PROCESSES }, () => startClient(server.port, eventsPerSecond / PROCESSES, total));
@@ -75,6 +76,7 @@ async function measureOnce(eventsPerSecond: number, seconds: number): Promise<Me
     gaps: results.map(({ gaps }) => gaps),
     operations: (usage.commands['set'] ?? 0) / elapsed,
     calls: (usage.commands['evalsha'] ?? 0) / elapsed,
+    wakeups: usage.wakeups / elapsed,
     utilization: usage.cpuMicroseconds / (elapsed * 1e6),
     p50: toQuantile(claims, 0.5),
     p99: toQuantile(claims, 0.99),
@@ -113,6 +115,7 @@ function mapFigures(toValue: (key: keyof LoadFigures) => number): LoadFigures {
   return {
     operations: toValue('operations'),
     calls: toValue('calls'),
+    wakeups: toValue('wakeups'),
     utilization: toValue('utilization'),
     p50: toValue('p50'),
     p99: toValue('p99'),

@@ -126,19 +126,19 @@ function renderSimulation(run: ScaleRun): string {
 results at the end of the turn. Gates collect the operations of a turn in one call, as the code does. \`test/unit/bench/scale-model.test.ts\`
 compares the model with formulas of queueing theory (M/D/1, the share of busy time, Little's law).
 
-The small case is both measured and simulated: ${run.comparisons[0]?.processes} processes with the real store share one Redis, and offer events at random times. The
-simulation has the measured times at which each process looked for due events as its input, and the service times of the same round. Redis must be as busy, and run as many operations, as the model says,
+The small case is both measured and simulated: ${run.comparisons[0]?.processes} processes with the real store share one Redis, and offer events at random times. Here and
+in the loads above, Redis has one core of the machine, and the processes share the others. The simulation has the measured times at which each process looked for due events as its input, and the service times of the same round. Redis must be as busy, and run as many operations, as the model says,
 within ${formatPercent(TOLERANCE)}; \`npm run bench:scale\` fails otherwise. That is not required of loads that the machine could not offer, because other work
 took its cores, and of loads that hardly use Redis. One parameter of the model is chosen, not measured: how long Redis must
 sleep until waking up costs the most (\`COLD_AFTER\`).
 
-| events/s | other work | operations/s measured | simulated | calls/s measured | simulated | Redis busy measured | simulated | difference | claim p50 ms measured | simulated |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| events/s | other work | operations/s measured | simulated | calls/s measured | simulated | wake-ups/s measured | simulated | Redis busy measured | simulated | difference | claim p50 ms measured | simulated |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ${run.comparisons.map(toComparisonRow).join('\n')}
 
 ${describeAgreement(run)}
 
-Latencies do not agree, and are not expected to: five busy processes share two cores with other work, and wait for a core longer than for Redis.
+Latencies do not agree, and are not expected to: the processes share the cores that Redis leaves them, and wait for one longer than for Redis.
 The model has a core for each process. So treat the simulated latencies below as those of machines with a free core for Redis.
 
 ### Simulated fleets
@@ -173,6 +173,8 @@ function toComparisonRow(one: Comparison): string {
     formatCount(simulated.operations),
     formatCount(measured.calls),
     formatCount(simulated.calls),
+    formatCount(measured.wakeups),
+    formatCount(simulated.wakeups),
     formatPercent(measured.utilization),
     formatPercent(simulated.utilization),
     describeDifference(one),

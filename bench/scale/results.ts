@@ -45,6 +45,8 @@ export interface Calibration {
 export interface LoadFigures {
   readonly operations: number;
   readonly calls: number;
+  /** How often Redis slept until something arrived. */
+  readonly wakeups: number;
   /** Of the CPU time of one core. */
   readonly utilization: number;
   readonly p50: number;

@@ -51,6 +51,7 @@ function summarize(fleet: Fleet, seconds: number): LoadFigures {
   return {
     operations: fleet.operations / seconds,
     calls: fleet.calls / seconds,
+    wakeups: fleet.wakeups / seconds,
     utilization: fleet.busy / (seconds * SECOND * fleet.options.shards),
     p50: toQuantile(fleet.claimTimes, 0.5),
     p99: toQuantile(fleet.claimTimes, 0.99),

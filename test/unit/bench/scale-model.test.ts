@@ -73,6 +73,7 @@ describe('an event loop', () => {
     ]);
     expect(slept).toEqual([100, 155]);
     expect(loop.busy).toBe(60);
+    expect(loop.wakeups).toBe(2);
   });
 
   test('runs what is due at the same time in the order of the calls', () => {
