@@ -87,7 +87,7 @@ test('a store that was emptied may have replied to a claim before, and the gate 
   const entries = [toEntry(0, 10_400), toEntry(1, 11_400)];
   const fault = { kind: 'Redis restarted empty', target: 'store', from: 9_900, to: 10_200, forgets: 'all' } as const;
   expect(findCause(entries, { lives, requests, faults: [fault] })).toBe('the store lost the ID');
-  expect(findCause(entries, { lives, requests, faults: [{ ...fault, to: 9_999 }] })).toBeUndefined();
+  expect(findCause(entries, { lives, requests, faults: [{ ...fault, from: 9_700, to: 9_800 }] })).toBeUndefined();
   expect(findCause(entries, { lives, requests, faults: [{ ...fault, from: 11_500, to: 11_600 }] })).toBeUndefined();
   expect(findCause(entries, { lives, requests })).toBeUndefined();
 });

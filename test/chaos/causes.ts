@@ -47,8 +47,8 @@ const MARGIN_MS = 1_000;
 const LOG_DELAY_MS = 1_000;
 /** The times to wait for a claim, to connect and to respond, together. */
 const LONGEST_REQUEST_MS = APP_TIMEOUT_MS + 1_500;
-/** Log lines and timers are not exact. */
-const SLACK_MS = 50;
+/** Timers are not exact, and a busy machine can stop a gate between measuring a duration and reading the time of its log line. */
+const SLACK_MS = 150;
 /** What the gate logs if it cannot know whether the app handled the event. */
 const UNKNOWN_OUTCOMES: ReadonlySet<string> = new Set(['upstream_timeout', 'upstream_reset', 'upstream_protocol']);
 
@@ -88,7 +88,7 @@ export function explain(first: Handling, second: Handling, evidence: Evidence): 
  * arrival on: the reply of a store that was killed can still be on its way.
  */
 function findForgotten(first: Handling, second: Handling, { faults }: Evidence): Found | undefined {
-  const claimedFrom = first.logged?.startedAt ?? first.forwardedAt;
+  const claimedFrom = (first.logged?.startedAt ?? first.forwardedAt) - SLACK_MS;
   const fault = faults.find(({ forgets, from, to }) => {
     if (forgets === undefined || second.entry.at < from || claimedFrom > to) return false;
     return forgets === 'all' || first.entry.at >= from - RECENT_MS;

@@ -41,6 +41,11 @@ export async function isInSync(server: RedisServer): Promise<boolean> {
   return role[0] === 'master' || role[3] === 'connected';
 }
 
+/** Whether it has read its data after a start, and so takes commands. */
+export async function isLoaded(server: RedisServer): Promise<boolean> {
+  return (await readRole(server)).length > 0;
+}
+
 async function readRole(server: RedisServer): Promise<readonly unknown[]> {
   try {
     return (await ask(server, 'ROLE')) as readonly unknown[];

@@ -7,7 +7,18 @@ import { startSentinelGroup } from '../support/redis-topologies.ts';
 import type { Fault } from './faults.ts';
 import { toLinkFaults } from './gateway-faults.ts';
 import { Link } from './link.ts';
-import { ask, DURABLE, findMasters, isInSync, isMaster, pauseFor, STORE, untilTrue, untilWhole } from './redis-control.ts';
+import {
+  ask,
+  DURABLE,
+  findMasters,
+  isInSync,
+  isLoaded,
+  isMaster,
+  pauseFor,
+  STORE,
+  untilTrue,
+  untilWhole,
+} from './redis-control.ts';
 import { lasts } from './settings.ts';
 
 /** A store that fails. */
@@ -84,6 +95,7 @@ export async function startSentinelStore(): Promise<ChaosStore> {
           await master.kill();
           await untilTrue(() => isMaster(other));
           await master.restart();
+          await untilTrue(() => isLoaded(master));
           // Sentinels would do this after 10 s.
           await ask(master, 'REPLICAOF', '127.0.0.1', other.port);
           await untilWhole(servers, isWhole);
