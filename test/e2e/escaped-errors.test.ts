@@ -83,7 +83,7 @@ test('an unhandled exception drains the injector, which exits 1', async () => {
     child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
       text += chunk;
     });
-    const exit = new Promise((resolve) => child.once('exit', (code, signal) => resolve(code ?? signal)));
+    const exit = new Promise((resolve) => child.once('close', (code, signal) => resolve(code ?? signal)));
     await until(() => text.includes('"listening"'));
     child.kill('SIGUSR2');
     expect(await exit).toBe(1);

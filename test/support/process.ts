@@ -19,7 +19,7 @@ export interface GateProcess {
   readonly file: string;
   /** Everything it wrote to standard output so far, as log lines. */
   readonly log: () => Record<string, unknown>[];
-  /** Exit code, or the signal that ended it. */
+  /** Exit code, or the signal that ended it, once its output has been read to the end. */
   readonly exit: Promise<number | NodeJS.Signals | null>;
 }
 
@@ -57,7 +57,8 @@ export async function startGateProcess(
       .slice(0, -1)
       .map((line) => JSON.parse(line) as Record<string, unknown>);
   const exit = new Promise<number | NodeJS.Signals | null>((done) => {
-    child.once('exit', (code, signal) => {
+    // 'exit' may come before the last lines of the log.
+    child.once('close', (code: number | null, signal: NodeJS.Signals | null) => {
       running.delete(child);
       rmSync(folder, { recursive: true, force: true });
       done(code ?? signal);
