@@ -12,24 +12,30 @@ interface Run {
 }
 
 const [suite = 'test', ...rest] = process.argv.slice(2);
-/** Suites of several runs at once. The output of all but the first is printed after their end. */
-const RUNS: Readonly<Record<string, readonly string[]>> = { cluster: ['cluster', 'cluster-node'] };
-const runs: readonly Run[] = (RUNS[suite] ?? [suite]).map((name) => ({
-  config: name === 'test' ? 'vitest.config.ts' : `vitest.${name}.config.ts`,
-  report: `.cache/reports/${name}.json`,
-}));
+/** Suites of several runs: groups that run one after another, each of runs at once. */
+const GROUPS: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  cluster: [['cluster', 'cluster-node'], ['cluster-floods']],
+};
+const groups: readonly (readonly Run[])[] = (GROUPS[suite] ?? [[suite]]).map((names) => names.map(toRun));
+const runs = groups.flat();
 
 mkdirSync('.cache/reports', { recursive: true });
 const reports = runs.map(({ report }) => report);
 for (const report of reports) rmSync(report, { force: true });
-const ends = await Promise.all(runs.map((run, i) => execute(run, i === 0)));
+const ends: boolean[] = [];
+for (const group of groups) ends.push(...(await Promise.all(group.map((run, i) => execute(run, i === 0)))));
 const totals = readTotals(reports);
 // A failure outside any test is also a failure.
 const failed = totals.failed === 0 && ends.some((isGood) => !isGood) ? 1 : totals.failed;
 console.log(toClosingLine({ ...totals, failed }));
 process.exitCode = failed > 0 || totals.passed === 0 ? 1 : 0;
 
-/** Whether the run ended without a failure. */
+function toRun(name: string): Run {
+  const config = name === 'test' ? 'vitest.config.ts' : `vitest.${name}.config.ts`;
+  return { config, report: `.cache/reports/${name}.json` };
+}
+
+/** Whether the run ended without a failure. The output of all but the first of a group is printed after its end. */
 async function execute({ config, report }: Run, isFirst: boolean): Promise<boolean> {
   const args = [
     'vitest',

@@ -54,8 +54,9 @@ livenessProbe:
   httpGet:
     path: "/healthz"
     port: {{ .adminPort | toJson }}
+  timeoutSeconds: 5
   periodSeconds: 10
-  failureThreshold: 3
+  failureThreshold: 6
 lifecycle:
   preStop:
     exec:

@@ -86,7 +86,14 @@ export const CONTAINER_SHAPE: Shape = {
     failureThreshold: 30,
   },
   readinessProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 5 },
-  livenessProbe: { httpGet: { path: '/healthz', port: value('adminPort') }, periodSeconds: 10, failureThreshold: 3 },
+  // Restarts only what does not answer for a minute. A flood or a lack of CPU time can delay responses by seconds, and a restart would turn
+  // that into an outage.
+  livenessProbe: {
+    httpGet: { path: '/healthz', port: value('adminPort') },
+    timeoutSeconds: 5,
+    periodSeconds: 10,
+    failureThreshold: 6,
+  },
   // A native sidecar's hook runs when the pod starts to terminate; its SIGTERM is sent after the app has ended (KEP-753).
   lifecycle: {
     preStop: { exec: { command: ['/bin/bash', '-c', PRESTOP_SCRIPT, text(value('adminPort')), text(value('pause'))] } },

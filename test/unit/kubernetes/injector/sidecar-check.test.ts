@@ -60,7 +60,8 @@ describe('an injected sidecar', () => {
     const pod = makeInjected({ 'sidegate.dev/interception': 'same-port' });
     const sidecar = sidecarOf(pod);
     for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe']) {
-      Object.assign(sidecar[probe], { timeoutSeconds: 1, successThreshold: 1 });
+      sidecar[probe].timeoutSeconds ??= 1;
+      sidecar[probe].successThreshold = 1;
       sidecar[probe].failureThreshold ??= 3;
       sidecar[probe].httpGet.scheme = 'HTTP';
     }

@@ -98,6 +98,8 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
       const pods = [...apps.values()].flatMap((app) => app.pods);
       const statuses = await attack(pods, name);
       for (const [at, pod] of pods.entries()) {
+        const ends = toEnds(await read(pod));
+        expect(ends, ends.restarts > 0 ? await node.report(namespace) : '').toEqual({ restarts: 0, reasons: [] });
         const all = statuses[at] ?? [];
         const rejected = all.filter((status) => status === 502 || status === 503).length;
         const hits = await readLimitHits(await node.forward(pod.status.podIP, ADMIN_PORT));
@@ -108,7 +110,6 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
         expect(all.filter((status) => status !== 200 && status !== 502 && status !== 503)).toEqual([]);
         expect(rejected, hits).toBeLessThan(all.length / 2);
         expect(all.at(-1), hits).toBe(200);
-        expect(toEnds(await read(pod))).toEqual({ restarts: 0, reasons: [] });
         expect(node.memoryOf(pod, 'sidegate').oomKills).toBe(0);
       }
     },
