@@ -3,6 +3,7 @@ import { argon2Sync } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { type HashProblem, type PasswordHash, parsePasswordHash } from '../../../../src/auth/passwords/password-hash.ts';
 import { verifyPassword } from '../../../../src/auth/passwords/password-verify.ts';
+import { fc } from '../../../support/property.ts';
 
 const PASSWORDS = ['a', 'open sesame', '123£', 'p:q', ' ', 'x'.repeat(71), '🔑'.repeat(9)];
 const OPTIONS = { allowPlainText: false };
@@ -47,6 +48,33 @@ describe.each(WRITERS)('a hash by %s', (_, algorithm, write) => {
     expect(verifyPassword(hash, Buffer.from(password.slice(1)))).toBe(false);
     expect(verifyPassword(hash, Buffer.alloc(0))).toBe(false);
   });
+});
+
+const SALT_LETTERS = [...'./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'];
+const salts = (maxLength: number): fc.Arbitrary<string> =>
+  fc.string({ unit: fc.constantFrom(...SALT_LETTERS), minLength: 1, maxLength });
+// crypt(3) has no default below 5000 rounds; fewer must be named.
+const rounds = fc.option(fc.integer({ min: 1_000, max: 9_999 })).map((count) => (count === null ? '' : `rounds=${count}$`));
+/** The flag of openssl passwd, and the salts that its hash can have. */
+const SALTED: readonly (readonly [flag: string, salt: fc.Arbitrary<string>])[] = [
+  ['-apr1', salts(8)],
+  ['-5', fc.tuple(rounds, salts(16)).map((parts) => parts.join(''))],
+  ['-6', fc.tuple(rounds, salts(16)).map((parts) => parts.join(''))],
+];
+// openssl reads one line, of at most 256 bytes.
+const passwords = fc
+  .string({ unit: 'binary', minLength: 1, maxLength: 64 })
+  .filter((text) => !/[\0\n\r]/.test(text) && Buffer.byteLength(text) <= 256);
+
+test.each(SALTED)('openssl passwd %s with any salt and rounds matches its password and no other', (flag, salt) => {
+  fc.assert(
+    fc.property(passwords, salt, passwords, (password, chosen, other) => {
+      const hash = parse(openssl([flag, '-salt', chosen], password));
+      expect(verifyPassword(hash, Buffer.from(password))).toBe(true);
+      expect(verifyPassword(hash, Buffer.from(other))).toBe(other === password);
+    }),
+    { numRuns: 60 },
+  );
 });
 
 describe('bcrypt', () => {
