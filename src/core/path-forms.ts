@@ -32,6 +32,8 @@ export type KeptDistinctions = ReadonlySet<PathDistinction>;
 const NOTHING_KEPT: KeptDistinctions = new Set();
 /** A path with more forms than this was crafted, with nested escapes and parameters. */
 const MAX_FORMS = 48;
+/** The characters of all forms together: each is normalized. The longest path, of 8 KiB, can have five forms of its length. */
+const MAX_FORM_CHARS = 48 * 1024;
 /** Lower-case letters, digits and literal punctuation, in segments that are not empty. */
 const PLAIN = /^(?:\/[a-z0-9_~!$&'()*,=:@-]+)+$|^\/$/;
 const STEPS_APPLY = /[%;\\+]|[^\x20-\x7e]/;
@@ -66,7 +68,10 @@ export function toPathForms(path: string, kept: KeptDistinctions = NOTHING_KEPT)
   if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? forms : undefined;
   // Iteration over a set includes elements that are added meanwhile.
   const reached = new Set([path]);
+  let chars = 0;
   for (const form of reached) {
+    chars += form.length;
+    if (chars > MAX_FORM_CHARS) return undefined;
     if (!addFolded(form, kept, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS) return undefined;
   }
   return forms;

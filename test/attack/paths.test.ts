@@ -1,4 +1,5 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
+import { toPathForms } from '../../src/core/path-forms.ts';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { useApp, useGate } from '../support/fixtures.ts';
 import { ROUTE_KIND_NAMES, ROUTE_KINDS, startGateWithUser, toKindRoute, toLines } from './route-kinds.ts';
@@ -116,4 +117,31 @@ describe.each(ROUTE_KIND_NAMES)('a route with %s', (name) => {
       expect(await post(target)).toBe(400);
     },
   );
+});
+
+describe('a path of 8 KiB', () => {
+  const LENGTH = 8_100;
+  const fill = (text: string, end: string): string => `/a${text.repeat((LENGTH - end.length) / text.length)}${end}`;
+  const MARKS = encodeURIComponent('\u0301\u0323');
+  // Each dot is an extension that an app may remove, each + a space: dozens of forms, as long as the path.
+  const FORMS = `+b${'.a'.repeat(20)}`;
+
+  test.each([
+    ['marks in descending order', fill(MARKS, FORMS)],
+    ['ligatures that become 18 letters', fill(encodeURIComponent('\ufdfa'), FORMS)],
+    ['letters', fill('b', FORMS)],
+  ])('with %s is rejected before all of its forms are normalized', (_what, path) => {
+    const normalize = vi.spyOn(String.prototype, 'normalize');
+    try {
+      expect(toPathForms(path)).toBeUndefined();
+      const chars = normalize.mock.contexts.reduce<number>((sum, text) => sum + String(text).length, 0);
+      expect(chars).toBeLessThan(100_000);
+    } finally {
+      normalize.mockRestore();
+    }
+  });
+
+  test('with a few escapes is compared in all of its forms', () => {
+    expect(toPathForms(fill('%62', '/x'))?.has(`/a${'b'.repeat((LENGTH - 2) / 3)}/x`)).toBe(true);
+  });
 });

@@ -148,3 +148,20 @@ test('a connection whose PROXY header is late is closed', async () => {
   await clock.advance(10_001);
   expect(await text).toContain('400 Bad Request');
 });
+
+// An error that nobody catches would end the process, and fails this run.
+test.each([
+  ['garbage', 'garbage\r\n\r\n'],
+  ['a request without the header', REQUEST],
+  ['half of a header', V1.slice(0, 12)],
+])('a connection with %s that is reset ends alone', async (_what, text) => {
+  await start();
+  for (let count = 0; count < 5; count++) {
+    const socket = await open();
+    socket.write(text);
+    if (text !== V1.slice(0, 12)) await new Promise((resolve) => socket.once('data', resolve));
+    socket.resetAndDestroy();
+  }
+  expect(await speak(V1, REQUEST)).toContain('200 OK');
+  expect(gate.log().filter(({ msg }) => msg === 'escaped_error')).toEqual([]);
+});

@@ -1,25 +1,25 @@
 /** The schema of the limits, overall and per client. */
 import * as z from 'zod';
-import { count, duration, size } from './scalars.ts';
+import { count, duration, size, timeLimit } from './scalars.ts';
 
 /** The limits that protect the ports and the apps. */
 export const limits = z
   .strictObject({
-    headTimeout: duration().prefault('10s').describe('Maximum time to receive a request head.'),
-    bodyIdleTimeout: duration().prefault('15s').describe('Maximum pause while a request body is received.'),
+    headTimeout: timeLimit().prefault('10s').describe('Maximum time to receive a request head.'),
+    bodyIdleTimeout: timeLimit().prefault('15s').describe('Maximum pause while a request body is received.'),
     bodyMinRate: size()
       .prefault(500)
       .describe('Minimum transfer rate of a request body in bytes per second, enforced after bodyIdleTimeout.'),
-    bodyTimeout: duration().prefault('5m').describe('Maximum time to receive a request body.'),
+    bodyTimeout: timeLimit().prefault('5m').describe('Maximum time to receive a request body.'),
     streamMinRate: size()
       .prefault('10Ki')
       .describe(
         'Minimum transfer rate in bytes per second of responses and of request bodies that are streamed to the app, enforced after bodyTimeout.',
       ),
-    streamTimeout: duration()
+    streamTimeout: timeLimit()
       .prefault('1h')
       .describe('Maximum time to receive a request body that is streamed to the app (routes without webhook).'),
-    sendTimeout: duration().prefault('30s').describe('Maximum time for a client to read the buffered part of a response.'),
+    sendTimeout: timeLimit().prefault('30s').describe('Maximum time for a client to read the buffered part of a response.'),
     keepAliveTimeout: duration()
       .prefault('65s')
       .describe('How long an idle connection is kept open. Set it above the idle timeout of the load balancer.'),
@@ -34,7 +34,7 @@ export const limits = z
     maxConnectionsPerClient: count
       .default(512)
       .describe(
-        'Maximum number of open connections of one client (an IPv4 address or an IPv6 /64) on each of those ports. A further one replaces an idle one of that client. Does not apply to trustedProxies, trustedCallers and the load balancers of proxyProtocol.',
+        'Maximum number of open connections of one client (an IPv4 address or an IPv6 /64) on each of those ports. A further one replaces an idle one of that client. Does not apply to trustedProxies, trustedCallers and the load balancers of proxyProtocol, whose idle connections are replaced only if no other is idle.',
       ),
     maxRequestsPerClient: count
       .default(512)

@@ -21,7 +21,10 @@ export interface ConnectionLimiterOptions {
   readonly maxConnections: number;
   /** The maximum for one client network. */
   readonly maxPerClient: number;
-  /** Returns the network that a connection counts for; undefined for an address that represents many clients, such as a proxy. */
+  /**
+   * Returns the network that a connection counts for; undefined for an address that represents many clients, such as a proxy. Such
+   * connections have no maximum for one network, and are replaced only if no other is idle.
+   */
   readonly toClient: (socket: Socket) => string | undefined;
   readonly onLimit?: (limit: ConnectionLimit) => void;
   /** Whether memory is short: then a new connection replaces an idle one, even below the maximum. */
@@ -64,7 +67,7 @@ export interface TrackedRequest {
 export interface TrackedConnection {
   readonly socket: Socket;
   readonly key: string;
-  network: Network | undefined;
+  network: Network;
   /** Rarely more than one, except in HTTP/2. */
   readonly inFlight: TrackedRequest[];
   /** When its latest request started, or the last one ended: a counter. */
@@ -72,7 +75,8 @@ export interface TrackedConnection {
 }
 
 interface Network {
-  readonly client: string;
+  /** Undefined for the connections of peers that represent many clients. */
+  readonly client: string | undefined;
   readonly connections: Set<TrackedConnection>;
   /** The number of connections with a request in flight. */
   busy: number;
@@ -85,6 +89,8 @@ export class ConnectionLimiter {
   readonly #options: ConnectionLimiterOptions;
   readonly #connections = new Map<string, TrackedConnection>();
   readonly #networks = new Map<string, Network>();
+  /** The connections of peers that represent many clients. */
+  readonly #shared: Network = { client: undefined, connections: new Set(), busy: 0 };
   /** In TLS, the socket of a request is not the socket of the connection. */
   readonly #bySocket = new WeakMap<Socket, TrackedConnection>();
   readonly #listenForClose = shareListeners<ClosingEmitter, TrackedRequest>({ close: (tracked) => this.#untrack(tracked) });
@@ -100,10 +106,10 @@ export class ConnectionLimiter {
     const client = toClient(socket);
     const isAccepted =
       this.#makeRoomInNetwork(client) &&
-      (this.#connections.size < maxConnections || this.#replace('connections', [...this.#networks.values()]));
+      (this.#connections.size < maxConnections ||
+        this.#close(this.#findIdle() ?? findUploading([...this.#networks.values()]), 'connections'));
     // Each idle connection takes kilobytes: thousands of them would fill a small container, with or without requests.
-    if (isAccepted && this.#connections.size >= keptWhileTight && isTight())
-      this.#close(findIdle([...this.#networks.values()]), 'memory');
+    if (isAccepted && this.#connections.size >= keptWhileTight && isTight()) this.#close(this.#findIdle(), 'memory');
     if (!isAccepted) {
       socket.destroy();
       return;
@@ -111,7 +117,7 @@ export class ConnectionLimiter {
     const connection: TrackedConnection = {
       socket,
       key: toSocketKey(socket),
-      network: undefined,
+      network: this.#shared,
       inFlight: [],
       changedAt: this.#changes++,
     };
@@ -127,7 +133,7 @@ export class ConnectionLimiter {
    */
   assignClient(socket: Socket, client: string | undefined): boolean {
     const connection = this.#find(socket);
-    if (connection === undefined || client === undefined || connection.network !== undefined) return true;
+    if (connection === undefined || client === undefined || connection.network !== this.#shared) return true;
     if (!this.#makeRoomInNetwork(client)) {
       socket.destroy();
       return false;
@@ -142,7 +148,7 @@ export class ConnectionLimiter {
     const tracked: TrackedRequest = { connection, upload, response, onEnd: undefined };
     this.#listenForClose(emitter, tracked);
     if (connection === undefined) return tracked;
-    if (connection.inFlight.length === 0 && connection.network !== undefined) connection.network.busy++;
+    if (connection.inFlight.length === 0) connection.network.busy++;
     connection.inFlight.push(tracked);
     connection.changedAt = this.#changes++;
     return tracked;
@@ -159,7 +165,7 @@ export class ConnectionLimiter {
     if (connection !== undefined && index !== -1) {
       connection.inFlight.splice(index, 1);
       connection.changedAt = this.#changes++;
-      if (connection.inFlight.length === 0 && connection.network !== undefined) connection.network.busy--;
+      if (connection.inFlight.length === 0) connection.network.busy--;
     }
     end(tracked);
   }
@@ -175,12 +181,12 @@ export class ConnectionLimiter {
   #makeRoomInNetwork(client: string | undefined): boolean {
     const network = client === undefined ? undefined : this.#networks.get(client);
     if (network === undefined || network.connections.size < this.#options.maxPerClient) return true;
-    return this.#replace('client_connections', [network]);
+    return this.#close(findIdle([network]) ?? findUploading([network]), 'client_connections');
   }
 
-  /** Closes the least useful connection; returns false if all are in use. */
-  #replace(limit: ConnectionLimit, networks: readonly Network[]): boolean {
-    return this.#close(findIdle(networks) ?? findUploading(networks), limit);
+  /** Finds the least useful connection that has no request. */
+  #findIdle(): TrackedConnection | undefined {
+    return findIdle([...this.#networks.values()]) ?? findIdle([this.#shared]);
   }
 
   /** Closes a connection because of a limit; returns false if there is none to close. */
@@ -193,23 +199,31 @@ export class ConnectionLimiter {
   }
 
   #join(connection: TrackedConnection, client: string | undefined): void {
-    if (client === undefined) return;
-    const network = this.#networks.get(client) ?? { client, connections: new Set<TrackedConnection>(), busy: 0 };
-    this.#networks.set(client, network);
+    this.#leave(connection);
+    const network = this.#toNetwork(client);
     connection.network = network;
     network.connections.add(connection);
     if (connection.inFlight.length > 0) network.busy++;
   }
 
+  #leave(connection: TrackedConnection): void {
+    const { network, inFlight } = connection;
+    if (!network.connections.delete(connection)) return;
+    if (inFlight.length > 0) network.busy--;
+    if (network.connections.size === 0 && network.client !== undefined) this.#networks.delete(network.client);
+  }
+
+  #toNetwork(client: string | undefined): Network {
+    if (client === undefined) return this.#shared;
+    const network = this.#networks.get(client) ?? { client, connections: new Set<TrackedConnection>(), busy: 0 };
+    this.#networks.set(client, network);
+    return network;
+  }
+
   #remove(connection: TrackedConnection): void {
     if (this.#connections.get(connection.key) === connection) this.#connections.delete(connection.key);
-    const { network } = connection;
-    const tracked = connection.inFlight.splice(0);
-    if (network?.connections.delete(connection) === true) {
-      if (tracked.length > 0) network.busy--;
-      if (network.connections.size === 0) this.#networks.delete(network.client);
-    }
-    for (const each of tracked) end(each);
+    this.#leave(connection);
+    for (const each of connection.inFlight.splice(0)) end(each);
   }
 }
 

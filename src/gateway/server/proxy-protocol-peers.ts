@@ -26,6 +26,11 @@ export interface ProxyHeaderHandler {
 
 const EMPTY = Buffer.alloc(0);
 
+/** The listener keeps nothing else alive. */
+function destroyOnError(socket: Socket): void {
+  onEvent(socket, 'error', () => socket.destroy());
+}
+
 /** The clients of connections that come from balancers. */
 export class ProxyProtocolPeers {
   readonly #from: IpRanges;
@@ -46,12 +51,13 @@ export class ProxyProtocolPeers {
   /** Reads the header of a connection, if its peer must send one. */
   take(socket: Socket, handler: ProxyHeaderHandler): void {
     if (!this.#from.has(toPlainAddress(socket.remoteAddress ?? ''))) return handler.onReady();
+    // For as long as the socket exists: after an invalid header, neither node:http nor TLS ever listens for its errors.
+    destroyOnError(socket);
     let bytes: Buffer = EMPTY;
     const finish = (): void => {
       cancel();
       socket.pause();
       offEvent(socket, 'data', onData);
-      offEvent(socket, 'error', onError);
       offEvent(socket, 'end', onEnd);
     };
     const onData = onEvent(socket, 'data', (chunk: Buffer) => {
@@ -66,7 +72,6 @@ export class ProxyProtocolPeers {
       // TLS reads the remaining bytes itself; a flowing socket would take them away.
       if (!this.#isTls) socket.resume();
     });
-    const onError = onEvent(socket, 'error', () => socket.destroy());
     const onEnd = onEvent(socket, 'end', () => {
       finish();
       handler.onInvalid('the connection ended within the header');

@@ -145,7 +145,7 @@ describe.each([
     for (const each of busy) await until(() => each.text().endsWith('held'));
   });
 
-  test('never closes connections that represent many clients', async () => {
+  test('closes an idle connection that represents many clients only if no other is idle', async () => {
     const toClient: ConnectionLimiterOptions['toClient'] = ({ remoteAddress }) =>
       remoteAddress === '127.0.0.2' ? undefined : remoteAddress;
     const { dial } = await start(isTls, { maxPerClient: 1, toClient });
@@ -154,5 +154,33 @@ describe.each([
     await (await dial('127.0.0.3')).ask('/');
     await until(() => own.isClosed());
     for (const each of proxied) await each.ask('/');
+    // A fifth connection: the only client is busy, so one of the others makes room.
+    const client = await dial('127.0.0.2');
+    await until(() => proxied[0]?.isClosed() === true);
+    await client.ask('/');
+  });
+
+  test('never closes a connection with a request that represents many clients', async () => {
+    const { dial, held } = await start(isTls, { toClient: () => undefined });
+    const busy = [await dial(), await dial(), await dial(), await dial()];
+    for (const each of busy) await each.ask('/hold');
+    await until(() => held.length === busy.length);
+    const late = await dial();
+    await until(() => late.isClosed());
+    for (const release of held) release();
+    for (const each of busy) await until(() => each.text().endsWith('held'));
+  });
+
+  test('replaces an idle connection that represents many clients while memory is tight', async () => {
+    const { dial } = await start(isTls, {
+      maxConnections: 100,
+      isTight: () => true,
+      keptWhileTight: 2,
+      toClient: () => undefined,
+    });
+    const first = await dial();
+    const others = [await dial(), await dial()];
+    await until(() => first.isClosed());
+    for (const each of others) await each.ask('/');
   });
 });
