@@ -212,13 +212,13 @@ function showMore({ url, adminUrl, providerUrl }: RunningGate): void {
   writeFileSync(BODY_FILE, toEvent('evt_9'));
   console.log(`The gate serves on ${url}, before the app on port ${APP_PORT}. Try more from another terminal, in this folder:
 
-  node bin/sidegate.js send ${url}/hooks/demo .cache/quickstart/event.json --secret-file .cache/quickstart/secret
-  node bin/sidegate.js sign .cache/quickstart/event.json --secret-file .cache/quickstart/secret --format curl --url ${url}/hooks/demo
+  node bin/sidegate.cjs send ${url}/hooks/demo .cache/quickstart/event.json --secret-file .cache/quickstart/secret
+  node bin/sidegate.cjs sign .cache/quickstart/event.json --secret-file .cache/quickstart/secret --format curl --url ${url}/hooks/demo
   curl -i -X POST -H 'Content-Type: application/json' -d '{}' ${url}/hooks/demo
   curl -s ${adminUrl}/metrics | grep sidegate_auth
   curl -s ${providerUrl}/v1/events -H 'Content-Type: application/json' -d '{"type":"invoice.paid","data":{"amount":1}}'
-  node bin/sidegate.js deliveries list --provider ${providerUrl}
-  node bin/sidegate.js check --config config/quickstart.yaml
+  node bin/sidegate.cjs deliveries list --provider ${providerUrl}
+  node bin/sidegate.cjs check --config config/quickstart.yaml
 
 Ctrl-C stops it.`);
 }

@@ -51,14 +51,14 @@ export async function readSecretOption(options: SecretOptions): Promise<Secret> 
   return read.secret;
 }
 
-/** Returns the preset with this name. */
-export function toScheme(name: string): Scheme {
+/** Returns the preset with this name. `option`: what the error starts with. */
+export function toScheme(name: string, option = `--scheme ${name}`): Scheme {
   const preset = findPreset(name);
   if (preset !== undefined) return compileScheme(preset);
   const names = PRESETS.map((known) => known.name);
   const nearest = findAlias(name) ?? findNearest(name, names);
   const suggestion = nearest === undefined ? '' : ` Did you mean ${nearest}?`;
-  throw usageError(`--scheme ${name}: unknown scheme.${suggestion} Known: ${names.join(', ')}`);
+  throw usageError(`${option}: unknown scheme.${suggestion} \`sidegate scheme\` lists the presets`);
 }
 
 /** Returns the secret's encoding, if given. */
@@ -69,15 +69,30 @@ export function toEncoding(text: string | undefined): SecretEncoding | undefined
 
 /** In milliseconds. */
 export function toDuration(text: string, option: string): Milliseconds {
+  const parsed = parseWindow(text);
+  if (parsed === undefined) throw usageError(`${option} ${text} is not a duration such as 5m`);
+  return parsed;
+}
+
+function parseWindow(text: string): Milliseconds | undefined {
   const parsed = z.object({ value: duration() }).safeParse({ value: text });
-  if (!parsed.success || parsed.data.value === 0) throw usageError(`${option} ${text} is not a duration such as 5m`);
-  return parsed.data.value;
+  return parsed.success && parsed.data.value > 0 ? parsed.data.value : undefined;
 }
 
 /** An instant as RFC 3339; a duration is the time before now. */
 export function toTime(text: string | undefined, option: string): string | undefined {
   if (text === undefined || text.includes('T')) return text;
-  return toInstant(systemClock.now() - toDuration(text, option));
+  const before = parseWindow(text);
+  if (before === undefined)
+    throw usageError(`${option} ${text} is neither a time such as 2026-12-31T00:00:00Z nor a duration such as 5m`);
+  return toInstant(systemClock.now() - before);
+}
+
+/** One of the values that an option can have. */
+export function toChoice<T extends string>(text: string, choices: readonly T[], option: string): T {
+  const found = choices.find((choice) => choice === text);
+  if (found === undefined) throw usageError(`${option} ${text} is not one of ${choices.join(', ')}`);
+  return found;
 }
 
 const MAX_COUNT = 1_000_000;

@@ -107,7 +107,8 @@ function parseRunOptions(command: 'run' | 'deliver', args: readonly string[]): R
     const options = command === 'run' ? RUN_OPTIONS : DELIVER_OPTIONS;
     return parseArgs({ args: [...args], options, strict: true, allowPositionals: false }).values;
   } catch (thrown) {
-    io.stderr(`sidegate ${command}: ${toErrorText(thrown)}\n`);
+    const isFile = (thrown as NodeJS.ErrnoException).code === 'ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL';
+    io.stderr(`sidegate ${command}: ${isFile ? 'name the config with --config FILE' : toErrorText(thrown)}\n`);
     return undefined;
   }
 }

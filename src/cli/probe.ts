@@ -17,7 +17,7 @@ import { CHECKS, MAX_PARALLEL, runChecks } from '../diagnostics/probe/run-checks
 import { createSample } from '../diagnostics/probe/sample.ts';
 import { findTarget, type Target } from '../diagnostics/probe/target.ts';
 import { systemResolve } from '../gateway/egress-proxy/dial.ts';
-import { readSecretOption, type SecretOptions, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
+import { readSecretOption, type SecretOptions, toChoice, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
@@ -96,12 +96,6 @@ function listChecks(io: Io): number {
     io.stdout(`${id.padEnd(width)}${severity.padEnd(10)}${sent}: ${expected}\n`);
   }
   return EXIT.ok;
-}
-
-function toChoice<T extends string>(text: string, choices: readonly T[], option: string): T {
-  const found = choices.find((choice) => choice === text);
-  if (found === undefined) throw usageError(`${option} ${text} is not one of ${choices.join(', ')}`);
-  return found;
 }
 
 function toChecks(given: readonly string[]): string[] {

@@ -1,13 +1,14 @@
 /** `sidegate requests`: shows recent requests to a running sidegate, and why each was rejected. */
 import type { Command } from 'commander';
 import type { DeliveryDetail, DeliveryView } from '../admin/console/delivery-schemas.ts';
+import { OUTCOMES } from '../admin/console/stages.ts';
 import { usageError } from '../core/errors.ts';
 import { type ApiClient, ApiFailure, readPages, toSegment } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
 import { formatJson, formatMembers, formatTable, toPrintable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { followRequests } from './follow-requests.ts';
-import { toCount, toTime } from './input.ts';
+import { toChoice, toCount, toTime } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { findRouteProblem } from './known-routes.ts';
 
@@ -52,7 +53,7 @@ async function list(client: ApiClient, options: ListOptions, io: Io): Promise<nu
   const { route, outcome = [], id, format, follow } = options;
   if (follow === true && options.to !== undefined) throw usageError('use either --follow or --to');
   const streamed = new URLSearchParams(route === undefined ? {} : { route });
-  for (const each of outcome) streamed.append('outcome', each);
+  for (const each of outcome) streamed.append('outcome', toChoice(each, OUTCOMES, '--outcome'));
   const query = new URLSearchParams(streamed);
   for (const [name, value] of [
     ['id', id],

@@ -19,7 +19,7 @@ export function printScheme(name: string | undefined, io: Io): number {
     io.stdout(known.map((preset) => `${preset.name}\n`).join(''));
     return EXIT.ok;
   }
-  const { description } = toScheme(name);
+  const { description } = toScheme(name, name);
   const hindrance = findHindrance(description);
   if (hindrance !== undefined) throw usageError(`${name} cannot be written as a custom scheme: ${hindrance}`);
   io.stdout(toYaml(description));

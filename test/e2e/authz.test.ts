@@ -312,7 +312,7 @@ describe('the config', () => {
     [{ address: '127.0.0.1:0', trustedCallers: [] }, 'the list is empty, so every auth request would be rejected'],
     [{ address: '127.0.0.1:18080' }, 'another listener of the gate uses this port'],
     [{ address: '127.0.0.1:0', trustedCallers: ['app.example'] }, 'is not an address range'],
-    [{ address: '127.0.0.1:0', tls: { certFile: 'none.crt', keyFile: 'none.key' } }, 'cannot be read (ENOENT)'],
+    [{ address: '127.0.0.1:0', tls: { certFile: 'none.crt', keyFile: 'none.key' } }, 'does not exist'],
   ])('with %j is rejected: %s', async (authz, message) => {
     const sections = { authz, routes: ROUTES, admin: { address: '127.0.0.1:18080' } };
     await expect(startGate(sections, undefined, { users: USERS })).rejects.toThrow(message);

@@ -93,7 +93,7 @@ describe('sidegate forget', () => {
     rmSync(join(gate.folder, 'token'));
     const { status, stderr } = await forget(...toArgs('x'), ...admin());
     expect([status, stderr]).toEqual([2, expect.stringContaining('admin.token.secret: ')]);
-    expect(stderr).toContain('does not exist: mount the Secret there');
+    expect(stderr).toContain('does not exist: create it, or mount the Secret there');
   });
 
   test('exits 1 if nothing responds', async () => {

@@ -147,7 +147,7 @@ describe('an unusable file is reported before the gate starts:', () => {
     `listen: { tls: { ${tls} } }\nroutes:\n  - name: a\n    match: { pathPrefix: / }\n    upstream: http://127.0.0.1:1\n    basic: { realm: r, ${basic} }\n`;
 
   test.each([
-    ['a missing certificate', 'certFile: nowhere.crt, keyFile: local.key', 'nowhere.crt cannot be read (ENOENT)'],
+    ['a missing certificate', 'certFile: nowhere.crt, keyFile: local.key', 'nowhere.crt does not exist'],
     ['a file that is not a certificate', 'certFile: local.key, keyFile: local.key', 'local.key contains no certificate'],
     ['a key of another certificate', 'certFile: local.crt, keyFile: other.key', 'local.crt and its key:'],
     [

@@ -102,10 +102,19 @@ function failed(file: string, message: string, hint: string): UnreadFile {
   return { problems: [toFileProblem(file, message, hint)] };
 }
 
+/** For the mistakes that the parser's messages explain too little. */
+const SYNTAX_ADVICE: Readonly<Record<string, { readonly message?: string; readonly hint: string }>> = {
+  TAB_AS_INDENT: { hint: 'indent with spaces: YAML does not allow tabs' },
+  DUPLICATE_KEY: {
+    message: 'this key is already in use in the same object',
+    hint: 'merge the values under one key, or remove one of them',
+  },
+};
+
 function toSyntaxProblem(file: string, error: YAMLError, lineCounter: LineCounter): Problem {
   const { line, col } = lineCounter.linePos(error.pos[0]);
-  const hint = error.code === 'TAB_AS_INDENT' ? { hint: 'indent with spaces: YAML does not allow tabs' } : undefined;
-  return { severity: 'error', file, line, column: col, path: '', message: error.message, ...hint };
+  const about = SYNTAX_ADVICE[error.code];
+  return { severity: 'error', file, line, column: col, path: '', message: error.message, ...about };
 }
 
 /** The document as plain values. Aliases are bounded, so that a few lines cannot expand to gigabytes. */

@@ -55,8 +55,8 @@ function checkQueue({ queue, roles }: ProviderConfig, { store }: Config): Rating
     found.push(
       error(
         ['provider', 'roles'],
-        'a SQLite queue belongs to one process, so no other replica can have the missing role',
-        'set store.redis, or remove roles',
+        'processes of different roles share the queue in Redis, and this config has no store.redis',
+        'set store.redis, or let one process do both: `sidegate run`, without provider.roles',
       ),
     );
   return found;

@@ -92,6 +92,8 @@ function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: 
   return { path: [...path, name], message: `unknown key "${name}"`, hint, isAboutKey: true };
 }
 
+const SCHEME_HINT =
+  '`sidegate scheme` lists the presets; for a sender without one use "scheme: custom" (docs/how-to/custom-sender.md)';
 /** A longer list of values hides what is wrong. */
 const MAX_LISTED = 40;
 const FIRST_LISTED = 10;
@@ -106,7 +108,10 @@ function describeValue(values: readonly string[], input: unknown, path: readonly
   const list = toValueList(values);
   if (input === undefined) return { path, message: `missing: expected one of: ${list}` };
   const nearest = findNearest(String(input), values);
-  if (nearest === undefined) return { path, message: `"${String(input)}" is not one of: ${list}` };
+  if (nearest === undefined) {
+    const hint = path.at(-1) === 'scheme' ? { hint: SCHEME_HINT } : undefined;
+    return { path, message: `"${String(input)}" is not one of: ${list}`, ...hint };
+  }
   return { path, message: `unknown value "${String(input)}". Did you mean "${nearest}"?`, hint: `allowed values: ${list}` };
 }
 

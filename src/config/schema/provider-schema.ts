@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { portBasic } from './basic-schema.ts';
 import { tokenSource } from './key-schema.ts';
-import { addressRange, count, duration, filePath, listenAddress, nat64Prefix, size } from './scalars.ts';
+import { addressRange, count, duration, filePath, listenAddress, nat64Prefix, size, timeLimit } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
 
 /** The example schedule of Standard Webhooks: ten attempts over 75 hours. */
@@ -37,6 +37,7 @@ export const endpointSettings = {
       z.string().max(128).regex(EVENT_PATTERN, 'expected an event type such as invoice.paid, or a pattern such as invoice.*'),
     )
     .max(100)
+    .meta({ examples: [['invoice.*']] })
     .default([])
     .describe('Event types that are delivered; `*` stands for one or more segments. Default: all types.'),
   channels: z
@@ -48,7 +49,7 @@ export const endpointSettings = {
     .record(z.string().regex(HEADER_NAME, 'a header name must be a token'), z.string().max(4096))
     .default({})
     .describe('Headers that are sent in addition.'),
-  timeout: duration().optional().describe('Maximum time for a response. Default: `provider.timeout`.'),
+  timeout: timeLimit().optional().describe('Maximum time for a response. Default: `provider.timeout`.'),
   concurrency: z
     .int()
     .min(1)
@@ -204,7 +205,7 @@ export const provider = z.strictObject({
   schedule: schedule()
     .prefault(DEFAULT_SCHEDULE)
     .describe('Delays between attempts, each with a jitter of 20 %; one attempt more than entries.'),
-  timeout: duration().prefault('15s').describe('Maximum time for an endpoint to respond.'),
+  timeout: timeLimit().prefault('15s').describe('Maximum time for an endpoint to respond.'),
   concurrency: z.int().min(1).max(100).default(4).describe('Maximum number of attempts at once for one endpoint.'),
   maxConcurrency: count
     .default(64)

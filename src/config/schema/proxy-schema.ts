@@ -1,7 +1,7 @@
 /** The schema of the forward proxy's section. */
 import * as z from 'zod';
 import { portBasic } from './basic-schema.ts';
-import { duration, listenAddress } from './scalars.ts';
+import { listenAddress, timeLimit } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
 import { proxyTrace } from './trace-schema.ts';
 
@@ -23,8 +23,8 @@ export const proxy = z.strictObject({
     .default(true)
     .describe('Rejects destinations whose name resolves to an address outside the public internet (protection against SSRF).'),
   trace: proxyTrace,
-  connectTimeout: duration().prefault('5s').describe('Maximum time to connect to a destination.'),
-  timeout: duration().prefault('60s').describe('Maximum time for a destination to respond to a request other than CONNECT.'),
-  idleTimeout: duration().prefault('5m').describe('Maximum idle time of a tunnel, and maximum pause within a response.'),
-  maxDuration: duration().prefault('1d').describe('Maximum lifetime of a tunnel.'),
+  connectTimeout: timeLimit().prefault('5s').describe('Maximum time to connect to a destination.'),
+  timeout: timeLimit().prefault('60s').describe('Maximum time for a destination to respond to a request other than CONNECT.'),
+  idleTimeout: timeLimit().prefault('5m').describe('Maximum idle time of a tunnel, and maximum pause within a response.'),
+  maxDuration: timeLimit().prefault('1d').describe('Maximum lifetime of a tunnel.'),
 });

@@ -58,6 +58,16 @@ export function duration() {
   return scalar<Milliseconds>(parseDuration, '15s');
 }
 
+/** A duration that cannot be zero: the maximum time for something that takes time. */
+export function timeLimit() {
+  return scalar<Milliseconds>((text) => {
+    const parsed = parseDuration(text);
+    return parsed === 0
+      ? { problem: `${text} allows no time at all, and no value means "no limit"; write for example 15s` }
+      : parsed;
+  }, '15s');
+}
+
 function parseDuration(text: string): Milliseconds | { problem: string } {
   const match = DURATION.exec(text);
   if (match === null)

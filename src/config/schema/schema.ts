@@ -10,7 +10,7 @@ import { adminToken, identity } from './key-schema.ts';
 import { limits, workers } from './limits-schema.ts';
 import { provider } from './provider-schema.ts';
 import { proxy } from './proxy-schema.ts';
-import { addressRange, duration, listenAddress, size, upstream } from './scalars.ts';
+import { addressRange, duration, listenAddress, size, timeLimit, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
 import { clientCertificate, listenTls } from './tls-schema.ts';
 import { routeTrace, tracing } from './trace-schema.ts';
@@ -87,8 +87,8 @@ const route = z.strictObject({
       '`observe` checks, counts and logs requests as usual, but forwards those that it would reject, with Sidegate-Observed. Use it during a rollout.',
     ),
   upstream: upstream().optional().describe('The app, as http://host:port. Default: the top-level `upstream`.'),
-  timeout: duration().prefault('15s').describe('Maximum time for the app to respond; then the request gets 504.'),
-  connectTimeout: duration().prefault('1s').describe('Maximum time to connect to the app.'),
+  timeout: timeLimit().prefault('15s').describe('Maximum time for the app to respond; then the request gets 504.'),
+  connectTimeout: timeLimit().prefault('1s').describe('Maximum time to connect to the app.'),
   resend: z
     .enum(['idempotent', 'always'])
     .default('idempotent')
@@ -110,7 +110,7 @@ const route = z.strictObject({
     )
     .default([])
     .describe('Response headers that are returned to the sender although they could make it disable the endpoint.'),
-  idleTimeout: duration()
+  idleTimeout: timeLimit()
     .prefault('5m')
     .describe('Maximum pause within a streamed response, and maximum idle time of an upgraded connection.'),
   webhook: webhook.optional().describe('Requires a signed webhook.'),
@@ -186,6 +186,7 @@ export const ConfigSchema = z.strictObject({
           'Listen address of the admin port. /metrics, /healthz, /readyz and /identity/jwks.json are public; the other endpoints require authorization (see `admin.token`).',
         ),
       token: adminToken
+        .meta({ examples: [{ secret: { file: '/etc/sidegate/admin-token' } }] })
         .optional()
         .describe(
           'Bearer token required for all endpoints that are not public. Default: those endpoints accept only requests from loopback.',

@@ -1,7 +1,7 @@
 /** The schema of the store: Redis (standalone, Sentinel or Cluster) or memory. */
 import { getHeapStatistics } from 'node:v8';
 import * as z from 'zod';
-import { duration, envName, filePath, nodeAddress } from './scalars.ts';
+import { envName, filePath, nodeAddress, timeLimit } from './scalars.ts';
 
 const tls = z
   .union([
@@ -58,8 +58,8 @@ const redis = z.strictObject({
     .max(64)
     .default('sidegate:')
     .describe('Prefix of every key. Change it if several gates that must not share state use one database.'),
-  connectTimeout: duration().prefault('1s').describe('Maximum time to connect to Redis.'),
-  commandTimeout: duration().prefault('1s').describe('Maximum time for Redis to reply; then the store counts as down.'),
+  connectTimeout: timeLimit().prefault('1s').describe('Maximum time to connect to Redis.'),
+  commandTimeout: timeLimit().prefault('1s').describe('Maximum time for Redis to reply; then the store counts as down.'),
 });
 
 /** Heap bytes per ID, including its share of the maps: 250 to 300 were measured. */
@@ -78,6 +78,7 @@ export function deriveMaxIds(heapBytes: number): number {
 export const store = z
   .strictObject({
     redis: redis
+      .meta({ examples: [{ url: 'redis://127.0.0.1:6379' }] })
       .optional()
       .describe('Redis store, shared by all replicas; required with more than one. Default: in the memory of the process.'),
     memory: z

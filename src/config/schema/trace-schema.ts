@@ -1,7 +1,7 @@
 /** The schema of tracing: which incoming traces are continued, and where spans are exported to. */
 import * as z from 'zod';
 import { tokenSource } from './key-schema.ts';
-import { count, duration, filePath } from './scalars.ts';
+import { count, filePath, timeLimit } from './scalars.ts';
 
 const TRUST_MEANING =
   'Which incoming trace contexts (traceparent) are used: `always` continues the trace of every allowed request; `verified` starts a new trace and links to the span of a verified caller; `none` ignores them.';
@@ -40,8 +40,8 @@ const otlp = z.strictObject({
   caFile: filePath
     .optional()
     .describe('PEM file of the CAs that may issue the certificate of the collector. Default: the CAs of the system.'),
-  timeout: duration().prefault('10s').describe('Maximum time of one export request.'),
-  interval: duration().prefault('5s').describe('Maximum time that a span waits to be exported in a batch.'),
+  timeout: timeLimit().prefault('10s').describe('Maximum time of one export request.'),
+  interval: timeLimit().prefault('5s').describe('Maximum time that a span waits to be exported in a batch.'),
   maxQueued: count.default(2_048).describe('Maximum number of queued spans; further ones are dropped and counted.'),
 });
 

@@ -10,7 +10,7 @@ import { remoteKeys, webhookKey } from './key-schema.ts';
 import { order } from './order-schema.ts';
 import { idSource } from './place-schema.ts';
 import { DEFAULT_RETENTION_MS } from './retention.ts';
-import { duration, publicUrl, size } from './scalars.ts';
+import { duration, publicUrl, size, timeLimit } from './scalars.ts';
 import { customScheme } from './scheme-schema.ts';
 import { storeBody } from './store-body-schema.ts';
 
@@ -115,9 +115,9 @@ const written = z.strictObject({
   tolerance: z
     .union(
       [
-        duration().transform((both): Tolerance => ({ past: both, future: both })),
+        timeLimit().transform((both): Tolerance => ({ past: both, future: both })),
         z.strictObject({
-          past: duration().describe('Maximum age of the timestamp.'),
+          past: timeLimit().describe('Maximum age of the timestamp.'),
           future: duration().describe('Maximum time by which the timestamp may be ahead.'),
         }),
       ],
@@ -188,6 +188,7 @@ const written = z.strictObject({
       '`failures` keeps the latest rejected deliveries in memory, without credentials, so that authorized callers of the admin port can run `sidegate explain` on them. They may contain personal data.',
     ),
   storeBody: storeBody
+    .meta({ examples: [{ redact: ['$.customer.email'] }] })
     .optional()
     .describe('Stores the bodies of forwarded events in memory, for the detail view of the console. Default: no body is stored.'),
 });

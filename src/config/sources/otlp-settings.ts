@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Secret } from '../../core/secret.ts';
 import type { TracingConfig } from '../schema/config.ts';
 import { type OtelEnv, readOtelEnv } from './otel-env.ts';
+import { toReadProblem } from './read-problem.ts';
 import { readSecret } from './secrets.ts';
 
 /** Where spans are sent, and with which resource attributes. */
@@ -120,8 +121,7 @@ async function readCa(file: string | undefined, problems: OtlpProblem[]): Promis
   try {
     return await readFile(file);
   } catch (thrown) {
-    const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
-    problems.push({ path: 'otlp.caFile', message: `${file} cannot be read (${code})`, hint: 'mount the CA certificates there' });
+    problems.push({ path: 'otlp.caFile', message: `${file} ${toReadProblem(thrown)}`, hint: 'mount the CA certificates there' });
     return undefined;
   }
 }

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
+import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 import { readSecret } from './secrets.ts';
 import type { SourceProblem } from './source-problem.ts';
 
@@ -46,8 +47,7 @@ export async function readProviderFiles(config: ProviderConfig): Promise<Provide
     try {
       return await readFile(file);
     } catch (thrown) {
-      const reason = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
-      problems.push({ severity: 'error', path, message: `${file} cannot be read (${reason})` });
+      problems.push({ severity: 'error', path, message: `${file} ${toReadProblem(thrown)}`, hint: UNREAD_HINT });
       return undefined;
     }
   };

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
 import type { SecretSource } from '../schema/config.ts';
 import { findFake } from './fake-sources.ts';
+import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 
 /** A secret, or why it could not be read. */
 export type SecretRead =
@@ -36,19 +37,9 @@ export async function readSecretFile(file: string): Promise<SecretRead> {
   } catch (thrown) {
     return {
       problem: `${file} ${toReadProblem(thrown)}`,
-      hint: 'mount the Secret there, readable by the user that runs the gate',
+      hint: UNREAD_HINT,
     };
   }
-}
-
-function toReadProblem(thrown: unknown): string {
-  const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
-  const texts: Readonly<Record<string, string>> = {
-    ENOENT: 'does not exist',
-    EISDIR: 'is a directory',
-    EACCES: 'cannot be read: permission denied',
-  };
-  return texts[code] ?? `cannot be read (${code})`;
 }
 
 function toSecret(bytes: Buffer, where: string): SecretRead {

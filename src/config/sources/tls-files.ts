@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
 import type { ListenTlsConfig } from '../schema/config.ts';
+import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 
 /** A certificate chain and its key. */
 export interface PairBytes {
@@ -15,6 +16,7 @@ export interface FileProblem {
   /** Config path, relative to the `tls` section. */
   readonly path: string;
   readonly message: string;
+  readonly hint: string;
 }
 
 /** The files that could be read, and the problems with the others. */
@@ -32,7 +34,7 @@ export async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
     try {
       return await readFile(file);
     } catch (thrown) {
-      problems.push({ path, message: `${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})` });
+      problems.push({ path, message: `${file} ${toReadProblem(thrown)}`, hint: UNREAD_HINT });
       return undefined;
     }
   };

@@ -3,6 +3,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { UserSourceConfig } from '../schema/config.ts';
 import { findFake, listFakes } from './fake-sources.ts';
+import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 import { readRegularFile } from './regular-file.ts';
 
 /** The text of a source. */
@@ -33,8 +34,8 @@ export async function readUserSource(source: UserSourceConfig): Promise<UserText
     return await readMapDir(source.mapDir, names, read);
   } catch (thrown) {
     const { code, path, message } = thrown as NodeJS.ErrnoException;
-    const problem = code === undefined ? message : `${path ?? 'a file'} cannot be read (${code})`;
-    return { problem, hint: 'mount the Secret there, readable by the user that runs the gate' };
+    const problem = code === undefined ? message : `${path ?? 'a file'} ${toReadProblem(thrown)}`;
+    return { problem, hint: UNREAD_HINT };
   }
 }
 

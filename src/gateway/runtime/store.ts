@@ -1,6 +1,7 @@
 /** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
 import { readFile } from 'node:fs/promises';
 import type { RedisConfig, StoreConfig } from '../../config/schema/config.ts';
+import { toReadProblem, UNREAD_HINT } from '../../config/sources/read-problem.ts';
 import { readSecret, type SecretRead } from '../../config/sources/secrets.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
@@ -205,7 +206,8 @@ class SettingsReader {
     } catch (thrown) {
       this.problems.push({
         path: `${PATH}.${key}`,
-        message: `${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`,
+        message: `${file} ${toReadProblem(thrown)}`,
+        hint: UNREAD_HINT,
       });
       return undefined;
     }

@@ -20,7 +20,7 @@ export async function readTls(config: ListenTlsConfig | undefined, section: stri
   const { pairs, clientCa, clientCrl, problems: unreadable } = await readTlsFiles(config);
   const { clientCertificate, minVersion } = config;
   const settings = { pairs, clientCa, clientCrl, clientCertificate, minVersion, http2: config.http2 ?? false };
-  const unread = unreadable.map(({ path, message }) => ({ severity: 'error' as const, path: `${section}.${path}`, message }));
+  const unread = unreadable.map((problem) => ({ severity: 'error' as const, ...problem, path: `${section}.${problem.path}` }));
   // A pair cannot be checked without its files.
   if (unread.length > 0) return { settings, problems: unread };
   const problems = findTlsProblems(settings, clock.now()).map(({ severity, subject, message, hint }) => ({
