@@ -58,7 +58,7 @@ are errors. \`sidegate schema\` prints the JSON Schema for editors, from which t
 
 - **Durations** are a number with \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`.
 - **Sizes** are bytes, or a number with \`k\`, \`M\`, \`G\`, \`Ki\`, \`Mi\` or \`Gi\`.
-- **File paths** are relative to the config file.
+- **File paths** are relative to the config file, except that of \`provider.queue.sqlite\`, which is relative to the working directory.
 - **Changes** of \`routes\` and \`identity\` take effect without a restart, and so do changes of files with secrets, users and certificates, and of
   \`endpoints\`, \`schedule\`, \`timeout\`, \`concurrency\`, \`token\` and \`rotationGrace\` of \`provider\`. A change of any other key needs a restart;
   until then sidegate refuses to reload and logs the reason.

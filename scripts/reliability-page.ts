@@ -170,7 +170,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function toWords(name: string): string {
-  return name.replace(/(?<=[a-z])[A-Z](?=[a-z])/g, (letter) => ` ${letter.toLowerCase()}`);
+  return name.replaceAll('MiB', ' MiB').replace(/(?<=[a-zB])[A-Z](?=[a-z])/g, (letter) => ` ${letter.toLowerCase()}`);
 }
 
 function toText(value: unknown): string {

@@ -56,7 +56,7 @@ export function toAccepted({ acknowledgedBy = [], acknowledgement }: SenderProfi
 export const RETRIES: Readonly<Record<NonNullable<SenderProfile['retries']>, string>> = {
   failures: 'after anything but a 2xx',
   'server-errors': 'after 429 and 5xx',
-  nothing: 'nothing',
+  nothing: 'never',
 };
 
 /** Grouped by status, because one sender often needs the same status for many codes. */

@@ -1,5 +1,5 @@
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Webhook } from 'standardwebhooks';
 import { describe, expect, test } from 'vitest';
@@ -209,6 +209,17 @@ test('npm start -- --once shows four correct decisions and a round trip, and exi
   expect(stdout).toMatch(/signed .*200 forwarded .*yes\s+ok/);
   expect(stdout).toMatch(/POST \/v1\/events {2}202 msg_\S+ {2}reached the app: yes {2}ok/);
   expect(stdout.match(/ ok$/gm)).toHaveLength(5);
+});
+
+test('each command that npm start prints names files that exist', () => {
+  const root = resolve(import.meta.dirname, '..', '..');
+  const source = readFileSync(join(root, 'quickstart', 'main.ts'), 'utf8');
+  const commands = [...source.matchAll(/^ {2}node (\S+) (\S+).*$/gm)];
+  expect(commands.length).toBeGreaterThan(2);
+  for (const [line, launcher = '', command = ''] of commands) {
+    expect(existsSync(join(root, launcher)), line).toBe(true);
+    expect(spawnSync(process.execPath, [launcher, command, '--help'], { cwd: root }).status, line).toBe(0);
+  }
 });
 
 describe('sidegate hash-password', () => {
