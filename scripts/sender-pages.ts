@@ -217,20 +217,23 @@ function toTokenTest({ chain }: JwtDescription): string {
 }
 
 function toTest(preset: SenderPreset, { test }: SenderNotes): string {
-  const { name, signature, isSignedInContent, jwt } = preset;
+  const { name, signature, isSignedInContent, jwt, contentTypes } = preset;
   const own = test === undefined ? [] : [test.trim()];
   if (signature === undefined || isSignedInContent === true || signature.content !== undefined)
     return [
       ...own,
       'sidegate cannot sign for this sender. Run a captured request through the config with [`sidegate test`](../testing.md).',
     ].join('\n\n');
-  const command = `sidegate send http://127.0.0.1:8080/hooks/${name} event.json --config gate.yaml --route ${name}`;
+  const file = contentTypes.some((type) => type.endsWith('json')) ? 'event.json' : 'event.txt';
+  const command = `sidegate send http://127.0.0.1:8080/hooks/${name} ${file} --config gate.yaml --route ${name}`;
   const sign = isByKeyPair(preset)
-    ? `The sender alone has the private key. With a test key pair, whose public key is in the config, this sends a signed delivery:\n\n\`\`\`sh\n${command} --secret-file private-key\n\`\`\``
+    ? `The sender alone has the private key. With a test key pair, whose public key is under \`keys\` of the route ([how](../key-pairs.md)), this sends a signed delivery:\n\n\`\`\`sh\n${command} --secret-file private-key\n\`\`\``
     : `This signs a delivery with the key of the route and sends it:\n\n\`\`\`sh\n${command}\n\`\`\``;
   return [
     ...own,
-    ...(jwt?.content === undefined ? [] : [toTokenTest(jwt)]),
+    jwt?.content === undefined
+      ? `\`${file}\` is the body of an event as the sender sends it, with the signed fields of the table above, if it has any.`
+      : toTokenTest(jwt),
     sign,
     `\`sidegate verify\` checks a captured delivery, and [\`sidegate explain\`](../explain.md) says why one fails.`,
   ].join('\n\n');

@@ -229,17 +229,12 @@ describe('a probe of the app', () => {
     expect((await first).status).toBe(200);
   });
 
-  test('rejects more than four pipelined requests on one connection', async () => {
+  test('closes a connection with more than two pipelined requests', async () => {
     const gate = await start([{ kind: 'livez', url: url() }]);
-    const held: ServerResponse[] = [];
-    answer = (_request, response) => void held.push(response);
+    answer = (_request, response) => void response.end();
     const one = 'GET /app-health/app/livez HTTP/1.1\r\nHost: a\r\n';
-    const exchanged = exchangeRaw(gate.adminPort, `${`${one}\r\n`.repeat(5)}${one}Connection: close\r\n\r\n`);
-    await until(() => held.length === 1);
-    held[0]?.end();
-    expect((await exchanged).match(/HTTP\/1\.1 \d+/g)).toEqual(
-      [200, 200, 200, 200, 503, 503].map((status) => `HTTP/1.1 ${status}`),
-    );
+    const answered = await exchangeRaw(gate.adminPort, `${`${one}\r\n`.repeat(5)}${one}Connection: close\r\n\r\n`);
+    expect(answered.match(/HTTP\/1\.1 \d+/g) ?? []).toEqual([]);
   });
 
   test('is aborted when the kubelet disconnects', async () => {

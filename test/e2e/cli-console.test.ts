@@ -77,7 +77,7 @@ describe('sidegate requests', () => {
       stdout: expect.stringMatching(/^AT .*\n$/),
     });
     expect((await callHere(['requests', 'list', '--route', 'Not A Name'])).stderr).toContain('route: not the name of a route');
-    expect((await callHere(['requests', 'list', '--outcome', 'lost'])).stderr).toContain('outcome[0]: ');
+    expect((await callHere(['requests', 'list', '--outcome', 'lost'])).stderr).toContain('--outcome lost is not one of');
   }, 60_000);
 
   test('follows requests as they finish, through a restart of sidegate, until its reader has gone', async () => {

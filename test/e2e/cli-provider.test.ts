@@ -168,7 +168,7 @@ describe('sidegate deliveries', () => {
     expect((await call('deliveries', 'list', '--limit', '0')).code).toBe(2);
     expect((await call('deliveries', 'list', '--format', 'yaml')).code).toBe(2);
     expect((await call('deliveries', 'list', '--state', 'lost')).stderr).toContain('state[0]');
-    expect((await call('deliveries', 'list', '--from', 'yesterday')).stderr).toContain('is not a duration');
+    expect((await call('deliveries', 'list', '--from', 'yesterday')).stderr).toContain('is neither a time such as');
   });
 
   test('shows attempts, with the control characters of a receiver escaped', async () => {

@@ -415,7 +415,7 @@ describe('config', () => {
     ['an address of the network without a token', { address: '0.0.0.0:0' }, 'anyone who reaches this address could send events'],
     ['both engines', { queue: { sqlite: {}, redis: {} } }, 'the queue is configured twice'],
     ['a Redis queue without a Redis', { queue: { redis: {} } }, 'no Redis is configured'],
-    ['one role with a file', { roles: ['deliver'] }, 'a SQLite queue belongs to one process'],
+    ['one role with a file', { roles: ['deliver'] }, 'processes of different roles share the queue in Redis'],
     [
       'two endpoints with one name',
       {

@@ -1,6 +1,5 @@
 /** Answers the kubelet's probes for an app that listens on loopback: each probe has one path here and requests one URL of the app. */
 import type { IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { offEvent, onceEvent, runDetached } from '../../core/safe-events.ts';
 import { type AdminResponse, toPlain } from '../response.ts';
@@ -19,8 +18,6 @@ export interface AppProbe {
 const PROBE_TIMEOUT_MS: Milliseconds = 60_000;
 /** Concurrent requests of one probe to the app, however many callers wait for them. */
 const MAX_CONCURRENT = 16;
-/** Requests that wait on one connection. The kubelet sends one; pipelined requests must not add up. */
-const MAX_WAITING_PER_CONNECTION = 4;
 /** A caller shares a request to the app that began less than this ago, because its result is still current. */
 const MAX_SHARED_AGE_MS: Milliseconds = 1_000;
 /** Responses with these statuses have no body (RFC 9110 §15.3.5, §15.3.6, §15.4.5). */
@@ -34,10 +31,7 @@ export function createAppHealthEndpoints(probes: readonly AppProbe[], clock: Clo
       path: `/app-health/${container}/${kind}`,
       method: 'GET',
       isOpen: true,
-      async respond({ request }) {
-        const reply = await shared.send(request);
-        return reply === undefined ? toPlain(503, 'too many requests are waiting on this connection') : toResponse(reply);
-      },
+      respond: async ({ request }) => toResponse(await shared.send(request)),
     };
   });
 }
@@ -54,7 +48,6 @@ class SharedProbe {
   readonly #request: AppProbeRequest;
   readonly #clock: Clock;
   readonly #pending = new Set<PendingProbe>();
-  readonly #waiting = new WeakMap<Socket, number>();
   #latest: PendingProbe | undefined;
 
   constructor(request: AppProbeRequest, clock: Clock) {
@@ -62,11 +55,8 @@ class SharedProbe {
     this.#clock = clock;
   }
 
-  /** Returns undefined if too many requests wait on the caller's connection. */
-  async send({ socket }: IncomingMessage): Promise<AppProbeReply | undefined> {
-    const waiting = this.#waiting.get(socket) ?? 0;
-    if (waiting >= MAX_WAITING_PER_CONNECTION) return undefined;
-    this.#waiting.set(socket, waiting + 1);
+  /** Joins a request to the app, or starts one. */
+  async send({ socket }: IncomingMessage): Promise<AppProbeReply> {
     const joined = this.#findShared() ?? this.#start();
     joined.waiting++;
     const onClose = onceEvent(socket, 'close', () => {
@@ -75,7 +65,6 @@ class SharedProbe {
     });
     const reply = await joined.reply;
     offEvent(socket, 'close', onClose);
-    this.#waiting.set(socket, (this.#waiting.get(socket) ?? 1) - 1);
     return reply;
   }
 
