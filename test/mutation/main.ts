@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util';
 import { toClosingLine } from '../../scripts/report.ts';
 import { findMutants, type Mutant, sampleMutants } from './mutants.ts';
 import { ImportGraph } from './nearest-tests.ts';
-import { TARGETS } from './targets.ts';
+import { ROUNDS, TARGETS } from './targets.ts';
 import { type Outcome, Workbench } from './workbench.ts';
 
 /** A survivor that need not be killed. */
@@ -64,38 +64,56 @@ function readAccepted(): Accepted[] {
 
 const toText = ({ file, line, mutation }: Mutant): string => `${file}:${line} ${mutation}`;
 
+/** Round after round for all mutants, so that those that few tests kill do not take the time of the others. */
 async function judgeAll(sample: readonly Mutant[], accepted: readonly Accepted[]): Promise<Result[]> {
   const results: Result[] = [];
-  const open = [...sample];
+  const put = (mutant: Mutant, outcome: Result['outcome']): void => {
+    results.push({ mutant, outcome });
+    console.log(`${outcome.kind.padEnd(10)} ${toText(mutant)}${'by' in outcome ? ` (${outcome.by})` : ''}`);
+  };
+  let open = sample.filter((mutant) => {
+    const known = findAccepted(mutant, accepted);
+    if (known !== undefined) put(mutant, { kind: 'accepted', isEquivalent: known.isEquivalent });
+    return known === undefined;
+  });
+  const benches = openBenches();
+  try {
+    const rounds = Math.min(Number(values.rounds ?? ROUNDS.length), ROUNDS.length);
+    for (let round = 0; round < rounds; round++) {
+      const passed: Mutant[] = [];
+      await Promise.all(
+        benches.map(async (bench) => {
+          for (let mutant = open.shift(); mutant !== undefined; mutant = open.shift()) {
+            const outcome = await bench.judge(mutant, round);
+            if (outcome === undefined) passed.push(mutant);
+            else put(mutant, outcome);
+          }
+        }),
+      );
+      open = passed;
+    }
+    for (const mutant of open) put(mutant, { kind: rounds < ROUNDS.length ? 'unfinished' : 'survived' });
+  } finally {
+    for (const bench of benches) bench.close();
+  }
+  return results;
+}
+
+function findAccepted({ file, code, mutation }: Mutant, accepted: readonly Accepted[]): Accepted | undefined {
+  return accepted.find((each) => basename(each.file) === basename(file) && each.code === code && each.mutation === mutation);
+}
+
+/** One for each worker; they end with this process. */
+function openBenches(): Workbench[] {
   const deadline = values.seconds === undefined ? Number.POSITIVE_INFINITY : Date.now() + Number(values.seconds) * 1_000;
   const graph = new ImportGraph(ROOT);
-  const benches = new Set<Workbench>();
+  const benches = Array.from({ length: Number(values.workers) }, () => new Workbench(ROOT, graph, deadline));
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.once(signal, () => {
       for (const bench of benches) bench.close();
       process.exit(1);
     });
-  const work = async (): Promise<void> => {
-    const bench = new Workbench(ROOT, graph, { deadline, rounds: Number(values.rounds ?? Number.POSITIVE_INFINITY) });
-    benches.add(bench);
-    try {
-      for (let mutant = open.shift(); mutant !== undefined; mutant = open.shift()) {
-        const { file, code, mutation } = mutant;
-        const known = accepted.find(
-          (each) => basename(each.file) === basename(file) && each.code === code && each.mutation === mutation,
-        );
-        const outcome: Result['outcome'] =
-          known === undefined ? await bench.judge(mutant) : { kind: 'accepted', isEquivalent: known.isEquivalent };
-        results.push({ mutant, outcome });
-        console.log(`${outcome.kind.padEnd(10)} ${toText(mutant)}${'by' in outcome ? ` (${outcome.by})` : ''}`);
-      }
-    } finally {
-      bench.close();
-      benches.delete(bench);
-    }
-  };
-  await Promise.all(Array.from({ length: Number(values.workers) }, work));
-  return results;
+  return benches;
 }
 
 /** Prints the result, and writes it as the other suites write theirs. */

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { applyMutant, type Mutant } from './mutants.ts';
 import { type ImportGraph, pickTests } from './nearest-tests.ts';
-import { ROUNDS } from './targets.ts';
+import { ROUNDS, type Round } from './targets.ts';
 
 /** What became of a mutant. `unfinished`: the time or the rounds of the whole run were over. */
 export type Outcome =
@@ -27,14 +27,12 @@ export class Workbench {
   readonly #sound = new Map<string, boolean>();
   /** In milliseconds since the epoch: when the whole run ends. */
   readonly #deadline: number;
-  readonly #rounds: number;
   #killTests: () => void = () => undefined;
 
-  constructor(root: string, graph: ImportGraph, { deadline, rounds }: { readonly deadline: number; readonly rounds: number }) {
+  constructor(root: string, graph: ImportGraph, deadline: number) {
     this.#root = root;
     this.#graph = graph;
     this.#deadline = deadline;
-    this.#rounds = rounds;
     this.#folder = mkdtempSync(join(tmpdir(), 'sidegate-mutation-'));
     cpSync(root, this.#folder, { recursive: true, filter: (path) => !NOT_COPIED.has(relative(root, path)) });
     for (const name of LINKED) symlinkSync(resolve(root, name), join(this.#folder, name));
@@ -46,21 +44,19 @@ export class Workbench {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  /** Runs round after round of tests until one fails. */
-  async judge(mutant: Mutant): Promise<Outcome> {
+  /** Runs one round of tests; undefined if all of them pass. */
+  async judge(mutant: Mutant, round: number): Promise<Outcome | undefined> {
+    if (Date.now() >= this.#deadline) return { kind: 'unfinished' };
     const path = join(this.#folder, mutant.file);
     // Of the copy: the tree may change meanwhile.
     const source = readFileSync(path, 'utf8');
     const tests = this.#graph.testsOf(mutant.file);
     const done = new Set<string>();
-    for (const round of ROUNDS.slice(0, this.#rounds)) {
-      const files = pickTests(tests, round, done);
-      for (const file of files) done.add(file);
-      writeFileSync(path, applyMutant(source, mutant));
-      const outcome = await this.#runRound(files, round.seconds, () => writeFileSync(path, source));
-      if (outcome !== undefined) return outcome;
-    }
-    return { kind: this.#rounds < ROUNDS.length ? 'unfinished' : 'survived' };
+    for (const earlier of ROUNDS.slice(0, round)) for (const file of pickTests(tests, earlier, done)) done.add(file);
+    const current = ROUNDS[round] as Round;
+    const files = pickTests(tests, current, done);
+    writeFileSync(path, applyMutant(source, mutant));
+    return this.#runRound(files, current.seconds, () => writeFileSync(path, source));
   }
 
   /** Undefined where all tests pass. A failure counts only if its file passes without the mutant. */
