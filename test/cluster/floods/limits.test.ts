@@ -27,6 +27,8 @@ const CONNECTIONS = {
   'bodies that never end': 256,
   'guesses at passwords': 40,
 } as const satisfies Readonly<Record<NodeAttack['attack'], number>>;
+/** On a busy machine a flood leaves time for a few deliveries, of which a share says nothing. */
+const FEW = 5;
 const UNBOUNDED = { maxBufferedBytes: '1Gi', maxLargeBodies: 1_000, memoryShed: 1 };
 const USER = ['ann', 'right'] as const;
 
@@ -108,7 +110,7 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
         // Three floods share the machine's CPUs: the app may not even get to accept a connection in time (502).
         // A sender may have to retry, but always gets a response.
         expect(all.filter((status) => status !== 200 && status !== 502 && status !== 503)).toEqual([]);
-        expect(rejected, hits).toBeLessThan(all.length / 2);
+        expect(rejected, hits).toBeLessThan(Math.max(all.length / 2, FEW));
         expect(all.at(-1), hits).toBe(200);
         expect(node.memoryOf(pod, 'sidegate').oomKills).toBe(0);
       }
