@@ -1,9 +1,8 @@
 /** The server of the admin port. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import { toClientNetwork } from '../core/client-network.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
-import { onceEvent, onEvent } from '../core/safe-events.ts';
+import { onEvent } from '../core/safe-events.ts';
 import { limitConnections, trackRequests } from '../gateway/server/connection-limiter.ts';
 import { type BoundAddress, Listener } from '../gateway/server/listener.ts';
 import type { ConsoleLoader } from './console-loader.ts';
@@ -25,8 +24,6 @@ export class AdminServer {
   readonly #console: ConsoleLoader | undefined;
   readonly #server: Server;
   readonly #listener: Listener;
-  /** The requests of a connection whose responses are not sent. */
-  readonly #unanswered = new WeakMap<Socket, number>();
 
   /** `console`: absent in processes without requests, such as the injector. */
   constructor(address: ListenAddress, router: AdminRouter, console?: ConsoleLoader) {
@@ -43,7 +40,7 @@ export class AdminServer {
       maxPerClient: MAX_CONNECTIONS_PER_CLIENT,
       toClient: ({ remoteAddress = '' }) => toClientNetwork(remoteAddress),
     });
-    trackRequests(this.#server, limiter);
+    trackRequests(this.#server, limiter, MAX_UNANSWERED_PER_CONNECTION);
     this.#listener = new Listener(this.#server, address);
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
   }
@@ -60,20 +57,9 @@ export class AdminServer {
     this.#server.closeAllConnections();
   }
 
-  /** Returns false if the connection has too many requests without a response. */
-  #count(socket: Socket, response: ServerResponse): boolean {
-    const unanswered = (this.#unanswered.get(socket) ?? 0) + 1;
-    if (socket.destroyed || unanswered > MAX_UNANSWERED_PER_CONNECTION) return false;
-    this.#unanswered.set(socket, unanswered);
-    onceEvent(response, 'close', () => this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1));
-    return true;
-  }
-
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (!this.#count(request.socket, response)) {
-      request.socket.destroy();
-      return;
-    }
+    // The connection had too many requests without a response.
+    if (request.socket.destroyed) return;
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value);
     if (this.#console?.owns(request) === true) return this.#console.handle(request, response);
     // An endpoint that throws is our bug. The error's text may contain anything, so it is not sent.

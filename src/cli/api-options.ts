@@ -8,7 +8,7 @@ import { Secret } from '../core/secret.ts';
 import { ApiClient, ApiFailure, type ApiTarget } from './api-client.ts';
 import { toPrintable } from './api-output.ts';
 import { parseHttpUrl, readCa } from './http-request.ts';
-import { toTimeout } from './input.ts';
+import { toChoice, toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { promptForPasswords, readPipedPassword } from './password-input.ts';
 
@@ -107,8 +107,7 @@ async function runWithClient<O extends ApiOptions>(
   io: Io,
   run: RunWithClient,
 ): Promise<number> {
-  const { format = 'text' } = options;
-  if (format !== 'text' && format !== 'json') throw usageError(`--format ${format} is not one of text, json`);
+  toChoice(options.format ?? 'text', ['text', 'json'], '--format');
   const target = toTarget(options);
   const timeout = toTimeout(options.timeout, name, io);
   const ca = options.ca === undefined ? undefined : await readCa(options.ca);

@@ -11,6 +11,7 @@ import { readFacts } from '../kubernetes/doctor/read-cluster.ts';
 import { toJson } from '../kubernetes/doctor/report-json.ts';
 import { toText } from '../kubernetes/doctor/report-text.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
+import { toChoice } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 
@@ -33,7 +34,7 @@ const NAMESPACE = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 /** Exits with 1 if there is a finding of at least the severity of `--fail-on`. */
 export async function examineCluster(options: DoctorOptions, io: Io): Promise<number> {
   const { format, failOn } = options;
-  if (!FAIL_ON.includes(failOn)) throw usageError(`--fail-on ${failOn} is not one of ${FAIL_ON.join(', ')}`);
+  toChoice(failOn, FAIL_ON, '--fail-on');
   if (options.namespace !== undefined && options.allNamespaces === true)
     throw usageError('use either --namespace or --all-namespaces');
   if (options.namespace !== undefined && !NAMESPACE.test(options.namespace))

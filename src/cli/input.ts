@@ -1,13 +1,12 @@
 /** Reads the input of commands: a body, a secret, a scheme, durations. */
 import { readFile } from 'node:fs/promises';
-import * as z from 'zod';
 import { findAlias } from '../auth/schemes/aliases.ts';
 import { findPreset, PRESETS } from '../auth/schemes/catalogue.ts';
 import { compileScheme } from '../auth/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../auth/schemes/description.ts';
 import type { Scheme } from '../auth/schemes/scheme.ts';
 import { findNearest } from '../config/schema/did-you-mean.ts';
-import { duration } from '../config/schema/scalars.ts';
+import { timeLimit } from '../config/schema/scalars.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import { type Milliseconds, systemClock, toInstant } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
@@ -21,7 +20,7 @@ export interface SecretOptions {
   readonly encoding?: string;
 }
 
-const ENCODINGS: readonly string[] = ['utf8', 'base64', 'hex'];
+const ENCODINGS: readonly SecretEncoding[] = ['utf8', 'base64', 'hex'];
 
 /** The body, byte for byte, from a file or standard input. */
 export async function readBody(file: string | undefined, io: Io): Promise<Buffer> {
@@ -63,26 +62,25 @@ export function toScheme(name: string, option = `--scheme ${name}`): Scheme {
 
 /** Returns the secret's encoding, if given. */
 export function toEncoding(text: string | undefined): SecretEncoding | undefined {
-  if (text !== undefined && !ENCODINGS.includes(text)) throw usageError(`--encoding ${text} is not one of utf8, base64, hex`);
-  return text as SecretEncoding | undefined;
+  return text === undefined ? undefined : toChoice(text, ENCODINGS, '--encoding');
 }
 
 /** In milliseconds. */
 export function toDuration(text: string, option: string): Milliseconds {
-  const parsed = parseWindow(text);
+  const parsed = parsePositive(text);
   if (parsed === undefined) throw usageError(`${option} ${text} is not a duration such as 5m`);
   return parsed;
 }
 
-function parseWindow(text: string): Milliseconds | undefined {
-  const parsed = z.object({ value: duration() }).safeParse({ value: text });
-  return parsed.success && parsed.data.value > 0 ? parsed.data.value : undefined;
+function parsePositive(text: string): Milliseconds | undefined {
+  const parsed = timeLimit().safeParse(text);
+  return parsed.success ? parsed.data : undefined;
 }
 
 /** An instant as RFC 3339; a duration is the time before now. */
 export function toTime(text: string | undefined, option: string): string | undefined {
   if (text === undefined || text.includes('T')) return text;
-  const before = parseWindow(text);
+  const before = parsePositive(text);
   if (before === undefined)
     throw usageError(`${option} ${text} is neither a time such as 2026-12-31T00:00:00Z nor a duration such as 5m`);
   return toInstant(systemClock.now() - before);

@@ -237,10 +237,18 @@ export function limitConnections(server: Server | TlsServer, options: Connection
   return limiter;
 }
 
-/** Tracks each request of a server whose requests have no body to wait for. */
-export function trackRequests(server: Server | TlsServer, limiter: ConnectionLimiter): void {
+/**
+ * Tracks each request of a server whose requests have no body to wait for. A connection with more than `maxUnanswered` requests without a
+ * response is destroyed, before later listeners get the request.
+ */
+export function trackRequests(
+  server: Server | TlsServer,
+  limiter: ConnectionLimiter,
+  maxUnanswered = Number.POSITIVE_INFINITY,
+): void {
   onEvent(server, 'request', (request: IncomingMessage, response: ServerResponse) => {
-    limiter.track(request.socket, COMPLETE, response, response);
+    const { connection } = limiter.track(request.socket, COMPLETE, response, response);
+    if (connection !== undefined && connection.inFlight.length > maxUnanswered) request.socket.destroy();
   });
 }
 
