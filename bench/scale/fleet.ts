@@ -5,6 +5,9 @@ import type { ServiceTimes } from './results.ts';
 
 /** As in src/state/redis/operations.ts. */
 const MAX_BATCH = 64;
+const CONFIRM_WAIT = 2_000;
+const GAP_WEIGHT = 1 / 8;
+const MAX_GAP = 10_000;
 /** Microseconds of sleep after which a wake-up costs the most. Not measured: chosen so that the small case agrees. */
 const COLD_AFTER = 300;
 
@@ -110,6 +113,13 @@ export class Gate {
   readonly #fleet: Fleet;
   readonly #loop: EventLoop<Step>;
   #collected: Operation[] = [];
+  /** Confirms that wait for a claim. */
+  #held: Operation[] = [];
+  /** Counts the calls: a timer of an earlier one must not send what is held now. */
+  #sent = 0;
+  #isTimed = false;
+  #claimedAt = 0;
+  #claimGap = CONFIRM_WAIT;
 
   constructor(fleet: Fleet) {
     this.#fleet = fleet;
@@ -126,19 +136,25 @@ export class Gate {
     this.#loop.post({ cost, onEnd });
   }
 
-  /** Works for so long, and sends an operation with all others of the same turn. */
-  operate(cost: number, onReply: Operation): void {
-    this.work(cost, () => void this.#collected.push(onReply));
-  }
-
-  /** The same; its time counts. */
+  /** Works for so long, and claims in one call with all others of the same turn; the time until the reply counts. */
   claim(cost: number, onReply: Operation): void {
     const { timeline, claimTimes } = this.#fleet;
     const start = timeline.now;
-    this.operate(cost, () => {
+    const onClaimed = (): void => {
       claimTimes.push(timeline.now - start);
       onReply();
+    };
+    this.work(cost, () => {
+      this.#collected.push(onClaimed);
+      this.#claimGap += (Math.min(timeline.now - this.#claimedAt, MAX_GAP) - this.#claimGap) * GAP_WEIGHT;
+      this.#claimedAt = timeline.now;
     });
+  }
+
+  /** Confirms an event, with the next claim if claims are frequent. In a Cluster, each operation is a call anyway. */
+  confirm(): void {
+    const isHeld = this.#claimGap < CONFIRM_WAIT && this.#fleet.options.shards === 1;
+    this.work(0, () => void (isHeld ? this.#held : this.#collected).push(() => undefined));
   }
 
   /** A reply of Redis. */
@@ -151,9 +167,24 @@ export class Gate {
 
   #endTurn(steps: readonly Step[]): void {
     for (const { onEnd } of steps) onEnd();
-    if (this.#collected.length === 0) return;
-    const operations = this.#collected;
+    if (this.#collected.length > 0) this.#send();
+    else if (this.#held.length > 0 && !this.#isTimed) this.#sendLater();
+  }
+
+  #send(): void {
+    const operations = [...this.#held, ...this.#collected];
+    this.#held = [];
     this.#collected = [];
+    this.#sent++;
+    this.#isTimed = false;
     this.#fleet.send(this, operations);
+  }
+
+  #sendLater(): void {
+    const sent = this.#sent;
+    this.#isTimed = true;
+    this.#fleet.timeline.after(CONFIRM_WAIT, () => {
+      if (this.#sent === sent) this.work(0, () => void this.#collected.push(...this.#held.splice(0)));
+    });
   }
 }

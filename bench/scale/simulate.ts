@@ -37,8 +37,7 @@ export function simulateSmall({ service, client }: Times, small: SmallCase): Loa
     let due = -Math.log(1 - random.fraction()) * mean;
     let ticks = 0;
     const tick = (): void => {
-      for (; due <= timeline.now; due += -Math.log(1 - random.fraction()) * mean)
-        gate.claim(0, () => gate.operate(0, () => undefined));
+      for (; due <= timeline.now; due += -Math.log(1 - random.fraction()) * mean) gate.claim(0, () => gate.confirm());
       timeline.after(own[ticks++ % own.length] ?? SECOND, tick);
     };
     tick();
@@ -86,7 +85,7 @@ export function simulateFleet(times: Times & Pick<ScaleRun, 'gateMicroseconds'>,
     const start = timeline.now;
     const gate = fleet.gates[random.below(gates)];
     const respond = (): void => {
-      gate?.operate(0, () => undefined);
+      gate?.confirm();
       timeline.after(ASSUMED.senderDelay, () => {
         delivered++;
         deliveryTimes.push(timeline.now - start);

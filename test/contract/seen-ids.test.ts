@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { systemClock } from '../../src/core/clock.ts';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { createMemorySeenIds } from '../../src/state/claims/memory-seen-ids.ts';
 import type { SeenIds } from '../../src/state/claims/seen-ids.ts';
@@ -33,7 +33,7 @@ function options(port: number, over: Partial<RedisStoreOptions> = {}): RedisStor
 }
 
 /** Opens a store; its events are noted. */
-function open(settings: RedisStoreOptions): SeenIds {
+function open(settings: RedisStoreOptions, clock: Clock = systemClock): SeenIds {
   const store = createRedisStore(
     settings,
     {
@@ -41,7 +41,7 @@ function open(settings: RedisStoreOptions): SeenIds {
       onDown: ({ message }) => events.push(`down: ${message}`),
       onWarning: (message) => events.push(`warning: ${message}`),
     },
-    systemClock,
+    clock,
   );
   opened.push(store);
   return store;
@@ -117,6 +117,67 @@ describe('the Redis store', () => {
     ]);
     expect([good, alsoGood]).toEqual(Array(2).fill({ status: 'fulfilled', value: { state: 'new' } }));
     expect(bad).toMatchObject({ status: 'rejected', reason: { name: 'StoreUnavailable', failure: 'error' } });
+  });
+
+  describe('while claims are frequent', () => {
+    let clock: FakeClock;
+    let store: SeenIds;
+    let prefix = 0;
+
+    /** One claim every `gap` ms, until the store has noticed. */
+    async function claimEvery(gap: number): Promise<void> {
+      for (let i = 0; i < 40; i++) {
+        clock.pass(gap);
+        await store.claim({ ...CLAIM, key: `${prefix++}` });
+      }
+    }
+
+    function countCalls(): number {
+      return Number(/cmdstat_evalsha:calls=(\d+)/.exec(server.cli('INFO', 'commandstats'))?.[1] ?? 0);
+    }
+
+    beforeEach(async () => {
+      clock = new FakeClock();
+      store = open(options(server.port, { keyPrefix: `paced-${prefix++}:` }), clock);
+      await until(() => store.isUp());
+    });
+
+    test('a confirm goes with the next claim, in one call and before it', async () => {
+      await claimEvery(1);
+      await store.claim(CLAIM);
+      const calls = countCalls();
+      const confirmed = store.confirm(CLAIM.key, CLAIM.token, CLAIM.fingerprint, 60_000);
+      await settle();
+      expect(countCalls()).toBe(calls);
+      const repeated = store.claim({ ...CLAIM, token: 'other' });
+      expect(await confirmed).toBe(true);
+      expect(await repeated).toEqual({ state: 'handled', sameContent: true });
+      expect(countCalls()).toBe(calls + 1);
+      expect(clock.timers).toBe(0);
+    });
+
+    test('a confirm waits no longer than 2 ms for a claim', async () => {
+      await claimEvery(1);
+      await store.claim(CLAIM);
+      const confirmed = store.confirm(CLAIM.key, CLAIM.token, CLAIM.fingerprint, 60_000);
+      await clock.advance(1);
+      expect(await Promise.race([confirmed, settle()])).toBeUndefined();
+      await clock.advance(1);
+      expect(await confirmed).toBe(true);
+    });
+
+    test('a release never waits', async () => {
+      await claimEvery(1);
+      await store.claim(CLAIM);
+      expect(await store.release(CLAIM.key, CLAIM.token)).toBe(true);
+    });
+
+    test('a confirm does not wait once claims are rare again', async () => {
+      await claimEvery(1);
+      await claimEvery(10);
+      await store.claim(CLAIM);
+      expect(await store.confirm(CLAIM.key, CLAIM.token, CLAIM.fingerprint, 60_000)).toBe(true);
+    });
   });
 
   test('loads its scripts again if Redis lost them', async () => {

@@ -1,6 +1,6 @@
 /** Runs the store's operations in Redis. Operations of one turn of the event loop share a script call; each has a separate result. */
 import type { Result } from 'ioredis';
-import type { Milliseconds } from '../../core/clock.ts';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached, runNextTurn } from '../../core/safe-events.ts';
 import { type StoreFailure, StoreUnavailable } from '../claims/seen-ids.ts';
@@ -52,6 +52,12 @@ interface Waiting {
 
 /** A script blocks Redis while it runs; this many operations take well under a millisecond. */
 const MAX_BATCH = 64;
+/** The longest time that a confirm waits for a claim to share its call. */
+const CONFIRM_WAIT_MS: Milliseconds = 2;
+/** How much the last gap between two claims counts in their average. */
+const GAP_WEIGHT = 1 / 8;
+/** After a quiet time, a few claims are enough to notice that they are frequent again. */
+const MAX_GAP_MS: Milliseconds = 10;
 
 /** Collects operations and sends them in batches. */
 export class Operations {
@@ -59,10 +65,18 @@ export class Operations {
   readonly #events: OperationEvents;
   readonly #maxBatch: number;
   #waiting: Waiting[] = [];
+  /** The waiting operations are sent in the next turn. */
+  #isDue = false;
+  #cancelWait: CancelTimer | undefined;
+  readonly #clock: Clock;
+  #claimedAt: Milliseconds;
+  #claimGap: Milliseconds = CONFIRM_WAIT_MS;
 
-  constructor(client: RedisClient, events: OperationEvents) {
+  constructor(client: RedisClient, events: OperationEvents, clock: Clock) {
     this.#client = client;
     this.#events = events;
+    this.#clock = clock;
+    this.#claimedAt = clock.monotonic();
     // In a Cluster all keys of a script call must be in one slot, so each operation is a call; ioredis pipelines the calls of a turn.
     this.#maxBatch = client.isCluster ? 1 : MAX_BATCH;
     // For a Cluster, ioredis chooses the node by the first argument, so that must be a key, not the number of keys.
@@ -76,12 +90,35 @@ export class Operations {
   run(operation: Operation): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ operation, resolve, reject });
+      if (operation.name === 'claim') this.#noteClaim();
       if (this.#waiting.length >= this.#maxBatch) this.#send();
-      else if (this.#waiting.length === 1) runNextTurn(() => this.#send());
+      else if (operation.name === 'confirm' && this.#claimGap < CONFIRM_WAIT_MS) this.#sendSoon();
+      else this.#sendNextTurn();
     });
   }
 
+  #noteClaim(): void {
+    const now = this.#clock.monotonic();
+    const gap = Math.min(now - this.#claimedAt, MAX_GAP_MS);
+    this.#claimedAt = now;
+    this.#claimGap += (gap - this.#claimGap) * GAP_WEIGHT;
+  }
+
+  #sendNextTurn(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    runNextTurn(() => this.#send());
+  }
+
+  /** While claims are frequent, a confirm goes with the next one: each call less saves a write, and waking up for its response. */
+  #sendSoon(): void {
+    if (!this.#isDue) this.#cancelWait ??= this.#clock.after(CONFIRM_WAIT_MS, () => this.#send());
+  }
+
   #send(): void {
+    this.#isDue = false;
+    this.#cancelWait?.();
+    this.#cancelWait = undefined;
     const batch = this.#waiting;
     this.#waiting = [];
     // The batch is empty if it was full, and so was sent, before the turn ended.

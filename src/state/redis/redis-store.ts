@@ -6,7 +6,7 @@ import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../logi
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
 import type { DeliveryBatch, SharedDeliveries } from '../shared-deliveries.ts';
 import { openRedis, type RedisClient } from './client.ts';
-import { Operations, type Reply } from './operations.ts';
+import { type OperationEvents, Operations, type Reply } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
 import { OutageRecord, type StoreOutage } from './outage.ts';
 
@@ -44,10 +44,8 @@ class RedisStore implements RedisStoreParts {
     this.#events = events;
     this.#prefix = options.keyPrefix;
     this.#client = openRedis(options);
-    this.#operations = new Operations(this.#client, {
-      onReply: () => this.#markUp(),
-      onFailure: (error) => this.#markDown(error),
-    });
+    const outcomes: OperationEvents = { onReply: () => this.#markUp(), onFailure: (error) => this.#markDown(error) };
+    this.#operations = new Operations(this.#client, outcomes, clock);
     onEvent(this.#client, 'ready', () => this.#onReady());
     onEvent(this.#client, 'error', (error: Error) => this.#markDown(error));
     onEvent(this.#client, 'close', () => this.#markDown({ code: 'EPIPE' }));

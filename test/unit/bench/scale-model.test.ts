@@ -131,6 +131,16 @@ describe('the simulated small case', () => {
     expect(dense.operations / dense.calls).toBeGreaterThan(9.5);
     expect(dense.operations / 80_000).toBeCloseTo(1, 1);
   });
+
+  test('sends a confirm with the next claim if a process claims more than 500 times a second', () => {
+    const small = { gaps: [[1_000]], seconds: 5 };
+    const rare = simulateSmall(TIMES, { ...small, eventsPerSecond: 250 });
+    const frequent = simulateSmall(TIMES, { ...small, eventsPerSecond: 1_000 });
+    // In one of five ticks of the rare events, two are due.
+    expect(rare.operations / rare.calls).toBeLessThan(1.3);
+    expect(frequent.operations / frequent.calls).toBeGreaterThan(2);
+    expect(frequent.operations).toBeGreaterThan(1_900);
+  });
 });
 
 describe('the utilization', () => {
