@@ -2,7 +2,7 @@
  * Preloaded into a gate (`--import`). On SIGUSR2 it writes to the file in SOAK_RESOURCES what the process holds: timers, also those that do not
  * keep it alive, listeners of the process, live objects, and resources of libuv by type.
  */
-import { writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { isMainThread } from 'node:worker_threads';
@@ -75,7 +75,9 @@ if (file !== undefined && isMainThread) {
     // V8 gives pages back in the background.
     startTimeout(() => {
       collect();
-      writeFileSync(file, JSON.stringify(count()));
+      // At once: the reader waits until the file is there.
+      writeFileSync(`${file}.new`, JSON.stringify(count()));
+      renameSync(`${file}.new`, file);
     }, SETTLING_MS);
   });
 }

@@ -37,8 +37,8 @@ const COLLECT_EVERY_S = 30;
 const MAX_GROWTH_MIB = 4;
 /** Before, caches and pools still grow to the size that they keep. */
 const MIN_TREND_MINUTES = 20;
-/** Memory at rest, after a garbage collection. */
-const MAX_MORE_RESIDENT_MIB = 8;
+/** Memory at rest, after a garbage collection. In the first minutes, V8 still compiles code: of reloads, after some hundreds of them. */
+const MAX_MORE_RESIDENT_MIB = 16;
 /** Connections to Redis and the app may differ by a few. */
 const MAX_MORE = 3;
 /** Live objects, after a garbage collection. */
@@ -93,12 +93,12 @@ async function countHeld(): Promise<Held> {
   gate.signal('SIGUSR2');
   const text = await until(() => {
     try {
-      return Object(readFileSync(counted, 'utf8').trim() || undefined) as string;
+      return readFileSync(counted, 'utf8');
     } catch {
       return undefined;
     }
   });
-  return { ...(JSON.parse(String(text)) as CountedResources), descriptors: readResources(gate.life.pid).descriptors };
+  return { ...(JSON.parse(text) as CountedResources), descriptors: readResources(gate.life.pid).descriptors };
 }
 
 /** Counts once the gate is calm. */
