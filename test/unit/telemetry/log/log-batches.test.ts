@@ -36,7 +36,7 @@ test('writes what does not fill a batch after the configured time, and has no ti
   await clock.advance(1);
   expect(clock.timers).toBe(0);
   await until(() => readFileSync(file, 'utf8') === 'first\nsecond\n');
-  batches.write(`${'x'.repeat(20_000)}\n`);
+  batches.write(`${'x'.repeat(70_000)}\n`);
   expect(clock.timers).toBe(0);
 });
 
