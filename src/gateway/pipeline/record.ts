@@ -76,8 +76,10 @@ function reportSpans(requestRecord: RequestRecord, line: RequestLine, trace: Req
 
 /** The journal first, so that the decision is there even if logging fails. */
 function report(line: RequestLine, requestRecord: RequestRecord, { journal, logger }: RecordParts): void {
-  if (journal.size > 0) journal.add(requestRecord.info.receivedAt, line, toDetails(requestRecord));
-  logger.request(line);
+  if (journal.size === 0) return logger.request(line);
+  const text = JSON.stringify(line);
+  journal.add(requestRecord.info.receivedAt, line, toDetails(requestRecord), text);
+  logger.request(line, text);
 }
 
 /** One literal with all fields, present or not: a single object shape costs a sixth of what joining parts would cost. */

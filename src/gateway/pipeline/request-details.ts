@@ -1,4 +1,4 @@
-/** The details of a request that the journal keeps besides its log line: references and short copies, formatted only when somebody asks for them. */
+/** The details of a request that the journal keeps besides its log line. */
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { HeaderFields } from '../../core/headers.ts';
@@ -27,7 +27,6 @@ const SHOWN_HEADERS: ReadonlySet<string> = new Set([
   ...GENERAL_HEADERS,
   ...PRESETS.flatMap(toTimeAndId).filter((name) => !SIGNATURE_HEADERS.has(name)),
 ]);
-/** ASCII, as any other character would double the memory of the text. */
 const ELLIPSIS = '...';
 const MAX_PATH_LENGTH = 1_024;
 const MAX_FIELDS = 64;
@@ -40,11 +39,9 @@ export function toDetails(requestRecord: RequestRecord): RequestDetails {
   const { head, decision, outcome, route } = requestRecord;
   const isAdmitted = decision?.kind === 'admitted';
   const event = isAdmitted ? decision.admitted.claimed?.event : decision?.event;
-  const { raw = '', path } = head?.target ?? {};
-  const isLong = raw.length > MAX_PATH_LENGTH;
+  const path = head?.target.path;
   return {
-    path: path !== undefined && isLong ? copy(path, MAX_PATH_LENGTH) : path,
-    targetLength: isLong ? MAX_PATH_LENGTH : raw.length,
+    path: path === undefined ? undefined : cut(path, MAX_PATH_LENGTH),
     headers: head === undefined ? '' : toText(head.headers),
     signedAt: event === undefined ? toRefused(requestRecord)?.claimedAt : event.timestamp,
     isClaimed: isAdmitted && decision.admitted.claimed?.claim !== undefined,
@@ -58,7 +55,7 @@ function toRefused(requestRecord: RequestRecord): Refusal | undefined {
   return requestRecord.refusal ?? toObservedRefusal(requestRecord);
 }
 
-/** One string: a list of strings would keep dozens of objects alive for each request. */
+/** The fields, one per line. */
 function toText({ names, raw }: HeaderFields): string {
   const lines: string[] = [];
   const count = Math.min(names.length, MAX_FIELDS);
@@ -68,17 +65,11 @@ function toText({ names, raw }: HeaderFields): string {
       SHOWN_HEADERS.has(name) ? `${name}\t${cut(raw[i * 2 + 1] as string, MAX_VALUE_LENGTH)}` : cut(name, MAX_NAME_LENGTH),
     );
   }
-  const text = lines.join('\n');
-  return text.length > MAX_HEADERS_LENGTH ? copy(text, MAX_HEADERS_LENGTH) : text;
+  return cut(lines.join('\n'), MAX_HEADERS_LENGTH);
 }
 
 function cut(text: string, maxLength: number): string {
   return text.length > maxLength ? text.slice(0, maxLength) + ELLIPSIS : text;
-}
-
-/** A slice would keep all of the original. */
-function copy(text: string, maxLength: number): string {
-  return Buffer.from(text.slice(0, maxLength) + ELLIPSIS, 'latin1').toString('latin1');
 }
 
 function toTimeAndId({ timestamp, id }: SchemeDescription): string[] {

@@ -1,7 +1,7 @@
 /** The most recent requests: the same lines as in the log and what the console shows besides, kept in memory in a bounded ring buffer. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { RequestLine } from '../log/logger.ts';
-import { Ring } from './ring.ts';
+import { TextRing } from './text-ring.ts';
 
 /** Why the body of a request is not stored, on a route that stores bodies. */
 export const BODY_ABSENCES = [
@@ -33,8 +33,6 @@ export interface JournalBody {
 export interface RequestDetails {
   /** Without the query, which may contain credentials; undefined if the head was rejected. */
   readonly path: string | undefined;
-  /** Characters of memory that `path` keeps alive. */
-  readonly targetLength: number;
   /** One field per line: its name and, unless the value is hidden, a tab and the value. */
   readonly headers: string;
   /** The time that the sender signed. Without `key` in the line, no signature verified it. */
@@ -80,36 +78,42 @@ export interface JournalLimits {
 /** Explanations derive from untrusted requests, so their size is bounded. */
 const MAX_EXPLANATION_LINES = 20;
 const MAX_EXPLANATION_LINE_LENGTH = 500;
-/** Memory of an entry without its texts of variable length: more than the 0.6 KiB that an entry of a typical delivery takes. */
-const ENTRY_BYTES = 1_024;
+/** Memory of an entry besides its texts: its place in the ring, and its share of memory that is not used. */
+const ENTRY_BYTES = 128;
 
 /** The parts of an entry that are recorded at once. */
 export type Decision = Pick<JournalEntry, 'at' | 'line' | 'details'>;
 
-interface Recorded extends Decision {
-  bytes: number;
-  explanation: readonly string[] | undefined;
+/** Data that few entries have. */
+interface Extra {
+  explanation?: readonly string[];
+  explanationBytes?: number;
+  readonly body?: JournalBody;
 }
 
-/** The journal. Adding a decision allocates one small object, because every request does it; texts are formatted when they are asked for. */
+/** The journal. Every request adds a decision, so adding one leaves no objects behind; an entry is read only when somebody asks for it. */
 export class Journal {
-  readonly #entries: Ring<Recorded>;
+  readonly #texts: TextRing;
+  readonly #times: Float64Array;
   readonly #maxBytes: number;
+  /** By sequence. */
+  readonly #extras = new Map<number, Extra>();
   #bytes = 0;
   #recorded = 0;
 
   constructor({ size, maxBytes }: JournalLimits) {
-    this.#entries = new Ring(size);
+    this.#texts = new TextRing(size);
+    this.#times = new Float64Array(size);
     this.#maxBytes = maxBytes;
   }
 
   get size(): number {
-    return this.#entries.size;
+    return this.#texts.size;
   }
 
   /** How many decisions are kept now. */
   get length(): number {
-    return this.#entries.length;
+    return this.#texts.length;
   }
 
   /** Memory of the entries. */
@@ -122,28 +126,29 @@ export class Journal {
     return this.#recorded;
   }
 
-  /** Replaces the oldest decision. Neither object is copied: the caller must not change them later. */
-  add(at: EpochMilliseconds, line: RequestLine, details?: RequestDetails): void {
-    const { size, length } = this.#entries;
+  /** Replaces the oldest decision. `text`: the line in JSON, if the caller has it already. */
+  add(at: EpochMilliseconds, line: RequestLine, details?: RequestDetails, text = JSON.stringify(line)): void {
+    const { size, length } = this.#texts;
     if (size === 0) return;
     if (length === size) this.#forgetOldest();
-    const bytes = toBytes(line, details);
-    this.#entries.add({ at, line, details, bytes, explanation: undefined });
-    this.#bytes += bytes;
+    this.#times[this.#recorded % size] = at;
     this.#recorded++;
+    this.#bytes += this.#texts.add(details === undefined ? text : text + formatDetails(details)) + ENTRY_BYTES;
+    if (details?.body !== undefined) this.#extras.set(this.#recorded, { body: details.body });
     this.#keepWithinBytes();
   }
 
   /** Adds an explanation to a decision; returns false if the journal no longer has it. */
   explain(requestId: string, explanation: readonly string[]): boolean {
-    for (let age = 1; age <= this.#entries.length; age++) {
-      const entry = this.#entries.at(age);
-      if (entry.line.requestId !== requestId) continue;
-      const lines = explanation.slice(0, MAX_EXPLANATION_LINES).map((text) => text.slice(0, MAX_EXPLANATION_LINE_LENGTH));
-      const bytes = 2 * lines.join('').length;
-      entry.explanation = lines;
-      entry.bytes += bytes;
-      this.#bytes += bytes;
+    for (let age = 1; age <= this.#texts.length; age++) {
+      const text = this.#texts.at(age);
+      if (!text.includes(requestId) || parseLine(text).requestId !== requestId) continue;
+      const lines = explanation.slice(0, MAX_EXPLANATION_LINES).map((each) => each.slice(0, MAX_EXPLANATION_LINE_LENGTH));
+      const explanationBytes = 2 * lines.join('').length;
+      const sequence = this.#toSequence(age);
+      const extra = this.#extras.get(sequence);
+      this.#extras.set(sequence, { ...extra, explanation: lines, explanationBytes });
+      this.#bytes += explanationBytes - (extra?.explanationBytes ?? 0);
       this.#keepWithinBytes();
       return true;
     }
@@ -153,44 +158,81 @@ export class Journal {
   /** Removes all decisions, which another journal is to keep, and returns them with the oldest first. */
   takeAll(): Decision[] {
     const taken: Decision[] = [];
-    for (let age = this.#entries.length; age >= 1; age--) {
-      const { at, line, details } = this.#entries.at(age);
+    for (let age = this.#texts.length; age >= 1; age--) {
+      const { at, line, details } = this.#read(age);
       taken.push({ at, line, details });
     }
-    while (this.#entries.length > 0) this.#forgetOldest();
+    while (this.#texts.length > 0) this.#forgetOldest();
     return taken;
   }
 
   /** The matching entries, newest first. */
   find(query: JournalQuery): JournalEntry[] {
     const found: JournalEntry[] = [];
-    for (let age = 1; age <= this.#entries.length && found.length < query.limit; age++) {
-      const entry = this.#entries.at(age);
-      if (isMatch(entry.line, query)) found.push({ ...entry, sequence: this.#recorded - age + 1 });
+    for (let age = 1; age <= this.#texts.length && found.length < query.limit; age++) {
+      const entry = this.#read(age);
+      if (isMatch(entry.line, query)) found.push(entry);
     }
     return found;
   }
 
+  #read(age: number): JournalEntry {
+    const sequence = this.#toSequence(age);
+    const text = this.#texts.at(age);
+    const { explanation, body } = this.#extras.get(sequence) ?? {};
+    const at = this.#times[(sequence - 1) % this.size] as EpochMilliseconds;
+    return { at, sequence, line: parseLine(text), details: parseDetails(text, body), explanation };
+  }
+
+  #toSequence(age: number): number {
+    return this.#recorded - age + 1;
+  }
+
   /** The newest stays, so that at least one entry explains what takes so much memory. */
   #keepWithinBytes(): void {
-    while (this.#bytes > this.#maxBytes && this.#entries.length > 1) this.#forgetOldest();
+    while (this.#bytes > this.#maxBytes && this.#texts.length > 1) this.#forgetOldest();
   }
 
   #forgetOldest(): void {
-    const { bytes, details } = this.#entries.takeOldest();
-    this.#bytes -= bytes;
-    details?.body?.release();
+    const sequence = this.#toSequence(this.#texts.length);
+    this.#bytes -= this.#texts.removeOldest() + ENTRY_BYTES;
+    const extra = this.#extras.get(sequence);
+    if (extra === undefined) return;
+    this.#extras.delete(sequence);
+    this.#bytes -= extra.explanationBytes ?? 0;
+    extra.body?.release();
   }
 }
 
-/** Two bytes per character, except of texts that node:http reads as Latin-1. */
-function toBytes({ detail, webhookId, user, certificate, key }: RequestLine, details: RequestDetails | undefined): number {
-  const texts = toLength(detail) + toLength(webhookId) + toLength(user) + toLength(certificate) + toLength(key);
-  return ENTRY_BYTES + 2 * texts + (details === undefined ? 0 : details.headers.length + details.targetLength);
+/** JSON has no line break, so the first one ends the line of the log; the second one ends the numbers. The path and the headers follow. */
+function formatDetails({ path, headers, signedAt, isClaimed, bytesOut }: RequestDetails): string {
+  const numbers = `${signedAt ?? ''},${isClaimed ? 1 : ''},${bytesOut ?? ''},${path?.length ?? ''}`;
+  return `\n${numbers}\n${path ?? ''}${headers}`;
 }
 
-function toLength(text: string | undefined): number {
-  return text === undefined ? 0 : text.length;
+function parseLine(text: string): RequestLine {
+  const end = text.indexOf('\n');
+  return JSON.parse(end === -1 ? text : text.slice(0, end)) as RequestLine;
+}
+
+function parseDetails(text: string, body: JournalBody | undefined): RequestDetails | undefined {
+  const end = text.indexOf('\n');
+  if (end === -1) return undefined;
+  const numbersEnd = text.indexOf('\n', end + 1);
+  const [signedAt = '', isClaimed, bytesOut = '', pathLength = ''] = text.slice(end + 1, numbersEnd).split(',');
+  const pathEnd = numbersEnd + 1 + Number(pathLength);
+  return {
+    path: pathLength === '' ? undefined : text.slice(numbersEnd + 1, pathEnd),
+    headers: text.slice(pathEnd),
+    signedAt: toNumber(signedAt),
+    isClaimed: isClaimed === '1',
+    bytesOut: toNumber(bytesOut),
+    body,
+  };
+}
+
+function toNumber(text: string): number | undefined {
+  return text === '' ? undefined : Number(text);
 }
 
 function isMatch(line: RequestLine, { route, code, reason, requestId }: JournalQuery): boolean {

@@ -45,7 +45,8 @@ export type LogFields = Readonly<Record<string, string | number | boolean | read
 
 /** Writes the log. */
 export interface Logger<Event extends string = TelemetryLogEvent> {
-  request(line: RequestLine): void;
+  /** `text`: the line in JSON, if the caller has it already. */
+  request(line: RequestLine, text?: string): void;
   readonly info: (event: Event, fields?: LogFields) => void;
   readonly warn: (event: Event, fields?: LogFields) => void;
   readonly error: (event: Event, fields?: LogFields) => void;
@@ -93,10 +94,10 @@ function createRequestLog(log: PinoLogger, base: object, stream: LogDestination)
     error: log.isLevelEnabled('error'),
   };
   const shared = JSON.stringify(base).slice(1, -1);
-  return (line) => {
+  return (line, text = JSON.stringify(line)) => {
     if (!isEnabled[line.level]) return;
     const time = pino.stdTimeFunctions.epochTime().slice(1);
-    stream.write(`{${time},${shared},${JSON.stringify(line).slice(1, -1)},"msg":"request"}\n`);
+    stream.write(`{${time},${shared},${text.slice(1, -1)},"msg":"request"}\n`);
   };
 }
 

@@ -77,7 +77,6 @@ test('shares at most 200 at once and 64 KiB, the newest, and counts the others',
 /** As large as untrusted clients can make them. */
 const LARGE: RequestDetails = {
   path: `/${'p'.repeat(1_023)}...`,
-  targetLength: 1_024,
   headers: Array.from({ length: 64 }, (_, i) => `h${i}\t${'v'.repeat(60)}`).join('\n'),
   signedAt: undefined,
   isClaimed: false,

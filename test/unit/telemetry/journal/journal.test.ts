@@ -22,12 +22,53 @@ describe('the journal', () => {
     );
   });
 
-  test('keeps the line of the log, not a copy', () => {
+  test('returns the line and the details as they were added', () => {
+    const text = fc.string({ unit: 'grapheme', maxLength: 40 });
+    const amount = fc.option(fc.nat(), { nil: undefined });
+    const toDetails = {
+      path: fc.option(text, { nil: undefined }),
+      headers: text,
+      signedAt: amount,
+      isClaimed: fc.boolean(),
+      bytesOut: amount,
+    };
+    const decision = fc.record({
+      at: fc.nat(),
+      requestId: text,
+      detail: text,
+      details: fc.option(fc.record(toDetails), { nil: undefined }),
+    });
+    fc.assert(
+      fc.property(fc.array(decision, { maxLength: 20 }), (decisions) => {
+        const journal = create(20);
+        const added = decisions.map(({ at, requestId, detail, details }) => ({
+          at,
+          line: toLine(requestId, { detail, route: undefined }),
+          details: details && { ...details, body: undefined },
+        }));
+        for (const { at, line, details } of added) journal.add(at, line, details);
+        expect(journal.takeAll()).toEqual(added);
+        expect([journal.length, journal.bytes]).toEqual([0, 0]);
+      }),
+    );
+  });
+
+  test('releases the body of a decision that it forgets, once', () => {
+    const released: string[] = [];
+    const toDetails = (name: string) => ({
+      path: '/',
+      headers: '',
+      signedAt: undefined,
+      isClaimed: true,
+      bytesOut: 0,
+      body: { content: Buffer.from(name), isTruncated: false, redactions: 0, release: () => void released.push(name) },
+    });
     const journal = create(2);
-    const line = toLine('x');
-    journal.add(7, line);
-    expect(journal.find({ limit: 1 })[0]?.line).toBe(line);
-    expect(journal.find({ limit: 1 })[0]?.at).toBe(7);
+    for (const name of ['a', 'b', 'c']) journal.add(1, toLine(name), toDetails(name));
+    expect(journal.find({ limit: 9 }).map(({ details }) => String(details?.body?.content))).toEqual(['c', 'b']);
+    expect(released).toEqual(['a']);
+    journal.takeAll();
+    expect(released).toEqual(['a', 'b', 'c']);
   });
 
   test('keeps nothing at size 0', () => {
@@ -76,7 +117,6 @@ describe('the journal', () => {
   test('removes the oldest decisions early if they need too much memory, but never the newest', () => {
     const long = {
       path: '/',
-      targetLength: 1,
       headers: 'x'.repeat(50_000),
       signedAt: undefined,
       isClaimed: false,
@@ -91,8 +131,12 @@ describe('the journal', () => {
     expect([ids(journal), journal.recorded]).toEqual([['huge'], 11]);
     for (let i = 0; i < 100; i++) journal.add(i, toLine(`small ${i}`));
     expect([journal.length, ids(journal).at(-1)]).toEqual([100, 'small 0']);
-    for (let i = 0; i < 100; i++) journal.explain(`small ${i}`, ['y'.repeat(500)]);
-    expect([journal.length, journal.bytes <= 200_000]).toEqual([98, true]);
+    // 1,000 bytes each: at most 200 of them.
+    for (let i = 0; i < 250; i++) journal.add(i, toLine(`more ${i}`));
+    for (let i = 0; i < 250; i++) journal.explain(`more ${i}`, ['y'.repeat(500)]);
+    expect(journal.length).toBeLessThan(200);
+    expect(journal.length).toBeGreaterThan(100);
+    expect(journal.bytes).toBeLessThanOrEqual(200_000);
   });
 
   test('numbers the decisions from the start', () => {
