@@ -8,7 +8,7 @@ import { toAddressText } from '../../core/listen-address.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { BodyWriter } from './body-writer.ts';
 import { ConnectionReader, type ReadBuffers } from './read-buffers.ts';
-import type { ResponseHead } from './response-head.ts';
+import type { ResponseHead, ResponseHeads } from './response-head.ts';
 import { type ParserEvents, ResponseParser } from './response-parser.ts';
 import type { UpstreamFailure, UpstreamListener, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
@@ -23,8 +23,9 @@ export interface Job {
 /** The part of the pool that a connection uses. */
 export interface ConnectionOwner {
   readonly options: UpstreamOptions;
-  /** The read buffers of its connections. */
+  /** The read buffers of its connections, and the latest heads of their responses. */
   readonly buffers: ReadBuffers;
+  readonly heads: ResponseHeads;
   now(): Milliseconds;
   /** The exchange is over, and the connection is free for another. */
   onFree(connection: Connection): void;
@@ -65,7 +66,7 @@ export class Connection implements ParserEvents {
     const { options } = owner;
     this.#owner = owner;
     this.#reader = new ConnectionReader(owner.buffers);
-    this.#parser = new ResponseParser(this, options.maxHeadBytes);
+    this.#parser = new ResponseParser(this, options.maxHeadBytes, owner.heads);
     this.#job = job;
     job.connection = this;
     this.#idleTimeout = options.idleTimeout;
@@ -129,12 +130,11 @@ export class Connection implements ParserEvents {
     else this.#fail({ kind: 'timeout', nothingSent: false, detail });
   }
 
-  /** Called by the parser. */
+  /** Called by the parser, as the next three. */
   onInformation(status: number, headers: RawHeaders): void {
     this.#job?.listener.onInformation(status, headers);
   }
 
-  /** Called by the parser. */
   onHead(head: ResponseHead): void {
     this.#hasHead = true;
     this.#keepsAlive = head.keepsAlive;
@@ -142,7 +142,6 @@ export class Connection implements ParserEvents {
     this.#job?.listener.onHead(head.status, head.statusText, head.headers);
   }
 
-  /** Called by the parser. */
   onUpgrade(headers: RawHeaders): void {
     this.#hasHead = true;
     this.#owner.onUpgraded(this);
@@ -152,7 +151,7 @@ export class Connection implements ParserEvents {
     this.#send(body, true);
   }
 
-  /** Called by the parser. The next read overwrites the bytes. */
+  /** The next read overwrites the bytes. */
   onBody(chunk: Buffer): void {
     if (this.#job === undefined) return;
     const releaseBuffer = this.#reader.lend(chunk);

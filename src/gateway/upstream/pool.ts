@@ -2,6 +2,7 @@
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { Connection, type ConnectionOwner, type Job } from './connection.ts';
 import { ReadBuffers } from './read-buffers.ts';
+import { ResponseHeads } from './response-head.ts';
 import type { Upstream, UpstreamExchange, UpstreamListener, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
 /** The precision of timeouts: one timer for all connections, none for each request. */
@@ -15,6 +16,7 @@ export function createUpstream(options: UpstreamOptions, clock: Clock): Upstream
 class Pool implements Upstream, ConnectionOwner {
   readonly options: UpstreamOptions;
   readonly buffers = new ReadBuffers();
+  readonly heads = new ResponseHeads();
   readonly #clock: Clock;
   readonly #connections = new Set<Connection>();
   /** Their number is limited only by the number of clients: they do not count towards `maxConnections`. */

@@ -7,7 +7,7 @@ type FieldAction = 'pass' | 'drop' | 'length' | 'connection';
 
 /** The response header for the sender. */
 export interface SenderHead {
-  /** Raw pairs in the app's order. */
+  /** Raw pairs in the app's order. Do not change them: the next response may share them. */
   readonly fields: string[];
   /** Content-Length in bytes, if the app sends it; validated by the parser. */
   readonly contentLength: number | undefined;
@@ -50,6 +50,8 @@ const MAX_CACHED_NAMES = 1_000;
 export class ResponseHeaderPolicy {
   readonly #allowed: ReadonlySet<string>;
   readonly #actions = new Map<string, FieldAction>();
+  /** The latest result, as the same head follows the same head (ResponseHeads). */
+  #latest: { readonly status: number; readonly headers: RawHeaders; readonly head: SenderHead } | undefined;
 
   /** `allowed`: lower-case names that are passed on although a sender may disable itself because of them. */
   constructor(allowed: ReadonlySet<string>) {
@@ -58,6 +60,14 @@ export class ResponseHeaderPolicy {
 
   /** Returns the header for the sender. The parser has ensured that no field can split the response. */
   toSenderHead(status: number, headers: RawHeaders): SenderHead {
+    const latest = this.#latest;
+    if (latest !== undefined && latest.headers === headers && latest.status === status) return latest.head;
+    const head = this.#buildSenderHead(status, headers);
+    this.#latest = { status, headers, head };
+    return head;
+  }
+
+  #buildSenderHead(status: number, headers: RawHeaders): SenderHead {
     const fields: string[] = [];
     let contentLength: number | undefined;
     let named: ReadonlySet<string> | undefined;

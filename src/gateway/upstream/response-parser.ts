@@ -1,6 +1,6 @@
 /** A strict parser for the app's responses (RFC 9112): anything ambiguous is an error. */
 import type { RawHeaders } from '../../core/headers.ts';
-import { parseResponseHead, parseTrailers, type ResponseHead } from './response-head.ts';
+import { parseTrailers, type ResponseHead, ResponseHeads } from './response-head.ts';
 
 /** Receives the parsed parts of a response, as they arrive. */
 export interface ParserEvents {
@@ -36,6 +36,7 @@ const MAX_INFORMATIONAL = 16;
 export class ResponseParser {
   readonly #events: ParserEvents;
   readonly #maxHeadBytes: number;
+  readonly #heads: ResponseHeads;
   #state: State = 'idle';
   #isHeadRequest = false;
   #mayUpgrade = false;
@@ -45,8 +46,10 @@ export class ResponseParser {
   #trailers: RawHeaders = NO_HEADERS;
   #problem = '';
 
-  constructor(events: ParserEvents, maxHeadBytes: number) {
+  /** `heads`: what the connections to one app share. */
+  constructor(events: ParserEvents, maxHeadBytes: number, heads = new ResponseHeads()) {
     this.#events = events;
+    this.#heads = heads;
     this.#maxHeadBytes = maxHeadBytes;
   }
 
@@ -117,7 +120,7 @@ export class ResponseParser {
   #readHead(bytes: Buffer): Buffer | undefined {
     const end = bytes.indexOf(HEAD_END);
     if (end === -1 || end > this.#maxHeadBytes) return this.#wait(bytes, this.#maxHeadBytes, 'the head is too large');
-    const head = parseResponseHead(bytes.toString('latin1', 0, end));
+    const head = this.#heads.parse(bytes.toString('latin1', 0, end));
     if (typeof head === 'string') return this.#fail(head);
     if (head.status < 200) this.#readInformation(head);
     else this.#readFinalHead(head);
