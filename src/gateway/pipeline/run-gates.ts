@@ -42,7 +42,8 @@ export async function runGates(route: GuardedRoute, head: ParsedHead): Promise<D
   const progress = new Progress();
   let refusal: Refusal | undefined;
   try {
-    refusal = await checkRequest(route.gates, head, progress);
+    const checked = checkRequest(route.gates, head, progress);
+    refusal = checked instanceof Promise ? await checked : checked;
     if (refusal === undefined) return { kind: 'admitted', admitted: admitProven(route, head, progress) };
   } catch (thrown) {
     // A throw is a refusal, never an admission.
@@ -55,23 +56,28 @@ export async function runGates(route: GuardedRoute, head: ParsedHead): Promise<D
   return { kind: 'refused', refusal: admitted, sender: progress, event };
 }
 
-async function checkRequest(gates: RouteGates, head: ParsedHead, progress: Progress): Promise<Refusal | undefined> {
-  const { certificate, handshake, content, webhook } = gates;
+/** A refusal, if there is one; a promise only once something has to wait, as each promise costs CPU. */
+type GateResult = Refusal | undefined | Promise<Refusal | undefined>;
+
+function checkRequest(gates: RouteGates, head: ParsedHead, progress: Progress): GateResult {
+  const { certificate, handshake } = gates;
   if (certificate !== undefined) {
     const name = certificate.check(head);
     if (name instanceof Refusal) return name;
     progress.certificateName = name;
   }
-  const handshakeCheck = handshake?.check(head);
-  const handled = handshakeCheck instanceof Promise ? await handshakeCheck : handshakeCheck;
-  if (handled !== undefined) return handled;
+  const handled = handshake?.check(head);
+  if (handled instanceof Promise) return handled.then((refusal) => refusal ?? checkContent(gates, head, progress));
+  return handled ?? checkContent(gates, head, progress);
+}
+
+function checkContent(gates: RouteGates, head: ParsedHead, progress: Progress): GateResult {
+  const { content, password, webhook } = gates;
   const checkBody = content?.check(head);
   if (checkBody instanceof Refusal) return checkBody;
-  if (gates.password !== undefined) {
-    const refusal = await checkSender(gates, gates.password, head, progress);
-    if (refusal !== undefined) return refusal;
-  }
-  return webhook && checkEvent(webhook, checkBody, head, progress);
+  if (password === undefined) return webhook && checkEvent(webhook, checkBody, head, progress);
+  const checked = checkSender(gates, password, head, progress);
+  return checked.then((refusal) => refusal ?? (webhook && checkEvent(webhook, checkBody, head, progress)));
 }
 
 /** Names are resolved only for authenticated users, so that untrusted clients cause no DNS queries. */

@@ -70,12 +70,11 @@ export class Settlements {
   /** Settles now, or as soon as the store can; never throws. */
   settle(settlement: Settlement): void {
     this.#inProgress++;
-    const attempt = this.#attempt(settlement).then((done) => {
-      this.#inProgress--;
-      if (done) this.#retryDelay = MIN_RETRY_MS;
-      else this.#enqueue(settlement);
-      this.#reportIdle();
-    });
+    const attempt = this.#write(settlement).then(
+      (held) => this.#onWritten(settlement, held),
+      // The store reports the reason through its own events; here only the retry matters.
+      () => this.#onFailed(settlement),
+    );
     runDetached(attempt);
   }
 
@@ -95,16 +94,18 @@ export class Settlements {
     for (const left of this.#waiting.splice(0)) this.#lose(left, 'the gate stopped before the store came back');
   }
 
-  async #attempt(settlement: Settlement): Promise<boolean> {
-    try {
-      const held = await this.#write(settlement);
-      const outcome = settlement.kind === 'confirm' ? 'confirmed' : 'released';
-      this.#events.onOutcome(held ? outcome : 'fenced', settlement);
-      return true;
-    } catch {
-      // The store reports the reason through its own events; here only the retry matters.
-      return false;
-    }
+  #onWritten(settlement: Settlement, held: boolean): void {
+    this.#inProgress--;
+    this.#retryDelay = MIN_RETRY_MS;
+    const outcome = settlement.kind === 'confirm' ? 'confirmed' : 'released';
+    this.#events.onOutcome(held ? outcome : 'fenced', settlement);
+    this.#reportIdle();
+  }
+
+  #onFailed(settlement: Settlement): void {
+    this.#inProgress--;
+    this.#enqueue(settlement);
+    this.#reportIdle();
   }
 
   #write(settlement: Settlement): Promise<boolean> {

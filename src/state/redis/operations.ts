@@ -46,8 +46,8 @@ export interface OperationEvents {
 
 interface Waiting {
   readonly operation: Operation;
-  readonly resolve: (reply: Reply) => void;
-  readonly reject: (failure: StoreUnavailable) => void;
+  readonly onReply: (reply: Reply) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** A script blocks Redis while it runs; this many operations take well under a millisecond. */
@@ -86,10 +86,18 @@ export class Operations {
     define('sidegateOperateBoth', 2);
   }
 
-  /** Rejects with StoreUnavailable and nothing else. */
-  run(operation: Operation): Promise<Reply> {
+  /** Resolves with what `convert` makes of the reply. Rejects with StoreUnavailable and nothing else. */
+  run<T>(operation: Operation, convert: (reply: Reply) => T): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ operation, resolve, reject });
+      const onReply = (reply: Reply): void => {
+        // A reply that cannot be converted must not keep the others of its batch waiting.
+        try {
+          resolve(convert(reply));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      this.#waiting.push({ operation, onReply, reject });
       if (operation.name === 'claim') this.#noteClaim();
       if (this.#waiting.length >= this.#maxBatch) this.#send();
       else if (operation.name === 'confirm' && this.#claimGap < CONFIRM_WAIT_MS) this.#sendSoon();
@@ -142,13 +150,14 @@ export class Operations {
       for (const { reject } of batch) reject(failure);
       return;
     }
-    for (const [i, { resolve, reject }] of batch.entries()) {
+    for (let i = 0; i < batch.length; i++) {
+      const { onReply, reject } = batch[i] as Waiting;
       const reply = replies[i] as RawReply;
       if (isFailure(reply)) {
         reject(this.#toUnavailable(reply[1]));
       } else {
         this.#events.onReply();
-        resolve(reply);
+        onReply(reply);
       }
     }
   }

@@ -25,6 +25,7 @@ export function createRedisStore(options: RedisStoreOptions, events: RedisStoreE
   return new RedisStore(options, events, clock);
 }
 
+const NEW: ClaimResult = { state: 'new' };
 /** Of at most 64 KiB each. */
 const MAX_BATCHES = 64;
 /** After the last console was closed. */
@@ -51,45 +52,31 @@ class RedisStore implements RedisStoreParts {
     onEvent(this.#client, 'close', () => this.#markDown({ code: 'EPIPE' }));
   }
 
-  async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const { key, token, fingerprint, leaseMs } = request;
-    const reply = await this.#operations.run({ name: 'claim', key: this.#prefix + key, args: [token, fingerprint, leaseMs] });
-    if (typeof reply === 'number') return { state: 'new' };
-    const [value, remainingMs] = reply;
-    const sameContent = value.endsWith(` ${fingerprint}`);
-    return value.startsWith('h ')
-      ? { state: 'handled', sameContent }
-      : { state: 'in-progress', remainingMs: Math.max(remainingMs, 0), sameContent };
+  claim({ key, token, fingerprint, leaseMs }: ClaimRequest): Promise<ClaimResult> {
+    const operation = { name: 'claim', key: this.#prefix + key, args: [token, fingerprint, leaseMs] } as const;
+    return this.#operations.run(operation, (reply) => toClaimResult(reply, fingerprint));
   }
 
-  async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
+  confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
     const operation = { name: 'confirm', key: this.#prefix + key, args: [token, fingerprint, retentionMs] } as const;
-    return (await this.#operations.run(operation)) === 1;
+    return this.#operations.run(operation, isDone);
   }
 
-  async release(key: string, token: string): Promise<boolean> {
-    return (await this.#operations.run({ name: 'release', key: this.#prefix + key, args: [token] })) === 1;
+  release(key: string, token: string): Promise<boolean> {
+    return this.#operations.run({ name: 'release', key: this.#prefix + key, args: [token] }, isDone);
   }
 
-  async forget(key: string): Promise<Forgotten> {
-    const reply = await this.#operations.run({ name: 'forget', key: this.#prefix + key, args: [] });
-    if (typeof reply === 'number') return { was: 'absent' };
-    const [value] = reply;
-    return {
-      was: value.startsWith('h ') ? 'handled' : 'in-progress',
-      fingerprint: value.slice(value.lastIndexOf(' ') + 1),
-    };
+  forget(key: string): Promise<Forgotten> {
+    return this.#operations.run({ name: 'forget', key: this.#prefix + key, args: [] }, toForgotten);
   }
 
-  async enter({ key, version, token, leaseMs }: EnterRequest): Promise<EnterResult> {
-    const reply = await this.#operations.run({ name: 'enter', key: this.#prefix + key, args: [version, token, leaseMs] });
-    if (typeof reply !== 'number') return { state: 'busy', remainingMs: reply[1] };
-    return { state: reply === 1 ? 'entered' : 'stale' };
+  enter({ key, version, token, leaseMs }: EnterRequest): Promise<EnterResult> {
+    return this.#operations.run({ name: 'enter', key: this.#prefix + key, args: [version, token, leaseMs] }, toEnterResult);
   }
 
-  async leave({ key, token, handled }: LeaveRequest): Promise<boolean> {
+  leave({ key, token, handled }: LeaveRequest): Promise<boolean> {
     const args = handled === undefined ? [token] : [token, handled.version, handled.retentionMs];
-    return (await this.#operations.run({ name: 'leave', key: this.#prefix + key, args })) === 1;
+    return this.#operations.run({ name: 'leave', key: this.#prefix + key, args }, isDone);
   }
 
   async take(keys: AttemptKeys, rule: AttemptsRule): Promise<AttemptResult> {
@@ -104,13 +91,12 @@ class RedisStore implements RedisStoreParts {
     return { kind: 'banned', key: number === '2' ? (keys[1] ?? keys[0]) : keys[0], left };
   }
 
-  async findBan(key: string, { failures, ban }: AttemptsRule): Promise<Milliseconds> {
-    const operation = { name: 'ban', key: `${this.#prefix}a:${key}`, args: [failures, ban] } as const;
-    return Number(await this.#operations.run(operation));
+  findBan(key: string, { failures, ban }: AttemptsRule): Promise<Milliseconds> {
+    return this.#operations.run({ name: 'ban', key: `${this.#prefix}a:${key}`, args: [failures, ban] }, Number);
   }
 
-  async lift(key: string): Promise<boolean> {
-    return (await this.#operations.run({ name: 'lift', key: `${this.#prefix}a:${key}`, args: [] })) === 1;
+  lift(key: string): Promise<boolean> {
+    return this.#operations.run({ name: 'lift', key: `${this.#prefix}a:${key}`, args: [] }, isDone);
   }
 
   async isWatched(): Promise<boolean> {
@@ -144,8 +130,8 @@ class RedisStore implements RedisStoreParts {
 
   #attempt(name: 'attempt' | 'refund', [key, other]: AttemptKeys, args: readonly number[]): Promise<Reply> {
     const toName = (attemptKey: string): string => `${this.#prefix}a:${attemptKey}`;
-    if (other === undefined) return this.#operations.run({ name, key: toName(key), args });
-    return this.#operations.run({ name: `${name}Both`, key: toName(key), otherKey: toName(other), args });
+    if (other === undefined) return this.#operations.run({ name, key: toName(key), args }, asReply);
+    return this.#operations.run({ name: `${name}Both`, key: toName(key), otherKey: toName(other), args }, asReply);
   }
 
   #onReady(): void {
@@ -183,6 +169,37 @@ class RedisStore implements RedisStoreParts {
       return;
     }
   }
+}
+
+function toClaimResult(reply: Reply, fingerprint: string): ClaimResult {
+  if (typeof reply === 'number') return NEW;
+  const [value, remainingMs] = reply;
+  const sameContent = value.endsWith(` ${fingerprint}`);
+  return value.startsWith('h ')
+    ? { state: 'handled', sameContent }
+    : { state: 'in-progress', remainingMs: Math.max(remainingMs, 0), sameContent };
+}
+
+function toForgotten(reply: Reply): Forgotten {
+  if (typeof reply === 'number') return { was: 'absent' };
+  const [value] = reply;
+  return {
+    was: value.startsWith('h ') ? 'handled' : 'in-progress',
+    fingerprint: value.slice(value.lastIndexOf(' ') + 1),
+  };
+}
+
+function toEnterResult(reply: Reply): EnterResult {
+  if (typeof reply !== 'number') return { state: 'busy', remainingMs: reply[1] };
+  return { state: reply === 1 ? 'entered' : 'stale' };
+}
+
+function isDone(reply: Reply): boolean {
+  return reply === 1;
+}
+
+function asReply(reply: Reply): Reply {
+  return reply;
 }
 
 /** Converts the flat list of names and values that CONFIG GET returns. */

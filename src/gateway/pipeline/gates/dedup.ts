@@ -122,11 +122,17 @@ class DedupAttempt implements ClaimAttempt {
     return this.#toClaim(this.#steps.flatMap(({ requests }) => requests.slice(0, 1)));
   }
 
-  async #askFirst(): Promise<ClaimReply> {
-    const { clock, onDuration, onEvent } = this.#parts;
+  #askFirst(): Promise<ClaimReply> {
+    const { clock, onDuration } = this.#parts;
     const startedAt = clock.monotonic();
-    const found = await this.#claim();
-    onDuration(clock.monotonic() - startedAt);
+    return this.#claim().then((found) => {
+      onDuration(clock.monotonic() - startedAt);
+      return this.#concludeFirst(found);
+    });
+  }
+
+  #concludeFirst(found: ClaimsResult): ClaimReply {
+    const { onEvent } = this.#parts;
     if (found.state !== 'new' && found.replay !== undefined) onEvent('replayed_under_new_id');
     else if (found.state !== 'new' && !found.sameContent) onEvent('id_reused');
     return this.#conclude(found, 'new');
