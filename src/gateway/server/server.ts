@@ -7,6 +7,7 @@ import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig, SocketListen } from '../../config/schema/config.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
+import { KnownHeaderNames } from '../../core/header-names.ts';
 import { IpRanges } from '../../core/ip-address.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
@@ -78,6 +79,7 @@ export class ListenServer {
   readonly #clients: PortClients;
   readonly #clientErrors: ClientErrors;
   readonly #hsts: string | undefined;
+  readonly #names = new KnownHeaderNames();
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
@@ -186,7 +188,7 @@ export class ListenServer {
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
       this.#clientErrors.trackRejected(request.socket, response);
-      const info = this.#createInfo(toIncomingHead(request));
+      const info = this.#createInfo(toIncomingHead(request, this.#names));
       this.#parts.handler.reject(info, response, refuse('expectation_failed', 'expectation_failed'));
     });
     onEvent(this.#server, 'upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
@@ -199,7 +201,7 @@ export class ListenServer {
         socket.destroy();
         return;
       }
-      const info = this.#createInfo(toIncomingHead(request));
+      const info = this.#createInfo(toIncomingHead(request, this.#names));
       this.#parts.handler.rejectSocket(info, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
     onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
@@ -223,7 +225,7 @@ export class ListenServer {
     const body = new IncomingBody(source, this.#bodies);
     this.#clientErrors.track(request.socket, { response, body });
     const tracked = this.#clients.track(request.socket, source, response, response);
-    this.#accept(toIncomingHead(request), { body, response, tracked, upgrade });
+    this.#accept(toIncomingHead(request, this.#names), { body, response, tracked, upgrade });
   }
 
   #onHttp2Request({ head, headBytes, source, stream }: Http2Request): void {
