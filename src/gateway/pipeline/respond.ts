@@ -93,16 +93,23 @@ export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: 
   closeAfterResponse(socket as Socket, clock);
 }
 
-function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: string): string {
-  const { status, title } = entry;
-  return JSON.stringify({ type: `urn:sidegate:refusal:${refusal.code}`, title, status, code: refusal.code, requestId });
+/** The problem details of the catalogue up to the request ID, which has no character that JSON would escape. */
+const PROBLEMS = new Map(Object.entries(REFUSALS).map(([code, entry]) => [code, toProblemStart(code, entry)]));
+
+function toProblemStart(code: string, { status, title }: RefusalEntry): string {
+  return JSON.stringify({ type: `urn:sidegate:refusal:${code}`, title, status, code, requestId: '' }).slice(0, -2);
+}
+
+function toProblemDetails({ code }: Refusal, entry: RefusalEntry, requestId: string): string {
+  const start = entry === REFUSALS[code] ? PROBLEMS.get(code) : toProblemStart(code, entry);
+  return `${start}${requestId}"}`;
 }
 
 function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<RefusalContext, 'challenges' | 'format'>): string[] {
   const { reply } = refusal;
-  const head = ['Cache-Control', 'no-store'];
   const contentType = context.format?.text === undefined ? 'application/problem+json' : 'text/plain';
-  if (entry.status !== NO_CONTENT) head.unshift('Content-Type', reply?.contentType ?? contentType);
+  const head = entry.status === NO_CONTENT ? [] : ['Content-Type', reply?.contentType ?? contentType];
+  head.push('Cache-Control', 'no-store');
   for (const [name, value] of reply?.headers ?? []) head.push(name, value);
   if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
   const field = CHALLENGE_FIELDS.get(entry.status);
