@@ -22,8 +22,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a failed confirmation is not repeated',
     file: 'gateway/pipeline/settlements.ts',
-    from: 'else this.#enqueue(settlement);',
-    to: '',
+    from: 'this.#inProgress--;\n    this.#enqueue(settlement);',
+    to: 'this.#inProgress--;',
   },
   {
     name: 'a claim is released although its outcome is unknown',
