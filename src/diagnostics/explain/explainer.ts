@@ -100,11 +100,13 @@ export class Explainer {
   /** Queues a rejection if the queue has room and neither the client nor the route has used up its share; never blocks or throws. */
   offer(route: string, head: ParsedHead, { reason }: Refusal): void {
     if (!EXPLAINED_REASONS.has(reason)) return;
-    if (this.#queue.length >= MAX_WAITING) return this.#parts.onSkipped(route);
+    // In a flood nearly all rejections end here, before anything is looked up for them.
+    const bucket = this.#fill(route);
+    if (this.#queue.length >= MAX_WAITING || bucket.tokens < 1) return this.#parts.onSkipped(route);
     const client = this.#toClient(head.client.address);
     // The client's limits first: a client over its limits must not use up the route's tokens.
-    if (client.waiting >= MAX_WAITING_PER_CLIENT || client.cpu.delay > 0 || !this.#takeToken(route))
-      return this.#parts.onSkipped(route);
+    if (client.waiting >= MAX_WAITING_PER_CLIENT || client.cpu.delay > 0) return this.#parts.onSkipped(route);
+    bucket.tokens--;
     client.waiting++;
     const { method, target, headers, receivedAt, requestId } = head;
     const request = { method, target: target.raw, headers, body: this.#toBody(head), receivedAt };
@@ -135,16 +137,19 @@ export class Explainer {
     return client;
   }
 
-  #takeToken(route: string): boolean {
+  /** The tokens of the route now. */
+  #fill(route: string): Bucket {
     const { perMinute } = this.#options;
     const now = this.#parts.clock.monotonic();
-    const bucket = this.#buckets.get(route) ?? { tokens: perMinute, filledAt: now };
-    bucket.tokens = Math.min(perMinute, bucket.tokens + ((now - bucket.filledAt) * perMinute) / MINUTE);
-    bucket.filledAt = now;
-    this.#buckets.set(route, bucket);
-    if (bucket.tokens < 1) return false;
-    bucket.tokens--;
-    return true;
+    const known = this.#buckets.get(route);
+    if (known === undefined) {
+      const full = { tokens: perMinute, filledAt: now };
+      this.#buckets.set(route, full);
+      return full;
+    }
+    known.tokens = Math.min(perMinute, known.tokens + ((now - known.filledAt) * perMinute) / MINUTE);
+    known.filledAt = now;
+    return known;
   }
 
   async #work(): Promise<void> {
