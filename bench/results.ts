@@ -20,6 +20,7 @@ const LABELS: Readonly<Record<RivalName, string>> = {
   go: 'Go proxy',
   envoy: 'Envoy + ext_authz',
   caddy: 'Caddy, forwarding only',
+  skeleton: 'skeleton on Node',
   sidegate: 'sidegate',
 };
 /** A figure of sidegate as a share of the same figure of another series. */
@@ -164,6 +165,8 @@ function describeRivals(): string[] {
     '- **express in-app**: express 5, the `standardwebhooks` library, one `SET NX` by ioredis with auto-pipelining, the response from the',
     '  same process, one buffered pino line per request. No proxying, no second phase, fewer checks: an event whose handler fails is lost.',
     ...describeProxyRivals(),
+    '- **skeleton on Node**: verifies, claims, forwards and confirms on node:http and plain sockets, without limits, timeouts, log, metrics and',
+    '  checks of responses. It is the least that a gate on Node can cost.',
     '- **sidegate**: the bundle with its default settings and Redis. It also keeps metrics and a digest of the body, bounds every wait',
     '  and counts the requests that it rejects.',
     '- **the app** behind the proxies: an nginx that reads the body, responds with 200 and logs the ID.',

@@ -9,7 +9,7 @@ import { listFamily } from './machine.ts';
 import { PROXY_LAUNCHERS, type ProxyRivalName } from './proxy-rivals.ts';
 
 /** A rival's short name. */
-export type RivalName = 'nginx-lua' | 'express' | ProxyRivalName | 'sidegate';
+export type RivalName = 'nginx-lua' | 'express' | ProxyRivalName | 'skeleton' | 'sidegate';
 
 /** A running rival. */
 export interface Contestant {
@@ -25,10 +25,11 @@ export interface Contestant {
 }
 
 /** In the order of each round; the rivals are first. */
-export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'go', 'envoy', 'caddy', 'sidegate'];
+export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'go', 'envoy', 'caddy', 'skeleton', 'sidegate'];
 
 const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.cjs');
 const EXPRESS_APP = join(import.meta.dirname, 'rivals', 'express-app.ts');
+const SKELETON = join(import.meta.dirname, 'rivals', 'skeleton.ts');
 const LUA_FOLDER = join(import.meta.dirname, 'rivals');
 
 /** Starts a rival and waits until it accepts connections; `nodeArgs` are passed to the gate's Node. */
@@ -63,6 +64,10 @@ const LAUNCHERS: Readonly<Record<RivalName, Launcher>> = {
   'nginx-lua': async (environment, port) => [launchNginx(environment, port)],
   express: async (environment, port) => [launchExpress(environment, port)],
   ...PROXY_LAUNCHERS,
+  skeleton: async ({ redisPort, appPort, secret }, port) => {
+    const args = [SKELETON, String(port), String(redisPort), String(appPort)];
+    return [launch({ core: GATE_CORE, command: installImageNode(), args, env: { BENCH_SECRET: secret } })];
+  },
   sidegate: async (environment, port, nodeArgs) => [await launchBundle(environment, port, { nodeArgs })],
 };
 
