@@ -3,7 +3,7 @@ import { runNextTurn, runTimer } from './safe-events.ts';
 
 /**
  * Collects actions of one turn. Responses that are written one after the other wake their receiver once; written when each is ready, each
- * can find the receiver asleep again. In a flood of forged deliveries, that took half of the CPU of each (bench/run.ts).
+ * can find the receiver asleep again. In a flood of forged deliveries, that took half of the CPU of each (bench/run.ts, scenario `forged`).
  */
 export class TurnEnd {
   #actions: (() => void)[] = [];

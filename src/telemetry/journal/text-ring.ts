@@ -1,6 +1,6 @@
 /**
  * Keeps texts in the order in which they were added, as UTF-8 outside the heap of JavaScript. Objects that each request adds, and that live
- * for many requests, would be moved by every garbage collection: a tenth of the CPU of a delivery (bench/RESULTS.md).
+ * for many requests, would be moved by every garbage collection: 5 µs for each delivery (bench/builds.ts).
  */
 
 const SEGMENT_BYTES = 65_536;
