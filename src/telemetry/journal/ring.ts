@@ -3,7 +3,7 @@
 /** Of a fixed size. Adding an entry neither copies nor allocates, because every request does it. */
 export class Ring<Entry> {
   readonly size: number;
-  readonly #entries: (Entry | undefined)[] = [];
+  readonly #entries: Entry[] = [];
   #next = 0;
   #length = 0;
 
@@ -24,15 +24,6 @@ export class Ring<Entry> {
     this.#entries[place] = entry;
     this.#next = place + 1 === this.size ? 0 : place + 1;
     if (this.#length < this.size) this.#length++;
-  }
-
-  /** Removes the oldest entry. Call it only if there are entries. */
-  takeOldest(): Entry {
-    const place = this.#toPlace(this.#length);
-    const entry = this.#entries[place] as Entry;
-    this.#entries[place] = undefined;
-    this.#length--;
-    return entry;
   }
 
   /** The entry of this age: 1 is the newest, `length` the oldest. */
