@@ -64,7 +64,7 @@ export class Chaos {
     for (const { machine } of [...gates, ...this.#redis]) this.#setClock(machine, 0);
     this.#setClock(senderMachine, 0);
     for (const node of [...gates, ...apps, ...this.#redis]) {
-      node.owner.pausedUntil = 0;
+      this.#world.scheduler.resume(node.owner);
       if (!node.isRunning) node.start();
     }
   }

@@ -30,6 +30,8 @@ export interface ScheduledEvent {
   time: number;
   /** Decides between events that are due at the same time. */
   order: number;
+  /** It waited for the end of a pause: its order is final, even if the pause becomes longer. */
+  isDeferred: boolean;
   readonly owner: Owner;
   run: (() => void) | undefined;
   /** Of a periodic timer: such events do not count as work to be done. */
@@ -63,14 +65,14 @@ export class Scheduler {
 
   /** Runs `run` after `delay`. */
   after(delay: number, owner: Owner, run: () => void): ScheduledEvent {
-    const event = { time: this.now + delay, order: this.random.next(), owner, run, interval: 0 };
+    const event = { time: this.now + delay, order: this.random.next(), owner, run, interval: 0, isDeferred: false };
     this.#push(event);
     return event;
   }
 
   /** Runs `run` every `interval`. */
   every(interval: number, owner: Owner, run: () => void): ScheduledEvent {
-    const event = { time: this.now + interval, order: this.random.next(), owner, run, interval };
+    const event = { time: this.now + interval, order: this.random.next(), owner, run, interval, isDeferred: false };
     this.#push(event);
     return event;
   }
@@ -78,6 +80,15 @@ export class Scheduler {
   /** Runs `run` in the next turn of the owner's event loop; turns keep their order, as they do in Node. */
   nextTurn(owner: Owner, run: () => void): void {
     this.#turns.push({ owner, run });
+  }
+
+  /** Ends the pause of an owner: what waits for its end runs now, before anything else. */
+  resume(owner: Owner): void {
+    owner.pausedUntil = 0;
+    for (const event of this.#heap.splice(0)) {
+      if (event.owner === owner && event.isDeferred) event.time = this.now;
+      this.#push(event);
+    }
   }
 
   cancel(event: ScheduledEvent): void {
@@ -133,6 +144,7 @@ export class Scheduler {
     // As in Node, a late periodic timer does not catch up.
     if (interval > 0) {
       event.time = this.now + interval;
+      event.isDeferred = false;
       this.#push(event);
     } else event.run = undefined;
     this.#execute(owner, run);
@@ -144,7 +156,8 @@ export class Scheduler {
       const turn = this.#turns[this.#firstTurn++];
       if (turn === undefined || turn.owner.isDead) continue;
       if (turn.owner.pausedUntil > this.now) {
-        this.#push({ time: turn.owner.pausedUntil, order: this.#deferred++, owner: turn.owner, run: turn.run, interval: 0 });
+        const { owner, run } = turn;
+        this.#push({ time: owner.pausedUntil, order: this.#deferred++, owner, run, interval: 0, isDeferred: true });
         continue;
       }
       return turn;
@@ -163,7 +176,8 @@ export class Scheduler {
       if (first.run === undefined || first.owner.isDead) continue;
       if (first.owner.pausedUntil > first.time) {
         first.time = first.owner.pausedUntil;
-        first.order = this.#deferred++;
+        if (!first.isDeferred) first.order = this.#deferred++;
+        first.isDeferred = true;
         this.#push(first);
         continue;
       }
