@@ -41,6 +41,38 @@ describe('pipelined after a request in progress,', () => {
     expect(toStatuses(text)).toEqual([405, 200]);
   });
 
+  test('a request reaches the app only when the response before it is sent, since unsafe methods depend on their order', async () => {
+    const inApp: string[] = [];
+    app.handler = ({ url }, response) => {
+      inApp.push(`begin ${url}`);
+      setImmediate(() => {
+        inApp.push(`end ${url}`);
+        response.end();
+      });
+    };
+    const chunked = '2\r\nok\r\n0\r\n\r\n';
+    const slow = toRequestText(['POST /first HTTP/1.1', 'Host: a', 'Transfer-Encoding: chunked'], chunked);
+    const refused = toRequestText(['TRACE /second HTTP/1.1', 'Host: a']);
+    const last = toRequestText(['GET /third HTTP/1.1', 'Host: a', 'Connection: close']);
+    expect(toStatuses(await sendRaw(gate.port, slow + refused + last))).toEqual([200, 405, 200]);
+    expect(inApp).toEqual(['begin /first', 'end /first', 'begin /third', 'end /third']);
+  });
+
+  test('requests behind a response that closes the connection never reach the app', async () => {
+    const close = toRequestText(['GET /first HTTP/1.1', 'Host: a', 'Connection: close']);
+    const lost = toRequestText(['POST /lost HTTP/1.1', 'Host: a', 'Content-Length: 2'], 'ok');
+    expect(toStatuses(await sendRaw(gate.port, close + lost + lost))).toEqual([200]);
+    expect(app.received.map(({ url }) => url)).toEqual(['/first']);
+  });
+
+  test('a thousand requests are handled one after the other', async () => {
+    const paths = Array.from({ length: 1_000 }, (_, index) => `/${index}`);
+    const requests = paths.map((path) => toRequestText([`POST ${path} HTTP/1.1`, 'Host: a', 'Content-Length: 2'], 'ok'));
+    const last = toRequestText(['GET /last HTTP/1.1', 'Host: a', 'Connection: close']);
+    expect(toStatuses(await sendRaw(gate.port, requests.join('') + last))).toEqual(Array.from({ length: 1_001 }, () => 200));
+    expect(app.received.map(({ url }) => url)).toEqual([...paths, '/last']);
+  });
+
   test('bytes that follow a rejected upgrade request are never read as a request', async () => {
     const wish = toRequestText(['GET /first HTTP/1.1', 'Host: a', 'Connection: Upgrade', 'Upgrade: h2c']);
     const lost = toRequestText(['POST /lost HTTP/1.1', 'Host: a', 'Content-Length: 1000']);

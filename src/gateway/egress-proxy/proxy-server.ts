@@ -14,7 +14,7 @@ import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { Http1BodySource } from '../server/body-source.ts';
 import { type ClientCertificates, createClientCertificates } from '../server/client-certificates.ts';
-import { ClientErrors } from '../server/client-errors.ts';
+import { afterResponse, ClientErrors } from '../server/client-errors.ts';
 import type { TrackedRequest } from '../server/connection-limiter.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from '../server/head-check.ts';
 import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from '../server/limits.ts';
@@ -45,6 +45,13 @@ export interface ProxyServerParts {
   readonly handler: ProxyHandler;
   readonly onLimit: OnLimit;
   readonly onConnections: (delta: 1 | -1) => void;
+}
+
+/** The parts of a request other than its head. */
+interface Incoming {
+  readonly response: ServerResponse;
+  readonly body: IncomingBody;
+  readonly tracked: TrackedRequest;
 }
 
 interface ProxyTarget {
@@ -130,14 +137,19 @@ export class ProxyServer {
   }
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
-    const { handler } = this.#parts;
     // Pipelined after a response that closes the connection: it can never get a response, so it must not be processed.
     if (!request.socket.writable) return;
     closeAfterIgnoredUpgrade(request, response);
     const source = new Http1BodySource(request, response, expectsContinue);
     const body = new IncomingBody(source, this.#bodies);
-    this.#clientErrors.track(request.socket, { response, body });
+    const before = this.#clientErrors.track(request.socket, { response, body });
     const tracked = this.#clients.track(request.socket, source, response, response);
+    if (before === undefined) this.#accept(request, { response, body, tracked });
+    else afterResponse(before, request.socket, () => this.#accept(request, { response, body, tracked }));
+  }
+
+  #accept(request: IncomingMessage, { response, body, tracked }: Incoming): void {
+    const { handler } = this.#parts;
     const head = toIncomingHead(request);
     const info = this.#createInfo(request);
     this.#watchEnd(response, request.socket);

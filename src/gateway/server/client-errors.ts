@@ -26,6 +26,11 @@ export interface ClientErrorParts {
   rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
 }
 
+/** Handles a pipelined request once the response before it is sent, unless that one closes the connection: then there can be no response. */
+export function afterResponse(before: ServerResponse, socket: Duplex, handle: () => unknown): void {
+  onceEvent(before, 'close', () => (socket.writable ? handle() : undefined));
+}
+
 /** Handles the errors on the connections of one port. */
 export class ClientErrors {
   readonly #parts: ClientErrorParts;
@@ -38,10 +43,15 @@ export class ClientErrors {
     this.#parts = parts;
   }
 
-  /** Records the latest request on the connection. */
-  track(socket: Duplex, latest: LatestExchange): void {
-    if (!this.#latest.has(socket)) onceEvent(socket, 'close', () => this.#latest.delete(socket));
+  /**
+   * Records the latest request on the connection. Returns the response before it if that is still pending: RFC 9112 §9.3.2 lets a server
+   * handle pipelined requests in parallel only if all their methods are safe, so the caller waits for it with `afterResponse`.
+   */
+  track(socket: Duplex, latest: LatestExchange): ServerResponse | undefined {
+    const before = this.#latest.get(socket);
+    if (before === undefined) onceEvent(socket, 'close', () => this.#latest.delete(socket));
     this.#latest.set(socket, latest);
+    return before === undefined || isResponseSent(before.response) ? undefined : before.response;
   }
 
   /** Records a request that is rejected unread: malformed bytes behind it must not get a second response, after the final one. */

@@ -15,7 +15,7 @@ import { guardDecision, onEvent } from '../../core/safe-events.ts';
 import { Http1BodySource } from './body-source.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
-import { ClientErrors } from './client-errors.ts';
+import { afterResponse, ClientErrors } from './client-errors.ts';
 import type { TrackedRequest } from './connection-limiter.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
@@ -223,9 +223,12 @@ export class ListenServer {
     closeAfterIgnoredUpgrade(request, response);
     const source = new Http1BodySource(request, response, expectsContinue);
     const body = new IncomingBody(source, this.#bodies);
-    this.#clientErrors.track(request.socket, { response, body });
+    const before = this.#clientErrors.track(request.socket, { response, body });
     const tracked = this.#clients.track(request.socket, source, response, response);
-    this.#accept(toIncomingHead(request, this.#names), { body, response, tracked, upgrade });
+    const head = toIncomingHead(request, this.#names);
+    const incoming = { body, response, tracked, upgrade };
+    if (before === undefined) this.#accept(head, incoming);
+    else afterResponse(before, request.socket, () => this.#accept(head, incoming));
   }
 
   #onHttp2Request({ head, headBytes, source, stream }: Http2Request): void {

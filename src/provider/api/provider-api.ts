@@ -9,7 +9,8 @@ import { onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 import { writeSocketRefusal } from '../../gateway/pipeline/respond.ts';
 import { Http1BodySource } from '../../gateway/server/body-source.ts';
-import { ClientErrors } from '../../gateway/server/client-errors.ts';
+import { afterResponse, ClientErrors } from '../../gateway/server/client-errors.ts';
+import type { TrackedRequest } from '../../gateway/server/connection-limiter.ts';
 import { checkHead, toIncomingHead } from '../../gateway/server/head-check.ts';
 import { BodyWatch } from '../../gateway/server/limits.ts';
 import { lingerOnClose } from '../../gateway/server/linger.ts';
@@ -186,20 +187,26 @@ class ApiServer implements ProviderApi {
     if (tls !== undefined) (this.#server as TlsServer).setSecureContext(tls.toServerOptions());
   }
 
-  async #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
+  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> | undefined {
     // Pipelined behind a response that closes the connection: there can be no response, so the request must not be handled.
-    if (!request.socket.writable) return;
-    const startedAt = this.#clock.monotonic();
+    if (!request.socket.writable) return undefined;
     closeAfterIgnoredUpgrade(request, response);
     const source = new Http1BodySource(request, response, expectsContinue);
     const body = new IncomingBody(source, this.#bodies);
     body.client = request.socket.remoteAddress ?? '';
-    this.#clientErrors.track(request.socket, { response, body });
+    const before = this.#clientErrors.track(request.socket, { response, body });
+    const tracked = this.#clients.track(request.socket, source, response, response);
     const exchange: Exchange = { request, response, body, operation: undefined };
+    if (before === undefined) return this.#exchange(exchange, tracked);
+    afterResponse(before, request.socket, () => this.#exchange(exchange, tracked));
+    return undefined;
+  }
+
+  async #exchange(exchange: Exchange, tracked: TrackedRequest): Promise<void> {
+    const startedAt = this.#clock.monotonic();
     this.#inFlight++;
     try {
-      const tracked = this.#clients.track(request.socket, source, response, response);
-      const isAdmitted = this.#clients.admit(tracked, body.client, false);
+      const isAdmitted = this.#clients.admit(tracked, exchange.body.client, false);
       const reply = isAdmitted ? await this.#respond(exchange) : toProblem('busy', 'too many requests at once');
       await this.#write(exchange, reply);
       this.#report(exchange, reply, this.#clock.monotonic() - startedAt);

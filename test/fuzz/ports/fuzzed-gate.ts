@@ -43,9 +43,14 @@ export async function startFuzzedGate(): Promise<FuzzedGate> {
   const app: TestApp = await startApp();
   let received: string[] = [];
   const hostile = await startScriptApp((socket: Socket) => {
-    const at = received.push('') - 1;
-    const own = received;
+    let own: string[] = [];
+    let at = 0;
     socket.on('data', (bytes: Buffer) => {
+      // The gate keeps connections, so this one may have been opened for an earlier input.
+      if (own !== received) {
+        own = received;
+        at = own.push('') - 1;
+      }
       own[at] += bytes.toString('latin1');
       socket.write(state.response);
       if (state.response !== OK) socket.end();
