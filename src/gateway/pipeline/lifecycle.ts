@@ -7,6 +7,7 @@ import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { runDetached } from '../../core/safe-events.ts';
+import { TurnEnd } from '../../core/turn-end.ts';
 import type { RouteTrace } from '../../telemetry/tracing/span.ts';
 import { lingerOnClose } from '../server/linger.ts';
 import type { ServerMetrics } from '../server/server-metrics.ts';
@@ -60,6 +61,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
   /** For requests without a route. */
   readonly #metrics: RouteMetrics;
   readonly #inFlight = new InFlight();
+  readonly #turnEnd = new TurnEnd();
 
   constructor(port: Port<Route>, metrics: RouteMetrics, parts: LifecycleParts) {
     this.#port = port;
@@ -97,8 +99,9 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     this.#inFlight.enter();
     try {
       const route = this.#port.find(head);
-      if (route instanceof Refusal) this.#finish({ info: head, head, refusal: route }, response, undefined);
-      else this.#finish(await this.#process(route, head, response), response, route);
+      // `leave` waits for the responses that are written at the end of the turn.
+      if (route instanceof Refusal) this.#finish({ info: head, head, refusal: route }, response, undefined, this.#turnEnd);
+      else this.#finish(await this.#process(route, head, response), response, route, this.#turnEnd);
     } catch (thrown) {
       // Even if logging fails, the sender must not wait for a response and the process must keep running.
       response.destroy();
@@ -134,11 +137,11 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     }
   }
 
-  #finish(requestRecord: RequestRecord, response: ClientResponse, route: Route | undefined): void {
+  #finish(requestRecord: RequestRecord, response: ClientResponse, route: Route | undefined, turnEnd?: TurnEnd): void {
     const { refusal } = requestRecord;
     const metrics = route?.metrics ?? this.#metrics;
     const format = refusal && this.#port.toFormat?.(refusal, route);
-    if (refusal !== undefined) this.#writeRefusal(requestRecord, refusal, response, route, format);
+    if (refusal !== undefined) this.#writeRefusal(requestRecord, refusal, response, { route, format, turnEnd });
     try {
       this.#record(format === undefined ? requestRecord : { ...requestRecord, status: format.status }, metrics);
       this.#reportRefused(requestRecord, route, refusal ?? toObservedRefusal(requestRecord));
@@ -151,8 +154,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     { info, head }: RequestRecord,
     refusal: Refusal,
     response: ClientResponse,
-    route: Route | undefined,
-    format: RefusalFormat | undefined,
+    { route, format, turnEnd }: { route: Route | undefined; format: RefusalFormat | undefined; turnEnd: TurnEnd | undefined },
   ): void {
     if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');
     const mustClose = head === undefined || !head.body.isCheapToDrain;
@@ -160,7 +162,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     const { requestId, method } = info;
     const challenges = route?.challenges ?? [];
     const isHead = method === 'HEAD' && format?.alwaysHasBody !== true;
-    writeRefusal(response, refusal, { requestId, challenges, isHead, mustClose, format });
+    writeRefusal(response, refusal, { requestId, challenges, isHead, mustClose, format, turnEnd });
   }
 
   #countDecision({ metrics }: Route, decision: CountedDecision, reason: Reason): void {

@@ -5,6 +5,7 @@ import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Refusal, RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS, type RefusalEntry } from '../../core/refusal-catalogue.ts';
+import type { TurnEnd } from '../../core/turn-end.ts';
 import { closeAfterResponse } from '../server/linger.ts';
 
 /** The context of a refusal's response. */
@@ -17,6 +18,8 @@ export interface RefusalContext {
   /** Content was left unread on the connection. */
   readonly mustClose: boolean;
   readonly format?: RefusalFormat | undefined;
+  /** Writes the response at the end of the turn, together with others. Only for a caller that waits for the end of the response. */
+  readonly turnEnd?: TurnEnd | undefined;
 }
 
 /** How a port writes a refusal, if not as the catalogue says. */
@@ -74,7 +77,9 @@ export function writeRefusal(response: ClientResponse, refusal: Refusal, context
   // RFC 9112 §9.3: the rest of an unread body would be parsed as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
   response.writeHead(entry.status, undefined, head);
-  response.end(context.isHead ? undefined : body, 'latin1');
+  const end = (): unknown => response.destroyed || response.end(context.isHead ? undefined : body, 'latin1');
+  if (context.turnEnd === undefined) end();
+  else context.turnEnd.add(end);
 }
 
 function toBody(refusal: Refusal, entry: RefusalEntry, { format, requestId }: RefusalContext): string {
