@@ -1,4 +1,5 @@
 /** Writes log lines to a file descriptor in batches, off the event loop, with a bounded buffer. */
+import fs from 'node:fs';
 import { type DestinationStream, destination as openDestination } from 'pino';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent } from '../../core/safe-events.ts';
@@ -7,6 +8,9 @@ import { onEvent } from '../../core/safe-events.ts';
 const BATCH_LENGTH = 65_536;
 /** The buffer for a slow reader; without this bound the process would reach its memory limit. */
 const MAX_BUFFERED_BYTES = 4 * 1024 * 1024;
+
+/** Errors of a pipe that is full. */
+const RETRIED: ReadonlySet<string> = new Set(['EAGAIN', 'EBUSY']);
 
 /** The default of `log.flush`. */
 export const DEFAULT_FLUSH_MS: Milliseconds = 250;
@@ -61,7 +65,7 @@ export class LogBatches implements DestinationStream {
   /** Writes everything before it returns; throws the system's error. */
   flushSync(): void {
     this.flush();
-    this.#stream.flushSync();
+    failOnce(() => this.#stream.flushSync());
   }
 
   /** Returns the number of lines dropped since the last call, because the reader was too slow. */
@@ -70,4 +74,28 @@ export class LogBatches implements DestinationStream {
     this.#dropped = 0;
     return dropped;
   }
+}
+
+/**
+ * Calls `flushSync` of sonic-boom, pino's writer, which repeats a write for ever, whatever the error: once the reader of a pipe is gone, a
+ * process could not exit. Here only a reader that is slow is worth another try; after any other error, the lines are dropped, and the error is thrown.
+ */
+function failOnce(flushSync: () => void): void {
+  const { writeSync } = fs;
+  let failure: { readonly error: unknown } | undefined;
+  fs.writeSync = ((...args: [fd: number, text: string]) => {
+    try {
+      return writeSync(...args);
+    } catch (error) {
+      if (RETRIED.has((error as NodeJS.ErrnoException).code ?? '')) throw error;
+      failure = { error };
+      return Buffer.byteLength(args[1]);
+    }
+  }) as typeof writeSync;
+  try {
+    flushSync();
+  } finally {
+    fs.writeSync = writeSync;
+  }
+  if (failure !== undefined) throw failure.error;
 }

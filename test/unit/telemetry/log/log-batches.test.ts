@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, constants, createReadStream, openSync, readFileSync } from 'node:fs';
+import fs, { closeSync, constants, createReadStream, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { LogBatches } from '../../../../src/telemetry/log/log-batches.ts';
@@ -63,4 +63,20 @@ test('buffers a limited amount for a reader that does not read, and counts the d
   const lines = text.split('\n').slice(0, -1);
   expect(lines).toHaveLength(kept);
   expect(lines.every((line) => line.length === 99)).toBe(true);
+});
+
+test('does not wait for a reader that has gone', () => {
+  const fifo = join(folder, 'gone');
+  execFileSync('mkfifo', [fifo]);
+  const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK);
+  const fd = openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK);
+  const batches = new LogBatches(fd, { clock: new FakeClock(), flushAfter: 250 });
+  closeSync(reader);
+  batches.write('under way\n');
+  batches.flush();
+  batches.write('last words\n');
+  const { writeSync } = fs;
+  expect(() => batches.flushSync()).toThrow('EPIPE');
+  expect(fs.writeSync).toBe(writeSync);
+  expect(() => batches.flushSync()).not.toThrow();
 });
