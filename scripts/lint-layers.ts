@@ -67,13 +67,17 @@ const isIn =
   (...folders: readonly string[]) =>
   (file: string) =>
     folders.some((folder) => file.startsWith(`${folder}/`));
-/** Besides `config` and `cli`: the console's page, kubeconfigs and their plugins, fixture files, the files of a store, and /proc. */
+/**
+ * Besides `config` and `cli`: the console's page, kubeconfigs and their plugins, fixture files, the files of a store, /proc,
+ * and standard output.
+ */
 const FILE_READERS: ReadonlySet<string> = new Set([
   'admin/console/page-files.ts',
   'diagnostics/simulate/fixtures.ts',
   'gateway/runtime/store.ts',
   'gateway/server/process-memory.ts',
   'provider/queue/sqlite/queue-file.ts',
+  'telemetry/log/log-batches.ts',
 ]);
 const RULES: readonly Rule[] = [
   {

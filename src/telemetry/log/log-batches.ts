@@ -77,7 +77,7 @@ export class LogBatches implements DestinationStream {
 }
 
 /**
- * Calls `flushSync` of sonic-boom, pino's writer, which repeats a write for ever, whatever the error: once the reader of a pipe is gone, a
+ * Calls `flushSync` of sonic-boom, pino's writer, which repeats a write after any error, forever: once the reader of a pipe is gone, a
  * process could not exit. Here only a reader that is slow is worth another try; after any other error, the lines are dropped, and the error is thrown.
  */
 function failOnce(flushSync: () => void): void {
