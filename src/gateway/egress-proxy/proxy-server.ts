@@ -144,8 +144,7 @@ export class ProxyServer {
     const body = new IncomingBody(source, this.#bodies);
     const before = this.#clientErrors.track(request.socket, { response, body });
     const tracked = this.#clients.track(request.socket, source, response, response);
-    if (before === undefined) this.#accept(request, { response, body, tracked });
-    else afterResponse(before, request.socket, () => this.#accept(request, { response, body, tracked }));
+    afterResponse(before, request.socket, () => this.#accept(request, { response, body, tracked }));
   }
 
   #accept(request: IncomingMessage, { response, body, tracked }: Incoming): void {

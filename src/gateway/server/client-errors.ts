@@ -26,9 +26,14 @@ export interface ClientErrorParts {
   rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
 }
 
-/** Handles a pipelined request once the response before it is sent, unless that one closes the connection: then there can be no response. */
-export function afterResponse(before: ServerResponse, socket: Duplex, handle: () => unknown): void {
+/**
+ * Handles a request at once or, behind a response that is pending, when that is sent; never if that closes the connection, since there
+ * could be no response. Returns the result of `handle` if it was called at once.
+ */
+export function afterResponse(before: ServerResponse | undefined, socket: Duplex, handle: () => unknown): unknown {
+  if (before === undefined) return handle();
   onceEvent(before, 'close', () => (socket.writable ? handle() : undefined));
+  return undefined;
 }
 
 /** Handles the errors on the connections of one port. */

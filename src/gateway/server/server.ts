@@ -226,9 +226,7 @@ export class ListenServer {
     const before = this.#clientErrors.track(request.socket, { response, body });
     const tracked = this.#clients.track(request.socket, source, response, response);
     const head = toIncomingHead(request, this.#names);
-    const incoming = { body, response, tracked, upgrade };
-    if (before === undefined) this.#accept(head, incoming);
-    else afterResponse(before, request.socket, () => this.#accept(head, incoming));
+    afterResponse(before, request.socket, () => this.#accept(head, { body, response, tracked, upgrade }));
   }
 
   #onHttp2Request({ head, headBytes, source, stream }: Http2Request): void {

@@ -187,7 +187,7 @@ class ApiServer implements ProviderApi {
     if (tls !== undefined) (this.#server as TlsServer).setSecureContext(tls.toServerOptions());
   }
 
-  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> | undefined {
+  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): unknown {
     // Pipelined behind a response that closes the connection: there can be no response, so the request must not be handled.
     if (!request.socket.writable) return undefined;
     closeAfterIgnoredUpgrade(request, response);
@@ -197,9 +197,7 @@ class ApiServer implements ProviderApi {
     const before = this.#clientErrors.track(request.socket, { response, body });
     const tracked = this.#clients.track(request.socket, source, response, response);
     const exchange: Exchange = { request, response, body, operation: undefined };
-    if (before === undefined) return this.#exchange(exchange, tracked);
-    afterResponse(before, request.socket, () => this.#exchange(exchange, tracked));
-    return undefined;
+    return afterResponse(before, request.socket, () => this.#exchange(exchange, tracked));
   }
 
   async #exchange(exchange: Exchange, tracked: TrackedRequest): Promise<void> {
