@@ -2,7 +2,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { type FSWatcher, watch as watchDirectory } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, normalize } from 'node:path';
 import type { CancelTimer, Clock } from '../../core/clock.ts';
 import { guardCallback, onEvent } from '../../core/safe-events.ts';
 import { readChunks, withFile } from './regular-file.ts';
@@ -26,6 +26,8 @@ export interface WatchListener {
 export type Fingerprints = ReadonlyMap<string, string>;
 
 const DEBOUNCE_MS = 250;
+/** After a write to another file of a watched directory. Only one that a watched link leads to matters, and a log may be written all the time. */
+const OTHER_FILE_MS = 5_000;
 const POLL_MS = 30_000;
 /** Missing, or not a regular file. */
 const GONE = 'gone';
@@ -54,13 +56,16 @@ class FileWatch implements Watch {
   readonly #clock: Clock;
   readonly #listener: WatchListener;
   readonly #hashes: Map<string, string>;
+  readonly #paths: ReadonlySet<string>;
   readonly #watchers = new Map<string, FSWatcher>();
   #cancelPoll: CancelTimer = () => undefined;
   #cancelDebounce: CancelTimer | undefined;
+  #cancelOther: CancelTimer | undefined;
   #isClosed = false;
 
   constructor(known: Fingerprints, clock: Clock, listener: WatchListener) {
     this.#hashes = new Map(known);
+    this.#paths = new Set([...known.keys()].map(normalize));
     this.#clock = clock;
     this.#listener = listener;
   }
@@ -73,7 +78,7 @@ class FileWatch implements Watch {
   close(): void {
     this.#isClosed = true;
     this.#cancelPoll();
-    this.#cancelDebounce?.();
+    this.#cancelTimers();
     for (const watcher of this.#watchers.values()) watcher.close();
     this.#watchers.clear();
   }
@@ -93,7 +98,7 @@ class FileWatch implements Watch {
       const watcher = watchDirectory(
         directory,
         { persistent: false },
-        guardCallback(() => this.#onEvent()),
+        guardCallback((event, name) => this.#onEvent(event === 'change' && this.#isOther(directory, name))),
       );
       onEvent(watcher, 'error', (error) => this.#drop(directory, error.message));
       this.#watchers.set(directory, watcher);
@@ -110,15 +115,26 @@ class FileWatch implements Watch {
     this.#listener.onFailure(`the watch of ${directory} ended: ${message}`);
   }
 
-  #onEvent(): void {
+  #onEvent(isOtherFile: boolean): void {
     // A swap causes several events; one check covers them all. Later events do not delay it: another file in the directory may change all the time.
-    this.#cancelDebounce ??= this.#clock.after(DEBOUNCE_MS, () => {
-      this.#cancelDebounce = undefined;
-      return this.#check();
-    });
+    if (isOtherFile) this.#cancelOther ??= this.#clock.after(OTHER_FILE_MS, () => this.#check());
+    else this.#cancelDebounce ??= this.#clock.after(DEBOUNCE_MS, () => this.#check());
+  }
+
+  /** Whether the name is neither that of a watched file nor in a directory that is watched as a whole. */
+  #isOther(directory: string, name: string | null): boolean {
+    return name !== null && !directory.endsWith('/') && !this.#paths.has(join(directory, name));
+  }
+
+  #cancelTimers(): void {
+    this.#cancelDebounce?.();
+    this.#cancelDebounce = undefined;
+    this.#cancelOther?.();
+    this.#cancelOther = undefined;
   }
 
   async #check(): Promise<void> {
+    this.#cancelTimers();
     // A directory that was removed and recreated has lost its watch. Watch first, then check, so that a change in between is not missed.
     this.#rewatch();
     const changed: string[] = [];

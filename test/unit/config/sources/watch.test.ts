@@ -7,6 +7,7 @@ import { makeFolder } from '../../../support/fixtures.ts';
 import { until } from '../../../support/gate.ts';
 
 const POLL_MS = 30_000;
+const OTHER_FILE_MS = 5_000;
 let watch: Watch | undefined;
 afterEach(() => {
   watch?.close();
@@ -52,6 +53,20 @@ describe('a watched file', () => {
     expect(changes).toEqual([['a'], ['b'], ['a'], ['a']]);
   });
 
+  test('is reported without delay if its path is not in the shortest form', async () => {
+    const { folder, clock, open, seen, changes } = await start('a');
+    const file = `${folder}/.//a`;
+    writeFileSync(file, '1');
+    await open(await toFingerprints([file]));
+    const before = clock.timers;
+    writeFileSync(file, '2');
+    await until(() => clock.timers > before);
+    await clock.advance(250);
+    expect(clock.timers).toBe(before);
+    await seen(1);
+    expect(changes).toEqual([['.//a']]);
+  });
+
   test('is reported while another file of its directory changes constantly', async () => {
     const { folder, files, clock, changes, open } = await start('a');
     writeFileSync(files[0] as string, '1');
@@ -64,6 +79,22 @@ describe('a watched file', () => {
       await clock.advance(100);
       return changes.length > 0 || left === 0;
     });
+    expect(changes).toEqual([['a']]);
+  });
+
+  test('is not read again each time another file of its directory is written, only every 5 s, as a link may lead to that one', async () => {
+    const { folder, files, clock, changes, open } = await start('a');
+    const target = join(folder, 'target');
+    writeFileSync(target, '1');
+    symlinkSync('target', files[0] as string);
+    await open();
+    const before = clock.timers;
+    writeFileSync(target, '2');
+    await until(() => clock.timers > before);
+    await clock.advance(OTHER_FILE_MS - 1);
+    expect([clock.timers, changes]).toEqual([before + 1, []]);
+    await clock.advance(1);
+    await until(() => changes.length > 0);
     expect(changes).toEqual([['a']]);
   });
 
