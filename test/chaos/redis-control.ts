@@ -41,9 +41,12 @@ export async function isInSync(server: RedisServer): Promise<boolean> {
   return role[0] === 'master' || role[3] === 'connected';
 }
 
-/** Whether it has read its data after a start, and so takes commands. */
+/** Whether it has read its data after a start, and so takes all commands. Some, such as ROLE, it takes before. */
 export async function isLoaded(server: RedisServer): Promise<boolean> {
-  return (await readRole(server)).length > 0;
+  return ask(server, 'PING').then(
+    () => true,
+    () => false,
+  );
 }
 
 async function readRole(server: RedisServer): Promise<readonly unknown[]> {
