@@ -12,18 +12,17 @@ import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
-import { Http1BodySource } from '../server/body-source.ts';
 import { type ClientCertificates, createClientCertificates } from '../server/client-certificates.ts';
-import { afterResponse, ClientErrors } from '../server/client-errors.ts';
+import { ClientErrors } from '../server/client-errors.ts';
 import type { TrackedRequest } from '../server/connection-limiter.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from '../server/head-check.ts';
-import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from '../server/limits.ts';
+import { HeapGuard, type ListenMemory, type OnLimit } from '../server/limits.ts';
 import { type BoundAddress, Listener } from '../server/listener.ts';
 import { PortClients } from '../server/port-clients.ts';
-import { IncomingBody } from '../server/request-body.ts';
+import { type PortRequest, PortRequests } from '../server/port-requests.ts';
 import { createRequestInfo, toDirectClient } from '../server/request-info.ts';
 import type { ListenPhase } from '../server/server.ts';
-import { closeAfterIgnoredUpgrade, createStrictServer, interceptConnections, watchConnections } from '../server/strict-server.ts';
+import { createStrictServer, interceptConnections, watchConnections } from '../server/strict-server.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { createFinalResponse, SocketUpgrade } from '../server/upgrade.ts';
 
@@ -47,13 +46,6 @@ export interface ProxyServerParts {
   readonly onConnections: (delta: 1 | -1) => void;
 }
 
-/** The parts of a request other than its head. */
-interface Incoming {
-  readonly response: ServerResponse;
-  readonly body: IncomingBody;
-  readonly tracked: TrackedRequest;
-}
-
 interface ProxyTarget {
   readonly destination: Destination;
   readonly target: RequestTarget;
@@ -67,10 +59,10 @@ export class ProxyServer {
   readonly #parts: ProxyServerParts;
   readonly #server: Server | TlsServer;
   readonly #listener: Listener;
-  readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
   readonly #clientErrors: ClientErrors;
   readonly #clients: PortClients;
+  readonly #requests: PortRequests;
   readonly #certificates: ClientCertificates | undefined;
   /** The last response of each open connection. */
   readonly #responses = new Map<Socket, ServerResponse>();
@@ -79,7 +71,6 @@ export class ProxyServer {
   constructor(parts: ProxyServerParts) {
     const { limits, tls, clock, handler, onLimit, onConnections } = parts;
     this.#parts = parts;
-    this.#bodies = parts.memory.bodies;
     this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
     this.#clientErrors = new ClientErrors({
       clock,
@@ -91,8 +82,6 @@ export class ProxyServer {
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
     this.#listener = new Listener(this.#server, parts.address);
     this.#certificates = this.#watchCertificates();
-    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
-    onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
       this.#clientErrors.trackRejected(request.socket, response);
       handler.reject(this.#createInfo(request), response, refuse('expectation_failed', 'expectation_failed'));
@@ -100,11 +89,15 @@ export class ProxyServer {
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onConnect(request, socket, head),
     );
-    onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
-      this.#clientErrors.handle(error, socket),
-    );
     watchConnections(this.#server, onConnections);
     this.#clients = new PortClients(this.#server, { limits, shared: [], clock, onLimit, memory: parts.memory.guard });
+    this.#requests = new PortRequests({
+      errors: this.#clientErrors,
+      clients: this.#clients,
+      bodies: parts.memory.bodies,
+      handle: (received) => this.#accept(received),
+    });
+    this.#requests.bind(this.#server);
   }
 
   /** Starts to listen; rejects with the system's error. */
@@ -136,18 +129,7 @@ export class ProxyServer {
     this.#certificates?.close();
   }
 
-  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
-    // Pipelined after a response that closes the connection: it can never get a response, so it must not be processed.
-    if (!request.socket.writable) return;
-    closeAfterIgnoredUpgrade(request, response);
-    const source = new Http1BodySource(request, response, expectsContinue);
-    const body = new IncomingBody(source, this.#bodies);
-    const before = this.#clientErrors.track(request.socket, { response, body });
-    const tracked = this.#clients.track(request.socket, source, response, response);
-    afterResponse(before, request.socket, () => this.#accept(request, { response, body, tracked }));
-  }
-
-  #accept(request: IncomingMessage, { response, body, tracked }: Incoming): void {
+  #accept({ request, response, body, tracked }: PortRequest): void {
     const { handler } = this.#parts;
     const head = toIncomingHead(request);
     const info = this.#createInfo(request);
@@ -172,10 +154,7 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const { headers } = head;
     const info = this.#createInfo(request);
-    const source = new Http1BodySource(request, response, false);
-    const body = new IncomingBody(source, this.#bodies);
-    this.#clientErrors.track(request.socket, { response, body });
-    const tracked = this.#clients.track(request.socket, source, response, response);
+    const { body, tracked } = this.#requests.track(request, response, false);
     const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response);
     if (refusal !== undefined) return handler.reject(info, response, refusal);
     const target = this.#checkHead(head, parseConnectTarget);

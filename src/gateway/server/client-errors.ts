@@ -26,16 +26,6 @@ export interface ClientErrorParts {
   rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
 }
 
-/**
- * Handles a request at once or, behind a response that is pending, when that is sent; never if that closes the connection, since there
- * could be no response. Returns the result of `handle` if it was called at once.
- */
-export function afterResponse(before: ServerResponse | undefined, socket: Duplex, handle: () => unknown): unknown {
-  if (before === undefined) return handle();
-  onceEvent(before, 'close', () => (socket.writable ? handle() : undefined));
-  return undefined;
-}
-
 /** Handles the errors on the connections of one port. */
 export class ClientErrors {
   readonly #parts: ClientErrorParts;
@@ -50,7 +40,7 @@ export class ClientErrors {
 
   /**
    * Records the latest request on the connection. Returns the response before it if that is still pending: RFC 9112 §9.3.2 lets a server
-   * handle pipelined requests in parallel only if all their methods are safe, so the caller waits for it with `afterResponse`.
+   * handle pipelined requests in parallel only if all their methods are safe, so the caller waits for it.
    */
   track(socket: Duplex, latest: LatestExchange): ServerResponse | undefined {
     const before = this.#latest.get(socket);

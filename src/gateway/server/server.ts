@@ -12,10 +12,9 @@ import { IpRanges } from '../../core/ip-address.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onEvent } from '../../core/safe-events.ts';
-import { Http1BodySource } from './body-source.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
-import { afterResponse, ClientErrors } from './client-errors.ts';
+import { ClientErrors } from './client-errors.ts';
 import type { TrackedRequest } from './connection-limiter.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
@@ -23,10 +22,11 @@ import { Http2Response } from './http2-response.ts';
 import { type BodyWatch, CONNECTION_BYTES, HeapGuard, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
+import { PortRequests } from './port-requests.ts';
 import { ProxyProtocolPeers } from './proxy-protocol-peers.ts';
 import { IncomingBody } from './request-body.ts';
 import { createRequestInfo } from './request-info.ts';
-import { closeAfterIgnoredUpgrade, createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
+import { createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { toHsts } from './tls-settings.ts';
 import { createFinalResponse, isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
@@ -78,6 +78,7 @@ export class ListenServer {
   readonly #proxyPeers: ProxyProtocolPeers;
   readonly #clients: PortClients;
   readonly #clientErrors: ClientErrors;
+  readonly #requests: PortRequests;
   readonly #hsts: string | undefined;
   readonly #names = new KnownHeaderNames();
   #phase: ListenPhase = 'open';
@@ -142,6 +143,12 @@ export class ListenServer {
     const { trustedProxies, proxyProtocol } = parts.listen;
     const shared = parts.sharedPeers ?? [...trustedProxies, ...(proxyProtocol?.from ?? [])];
     this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit: parts.onLimit, memory: parts.memory.guard });
+    this.#requests = new PortRequests({
+      errors: this.#clientErrors,
+      clients: this.#clients,
+      bodies: this.#bodies,
+      handle: (received) => this.#accept(toIncomingHead(received.request, this.#names), received),
+    });
     this.#bind();
   }
 
@@ -184,8 +191,7 @@ export class ListenServer {
 
   #bind(): void {
     const { onConnections } = this.#parts;
-    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
-    onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
+    this.#requests.bind(this.#server);
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
       this.#clientErrors.trackRejected(request.socket, response);
       const info = this.#createInfo(toIncomingHead(request, this.#names));
@@ -204,9 +210,6 @@ export class ListenServer {
       const info = this.#createInfo(toIncomingHead(request, this.#names));
       this.#parts.handler.rejectSocket(info, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
-    onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
-      this.#clientErrors.handle(error, socket),
-    );
     watchConnections(this.#server, onConnections);
   }
 
@@ -214,19 +217,7 @@ export class ListenServer {
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const response = createFinalResponse(request, socket, this.#parts.clock);
     onEvent(socket, 'error', () => socket.destroy());
-    this.#onRequest(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
-  }
-
-  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, upgrade?: SocketUpgrade): void {
-    // Pipelined behind a response that closes the connection: there can be no response, so the request must not be handled.
-    if (!request.socket.writable) return;
-    closeAfterIgnoredUpgrade(request, response);
-    const source = new Http1BodySource(request, response, expectsContinue);
-    const body = new IncomingBody(source, this.#bodies);
-    const before = this.#clientErrors.track(request.socket, { response, body });
-    const tracked = this.#clients.track(request.socket, source, response, response);
-    const head = toIncomingHead(request, this.#names);
-    afterResponse(before, request.socket, () => this.#accept(head, { body, response, tracked, upgrade }));
+    this.#requests.receive(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
   }
 
   #onHttp2Request({ head, headBytes, source, stream }: Http2Request): void {

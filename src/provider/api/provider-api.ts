@@ -1,24 +1,22 @@
 /** The port of the provider's API: node:http made strict, one JSON request after the other, bounded in size, time and memory. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
-import type { Duplex } from 'node:stream';
 import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 import { writeSocketRefusal } from '../../gateway/pipeline/respond.ts';
-import { Http1BodySource } from '../../gateway/server/body-source.ts';
-import { afterResponse, ClientErrors } from '../../gateway/server/client-errors.ts';
-import type { TrackedRequest } from '../../gateway/server/connection-limiter.ts';
+import { ClientErrors } from '../../gateway/server/client-errors.ts';
 import { checkHead, toIncomingHead } from '../../gateway/server/head-check.ts';
 import { BodyWatch } from '../../gateway/server/limits.ts';
 import { lingerOnClose } from '../../gateway/server/linger.ts';
 import { type BoundAddress, Listener } from '../../gateway/server/listener.ts';
 import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
 import { PortClients } from '../../gateway/server/port-clients.ts';
-import { IncomingBody } from '../../gateway/server/request-body.ts';
-import { closeAfterIgnoredUpgrade, createStrictServer } from '../../gateway/server/strict-server.ts';
+import { type PortRequest, PortRequests } from '../../gateway/server/port-requests.ts';
+import type { IncomingBody } from '../../gateway/server/request-body.ts';
+import { createStrictServer } from '../../gateway/server/strict-server.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
 import { ApiRouter, checkMediaType, validateBody, validateQuery } from '../../http-api/api-router.ts';
 import { writeResponse } from '../../http-api/api-writer.ts';
@@ -144,16 +142,18 @@ class ApiServer implements ProviderApi {
       toPeer: (socket) => socket.remoteAddress ?? 'unknown',
       rejectSocket: (arrival, socket, refusal) => writeSocketRefusal(socket, refusal, arrival.requestId, clock),
     });
-    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
-    onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
+    const requests = new PortRequests({
+      errors: this.#clientErrors,
+      clients: this.#clients,
+      bodies: this.#bodies,
+      handle: (received) => this.#exchange(received),
+    });
+    requests.bind(this.#server);
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
       this.#clientErrors.trackRejected(request.socket, response);
       response.shouldKeepAlive = false;
       return writeResponse(toRefusalProblem(refuse('expectation_failed', 'expectation_failed')), response, clock);
     });
-    onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
-      this.#clientErrors.handle(error, socket),
-    );
   }
 
   listen(): Promise<BoundAddress> {
@@ -187,20 +187,9 @@ class ApiServer implements ProviderApi {
     if (tls !== undefined) (this.#server as TlsServer).setSecureContext(tls.toServerOptions());
   }
 
-  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): unknown {
-    // Pipelined behind a response that closes the connection: there can be no response, so the request must not be handled.
-    if (!request.socket.writable) return undefined;
-    closeAfterIgnoredUpgrade(request, response);
-    const source = new Http1BodySource(request, response, expectsContinue);
-    const body = new IncomingBody(source, this.#bodies);
+  async #exchange({ request, response, body, tracked }: PortRequest): Promise<void> {
     body.client = request.socket.remoteAddress ?? '';
-    const before = this.#clientErrors.track(request.socket, { response, body });
-    const tracked = this.#clients.track(request.socket, source, response, response);
     const exchange: Exchange = { request, response, body, operation: undefined };
-    return afterResponse(before, request.socket, () => this.#exchange(exchange, tracked));
-  }
-
-  async #exchange(exchange: Exchange, tracked: TrackedRequest): Promise<void> {
     const startedAt = this.#clock.monotonic();
     this.#inFlight++;
     try {
