@@ -68,6 +68,9 @@ describe('the journal', () => {
     expect(entries.map(({ requestId, durationMs }) => [requestId, durationMs])).toEqual(
       logged.map(({ requestId, durationMs }) => [requestId, durationMs]).reverse(),
     );
+    // In milliseconds, to the microsecond.
+    const times = logged.flatMap(({ durationMs, upstreamMs = 0 }) => [String(durationMs), String(upstreamMs)]);
+    expect(times).toEqual(times.map(() => expect.stringMatching(/^\d+(?:\.\d{1,3})?$/)));
   });
 
   test('shows no secrets, bodies or values of unverified headers', async () => {

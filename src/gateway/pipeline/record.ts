@@ -1,5 +1,5 @@
 /** Counts, logs and journals each finished request, however it ended; no other module does. */
-import type { Clock } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import type { Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS, type RefusalLogLevel } from '../../core/refusal-catalogue.ts';
@@ -35,8 +35,9 @@ export function record(requestRecord: RequestRecord, metrics: RouteMetrics, part
   write(requestRecord, toResult(requestRecord), parts, undefined, (line, exemplar) => {
     metrics.request(line.method, line.status, line.durationMs, exemplar);
     const { outcome } = requestRecord;
-    if (outcome === undefined) return;
-    metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs, exemplar);
+    const { upstreamMs } = line;
+    if (outcome === undefined || upstreamMs === undefined) return;
+    metrics.upstream(upstreamMs, line.durationMs - upstreamMs, exemplar);
     if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
   });
 }
@@ -102,12 +103,12 @@ function toLine(
     method: shorten(info.method, MAX_METHOD_LENGTH),
     client: shorten(info.client.address),
     bytesIn: head?.body.received ?? 0,
-    durationMs,
+    durationMs: roundToMicrosecond(durationMs),
     key: event?.keyName,
     webhookId: toShort(event?.id),
     user: toShort(sender?.user?.name),
     certificate: toShort(sender?.certificateName),
-    upstreamMs: outcome?.upstreamMs,
+    upstreamMs: outcome && roundToMicrosecond(outcome.upstreamMs),
     status: result.status,
     code: result.code,
     reason: result.reason,
@@ -115,6 +116,11 @@ function toLine(
     observed: result.observed,
     unchecked: result.unchecked,
   };
+}
+
+/** The clock has more digits than it measures; they would take a tenth of a log line. */
+function roundToMicrosecond(time: Milliseconds): Milliseconds {
+  return Math.round(time * 1_000) / 1_000;
 }
 
 function toShort(text: string | undefined): string | undefined {
