@@ -19,9 +19,10 @@ export function checkMetrics(run: Evidence & { readonly ledger: readonly LedgerE
   const { ledger, logs, lives } = run;
   const problems: string[] = [];
   const arrivals = groupByLife(run);
+  const late = countLate(logs);
   for (const life of lives) {
     const name = `gate ${life.gate}, process ${life.pid} from ${new Date(life.startedAt).toISOString()}`;
-    checkLife(life, arrivals.get(life) ?? [], logs, (isTrue, text) => {
+    checkLife(life, { arrivals: arrivals.get(life) ?? [], late: late.get(life) ?? 0, logs }, (isTrue, text) => {
       if (!isTrue) problems.push(`${name}: ${text}`);
     });
     if (life.end === 'crashed') problems.push(`${name}: ended by itself`);
@@ -45,20 +46,37 @@ function groupByLife({ ledger, lives }: Parameters<typeof checkMetrics>[0]): Map
   return groups;
 }
 
-function checkLife(life: Life, arrivals: readonly LedgerEntry[], logs: GateLogs, check: Check): void {
+/** A gate that was paused after it had admitted a request rejects it if the lease of its claim has ended. */
+function countLate({ requests }: GateLogs): Map<Life, number> {
+  const counts = new Map<Life, number>();
+  for (const { life, reason } of requests.values()) if (reason === 'lease_expired') counts.set(life, (counts.get(life) ?? 0) + 1);
+  return counts;
+}
+
+/** What is known of one life besides its metrics. */
+interface Traces {
+  readonly arrivals: readonly LedgerEntry[];
+  /** The number of requests that were admitted, but not sent, as it was too late. */
+  readonly late: number;
+  readonly logs: GateLogs;
+}
+
+function checkLife(life: Life, { arrivals, late, logs }: Traces, check: Check): void {
   if (life.scrape === undefined) return;
   const { text, at } = life.scrape;
   const admitted = sumSeries(text, DECISIONS, 'decision="allow"', 'reason="ok"');
   const failed = sumSeries(text, UPSTREAM_ERRORS);
   const inFlight = sumSeries(text, 'sidegate_http_requests_in_flight');
-  // Every event that the gate admitted reached the app, except for what failed on the way or is on it.
-  const least = admitted - failed - inFlight;
-  check(least <= arrivals.length, `${admitted} admitted, ${failed} failed, but the app got ${arrivals.length}`);
+  const statuses = logs.statuses.get(life) ?? new Map<number, number>();
+  // A killed process had counted its last requests, but not yet written their lines: those with 503 may have been late, too.
+  const unwritten = Math.max(0, sumSeries(text, REQUESTS, 'code="503"') - (statuses.get(503) ?? 0));
+  // Every event that the gate admitted reached the app, except for what failed on the way, is on it, or was late.
+  const least = admitted - failed - inFlight - late - unwritten;
+  check(least <= arrivals.length, `${admitted} admitted, ${failed} failed, ${late} late, but the app got ${arrivals.length}`);
   const before = arrivals.filter((entry) => entry.at < at).length;
   check(before <= admitted, `the app got ${before} until the metrics were read, but only ${admitted} were admitted`);
-  for (const [status, lines] of logs.statuses.get(life) ?? []) {
+  for (const [status, lines] of statuses) {
     const counted = sumSeries(text, REQUESTS, `code="${status}"`);
-    // A killed process had counted its last requests, but not yet written their lines.
     const isRight = life.end === 'killed' ? counted <= lines + MAX_UNWRITTEN_LINES : counted <= lines;
     check(life.end !== undefined || counted === lines, `${counted} requests with ${status} at rest, but ${lines} log lines`);
     check(isRight, `${counted} requests with ${status}, but ${lines} log lines`);

@@ -43,6 +43,14 @@ describe('a run without faults', () => {
       expect.stringContaining(`request ${first.requestId} got 200 from the app, but the ledger does not`),
     );
 
+    const isMissing = expect.stringMatching(/admitted, 0 failed, 0 late, but the app got \d+$/);
+    expect(lost).toContainEqual(isMissing);
+    const request = run.logs.requests.get(first.requestId);
+    if (request === undefined) throw new Error('the request is not in the log');
+    const requests = new Map(run.logs.requests).set(first.requestId, { ...request, status: 503, reason: 'lease_expired' });
+    const late = toProblems({ ledger: ledger.slice(1), logs: { ...run.logs, requests } });
+    expect(late.filter((problem) => problem.includes('admitted'))).toEqual([]);
+
     const again = { ...first, at: first.at + 60_000, requestId: 'other' };
     expect(toProblems({ ledger: [...ledger, again] })).toContainEqual(
       expect.stringContaining(`handled twice without a cause: ${first.id}, 60`),
@@ -54,7 +62,9 @@ describe('a run without faults', () => {
     const attack = { kind: 'expired', id: 'expired-1', status: 200 } as const;
     expect(toProblems({ attacks: [attack] })).toEqual(['forged: expired expired-1 got a 2xx']);
     const half = ledger.slice(0, ledger.length / 2);
-    expect(toProblems({ ledger: half })).toContainEqual(expect.stringMatching(/admitted, \d+ failed, but the app got \d+$/));
+    expect(toProblems({ ledger: half })).toContainEqual(
+      expect.stringMatching(/admitted, \d+ failed, \d+ late, but the app got \d+$/),
+    );
     const statuses = new Map(run.lives.map((life) => [life, new Map([[200, 1]])]));
     expect(toProblems({ logs: { ...run.logs, statuses } })).toContainEqual(
       expect.stringMatching(/requests with 200 at rest, but 1 log lines$/),
