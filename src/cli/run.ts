@@ -10,7 +10,7 @@ import type { GateAddresses } from '../gateway/runtime/context.ts';
 import { Gate } from '../gateway/runtime/gate.ts';
 import { type GateLogEvent, type GateLogger, HINTS } from '../gateway/runtime/log-events.ts';
 import { WorkerThreads } from '../gateway/runtime/workers/worker-threads.ts';
-import { createFullCollector } from '../gateway/server/process-memory.ts';
+import { createFullCollector, keepHeapWhileIdle } from '../gateway/server/process-memory.ts';
 import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { EXIT, type Io } from './io.ts';
@@ -21,6 +21,7 @@ import { readRevision, readVersion } from './version.ts';
 export async function runGate(file: string, overrides: Overrides, io: Io): Promise<number> {
   // Before the event loop turns: after a collection among the first ticks, V8 runs Node's nextTick five times slower, permanently.
   createFullCollector()();
+  keepHeapWhileIdle();
   const ready = await prepare(file, systemClock, overrides);
   if (ready.loaded === undefined) {
     for (const problem of ready.problems) io.stderr(`${formatProblem(problem)}\n`);
