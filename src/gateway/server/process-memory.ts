@@ -16,11 +16,14 @@ const CGROUPS = [
   { mount: '/sys/fs/cgroup/memory', usage: 'memory.usage_in_bytes', cache: 'total_cache' },
 ] as const;
 
-/** How long V8 waits until it shrinks the heap of an idle process: its flag, by the major version of Node. Another flag would print an error. */
-export const SHRINK_DELAY_FLAGS: ReadonlyMap<string, string> = new Map([
-  ['24', '--gc-memory-reducer-start-delay-ms'],
-  ['26', '--memory-reducer-delay-ms'],
-]);
+/**
+ * V8's flag for how long it waits until it shrinks the heap of an idle process. Its name depends on the major version of Node; undefined where
+ * it is not known, because V8 prints an error for a flag that it does not have.
+ */
+export const SHRINK_DELAY_FLAG: string | undefined = new Map([
+  [24, '--gc-memory-reducer-start-delay-ms'],
+  [26, '--memory-reducer-delay-ms'],
+]).get(Number.parseInt(process.versions.node, 10));
 const SHRINK_DELAY_MS: Milliseconds = 600_000;
 
 /** Sources of a memory measurement. */
@@ -80,8 +83,7 @@ export function createFullCollector(): () => void {
  * thousands of requests to compile it again: the first 4 s of deliveries at full load took 1.4 to 1.9 times the CPU.
  */
 export function keepHeapWhileIdle(): void {
-  const flag = SHRINK_DELAY_FLAGS.get(process.versions.node.split('.', 1)[0] ?? '');
-  if (flag !== undefined) setFlagsFromString(`${flag}=${SHRINK_DELAY_MS}`);
+  if (SHRINK_DELAY_FLAG !== undefined) setFlagsFromString(`${SHRINK_DELAY_FLAG}=${SHRINK_DELAY_MS}`);
 }
 
 /** The garbage collector of V8. */
