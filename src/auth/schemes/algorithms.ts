@@ -1,6 +1,7 @@
 /** The signature algorithms, each with verification and signing. */
-import { constants, createHmac, hash, type KeyObject, sign as signBytes, verify as verifyBytes } from 'node:crypto';
+import { constants, hash, type KeyObject, sign as signBytes, verify as verifyBytes } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
+import { createHmacFunction, type HmacDigest } from '../../core/hmac.ts';
 import type { Algorithm } from './description.ts';
 
 /** The signed bytes in pieces; strings are latin1, as header fields are. */
@@ -19,16 +20,8 @@ export interface AlgorithmEntry {
 /** Longer tokens are rejected. */
 const MAX_TOKEN_BYTES = 4_096;
 
-function hmac(digest: string, length: number): AlgorithmEntry {
-  const compute = (key: KeyObject, chunks: Chunks): Buffer => {
-    const mac = createHmac(digest, key);
-    for (const chunk of chunks) {
-      if (typeof chunk === 'string') mac.update(chunk, 'latin1');
-      else mac.update(chunk);
-    }
-    return mac.digest();
-  };
-  return toSymmetric(compute, length);
+function hmac(digest: HmacDigest, length: number): AlgorithmEntry {
+  return toSymmetric(createHmacFunction(digest), length);
 }
 
 function toSymmetric(compute: AlgorithmEntry['sign'], length: number): AlgorithmEntry {

@@ -1,6 +1,5 @@
 /** Signs who the client is and what it requested, so that an app can verify that a request passed sidegate (JWT, RFC 7519). */
 import {
-  createHmac,
   createPrivateKey,
   createPublicKey,
   createSecretKey,
@@ -12,7 +11,10 @@ import {
 import type { Admitted } from '../../core/admitted.ts';
 import { parseBase64, parseHex } from '../../core/bytes.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { createHmacFunction } from '../../core/hmac.ts';
 import type { Secret } from '../../core/secret.ts';
+
+const toHmac = createHmacFunction('sha256');
 
 /** The algorithms for signing tokens. */
 export type IdentityAlgorithm = 'hmac-sha256' | 'ed25519';
@@ -39,7 +41,7 @@ export class IdentityKey {
   /** The last part of a token. */
   sign(text: string): string {
     if (this.algorithm === 'ed25519') return signBytes(null, Buffer.from(text), this.#key).toString('base64url');
-    return createHmac('sha256', this.#key).update(text).digest('base64url');
+    return toHmac(this.#key, [text]).toString('base64url');
   }
 
   /** The public key for verifiers (RFC 8037 §2); undefined if the same secret signs and verifies. */
