@@ -6,6 +6,12 @@ const NETWORK_GROUPS = 4;
 const MAX_REMEMBERED = 1_024;
 
 /**
+ * So many clients without requests may stay in a table of clients. If each client were removed with its last request, and added again with
+ * the next one, V8 would replace the table again and again (core/unordered-list.ts).
+ */
+export const KEPT_CLIENTS = 1_024;
+
+/**
  * The IPv4 address itself, or the /64 network of an IPv6 address, normalized. An IPv4-mapped IPv6 address is the IPv4 address.
  * Text that is not an address is returned unchanged.
  */

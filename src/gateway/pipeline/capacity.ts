@@ -1,5 +1,5 @@
 /** Limits how many requests the apps handle at once, and shares these slots among clients; a bounded number of requests may queue. */
-import { rememberClientNetworks } from '../../core/client-network.ts';
+import { KEPT_CLIENTS, rememberClientNetworks } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 
 /** How the wait for a slot ended. `client_share`, `unverified_share`: these requests already fill their share of the queue. */
@@ -191,7 +191,7 @@ class Tally {
     if (count === undefined) return;
     count.all--;
     count.unverified -= unverified;
-    if (count.all === 0) this.#clients.delete(client);
+    if (count.all === 0 && this.#clients.size > KEPT_CLIENTS) this.#clients.delete(client);
   }
 }
 

@@ -1,5 +1,5 @@
 /** Limits the requests and upgraded connections that one client has in flight, over all its connections. */
-import { rememberClientNetworks } from '../../core/client-network.ts';
+import { KEPT_CLIENTS, rememberClientNetworks } from '../../core/client-network.ts';
 import type { IpRanges } from '../../core/ip-address.ts';
 import type { ListenLimit, OnLimit } from './limits.ts';
 
@@ -51,7 +51,7 @@ export class ClientShares {
       counts.requests--;
       counts.upgraded -= upgraded;
       this.#upgraded -= upgraded;
-      if (counts.requests === 0) this.#clients.delete(network);
+      if (counts.requests === 0 && this.#clients.size > KEPT_CLIENTS) this.#clients.delete(network);
     };
   }
 

@@ -2,6 +2,7 @@
 import { getHeapStatistics } from 'node:v8';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
+import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
 import { BodyBudget, type BudgetedBody, type BudgetLimits } from './body-budget.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 
@@ -57,7 +58,7 @@ export interface BodyInProgress {
 }
 
 /** A body that is read into memory. */
-export interface BufferedBody extends BodyInProgress, BudgetedBody {}
+export interface BufferedBody extends BodyInProgress, BudgetedBody, ListElement {}
 
 /** A large body that waits for a slot. */
 interface QueuedBody {
@@ -94,7 +95,7 @@ export class BodyWatch {
   /** Bodies that are streamed. */
   readonly #bodies = new Set<BodyInProgress>();
   /** Bodies that are read into memory. */
-  readonly #buffered = new Set<BufferedBody>();
+  readonly #buffered = new UnorderedList<BufferedBody>();
   readonly #waiting = new Set<QueuedBody>();
   readonly #stop: CancelTimer;
   #isEvicting = false;
@@ -155,7 +156,7 @@ export class BodyWatch {
 
   /** The body is complete or was cut off; it counts for `bytes` from now on. */
   finish(body: BufferedBody, bytes: number): void {
-    this.#buffered.delete(body);
+    this.#buffered.remove(body);
     if (body.isPaused) for (const waiting of this.#waiting) if (waiting.body === body) this.#waiting.delete(waiting);
     this.#budget.finish(body, bytes);
     this.#grantSlots();

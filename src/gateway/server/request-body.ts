@@ -39,6 +39,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
   #network: string | undefined;
   held = 0;
   state: BodyState = 'small';
+  listIndex: number | undefined;
   #received = 0;
   #stream: IncomingStream | undefined;
   /** It may be cut off while the gates still run, before it is read. */
