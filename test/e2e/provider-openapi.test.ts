@@ -6,6 +6,7 @@ import { fc } from '../support/property.ts';
 import { type ApiAnswer, startApi, type TestApi } from '../support/provider/api.ts';
 import { type OpenapiOperation, readOpenapi } from '../support/provider/openapi.ts';
 
+const RUNS = 600;
 let api: TestApi;
 afterEach(() => api.stop());
 
@@ -123,6 +124,7 @@ test('no request that the schemas describe, or almost, gets a 5xx or an undescri
   );
   await api.request('POST', '/v1/endpoints', { id: 'one', url: 'https://a.example' });
   await api.request('POST', '/v1/events', { type: 'invoice.paid', data: {}, id: 'x' });
+  let succeeded = 0;
   await fc.assert(
     fc.asyncProperty(fc.oneof(...calls), async ([method, template, ids, query, body]) => {
       const search = new URLSearchParams();
@@ -139,10 +141,11 @@ test('no request that the schemas describe, or almost, gets a 5xx or an undescri
       expect(answer.status).toBeLessThan(500);
       expect(checker.check(method, path, answer)).toEqual([]);
       if (answer.status >= 400) expect(answer.json).toMatchObject({ status: answer.status, code: expect.any(String) });
+      else succeeded++;
     }),
-    { numRuns: 600 },
+    { numRuns: RUNS },
   );
   expect(api.reported.errors).toEqual([]);
-  const succeeded = [...checker.seen].filter((each) => / 2\d\d$/.test(each));
-  expect(succeeded.length).toBeGreaterThan(10);
+  // About 130; enough of the requests are valid.
+  expect(succeeded).toBeGreaterThan(RUNS / 10);
 }, 120_000);
