@@ -91,17 +91,19 @@ function describeRun(facts: RunFacts): string[] {
   ];
 }
 
+/** The ratio of the goal, for any gate. */
+function toShare(series: readonly Series[], { scenario, against, figure }: Goal, rival: RivalName): number | undefined {
+  const own = valuesOf(series, scenario, rival, figure);
+  const theirs = valuesOf(series, against.scenario, against.rival === 'sidegate' ? rival : against.rival, figure);
+  return own.length === 0 || theirs.length === 0 ? undefined : pairedRatio(own, theirs);
+}
+
 function toStanding(series: readonly Series[]): string[] {
-  const rows = GOALS.map(({ title, scenario, against, figure, most }) => {
-    const toShare = (rival: RivalName): number | undefined => {
-      const own = valuesOf(series, scenario, rival, figure);
-      const theirs = valuesOf(series, against.scenario, against.rival === 'sidegate' ? rival : against.rival, figure);
-      return own.length === 0 || theirs.length === 0 ? undefined : pairedRatio(own, theirs);
-    };
-    const ratio = toShare('sidegate');
+  const rows = GOALS.map((goal) => {
+    const [ratio, least] = [toShare(series, goal, 'sidegate'), toShare(series, goal, 'skeleton')];
     if (ratio === undefined) return undefined;
+    const { title, most } = goal;
     const verdict = ratio <= most ? 'reached' : `missed: ${toFixed((ratio / most - 1) * 100, 0)} % above`;
-    const least = toShare('skeleton');
     return `| ${title} | ≤ ${most} × | ${ratio.toFixed(2)} × | ${least === undefined ? '' : `${least.toFixed(2)} ×`} | ${verdict} |`;
   }).filter((row) => row !== undefined);
   const wrong = series.flatMap(({ scenario, rival, rounds }) =>
@@ -114,7 +116,7 @@ function toStanding(series: readonly Series[]): string[] {
     '| goal | asked | measured | skeleton | |',
     '|---|---|---|---|---|',
     ...rows,
-    `| wrong answers, lost or repeated events | 0 | ${wrong.length === 0 ? 0 : 'some'} | of ${checked} requests, all rivals | |`,
+    `| wrong answers, lost or repeated events | 0 | ${wrong.length === 0 ? 0 : 'some'} | | of ${checked} requests, all rivals |`,
     ...(wrong.length === 0 ? [] : ['', ...wrong]),
   ];
 }

@@ -7,8 +7,8 @@ const BLOCK_BYTES = { sha1: 64, sha256: 64, sha384: 128, sha512: 128 } as const;
 /** A hash function that HMAC can use. */
 export type HmacDigest = keyof typeof BLOCK_BYTES;
 
-/** A message in pieces; strings are latin1. */
-type Chunks = readonly (string | Buffer)[];
+/** A message in pieces; strings are latin1, as header fields are. */
+export type Chunks = readonly (string | Buffer)[];
 
 /** Copying a longer message would cost more than the plain hashes save. */
 const MAX_COPIED_BYTES = 16_384;

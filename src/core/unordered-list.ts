@@ -13,10 +13,6 @@ export interface ListElement {
 export class UnorderedList<T extends ListElement> implements Iterable<T> {
   readonly #elements: T[] = [];
 
-  get size(): number {
-    return this.#elements.length;
-  }
-
   /** Adds an element that is in no list. */
   add(element: T): void {
     element.listIndex = this.#elements.length;

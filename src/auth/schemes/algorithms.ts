@@ -1,11 +1,8 @@
 /** The signature algorithms, each with verification and signing. */
 import { constants, hash, type KeyObject, sign as signBytes, verify as verifyBytes } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
-import { createHmacFunction, type HmacDigest } from '../../core/hmac.ts';
+import { type Chunks, createHmacFunction, type HmacDigest } from '../../core/hmac.ts';
 import type { Algorithm } from './description.ts';
-
-/** The signed bytes in pieces; strings are latin1, as header fields are. */
-export type Chunks = readonly (string | Buffer)[];
 
 /** One algorithm. */
 export interface AlgorithmEntry {

@@ -1,7 +1,8 @@
 /** Compiles a scheme's description when the config is loaded, so that requests make no decisions about it. */
 import type { SignedHead } from '../../core/event.ts';
+import type { Chunks } from '../../core/hmac.ts';
 import type { Secret } from '../../core/secret.ts';
-import { ALGORITHMS, type AlgorithmEntry, type Chunks } from './algorithms.ts';
+import { ALGORITHMS, type AlgorithmEntry } from './algorithms.ts';
 import { compileBodyHead } from './body-head.ts';
 import { compileContentTokens } from './content-token.ts';
 import { needsFields, signsUrl } from './coverage.ts';

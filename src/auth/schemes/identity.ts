@@ -2,8 +2,9 @@
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type DecodedToken, type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
+import type { Chunks } from '../../core/hmac.ts';
 import { parseJsonListPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
-import { type Chunks, toBytes } from './algorithms.ts';
+import { toBytes } from './algorithms.ts';
 import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
 import { coversBody, coversQuery } from './coverage.ts';
 import type { ContentShape, IdSource, SchemeDescription } from './description.ts';

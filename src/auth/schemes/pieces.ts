@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { SignedHead } from '../../core/event.ts';
-import type { Chunks } from './algorithms.ts';
+import type { Chunks } from '../../core/hmac.ts';
 import type { Piece, SchemeDescription } from './description.ts';
 import { toFormText } from './form.ts';
 import { compileRemoval, removeParameter } from './removal.ts';

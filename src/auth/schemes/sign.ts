@@ -1,7 +1,8 @@
 /** Signs requests of schemes with ID, timestamp and signature in headers; others: sign-anywhere.ts. */
 import { SidegateError } from '../../core/errors.ts';
+import type { Chunks } from '../../core/hmac.ts';
 import type { Secret } from '../../core/secret.ts';
-import { ALGORITHMS, type Chunks } from './algorithms.ts';
+import { ALGORITHMS } from './algorithms.ts';
 import type { SchemeDescription, SecretEncoding, SignatureDescription, SignatureEncoding } from './description.ts';
 import { MAX_PARAMETERS, toFormText } from './form.ts';
 import { Material, readMaterial } from './keys.ts';

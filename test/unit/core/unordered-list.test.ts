@@ -19,7 +19,7 @@ it('has the same elements as a Set, in any sequence of additions and removals', 
           list.add(element);
           set.add(element);
         }
-        expect(list.size).toBe(set.size);
+        expect([...list].length).toBe(set.size);
         expect(new Set(list).size).toBe(set.size);
         expect([...list].every((each) => set.has(each))).toBe(true);
       }
