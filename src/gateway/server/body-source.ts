@@ -3,7 +3,17 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import type { HeaderFields } from '../../core/headers.ts';
+import { takePushed } from '../../core/pushed-chunks.ts';
+import { shareListeners } from '../../core/safe-events.ts';
+import { SMALL_BODY } from './body-budget.ts';
 import { joinSmallChunks, MIN_PIECE } from './small-chunks.ts';
+
+/** Gets the chunks and the end of a body. */
+export interface BodyReceiver {
+  onChunk(chunk: Buffer): void;
+  /** The body may have been cut off; see `isComplete`. */
+  onEnd(): void;
+}
 
 /** The source of a request body, in any version of HTTP. */
 export interface BodySource {
@@ -17,7 +27,18 @@ export interface BodySource {
   /** An unread body does not block other requests on the connection (HTTP/2). */
   readonly isMultiplexed: boolean;
   sendContinue(): void;
+  /** Starts to read, for a body that fits into memory. */
+  receive(receiver: BodyReceiver): void;
 }
+
+const receiveEvents = shareListeners<Readable, BodyReceiver>({
+  data: (receiver, chunk: Buffer) => receiver.onChunk(chunk),
+  end: (receiver) => receiver.onEnd(),
+});
+const receivePushed = takePushed<BodyReceiver>({
+  onChunk: (receiver, chunk) => receiver.onChunk(chunk),
+  onEnd: (receiver) => receiver.onEnd(),
+});
 
 /** The body of a node:http request. */
 export class Http1BodySource implements BodySource {
@@ -26,12 +47,15 @@ export class Http1BodySource implements BodySource {
   readonly expectsContinue: boolean;
   readonly isMultiplexed = false;
   readonly #response: ServerResponse;
+  /** Undefined if chunks are not joined. */
+  readonly #hasNothingJoined: (() => boolean) | undefined;
 
   constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
     this.stream = request;
     this.declaredLength = toDeclaredLength(request);
     // Chunks, TLS records and TCP segments may all have a single byte, and are buffered while nobody reads.
-    if (this.declaredLength === undefined || this.declaredLength > MIN_PIECE) joinSmallChunks(request);
+    const mustJoin = this.declaredLength === undefined || this.declaredLength > MIN_PIECE;
+    this.#hasNothingJoined = mustJoin ? joinSmallChunks(request) : undefined;
     this.expectsContinue = expectsContinue;
     this.#response = response;
   }
@@ -42,6 +66,18 @@ export class Http1BodySource implements BodySource {
 
   sendContinue(): void {
     this.#response.writeContinue();
+  }
+
+  receive(receiver: BodyReceiver): void {
+    if (this.#canTakePushed()) receivePushed(this.stream, receiver);
+    else receiveEvents(this.stream, receiver);
+  }
+
+  /** A large body needs the back-pressure of the stream, and bytes that have arrived already come out of it by its events. */
+  #canTakePushed(): boolean {
+    const { stream, declaredLength } = this;
+    if (declaredLength === undefined || declaredLength > SMALL_BODY || stream.complete || stream.destroyed) return false;
+    return this.#hasNothingJoined?.() ?? stream.readableLength === 0;
   }
 }
 
@@ -69,6 +105,10 @@ export class Http2BodySource implements BodySource {
   sendContinue(): void {
     const { destroyed, closed, headersSent } = this.stream;
     if (!destroyed && !closed && !headersSent) this.stream.additionalHeaders({ ':status': constants.HTTP_STATUS_CONTINUE });
+  }
+
+  receive(receiver: BodyReceiver): void {
+    receiveEvents(this.stream, receiver);
   }
 }
 

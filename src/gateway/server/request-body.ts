@@ -8,7 +8,7 @@ import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onEvent, shareListeners } from '../../core/safe-events.ts';
 import { type BodyState, SMALL_BODY } from './body-budget.ts';
-import type { BodySource } from './body-source.ts';
+import type { BodyReceiver, BodySource } from './body-source.ts';
 import type { BodyWatch, BufferedBody } from './limits.ts';
 import { IncomingStream } from './request-stream.ts';
 
@@ -19,14 +19,10 @@ const EMPTY = Buffer.alloc(0);
 const CHUNK_OVERHEAD = 400;
 
 /** The body of a request. */
-export class IncomingBody implements RequestBody, BufferedBody {
+export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
   static readonly #listenForBreak = shareListeners<Readable, IncomingBody>({
     error: (body) => body.fail('body_aborted'),
     close: (body) => body.fail('body_aborted'),
-  });
-  static readonly #listenForContent = shareListeners<Readable, IncomingBody>({
-    data: (body, chunk: Buffer) => body.#onData(chunk),
-    end: (body) => body.#onEnd(),
   });
   readonly declaredLength: number | undefined;
   startedAt: Milliseconds = 0;
@@ -147,10 +143,10 @@ export class IncomingBody implements RequestBody, BufferedBody {
     this.lastByteAt = this.startedAt;
     // A sender that waits for 100 gets it only now, after the gates that check only the header (RFC 9110 §10.1.1).
     if (this.#source.expectsContinue) this.#source.sendContinue();
-    IncomingBody.#listenForContent(this.#source.stream, this);
+    this.#source.receive(this);
   }
 
-  #onData(chunk: Buffer): void {
+  onChunk(chunk: Buffer): void {
     this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
     // The request is already rejected; discard the rest.
     if (this.#settle === undefined) return freeChunk(chunk);
@@ -169,7 +165,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
     return capacity > SMALL_BODY ? this.#watch.takeLarge(this, capacity) : this.#watch.take(this, capacity);
   }
 
-  #onEnd(): void {
+  onEnd(): void {
     if (!this.#source.isComplete) return this.fail('body_aborted');
     this.#finish(this.#received === 0 ? EMPTY : this.#bytes.view());
   }

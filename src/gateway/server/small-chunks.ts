@@ -11,8 +11,9 @@ const MAX_JOINED = 16 * 1_024;
 /**
  * Makes a stream buffer a few large chunks instead of many small ones while nobody reads it: a chunked body or HTTP/2 frames of one
  * byte each would otherwise take 28 MiB for the 64 KiB that Node buffers. Chunks of one turn of the event loop are joined.
+ * Returns a function that returns whether nothing has arrived so far, or all of it was read.
  */
-export function joinSmallChunks(stream: Readable): void {
+export function joinSmallChunks(stream: Readable): () => boolean {
   const push = stream.push.bind(stream);
   let joined = new GrowingBuffer();
   let isScheduled = false;
@@ -40,4 +41,5 @@ export function joinSmallChunks(stream: Readable): void {
     flushLater();
     return stream.readableLength < stream.readableHighWaterMark;
   };
+  return () => joined.length === 0 && stream.readableLength === 0;
 }
