@@ -153,6 +153,9 @@ describe('the Redis store', () => {
       expect(await confirmed).toBe(true);
       expect(await repeated).toEqual({ state: 'handled', sameContent: true });
       expect(countCalls()).toBe(calls + 1);
+      // The one that ends calls without a reply, until it finds none.
+      expect(clock.timers).toBe(1);
+      await clock.advance(1_000);
       expect(clock.timers).toBe(0);
     });
 

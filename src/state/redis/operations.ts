@@ -1,10 +1,12 @@
 /** Runs the store's operations in Redis. Operations of one turn of the event loop share a script call; each has a separate result. */
-import type { Result } from 'ioredis';
+import { Command, type Result } from 'ioredis';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached, runNextTurn } from '../../core/safe-events.ts';
 import { type StoreFailure, StoreUnavailable } from '../claims/seen-ids.ts';
 import { isOfReplica, type RedisClient } from './client.ts';
+import { ReplyDeadlines } from './reply-deadlines.ts';
+import { Script } from './script.ts';
 import { OPERATE } from './scripts.ts';
 
 /** The script's reply to an operation (scripts.ts). */
@@ -50,6 +52,10 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
+const SCRIPT = new Script(OPERATE);
+/** The text of ioredis, too. */
+const TIMED_OUT = 'Command timed out';
+const TEXT_REPLY = { replyEncoding: 'utf8' } as const;
 /** A script blocks Redis while it runs; this many operations take well under a millisecond. */
 const MAX_BATCH = 64;
 /** The longest time that a confirm waits for a claim to share its call. */
@@ -69,21 +75,23 @@ export class Operations {
   #isDue = false;
   #cancelWait: CancelTimer | undefined;
   readonly #clock: Clock;
+  readonly #deadlines: ReplyDeadlines;
   #claimedAt: Milliseconds;
   #claimGap: Milliseconds = CONFIRM_WAIT_MS;
 
-  constructor(client: RedisClient, events: OperationEvents, clock: Clock) {
+  constructor(client: RedisClient, events: OperationEvents, clock: Clock, replyWithin: Milliseconds) {
     this.#client = client;
     this.#events = events;
     this.#clock = clock;
+    this.#deadlines = new ReplyDeadlines(clock, replyWithin);
     this.#claimedAt = clock.monotonic();
     // In a Cluster all keys of a script call must be in one slot, so each operation is a call; ioredis pipelines the calls of a turn.
     this.#maxBatch = client.isCluster ? 1 : MAX_BATCH;
-    // For a Cluster, ioredis chooses the node by the first argument, so that must be a key, not the number of keys.
-    const define = (name: string, keys: number): void =>
-      client.defineCommand(name, { lua: OPERATE, ...(client.isCluster ? { numberOfKeys: keys } : undefined) });
-    define('sidegateOperate', 1);
-    define('sidegateOperateBoth', 2);
+    if (client.isCluster) {
+      // ioredis chooses the node by the first argument, so that must be a key, not the number of keys.
+      client.defineCommand('sidegateOperate', { lua: OPERATE, numberOfKeys: 1 });
+      client.defineCommand('sidegateOperateBoth', { lua: OPERATE, numberOfKeys: 2 });
+    }
   }
 
   /** Resolves with what `convert` makes of the reply. Rejects with StoreUnavailable and nothing else. */
@@ -142,14 +150,23 @@ export class Operations {
       args.push(operation.name, first, second, third);
     }
     for (const { operation } of batch) if (operation.otherKey !== undefined) keys.push(operation.otherKey);
+    const call = this.#deadlines.begin(() => this.#fail(batch, new Error(TIMED_OUT)));
     let replies: readonly RawReply[];
     try {
       replies = await this.#operate(keys, args);
     } catch (thrown) {
-      const failure = this.#toUnavailable(toErrorText(thrown), thrown as Error);
-      for (const { reject } of batch) reject(failure);
+      if (this.#deadlines.end(call)) this.#fail(batch, thrown);
       return;
     }
+    if (this.#deadlines.end(call)) this.#settle(batch, replies);
+  }
+
+  #fail(batch: readonly Waiting[], thrown: unknown): void {
+    const failure = this.#toUnavailable(toErrorText(thrown), thrown as Error);
+    for (const { reject } of batch) reject(failure);
+  }
+
+  #settle(batch: readonly Waiting[], replies: readonly RawReply[]): void {
     for (let i = 0; i < batch.length; i++) {
       const { onReply, reject } = batch[i] as Waiting;
       const reply = replies[i] as RawReply;
@@ -163,9 +180,17 @@ export class Operations {
   }
 
   #operate(keys: readonly string[], args: readonly (string | number)[]): Promise<RawReply[]> {
-    if (!this.#client.isCluster) return this.#client.sidegateOperate(keys.length, ...keys, ...args);
+    if (!this.#client.isCluster)
+      return SCRIPT.call((name, script) => this.#execute(name, [script, keys.length, ...keys, ...args]));
     if (keys.length === 1) return this.#client.sidegateOperate(...keys, ...args);
     return this.#client.sidegateOperateBoth(...keys, ...args);
+  }
+
+  #execute(name: 'evalsha' | 'eval', args: (string | number)[]): Promise<RawReply[]> {
+    const command = new Command(name, args, TEXT_REPLY);
+    // Its own timer, which the deadlines replace.
+    command.setTimeout = noTimer;
+    return this.#client.sendCommand(command) as Promise<RawReply[]>;
   }
 
   #toUnavailable(text: string, cause?: Error): StoreUnavailable {
@@ -176,12 +201,16 @@ export class Operations {
   }
 }
 
+function noTimer(): void {
+  // See `#execute`.
+}
+
 function isFailure(reply: RawReply): reply is readonly [-1, string] {
   return typeof reply === 'object' && reply[0] === -1;
 }
 
 function toFailure(text: string): StoreFailure {
-  if (text === 'Command timed out') return 'timeout';
+  if (text === TIMED_OUT) return 'timeout';
   if (text.startsWith('OOM')) return 'full';
   return /^(?:[A-Z]+ |ReplyError)/.test(text) ? 'error' : 'unreachable';
 }

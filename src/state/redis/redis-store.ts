@@ -46,7 +46,7 @@ class RedisStore implements RedisStoreParts {
     this.#prefix = options.keyPrefix;
     this.#client = openRedis(options);
     const outcomes: OperationEvents = { onReply: () => this.#markUp(), onFailure: (error) => this.#markDown(error) };
-    this.#operations = new Operations(this.#client, outcomes, clock);
+    this.#operations = new Operations(this.#client, outcomes, clock, options.commandTimeout);
     onEvent(this.#client, 'ready', () => this.#onReady());
     onEvent(this.#client, 'error', (error: Error) => this.#markDown(error));
     onEvent(this.#client, 'close', () => this.#markDown({ code: 'EPIPE' }));

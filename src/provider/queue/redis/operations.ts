@@ -1,8 +1,8 @@
 /** Runs the operations of the queue's script. Operations on one shard that start while calls are under way share the next one; each has a separate result. */
-import { createHash } from 'node:crypto';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import { isOfReplica, type RedisClient } from '../../../state/redis/client.ts';
+import { Script } from '../../../state/redis/script.ts';
 import { BASE_LUA, RUN_LUA } from './base-script.ts';
 import type { Shard } from './keys.ts';
 import { LANES_LUA } from './lanes-script.ts';
@@ -61,14 +61,16 @@ export interface OperationSettings {
   readonly confirmWithin?: number;
 }
 
+/** For each operation of a call: 1 and its result, or 0 and an error. */
+type Replies = readonly (readonly [number, Reply])[];
+
 interface Waiting {
   readonly args: readonly Argument[];
   readonly resolve: (reply: Reply) => void;
   readonly reject: (error: SidegateError) => void;
 }
 
-const SCRIPT = `${BASE_LUA}${LANES_LUA}${RECORDS_LUA}${PRUNE_LUA}${RUN_LUA}`;
-const SHA = createHash('sha1').update(SCRIPT).digest('hex');
+const SCRIPT = new Script(`${BASE_LUA}${LANES_LUA}${RECORDS_LUA}${PRUNE_LUA}${RUN_LUA}`);
 /** A script blocks Redis while it runs, so a call is limited: 150 events, with ten arguments each, take about 6 ms. */
 const MAX_BATCH = 64;
 const MAX_BATCH_ARGUMENTS = 1_500;
@@ -137,9 +139,9 @@ export class Operations {
 
   async #send(batch: readonly Waiting[]): Promise<void> {
     const args = batch.flatMap((each) => each.args);
-    let replies: readonly (readonly [number, Reply])[];
+    let replies: Replies;
     try {
-      replies = (await this.#call(args)) as readonly (readonly [number, Reply])[];
+      replies = (await SCRIPT.call((command, script) => this.#execute(command, script, args))) as Replies;
     } catch (thrown) {
       const error = thrown instanceof SidegateError ? thrown : this.#toUnavailable(toErrorText(thrown), thrown as Error);
       for (const { reject } of batch) reject(error);
@@ -150,16 +152,6 @@ export class Operations {
       const [isDone, reply] = replies[i] ?? [0, Buffer.from('no reply')];
       if (isDone === 1) resolve(reply);
       else reject(this.#toUnavailable(String(reply)));
-    }
-  }
-
-  async #call(args: readonly Argument[]): Promise<unknown> {
-    try {
-      return await this.#execute('evalsha', SHA, args);
-    } catch (error) {
-      // Redis was restarted, failed over, or its scripts were flushed.
-      if (!toErrorText(error).startsWith('NOSCRIPT')) throw error;
-      return this.#execute('eval', SCRIPT, args);
     }
   }
 
