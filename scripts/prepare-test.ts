@@ -22,12 +22,13 @@ const NEEDED: Readonly<Record<string, string>> = {
   python3: 'python3',
   nginx: 'nginx',
   git: 'git',
+  prometheus: 'prometheus',
 };
 /** Programs that only one suite needs, by the suite's name. */
 const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   browser: { chromium: 'chromium' },
   models: { java: 'default-jre-headless', mvn: 'maven' },
-  cluster: { go: 'golang-go', etcd: 'etcd-server', prometheus: 'prometheus', promtool: 'prometheus' },
+  cluster: { go: 'golang-go', etcd: 'etcd-server', promtool: 'prometheus' },
 };
 /** Programs that some releases do not have; without them, some tests are skipped. */
 const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };

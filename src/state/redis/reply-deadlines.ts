@@ -9,8 +9,8 @@ export interface PendingCall {
 }
 
 /**
- * One timer for all calls. ioredis creates and deletes one for each, and a deleted property turns its command into a dictionary: with that and
- * its wrapper for scripts, 0.8 instead of 0.5 MB survived each young collection of V8, at 1,000 deliveries a second.
+ * One timer for all calls. ioredis creates and deletes one for each, and a deleted property turns its command into a dictionary. Without that
+ * and its wrapper for scripts, 0.5 instead of 0.8 MB survive each young collection of V8, at 1,000 deliveries a second.
  */
 export class ReplyDeadlines {
   readonly #clock: Clock;
