@@ -48,14 +48,14 @@ export class Http1BodySource implements BodySource {
   readonly isMultiplexed = false;
   readonly #response: ServerResponse;
   /** Undefined if chunks are not joined. */
-  readonly #hasNothingJoined: (() => boolean) | undefined;
+  readonly #isJoining: (() => boolean) | undefined;
 
   constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
     this.stream = request;
     this.declaredLength = toDeclaredLength(request);
     // Chunks, TLS records and TCP segments may all have a single byte, and are buffered while nobody reads.
     const mustJoin = this.declaredLength === undefined || this.declaredLength > MIN_PIECE;
-    this.#hasNothingJoined = mustJoin ? joinSmallChunks(request) : undefined;
+    this.#isJoining = mustJoin ? joinSmallChunks(request) : undefined;
     this.expectsContinue = expectsContinue;
     this.#response = response;
   }
@@ -77,7 +77,7 @@ export class Http1BodySource implements BodySource {
   #canTakePushed(): boolean {
     const { stream, declaredLength } = this;
     if (declaredLength === undefined || declaredLength > SMALL_BODY || stream.complete || stream.destroyed) return false;
-    return this.#hasNothingJoined?.() ?? stream.readableLength === 0;
+    return stream.readableLength === 0 && this.#isJoining?.() !== true;
   }
 }
 

@@ -11,7 +11,7 @@ const MAX_JOINED = 16 * 1_024;
 /**
  * Makes a stream buffer a few large chunks instead of many small ones while nobody reads it: a chunked body or HTTP/2 frames of one
  * byte each would otherwise take 28 MiB for the 64 KiB that Node buffers. Chunks of one turn of the event loop are joined.
- * Returns a function that returns whether nothing has arrived so far, or all of it was read.
+ * Returns a function that returns whether any bytes wait to be joined.
  */
 export function joinSmallChunks(stream: Readable): () => boolean {
   const push = stream.push.bind(stream);
@@ -41,5 +41,5 @@ export function joinSmallChunks(stream: Readable): () => boolean {
     flushLater();
     return stream.readableLength < stream.readableHighWaterMark;
   };
-  return () => joined.length === 0 && stream.readableLength === 0;
+  return () => joined.length > 0;
 }
