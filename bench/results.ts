@@ -111,7 +111,7 @@ function toStanding(series: readonly Series[]): string[] {
   );
   const checked = series.reduce((sum, { rounds }) => sum + rounds.reduce((requests, round) => requests + round.requests, 0), 0);
   return [
-    'The skeleton is the least that a gate on Node can cost (see Setup): no goal below its figure can be reached on Node.',
+    'The skeleton is the least that a gate on Node can cost (see Setup). Its forged deliveries are compared with its own accepted ones.',
     '',
     '| goal | asked | measured | skeleton | |',
     '|---|---|---|---|---|',
