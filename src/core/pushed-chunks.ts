@@ -14,7 +14,7 @@ interface Connected<T> {
 
 /**
  * Passes on what the owner of a stream pushes into it, at once. The queue of the stream, its events and the ticks between them take 2 of
- * the 40 µs of a forged delivery. There is no back-pressure, so all that is pushed must fit into memory.
+ * the 40 µs of a delivery with an invalid signature. There is no back-pressure, so all that is pushed must fit into memory.
  * Errors, and what was pushed before, stay in the stream. It ends as if nobody had read it, and works as usual once it flows.
  */
 export function takePushed<T>({ onChunk, onEnd }: PushListeners<T>): (stream: Readable, target: T) => void {
