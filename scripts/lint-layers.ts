@@ -148,6 +148,27 @@ const RULES: readonly Rule[] = [
     text: 'drops a promise, whose rejection ends the process; runDetached of core/safe-events.ts reports it',
     mayUse: () => false,
   },
+  {
+    pattern: /import \{[^}]*\bcreate(?:Secure)?Server\b[^}]*\} from 'node:https?2?'/,
+    text: 'opens a port without limits; gateway/server/strict-server.ts creates servers',
+    // The app of the self-test runs in a separate pod, for seconds.
+    mayUse: (file) => file === 'gateway/server/strict-server.ts' || file === 'diagnostics/self-test/app.ts',
+  },
+  {
+    pattern: /^(?![^]*\bnew PortRequests\()[^]*\bcreateStrictServer\(/,
+    text: 'opens a port whose requests may wait without a limit; PortRequests receives them',
+    mayUse: (file) => file === 'gateway/server/strict-server.ts',
+  },
+  {
+    pattern: /'(?:request|checkContinue|checkExpectation)', (?:async )?\(/,
+    text: 'receives requests before they are counted; PortRequests does that',
+    mayUse: (file) => file === 'gateway/server/port-requests.ts' || file === 'diagnostics/self-test/app.ts',
+  },
+  {
+    pattern: /'stream', (?:async )?\(/,
+    text: 'receives HTTP/2 streams before they are counted; gateway/server/http2.ts does that',
+    mayUse: (file) => file === 'gateway/server/http2.ts',
+  },
   { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: isIn('gateway/runtime', 'cli') },
 ];
 

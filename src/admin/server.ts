@@ -1,48 +1,77 @@
 /** The server of the admin port. It never shares a route table with the data port. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { toClientNetwork } from '../core/client-network.ts';
+import type { Server } from 'node:http';
+import type { Clock } from '../core/clock.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
-import { onEvent } from '../core/safe-events.ts';
-import { limitConnections, trackRequests } from '../gateway/server/connection-limiter.ts';
+import { REFUSALS } from '../core/refusal-catalogue.ts';
+import { writeSocketRefusal } from '../gateway/pipeline/respond.ts';
+import { ClientErrors } from '../gateway/server/client-errors.ts';
+import { BodyWatch } from '../gateway/server/limits.ts';
 import { type BoundAddress, Listener } from '../gateway/server/listener.ts';
+import { NO_PRESSURE } from '../gateway/server/memory-guard.ts';
+import { PortClients } from '../gateway/server/port-clients.ts';
+import { type PortRequest, PortRequests } from '../gateway/server/port-requests.ts';
+import { createStrictServer } from '../gateway/server/strict-server.ts';
 import type { ConsoleLoader } from './console-loader.ts';
 import { SECURITY_HEADERS, toPlain } from './response.ts';
 import type { AdminRouter } from './router.ts';
 
 const MAX_CONNECTIONS = 64;
 /** Half, so that one client's requests can never block the kubelet. */
-const MAX_CONNECTIONS_PER_CLIENT = 32;
-/** Node parses thousands of pipelined requests at once, and keeps all responses until the client reads them. */
-const MAX_UNANSWERED_PER_CONNECTION = 2;
+const MAX_PER_CLIENT = 32;
 const REQUEST_TIMEOUT_MS = 5_000;
-/** How often Node looks for timed-out requests; its default is 30 s. */
-const CHECK_INTERVAL_MS = 1_000;
+const LIMITS = {
+  maxHeaderBytes: 16_384,
+  headTimeout: REQUEST_TIMEOUT_MS,
+  // Node counts from the first byte of the request.
+  bodyTimeout: 0,
+  keepAliveTimeout: REQUEST_TIMEOUT_MS,
+  sendTimeout: 30_000,
+  maxConnections: MAX_CONNECTIONS,
+  maxConnectionsPerClient: MAX_PER_CLIENT,
+  maxRequestsPerClient: MAX_PER_CLIENT,
+  maxUpgraded: 0,
+  maxUpgradedPerClient: 0,
+};
+/** For requests that wait for the response before them; endpoints limit the bodies that they read. */
+const BODY_LIMITS = {
+  bodyTimeout: REQUEST_TIMEOUT_MS,
+  bodyIdleTimeout: REQUEST_TIMEOUT_MS,
+  bodyMinRate: 0,
+  streamMinRate: 0,
+  streamTimeout: REQUEST_TIMEOUT_MS,
+  maxBufferedBytes: 4 * 1024 * 1024,
+  maxLargeBodies: 1,
+};
+const NO_LIMIT = (): void => undefined;
 
 /** The listening admin port. */
 export class AdminServer {
   readonly #router: AdminRouter;
   readonly #console: ConsoleLoader | undefined;
   readonly #server: Server;
+  readonly #clients: PortClients;
+  readonly #bodies: BodyWatch;
   readonly #listener: Listener;
 
   /** `console`: absent in processes without requests, such as the injector. */
-  constructor(address: ListenAddress, router: AdminRouter, console?: ConsoleLoader) {
+  constructor(address: ListenAddress, clock: Clock, router: AdminRouter, console?: ConsoleLoader) {
     this.#router = router;
     this.#console = console;
-    this.#server = createServer({
-      headersTimeout: REQUEST_TIMEOUT_MS,
-      requestTimeout: REQUEST_TIMEOUT_MS,
-      connectionsCheckingInterval: CHECK_INTERVAL_MS,
+    this.#server = createStrictServer(LIMITS, undefined, {});
+    // The kubelet opens a new connection for each probe. It must always get one, and a response even without memory, or it restarts the
+    // container.
+    this.#clients = new PortClients(this.#server, { limits: LIMITS, shared: [], clock, onLimit: NO_LIMIT, memory: NO_PRESSURE });
+    this.#bodies = new BodyWatch(BODY_LIMITS, clock, NO_LIMIT, NO_PRESSURE);
+    const errors = new ClientErrors({
+      clock,
+      onLimit: NO_LIMIT,
+      toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
+      rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, requestId, clock),
     });
-    // The kubelet opens a new connection for each probe. It must always get one, or it restarts the container.
-    const limiter = limitConnections(this.#server, {
-      maxConnections: MAX_CONNECTIONS,
-      maxPerClient: MAX_CONNECTIONS_PER_CLIENT,
-      toClient: ({ remoteAddress = '' }) => toClientNetwork(remoteAddress),
-    });
-    trackRequests(this.#server, limiter, MAX_UNANSWERED_PER_CONNECTION);
+    const handle = (received: PortRequest): Promise<void> => this.#handle(received);
+    const requests = new PortRequests({ errors, clients: this.#clients, bodies: this.#bodies, onLimit: NO_LIMIT, handle });
+    requests.bind(this.#server);
     this.#listener = new Listener(this.#server, address);
-    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
   }
 
   /** Opens the port; rejects with the system's error. */
@@ -55,15 +84,19 @@ export class AdminServer {
     this.#listener.close();
     this.#console?.close();
     this.#server.closeAllConnections();
+    this.#clients.close();
+    this.#bodies.close();
   }
 
-  async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    // The connection had too many requests without a response.
-    if (request.socket.destroyed) return;
+  async #handle({ request, response, tracked, refusal }: PortRequest): Promise<void> {
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value);
-    if (this.#console?.owns(request) === true) return this.#console.handle(request, response);
+    const rejected = this.#clients.admit(tracked, request.socket.remoteAddress ?? '', false) ?? refusal;
+    if (rejected === undefined && this.#console?.owns(request) === true) return this.#console.handle(request, response);
     // An endpoint that throws is our bug. The error's text may contain anything, so it is not sent.
-    const adminResponse = await this.#router.respond(request).catch(() => toPlain(500, 'internal error'));
+    const adminResponse =
+      rejected === undefined
+        ? await this.#router.respond(request).catch(() => toPlain(500, 'internal error'))
+        : toPlain(REFUSALS[rejected.code].status, REFUSALS[rejected.code].title);
     const { status, contentType, text, headers } = adminResponse;
     // The rest of an unread body would be parsed as the next request.
     if (!request.complete) response.shouldKeepAlive = false;

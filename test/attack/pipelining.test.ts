@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
-import type { TestGate } from '../support/gate.ts';
+import { startGate, type TestGate } from '../support/gate.ts';
 import { startProxyGate } from '../support/proxy.ts';
 import { toBasic } from '../support/users.ts';
 
@@ -12,8 +12,7 @@ let gate: TestGate;
 beforeEach(async () => {
   // Long after the next request was read.
   app.handler = ({ url }, response) => void setImmediate(() => setImmediate(() => response.end(`answer to ${url}`)));
-  const routes = [{ name: 'a', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }];
-  gate = await startProxyGate({ allow: [`127.0.0.1:${app.port}`], sections: { routes } });
+  gate = await startProxyGate({ allow: [`127.0.0.1:${app.port}`], sections: { routes: [toOpenRoute(app.port)] } });
 });
 // What is asked for here once ended the process: an error that nobody catches fails the run.
 afterEach(async () => {
@@ -21,6 +20,12 @@ afterEach(async () => {
   await gate.stop();
 });
 
+const toOpenRoute = (port: number) => ({
+  name: 'a',
+  match: { pathPrefix: '/' },
+  upstream: `http://127.0.0.1:${port}`,
+  allow: 'anyone',
+});
 const FIRST = toRequestText(['GET /first HTTP/1.1', 'Host: a']);
 const toUpgrade = (path: string): string =>
   toRequestText([`GET ${path} HTTP/1.1`, 'Host: a', 'Connection: Upgrade', 'Upgrade: websocket']);
@@ -65,12 +70,45 @@ describe('pipelined after a request in progress,', () => {
     expect(app.received.map(({ url }) => url)).toEqual(['/first']);
   });
 
-  test('a thousand requests are handled one after the other', async () => {
-    const paths = Array.from({ length: 1_000 }, (_, index) => `/${index}`);
+  test('sixteen requests wait, and are handled one after the other', async () => {
+    const paths = Array.from({ length: 17 }, (_, index) => `/${index}`);
     const requests = paths.map((path) => toRequestText([`POST ${path} HTTP/1.1`, 'Host: a', 'Content-Length: 2'], 'ok'));
+    const text = await sendRaw(gate.port, requests.join('').replace(/(\/16 HTTP\/1\.1\r\n)/, '$1Connection: close\r\n'));
+    expect(toStatuses(text)).toEqual(paths.map(() => 200));
+    expect(app.received.map(({ url }) => url)).toEqual(paths);
+  });
+
+  test('one more than sixteen ends the connection, and the app gets no more than the first', async () => {
+    expect(await sendRaw(gate.port, FIRST.repeat(18))).toBe('');
+    expect(app.received.length).toBeLessThanOrEqual(1);
+    expect(await gate.metric('sidegate_limit_hits_total{limit="pipelined"}')).toBe(1);
+  });
+
+  test('the bodies of waiting requests arrive whole, whatever their size', async () => {
+    const body = 'x'.repeat(300_000);
+    const first = toRequestText(['POST /first HTTP/1.1', 'Host: a', 'Content-Length: 2'], 'ok');
+    const large = toRequestText(['POST /large HTTP/1.1', 'Host: a', `Content-Length: ${body.length}`], body);
     const last = toRequestText(['GET /last HTTP/1.1', 'Host: a', 'Connection: close']);
-    expect(toStatuses(await sendRaw(gate.port, requests.join('') + last))).toEqual(Array.from({ length: 1_001 }, () => 200));
-    expect(app.received.map(({ url }) => url)).toEqual([...paths, '/last']);
+    expect(toStatuses(await sendRaw(gate.port, first + large + first + large + last))).toEqual([200, 200, 200, 200, 200]);
+    expect(app.received.map(({ body: { length } }) => length)).toEqual([2, body.length, 2, body.length, 0]);
+  });
+
+  test('waiting requests use at most an eighth of the memory for bodies', async () => {
+    const waiting = toRequestText(['POST /waiting HTTP/1.1', 'Host: a', 'Content-Length: 60000'], 'x'.repeat(60_000));
+    const sections = { limits: { maxBufferedBytes: '256Ki' }, routes: [toOpenRoute(app.port)] };
+    const small = await startGate(sections);
+    expect(await sendRaw(small.port, FIRST + waiting)).toBe('');
+    await small.stop();
+  });
+
+  test('a client has no more waiting requests than requests in progress, and none of them stay counted', async () => {
+    const limited = await startGate({ limits: { maxRequestsPerClient: 4 }, routes: [toOpenRoute(app.port)] });
+    const many = Array.from({ length: 50 }, () => sendRaw(limited.port, FIRST.repeat(8)));
+    for (const text of await Promise.all(many))
+      expect(toStatuses(text).filter((status) => status !== 200 && status !== 503)).toEqual([]);
+    const last = toRequestText(['GET /last HTTP/1.1', 'Host: a', 'Connection: close']);
+    expect(toStatuses(await sendRaw(limited.port, FIRST.repeat(3) + last))).toEqual([200, 200, 200, 200]);
+    await limited.stop();
   });
 
   test('bytes that follow a rejected upgrade request are never read as a request', async () => {

@@ -33,7 +33,6 @@ export interface FrameClient {
   readonly closed: Promise<void>;
 }
 
-const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
 const HEAD_BYTES = 9;
 
 /** One frame's bytes. */
@@ -45,6 +44,9 @@ export function toFrame(type: number, flags: number, stream: number, payload: Ui
   head.writeUInt32BE(stream, 5);
   return Buffer.concat([head, payload]);
 }
+
+/** What a client sends first: the preface and its settings. */
+export const PREFACE = Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), toFrame(FRAME.settings, 0, 0)]);
 
 /** A header block: literals without indexing and without Huffman. */
 export function toBlock(fields: readonly (readonly [string, string])[]): Buffer {
@@ -85,7 +87,6 @@ export async function openFrames(port: number, ca: string): Promise<FrameClient>
   });
   const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
   socket.write(PREFACE);
-  socket.write(toFrame(FRAME.settings, 0, 0));
   return {
     socket,
     frames,

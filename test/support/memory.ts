@@ -19,6 +19,5 @@ export function createMemory(): ListenMemory {
   return {
     bodies: new BodyWatch(limits, systemClock, () => undefined, NO_PRESSURE),
     guard: NO_PRESSURE,
-    collect: () => undefined,
   };
 }

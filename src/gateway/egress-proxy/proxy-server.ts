@@ -16,7 +16,7 @@ import { type ClientCertificates, createClientCertificates } from '../server/cli
 import { ClientErrors } from '../server/client-errors.ts';
 import type { TrackedRequest } from '../server/connection-limiter.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from '../server/head-check.ts';
-import { HeapGuard, type ListenMemory, type OnLimit } from '../server/limits.ts';
+import type { ListenMemory, OnLimit } from '../server/limits.ts';
 import { type BoundAddress, Listener } from '../server/listener.ts';
 import { PortClients } from '../server/port-clients.ts';
 import { type PortRequest, PortRequests } from '../server/port-requests.ts';
@@ -59,7 +59,6 @@ export class ProxyServer {
   readonly #parts: ProxyServerParts;
   readonly #server: Server | TlsServer;
   readonly #listener: Listener;
-  readonly #heap: HeapGuard;
   readonly #clientErrors: ClientErrors;
   readonly #clients: PortClients;
   readonly #requests: PortRequests;
@@ -71,7 +70,6 @@ export class ProxyServer {
   constructor(parts: ProxyServerParts) {
     const { limits, tls, clock, handler, onLimit, onConnections } = parts;
     this.#parts = parts;
-    this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
     this.#clientErrors = new ClientErrors({
       clock,
       onLimit,
@@ -82,10 +80,6 @@ export class ProxyServer {
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
     this.#listener = new Listener(this.#server, parts.address);
     this.#certificates = this.#watchCertificates();
-    onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      this.#clientErrors.trackRejected(request.socket, response);
-      handler.reject(this.#createInfo(request), response, refuse('expectation_failed', 'expectation_failed'));
-    });
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onConnect(request, socket, head),
     );
@@ -95,6 +89,7 @@ export class ProxyServer {
       errors: this.#clientErrors,
       clients: this.#clients,
       bodies: parts.memory.bodies,
+      onLimit,
       handle: (received) => this.#accept(received),
     });
     this.#requests.bind(this.#server);
@@ -125,16 +120,15 @@ export class ProxyServer {
     this.#listener.close();
     this.#server.closeAllConnections();
     this.#clients.close();
-    this.#heap.close();
     this.#certificates?.close();
   }
 
-  #accept({ request, response, body, tracked }: PortRequest): void {
+  #accept({ request, response, body, tracked, refusal: unexpected }: PortRequest): void {
     const { handler } = this.#parts;
     const head = toIncomingHead(request);
     const info = this.#createInfo(request);
     this.#watchEnd(response, request.socket);
-    const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response);
+    const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response) ?? unexpected;
     if (refusal !== undefined) return handler.reject(info, response, refusal);
     const target = this.#checkHead(head, parseAbsoluteTarget);
     if (target instanceof Refusal) return handler.reject(info, response, target);
@@ -146,7 +140,7 @@ export class ProxyServer {
     const { handler } = this.#parts;
     onEvent(socket, 'error', () => socket.destroy());
     // Responses that are still due would be sent into the tunnel.
-    if (this.#clientErrors.hasPendingResponse(socket)) {
+    if (this.#clientErrors.findPending(socket) !== undefined) {
       socket.destroy();
       return;
     }
@@ -154,7 +148,7 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const { headers } = head;
     const info = this.#createInfo(request);
-    const { body, tracked } = this.#requests.track(request, response, false);
+    const { body, tracked } = this.#requests.track(request, response);
     const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response);
     if (refusal !== undefined) return handler.reject(info, response, refusal);
     const target = this.#checkHead(head, parseConnectTarget);
@@ -181,15 +175,7 @@ export class ProxyServer {
   #checkLimits(tracked: TrackedRequest, { client }: RequestInfo): Refusal | undefined {
     if (this.#phase === 'refusing') return refuse('draining', 'draining');
     // A tunnel counts as a request: its client is authenticated, so there is no second limit.
-    if (!this.#clients.admit(tracked, client.address, false)) return refuse('overloaded', 'client_limit');
-    const { memory, onLimit } = this.#parts;
-    if (this.#heap.isFull) {
-      onLimit('heap');
-      return refuse('overloaded', 'heap_full');
-    }
-    if (!memory.guard.isFull) return undefined;
-    onLimit('memory');
-    return refuse('overloaded', 'memory_full');
+    return this.#clients.admit(tracked, client.address, false);
   }
 
   #findCertificateEnd(socket: Socket, response: ServerResponse): Refusal | undefined {

@@ -116,7 +116,7 @@ export function buildAdmin({ address, appProbes, basic }: AdminConfig, parts: Ad
   const complete = collect === undefined ? own : own.map((endpoint) => toComplete(endpoint, collect));
   const endpoints = [...complete, ...createAppHealthEndpoints(appProbes, clock)];
   const router = new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied });
-  return new AdminServer(address, router, new ConsoleLoader(toConsoleParts(basic, parts)));
+  return new AdminServer(address, clock, router, new ConsoleLoader(toConsoleParts(basic, parts)));
 }
 
 /** Endpoints that show what was recorded wait for the other workers; probes do not. */

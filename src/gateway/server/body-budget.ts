@@ -33,6 +33,8 @@ export type BodyState = 'small' | 'large' | 'read';
 export const SMALL_BODY = 64 * 1024;
 /** The share of the budget that is reserved for small bodies, so that common deliveries pass during a flood of large ones. */
 const SMALL_SHARE = 1 / 4;
+/** The share of the budget that requests may use which wait behind another one on their connection: nothing can evict them. */
+const WAITING_SHARE = 1 / 8;
 /** Each eviction frees at least this share of the budget: evicting one body for each chunk would take quadratic time. */
 const EVICTED_SHARE = 1 / 16;
 
@@ -42,6 +44,7 @@ export class BodyBudget {
   #held = 0;
   #largeHeld = 0;
   #largeCount = 0;
+  #waiting = 0;
 
   constructor(limits: BudgetLimits) {
     this.#limits = limits;
@@ -95,6 +98,20 @@ export class BodyBudget {
   release(body: BudgetedBody): void {
     this.finish(body, 0);
     body.state = 'small';
+  }
+
+  /** Takes bytes for a request that waits for the response before it; returns false if such requests have used up their share. */
+  takeForWaiting(bytes: number): boolean {
+    const { maxBufferedBytes } = this.#limits;
+    if (this.#waiting + bytes > maxBufferedBytes * WAITING_SHARE || this.#held + bytes > maxBufferedBytes) return false;
+    this.#waiting += bytes;
+    this.#held += bytes;
+    return true;
+  }
+
+  releaseWaiting(bytes: number): void {
+    this.#waiting -= bytes;
+    this.#held -= bytes;
   }
 
   /** Whether another large body may be read, if there are enough bytes. */

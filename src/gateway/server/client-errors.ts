@@ -38,26 +38,16 @@ export class ClientErrors {
     this.#parts = parts;
   }
 
-  /**
-   * Records the latest request on the connection. Returns the response before it if that is still pending: RFC 9112 §9.3.2 lets a server
-   * handle pipelined requests in parallel only if all their methods are safe, so the caller waits for it.
-   */
-  track(socket: Duplex, latest: LatestExchange): ServerResponse | undefined {
-    const before = this.#latest.get(socket);
-    if (before === undefined) onceEvent(socket, 'close', () => this.#latest.delete(socket));
+  /** Records the latest request on the connection. */
+  track(socket: Duplex, latest: LatestExchange): void {
+    if (!this.#latest.has(socket)) onceEvent(socket, 'close', () => this.#latest.delete(socket));
     this.#latest.set(socket, latest);
-    return before === undefined || isResponseSent(before.response) ? undefined : before.response;
   }
 
-  /** Records a request that is rejected unread: malformed bytes behind it must not get a second response, after the final one. */
-  trackRejected(socket: Duplex, response: ServerResponse): void {
-    this.track(socket, { response, body: { fail: () => undefined } });
-  }
-
-  /** Whether a response is still pending on the connection. */
-  hasPendingResponse(socket: Duplex): boolean {
-    const latest = this.#latest.get(socket);
-    return latest !== undefined && !isResponseSent(latest.response);
+  /** The latest response on the connection, if it is still pending. */
+  findPending(socket: Duplex): ServerResponse | undefined {
+    const response = this.#latest.get(socket)?.response;
+    return response === undefined || isResponseSent(response) ? undefined : response;
   }
 
   /**
@@ -70,9 +60,8 @@ export class ClientErrors {
 
   /** Like `endConnections`, for one connection; returns false if no response is pending on it. */
   endConnection(socket: Duplex): boolean {
-    const latest = this.#latest.get(socket);
-    if (latest === undefined || isResponseSent(latest.response)) return false;
-    const { response } = latest;
+    const response = this.findPending(socket);
+    if (response === undefined) return false;
     response.shouldKeepAlive = false;
     if (response.headersSent) onceEvent(response, 'finish', () => closeAfterResponse(socket as Socket, this.#parts.clock));
     return true;

@@ -2,7 +2,7 @@
  * Divides the connections of a port between client networks: if all are in use, a new connection replaces one of the network that
  * has most.
  */
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Server } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { onceEvent, onEvent, shareListeners } from '../../core/safe-events.ts';
@@ -34,7 +34,7 @@ export interface ConnectionLimiterOptions {
 }
 
 /** The body of a request in flight. */
-interface Upload {
+export interface Upload {
   /** In bytes; 0 without a body. */
   readonly declaredLength: number | undefined;
   readonly isComplete: boolean;
@@ -81,8 +81,6 @@ interface Network {
   /** The number of connections with a request in flight. */
   busy: number;
 }
-
-const COMPLETE: Upload = { declaredLength: 0, isComplete: true };
 
 /** The connections of one port. */
 export class ConnectionLimiter {
@@ -235,21 +233,6 @@ export function limitConnections(server: Server | TlsServer, options: Connection
   onEvent(server, 'connection', (socket: Socket) => limiter.add(socket));
   onEvent(server, 'drop', () => options.onLimit?.('connections'));
   return limiter;
-}
-
-/**
- * Tracks each request of a server whose requests have no body to wait for. A connection with more than `maxUnanswered` requests without a
- * response is destroyed, before later listeners get the request.
- */
-export function trackRequests(
-  server: Server | TlsServer,
-  limiter: ConnectionLimiter,
-  maxUnanswered = Number.POSITIVE_INFINITY,
-): void {
-  onEvent(server, 'request', (request: IncomingMessage, response: ServerResponse) => {
-    const { connection } = limiter.track(request.socket, COMPLETE, response, response);
-    if (connection !== undefined && connection.inFlight.length > maxUnanswered) request.socket.destroy();
-  });
 }
 
 function end(tracked: TrackedRequest): void {

@@ -1,5 +1,4 @@
-/** The limits that all requests share: buffered bytes, the rate of bodies, and the heap. */
-import { getHeapStatistics } from 'node:v8';
+/** The limits that all request bodies share: buffered bytes, and their rate. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
@@ -19,6 +18,7 @@ export type ListenLimit =
   | 'connections'
   | 'client_connections'
   | 'client_requests'
+  | 'pipelined'
   | 'upgrades'
   | 'client_upgrades'
   | 'send_stall'
@@ -70,8 +70,6 @@ interface QueuedBody {
 
 /** The memory limits that all ports of a process share. */
 export interface ListenMemory {
-  /** Collects garbage now. */
-  readonly collect: () => void;
   readonly bodies: BodyWatch;
   readonly guard: MemoryPressure;
 }
@@ -152,6 +150,15 @@ export class BodyWatch {
     this.#waiting.add({ body, bytes, since: this.now(), onGranted });
     this.#grantSlots();
     return true;
+  }
+
+  /**
+   * Takes memory for a request that waits for the response before it, and for what has arrived of its body. Returns how to release it;
+   * undefined if such requests have used up their share.
+   */
+  takeForWaiting(bytes: number): (() => void) | undefined {
+    if (this.#pressure.shortage !== undefined || !this.#budget.takeForWaiting(bytes)) return undefined;
+    return () => this.#budget.releaseWaiting(bytes);
   }
 
   /** The body is complete or was cut off; it counts for `bytes` from now on. */
@@ -270,31 +277,4 @@ export class BodyWatch {
     if (age > bodyIdleTimeout && body.received < (age / 1000) * minRate) return 'body_rate';
     return undefined;
   }
-}
-
-/** Reports whether the heap is too full for new requests; measured once a second. */
-export class HeapGuard {
-  readonly #stop: CancelTimer;
-  #isFull = false;
-
-  /** `collect` runs the garbage collector; garbage counts as used until then. */
-  constructor(shedShare: number, clock: Clock, collect: () => void = () => undefined) {
-    this.#stop = clock.every(SWEEP_INTERVAL_MS, () => {
-      if (isHeapAbove(shedShare)) collect();
-      this.#isFull = isHeapAbove(shedShare);
-    });
-  }
-
-  get isFull(): boolean {
-    return this.#isFull;
-  }
-
-  close(): void {
-    this.#stop();
-  }
-}
-
-function isHeapAbove(share: number): boolean {
-  const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
-  return used > limit * share;
 }

@@ -3,8 +3,9 @@
  * lost.
  */
 import type { Socket } from 'node:net';
+import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { onceEvent } from '../../core/safe-events.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
 
 /** How long the rest of the request is read and discarded. */
 const LINGER_MS: Milliseconds = 1_000;
@@ -20,6 +21,10 @@ export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
     const cancel = clock.after(LINGER_MS, () => socket.destroy());
     onceEvent(socket, 'close', cancel);
     onceEvent(socket, 'end', () => socket.destroy());
+    // Node would build a message for each request in these bytes, and keep it until the connection is closed. A listener for the bytes also
+    // takes the connection from the parser.
+    socket.removeAllListeners('data');
+    onEvent(socket, 'data', (chunk: Buffer) => freeChunk(chunk));
     socket.resume();
   };
 }

@@ -7,8 +7,8 @@ export interface MemoryPressure {
   readonly limit: number | undefined;
   /** Large bodies are rejected. */
   readonly isTight: boolean;
-  /** Everything new is rejected. */
-  readonly isFull: boolean;
+  /** The exhausted resource, if any: everything new is rejected. */
+  readonly shortage: 'heap' | 'memory' | undefined;
   /** Counts received bytes, so that memory is measured more often than once a second during a flood. */
   onBytes(bytes: number): void;
 }
@@ -20,6 +20,10 @@ export interface MemoryGuardParts {
   readonly limit: number | undefined;
   /** The share of the limit above which large bodies are rejected; new requests are rejected halfway between it and the limit. */
   readonly shed: number;
+  /** The share of V8's heap limit above which new requests are rejected. */
+  readonly heapShed: number;
+  /** Returns the share of V8's heap limit that is in use. */
+  readonly readHeap: () => number;
   /** Returns the bytes that cannot be reclaimed: the memory of the process and what the kernel holds for it. */
   readonly read: () => number;
   /** Runs the garbage collector. */
@@ -41,20 +45,24 @@ const SHRINK_INTERVAL_MS: Milliseconds = 10_000;
 /** If a collection frees less than this share of the limit, the next one waits twice as long. */
 const WORTHWHILE = 0.03;
 
-/** Measures the process once a second, and for each mebibyte that arrives. */
+/** Measures the heap once a second, and the process also for each mebibyte that arrives. */
 export class MemoryGuard implements MemoryPressure {
   readonly #parts: MemoryGuardParts;
   readonly #stop: CancelTimer;
   readonly #sheds: (() => void)[] = [];
   #used = 0;
   #bytes = 0;
+  #isHeapFull = false;
   #collectedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #shrunkAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectInterval = MIN_COLLECT_INTERVAL_MS;
 
   constructor(parts: MemoryGuardParts) {
     this.#parts = parts;
-    this.#stop = parts.limit === undefined ? () => undefined : parts.clock.every(CHECK_INTERVAL_MS, () => this.#check());
+    this.#stop = parts.clock.every(CHECK_INTERVAL_MS, () => {
+      this.#checkHeap();
+      if (parts.limit !== undefined) this.#check();
+    });
   }
 
   get limit(): number | undefined {
@@ -71,7 +79,12 @@ export class MemoryGuard implements MemoryPressure {
     return limit !== undefined && this.#used > limit * shed;
   }
 
-  get isFull(): boolean {
+  get shortage(): 'heap' | 'memory' | undefined {
+    if (this.#isHeapFull) return 'heap';
+    return this.#isFull ? 'memory' : undefined;
+  }
+
+  get #isFull(): boolean {
     const { limit, shed } = this.#parts;
     return limit !== undefined && this.#used > (limit * (1 + shed)) / 2;
   }
@@ -90,6 +103,13 @@ export class MemoryGuard implements MemoryPressure {
     this.#stop();
   }
 
+  /** Garbage counts as used until it is collected. */
+  #checkHeap(): void {
+    const { heapShed, readHeap, collect } = this.#parts;
+    if (readHeap() > heapShed) collect();
+    this.#isHeapFull = readHeap() > heapShed;
+  }
+
   #check(): void {
     const { limit = 0, shed, read } = this.#parts;
     this.#bytes = 0;
@@ -105,7 +125,7 @@ export class MemoryGuard implements MemoryPressure {
     const now = clock.monotonic();
     if (now - this.#collectedAt < interval) return;
     const before = this.#used;
-    if (this.isFull || (this.isTight && now - this.#shrunkAt >= SHRINK_INTERVAL_MS)) {
+    if (this.#isFull || (this.isTight && now - this.#shrunkAt >= SHRINK_INTERVAL_MS)) {
       collectAll();
       this.#shrunkAt = now;
     } else collect();
@@ -117,4 +137,4 @@ export class MemoryGuard implements MemoryPressure {
 }
 
 /** For ports without a limit. */
-export const NO_PRESSURE: MemoryPressure = { limit: undefined, isTight: false, isFull: false, onBytes: () => undefined };
+export const NO_PRESSURE: MemoryPressure = { limit: undefined, isTight: false, shortage: undefined, onBytes: () => undefined };

@@ -95,7 +95,6 @@ export interface Oversize {
 
 /** The memory limits for bodies, shared by all ports of a process. */
 export interface Memory {
-  readonly collect: () => void;
   readonly bodies: BodyWatch;
   readonly guard: MemoryGuard;
   readonly budget: MemoryBudget;
@@ -103,17 +102,18 @@ export interface Memory {
 }
 
 /** The rates and limits of bodies, as each kind of process sets them. */
-export type MemoryPace = Omit<BodyLimits, keyof MemorySettings> & Pick<LimitsConfig, 'memoryShed'>;
+export type MemoryPace = Omit<BodyLimits, keyof MemorySettings> & Pick<LimitsConfig, 'memoryShed' | 'heapShed'>;
 
 /** Builds the memory limits of a process. */
 export function buildMemory(limits: MemoryPace, budget: MemoryBudget, clock: Clock, onLimit: OnLimit): Memory {
-  const collect = createCollector();
   const guard = new MemoryGuard({
     clock,
     limit: budget.limit,
     shed: limits.memoryShed,
+    heapShed: limits.heapShed,
+    readHeap: readHeapShare,
     read: createMemoryReader(clock),
-    collect,
+    collect: createCollector(),
     collectAll: createFullCollector(),
   });
   const bodies = new BodyWatch({ ...limits, ...budget }, clock, onLimit, guard);
@@ -121,13 +121,17 @@ export function buildMemory(limits: MemoryPace, budget: MemoryBudget, clock: Clo
   return {
     bodies,
     guard,
-    collect,
     budget,
     close() {
       bodies.close();
       guard.close();
     },
   };
+}
+
+function readHeapShare(): number {
+  const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
+  return used / limit;
 }
 
 function toMebibytes(bytes: number): string {

@@ -1,4 +1,4 @@
-/** Fair use of a port: limits connections, requests and upgraded connections per client, and ends responses that nobody reads. */
+/** Admission to a port: limits connections, requests and upgraded connections per client, and ends responses that nobody reads. */
 import type { Server } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -6,6 +6,7 @@ import type { LimitsConfig } from '../../config/schema/config.ts';
 import { toClientNetwork } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { BodySource } from './body-source.ts';
 import { ClientShares } from './client-shares.ts';
 import {
@@ -28,7 +29,7 @@ export interface PortClientsParts {
   readonly shared: readonly string[];
   readonly clock: Clock;
   readonly onLimit: OnLimit;
-  readonly memory: Pick<MemoryPressure, 'isTight'>;
+  readonly memory: Pick<MemoryPressure, 'isTight' | 'shortage'>;
 }
 
 const SWEEP_INTERVAL_MS = 1_000;
@@ -41,6 +42,7 @@ export class PortClients {
   readonly #clock: Clock;
   readonly #sendTimeout: Milliseconds;
   readonly #onLimit: OnLimit;
+  readonly #memory: PortClientsParts['memory'];
   /** When a response started to wait for its client to read the end of it. */
   readonly #unreadSince = new WeakMap<TrackedRequest, Milliseconds>();
   readonly #stop: CancelTimer;
@@ -52,6 +54,7 @@ export class PortClients {
     this.#clock = clock;
     this.#sendTimeout = limits.sendTimeout;
     this.#onLimit = onLimit;
+    this.#memory = memory;
     this.#limiter = limitConnections(server, {
       maxConnections: limits.maxConnections,
       maxPerClient: limits.maxConnectionsPerClient,
@@ -72,10 +75,19 @@ export class PortClients {
     return this.#limiter.track(socket, content, response, emitter);
   }
 
-  /** Counts the request for its resolved client; returns false if that client has reached a limit. */
-  admit(tracked: TrackedRequest, address: string, isUpgrade: boolean): boolean {
+  /** Counts a request that waits for the response before it. Returns how to end that; undefined if its client has reached a limit. */
+  enter(socket: Socket): (() => void) | undefined {
+    return this.#shares.enter(socket.remoteAddress ?? '', false);
+  }
+
+  /** Admits a request of its resolved client, or returns why not. */
+  admit(tracked: TrackedRequest, address: string, isUpgrade: boolean): Refusal | undefined {
     tracked.onEnd = this.#shares.enter(address, isUpgrade);
-    return tracked.onEnd !== undefined;
+    if (tracked.onEnd === undefined) return refuse('overloaded', 'client_limit');
+    const { shortage } = this.#memory;
+    if (shortage === undefined) return undefined;
+    this.#onLimit(shortage);
+    return refuse('overloaded', `${shortage}_full`);
   }
 
   close(): void {

@@ -16,6 +16,7 @@ export const LIMITS = [
   'connections',
   'client_connections',
   'client_requests',
+  'pipelined',
   'client_in_flight',
   'unverified_in_flight',
   'upgrades',

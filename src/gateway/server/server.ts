@@ -1,5 +1,5 @@
 /** The data port: strict node:http with limits. It passes each request to the pipeline as a ParsedHead or a refusal. */
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -15,14 +15,13 @@ import { guardDecision, onEvent } from '../../core/safe-events.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
 import { ClientErrors } from './client-errors.ts';
-import type { TrackedRequest } from './connection-limiter.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Response } from './http2-response.ts';
-import { type BodyWatch, CONNECTION_BYTES, HeapGuard, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
+import { type BodyWatch, CONNECTION_BYTES, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
-import { PortRequests } from './port-requests.ts';
+import { type PortRequest, PortRequests } from './port-requests.ts';
 import { ProxyProtocolPeers } from './proxy-protocol-peers.ts';
 import { IncomingBody } from './request-body.ts';
 import { createRequestInfo } from './request-info.ts';
@@ -55,11 +54,8 @@ export interface ListenParts {
 }
 
 /** The parts of a request other than its head. */
-interface Incoming {
-  readonly body: IncomingBody;
+interface Incoming extends Omit<PortRequest, 'request' | 'response'> {
   readonly response: ClientResponse;
-  readonly tracked: TrackedRequest;
-  readonly upgrade?: SocketUpgrade | undefined;
 }
 
 /** The phase of the shutdown: `leaving` closes connections after their next response, `closing` also idle ones, `refusing` responds with 503. */
@@ -72,7 +68,6 @@ export class ListenServer {
   readonly #listener: Listener;
   readonly #resolveClient: ClientResolver;
   readonly #bodies: BodyWatch;
-  readonly #heap: HeapGuard;
   readonly #certificates: ClientCertificates | undefined;
   readonly #http2: Http2Sessions;
   readonly #proxyPeers: ProxyProtocolPeers;
@@ -101,12 +96,13 @@ export class ListenServer {
       rejectSocket: (info, socket, refusal) => parts.handler.rejectSocket(info, socket, refusal),
     });
     this.#bodies = parts.memory.bodies;
-    this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
     this.#server = createStrictServer(limits, tls, {
       // RFC 9110 §7.8: not for HTTP/1.0. Behind another pending request, it is served as if it did not ask for an upgrade.
       shouldUpgradeCallback: guardDecision(
         ({ method, headers, httpVersionMinor, socket }: IncomingMessage) =>
-          httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.hasPendingResponse(socket),
+          httpVersionMinor !== 0 &&
+          isRelayedUpgrade(method, headers.upgrade) &&
+          this.#clientErrors.findPending(socket) === undefined,
         false,
       ),
     });
@@ -126,7 +122,8 @@ export class ListenServer {
     interceptConnections(this.#server, 'connection', (socket, proceed) => {
       this.#bodies.onBytes(tls === undefined ? CONNECTION_BYTES : TLS_CONNECTION_BYTES);
       // A handshake takes memory before a request could be rejected with 503.
-      if (tls !== undefined && this.#findShortage() !== undefined) {
+      if (tls !== undefined && parts.memory.guard.shortage !== undefined) {
+        parts.onLimit(parts.memory.guard.shortage);
         socket.destroy();
         return;
       }
@@ -147,6 +144,7 @@ export class ListenServer {
       errors: this.#clientErrors,
       clients: this.#clients,
       bodies: this.#bodies,
+      onLimit: parts.onLimit,
       handle: (received) => this.#accept(toIncomingHead(received.request, this.#names), received),
     });
     this.#bind();
@@ -179,7 +177,6 @@ export class ListenServer {
     this.#server.closeAllConnections();
     this.#http2.destroy();
     this.#clients.close();
-    this.#heap.close();
     this.#certificates?.close();
   }
 
@@ -192,18 +189,13 @@ export class ListenServer {
   #bind(): void {
     const { onConnections } = this.#parts;
     this.#requests.bind(this.#server);
-    onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      this.#clientErrors.trackRejected(request.socket, response);
-      const info = this.#createInfo(toIncomingHead(request, this.#names));
-      this.#parts.handler.reject(info, response, refuse('expectation_failed', 'expectation_failed'));
-    });
     onEvent(this.#server, 'upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onUpgrade(request, socket, head),
     );
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex) => {
       onEvent(socket, 'error', () => socket.destroy());
       // A response now would precede the pending ones, and be taken for one of them.
-      if (this.#clientErrors.hasPendingResponse(socket)) {
+      if (this.#clientErrors.findPending(socket) !== undefined) {
         socket.destroy();
         return;
       }
@@ -217,7 +209,9 @@ export class ListenServer {
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const response = createFinalResponse(request, socket, this.#parts.clock);
     onEvent(socket, 'error', () => socket.destroy());
-    this.#requests.receive(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
+    this.#requests.receive(request, response, {
+      upgrade: new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head),
+    });
   }
 
   #onHttp2Request({ head, headBytes, source, stream }: Http2Request): void {
@@ -228,15 +222,13 @@ export class ListenServer {
       onLimit('header_bytes');
       return handler.reject(this.#createInfo(head), response, refuse('header_too_large', 'header_too_large'));
     }
-    if (head.headers.get('expect') !== undefined && !source.expectsContinue) {
-      const refusal = refuse('expectation_failed', 'expectation_failed');
-      return handler.reject(this.#createInfo(head), response, refusal);
-    }
-    this.#accept(head, { body: new IncomingBody(source, this.#bodies), response, tracked });
+    const isUnexpected = head.headers.get('expect') !== undefined && !source.expectsContinue;
+    const refusal = isUnexpected ? refuse('expectation_failed', 'expectation_failed') : undefined;
+    this.#accept(head, { body: new IncomingBody(source, this.#bodies), response, tracked, refusal });
   }
 
   /** Handles one request, in any version of HTTP. */
-  #accept(head: IncomingHead, { body, response, tracked, upgrade }: Incoming): void {
+  #accept(head: IncomingHead, { body, response, tracked, upgrade, refusal }: Incoming): void {
     const { handler, limits, onLimit } = this.#parts;
     const info = this.#createInfo(head);
     body.client = info.client.address;
@@ -248,26 +240,16 @@ export class ListenServer {
     }
     const unverified = this.#certificates?.refuse(info.client, response);
     if (unverified !== undefined) return handler.reject(info, response, unverified);
-    if (!this.#clients.admit(tracked, info.client.address, upgrade !== undefined))
-      return handler.reject(info, response, refuse('overloaded', 'client_limit'));
+    const rejected = this.#clients.admit(tracked, info.client.address, upgrade !== undefined) ?? refusal;
+    if (rejected !== undefined) return handler.reject(info, response, rejected);
     const target = checkHead(head, limits, onLimit);
     if (target instanceof Refusal) return handler.reject(info, response, target);
-    const shortage = this.#findShortage();
-    if (shortage !== undefined) return handler.reject(info, response, refuse('overloaded', `${shortage}_full`));
     // A body before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.reject(info, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
     const parsed = { ...info, target, headers: head.headers, body };
     handler.handle(upgrade === undefined ? parsed : { ...parsed, upgrade }, response);
-  }
-
-  /** Returns the resource that is exhausted, if any. */
-  #findShortage(): 'heap' | 'memory' | undefined {
-    const { memory, onLimit } = this.#parts;
-    const shortage = this.#heap.isFull ? 'heap' : memory.guard.isFull ? 'memory' : undefined;
-    if (shortage !== undefined) onLimit(shortage);
-    return shortage;
   }
 
   #toPeer(socket: Socket): string {

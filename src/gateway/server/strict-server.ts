@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerOptions, ty
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../../config/schema/config.ts';
-import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { TlsContexts } from './tls.ts';
 
 const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
@@ -69,6 +69,19 @@ export function watchConnections(server: Server | TlsServer, onConnections: (del
  */
 export function closeAfterIgnoredUpgrade({ headers }: IncomingMessage, response: ServerResponse): void {
   if (headers.upgrade !== undefined && UPGRADE_OPTION.test(headers.connection ?? '')) response.shouldKeepAlive = false;
+}
+
+/** Returned for a head, it ends Node's parser, as for an accepted upgrade. */
+const STOP_PARSING = 2;
+
+/**
+ * Makes Node skip the rest of what it has read from a connection that is about to end. In 64 KiB there can be 2,300 requests, and Node would
+ * build the message and the response of each, even of a destroyed connection: 29 ms instead of less than one. Node has no public way to do
+ * this; if a later version takes no notice, the cost is back, and nothing else changes.
+ */
+export function stopParsing(socket: Socket): void {
+  const { parser } = socket as Socket & { readonly parser?: { onIncoming: unknown } | null };
+  if (parser !== undefined && parser !== null) parser.onIncoming = guardDecision(() => STOP_PARSING, STOP_PARSING);
 }
 
 /**

@@ -5,6 +5,7 @@ import { toClientNetwork } from '../../core/client-network.ts';
 import type { Clock } from '../../core/clock.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { TokenBucket } from '../../core/token-bucket.ts';
+import type { TrackedRequest, TrackedResponse, Upload } from '../../gateway/server/connection-limiter.ts';
 import { interceptConnections } from '../../gateway/server/strict-server.ts';
 import type { ConnectionLimit } from './injector-metrics.ts';
 
@@ -78,6 +79,19 @@ export class AdmissionPeers {
     interceptConnections<Socket>(server, 'connection', (socket, proceed) => {
       if (this.#track(socket)) proceed();
     });
+  }
+
+  /** Counts a request that waits for the response before it. Returns how to end that; undefined if its network has too many. */
+  enter(socket: Socket): (() => void) | undefined {
+    const network = this.#connections.get(toKey(socket))?.network;
+    if (network === undefined || network.uploads >= this.#parts.limits.maxUploads) return undefined;
+    network.uploads++;
+    return () => network.uploads--;
+  }
+
+  /** Connections are counted by `admit`. */
+  track(_socket: Socket, upload: Upload, response: TrackedResponse): TrackedRequest {
+    return { connection: undefined, upload, response, onEnd: undefined };
   }
 
   /**

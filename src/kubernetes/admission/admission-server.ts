@@ -1,16 +1,18 @@
 /** The webhook port, which the API server calls: HTTPS, one path, AdmissionReviews in JSON, bounded in size and time. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { TLSSocket } from 'node:tls';
 import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import { Http1BodySource } from '../../gateway/server/body-source.ts';
+import { writeSocketRefusal } from '../../gateway/pipeline/respond.ts';
+import { ClientErrors } from '../../gateway/server/client-errors.ts';
 import { type ListenMemory, TLS_CONNECTION_BYTES } from '../../gateway/server/limits.ts';
 import { type BoundAddress, Listener } from '../../gateway/server/listener.ts';
-import { IncomingBody } from '../../gateway/server/request-body.ts';
-import { closeAfterIgnoredUpgrade, createStrictServer } from '../../gateway/server/strict-server.ts';
+import { type PortRequest, PortRequests } from '../../gateway/server/port-requests.ts';
+import type { IncomingBody } from '../../gateway/server/request-body.ts';
+import { createStrictServer } from '../../gateway/server/strict-server.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
 import { AdmissionPeers, type AdmittedRequest, type PeerLimits } from './admission-peers.ts';
 import type { CallerNames } from './caller-names.ts';
@@ -59,12 +61,14 @@ export const ADMISSION_LIMITS = {
   bodyIdleTimeout: 5_000,
   bodyMinRate: 500,
   memoryShed: 0.8,
+  heapShed: 0.85,
   streamMinRate: 500,
   streamTimeout: 15_000,
   // The API server closes an idle connection after 90 s. If we closed it first, a review that is sent at that moment would be lost.
   keepAliveTimeout: 180_000,
   maxConnections: MAX_CONNECTIONS,
 };
+const NO_LIMIT = (): void => undefined;
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
 const REASONS: Partial<Readonly<Record<Reason, readonly [RejectionLabel, number]>>> = {
   body_too_large: ['body_too_large', 413],
@@ -95,7 +99,16 @@ export class AdmissionServer {
       onClosed: parts.onConnectionClosed,
     });
     this.#listener = new Listener(this.#server, parts.address);
-    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
+    const { clock, memory } = parts;
+    const errors = new ClientErrors({
+      clock,
+      onLimit: NO_LIMIT,
+      toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
+      rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, requestId, clock),
+    });
+    const handle = (received: PortRequest): Promise<void> => this.#onRequest(received);
+    const requests = new PortRequests({ errors, clients: this.#peers, bodies: memory.bodies, onLimit: NO_LIMIT, handle });
+    requests.bind(this.#server);
     onEvent(this.#server, 'secureConnection', (socket) => {
       this.#generations.set(socket, this.#generation);
       parts.memory.bodies.onBytes(TLS_CONNECTION_BYTES);
@@ -139,11 +152,12 @@ export class AdmissionServer {
     this.#server.closeAllConnections();
   }
 
-  async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #onRequest({ request, response, body, refusal }: PortRequest): Promise<void> {
     this.#change(1);
     onceEvent(response, 'close', () => this.#change(-1));
-    closeAfterIgnoredUpgrade(request, response);
-    const reply = await this.#handle(request, response);
+    const reply = await (refusal === undefined
+      ? this.#handle(request, body)
+      : this.#reject('expectation', 417, 'Expect is not supported'));
     // Unread bytes of the body would be interpreted as the next request.
     const isOld = this.#generations.get(request.socket) !== this.#generation;
     if (this.#isClosing || isOld || !request.complete) response.shouldKeepAlive = false;
@@ -155,19 +169,18 @@ export class AdmissionServer {
     response.end(reply.text);
   }
 
-  async #handle(request: IncomingMessage, response: ServerResponse): Promise<ReviewReply> {
-    // Must be first: the body of a rejected request is also received, in chunks as small as the client chooses.
-    const origin = new Http1BodySource(request, response, false);
+  async #handle(request: IncomingMessage, body: IncomingBody): Promise<ReviewReply> {
     const problem = findHeadProblem(request);
     if (problem !== undefined) return this.#reject(...problem);
-    if (this.#parts.memory.guard.isFull) return this.#reject('overloaded', 503, 'the injector is out of memory');
+    if (this.#parts.memory.guard.shortage !== undefined) return this.#reject('overloaded', 503, 'the injector is out of memory');
     const isVerified = this.#parts.callers.isVerified(request.socket as TLSSocket);
     if (this.#parts.requiresVerified && !isVerified)
       return this.#reject('caller_unknown', 403, 'no client certificate with a name in server.clientAuth.allowedNames');
     const admitted = this.#peers.admit(request.socket, toLength(request), isVerified);
     if (admitted === undefined) return this.#reject('client_limit', 429, 'this client exceeds a limit of server.perClient');
+    body.client = request.socket.remoteAddress ?? '';
     try {
-      return await this.#review(origin, admitted, isVerified);
+      return await this.#review(body, admitted, isVerified);
     } catch {
       // For any error, the API server then applies the webhook's failurePolicy.
       return this.#reject('internal', 500, 'internal error of the injector');
@@ -176,9 +189,7 @@ export class AdmissionServer {
     }
   }
 
-  async #review(origin: Http1BodySource, admitted: AdmittedRequest, isVerified: boolean): Promise<ReviewReply> {
-    const body = new IncomingBody(origin, this.#parts.memory.bodies);
-    body.client = origin.stream.socket.remoteAddress ?? '';
+  async #review(body: IncomingBody, admitted: AdmittedRequest, isVerified: boolean): Promise<ReviewReply> {
     try {
       const content = await body.read(MAX_REVIEW_BYTES);
       if (!Buffer.isBuffer(content)) {

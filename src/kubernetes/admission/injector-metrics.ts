@@ -16,6 +16,7 @@ export const REJECTIONS = [
   'caller_unknown',
   'client_limit',
   'excluded_namespace',
+  'expectation',
   'body_too_large',
   'body_timeout',
   'body_aborted',

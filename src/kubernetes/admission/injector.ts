@@ -100,7 +100,7 @@ export class Injector {
     metrics.watchReady(() => notReadyBecause() === undefined);
     const endpoints = createProbedEndpoints({ metrics, notReadyBecause, stuckFor: () => this.#eventLoopMonitor.stuckFor });
     const router = new AdminRouter({ endpoints, access: new AdminAccess(undefined), onDenied: () => undefined });
-    this.#admin = new AdminServer(server.adminAddress, router);
+    this.#admin = new AdminServer(server.adminAddress, clock, router);
     this.#stopReporting = clock.every(REPORT_DROPPED_EVERY_MS, () => logger.reportDropped());
   }
 

@@ -14,7 +14,7 @@ const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, st
   target_too_long: ['target_too_long', 'the URL is too long'],
   request_timeout: ['request_timeout', 'the body was sent too slowly'],
   expectation_failed: ['expectation_failed', 'only Expect: 100-continue is supported'],
-  overloaded: ['busy', 'too many large requests at once'],
+  overloaded: ['busy', 'too many requests at once, or too little memory'],
   draining: ['draining', 'sidegate is shutting down'],
   too_many_attempts: ['too_many_attempts', 'too many failed logins from this network or of this user'],
   secret_unavailable: ['users_unavailable', 'the users of provider.basic cannot be read; see the log of sidegate'],

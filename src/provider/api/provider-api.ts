@@ -3,8 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
-import { Refusal, refuse } from '../../core/refusal.ts';
-import { onEvent } from '../../core/safe-events.ts';
+import { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import { writeSocketRefusal } from '../../gateway/pipeline/respond.ts';
 import { ClientErrors } from '../../gateway/server/client-errors.ts';
@@ -146,14 +145,10 @@ class ApiServer implements ProviderApi {
       errors: this.#clientErrors,
       clients: this.#clients,
       bodies: this.#bodies,
+      onLimit: NO_LIMIT,
       handle: (received) => this.#exchange(received),
     });
     requests.bind(this.#server);
-    onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      this.#clientErrors.trackRejected(request.socket, response);
-      response.shouldKeepAlive = false;
-      return writeResponse(toRefusalProblem(refuse('expectation_failed', 'expectation_failed')), response, clock);
-    });
   }
 
   listen(): Promise<BoundAddress> {
@@ -187,14 +182,14 @@ class ApiServer implements ProviderApi {
     if (tls !== undefined) (this.#server as TlsServer).setSecureContext(tls.toServerOptions());
   }
 
-  async #exchange({ request, response, body, tracked }: PortRequest): Promise<void> {
+  async #exchange({ request, response, body, tracked, refusal }: PortRequest): Promise<void> {
     body.client = request.socket.remoteAddress ?? '';
     const exchange: Exchange = { request, response, body, operation: undefined };
     const startedAt = this.#clock.monotonic();
     this.#inFlight++;
     try {
-      const isAdmitted = this.#clients.admit(tracked, exchange.body.client, false);
-      const reply = isAdmitted ? await this.#respond(exchange) : toProblem('busy', 'too many requests at once');
+      const rejected = this.#clients.admit(tracked, body.client, false) ?? refusal;
+      const reply = rejected === undefined ? await this.#respond(exchange) : toRefusalProblem(rejected);
       await this.#write(exchange, reply);
       this.#report(exchange, reply, this.#clock.monotonic() - startedAt);
     } finally {
@@ -256,7 +251,6 @@ class ApiServer implements ProviderApi {
     if (query.kind === 'invalid') return query.response;
     const mediaType = checkMediaType(operation, request, body.declaredLength === 0);
     if (mediaType !== undefined) return mediaType;
-    if (this.#parts.memory.isFull) return toProblem('busy', 'sidegate is out of memory');
     const content = await body.read(operation.body?.maxBytes ?? 0);
     if (content instanceof Refusal) return toRefusalProblem(content, operation.body?.maxBytes);
     const validated = validateBody(operation, content);

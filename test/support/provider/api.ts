@@ -72,7 +72,7 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     password: undefined,
     token: token === undefined ? undefined : new Secret(Buffer.from(token)),
     maxBufferedBytes: 16 * 1_024 * 1_024,
-    memory: { limit: undefined, isFull: false, isTight: false, onBytes: () => undefined },
+    memory: { limit: undefined, shortage: undefined, isTight: false, onBytes: () => undefined },
     version: '1.2.3',
     hooks: {
       onRequest: (operation, status) => void reported.requests.push([operation, status]),

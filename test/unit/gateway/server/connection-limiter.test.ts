@@ -8,7 +8,6 @@ import {
   type ConnectionLimit,
   type ConnectionLimiterOptions,
   limitConnections,
-  trackRequests,
 } from '../../../../src/gateway/server/connection-limiter.ts';
 import { makeAuthority } from '../../../support/certificates.ts';
 import { useFolder } from '../../../support/fixtures.ts';
@@ -38,7 +37,11 @@ async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {
       : (createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, answer) as unknown as Server);
   server = made;
   const limits = { maxConnections: MOST, maxPerClient: MOST, ...over };
-  trackRequests(made, limitConnections(made, { toClient: ({ remoteAddress }) => remoteAddress, ...limits }));
+  const limiter = limitConnections(made, { toClient: ({ remoteAddress }) => remoteAddress, ...limits });
+  made.on(
+    'request',
+    ({ socket }, response) => void limiter.track(socket, { declaredLength: 0, isComplete: true }, response, response),
+  );
   await new Promise<void>((done) => void made.listen(0, '127.0.0.1', () => done()));
   const { port } = made.address() as AddressInfo;
   const dial = async (localAddress = '127.0.0.1') => {

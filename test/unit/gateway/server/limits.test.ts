@@ -1,12 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Reason } from '../../../../src/core/refusal.ts';
-import {
-  type BodyInProgress,
-  type BodyLimits,
-  BodyWatch,
-  HeapGuard,
-  type ListenLimit,
-} from '../../../../src/gateway/server/limits.ts';
+import { type BodyInProgress, type BodyLimits, BodyWatch, type ListenLimit } from '../../../../src/gateway/server/limits.ts';
 import { NO_PRESSURE } from '../../../../src/gateway/server/memory-guard.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
@@ -109,17 +103,6 @@ describe('a body', () => {
 
 test('no timer is left after close', () => {
   const { clock, watch } = start();
-  const heap = new HeapGuard(0.85, clock);
   watch.close();
-  heap.close();
   expect(clock.timers).toBe(0);
-});
-
-test('a heap above its share is full until it is below it again', async () => {
-  const clock = new FakeClock();
-  const never = new HeapGuard(1, clock);
-  const always = new HeapGuard(0, clock);
-  expect([never.isFull, always.isFull]).toEqual([false, false]);
-  await clock.advance(1_000);
-  expect([never.isFull, always.isFull]).toEqual([false, true]);
 });

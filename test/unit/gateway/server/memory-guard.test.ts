@@ -6,11 +6,13 @@ const MIB = 1024 * 1024;
 
 function start(limit: number | undefined) {
   const clock = new FakeClock();
-  const state = { used: 10, live: 10, shrinkable: 0, collections: 0, fullCollections: 0, reads: 0, tight: 0 };
+  const state = { heap: 0.1, used: 10, live: 10, shrinkable: 0, collections: 0, fullCollections: 0, reads: 0, tight: 0 };
   const guard = new MemoryGuard({
     clock,
     limit,
     shed: 0.8,
+    heapShed: 0.85,
+    readHeap: () => state.heap,
     read: () => {
       state.reads++;
       return state.used;
@@ -40,7 +42,7 @@ test('memory is tight at its share of the limit, and full halfway from there', a
     state.live = live;
     state.used = live;
     await clock.advance(1_000);
-    expect([guard.isTight, guard.isFull, guard.used]).toEqual([isTight, isFull, live]);
+    expect([guard.isTight, guard.shortage, guard.used]).toEqual([isTight, isFull ? 'memory' : undefined, live]);
   }
   expect(state.tight).toBe(3);
 });
@@ -85,17 +87,32 @@ test('memory is measured for each mebibyte that arrives, without waiting for a s
   state.used = 95;
   state.live = 95;
   guard.onBytes(MIB - 1);
-  expect([state.reads, guard.isFull]).toEqual([0, false]);
+  expect([state.reads, guard.shortage]).toEqual([0, undefined]);
   guard.onBytes(1);
-  expect(guard.isFull).toBe(true);
+  expect(guard.shortage).toBe('memory');
 });
 
-test('without a limit nothing is measured or rejected, and no timer is left', async () => {
+test('without a limit memory is neither measured nor short', async () => {
   const { clock, state, guard } = start(undefined);
   state.used = 1_000_000;
   guard.onBytes(5 * MIB);
-  expect([state.reads, guard.isTight, guard.isFull, clock.timers]).toEqual([0, false, false, 0]);
-  const limited = start(100);
-  limited.guard.close();
-  expect(limited.clock.timers).toBe(0);
+  await clock.advance(1_000);
+  expect([state.reads, guard.isTight, guard.shortage]).toEqual([0, false, undefined]);
+});
+
+test('a heap above its share is short until it is below it again, and is collected first', async () => {
+  const { clock, state, guard } = start(undefined);
+  state.heap = 0.86;
+  expect(guard.shortage).toBeUndefined();
+  await clock.advance(1_000);
+  expect([guard.shortage, state.collections]).toEqual(['heap', 1]);
+  state.heap = 0.85;
+  await clock.advance(1_000);
+  expect([guard.shortage, state.collections]).toEqual([undefined, 1]);
+});
+
+test('no timer is left after close', () => {
+  const { clock, guard } = start(100);
+  guard.close();
+  expect(clock.timers).toBe(0);
 });
