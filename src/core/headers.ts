@@ -1,28 +1,23 @@
 /** Header fields exactly as received: order, case and repetition are kept. */
-import { HeaderNames } from './header-names.ts';
-
 /** A flat list as node:http gives it: name, value, name, value, … */
 export type RawHeaders = readonly string[];
 
 /** Read access to a message's header fields by case-insensitive name. */
 export class HeaderFields {
   readonly raw: RawHeaders;
-  readonly #names: HeaderNames;
+  /** The lower-cased names in order, one for each field line. */
+  readonly names: readonly string[];
 
-  /** `names`: those of `raw`, if the caller remembers them. */
-  constructor(raw: RawHeaders, names = new HeaderNames(raw)) {
+  constructor(raw: RawHeaders) {
+    const names: string[] = [];
+    for (let i = 0; i < raw.length; i += 2) names.push((raw[i] as string).toLowerCase());
     this.raw = raw;
-    this.#names = names;
+    this.names = names;
   }
 
   /** The number of field lines. */
   get size(): number {
-    return this.#names.list.length;
-  }
-
-  /** The lower-cased names in order, one for each field line. */
-  get names(): readonly string[] {
-    return this.#names.list;
+    return this.names.length;
   }
 
   /**
@@ -30,22 +25,23 @@ export class HeaderFields {
    * counts.
    */
   get(name: string): string | undefined {
-    const at = this.#names.find(name);
+    const at = this.names.indexOf(name);
     return at === -1 ? undefined : this.raw[at * 2 + 1];
   }
 
   /** Every value of `name` (lower case), in order. */
   all(name: string): string[] {
     const values: string[] = [];
-    for (let at = this.#names.find(name); at !== -1; at = this.#names.find(name, at + 1)) {
+    for (let at = this.names.indexOf(name); at !== -1; at = this.names.indexOf(name, at + 1))
       values.push(this.raw[at * 2 + 1] as string);
-    }
     return values;
   }
 
   /** The number of field lines named `name` (lower case). */
   count(name: string): number {
-    return this.#names.count(name);
+    let count = 0;
+    for (let at = this.names.indexOf(name); at !== -1; at = this.names.indexOf(name, at + 1)) count++;
+    return count;
   }
 }
 

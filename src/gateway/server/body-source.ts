@@ -3,9 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import type { HeaderFields } from '../../core/headers.ts';
-import { takePushed } from '../../core/pushed-chunks.ts';
 import { shareListeners } from '../../core/safe-events.ts';
-import { SMALL_BODY } from './body-budget.ts';
 import { joinSmallChunks, MIN_PIECE } from './small-chunks.ts';
 
 /** Gets the chunks and the end of a body. */
@@ -35,10 +33,6 @@ const receiveEvents = shareListeners<Readable, BodyReceiver>({
   data: (receiver, chunk: Buffer) => receiver.onChunk(chunk),
   end: (receiver) => receiver.onEnd(),
 });
-const receivePushed = takePushed<BodyReceiver>({
-  onChunk: (receiver, chunk) => receiver.onChunk(chunk),
-  onEnd: (receiver) => receiver.onEnd(),
-});
 
 /** The body of a node:http request. */
 export class Http1BodySource implements BodySource {
@@ -47,15 +41,12 @@ export class Http1BodySource implements BodySource {
   readonly expectsContinue: boolean;
   readonly isMultiplexed = false;
   readonly #response: ServerResponse;
-  /** Undefined if chunks are not joined. */
-  readonly #isJoining: (() => boolean) | undefined;
 
   constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
     this.stream = request;
     this.declaredLength = toDeclaredLength(request);
     // Chunks, TLS records and TCP segments may all have a single byte, and are buffered while nobody reads.
-    const mustJoin = this.declaredLength === undefined || this.declaredLength > MIN_PIECE;
-    this.#isJoining = mustJoin ? joinSmallChunks(request) : undefined;
+    if (this.declaredLength === undefined || this.declaredLength > MIN_PIECE) joinSmallChunks(request);
     this.expectsContinue = expectsContinue;
     this.#response = response;
   }
@@ -69,15 +60,7 @@ export class Http1BodySource implements BodySource {
   }
 
   receive(receiver: BodyReceiver): void {
-    if (this.#canTakePushed()) receivePushed(this.stream, receiver);
-    else receiveEvents(this.stream, receiver);
-  }
-
-  /** A large body needs the back-pressure of the stream, and bytes that have arrived already come out of it by its events. */
-  #canTakePushed(): boolean {
-    const { stream, declaredLength } = this;
-    if (declaredLength === undefined || declaredLength > SMALL_BODY || stream.complete || stream.destroyed) return false;
-    return stream.readableLength === 0 && this.#isJoining?.() !== true;
+    receiveEvents(this.stream, receiver);
   }
 }
 

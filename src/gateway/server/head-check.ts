@@ -1,7 +1,6 @@
 /** Validates a request head before routing: framing, Host, size and target. A head that fails here is rejected on every route. */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import type { KnownHeaderNames } from '../../core/header-names.ts';
 import { HeaderFields } from '../../core/headers.ts';
 import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
@@ -21,12 +20,12 @@ export interface IncomingHead {
   readonly socket: Socket;
 }
 
-/** The head of an HTTP/1 request. `known`: the names of the heads that came before. */
-export function toIncomingHead(request: IncomingMessage, known?: KnownHeaderNames): IncomingHead {
+/** The head of an HTTP/1 request. */
+export function toIncomingHead(request: IncomingMessage): IncomingHead {
   return {
     method: request.method ?? '',
     url: request.url ?? '',
-    headers: new HeaderFields(request.rawHeaders, known?.find(request.rawHeaders)),
+    headers: new HeaderFields(request.rawHeaders),
     hasValidVersion: request.httpVersion === '1.1' || request.httpVersion === '1.0',
     isOld: request.httpVersionMinor === 0,
     socket: request.socket,

@@ -7,7 +7,6 @@ import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig, SocketListen } from '../../config/schema/config.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
-import { KnownHeaderNames } from '../../core/header-names.ts';
 import { IpRanges } from '../../core/ip-address.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
@@ -75,7 +74,6 @@ export class ListenServer {
   readonly #clientErrors: ClientErrors;
   readonly #requests: PortRequests;
   readonly #hsts: string | undefined;
-  readonly #names = new KnownHeaderNames();
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
@@ -145,7 +143,7 @@ export class ListenServer {
       clients: this.#clients,
       bodies: this.#bodies,
       onLimit: parts.onLimit,
-      handle: (received) => this.#accept(toIncomingHead(received.request, this.#names), received),
+      handle: (received) => this.#accept(toIncomingHead(received.request), received),
     });
     this.#bind();
   }
@@ -199,7 +197,7 @@ export class ListenServer {
         socket.destroy();
         return;
       }
-      const info = this.#createInfo(toIncomingHead(request, this.#names));
+      const info = this.#createInfo(toIncomingHead(request));
       this.#parts.handler.rejectSocket(info, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
     watchConnections(this.#server, onConnections);

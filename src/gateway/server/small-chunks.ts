@@ -11,9 +11,8 @@ const MAX_JOINED = 16 * 1_024;
 /**
  * Makes a stream buffer a few large chunks instead of many small ones while nobody reads it: a chunked body or HTTP/2 frames of one
  * byte each would otherwise take 28 MiB for the 64 KiB that Node buffers. Chunks of one turn of the event loop are joined.
- * Returns a function that returns whether any bytes wait to be joined.
  */
-export function joinSmallChunks(stream: Readable): () => boolean {
+export function joinSmallChunks(stream: Readable): void {
   const push = stream.push.bind(stream);
   let joined = new GrowingBuffer();
   let isScheduled = false;
@@ -41,5 +40,4 @@ export function joinSmallChunks(stream: Readable): () => boolean {
     flushLater();
     return stream.readableLength < stream.readableHighWaterMark;
   };
-  return () => joined.length > 0;
 }
