@@ -30,6 +30,19 @@ describe('a budget', () => {
     expect(b.held).toBe(400);
   });
 
+  test('gives waiting requests an eighth, as long as bodies leave it', () => {
+    const budget = create(800);
+    expect([budget.takeForWaiting(100), budget.takeForWaiting(1), budget.held]).toEqual([true, false, 100]);
+    expect([budget.take(new Body(), 701), budget.take(new Body(), 700)]).toEqual([false, true]);
+    budget.releaseWaiting(100);
+    expect([budget.held, budget.takeForWaiting(100)]).toEqual([700, true]);
+  });
+
+  test('gives waiting requests nothing that bodies hold', () => {
+    const budget = create(800);
+    expect([budget.take(new Body(), 750), budget.takeForWaiting(51), budget.takeForWaiting(50)]).toEqual([true, false, true]);
+  });
+
   test('limits how many large bodies are read at once', () => {
     const budget = create();
     const bodies = [new Body(), new Body(), new Body()];

@@ -101,6 +101,17 @@ describe('a body', () => {
   });
 });
 
+test('a request that waits takes memory only while there is enough for requests that need not wait', () => {
+  const pressure = { ...NO_PRESSURE, shortage: undefined as 'memory' | undefined };
+  const watch = new BodyWatch(LIMITS, new FakeClock(), () => undefined, pressure);
+  const release = watch.takeForWaiting(100);
+  expect([watch.buffered, watch.takeForWaiting(100)]).toEqual([100, undefined]);
+  release?.();
+  expect(watch.buffered).toBe(0);
+  pressure.shortage = 'memory';
+  expect(watch.takeForWaiting(1)).toBeUndefined();
+});
+
 test('no timer is left after close', () => {
   const { clock, watch } = start();
   watch.close();
