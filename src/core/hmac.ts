@@ -1,4 +1,7 @@
-/** HMAC (RFC 2104) over plain hashes: createHmac creates objects that only the garbage collector frees, and takes twice as long. */
+/**
+ * HMAC (RFC 2104) over plain hashes: createHmac creates objects that only the garbage collector frees, and takes twice as long, 4 µs of a
+ * forged delivery. All connections share one input buffer, which nothing reads outside of one computation.
+ */
 import { createHmac, hash, type KeyObject } from 'node:crypto';
 
 /** The hash functions, with the sizes of their blocks in bytes. */

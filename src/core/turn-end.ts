@@ -4,6 +4,7 @@ import { runNextTurn, runTimer } from './safe-events.ts';
 /**
  * Collects actions of one turn. Responses that are written one after the other wake their receiver once; written when each is ready, each
  * can find the receiver asleep again. In a flood of forged deliveries, that took half of the CPU of each (bench/run.ts, scenario `forged`).
+ * It bypasses no limit: a connection has one response at a time, and requests that wait behind it are counted (PortRequests).
  */
 export class TurnEnd {
   #actions: (() => void)[] = [];
