@@ -58,12 +58,9 @@ export class ClientShares {
   #findLimit({ requests, upgraded }: Counts, isUpgrade: boolean, address: string): ListenLimit | undefined {
     const { maxRequestsPerClient, maxUpgraded, maxUpgradedPerClient } = this.#limits;
     if (isUpgrade && this.#upgraded >= maxUpgraded) return 'upgrades';
-    const limit =
-      requests >= maxRequestsPerClient
-        ? 'client_requests'
-        : isUpgrade && upgraded >= maxUpgradedPerClient
-          ? 'client_upgrades'
-          : undefined;
+    // A client that has more slots than are free gets no further one, so that a few clients cannot take them all.
+    const hasShare = upgraded >= maxUpgradedPerClient || upgraded > maxUpgraded - this.#upgraded;
+    const limit = requests >= maxRequestsPerClient ? 'client_requests' : isUpgrade && hasShare ? 'client_upgrades' : undefined;
     // Checked last, because it is the most expensive check and rarely needed.
     return limit !== undefined && this.#shared.has(address) ? undefined : limit;
   }

@@ -16,6 +16,20 @@ it('gives each of many clients its own share, however often they come and go', (
   }
 });
 
+it('gives a client no further upgraded connection while it has more than are free', () => {
+  const shares = new ClientShares(
+    { maxRequestsPerClient: 512, maxUpgraded: 512, maxUpgradedPerClient: 256 },
+    new IpRanges([]),
+    () => undefined,
+  );
+  const take = (address: string): number => {
+    let count = 0;
+    while (shares.enter(address, true) !== undefined) count++;
+    return count;
+  };
+  expect(Array.from({ length: 5 }, (_, i) => take(`192.0.${i}.1`))).toEqual([256, 129, 64, 32, 16]);
+});
+
 it('counts the upgraded connections of a client that has no other request', () => {
   const shares = new ClientShares(LIMITS, new IpRanges([]), () => undefined);
   const end = shares.enter('192.0.2.1', true);
