@@ -13,6 +13,7 @@ import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { IncomingHead } from './head-check.ts';
+import { destroySoon } from './linger.ts';
 
 /** A stream as a request. */
 export interface Http2Request {
@@ -77,7 +78,11 @@ export class Http2Sessions {
       streamResetRate: RESETS_PER_SECOND,
     });
     this.#sessions.set(socket, session);
-    const idle = new IdleTimer(this.#clock, keepAliveTimeout, () => session.close());
+    const idle = new IdleTimer(this.#clock, keepAliveTimeout, () => {
+      session.close();
+      // The client may ignore GOAWAY and the end of our side.
+      destroySoon(socket, this.#clock);
+    });
     onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
       onceEvent(stream, 'close', () => idle.leave());

@@ -18,8 +18,7 @@ export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
   if (socket === undefined) return;
   socket.destroySoon = () => {
     socket.end();
-    const cancel = clock.after(LINGER_MS, () => socket.destroy());
-    onceEvent(socket, 'close', cancel);
+    destroySoon(socket, clock);
     onceEvent(socket, 'end', () => socket.destroy());
     // Node would build a message for each request in these bytes, and keep it until the connection is closed. A listener for the bytes also
     // takes the connection from the parser.
@@ -27,6 +26,15 @@ export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
     onEvent(socket, 'data', (chunk: Buffer) => freeChunk(chunk));
     socket.resume();
   };
+}
+
+/** Destroys a connection that the client does not close, although its last response was sent. */
+export function destroySoon(socket: Socket, clock: Clock): void {
+  onceEvent(
+    socket,
+    'close',
+    clock.after(LINGER_MS, () => socket.destroy()),
+  );
 }
 
 /** Closes a connection after the last response, even if the client never closes its side. */
