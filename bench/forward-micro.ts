@@ -66,7 +66,7 @@ function measure(upstream: Upstream, count: number): Promise<number> {
       upstream.send(REQUEST, {
         onInformation: () => undefined,
         onHead: () => undefined,
-        onData: () => true,
+        onData: () => undefined,
         onEnd() {
           done++;
           if (started < count) setImmediate(next);

@@ -57,10 +57,6 @@ class Attempt implements UpstreamExchange {
     this.#outgoing = this.#open();
   }
 
-  resume(): void {
-    this.#answer?.resume();
-  }
-
   abort(): void {
     this.#isOver = true;
     this.#cancelTimer();
@@ -121,7 +117,7 @@ class Attempt implements UpstreamExchange {
     answer.on('data', (chunk: Buffer) => {
       if (this.#isOver) return;
       this.#setTimer(options.responseTimeout, stalled);
-      if (!listener.onData(chunk)) answer.pause();
+      listener.onData(chunk)?.hold(answer);
     });
     answer.on('end', () => {
       // Node also emits the end of a truncated response, so completeness is checked.

@@ -169,6 +169,22 @@ const RULES: readonly Rule[] = [
     text: 'receives HTTP/2 streams before they are counted; gateway/server/http2.ts does that',
     mayUse: (file) => file === 'gateway/server/http2.ts',
   },
+  {
+    pattern: /(?:\.|\?\.)(?:pause|pipe)\(/,
+    text: 'pauses a stream, perhaps forever; ReadPause of core/read-pause.ts has a deadline',
+    // A terminal.
+    mayUse: (file) => file === 'core/read-pause.ts' || file === 'cli/password-input.ts',
+  },
+  {
+    pattern: /'drain',/,
+    text: 'waits for a writer, perhaps forever; pauseUntilDrained of core/read-pause.ts has a deadline',
+    mayUse: (file) => file === 'core/read-pause.ts',
+  },
+  {
+    pattern: /\b(?:\w*(?:deadline|timeout|until|atMost)|never)(?:: \w+)? = (?:Number\.POSITIVE_)?Infinity\b/i,
+    text: 'has a deadline that never comes; say which other one applies meanwhile, and check that one instead',
+    mayUse: () => false,
+  },
   { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: isIn('gateway/runtime', 'cli') },
 ];
 

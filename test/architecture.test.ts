@@ -108,6 +108,27 @@ test.each([
     },
     'gateway/pipeline/gates/a.ts: creates an Admitted',
   ],
+  [
+    'a pause without a deadline',
+    { 'gateway/upstream/a.ts': 'socket.pause();\n' },
+    'gateway/upstream/a.ts: pauses a stream, perhaps forever',
+  ],
+  ['a pipe', { 'http-api/a.ts': 'stream?.pipe(response);\n' }, 'http-api/a.ts: pauses a stream, perhaps forever'],
+  [
+    'a wait for a writer without a deadline',
+    { 'gateway/egress-proxy/a.ts': "onceEvent(server, 'drain', () => proceed());\n" },
+    'gateway/egress-proxy/a.ts: waits for a writer, perhaps forever',
+  ],
+  [
+    'a deadline that never comes',
+    { 'gateway/upstream/a.ts': 'this.#deadline = Number.POSITIVE_INFINITY;\n' },
+    'gateway/upstream/a.ts: has a deadline that never comes',
+  ],
+  [
+    'the name of such a deadline',
+    { 'gateway/upstream/a.ts': 'const NEVER = Number.POSITIVE_INFINITY;\n' },
+    'gateway/upstream/a.ts: has a deadline that never comes',
+  ],
   ['state at module level', { 'core/a.ts': 'let count = 0;\n' }, 'core/a.ts: has mutable state'],
   ['a file that is too long', { 'core/a.ts': '\n'.repeat(301) }, 'core/a.ts: 301 lines'],
 ])('finds %s', (_title, files, expected) => {

@@ -1,13 +1,11 @@
 /** The body of a request: buffered, or streamed. */
+import type { ReadPause } from './read-pause.ts';
 import type { Reason, Refusal } from './refusal.ts';
 
 /** Receives a streamed body: `write` any number of times, then exactly one of `end` and `fail`. */
 export interface BodyConsumer {
-  /**
-   * Takes ownership of the chunk. Returns false to pause the stream until `resume` is called; chunks that were already read still
-   * arrive.
-   */
-  write(chunk: Buffer): boolean;
+  /** Takes ownership of the chunk. The stream is not read during the pause that it returns; chunks that were already read still arrive. */
+  write(chunk: Buffer): ReadPause | undefined;
   end(): void;
   /** The body was cut off, or arrived too slowly. */
   fail(reason: Reason): void;
@@ -19,7 +17,6 @@ export interface BodyStream {
   readonly length: number | undefined;
   /** Starts the stream. Call it once. */
   start(consumer: BodyConsumer): void;
-  resume(): void;
   /** Discards the rest of the body. */
   stop(): void;
 }

@@ -52,7 +52,8 @@ export const systemClock: Clock = {
   },
 };
 
-const MAX_TIMER_MS: Milliseconds = 2_147_483_647;
+/** The longest delay that the timers of Node support; they fire at once for a longer one. */
+export const MAX_TIMER_MS: Milliseconds = 2_147_483_647;
 
 /** Keeps the process alive until it is canceled, for a command without an open socket: timers of a Clock do not. */
 export function keepAlive(): CancelTimer {

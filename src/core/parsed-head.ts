@@ -2,8 +2,9 @@
 
 import type { BodyStream, RequestBody } from './body.ts';
 import type { Client } from './client.ts';
-import type { EpochMilliseconds, Milliseconds } from './clock.ts';
+import type { Clock, EpochMilliseconds, Milliseconds } from './clock.ts';
 import type { HeaderFields, RawHeaders } from './headers.ts';
+import type { BlockedWriter } from './read-pause.ts';
 import type { RequestTarget } from './target.ts';
 
 /** The data of any request, even of one whose head is rejected. */
@@ -23,10 +24,13 @@ export interface UpgradeRequest {
   readonly protocol: string;
   /** Accepts the upgrade with this status line and these fields. Returns the stream of what the client sends from then on. */
   grant(statusLine: string, fields: RawHeaders): BodyStream;
-  /** Sends bytes in the new protocol. Returns false to ask the caller to wait for `onDrain`. */
-  write(chunk: Buffer): boolean;
-  onDrain(action: () => void): void;
+  /** Sends bytes in the new protocol. Returns false to ask the caller to wait until `writer` has drained; `onWritten` as in ClientResponse. */
+  write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean;
+  readonly writer: BlockedWriter;
+  /** Ends this direction; the client may still send. */
   end(): void;
+  /** Closes the connection once the client has taken what was sent, or after `atMost`. */
+  close(clock: Clock, atMost: Milliseconds): void;
   destroy(): void;
 }
 

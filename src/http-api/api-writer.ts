@@ -1,7 +1,7 @@
 /** Writes the responses of the API. */
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { Clock, Milliseconds } from '../core/clock.ts';
-import { offEvent, onEvent } from '../core/safe-events.ts';
+import { pauseUntilDrained } from '../core/read-pause.ts';
 import type { ApiResponse } from './operation.ts';
 
 const JSON_TYPE = 'application/json';
@@ -44,15 +44,5 @@ async function writeLines(lines: AsyncIterable<unknown>, response: ServerRespons
 
 /** Resolves when more can be written, or the client has disconnected. A client that does not read is disconnected. */
 function toDrained(response: ServerResponse, clock: Clock): Promise<void> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(SEND_TIMEOUT_MS, () => response.destroy());
-    const finish = (): void => {
-      cancel();
-      offEvent(response, 'drain', onDrain);
-      offEvent(response, 'close', onClose);
-      resolve();
-    };
-    const onDrain = onEvent(response, 'drain', finish);
-    const onClose = onEvent(response, 'close', finish);
-  });
+  return new Promise((resolve) => pauseUntilDrained(response, clock, SEND_TIMEOUT_MS).onOver(resolve));
 }

@@ -1,7 +1,8 @@
 /** What any exchange with an app must do about its connections. */
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import type { Clock } from '../../src/core/clock.ts';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
+import { ReadPause } from '../../src/core/read-pause.ts';
 import type { UpstreamExchange, UpstreamFailure } from '../../src/gateway/upstream/upstream.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
 import { answering } from '../support/script-app.ts';
@@ -205,7 +206,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       await expect.poll(() => closed).toBe(1);
       silent = true;
       let calls = 0;
-      const count = (): boolean => ++calls > 0;
+      const count = (): undefined => void calls++;
       const listener = { onInformation: count, onHead: count, onData: count, onEnd: count, onFailure: count };
       for (let i = 0; i < 2; i++) upstream.send(POST, listener);
       await expect.poll(() => opened).toBe(2);
@@ -279,7 +280,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
             exchange.abort();
             setImmediate(resolve);
           },
-          onData: () => true,
+          onData: () => undefined,
           onEnd: () => reject(new Error('ended')),
           onFailure: () => reject(new Error('failed')),
         });
@@ -334,7 +335,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       const exchange = upstream.send(POST, {
         onInformation: () => calls++,
         onHead: () => calls++,
-        onData: () => ++calls > 0,
+        onData: () => void calls++,
         onEnd: () => calls++,
         onFailure: () => calls++,
       });
@@ -367,18 +368,19 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(requests).toBe(1);
     });
 
-    test('wait for a paused listener without a timeout, and deliver the rest afterwards', async () => {
+    test('wait for a paused listener until its own deadline, and deliver the rest afterwards', async () => {
       const clock = new FakeClock();
       const chunk = '5\r\nhello\r\n';
       const port = await startScript(answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk.repeat(3)}`));
       let received = '';
       let failure: UpstreamFailure | undefined;
-      const exchange = open(port, { responseTimeout: 5_000 }, clock).send(GET, {
+      const pause = new ReadPause(clock, 120_000, () => undefined);
+      open(port, { responseTimeout: 5_000 }, clock).send(GET, {
         onInformation: () => undefined,
         onHead: () => undefined,
         onData(bytes) {
           received += bytes.toString();
-          return false;
+          return pause;
         },
         onEnd: () => undefined,
         onFailure(told) {
@@ -388,11 +390,10 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       await expect.poll(() => received).toBe('hellohellohello');
       await clock.advance(60_000);
       expect(failure).toBeUndefined();
-      exchange.resume();
-      exchange.resume();
+      await clock.advance(60_000);
+      expect(pause.isOver).toBe(true);
       await clock.advance(5_100);
       expect(failure).toMatchObject({ kind: 'timeout' });
-      exchange.resume();
     });
 
     test('are reused after a response that ended while the listener was paused', async () => {
@@ -406,7 +407,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
         upstream.send(GET, {
           onInformation: () => undefined,
           onHead: () => undefined,
-          onData: () => false,
+          onData: () => new ReadPause(systemClock, 60_000, () => undefined),
           onEnd: () => resolve(),
           onFailure: () => undefined,
         });
@@ -446,13 +447,14 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       });
       let received = 0;
       await new Promise<void>((resolve, reject) => {
-        const exchange: UpstreamExchange = open(port).send(GET, {
+        open(port).send(GET, {
           onInformation: () => undefined,
           onHead: () => undefined,
           onData: (chunk) => {
             received += chunk.length;
-            setImmediate(() => exchange.resume());
-            return false;
+            const pause = new ReadPause(systemClock, 60_000, () => undefined);
+            setImmediate(() => pause.end());
+            return pause;
           },
           onEnd: () => resolve(),
           onFailure: (failure) => reject(new Error(failure.detail)),

@@ -87,7 +87,7 @@ export function ask(upstream: Upstream, request: UpstreamRequest = GET, onStart?
       onHead: (status, statusText, headers) => void Object.assign(heard, { status, statusText, headers }),
       onData: (chunk) => {
         chunks.push(chunk);
-        return true;
+        return undefined;
       },
       onEnd: (trailers) => resolve(Object.assign(heard, { trailers })),
       onFailure: (failure) => resolve(Object.assign(heard, { failure })),

@@ -1,6 +1,7 @@
 /** Streams recent deliveries to browsers as server-sent events: read from the journal at an interval, so that requests do nothing for it. */
 import type { ServerResponse } from 'node:http';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { type Row, toSharedRow } from './recent-deliveries.ts';
@@ -16,8 +17,9 @@ const READ_INTERVAL_MS: Milliseconds = 1_000;
 const KEEP_ALIVE_MS: Milliseconds = 15_000;
 /** Events of one flush and one source; a browser cannot show more. */
 const MAX_EVENTS = 500;
-/** A client that reads too slowly for so much is disconnected; browsers reconnect and continue. */
+/** A client that reads too slowly for so much, or nothing for so long, is disconnected; browsers reconnect and continue. */
 const MAX_UNSENT_BYTES = 1_048_576;
+const SEND_TIMEOUT_MS: Milliseconds = 30_000;
 /** The numbers of the last own request and, with Redis, of the last one of other replicas. */
 const EVENT_ID = /^([0-9a-f]{8})-(\d{1,15})(?:-(\d{1,15}))?$/;
 
@@ -49,6 +51,8 @@ interface Client {
   /** Whether requests of other replicas are missing, as far as the client knows. */
   isMissingShared: boolean;
   writtenAt: Milliseconds;
+  /** Until it reads what was sent. */
+  blocked?: ReadPause;
 }
 
 /** The requests of this replica, or of the others, that clients may not have seen. */
@@ -184,10 +188,15 @@ export class DeliveryStream {
     const now = clock.monotonic();
     if (events.length === 0 && now - client.writtenAt < KEEP_ALIVE_MS) return;
     client.writtenAt = now;
-    client.response.write(events.length === 0 ? ': keep-alive\n\n' : events.join(''));
-    if (client.response.writableLength <= MAX_UNSENT_BYTES) return;
-    onDropped();
-    client.response.destroy();
+    const { response } = client;
+    const isTaken = response.write(events.length === 0 ? ': keep-alive\n\n' : events.join(''));
+    const drop = (): void => {
+      onDropped();
+      response.destroy();
+    };
+    if (response.writableLength > MAX_UNSENT_BYTES) drop();
+    else if (!isTaken && client.blocked?.isOver !== false)
+      client.blocked = pauseUntilDrained(response, clock, SEND_TIMEOUT_MS, drop);
   }
 
   #toEvent(position: readonly (number | undefined)[], text: string): string {

@@ -14,12 +14,16 @@ export const limits = z
     streamMinRate: size()
       .prefault('10Ki')
       .describe(
-        'Minimum transfer rate in bytes per second of responses and of request bodies that are streamed to the app, enforced after bodyTimeout.',
+        'Minimum transfer rate in bytes per second of responses, of upgraded connections and tunnels whose client does not keep up, and of request bodies that are streamed to the app, enforced after bodyTimeout.',
       ),
     streamTimeout: timeLimit()
       .prefault('1h')
       .describe('Maximum time to receive a request body that is streamed to the app (routes without webhook).'),
-    sendTimeout: timeLimit().prefault('30s').describe('Maximum time for a client to read the buffered part of a response.'),
+    sendTimeout: timeLimit()
+      .prefault('30s')
+      .describe(
+        'Maximum time for a client to read the buffered part of a response, or of what it is sent over an upgraded connection or a tunnel.',
+      ),
     keepAliveTimeout: duration()
       .prefault('65s')
       .describe('How long an idle connection is kept open. Set it above the idle timeout of the load balancer.'),
@@ -44,7 +48,11 @@ export const limits = z
     maxUpgraded: count
       .default(512)
       .describe('Maximum number of concurrent upgraded connections (WebSocket); further ones get 503.'),
-    maxUpgradedPerClient: count.default(256).describe('Maximum number of concurrent upgraded connections of one client.'),
+    maxUpgradedPerClient: count
+      .default(256)
+      .describe(
+        'Maximum number of concurrent upgraded connections of one client. A client that has more of them than are free gets no further one.',
+      ),
     maxInFlight: count.default(256).describe('Maximum number of concurrent requests to the apps; further ones are queued.'),
     maxInFlightPerClient: count
       .optional()

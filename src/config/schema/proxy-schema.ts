@@ -25,6 +25,10 @@ export const proxy = z.strictObject({
   trace: proxyTrace,
   connectTimeout: timeLimit().prefault('5s').describe('Maximum time to connect to a destination.'),
   timeout: timeLimit().prefault('60s').describe('Maximum time for a destination to respond to a request other than CONNECT.'),
-  idleTimeout: timeLimit().prefault('5m').describe('Maximum idle time of a tunnel, and maximum pause within a response.'),
+  idleTimeout: timeLimit()
+    .prefault('5m')
+    .describe(
+      'Maximum idle time of a tunnel, maximum time for its destination to take what it is sent, and maximum pause within a response.',
+    ),
   maxDuration: timeLimit().prefault('1d').describe('Maximum lifetime of a tunnel.'),
 });

@@ -112,7 +112,7 @@ const route = z.strictObject({
     .describe('Response headers that are returned to the sender although they could make it disable the endpoint.'),
   idleTimeout: timeLimit()
     .prefault('5m')
-    .describe('Maximum pause within a streamed response, and maximum idle time of an upgraded connection.'),
+    .describe('Maximum pause within a streamed response, maximum idle time of an upgraded connection, and of its app to read.'),
   webhook: webhook.optional().describe('Requires a signed webhook.'),
   basic: basic.optional().describe('Requires a user name and password (HTTP Basic, RFC 7617).'),
   clientCertificate: clientCertificate

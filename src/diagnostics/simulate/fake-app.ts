@@ -74,7 +74,6 @@ export class FakeApp {
       clock.after(delay, () => finish(() => play(isLate ? { fails: 'timeout' } : behavior, method, listener)));
     };
     const exchange: UpstreamExchange = {
-      resume: () => undefined,
       abort: () => {
         isOver = true;
       },
@@ -90,7 +89,7 @@ function collect(content: Exclude<UpstreamRequest['body'], Buffer>, onEnd: (body
   content.start({
     write: (chunk) => {
       chunks.push(chunk);
-      return true;
+      return undefined;
     },
     end: () => onEnd(Buffer.concat(chunks)),
     fail: () => undefined,

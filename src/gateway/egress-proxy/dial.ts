@@ -1,7 +1,7 @@
 /** Connects only to addresses that were checked: names are resolved once, so that a second DNS answer cannot differ. */
 import { lookup } from 'node:dns/promises';
 import { connect, isIP, type Socket } from 'node:net';
-import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import type { Destination } from '../../core/destination.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { onceEvent } from '../../core/safe-events.ts';
@@ -17,6 +17,15 @@ export type Resolution =
 
 /** The system's resolver: uses /etc/hosts and the cluster's DNS. */
 export const systemResolve: Resolve = async (host) => (await lookup(host, { all: true })).map(({ address }) => address);
+
+/** Limits how long a name may take: the system's resolver may ask several slow servers, several times each. */
+export function resolveWithin(resolve: Resolve, atMost: Milliseconds, clock: Clock): Resolve {
+  return async (host) => {
+    const addresses = resolve(host);
+    if (!(await within(clock, atMost, addresses))) throw new Error(`${host} was not resolved within ${atMost} ms`);
+    return addresses;
+  };
+}
 
 /** Resolves a destination. One address that is not public rejects the whole answer: it is a sign of DNS rebinding. */
 export async function resolveDestination(

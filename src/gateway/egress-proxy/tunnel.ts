@@ -3,10 +3,14 @@ import type { Socket } from 'node:net';
 import type { BodyStream } from '../../core/body.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
-import { onEvent } from '../../core/safe-events.ts';
+import { pauseUntilDrained } from '../../core/read-pause.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import { ClientReads, type ReadLimits } from '../upstream/client-reads.ts';
 
 /** How long a tunnel may last. */
 export interface TunnelLimits {
+  /** How slowly the client may take what is sent to it. */
+  readonly reads: ReadLimits;
   readonly idleTimeout: Milliseconds;
   readonly maxDuration: Milliseconds;
 }
@@ -32,6 +36,7 @@ export function relayTunnel(
     let lastByteAt = startedAt;
     let bytesSent = 0;
     let bytesReceived = 0;
+    const reads = new ClientReads(limits.reads, clock);
     const stopSweep = clock.every(SWEEP_MS, () => {
       const now = clock.monotonic();
       if (now - lastByteAt >= limits.idleTimeout || now - startedAt >= limits.maxDuration) server.destroy();
@@ -39,19 +44,19 @@ export function relayTunnel(
     onEvent(server, 'data', (chunk: Buffer) => {
       lastByteAt = clock.monotonic();
       bytesReceived += chunk.length;
-      if (client.write(chunk)) return;
-      server.pause();
-      client.onDrain(() => server.resume());
+      reads.onSent(chunk.length);
+      if (!client.write(chunk)) reads.waitFor(client.writer).hold(server);
     });
+    // The content reports it only until the client has ended its side.
+    onceEvent(client.writer, 'close', () => server.destroy());
     // One side may end while the other still sends.
     onEvent(server, 'end', () => client.end());
     onEvent(server, 'error', () => server.destroy());
-    onEvent(server, 'drain', () => content.resume());
     onEvent(server, 'close', () => {
       stopSweep();
       content.stop();
       // After a clean end the client may finish reading; otherwise it must not mistake partial data for complete data.
-      if (server.readableEnded) client.end();
+      if (server.readableEnded) client.close(clock, limits.reads.sendTimeout);
       else client.destroy();
       resolve({ bytesSent, bytesReceived });
     });
@@ -59,7 +64,7 @@ export function relayTunnel(
       write: (chunk) => {
         lastByteAt = clock.monotonic();
         bytesSent += chunk.length;
-        return server.write(chunk);
+        return server.write(chunk) ? undefined : pauseUntilDrained(server, clock, limits.idleTimeout);
       },
       end: () => server.end(),
       fail: () => server.destroy(),

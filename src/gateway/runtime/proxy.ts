@@ -8,7 +8,7 @@ import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import { createDestinationGate } from '../egress-proxy/destination-gate.ts';
-import { type Resolve, systemResolve } from '../egress-proxy/dial.ts';
+import { type Resolve, resolveWithin, systemResolve } from '../egress-proxy/dial.ts';
 import { OwnPorts } from '../egress-proxy/own-ports.ts';
 import { ProxyHeaderPolicy } from '../egress-proxy/proxy-headers.ts';
 import { ProxyPipeline } from '../egress-proxy/proxy-pipeline.ts';
@@ -76,6 +76,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
   const rules = config.allow.map((text) => parseDestinationRule(text) as DestinationRule);
   const own = new OwnPorts();
+  const readLimits = toReadLimits(limits, metrics.limitHit);
   const pipeline = new ProxyPipeline({
     clock,
     logger,
@@ -83,7 +84,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     metrics,
     tracing,
     pseudonym,
-    limits: { idleTimeout, maxDuration, connectTimeout },
+    limits: { reads: readLimits, idleTimeout, maxDuration, connectTimeout },
     route: {
       name: NAME,
       isOpen: false,
@@ -93,7 +94,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
         destination: createDestinationGate({
           rules,
           denyPrivate: config.denyPrivate,
-          resolve: parts.resolve ?? systemResolve,
+          resolve: resolveWithin(parts.resolve ?? systemResolve, connectTimeout, clock),
           own,
         }),
       },
@@ -104,7 +105,6 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     openForwarder(address, port) {
       const times = { connectTimeout, responseTimeout: timeout, idleResponseTimeout: idleTimeout, idleTimeout: 0 };
       const upstream = createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES }, clock);
-      const readLimits = toReadLimits(limits);
       const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS, readLimits } as const;
       const forwarder = createForwarder({ ...route, connectFailureCode: 'upstream_unreachable' }, upstream, clock);
       return { forwarder, close: () => upstream.close() };

@@ -100,7 +100,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     keyEvidence: new KeyEvidence(clock, logger),
     certificates: new RemoteCertificates(get, clock),
     offeredTokens: new OfferedTokens(clock),
-    readLimits: toReadLimits(limits),
+    readLimits: toReadLimits(limits, metrics.limitHit),
     bodies: buildBodies(ready, telemetry, memory.guard),
     createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
       // A rule of the config rejects such routes without a provider, and a reload cannot remove it.

@@ -100,8 +100,10 @@ export class Http2Response implements ClientResponse {
     this.#interim({ ':status': EARLY_HINTS, link });
   }
 
-  write(chunk: Buffer): boolean {
-    return this.destroyed || this.#stream.write(chunk);
+  write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean {
+    if (!this.destroyed) return this.#stream.write(chunk, onWritten);
+    onWritten?.(new Error('the stream is closed'));
+    return true;
   }
 
   addTrailers(trailers: readonly [string, string][]): void {

@@ -85,8 +85,8 @@ const QUEUED_PER_SLOT = 4;
 
 /** Checks all bodies in progress once a second: one timer for all, so that a request needs none. */
 export class BodyWatch {
-  readonly #limits: BodyLimits;
-  readonly #clock: Clock;
+  readonly limits: BodyLimits;
+  readonly clock: Clock;
   readonly #onLimit: OnLimit;
   readonly #pressure: MemoryPressure;
   readonly #budget: BodyBudget;
@@ -99,8 +99,8 @@ export class BodyWatch {
   #isEvicting = false;
 
   constructor(limits: BodyLimits, clock: Clock, onLimit: OnLimit, pressure: MemoryPressure) {
-    this.#limits = limits;
-    this.#clock = clock;
+    this.limits = limits;
+    this.clock = clock;
     this.#onLimit = onLimit;
     this.#pressure = pressure;
     this.#budget = new BodyBudget(limits);
@@ -187,7 +187,7 @@ export class BodyWatch {
   }
 
   now(): Milliseconds {
-    return this.#clock.monotonic();
+    return this.clock.monotonic();
   }
 
   close(): void {
@@ -213,7 +213,7 @@ export class BodyWatch {
 
   /** One client cannot use the whole queue: if the queue is full, the client with the most entries loses its latest one. */
   #canWait({ network }: BufferedBody): boolean {
-    if (this.#waiting.size < this.#limits.maxLargeBodies * QUEUED_PER_SLOT) return true;
+    if (this.#waiting.size < this.limits.maxLargeBodies * QUEUED_PER_SLOT) return true;
     const counts = new Map<string, number>();
     for (const { body } of this.#waiting) counts.set(body.network, (counts.get(body.network) ?? 0) + 1);
     const [heaviest] = [...counts].sort(([, a], [, b]) => b - a);
@@ -247,7 +247,7 @@ export class BodyWatch {
   /** A body that waits too long is rejected, so that its sender retries; slow uploads are evicted before that. */
   #sweepWaiting(now: Milliseconds): void {
     for (const { body, bytes, since } of this.#waiting) {
-      if (now - since > this.#limits.bodyIdleTimeout) {
+      if (now - since > this.limits.bodyIdleTimeout) {
         this.#onLimit('buffer');
         body.fail('buffer_full');
       } else if (now - since >= MIN_LARGE_TIME_MS) this.#evict(bytes, MIN_LARGE_TIME_MS);
@@ -256,7 +256,7 @@ export class BodyWatch {
   }
 
   #sweep(): void {
-    const now = this.#clock.monotonic();
+    const now = this.clock.monotonic();
     this.#sweepWaiting(now);
     for (const body of [...this.#bodies, ...this.#buffered]) {
       const limit = this.#findExceeded(body, now);
@@ -270,8 +270,8 @@ export class BodyWatch {
   #findExceeded(body: BodyInProgress, now: Milliseconds): ListenLimit | undefined {
     if (body.isPaused) return undefined;
     const age = now - body.startedAt;
-    if (now - body.lastByteAt > this.#limits.bodyIdleTimeout) return 'body_idle';
-    const { bodyTimeout, streamTimeout, bodyIdleTimeout, bodyMinRate, streamMinRate } = this.#limits;
+    if (now - body.lastByteAt > this.limits.bodyIdleTimeout) return 'body_idle';
+    const { bodyTimeout, streamTimeout, bodyIdleTimeout, bodyMinRate, streamMinRate } = this.limits;
     if (age > (body.isBuffered ? bodyTimeout : streamTimeout)) return 'body_total';
     const minRate = age > bodyTimeout ? streamMinRate : bodyMinRate;
     if (age > bodyIdleTimeout && body.received < (age / 1000) * minRate) return 'body_rate';

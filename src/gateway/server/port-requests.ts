@@ -3,6 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { ReadPause } from '../../core/read-pause.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent, onEvent, runSoon } from '../../core/safe-events.ts';
 import { SMALL_BODY } from './body-budget.ts';
@@ -63,6 +64,8 @@ export class PortRequests {
   readonly #parts: PortRequestParts;
   /** In the order of their arrival; only of open connections on which a request has ever waited. */
   readonly #waiting = new Map<Socket, WaitingRequest[]>();
+  /** Of connections that are not read while a request waits. */
+  readonly #pauses = new Map<Socket, ReadPause>();
 
   constructor(parts: PortRequestParts) {
     this.#parts = parts;
@@ -134,12 +137,24 @@ export class PortRequests {
       onceEvent(socket, 'close', () => this.#releaseAll(socket));
     }
     requests.push(waiting);
-    // The end of each message makes Node read on, so pausing within what it has read would have no effect. This pause ends with the
-    // response before, which has deadlines.
+    // The end of each message makes Node read on, so pausing within what it has read would have no effect.
     if (requests.length === 1)
       runSoon(() => {
-        if (requests.length > 0) socket.pause();
+        if (requests.length > 0) this.#pause(socket);
       });
+  }
+
+  /** Ends with the response before, which has separate deadlines, but may be a stream that goes on for hours. */
+  #pause(socket: Socket): void {
+    if (this.#pauses.has(socket)) return;
+    const { clock, limits } = this.#parts.bodies;
+    const pause = new ReadPause(clock, limits.streamTimeout, () => {
+      this.#parts.onLimit('pipelined');
+      socket.destroy();
+    });
+    pause.hold(socket);
+    pause.onOver(() => this.#pauses.delete(socket));
+    this.#pauses.set(socket, pause);
   }
 
   #handleNext(socket: Socket): unknown {
@@ -148,13 +163,14 @@ export class PortRequests {
     if (requests === undefined || next === undefined) return undefined;
     next.release();
     if (!socket.writable) return this.#releaseAll(socket);
-    if (requests.length === 0) socket.resume();
+    if (requests.length === 0) this.#pauses.get(socket)?.end();
     return this.#parts.handle(next.received);
   }
 
   #releaseAll(socket: Socket): void {
     for (const { release } of this.#waiting.get(socket)?.splice(0) ?? []) release();
     this.#waiting.delete(socket);
+    this.#pauses.get(socket)?.end();
   }
 }
 

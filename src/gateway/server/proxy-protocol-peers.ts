@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type IpRanges, toPlainAddress } from '../../core/ip-address.ts';
+import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { type ProxyHeaderResult, parseProxyHeader } from './proxy-protocol.ts';
 
@@ -54,32 +55,28 @@ export class ProxyProtocolPeers {
     // For as long as the socket exists: after an invalid header, neither node:http nor TLS ever listens for its errors.
     destroyOnError(socket);
     let bytes: Buffer = EMPTY;
-    const finish = (): void => {
+    const finish = (next: () => void): void => {
       cancel();
-      socket.pause();
       offEvent(socket, 'data', onData);
       offEvent(socket, 'end', onEnd);
+      handOver(socket, next);
     };
+    const fail = (detail: string): void => finish(() => handler.onInvalid(detail));
     const onData = onEvent(socket, 'data', (chunk: Buffer) => {
       bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
       const result = parseProxyHeader(bytes);
       if (result.kind === 'incomplete') return;
-      finish();
-      if (result.kind === 'invalid') return handler.onInvalid(result.detail);
-      this.#remember(socket, result);
-      if (bytes.length > result.length) socket.unshift(bytes.subarray(result.length));
-      handler.onReady();
-      // TLS reads the remaining bytes itself; a flowing socket would take them away.
-      if (!this.#isTls) socket.resume();
+      if (result.kind === 'invalid') return fail(result.detail);
+      finish(() => {
+        this.#remember(socket, result);
+        if (bytes.length > result.length) socket.unshift(bytes.subarray(result.length));
+        handler.onReady();
+        // TLS reads the remaining bytes itself; a flowing socket would take them away.
+        if (!this.#isTls) socket.resume();
+      });
     });
-    const onEnd = onEvent(socket, 'end', () => {
-      finish();
-      handler.onInvalid('the connection ended within the header');
-    });
-    const cancel = this.#clock.after(this.#timeout, () => {
-      finish();
-      handler.onInvalid('the header took too long');
-    });
+    const onEnd = onEvent(socket, 'end', () => fail('the connection ended within the header'));
+    const cancel = this.#clock.after(this.#timeout, () => fail('the header took too long'));
     onceEvent(socket, 'close', cancel);
   }
 

@@ -3,6 +3,7 @@
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Milliseconds } from '../../core/clock.ts';
+import { ReadPause } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { BodySource } from './body-source.ts';
@@ -25,7 +26,9 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   #isHeld = false;
   #hasEnded = false;
   #onAvailable: (() => void) | undefined;
-  #pausedAt: Milliseconds | undefined;
+  #pause: ReadPause | undefined;
+  /** From the first chunk until there is a consumer. */
+  #arrival: ReadPause | undefined;
   #brokenBy: Reason | undefined;
 
   constructor(source: BodySource, watch: BodyWatch) {
@@ -35,7 +38,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   }
 
   get isPaused(): boolean {
-    return this.#pausedAt !== undefined;
+    return this.#pause !== undefined;
   }
 
   start(consumer: BodyConsumer): void {
@@ -45,11 +48,9 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
     if (this.#brokenBy !== undefined) return this.fail(this.#brokenBy);
     if (!this.#hasBegun) return this.#begin();
-    let isTaken = true;
-    for (const chunk of this.#early.splice(0)) isTaken = consumer.write(chunk) && isTaken;
-    if (this.#consumer === undefined) return;
+    this.#arrival?.end();
+    for (const chunk of this.#early.splice(0)) this.#write(consumer, chunk);
     if (this.#hasEnded) this.#finish()?.end();
-    else if (isTaken) this.resume();
   }
 
   /**
@@ -79,16 +80,6 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     onEvent(stream, 'close', () => this.fail('body_aborted'));
   }
 
-  resume(): void {
-    if (this.#pausedAt === undefined) return;
-    // The sender did not cause the pause.
-    const now = this.#watch.now();
-    this.startedAt += now - this.#pausedAt;
-    this.lastByteAt = now;
-    this.#pausedAt = undefined;
-    this.#source.stream.resume();
-  }
-
   stop(): void {
     this.#finish();
     this.#source.stream.resume();
@@ -108,11 +99,32 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     if (consumer === undefined && !this.#isHeld) return freeChunk(chunk);
     this.received += chunk.length;
     this.lastByteAt = this.#watch.now();
-    if (consumer === undefined) this.#early.push(chunk);
-    else if (consumer.write(chunk) || this.#consumer === undefined) return;
-    this.#pausedAt = this.lastByteAt;
-    this.#source.stream.pause();
+    if (consumer !== undefined) return this.#write(consumer, chunk);
+    this.#early.push(chunk);
+    const { clock, limits } = this.#watch;
+    this.#arrival ??= new ReadPause(clock, limits.streamTimeout, () => this.fail('body_timeout'));
+    this.#hold(this.#arrival);
     this.#notifyAvailable();
+  }
+
+  #write(consumer: BodyConsumer, chunk: Buffer): void {
+    const pause = consumer.write(chunk);
+    if (pause !== undefined && this.#consumer !== undefined) this.#hold(pause);
+  }
+
+  /** The sender did not cause the pause, so the time of the pause does not count for the limits. */
+  #hold(pause: ReadPause): void {
+    if (pause.isOver || pause === this.#pause) return;
+    const startedAt = this.#watch.now();
+    this.#pause = pause;
+    pause.hold(this.#source.stream);
+    pause.onOver(() => {
+      if (pause !== this.#pause) return;
+      this.#pause = undefined;
+      const now = this.#watch.now();
+      this.startedAt += now - startedAt;
+      this.lastByteAt = now;
+    });
   }
 
   #onEnd(): void {
@@ -131,7 +143,9 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     const consumer = this.#consumer;
     this.#consumer = undefined;
     this.#isHeld = false;
-    this.#pausedAt = undefined;
+    this.#pause?.release(this.#source.stream);
+    this.#pause = undefined;
+    this.#arrival?.end();
     this.#watch.remove(this);
     return consumer;
   }

@@ -3,7 +3,7 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
-import type { Clock } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
@@ -57,16 +57,30 @@ export class SocketUpgrade implements UpgradeRequest {
     return new SocketStream(this.#socket, this.#early);
   }
 
-  write(chunk: Buffer): boolean {
-    return this.#socket.write(chunk);
+  get writer(): Duplex {
+    return this.#socket;
   }
 
-  onDrain(action: () => void): void {
-    onceEvent(this.#socket, 'drain', action);
+  /** A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait. */
+  write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean {
+    return this.#socket.write(chunk, onWritten) || this.#socket.writableLength === 0;
   }
 
   end(): void {
     this.#socket.end();
+  }
+
+  /** The client might neither read what was sent nor close its side. */
+  close(clock: Clock, atMost: Milliseconds): void {
+    const socket = this.#socket as Socket;
+    if (socket.writableFinished) return closeAfterResponse(socket, clock);
+    onceEvent(
+      socket,
+      'close',
+      clock.after(atMost, () => socket.destroy()),
+    );
+    onceEvent(socket, 'finish', () => closeAfterResponse(socket, clock));
+    socket.end();
   }
 
   destroy(): void {
@@ -89,18 +103,12 @@ class SocketStream implements BodyStream {
   start(consumer: BodyConsumer): void {
     const socket = this.#socket;
     this.#consumer = consumer;
-    onEvent(socket, 'data', (chunk: Buffer) => {
-      if (this.#consumer?.write(chunk) === false) socket.pause();
-    });
+    onEvent(socket, 'data', (chunk: Buffer) => this.#consumer?.write(chunk)?.hold(socket));
     onEvent(socket, 'end', () => this.#take()?.end());
     onEvent(socket, 'close', () => this.#take()?.fail('sender_gone'));
     // Bytes that were sent before the upgrade was accepted; clients need not wait.
-    if (this.#early.length > 0) consumer.write(this.#early);
+    if (this.#early.length > 0) consumer.write(this.#early)?.hold(socket);
     if (socket.destroyed) this.#take()?.fail('sender_gone');
-  }
-
-  resume(): void {
-    this.#socket.resume();
   }
 
   stop(): void {

@@ -2,13 +2,16 @@
 import type { Socket } from 'node:net';
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
+import type { ReadPause } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
-import { type AddedListener, afterWrite, offEvent, onEvent } from '../../core/safe-events.ts';
+import { afterWrite } from '../../core/safe-events.ts';
 
 /** The callbacks of a body writer. */
 export interface BodyWriterEvents {
-  /** Bytes were written, or can be written again; `isBlocked`: the app reads no more for now. */
-  onProgress(isBlocked: boolean): void;
+  /** Bytes were written, or can be written again. */
+  onProgress(): void;
+  /** The app reads no more for now. */
+  startPause(): ReadPause;
   onWritten(): void;
   /** The sender disconnected or was too slow: the app must not take the partial request for a complete one. */
   onBroken(reason: Reason): void;
@@ -21,17 +24,13 @@ export class BodyWriter implements BodyConsumer {
   readonly #isChunked: boolean;
   readonly #events: BodyWriterEvents;
   #isOver = false;
-  readonly #onDrain: AddedListener;
+  #pause: ReadPause | undefined;
 
   constructor(socket: Socket, body: BodyStream, isChunked: boolean, events: BodyWriterEvents) {
     this.#isChunked = isChunked;
     this.#socket = socket;
     this.#body = body;
     this.#events = events;
-    this.#onDrain = onEvent(socket, 'drain', () => {
-      events.onProgress(false);
-      body.resume();
-    });
   }
 
   /** Starts the stream. Separate from the constructor, because a body that has already arrived is written immediately. */
@@ -39,31 +38,36 @@ export class BodyWriter implements BodyConsumer {
     this.#body.start(this);
   }
 
-  write(chunk: Buffer): boolean {
+  write(chunk: Buffer): ReadPause | undefined {
     // Memory that a broken connection may still use is left to the garbage collector.
     const onWritten = afterWrite(() => freeChunk(chunk));
     const hasRoom = this.#isChunked ? this.#writeChunk(chunk, onWritten) : this.#socket.write(chunk, onWritten);
     // A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait.
-    const isTaken = hasRoom || this.#socket.writableLength === 0;
-    this.#events.onProgress(!isTaken);
-    return isTaken;
+    this.#events.onProgress();
+    if (hasRoom || this.#socket.writableLength === 0) return undefined;
+    // Chunks that were already read still arrive.
+    if (this.#pause === undefined || this.#pause.isOver) {
+      this.#pause = this.#events.startPause();
+      this.#pause.onOver(() => this.#isOver || this.#events.onProgress());
+    }
+    return this.#pause;
   }
 
   end(): void {
     if (this.#isChunked) this.#socket.write('0\r\n\r\n', 'latin1');
-    this.#finish();
+    this.#isOver = true;
     this.#events.onWritten();
   }
 
   fail(reason: Reason): void {
-    this.#finish();
+    this.#isOver = true;
     this.#events.onBroken(reason);
   }
 
   /** Stops writing and discards the rest of the body. */
   stop(): void {
     if (this.#isOver) return;
-    this.#finish();
+    this.#isOver = true;
     this.#body.stop();
   }
 
@@ -76,10 +80,5 @@ export class BodyWriter implements BodyConsumer {
     const hasRoom = this.#socket.write('\r\n', 'latin1');
     this.#socket.uncork();
     return hasRoom;
-  }
-
-  #finish(): void {
-    this.#isOver = true;
-    offEvent(this.#socket, 'drain', this.#onDrain);
   }
 }

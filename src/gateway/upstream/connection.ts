@@ -1,10 +1,11 @@
 /** A kept-alive connection to the app, with one exchange at a time. */
 import { connect, type Socket } from 'node:net';
 import type { BodyStream } from '../../core/body.ts';
-import type { Milliseconds } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import { toAddressText } from '../../core/listen-address.ts';
+import { pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { BodyWriter } from './body-writer.ts';
 import { ConnectionReader, type ReadBuffers } from './read-buffers.ts';
@@ -26,6 +27,7 @@ export interface ConnectionOwner {
   /** The read buffers of its connections, and the latest heads of their responses. */
   readonly buffers: ReadBuffers;
   readonly heads: ResponseHeads;
+  readonly clock: Clock;
   now(): Milliseconds;
   /** The exchange is over, and the connection is free for another. */
   onFree(connection: Connection): void;
@@ -39,7 +41,6 @@ export interface ConnectionOwner {
 
 /** Copying a small body is cheaper than writing a second buffer. */
 const MAX_COPIED_BYTES = 16_384;
-const NEVER = Number.POSITIVE_INFINITY;
 /** How long before the app's idle timeout a connection is closed, so that no request crosses the app's close. */
 const IDLE_MARGIN_MS = 1_000;
 
@@ -58,7 +59,9 @@ export class Connection implements ParserEvents {
   #hasResponseBytes = false;
   #hasHead = false;
   #keepsAlive = false;
-  #isPaused = false;
+  #isUpgraded = false;
+  /** The listener takes no more of the response for now. */
+  #pause: ReadPause | undefined;
   #idleTimeout: Milliseconds;
   #deadline: Milliseconds;
 
@@ -96,14 +99,6 @@ export class Connection implements ParserEvents {
     this.#write(job.request);
   }
 
-  /** Resumes the response after the listener asked for a pause. */
-  resume(): void {
-    if (!this.#isPaused) return;
-    this.#isPaused = false;
-    this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
-    this.#socket.resume();
-  }
-
   /** Closes the connection immediately, and informs only the pool. */
   destroy(): void {
     if (this.#isClosed) return;
@@ -116,7 +111,9 @@ export class Connection implements ParserEvents {
 
   /** Returns whether the current step (connect, response, next chunk, or idle time) has timed out. */
   isOverdue(now: Milliseconds): boolean {
-    return now >= this.#deadline;
+    // While the sender is slow, the app does not time out: a pause has a deadline, and so has a body that arrives (BodyWatch).
+    const isSenderSlow = this.#pause?.isOver === false || (this.#bodyWriter !== undefined && !this.#hasHead);
+    return now >= this.#deadline && (this.#isUpgraded || !isSenderSlow);
   }
 
   /** Ends what has timed out. */
@@ -144,6 +141,7 @@ export class Connection implements ParserEvents {
 
   onUpgrade(headers: RawHeaders): void {
     this.#hasHead = true;
+    this.#isUpgraded = true;
     this.#owner.onUpgraded(this);
     const body = this.#job?.listener.onUpgrade?.(headers);
     if (body === undefined)
@@ -156,11 +154,13 @@ export class Connection implements ParserEvents {
     if (this.#job === undefined) return;
     const releaseBuffer = this.#reader.lend(chunk);
     const kept = releaseBuffer === undefined ? Buffer.from(chunk) : chunk;
-    if (this.#job.listener.onData(kept, releaseBuffer) || this.#isPaused || this.#isClosed) return;
-    this.#isPaused = true;
-    // The sender is slow, not the app.
-    this.#deadline = NEVER;
-    this.#socket.pause();
+    const pause = this.#job.listener.onData(kept, releaseBuffer);
+    if (pause === undefined || pause.isOver || pause === this.#pause || this.#isClosed) return;
+    this.#pause = pause;
+    pause.hold(this.#socket);
+    pause.onOver(() => {
+      if (pause === this.#pause) this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
+    });
   }
 
   #onConnect(): void {
@@ -194,25 +194,26 @@ export class Connection implements ParserEvents {
   }
 
   #send(body: BodyStream, isTunnel: boolean): void {
-    const { responseTimeout, idleResponseTimeout } = this.#owner.options;
-    const wait = (isBlocked: boolean): void => {
+    const { clock, options } = this.#owner;
+    const { responseTimeout, idleResponseTimeout } = options;
+    const onProgress = (): void => {
       if (isTunnel) this.#deadline = this.#owner.now() + idleResponseTimeout;
-      // While the sender is slow, the app does not time out: the sender has separate limits.
-      else if (!this.#hasHead) this.#deadline = isBlocked ? this.#owner.now() + responseTimeout : NEVER;
     };
     this.#bodyWriter = new BodyWriter(this.#socket, body, !isTunnel && body.length === undefined, {
-      onProgress: wait,
+      onProgress,
+      startPause: () => {
+        const atMost = this.#hasHead ? idleResponseTimeout : responseTimeout;
+        const detail = `the app read no more of the request for ${atMost} ms`;
+        return pauseUntilDrained(this.#socket, clock, atMost, () => this.#fail({ kind: 'timeout', nothingSent: false, detail }));
+      },
       onWritten: () => {
         this.#bodyWriter = undefined;
         if (isTunnel) this.#socket.end();
-        else wait(true);
+        else if (!this.#hasHead) this.#deadline = this.#owner.now() + responseTimeout;
       },
-      onBroken: () => {
-        this.#bodyWriter = undefined;
-        this.destroy();
-      },
+      onBroken: () => this.destroy(),
     });
-    wait(false);
+    onProgress();
     this.#bodyWriter.start();
   }
 
@@ -234,7 +235,7 @@ export class Connection implements ParserEvents {
     if (progress === 'malformed') this.#fail({ kind: 'protocol', nothingSent: false, detail: this.#parser.problem });
     else if (progress !== 'more') this.#complete(progress === 'complete');
     // Before the head is complete, nothing counts as progress, so that an app cannot hold the connection by sending single bytes.
-    else if (this.#hasHead && !this.#isPaused) this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
+    else if (this.#hasHead) this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
   }
 
   /** Called only after all bytes were parsed: bytes after the response would be read as the next response (response desync). */
@@ -244,8 +245,8 @@ export class Connection implements ParserEvents {
     this.#takeJob()?.listener.onEnd(this.#parser.trailers, isRequestWritten);
     // Request bytes that the app has not read would precede the next request.
     if (!isClean || !this.#keepsAlive || !isRequestWritten) return this.destroy();
-    if (this.#isPaused) this.#socket.resume();
-    this.#isPaused = false;
+    this.#pause?.release(this.#socket);
+    this.#pause = undefined;
     this.#deadline = this.#owner.now() + this.#idleTimeout;
     this.#owner.onFree(this);
   }

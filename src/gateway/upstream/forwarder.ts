@@ -4,8 +4,9 @@ import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
+import type { ReadLimits } from './client-reads.ts';
 import type { ForwardOutcome } from './outcome.ts';
-import { type ReadLimits, Relay } from './relay.ts';
+import { Relay } from './relay.ts';
 import { ResponseHeaderPolicy } from './response-headers.ts';
 import type { Upstream } from './upstream.ts';
 
@@ -36,10 +37,13 @@ export interface Forwarder {
   forward(admitted: Admitted, response: ClientResponse, trace?: RequestTrace): Promise<ForwardOutcome>;
 }
 
-/** The minimum rates for clients that read responses, from the config. */
-export function toReadLimits(limits: Pick<LimitsConfig, 'sendTimeout' | 'streamMinRate' | 'bodyTimeout'>): ReadLimits {
+/** The minimum rates for clients that read, from the config. */
+export function toReadLimits(
+  limits: Pick<LimitsConfig, 'sendTimeout' | 'streamMinRate' | 'bodyTimeout'>,
+  onLimit: (limit: 'send_stall') => void,
+): ReadLimits {
   const { sendTimeout, streamMinRate, bodyTimeout } = limits;
-  return { sendTimeout, minRate: streamMinRate, enforcedAfter: bodyTimeout };
+  return { sendTimeout, minRate: streamMinRate, enforcedAfter: bodyTimeout, onStall: () => onLimit('send_stall') };
 }
 
 /** RFC 9110 §9.2.2. */

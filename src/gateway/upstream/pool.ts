@@ -17,7 +17,7 @@ class Pool implements Upstream, ConnectionOwner {
   readonly options: UpstreamOptions;
   readonly buffers = new ReadBuffers();
   readonly heads = new ResponseHeads();
-  readonly #clock: Clock;
+  readonly clock: Clock;
   readonly #connections = new Set<Connection>();
   /** Their number is limited only by the number of clients: they do not count towards `maxConnections`. */
   readonly #upgraded = new Set<Connection>();
@@ -29,7 +29,7 @@ class Pool implements Upstream, ConnectionOwner {
 
   constructor(options: UpstreamOptions, clock: Clock) {
     this.options = options;
-    this.#clock = clock;
+    this.clock = clock;
   }
 
   send(request: UpstreamRequest, listener: UpstreamListener): UpstreamExchange {
@@ -59,7 +59,7 @@ class Pool implements Upstream, ConnectionOwner {
   }
 
   now(): Milliseconds {
-    return this.#clock.monotonic();
+    return this.clock.monotonic();
   }
 
   onFree(connection: Connection): void {
@@ -115,7 +115,7 @@ class Pool implements Upstream, ConnectionOwner {
 
   #open(job: Job): void {
     this.#connections.add(new Connection(this, job));
-    this.#stopSweep ??= this.#clock.every(SWEEP_MS, () => this.#sweep());
+    this.#stopSweep ??= this.clock.every(SWEEP_MS, () => this.#sweep());
   }
 
   #sweep(): void {
@@ -143,10 +143,6 @@ class PooledJob implements Job, UpstreamExchange {
     this.#pool = pool;
     this.request = request;
     this.listener = listener;
-  }
-
-  resume(): void {
-    this.connection?.resume();
   }
 
   abort(): void {

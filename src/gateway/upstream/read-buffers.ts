@@ -1,6 +1,6 @@
 /** Read buffers for upstream connections: one shared buffer for short responses, and lent buffers for streamed bodies. */
 import type { OnReadOpts } from 'node:net';
-import { guardDecision } from '../../core/safe-events.ts';
+import { guardCallback, guardDecision } from '../../core/safe-events.ts';
 
 const READ_BYTES = 65_536;
 /** Smaller chunks are copied, because a lent buffer is held as a whole until its chunk is written. */
@@ -10,14 +10,20 @@ const MAX_FREE_BUFFERS = 16;
 /** Makes a read fail, which closes the socket. */
 const EMPTY = Buffer.alloc(0);
 
-/** Returns a lent buffer to the pool. Call it once. */
-export type ReleaseBuffer = () => void;
+/** Ends the loan of a buffer; the callback of a write. After an error, a broken connection may still use the memory, so it is not reused. */
+export type ReleaseBuffer = (error?: Error | null) => void;
 
 /** The buffers of one pool. */
 export class ReadBuffers {
   /** Overwritten by the next read of any connection. */
   readonly shared = Buffer.allocUnsafeSlow(READ_BYTES);
   readonly #free: Buffer[] = [];
+  readonly #lent = new Set<Buffer>();
+
+  /** The number of buffers whose chunks are not written yet. */
+  get lent(): number {
+    return this.#lent.size;
+  }
 
   take(): Buffer {
     return this.#free.pop() ?? Buffer.allocUnsafeSlow(READ_BYTES);
@@ -25,6 +31,13 @@ export class ReadBuffers {
 
   keep(buffer: Buffer): void {
     if (this.#free.length < MAX_FREE_BUFFERS) this.#free.push(buffer);
+  }
+
+  lend(buffer: Buffer): ReleaseBuffer {
+    this.#lent.add(buffer);
+    return guardCallback((error?: Error | null) => {
+      if (this.#lent.delete(buffer) && (error === undefined || error === null)) this.keep(buffer);
+    });
   }
 }
 
@@ -70,8 +83,7 @@ export class ConnectionReader {
     this.#isStreaming = true;
     if (this.#isLent || this.#current === this.#buffers.shared) return undefined;
     this.#isLent = true;
-    const lent = this.#current;
-    return () => this.#buffers.keep(lent);
+    return this.#buffers.lend(this.#current);
   }
 
   /** The response is complete. The next one is assumed to be short. */

@@ -6,8 +6,10 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { acceptsTrailers, type RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
+import type { ReadPause } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
-import { type AddedListener, afterWrite, offEvent, onceEvent, onEvent, runSoon } from '../../core/safe-events.ts';
+import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
+import { ClientReads, type ReadLimits } from './client-reads.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import type { ReleaseBuffer } from './read-buffers.ts';
 import type { ResponseHeaderPolicy } from './response-headers.ts';
@@ -20,14 +22,6 @@ const REFUSALS: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonl
 };
 const SWITCHING_PROTOCOLS = 101;
 const EARLY_HINTS = 103;
-/** The minimum rate at which a client must read a response. */
-export interface ReadLimits {
-  /** The maximum time without any progress. */
-  readonly sendTimeout: Milliseconds;
-  /** Bytes per second, enforced once the response has waited for the client for `enforcedAfter`. */
-  readonly minRate: number;
-  readonly enforcedAfter: Milliseconds;
-}
 
 /** A body up to this size is written in one piece with the head: one string takes a fifth less of the CPU of a response than buffers. */
 const MAX_SINGLE_WRITE = 8_192;
@@ -61,9 +55,7 @@ export class Relay implements UpstreamListener {
   /** Set while a closed response means that the client has disconnected. */
   #onSenderGone: AddedListener | undefined;
   #onClosed: () => void = () => undefined;
-  #isWaiting = false;
-  /** How long the response has waited for its client so far. */
-  #waited: Milliseconds = 0;
+  readonly #reads: ClientReads;
   /** The request body is still being sent. */
   #isSending = false;
   readonly #flushHead = (): void => {
@@ -74,6 +66,7 @@ export class Relay implements UpstreamListener {
     this.#parts = parts;
     this.#response = parts.response;
     this.#startedAt = parts.clock.monotonic();
+    this.#reads = new ClientReads(parts.readLimits, parts.clock);
   }
 
   attach(exchange: UpstreamExchange): void {
@@ -88,7 +81,6 @@ export class Relay implements UpstreamListener {
     this.#isSending = true;
     return {
       length: body.length,
-      resume: () => body.resume(),
       stop: () => body.stop(),
       start: (consumer) =>
         body.start({
@@ -129,6 +121,8 @@ export class Relay implements UpstreamListener {
       this.#onClosed = resolve;
     });
     this.#resolve({ kind: 'upgraded', status: SWITCHING_PROTOCOLS, closed, upstreamMs: this.#elapsed() });
+    // The stream of what the client sends reports it only until the client has ended its side.
+    onceEvent(upgrade.writer, 'close', () => this.#abort('sender_gone'));
     return this.observe(upgrade.grant('101 Switching Protocols', [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol]));
   }
 
@@ -148,32 +142,36 @@ export class Relay implements UpstreamListener {
     }
   }
 
-  onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): boolean {
-    if (this.#upgrade !== undefined) return this.#writeUpgraded(this.#upgrade, chunk);
+  onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): ReadPause | undefined {
     this.#contentBytes += chunk.length;
+    this.#reads.onSent(chunk.length);
+    const upgrade = this.#upgrade;
+    if (upgrade !== undefined) return upgrade.write(chunk, releaseBuffer) ? undefined : this.#reads.waitFor(upgrade.writer);
     // A sender that disconnects does not abort the work of the app: the rest of the response is read and discarded.
-    if (!this.#canWrite()) return true;
+    if (!this.#canWrite()) {
+      releaseBuffer?.();
+      return undefined;
+    }
     this.#hasBody = true;
     if (chunk.length === this.#contentLength && chunk.length <= MAX_SINGLE_WRITE) {
       this.#smallBody = chunk;
-      return true;
+      return undefined;
     }
-    // Memory that a broken connection may still use is left to the garbage collector.
-    const onWritten = releaseBuffer && afterWrite(releaseBuffer);
     // A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait.
-    if (this.#response.write(chunk, onWritten) || this.#response.writableLength === 0) return true;
-    this.#waitForSender();
-    return false;
+    if (this.#response.write(chunk, releaseBuffer) || this.#response.writableLength === 0) return undefined;
+    return this.#reads.waitFor(this.#response);
   }
 
   onEnd(trailers: RawHeaders, isRequestWritten: boolean): void {
     if (this.#upgrade !== undefined) {
-      this.#upgrade.end();
+      const { clock, readLimits } = this.#parts;
+      this.#upgrade.close(clock, readLimits.sendTimeout);
       return this.#onClosed();
     }
     // For node:http, the connection of an ended response is idle: the gate would close it at once on shutdown.
-    if (this.#isWaiting) onceEvent(this.#response, 'drain', () => this.#end(trailers));
-    else this.#end(trailers);
+    const { pause } = this.#reads;
+    if (pause === undefined) this.#end(trailers);
+    else pause.onOver(() => this.#end(trailers));
     const [status, contentBytes, upstreamMs] = [this.#status, this.#contentBytes, this.#elapsed()];
     this.#resolve({ kind: 'responded', status, contentBytes, isRequestWritten, upstreamMs });
   }
@@ -208,39 +206,6 @@ export class Relay implements UpstreamListener {
     } catch {
       // The body is complete without the trailers that Node rejects.
     }
-  }
-
-  #writeUpgraded(upgrade: UpgradeRequest, chunk: Buffer): boolean {
-    const isTaken = upgrade.write(chunk);
-    if (!isTaken) upgrade.onDrain(() => this.#exchange?.resume());
-    return isTaken;
-  }
-
-  /** Pauses the app until the sender reads more. A sender that reads nothing for too long is disconnected, and the response is discarded. */
-  #waitForSender(): void {
-    // Chunks that were already read still arrive.
-    if (this.#isWaiting) return;
-    this.#isWaiting = true;
-    const response = this.#response;
-    const { clock, readLimits } = this.#parts;
-    const since = clock.monotonic();
-    const cancel = clock.after(readLimits.sendTimeout, () => response.destroy());
-    const proceed = (): void => {
-      this.#isWaiting = false;
-      this.#waited += clock.monotonic() - since;
-      cancel();
-      offEvent(response, 'drain', onDrain);
-      offEvent(response, 'close', onClose);
-      if (this.#isReadTooSlowly(readLimits)) response.destroy();
-      this.#exchange?.resume();
-    };
-    const onDrain = onEvent(response, 'drain', proceed);
-    const onClose = onEvent(response, 'close', proceed);
-  }
-
-  /** A client that reads a few bytes at a time could otherwise hold its capacity slot indefinitely. */
-  #isReadTooSlowly({ minRate, enforcedAfter }: ReadLimits): boolean {
-    return this.#waited > enforcedAfter && this.#contentBytes < (this.#waited / 1_000) * minRate;
   }
 
   /** Node rejects this head and has written nothing: treat it as if the app had not responded. */

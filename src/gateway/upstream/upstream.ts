@@ -3,6 +3,7 @@
 import type { BodyStream } from '../../core/body.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
+import type { ReadPause } from '../../core/read-pause.ts';
 import type { ReleaseBuffer } from './read-buffers.ts';
 
 /** A complete request to the app. `headers` include the framing header and are sent unchanged, in order. */
@@ -45,10 +46,10 @@ export interface UpstreamListener {
    */
   onUpgrade?(headers: RawHeaders): BodyStream | undefined;
   /**
-   * The listener owns the chunk; with `releaseBuffer`, its memory is reused once the listener calls that. Returns false to
-   * pause the response until `resume` is called; bytes that were already read still arrive.
+   * The listener owns the chunk; it must call `releaseBuffer` once it no longer needs the memory. The response is not read during the
+   * pause that it returns; bytes that were already read still arrive.
    */
-  onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): boolean;
+  onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): ReadPause | undefined;
   /** `isRequestWritten`: the kernel has taken the whole request, so that the memory of its body is not used any more. */
   onEnd(trailers: RawHeaders, isRequestWritten: boolean): void;
   onFailure(failure: UpstreamFailure): void;
@@ -56,7 +57,6 @@ export interface UpstreamListener {
 
 /** An exchange in flight. */
 export interface UpstreamExchange {
-  resume(): void;
   /** Cancels the exchange: the connection is destroyed, and the listener gets no further calls. */
   abort(): void;
 }

@@ -69,6 +69,7 @@ export const ADMISSION_LIMITS = {
   maxConnections: MAX_CONNECTIONS,
 };
 const NO_LIMIT = (): void => undefined;
+const SEND_TIMEOUT_MS = 30_000;
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
 const REASONS: Partial<Readonly<Record<Reason, readonly [RejectionLabel, number]>>> = {
   body_too_large: ['body_too_large', 413],
@@ -167,6 +168,12 @@ export class AdmissionServer {
       ...(reply.status === 405 ? { Allow: 'POST' } : undefined),
     });
     response.end(reply.text);
+    // A client that does not read it would hold its connection.
+    onceEvent(
+      response,
+      'close',
+      this.#parts.clock.after(SEND_TIMEOUT_MS, () => response.destroy()),
+    );
   }
 
   async #handle(request: IncomingMessage, body: IncomingBody): Promise<ReviewReply> {

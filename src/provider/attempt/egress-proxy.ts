@@ -3,6 +3,7 @@ import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
 import { type Destination, parseDestination } from '../../core/destination.ts';
 import { toAddressText } from '../../core/listen-address.ts';
+import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 import { parseResponseHead } from '../../gateway/upstream/response-head.ts';
@@ -82,8 +83,7 @@ export async function openTunnel(proxy: EgressProxy, { host, port }: Destination
       const problem = end === -1 ? 'the response is too large' : findRefusal(head, end);
       if (problem !== undefined) return fail(problem === FORBIDDEN_TEXT ? 'blocked' : 'connect', problem);
       offEvent(socket, 'data', onData);
-      socket.pause();
-      resolve(socket);
+      handOver(socket, () => resolve(socket));
     });
     onceEvent(socket, proxy.context === undefined ? 'connect' : 'secureConnect', () => {
       socket.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${proxy.authorization}\r\n`, 'latin1');

@@ -61,7 +61,7 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
               releaseBuffer?.();
               received += length;
               if (received > MAX_RESPONSE_BYTES) finishEarly();
-              return true;
+              return undefined;
             },
             onEnd: () => end(finish(toOutcome(status), { status })),
             onFailure({ kind, nothingSent, detail }) {

@@ -28,8 +28,11 @@ function toDetail(id: string): DeliveryDetail {
 class FakeResponse extends EventEmitter {
   text = '';
   writableLength = 0;
-  write(chunk: string): void {
+  /** It takes no more for now. */
+  isBlocked = false;
+  write(chunk: string): boolean {
     this.text += chunk;
+    return !this.isBlocked;
   }
   destroy(): void {
     this.emit('close');
@@ -186,6 +189,24 @@ describe('the stream with a shared store', () => {
     await clock.advance(2_000);
     expect(client.events).toEqual([]);
   });
+});
+
+test('disconnects a client that reads nothing for 30 s, and no other', async () => {
+  const { clock, stream, open, record } = start();
+  const clients = Array.from({ length: MAX_STREAMS }, () => open());
+  const [deaf, slow] = clients;
+  if (deaf === undefined || slow === undefined) throw new Error('no clients');
+  deaf.isBlocked = slow.isBlocked = true;
+  record(1);
+  await clock.advance(20_000);
+  slow.emit('drain');
+  await clock.advance(9_000);
+  expect(stream.isFull).toBe(true);
+  await clock.advance(2_000);
+  expect(stream.isFull).toBe(false);
+  expect(clients.map((client) => client.listenerCount('drain'))).toEqual([0, 1, 0, 0, 0, 0, 0, 0]);
+  for (const client of clients) client.destroy();
+  expect(clock.timers).toBe(0);
 });
 
 test('does not count a client that left before its stream began', async () => {

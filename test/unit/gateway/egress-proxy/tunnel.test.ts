@@ -1,14 +1,17 @@
 import { connect, createServer, type Socket } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { BodyStream } from '../../../../src/core/body.ts';
 import { findDestinationRule, parseDestination, parseDestinationRule } from '../../../../src/core/destination.ts';
 import type { UpgradeRequest } from '../../../../src/core/parsed-head.ts';
-import { dial, resolveDestination } from '../../../../src/gateway/egress-proxy/dial.ts';
+import { dial, resolveDestination, resolveWithin } from '../../../../src/gateway/egress-proxy/dial.ts';
 import { OwnPorts } from '../../../../src/gateway/egress-proxy/own-ports.ts';
 import { isPublicAddress } from '../../../../src/gateway/egress-proxy/special-addresses.ts';
 import { relayTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { startServer } from '../../../support/fixtures.ts';
+
+const READS = { sendTimeout: 30_000, minRate: 0, enforcedAfter: 30_000, onStall: () => undefined };
 
 describe('a destination', () => {
   test.each([
@@ -112,6 +115,19 @@ describe('a name', () => {
     expect(await resolveDestination(to, { ...resolve('10.0.0.1'), denyPrivate: false })).toEqual({ addresses: ['10.0.0.1'] });
   });
 
+  test('is not waited for longer than the limit', async () => {
+    const clock = new FakeClock();
+    const found = resolveDestination(to, {
+      denyPrivate: true,
+      resolve: resolveWithin(() => new Promise(() => undefined), 5_000, clock),
+    });
+    await clock.advance(5_000);
+    expect(await found).toEqual({ problem: 'not_found', detail: 'a.example was not resolved within 5000 ms' });
+    const known = resolveWithin(async () => ['8.8.8.8'], 5_000, clock);
+    expect(await resolveDestination(to, { denyPrivate: true, resolve: known })).toEqual({ addresses: ['8.8.8.8'] });
+    expect(clock.timers).toBe(0);
+  });
+
   test('that does not exist or has no address is not found', async () => {
     expect(await resolveDestination(to, resolve())).toMatchObject({ problem: 'not_found' });
     const fails = { denyPrivate: true, resolve: () => Promise.reject(new Error('ENOTFOUND')) };
@@ -176,7 +192,7 @@ describe('over a real connection', () => {
         received += chunk.length;
         return true;
       },
-      onDrain: () => undefined,
+      writer: new PassThrough(),
       end: () => undefined,
       destroy: () => undefined,
     } as unknown as UpgradeRequest;
@@ -185,10 +201,9 @@ describe('over a real connection', () => {
       start: (consumer) => {
         send = (chunk) => void consumer.write(chunk);
       },
-      resume: () => undefined,
       stop: () => undefined,
     };
-    const totals = relayTunnel(client, content, near, limits, clock);
+    const totals = relayTunnel(client, content, near, { reads: READS, ...limits }, clock);
     return { clock, near, far, totals, received: () => received, send: (text: string) => send?.(Buffer.from(text)) };
   }
 

@@ -24,7 +24,7 @@ const ROUTE: ForwardRoute = {
   resend: 'idempotent',
   allowResponseHeaders: new Set(),
   connectFailureCode: 'upstream_away',
-  readLimits: { sendTimeout: 30_000, minRate: 10_240, enforcedAfter: 300_000 },
+  readLimits: { sendTimeout: 30_000, minRate: 10_240, enforcedAfter: 300_000, onStall: () => undefined },
 };
 
 /** A server that forwards every request, without gates. */
@@ -415,7 +415,7 @@ describe('a sender', () => {
 
   test('that reads too slowly over the whole response is disconnected, although it never stalls for 30 s', async () => {
     const clock = new FakeClock();
-    const readLimits = { sendTimeout: 30_000, minRate: 2 ** 30, enforcedAfter: 20_000 };
+    const readLimits = { ...ROUTE.readLimits, minRate: 2 ** 30, enforcedAfter: 20_000 };
     const relay = await startRelayTo(serveLarge, clock, { ...ROUTE, readLimits });
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.on('error', () => undefined);
