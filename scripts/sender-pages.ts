@@ -150,6 +150,9 @@ function toVerified(preset: SenderPreset): string {
     ['time, tolerance', toTime(preset)],
     ['ID', preset.id === undefined ? 'none; the digest of the signed bytes identifies the event' : toId(preset)],
     ['content types', preset.contentTypes.map((type) => `\`${type}\``).join(', ')],
+    ...(preset.methods === undefined
+      ? []
+      : [['methods', `${preset.methods.join(', ')}; a route accepts POST, and others if \`match.methods\` lists them`]]),
     ['confirmed by', toConfirming(preset).join('; ')],
   ];
   return `| what | how |\n| --- | --- |\n${rows.map((cells) => `| ${cells.join(' | ')} |`).join('\n')}`;

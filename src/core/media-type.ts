@@ -27,9 +27,19 @@ const MAX_PARAMETERS = 8;
 /** Two names of one encoding (Encoding Standard §4.2). */
 const UTF_8 = new Set(['utf-8', 'utf8']);
 
-/** How a body of a media type (type/subtype, lower case) is parsed. */
-export function toMediaForm(essence: string): MediaForm {
-  if (essence === 'application/json' || essence.endsWith('+json')) return 'json';
+/** One JSON value on each line; one line alone is JSON. */
+const JSON_LINES = new Set(['application/x-ndjson', 'application/ndjson', 'application/jsonl']);
+
+/** The media type without parameters (RFC 9110 §8.3.1), lower case. */
+export function toEssence(value: string): string {
+  const end = value.indexOf(';');
+  return (end === -1 ? value : value.slice(0, end)).trim().toLowerCase();
+}
+
+/** How a body of a media type is parsed; an entry of `contentTypes` may have parameters, which do not matter. */
+export function toMediaForm(mediaType: string): MediaForm {
+  const essence = toEssence(mediaType);
+  if (essence === 'application/json' || essence.endsWith('+json') || JSON_LINES.has(essence)) return 'json';
   if (essence === 'application/x-www-form-urlencoded') return 'form';
   if (essence.startsWith('multipart/')) return 'multipart';
   if (essence === 'application/xml' || essence === 'text/xml' || essence.endsWith('+xml')) return 'xml';
@@ -80,6 +90,11 @@ function parseParameters(value: string, start: number): { readonly values: Reado
 
 /** In `contentTypes`: requests without Content-Type, which must be empty. */
 export const NO_MEDIA_TYPE = 'none';
+
+/** An entry of `contentTypes` with parameters is the exact value of a header, in lower case; it need not follow the grammar. */
+export function isExactValue(contentType: string): boolean {
+  return contentType.includes(';');
+}
 
 /** Picks the first of a route's media types that fits the body, or the first one if none fits; undefined if there is nothing to name. */
 export function pickMediaType(contentTypes: readonly string[], body: Buffer): string | undefined {

@@ -16,6 +16,7 @@ import { createNotion } from './notion.ts';
 import { createSlack } from './slack.ts';
 import { createTrello } from './trello.ts';
 import { createTwitch } from './twitch.ts';
+import { createWooCommerce } from './woocommerce.ts';
 import { createX } from './x.ts';
 import { createZoom } from './zoom.ts';
 
@@ -72,6 +73,7 @@ export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
   ringcentral: { create: createHeaderEcho('ringcentral'), ...IN_URL },
   strava: { create: createEcho('strava'), method: 'GET', token: 'needed' },
   trello: { create: createTrello, method: 'HEAD', ...IN_URL },
+  woocommerce: { create: createWooCommerce, ...IN_URL },
 };
 
 /** Their names, for the config. */

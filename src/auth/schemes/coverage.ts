@@ -61,6 +61,14 @@ export function readsBody(description: SchemeDescription): boolean {
   return isSigned || signature?.json !== undefined || signature?.form !== undefined || signsSortedForm(description);
 }
 
+/** Whether no request without content can be accepted. */
+export function needsContent(description: SchemeDescription): boolean {
+  const { contentShape, isSignedInContent, signature, jwt, timestamp } = description;
+  const needs = contentShape !== undefined || isSignedInContent === true || signature?.content !== undefined;
+  const isTimeInBody = timestamp !== undefined && ('json' in timestamp.from || 'form' in timestamp.from);
+  return needs || isTimeInBody || jwt?.content !== undefined || readsBody(description);
+}
+
 /** The headers with signatures or signed values, beside those of the ID and the timestamp. */
 export function listFieldHeaders({ signature, signed }: SchemeDescription): string[] {
   const pieces = signed.flatMap((piece) => {

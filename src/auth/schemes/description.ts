@@ -141,7 +141,8 @@ export type HandshakeName =
   | 'oura'
   | 'ringcentral'
   | 'strava'
-  | 'trello';
+  | 'trello'
+  | 'woocommerce';
 
 /** The parts that each entry of a signature header consists of. */
 export interface SignatureParts {
@@ -273,6 +274,8 @@ export interface SchemeDescription {
   readonly tolerance: Tolerance;
   /** Default of `contentTypes` in the config. */
   readonly contentTypes: readonly string[];
+  /** By which the sender may send deliveries. Default: POST for a preset of one sender, otherwise unknown. */
+  readonly methods?: readonly string[];
   /** The signed URL may include the default port. */
   readonly isPortOptional?: true;
   /** Query parameter with the hex SHA-256 of the body, which replaces the `form` piece. */

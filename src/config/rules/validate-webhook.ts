@@ -12,6 +12,7 @@ import {
 } from '../schema/config.ts';
 import { isUntimed } from '../schema/retention.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+import { checkContent } from './validate-content.ts';
 import { checkHandshake } from './validate-handshake.ts';
 import { checkScheme } from './validate-scheme.ts';
 
@@ -27,6 +28,7 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
     ...checkScheme(webhook, route, path),
     ...checkKeys(webhook, [...path, 'keys'], now),
     ...checkHandshake(webhook, [...path, 'handshake']),
+    ...checkContent(webhook, route, path, [...path.slice(0, -1), 'match']),
   ];
   if (webhook.dedup === 'off') {
     found.push(

@@ -14,7 +14,10 @@ import { duration, publicUrl, size, timeLimit } from './scalars.ts';
 import { customScheme } from './scheme-schema.ts';
 import { storeBody } from './store-body-schema.ts';
 
-const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+|none)$/;
+/** With parameters it is the exact value of a header, as some senders write one that no media type has. */
+const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+(?:;[\x20-\x40\x5b-\x7e]{1,200})?|none)$/;
+/** The exact value must not change how the body is parsed: no other charset, and no boundary. */
+const UNSAFE_PARAMETER = /^multipart\/[^;]*;|;.*(?:\*|charset(?!=(?:utf-8|utf8|"utf-8")(?:[ ;]|$)))/;
 
 const dedup = z
   .strictObject({
@@ -129,11 +132,18 @@ const written = z.strictObject({
     ),
   maxBody: size().prefault('1Mi').describe('Maximum size of a body; larger ones get 413.'),
   contentTypes: z
-    .array(z.string().regex(MEDIA_TYPE, 'a media type must be type/subtype in lower case, without parameters, or `none`'))
+    .array(
+      z
+        .string()
+        .regex(MEDIA_TYPE, 'a media type must be type/subtype in lower case, or such a value with parameters, or `none`')
+        .refine((text) => !UNSAFE_PARAMETER.test(text), {
+          error: 'parameters must not name another charset than utf-8, or a boundary; write type/subtype without parameters',
+        }),
+    )
     .min(1, 'the list is empty, so every delivery would get 415; remove contentTypes for the media types of the scheme')
     .optional()
     .describe(
-      'Accepted media types; others get 415. `none` also accepts requests without Content-Type, which must be empty. Default: those of the scheme.',
+      'Accepted media types; others get 415. An entry with parameters is the exact value of the header, also one that is no valid media type, such as that of `alipay`. `none` also accepts requests without Content-Type, which must be empty, as those by GET, HEAD and DELETE may be. Default: those of the scheme.',
     ),
   handshake,
   envelope: z

@@ -4,6 +4,7 @@ import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
+import { toMediaForm } from '../../core/media-type.ts';
 
 /** Writes events as bodies. */
 export interface Sample {
@@ -20,12 +21,12 @@ export interface Sample {
 type Event = Readonly<Record<string, unknown>>;
 type ToEvent = (id: string, at: EpochMilliseconds) => Event;
 
-const FORM = 'application/x-www-form-urlencoded';
 const NOTE = 'a test event; safe to ignore';
 
 /** Creates a sample in the format of the scheme's sender; without a template, the event describes itself. */
 export function createSample(description: SchemeDescription, template?: Buffer): Sample {
-  if (template === undefined) return description.contentTypes[0] === FORM ? createFormSample() : createJsonSample(description);
+  if (template === undefined)
+    return toMediaForm(description.contentTypes[0] ?? '') === 'form' ? createFormSample() : createJsonSample(description);
   const given = parseObject(template);
   if (given !== undefined) return createJsonSample(description, given);
   // A template that is not JSON cannot be changed, so only the headers distinguish the events.

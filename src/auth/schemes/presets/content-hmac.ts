@@ -147,6 +147,7 @@ export const adyenPlatforms: SchemeDescription = {
 export const woocommerce: SchemeDescription = {
   ...BODY,
   name: 'woocommerce',
+  handshake: 'woocommerce',
   from: {
     title: 'WooCommerce',
     docs: 'https://woocommerce.com/document/webhooks',

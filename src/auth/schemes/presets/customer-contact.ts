@@ -1,6 +1,6 @@
 /** Senders of messages, tickets and campaigns. */
 import type { SchemeDescription } from '../description.ts';
-import { JSON_OR_FORM, minutes } from './defaults.ts';
+import { ANY_METHOD, JSON_XML_OR_FORM, minutes } from './defaults.ts';
 import { BODY, base64In, hexIn, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 /** Customer.io, reporting webhooks: https://docs.customer.io/integrations/data-out/connections/webhooks. */
@@ -102,6 +102,8 @@ const mandrill: SchemeDescription = {
   signature: { header: 'X-Mandrill-Signature', encoding: 'base64', forms: HMAC_SHA1 },
   signed: ['url', 'form'],
   contentTypes: ['application/x-www-form-urlencoded'],
+  // It asks by HEAD whether the URL exists.
+  handshake: 'trello',
 };
 
 /**
@@ -121,7 +123,8 @@ const zendesk: SchemeDescription = {
   timestamp: { from: { header: 'X-Zendesk-Webhook-Signature-Timestamp' }, unit: 'rfc3339' },
   id: { header: 'X-Zendesk-Webhook-Invocation-Id' },
   tolerance: minutes(15, 5),
-  contentTypes: JSON_OR_FORM,
+  contentTypes: JSON_XML_OR_FORM,
+  methods: ANY_METHOD,
 };
 
 /** In order of their names. */

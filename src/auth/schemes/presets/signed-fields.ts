@@ -1,6 +1,6 @@
 /** Senders that sign single fields, several headers, or a form, or that have their signature in the body or in several headers. */
 import type { FieldOptions, FieldPiece, SchemeDescription } from '../description.ts';
-import { minutes, URL_ENCODED } from './defaults.ts';
+import { ANY_METHOD, JSON_OR_FORM, minutes, URL_ENCODED } from './defaults.ts';
 import { BODY, hexIn } from './shapes.ts';
 
 const ADYEN_ITEM = '$.notificationItems[0].NotificationRequestItem';
@@ -137,7 +137,8 @@ export const alipay: SchemeDescription = {
   signed: [{ sortedForm: { sign_type: 'RSA2' } }],
   id: { form: 'notify_id' },
   publicKey: { encoding: 'base64', format: 'spki' },
-  contentTypes: URL_ENCODED,
+  // Its notifications have this value, which no media type has (RFC 9110 §8.3.1).
+  contentTypes: ['application/x-www-form-urlencoded; text/html; charset=utf-8', ...URL_ENCODED],
 };
 
 /** Docusign Connect: https://developers.docusign.com/platform/webhooks/connect/validate. Each active key has its own header. */
@@ -197,5 +198,6 @@ export const contentful: SchemeDescription = {
   separator: '\n',
   timestamp: { from: { header: 'X-Contentful-Timestamp' }, unit: 'ms' },
   id: { header: 'X-Contentful-Idempotency-Key' },
-  contentTypes: ['application/vnd.contentful.management.v1+json', 'application/json'],
+  contentTypes: ['application/vnd.contentful.management.v1+json', ...JSON_OR_FORM],
+  methods: ANY_METHOD,
 };

@@ -19,6 +19,7 @@ export const twilio: SchemeDescription = {
   signed: ['url', 'form'],
   id: { header: 'I-Twilio-Idempotency-Token' },
   contentTypes: JSON_OR_FORM,
+  methods: ['POST', 'GET'],
   isPortOptional: true,
   contentDigestParameter: 'bodySHA256',
 };

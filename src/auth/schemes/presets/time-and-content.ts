@@ -1,6 +1,6 @@
 /** Senders that sign a timestamp and the body with HMAC-SHA256; the timestamp is next to the signature or in a separate header. */
 import type { SchemeDescription } from '../description.ts';
-import { JSON_OR_FORM, minutes } from './defaults.ts';
+import { ANY_METHOD, JSON_OR_FORM, minutes } from './defaults.ts';
 import { hexIn, hexListIn, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 /** Stripe: https://docs.stripe.com/webhooks/signature. Other entries (`v0=`) are for Stripe's tests and are ignored. */
@@ -50,6 +50,7 @@ export const sanity: SchemeDescription = {
   timestamp: { from: { entry: 't=' }, unit: 'ms' },
   id: { header: 'Idempotency-Key' },
   tolerance: minutes(60, 5),
+  methods: ANY_METHOD,
 };
 
 /** ElevenLabs: https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks, which recommends a tolerance of half an hour. */

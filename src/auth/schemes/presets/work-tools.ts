@@ -1,6 +1,6 @@
 /** Senders that people work with: notes, tasks, records, mail and messages. */
 import type { SchemeDescription } from '../description.ts';
-import { minutes } from './defaults.ts';
+import { ANY_METHOD, JSON_XML_OR_FORM, minutes } from './defaults.ts';
 import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY } from './shapes.ts';
 
 /** Notion: https://developers.notion.com/reference/webhooks. */
@@ -205,6 +205,9 @@ const hookdeck: SchemeDescription = {
   },
   signature: base64In('X-Hookdeck-Signature'),
   id: { header: 'X-Hookdeck-EventID' },
+  // It forwards what the source sent.
+  contentTypes: JSON_XML_OR_FORM,
+  methods: ANY_METHOD,
 };
 
 /** Akeneo, Events API: https://api.akeneo.com/events-documentation/security.html. */

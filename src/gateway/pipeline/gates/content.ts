@@ -1,6 +1,7 @@
 /** Checks, by the header fields alone and before the body is read, whether the route accepts the content. */
 
-import { type MediaType, NO_MEDIA_TYPE, parseMediaType, toMediaForm } from '../../../core/media-type.ts';
+import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence, toMediaForm } from '../../../core/media-type.ts';
+import { METHODS_WITHOUT_CONTENT } from '../../../core/method.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { BodyCheck, ContentGate } from './gate.ts';
@@ -8,7 +9,7 @@ import { compileBodyCheck } from './media-type.ts';
 
 /** The content that the route accepts. */
 export interface ContentOptions {
-  /** Media types without parameters, lower case; `none` for empty requests without Content-Type. */
+  /** Media types, lower case: with parameters for exact values of the header; `none` for empty requests without Content-Type. */
   readonly contentTypes: readonly string[];
   /** Maximum size of the content, in bytes. */
   readonly maxBody: number;
@@ -42,6 +43,7 @@ const requireEmptyBody: BodyCheck = (body) =>
   body.length === 0 ? undefined : refuse('unsupported_media_type', 'unsupported_media_type', 'a body without Content-Type');
 
 const acceptBody: BodyCheck = () => undefined;
+const UNSUPPORTED = refuse('unsupported_media_type', 'unsupported_media_type');
 
 function compileTypeCheck({
   contentTypes: accepted,
@@ -50,32 +52,37 @@ function compileTypeCheck({
 }: ContentOptions): (head: ParsedHead) => BodyCheck | Refusal {
   const contentTypes = accepted.filter((each) => each !== NO_MEDIA_TYPE);
   const acceptsNone = contentTypes.length < accepted.length;
-  const essences = new Set(contentTypes);
+  const essences = new Set(contentTypes.filter((each) => !isExactValue(each)));
   const toBodyCheck = checksBody ? compileBodyCheck(contentTypes) : () => acceptBody;
-  const common = compileCommonTypes(contentTypes, toBodyCheck);
-  return ({ headers, body }) => {
-    if (headers.count('content-type') > 1) return refuse('malformed_request', 'malformed', 'repeated Content-Type');
-    const contentType = headers.get('content-type');
-    // The length of a chunked body is known only when it ends.
-    if (contentType === undefined && acceptsNone && (body.declaredLength ?? 0) === 0) return requireEmptyBody;
-    if (contentType === undefined || !essences.has(toEssence(contentType)))
-      return refuse('unsupported_media_type', 'unsupported_media_type');
+  const common = compileCommonTypes(essences, toBodyCheck);
+  const exact = compileExactValues(contentTypes.filter(isExactValue), toBodyCheck);
+  const checkValue = (contentType: string): BodyCheck | Refusal => {
+    const checkExact = exact?.get(contentType.toLowerCase());
+    if (checkExact === undefined && !essences.has(toEssence(contentType))) return UNSUPPORTED;
     if (!bindsMediaType) return acceptBody;
-    const known = common.get(contentType);
+    const known = checkExact ?? common.get(contentType);
     if (known !== undefined) return known;
     const mediaType = parseMediaType(contentType);
     if ('problem' in mediaType) return refuse('unsupported_media_type', 'unsupported_media_type', mediaType.problem);
     return toBodyCheck(mediaType);
   };
+  return ({ headers, body, method }) => {
+    if (headers.count('content-type') > 1) return refuse('malformed_request', 'malformed', 'repeated Content-Type');
+    const contentType = headers.get('content-type');
+    if (contentType !== undefined) return checkValue(contentType);
+    // The length of a chunked body is known only when it ends.
+    const isAccepted = (acceptsNone || METHODS_WITHOUT_CONTENT.has(method)) && (body.declaredLength ?? 0) === 0;
+    return isAccepted ? requireEmptyBody : UNSUPPORTED;
+  };
 }
 
 /** Prepared checks for the values that nearly all senders use, which then need no parsing. */
 function compileCommonTypes(
-  contentTypes: readonly string[],
+  essences: Iterable<string>,
   toBodyCheck: (mediaType: MediaType) => BodyCheck,
 ): ReadonlyMap<string, BodyCheck> {
   const found = new Map<string, BodyCheck>();
-  for (const essence of contentTypes) {
+  for (const essence of essences) {
     const form = toMediaForm(essence);
     if (form === 'multipart') continue;
     for (const parameters of ['', '; charset=utf-8', ';charset=utf-8', '; charset=UTF-8', ';charset=UTF-8'])
@@ -84,15 +91,20 @@ function compileCommonTypes(
   return found;
 }
 
+/** Values that are accepted as they are, because a sender writes them and no other; the body is checked as for the type before the `;`. */
+function compileExactValues(
+  values: readonly string[],
+  toBodyCheck: (mediaType: MediaType) => BodyCheck,
+): ReadonlyMap<string, BodyCheck> | undefined {
+  if (values.length === 0) return undefined;
+  return new Map(
+    values.map((value) => [value, toBodyCheck({ essence: toEssence(value), form: toMediaForm(value), boundary: undefined })]),
+  );
+}
+
 /** `identity` means no encoding (RFC 9110 §12.5.3): the app reads exactly the bytes that were signed. */
 function isEncoded({ headers }: ParsedHead): boolean {
   if (headers.count('content-encoding') > 1) return true;
   const coding = headers.get('content-encoding');
   return coding !== undefined && coding.trim().toLowerCase() !== 'identity';
-}
-
-/** The media type without parameters (RFC 9110 §8.3.1), lower case. */
-function toEssence(value: string): string {
-  const end = value.indexOf(';');
-  return (end === -1 ? value : value.slice(0, end)).trim().toLowerCase();
 }

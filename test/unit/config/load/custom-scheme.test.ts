@@ -70,6 +70,7 @@ describe.each(SIGNING.map((description) => ({ name: description.name, descriptio
       acceptsTwins: _accepts,
       handshake: _handshake,
       leastSecretBytes: _least,
+      methods: _methods,
       secret,
       ...own
     } = description;
@@ -148,11 +149,12 @@ test('a preset includes the handshake of its sender', () => {
     return [name, config?.routes[0]?.webhook?.handshake?.type];
   });
   const signed = ['discord', 'front', 'meta', 'microsoft-graph', 'slack', 'twitch', 'x', 'zoom'];
-  const open = ['asana', 'braintree', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'trello'];
+  const open = ['asana', 'braintree', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'trello', 'woocommerce'];
   const same = [...signed, ...open].map((name) => [name, name]);
   expect(Object.fromEntries(types.filter(([, type]) => type !== undefined))).toEqual({
     ...Object.fromEntries(same),
     intercom: 'trello',
+    mandrill: 'trello',
     whatsapp: 'meta',
   });
 });
