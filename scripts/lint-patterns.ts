@@ -64,7 +64,7 @@ const ALLOWED: readonly Allowed[] = [
   },
   {
     file: 'auth/schemes/url.ts',
-    pattern: '/^(https?:)\\/\\/([^/:?#]+|\\[[^\\]]+\\])(:[0-9]+)?(?=[/?#]|$)/i',
+    pattern: '/^(https?:)\\/\\/((?:[^/?#@]*@)?(?:[^/:?#@]+|\\[[^\\]]+\\]))(:[0-9]+)?(?=[/?#]|$)/i',
     reason: 'linear (anchored, no two adjacent runs share a character); the checker does not read lookahead',
   },
   {

@@ -17,7 +17,7 @@ import { RouteTable } from '../gateway/pipeline/router.ts';
 import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { deprecate } from './output.ts';
-import { readConfig, readRouteKeys } from './sender.ts';
+import { readConfig, readPublicUrl, readRouteKeys } from './sender.ts';
 import { formatVerification, verifyStepwise } from './verification.ts';
 import { toGivenKey } from './verify.ts';
 
@@ -126,10 +126,11 @@ async function toConfigSubject(options: ExplainOptions, request: RejectedRequest
   if (webhook === undefined) throw usageError(`the route ${route.name} has no webhook section, so its requests are not signed`);
   checkSigned(webhook.description);
   const { keys, others, notes } = await readRouteKeys(config, route);
-  const { description, allowDotInId, tolerance, publicUrl } = webhook;
+  const { description, allowDotInId, tolerance } = webhook;
+  const publicUrl = options.publicUrl ?? (await readPublicUrl(webhook)) ?? '';
   const scheme = compileScheme(description);
   const base = { request, scheme, allowDotInId, tolerance, keys, others, presets: PRESETS, compile: compileScheme };
-  return { route: route.name, analysisInput: { ...base, publicUrl: options.publicUrl ?? publicUrl ?? '' }, notes };
+  return { route: route.name, analysisInput: { ...base, publicUrl }, notes };
 }
 
 function findRoute({ routes }: Config, name: string | undefined, { method, target: raw, headers }: RejectedRequest): RouteConfig {

@@ -3,6 +3,7 @@ import { isWithinTime } from '../auth/keys/key-ring.ts';
 import { compileScheme } from '../auth/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../auth/schemes/description.ts';
 import type { Scheme } from '../auth/schemes/scheme.ts';
+import { toPublicUrl } from '../auth/schemes/url.ts';
 import { loadConfig } from '../config/load/load.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
@@ -53,11 +54,20 @@ export async function readSender({ scheme: name, config: file, route }: SenderOp
   if (name !== undefined) throw usageError('--config already names the scheme: omit --scheme');
   const config = await readConfig(file);
   const found = findWebhookRoute(config, route);
-  const { description, contentTypes, tolerance, allowDotInId, publicUrl } = found.webhook;
+  const { description, contentTypes, tolerance, allowDotInId } = found.webhook;
+  const publicUrl = await readPublicUrl(found.webhook);
   const scheme = compileScheme(description);
   requireSignature(scheme);
   const { path } = found.route.match;
   return { scheme, contentTypes, tolerance, allowDotInId, publicUrl, path, source: { config, ...found } };
+}
+
+/** The public URL of a route as its sender has it, with user and password: never show it as it is. */
+export async function readPublicUrl({ publicUrl, urlCredentials }: WebhookConfig): Promise<string | undefined> {
+  if (publicUrl === undefined || urlCredentials === undefined) return publicUrl;
+  const read = await readSecret(urlCredentials);
+  if ('problem' in read) throw usageError(`urlCredentials: ${read.problem}`);
+  return toPublicUrl(publicUrl, read.secret);
 }
 
 /** Reads a config; throws if it is invalid. */

@@ -65,7 +65,7 @@ async function testFile(file: string, pattern: RegExp | undefined, coverage: Cov
   return { file, config, problems: [], results };
 }
 
-const SECRET_PATH = /\.(?:secret|verifyToken|users)\b/;
+const SECRET_PATH = /\.(?:secret|verifyToken|urlCredentials|users)\b/;
 const MISSING = /is not set$|does not exist$|(?:cannot|may not) be read/;
 
 /** Hints that the fixture file can also contain a missing secret. */

@@ -1,5 +1,7 @@
 /** Requests as senders really send them, with their own Content-Type and method, to a gate with the least config that `check` accepts. */
 import { createHmac } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { findPreset, PRESETS } from '../../src/auth/schemes/catalogue.ts';
 import { signsUrl } from '../../src/auth/schemes/coverage.ts';
@@ -7,7 +9,7 @@ import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { type Answer, send } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
-import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import type { ReceiverKey, SignedDelivery } from '../support/oracles/oracle.ts';
 import { readAsymmetricVectors, readVectors, type Vector } from '../support/oracles/vectors.ts';
 import { oracles } from '../support/oracles.ts';
@@ -181,6 +183,71 @@ describe('a request without content', () => {
     const gate = await open({ preset: 'github', secret: { text: SECRET }, path: '/hook' });
     const headers = { 'X-Hub-Signature-256': `sha256=${hmac('sha256', 'hex', '')}` };
     expect((await send(gate.port, { path: '/hook', headers })).status).toBe(415);
+  });
+});
+
+describe('a URL with user and password, which the sender signs', () => {
+  const credentials = 'hook-user:s3cret%40pass!';
+  const fields = new URLSearchParams({ CallSid: 'CA12', Body: 'Grüße & mehr' });
+  const form = [...fields].sort().flat().join('');
+  const headers = (signed: string, name: string): Record<string, string> => ({
+    [name]: createHmac('sha1', SECRET).update(`${signed}${form}`).digest('base64'),
+    'Content-Type': 'application/x-www-form-urlencoded',
+    Authorization: `Basic ${Buffer.from('hook-user:s3cret@pass!').toString('base64')}`,
+  });
+
+  const openWith = async (scheme: string, over: Sections = {}, text = credentials): Promise<TestGate> => {
+    const webhook = { scheme, publicUrl: ORIGIN, keys: [{ name: 'k', secret: { file: 'key' } }], ...over };
+    const route = toRoute(app.port, { match: { path: '/hook' }, webhook });
+    const gate = await startGate({ routes: [route] }, systemClock, { key: SECRET, credentials: text });
+    onTestFinished(() => void gate.stop());
+    return gate;
+  };
+
+  test.each([
+    ['twilio', 'X-Twilio-Signature', `https://${credentials}@hooks.example.com/hook?a=1`],
+    ['twilio', 'X-Twilio-Signature', `https://${credentials}@hooks.example.com:443/hook?a=1`],
+    ['mandrill', 'X-Mandrill-Signature', `https://${credentials}@hooks.example.com/hook?a=1`],
+  ])('of %s is verified with urlCredentials', async (scheme, name, url) => {
+    const gate = await openWith(scheme, { urlCredentials: { file: 'credentials' } });
+    const path = '/hook?a=1';
+    expect((await send(gate.port, { path, headers: headers(url, name), body: `${fields}` })).status).toBe(200);
+    const without = url.replace(`${credentials}@`, '');
+    expect((await send(gate.port, { path, headers: headers(without, name), body: `${fields}` })).code).toBe('signature_mismatch');
+    for (const part of [credentials, 's3cret']) expect(gate.logText()).not.toContain(part);
+  });
+
+  test('is explained without urlCredentials, and no line has the password', async () => {
+    const gate = await openWith('mandrill');
+    const path = '/hook?a=1';
+    const url = 'https://hook-user:s3cret%40pass!@hooks.example.com/hook?a=1';
+    expect((await send(gate.port, { path, headers: headers(url, 'X-Mandrill-Signature'), body: `${fields}` })).status).toBe(401);
+    const line = await until(() => gate.log().find(({ msg }) => msg === 'signature_explained'));
+    expect(line).toMatchObject({
+      causes: ['url'],
+      text: expect.stringContaining('user and password of the Authorization header'),
+    });
+    expect(line['fix']).toContain('urlCredentials');
+    expect(gate.logText()).not.toContain('s3cret');
+  });
+
+  test('is rejected by the config if the text cannot be a part of a URL, without showing it', async () => {
+    const error = await openWith('twilio', { urlCredentials: { file: 'credentials' } }, 'user:pass@host').catch(String);
+    expect(error).toContain('urlCredentials: the text cannot be the user and password of a URL');
+    expect(error).not.toContain('user:pass@');
+  });
+
+  test('gets 503 while the credentials cannot be read', async () => {
+    const gate = await openWith('twilio', { urlCredentials: { file: 'credentials' } });
+    const signed = headers(`https://${credentials}@hooks.example.com/hook`, 'X-Twilio-Signature');
+    const ask = async (): Promise<number> =>
+      (await send(gate.port, { path: '/hook', headers: signed, body: `${fields}` })).status;
+    expect(await ask()).toBe(200);
+    writeFileSync(join(gate.folder, 'credentials'), '');
+    await until(async () => (await ask()) === 503);
+    writeFileSync(join(gate.folder, 'credentials'), credentials);
+    await until(async () => (await ask()) === 200);
+    expect(gate.logText()).not.toContain('s3cret');
   });
 });
 

@@ -11,6 +11,8 @@ export interface KeySet {
   readonly unavailable: readonly string[];
   /** The handshake's token, if it is configured and can be read right now. */
   readonly handshakeToken?: Secret | undefined;
+  /** User and password in the signed URL, if they are configured and can be read right now. */
+  readonly urlCredentials?: Secret | undefined;
 }
 
 /** The validity period of a key. */
@@ -64,6 +66,11 @@ export class KeyRing {
   /** The handshake's token; undefined if none is configured, or if it cannot be read right now. */
   get handshakeToken(): Secret | undefined {
     return this.#set.handshakeToken;
+  }
+
+  /** User and password in the signed URL; undefined if none are configured, or if they cannot be read right now. */
+  get urlCredentials(): Secret | undefined {
+    return this.#set.urlCredentials;
   }
 
   /** All configured keys, valid now or not. */

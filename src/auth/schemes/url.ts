@@ -1,11 +1,13 @@
 /** The forms of a URL that senders may sign. */
 import { hash } from 'node:crypto';
 import { isEqualInConstantTime, parseHex } from '../../core/bytes.ts';
+import type { Secret } from '../../core/secret.ts';
 import type { SchemeDescription } from './description.ts';
 import type { Message } from './scheme.ts';
 
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'https:': '443', 'http:': '80' };
-const ORIGIN = /^(https?:)\/\/([^/:?#]+|\[[^\]]+\])(:[0-9]+)?(?=[/?#]|$)/i;
+/** The host may follow a user and a password. */
+const ORIGIN = /^(https?:)\/\/((?:[^/?#@]*@)?(?:[^/:?#@]+|\[[^\]]+\]))(:[0-9]+)?(?=[/?#]|$)/i;
 
 /** Compiles the function that lists the forms of a URL to try; most senders use one form. */
 export function compileUrlForms({ isPortOptional, decodedInUrl }: SchemeDescription): (url: string) => readonly string[] {
@@ -22,6 +24,12 @@ function toPortForms(url: string): string[] {
   if (origin === undefined) return [url];
   const other = port === undefined ? `:${DEFAULT_PORTS[scheme.toLowerCase()]}` : '';
   return [url, `${scheme}//${host}${other}${url.slice(origin.length)}`];
+}
+
+/** The public URL of a route as the sender has it: with user and password before the host, if the sender signs them. */
+export function toPublicUrl(publicUrl: string, credentials: Secret | undefined): string {
+  if (credentials === undefined) return publicUrl;
+  return publicUrl.replace('//', () => `//${credentials.expose().toString('latin1')}@`);
 }
 
 /** Path and query of a URL. */

@@ -16,6 +16,7 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
   return [
     ...(scheme === 'custom' ? checkDescription(description, [...path, 'custom']) : []),
     ...checkUrl(webhook, path),
+    ...checkCredentials(webhook, [...path, 'urlCredentials']),
     ...checkPieces(webhook, route, path),
     ...checkCoverage(webhook, path),
     ...checkSender(webhook, route, path),
@@ -36,6 +37,11 @@ function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path)
   if (!isUrlSigned && !description.signed.includes('target') && publicUrl !== undefined)
     return [warning([...path, 'publicUrl'], `${scheme} does not sign the URL`, 'remove publicUrl')];
   return [];
+}
+
+function checkCredentials({ description, urlCredentials, scheme }: WebhookConfig, path: Path): Rating[] {
+  if (urlCredentials === undefined || signsUrl(description)) return [];
+  return [error(path, `${scheme} does not sign the URL, so nothing would use them`, 'remove urlCredentials')];
 }
 
 /** If the signature does not identify the sender, something else must. */

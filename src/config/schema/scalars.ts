@@ -167,7 +167,9 @@ export function publicUrl() {
     if (!URL.canParse(text)) return { problem: `"${text}" is not a URL; ${example}` };
     const url = new URL(text);
     if (!['http:', 'https:'].includes(url.protocol)) return { problem: `"${text}" is not an http or https URL; ${example}` };
-    if (url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '' || text.endsWith('/'))
+    if (url.username !== '' || url.password !== '')
+      return { problem: `the URL has a user or a password, which is a secret: configure both as urlCredentials, and ${example}` };
+    if (url.search !== '' || url.hash !== '' || text.endsWith('/'))
       return { problem: `"${text}" must consist of scheme, host and path only; ${example}, without a trailing slash` };
     return text;
   }, 'https://hooks.example.com');

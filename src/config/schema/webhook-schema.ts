@@ -4,9 +4,10 @@ import { findAlias } from '../../auth/schemes/aliases.ts';
 import { toTopicRegion } from '../../auth/schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../../auth/schemes/description.ts';
+import { isExactValue } from '../../core/media-type.ts';
 import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { completeDescription, jwtOptions, toPublishedKeys } from './jwt-schema.ts';
-import { remoteKeys, webhookKey } from './key-schema.ts';
+import { remoteKeys, tokenSource, webhookKey } from './key-schema.ts';
 import { order } from './order-schema.ts';
 import { idSource } from './place-schema.ts';
 import { DEFAULT_RETENTION_MS } from './retention.ts';
@@ -16,8 +17,15 @@ import { storeBody } from './store-body-schema.ts';
 
 /** With parameters it is the exact value of a header, as some senders write one that no media type has. */
 const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+(?:;[\x20-\x40\x5b-\x7e]{1,200})?|none)$/;
-/** The exact value must not change how the body is parsed: no other charset, and no boundary. */
-const UNSAFE_PARAMETER = /^multipart\/[^;]*;|;.*(?:\*|charset(?!=(?:utf-8|utf8|"utf-8")(?:[ ;]|$)))/;
+const UTF_8_VALUE = /^=(?:utf-8|utf8|"utf-8")(?:[ ;]|$)/;
+
+/** An exact value must not change how the body is parsed: it may have no other charset, and no boundary. */
+function isSafeValue(text: string): boolean {
+  if (!isExactValue(text)) return true;
+  if (text.startsWith('multipart/') || text.includes('*')) return false;
+  const [, ...charsets] = text.split('charset');
+  return charsets.every((rest) => UTF_8_VALUE.test(rest));
+}
 
 const dedup = z
   .strictObject({
@@ -108,6 +116,11 @@ const written = z.strictObject({
     .describe(
       'URL under which the sender reaches the gate, for schemes that sign the URL: scheme and host, and the path prefix if a proxy strips one.',
     ),
+  urlCredentials: tokenSource
+    .optional()
+    .describe(
+      'User and password that the URL at the sender has before the host (https://user:password@hooks.example.com), for senders that sign them, such as `twilio` and `mandrill`: the secret is the text between // and @.',
+    ),
   receiverId: z
     .string()
     .regex(/^[\x21-\x7e]{1,128}$/, 'must be 1 to 128 visible ASCII characters')
@@ -136,14 +149,14 @@ const written = z.strictObject({
       z
         .string()
         .regex(MEDIA_TYPE, 'a media type must be type/subtype in lower case, or such a value with parameters, or `none`')
-        .refine((text) => !UNSAFE_PARAMETER.test(text), {
+        .refine((text) => isSafeValue(text), {
           error: 'parameters must not name another charset than utf-8, or a boundary; write type/subtype without parameters',
         }),
     )
     .min(1, 'the list is empty, so every delivery would get 415; remove contentTypes for the media types of the scheme')
     .optional()
     .describe(
-      'Accepted media types; others get 415. An entry with parameters is the exact value of the header, also one that is no valid media type, such as that of `alipay`. `none` also accepts requests without Content-Type, which must be empty, as those by GET, HEAD and DELETE may be. Default: those of the scheme.',
+      'Accepted media types; others get 415. An entry with parameters is the exact value of the header, also if it breaks the grammar of media types, as that of `alipay` does. `none` also accepts requests without Content-Type, which must be empty, as those by GET, HEAD and DELETE may be. Default: those of the scheme.',
     ),
   handshake,
   envelope: z

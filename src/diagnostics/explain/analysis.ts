@@ -42,7 +42,7 @@ export interface AnalysisInput {
   readonly allowQuery?: boolean;
   /** Undefined if the scheme signs no timestamp. */
   readonly tolerance: Tolerance | undefined;
-  /** Of the route; empty if it has none. */
+  /** Of the route, with the user and password of the URL at the sender: never show it as it is. Empty if the route has none. */
   readonly publicUrl: string;
   /** Of the route, live or not. */
   readonly keys: readonly CandidateKey[];

@@ -52,8 +52,7 @@ export function* analyze(given: AnalysisInput, meter: Meter): Generator<void, Ex
   const match = request.body === undefined ? undefined : yield* search(analysisInput, request.body, meter);
   if (match !== undefined) return toProven(match, hints, times);
   const found = [...hints, ...times];
-  if (request.body !== undefined && hints.length === 0) found.unshift(toUnknown(analysisInput, meter));
-  if (found.length === 0) found.push(toUnknown(analysisInput, meter));
+  if (found.length === 0 || (request.body !== undefined && hints.length === 0)) found.unshift(...toUnknown(analysisInput, meter));
   return { findings: found, isProven: false };
 }
 
@@ -138,23 +137,31 @@ function toProven({ head, body, key }: Match, hints: readonly Finding[], times: 
   if (key.cause !== undefined) parts.push(`with ${key.text}`);
   const text = `it matches ${parts.join(', and ')}${key.cause === undefined ? `, with ${key.text}` : ''}`;
   const causes = [head.cause, body.cause, key.cause].filter((cause) => cause !== undefined);
-  const proven = causes.map((cause) => toFinding(cause, text));
+  const proven = causes.map((cause) => toFinding(cause, text, cause === head.cause ? head.fix : undefined));
   // The signature is valid as received: only the form of the head, or the time, was wrong.
   if (proven.length === 0) return { findings: [...hints, ...times], isProven: true };
   return { findings: [...proven, ...times], isProven: true };
 }
 
-function toUnknown({ request: { body, headers } }: AnalysisInput, meter: Meter): Finding {
-  if (body === undefined) return toFinding('unknown', 'the body was not kept, so no variant could be tried');
+function toUnknown({ request: { body, headers }, scheme, publicUrl }: AnalysisInput, meter: Meter): Finding[] {
+  if (body === undefined) return [toFinding('unknown', 'the body was not kept, so no variant could be tried')];
   const tried = `none of ${meter.candidates} candidates matches${meter.isExceeded ? ', and the budget of the analysis was used up' : ''}`;
+  if (scheme.signsUrl)
+    return [toFinding('url', toUrlText(tried, publicUrl)), toFinding('unknown', `${tried}: otherwise the secret differs`)];
   if (body.length === 0)
-    return toFinding('unknown', `${tried}; the body is empty: something in front of sidegate may have consumed it`);
+    return [toFinding('unknown', `${tried}; the body is empty: something in front of sidegate may have consumed it`)];
   if (headers.get('content-encoding') !== undefined)
-    return toFinding(
-      'unknown',
-      `${tried}; there is a Content-Encoding: a proxy may have compressed the body after it was signed`,
-    );
+    return [
+      toFinding('unknown', `${tried}; there is a Content-Encoding: a proxy may have compressed the body after it was signed`),
+    ];
   const isDirect = headers.get('via') === undefined && headers.get('x-forwarded-for') === undefined;
   const proxies = isDirect ? '' : '; the request passed proxies, which may have changed the body';
-  return toFinding('unknown', `${tried}: the secret differs, or the body was parsed and serialized again${proxies}`);
+  return [toFinding('unknown', `${tried}: the secret differs, or the body was parsed and serialized again${proxies}`)];
+}
+
+/** The URL first: the sender signs it, and proxies change it more often than secrets are wrong. */
+function toUrlText(tried: string, publicUrl: string): string {
+  const known = publicUrl === '' ? 'the host of the request' : 'publicUrl';
+  const own = `the sender signs the URL, which may differ from ${known} with the path and query that arrive here`;
+  return `${tried}: ${own}. Other schemes, hosts, ports, prefixes and slashes, and other orders and encodings of the query were tried`;
 }

@@ -20,18 +20,20 @@ export interface HeadForm {
   readonly headers: HeaderFields;
   /** Empty if the scheme signs no URL. */
   readonly url: string;
+  /** More specific than that of the cause. */
+  readonly fix?: string | undefined;
 }
 
 /** Yields all interpretations, that of the route's scheme first. */
 export function* toHeadForms(analysisInput: AnalysisInput): Generator<HeadForm> {
-  const { scheme, request, publicUrl } = analysisInput;
-  const urls = scheme.signsUrl ? toUrlForms(publicUrl, request) : [];
+  const { scheme, request } = analysisInput;
+  const urls = scheme.signsUrl ? toUrlForms(analysisInput) : [];
   const url = urls[0]?.url ?? '';
   const base = { scheme, headers: request.headers, url };
   yield { ...base, cause: undefined, text: 'as the scheme of the route expects' };
   yield* toFamilyForms(analysisInput, base);
   yield* toLenientForms(analysisInput, base);
-  for (const form of urls.slice(1)) yield { ...base, cause: 'url', text: `over ${form.text}`, url: form.url };
+  for (const { text, url: other, fix } of urls.slice(1)) yield { ...base, cause: 'url', text: `over ${text}`, url: other, fix };
   yield* toTimestampForms(analysisInput, base);
   yield* toSignedPartForms(analysisInput, base);
   yield* toPresetForms(analysisInput);
@@ -190,7 +192,7 @@ function* toSignedPartForms({ scheme: { description }, compile }: AnalysisInput,
 }
 
 function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm> {
-  const { request, publicUrl, scheme: own, compile } = analysisInput;
+  const { request, scheme: own, compile } = analysisInput;
   const twins = toTwins(own.description);
   for (const { preset, names } of toSeenPresets(analysisInput)) {
     // Tokens are analyzed by what they say (token-hints.ts).
@@ -200,7 +202,7 @@ function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm> {
     const scheme = compile(preset);
     const cause = isTwin ? 'header_family' : 'other_preset';
     const text = `with scheme: ${names}`;
-    const urls = scheme.signsUrl ? toUrlForms(publicUrl, request) : [{ url: '' }];
+    const urls = scheme.signsUrl ? toUrlForms(analysisInput) : [{ url: '' }];
     const headers = isTwin ? without(request.headers, (name) => own.headerNames.includes(name)) : request.headers;
     for (const { url } of urls) yield { cause, text, scheme, headers, url };
   }

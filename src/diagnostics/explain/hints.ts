@@ -17,9 +17,9 @@ const LEEWAY: Milliseconds = 60_000;
 /** A timestamp this far off is in another unit, not late. */
 const YEAR: Milliseconds = 31_536_000_000;
 
-/** Creates a finding with the cause's fix. */
-export function toFinding(cause: ExplainCause, text: string): Finding {
-  return { cause, text, fix: CAUSES[cause].fix };
+/** Creates a finding, by default with the cause's fix. */
+export function toFinding(cause: ExplainCause, text: string, fix = CAUSES[cause].fix): Finding {
+  return { cause, text, fix };
 }
 
 /** Findings on the head, as the route's scheme reads it. */

@@ -1,65 +1,111 @@
-/** The URLs that a sender may have signed instead of the one that the gate reconstructs. */
+/** The URLs that a sender may have signed instead of the one that the gate reconstructs: what proxies and configs change in them. */
 import type { HeaderFields } from '../../core/headers.ts';
-import type { RejectedRequest } from './analysis.ts';
+import type { AnalysisInput } from './analysis.ts';
+import { type TargetForm, toTargetForms } from './target-forms.ts';
 
 /** One URL; `text` shows at most its origin, because paths and queries can contain tokens. */
 export interface UrlForm {
   readonly text: string;
   readonly url: string;
+  /** Undefined for the fix of the cause. */
+  readonly fix?: string;
+}
+
+interface OriginForm {
+  readonly text: string;
+  readonly fix: string;
+  /** Scheme, credentials and host. */
+  readonly origin: string;
 }
 
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:': '443' };
 /** Hosts that are safe to log: untrusted clients write them. */
 const HOST = /^[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?$|^\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?$/;
 const MAX_HOSTS = 4;
+/** Bounds the analysis: each is a candidate, with each key. Single changes come first. */
+const MAX_FORMS = 400;
+/** Pairs of changes are tried with the likeliest origins only. */
+const MAX_PAIRED_ORIGINS = 8;
+const MAX_CREDENTIALS_LENGTH = 256;
+/** User and password with the `@` after them. */
+const CREDENTIALS = /^https?:\/\/([^/?#@]*@)/i;
+
+/** The parts of an analysis that determine the URL. */
+export type UrlInput = Pick<AnalysisInput, 'request' | 'publicUrl'>;
 
 /** The URL that the gate reconstructs comes first. */
-export function toUrlForms(publicUrl: string, { target, headers }: RejectedRequest): readonly UrlForm[] {
-  const forms: UrlForm[] = [];
-  const hosts = toHosts(headers);
-  const base = publicUrl === '' ? `https://${hosts[0] ?? 'localhost'}` : publicUrl;
-  const add = (text: string, url: string): void => {
-    if (forms.every((form) => form.url !== url)) forms.push({ text, url });
+export function toUrlForms(input: UrlInput): readonly UrlForm[] {
+  const { request, publicUrl } = input;
+  const hosts = toHosts(request.headers);
+  const base = new URL(publicUrl === '' ? `https://${hosts[0] ?? 'localhost'}` : publicUrl);
+  const prefix = base.pathname === '/' ? '' : base.pathname;
+  const origins = toOriginForms(input, base, hosts);
+  const targets = toTargetForms(prefix, request, `${base.protocol}//${base.host}`);
+  const forms = new Map<string, UrlForm>();
+  const add = (text: string, url: string, fix?: string): void => {
+    if (!forms.has(url) && forms.size < MAX_FORMS) forms.set(url, { text, url, ...(fix !== undefined && { fix }) });
   };
-  add('the URL that sidegate reconstructs', base + target);
-  const { protocol, host, hostname, port, pathname } = new URL(base);
+  // As the config has it: `new URL` removes a default port.
+  const [own = base.origin] = origins.map(({ origin }) => origin);
+  add('the URL that sidegate reconstructs', (publicUrl === '' ? base.origin : publicUrl) + request.target);
+  const target = prefix + request.target;
+  const others = origins.slice(1);
+  for (const each of others) add(each.text, each.origin + target, each.fix);
+  for (const each of targets) add(each.text, own + each.target, each.fix);
+  for (const each of others.slice(0, MAX_PAIRED_ORIGINS)) for (const change of targets) addPair(each, change, add);
+  return [...forms.values()];
+}
+
+function addPair(one: OriginForm, other: TargetForm, add: (text: string, url: string, fix: string) => void): void {
+  add(`${one.text}, and ${other.text.replace(/^a URL /, '')}`, one.origin + other.target, `${one.fix}; ${other.fix}`);
+}
+
+/** That of the config first. */
+function toOriginForms({ request, publicUrl }: UrlInput, base: URL, hosts: readonly string[]): readonly OriginForm[] {
+  const { protocol, host, hostname, port } = base;
   const other = protocol === 'https:' ? 'http:' : 'https:';
-  const prefix = pathname === '/' ? '' : pathname;
-  add(`a URL with ${other}//`, `${other}//${host}${prefix}${target}`);
-  if (port === '')
-    add(
-      `a URL with :${DEFAULT_PORTS[protocol]} after the host`,
-      `${protocol}//${host}:${DEFAULT_PORTS[protocol]}${prefix}${target}`,
-    );
-  else add('a URL without the port', `${protocol}//${hostname}${prefix}${target}`);
-  if (prefix !== '') add('a URL without the path of publicUrl', `${protocol}//${host}${target}`);
-  addPaths(base, target, add);
+  const [, configured = ''] = CREDENTIALS.exec(publicUrl) ?? [];
+  const forms: OriginForm[] = [];
+  const add = (text: string, scheme: string, authority: string, credentials = configured): void => {
+    const fix = `set publicUrl to begin with ${scheme}//${authority}`;
+    forms.push({ text, fix, origin: `${scheme}//${credentials}${authority}` });
+  };
+  add('', protocol, host);
+  for (const { text, fix, credentials } of toCredentials(request.headers, configured))
+    forms.push({ text, fix, origin: `${protocol}//${credentials}${host}` });
+  add(`a URL with ${other}//`, other, host);
+  if (port === '') add(`a URL with :${DEFAULT_PORTS[protocol]} after the host`, protocol, `${host}:${DEFAULT_PORTS[protocol]}`);
+  else add('a URL without the port', protocol, hostname);
+  if (protocol === 'http:' && port !== '') add('a URL with https:// and without the port', other, hostname);
   for (const seen of hosts)
     for (const scheme of [protocol, other]) {
-      add(`a URL that begins with ${scheme}//${seen}`, `${scheme}//${seen}${target}`);
-      if (prefix !== '') add(`a URL that begins with ${scheme}//${seen}${prefix}`, `${scheme}//${seen}${prefix}${target}`);
+      add(`a URL that begins with ${scheme}//${seen}`, scheme, seen);
+      const name = seen.replace(/:\d+$/, '');
+      if (name !== seen) add(`a URL that begins with ${scheme}//${name}`, scheme, name);
     }
   return forms;
 }
 
-function addPaths(base: string, target: string, add: (text: string, url: string) => void): void {
-  const mark = target.indexOf('?');
-  const path = mark === -1 ? target : target.slice(0, mark);
-  const query = mark === -1 ? '' : target.slice(mark);
-  if (query !== '') add('a URL without the query', base + path);
-  if (path.endsWith('/')) add('a URL without the trailing slash of the path', base + path.slice(0, -1) + query);
-  else add('a URL with a trailing slash after the path', `${base}${path}/${query}`);
-  if (path.includes('%')) add('a URL with a decoded path', base + decode(path) + query);
-  add('a URL without a path', base + query);
+interface Credentials {
+  readonly text: string;
+  readonly fix: string;
+  /** With `@`, or empty. */
+  readonly credentials: string;
 }
 
-function decode(path: string): string {
-  try {
-    // The signed text is latin1 here, like header fields: one character per byte.
-    return Buffer.from(decodeURIComponent(path)).toString('latin1');
-  } catch {
-    return path;
-  }
+/** User and password that the URL at the sender may have: clients send them as HTTP Basic. Never in a text. */
+function toCredentials(headers: HeaderFields, configured: string): Credentials[] {
+  const [, encoded = ''] = /^basic ([A-Za-z0-9+/=]+)$/i.exec(headers.get('authorization') ?? '') ?? [];
+  const sent = Buffer.from(encoded, 'base64').toString('latin1');
+  const colon = sent.indexOf(':');
+  const fix = 'configure them as urlCredentials: { file: PATH }, user:password as the URL at the sender has them';
+  const without = { text: 'a URL without user and password', fix: 'remove urlCredentials', credentials: '' };
+  const found = configured === '' ? [] : [without];
+  if (colon === -1 || sent.length > MAX_CREDENTIALS_LENGTH) return found;
+  const [user, password] = [sent.slice(0, colon), sent.slice(colon + 1)];
+  const text = 'a URL with the user and password of the Authorization header';
+  const spellings = [`${user}:${password}@`, `${encodeURIComponent(user)}:${encodeURIComponent(password)}@`, `${user}@`];
+  return [...found, ...spellings.map((credentials) => ({ text, fix, credentials }))];
 }
 
 /** The hosts that the request names. */
@@ -67,7 +113,8 @@ function toHosts(headers: HeaderFields): string[] {
   const forwarded = headers
     .all('forwarded')
     .flatMap((line) => [...line.matchAll(/host="?([^;,"\s]+)/gi)].map(([, host]) => host ?? ''));
-  const listed = headers.all('x-forwarded-host').flatMap((line) => line.split(',').map((host) => host.trim()));
+  const names = ['x-forwarded-host', 'x-original-host', 'x-forwarded-server'];
+  const listed = names.flatMap((name) => headers.all(name)).flatMap((line) => line.split(',').map((host) => host.trim()));
   const hosts = [...listed, ...forwarded, headers.get('host') ?? ''].filter(
     (host) => HOST.test(host) && URL.canParse(`https://${host}`),
   );

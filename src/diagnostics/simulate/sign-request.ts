@@ -6,6 +6,7 @@ import { compileScheme } from '../../auth/schemes/compile.ts';
 import { readsQuery } from '../../auth/schemes/coverage.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
+import { toPublicUrl } from '../../auth/schemes/url.ts';
 import type { KeyConfig, RouteConfig, WebhookConfig } from '../../config/schema/config.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
@@ -78,7 +79,7 @@ export async function signRequest(
     ...unsigned,
     id: config.id ?? context.id,
     timestamp: context.now + (config.timestampOffset ?? 0),
-    url: toSignedUrl(scheme, webhook, unsigned),
+    url: await toSignedUrl(scheme, webhook, unsigned),
   };
   const signOnce: SignOnce = (over) => {
     const { headers, body } = scheme.signRequest({ ...request, ...over }, secret, key.secret.encoding);
@@ -130,9 +131,15 @@ async function toSecret({ secret }: SignConfig, key: KeyConfig): Promise<Secret 
 }
 
 /** The URL that the sender calls; empty if nothing of it is signed. */
-function toSignedUrl({ signsUrl, description }: Scheme, { publicUrl }: WebhookConfig, { isTls, host, path }: Unsigned): string {
+async function toSignedUrl(
+  { signsUrl, description }: Scheme,
+  { publicUrl, urlCredentials }: WebhookConfig,
+  { isTls, host, path }: Unsigned,
+): Promise<string> {
   if (!signsUrl && !readsQuery(description)) return '';
-  return `${publicUrl ?? `${isTls ? 'https' : 'http'}://${host}`}${path}`;
+  const read = urlCredentials && (await readSecret(urlCredentials));
+  const credentials = read !== undefined && 'secret' in read ? read.secret : undefined;
+  return `${toPublicUrl(publicUrl ?? `${isTls ? 'https' : 'http'}://${host}`, credentials)}${path}`;
 }
 
 /** Signs the request, and changes one part of it afterwards. */

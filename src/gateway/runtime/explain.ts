@@ -4,6 +4,7 @@ import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
+import { toPublicUrl } from '../../auth/schemes/url.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -66,7 +67,9 @@ function applyCaptures(captures: Captures, { routes }: Config, rings: ReadonlyMa
 
 /** The secrets of all routes, as bytes to search for. */
 export function listSecrets(rings: Iterable<readonly [route: string, ring: KeyRing]>): Buffer[] {
-  return toSecretBytes([...rings].flatMap(([route, ring]) => toCandidateKeys(route, ring)).map(({ secret }) => secret.expose()));
+  const all = [...rings];
+  const keys = all.flatMap(([route, ring]) => toCandidateKeys(route, ring)).map(({ secret }) => secret.expose());
+  return toSecretBytes([...keys, ...all.flatMap(([, { urlCredentials }]) => urlCredentials?.expose() ?? [])]);
 }
 
 /** Returns undefined if the config disables the analysis. */
@@ -94,7 +97,8 @@ function toContext(name: string, { current }: ExplainParts): AnalysisContext | u
   const keys: CandidateKey[] = [];
   const others: CandidateKey[] = [];
   for (const [route, ring] of rings) (route === name ? keys : others).push(...toCandidateKeys(route, ring));
-  return { scheme, allowDotInId, tolerance, publicUrl, keys, others, presets: PRESETS, compile: compileScheme };
+  const signedUrl = toPublicUrl(publicUrl, rings.get(name)?.urlCredentials);
+  return { scheme, allowDotInId, tolerance, publicUrl: signedUrl, keys, others, presets: PRESETS, compile: compileScheme };
 }
 
 function toCandidateKeys(route: string, { all }: KeyRing): CandidateKey[] {

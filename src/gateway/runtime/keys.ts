@@ -26,6 +26,8 @@ export interface KeysRead {
 
 /** Shorter tokens can be guessed by repeated requests. */
 const MIN_TOKEN_BYTES = 16;
+/** The name in log lines, beside those of keys. */
+const URL_CREDENTIALS = 'urlCredentials';
 /** The scheme of a webhook section that names none. */
 const DEFAULT_SCHEME = 'standard-webhooks';
 
@@ -49,7 +51,11 @@ export async function readKeys({ config: route, webhook }: CompiledRoute, index:
     problems.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
   }
   const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, problems);
-  return { set: { keys, unavailable, ...(handshakeToken === undefined ? undefined : { handshakeToken }) }, problems };
+  const urlCredentials = await readUrlCredentials(route, `routes.${index}.webhook.urlCredentials`, problems);
+  // Without them no signature matches, and that is not the sender's fault.
+  if (webhook.config.urlCredentials !== undefined && urlCredentials === undefined) unavailable.push(URL_CREDENTIALS);
+  const secrets = { ...(handshakeToken && { handshakeToken }), ...(urlCredentials && { urlCredentials }) };
+  return { set: { keys, unavailable, ...secrets }, problems };
 }
 
 /** Keys that are not used any more by the date of their certificate or JWK; a date in the config is reported with the config. */
@@ -85,10 +91,30 @@ async function readHandshakeToken(route: RouteConfig, path: string, problems: Ke
   return read.secret;
 }
 
+/** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
+const USERINFO = /^[A-Za-z0-9._~!$&'()*+,;=:%-]{1,512}$/;
+
+async function readUrlCredentials(route: RouteConfig, path: string, problems: KeyProblem[]): Promise<Secret | undefined> {
+  const source = route.webhook?.urlCredentials;
+  if (source === undefined) return undefined;
+  const common = { path, route: route.name, key: URL_CREDENTIALS, severity: 'error' } as const;
+  const read = await readSecret(source);
+  if ('problem' in read) {
+    problems.push({ ...common, message: read.problem, hint: read.hint });
+    return undefined;
+  }
+  for (const message of read.warnings) problems.push({ ...common, severity: 'warning', message });
+  if (USERINFO.test(read.secret.expose().toString('latin1'))) return read.secret;
+  const hint =
+    'write user:password exactly as in the URL at the sender, with special characters percent-encoded if it has them so';
+  problems.push({ ...common, message: 'the text cannot be the user and password of a URL', hint });
+  return undefined;
+}
+
 /** The files that a route's secrets are read from. */
 export function toSecretFiles(route: RouteConfig): string[] {
-  const { keys = [], handshake } = route.webhook ?? {};
-  const sources = [...keys.map(({ secret }) => secret), handshake?.verifyToken];
+  const { keys = [], handshake, urlCredentials } = route.webhook ?? {};
+  const sources = [...keys.map(({ secret }) => secret), handshake?.verifyToken, urlCredentials];
   return sources.flatMap((source) => (source !== undefined && 'file' in source ? [source.file] : []));
 }
 

@@ -4,6 +4,7 @@ import type { KeyRing } from '../../../auth/keys/key-ring.ts';
 import { isBodyPlace } from '../../../auth/schemes/body-values.ts';
 import type { SchemeDescription } from '../../../auth/schemes/description.ts';
 import type { HeadOptions, Message, Scheme, VerifyKey } from '../../../auth/schemes/scheme.ts';
+import { toPublicUrl } from '../../../auth/schemes/url.ts';
 import type { Sender } from '../../../core/admitted.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SignedHead, VerifiedEvent } from '../../../core/event.ts';
@@ -89,7 +90,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
   }
 
   function toMessage({ method, target }: ParsedHead, body: Buffer): Message {
-    return { method, url: scheme.signsUrl ? options.publicUrl + target.raw : '', body };
+    return { method, url: scheme.signsUrl ? toPublicUrl(options.publicUrl, ring.urlCredentials) + target.raw : '', body };
   }
 
   function identify(head: ParsedHead, signed: SignedHead, message: Message, keyName: string): VerifiedEvent | Refusal {

@@ -498,7 +498,8 @@ describe('finds', () => {
     expect(found.text).toContain(text);
     expect(found.causes).toContain(cause);
     expect(found.causes.includes('unknown')).toBe(cause === 'unknown');
-    for (const finding of found.findings) expect(finding.fix).toBe(CAUSES[finding.cause].fix);
+    // A URL has a fix of its own (url-forms.test.ts).
+    for (const { cause: each, fix } of found.findings) if (each !== 'url') expect(fix).toBe(CAUSES[each].fix);
   });
 
   test('every cause, except the one of skipped analyses', () => {
