@@ -6,12 +6,10 @@ import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
-import { type Destination, parseDestination } from '../../core/destination.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
-import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { type ClientCertificates, createClientCertificates } from '../server/client-certificates.ts';
 import { ClientErrors } from '../server/client-errors.ts';
 import type { TrackedRequest } from '../server/connection-limiter.ts';
@@ -25,6 +23,7 @@ import type { ListenPhase } from '../server/server.ts';
 import { createStrictServer, interceptConnections, watchConnections } from '../server/strict-server.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { createFinalResponse, SocketUpgrade } from '../server/upgrade.ts';
+import { type ProxyTarget, parseAbsoluteTarget, parseConnectTarget } from './proxy-target.ts';
 
 /** Handles the requests of the proxy. */
 export interface ProxyHandler {
@@ -45,14 +44,6 @@ export interface ProxyServerParts {
   readonly onLimit: OnLimit;
   readonly onConnections: (delta: 1 | -1) => void;
 }
-
-interface ProxyTarget {
-  readonly destination: Destination;
-  readonly target: RequestTarget;
-}
-
-const HTTP_PORT = 80;
-const ABSOLUTE = /^http:\/\/([^/?#]*)(.*)$/is;
 
 /** The listening proxy port. */
 export class ProxyServer {
@@ -199,31 +190,15 @@ export class ProxyServer {
     return certificates;
   }
 
-  #checkHead(head: IncomingHead, parse: (url: string) => ProxyTarget | undefined): ProxyTarget | Refusal {
+  #checkHead(head: IncomingHead, parse: typeof parseAbsoluteTarget): ProxyTarget | Refusal {
     const { limits, onLimit } = this.#parts;
     const refusal = findUnsound(head, limits, onLimit);
-    return (
-      refusal ?? parse(head.url) ?? refuse('malformed_request', 'malformed', 'neither http://host/path nor CONNECT host:port')
-    );
+    if (refusal !== undefined) return refusal;
+    const parsed = parse(head.url, head.method);
+    return 'problem' in parsed ? refuse('malformed_request', 'malformed', parsed.problem) : parsed;
   }
 
   #createInfo({ method = '', socket }: IncomingMessage): RequestInfo {
     return createRequestInfo(method, toDirectClient(socket.remoteAddress ?? 'unknown', 'encrypted' in socket), this.#parts.clock);
   }
-}
-
-/** RFC 9110 §9.3.6: a host and a port, both required. */
-function parseConnectTarget(url: string): ProxyTarget | undefined {
-  const destination = parseDestination(url);
-  return destination === undefined
-    ? undefined
-    : { destination, target: { raw: url, path: url, query: undefined, ambiguities: [] } };
-}
-
-/** RFC 9112 §3.2.2; https would be unencrypted here; clients use CONNECT for it. */
-function parseAbsoluteTarget(url: string): ProxyTarget | undefined {
-  const [, authority = '', rest = ''] = ABSOLUTE.exec(url) ?? [];
-  const destination = parseDestination(authority, HTTP_PORT);
-  const target = parseTarget(rest.startsWith('/') ? rest : `/${rest}`);
-  return destination === undefined || 'problem' in target ? undefined : { destination, target };
 }
