@@ -6,7 +6,7 @@ import { versions } from 'node:process';
 export type Bytes = number;
 
 /** The supported hash formats. */
-export type HashAlgorithm = 'bcrypt' | 'argon2id' | 'sha512-crypt' | 'sha256-crypt' | 'apr1' | 'sha1' | 'plain';
+export type HashAlgorithm = 'bcrypt' | 'argon2id' | 'sha512-crypt' | 'sha256-crypt' | 'apr1' | 'sha1' | 'ssha' | 'plain';
 
 /** A stored hash. Never logged, although it is not the password itself. */
 export interface PasswordHash {
@@ -45,6 +45,21 @@ export const SHA_CRYPT = /^\$([56])\$(?:rounds=(\d{1,9})\$)?([./A-Za-z0-9]{0,16}
 /** Salt and checksum. */
 export const APR1 = /^\$apr1\$([./A-Za-z0-9]{0,8})\$([./A-Za-z0-9]{22})$/;
 const SHA1 = /^\{SHA\}([A-Za-z0-9+/]{27}=)$/;
+/** SHA-1 of password and salt, and the salt, of at most 64 bytes (nginx, LDAP). */
+export const SSHA = /^\{SSHA\}([A-Za-z0-9+/]{28,112}={0,2})$/;
+const PLAIN = '{PLAIN}';
+/** The formats of other servers that are not supported, by their beginnings. */
+const UNSUPPORTED: readonly (readonly [start: RegExp, name: string])[] = [
+  [/^\$1\$/, 'MD5 crypt'],
+  [/^\$2x?\$/, 'an old form of bcrypt'],
+  [/^\$(?:y|gy)\$/, 'yescrypt'],
+  [/^\$7\$/, 'scrypt'],
+  [/^\{CRYPT\}/i, 'crypt of LDAP'],
+  [/^\{S?MD5\}/i, 'MD5 of LDAP'],
+  [/^\{S?SHA[0-9]+\}/i, 'SHA-2 of LDAP'],
+];
+/** Of crypt(3) with DES, which `htpasswd -d` writes; some passwords look so as well. */
+const DES = /^[./A-Za-z0-9]{13}$/;
 const LIKE_A_HASH = /^(?:\$[0-9a-z]|\{[A-Z0-9]+\})/;
 
 /** Memory of every format except argon2id; bcrypt needs 4 KiB. */
@@ -119,20 +134,26 @@ function parseOld(text: string): PasswordHash | undefined {
   if (APR1.test(text)) return { algorithm: 'apr1', kind: 'apr1', memory: SMALL, text, grade: 'broken', advice };
   if (SHA1.test(text))
     return { algorithm: 'sha1', kind: 'sha1', memory: SMALL, text, grade: 'broken', advice: `it has no salt, and ${advice}` };
+  if (SSHA.test(text)) return { algorithm: 'ssha', kind: 'ssha', memory: SMALL, text, grade: 'broken', advice };
   return undefined;
 }
 
 function parseRest(text: string, { allowPlainText }: HashOptions): PasswordHash | HashProblem {
   const hint = 'create the entry with `sidegate hash-password` or htpasswd -B';
   if (text === '') return { problem: 'the hash is missing', hint };
-  if (LIKE_A_HASH.test(text)) {
+  const isPlain = text.startsWith(PLAIN);
+  if (LIKE_A_HASH.test(text) && !isPlain) {
+    const name = UNSUPPORTED.find(([start]) => start.test(text))?.[1];
     return {
-      problem: 'the hash is incomplete or has an unsupported format',
+      problem: `the hash is incomplete or has an unsupported format${name === undefined ? '' : `: ${name}`}`,
       hint: `${hint}; htpasswd -2 and -5 are also supported`,
     };
   }
+  if (!allowPlainText && DES.test(text)) return { problem: 'DES crypt, or a plain-text password; neither is accepted', hint };
   if (!allowPlainText) return { problem: 'not a hash; plain-text passwords are not accepted', hint };
-  return { ...toPlainHash(text), grade: 'broken', advice: 'anyone who can read the file knows the password' };
+  const password = isPlain ? text.slice(PLAIN.length) : text;
+  if (password === '') return { problem: 'the password is missing', hint };
+  return { ...toPlainHash(password), grade: 'broken', advice: 'anyone who can read the file knows the password' };
 }
 
 /** A plain-text password from a source where that is expected, such as a mounted Secret. */

@@ -3,7 +3,9 @@ import { argon2Sync, hash } from 'node:crypto';
 import { verifySync as verifyBcrypt } from '@node-rs/bcrypt';
 import { isEqualInConstantTime, parseBase64 } from '../../core/bytes.ts';
 import { apr1, type ShaCryptId, shaCrypt } from './crypt.ts';
-import { APR1, ARGON2ID, DEFAULT_ROUNDS, MAX_BCRYPT_BYTES, type PasswordHash, SHA_CRYPT } from './password-hash.ts';
+import { APR1, ARGON2ID, DEFAULT_ROUNDS, MAX_BCRYPT_BYTES, type PasswordHash, SHA_CRYPT, SSHA } from './password-hash.ts';
+
+const SHA1_LENGTH = 20;
 
 /** Whether the password matches the hash. Slow by design, so it must not run on the event loop. */
 export function verifyPassword({ algorithm, text }: Pick<PasswordHash, 'algorithm' | 'text'>, password: Buffer): boolean {
@@ -23,6 +25,11 @@ export function verifyPassword({ algorithm, text }: Pick<PasswordHash, 'algorith
     }
     case 'sha1':
       return isSame(hash('sha1', password, 'base64'), text.slice('{SHA}'.length));
+    case 'ssha': {
+      const stored = Buffer.from(SSHA.exec(text)?.[1] ?? '', 'base64');
+      const made = hash('sha1', Buffer.concat([password, stored.subarray(SHA1_LENGTH)]), 'buffer');
+      return isEqualInConstantTime(made, stored.subarray(0, SHA1_LENGTH));
+    }
     case 'plain':
       return isEqualInConstantTime(hash('sha256', password, 'buffer'), hash('sha256', text, 'buffer'));
   }

@@ -55,17 +55,29 @@ export function parseHtpasswd(text: string, options: HashOptions): UsersRead {
   return { entries: usable, problems, problemCount, rejected };
 }
 
+/** Some editors begin a file with it. */
+const BYTE_ORDER_MARK = '\ufeff';
+
 /** Yields the lines that are neither empty nor comments, with their numbers; lazily, because a file may have millions. */
 function* toLines(text: string): Generator<{ readonly content: string; readonly line: number }> {
   let line = 0;
-  for (let start = 0; start < text.length; ) {
+  for (let start = text.startsWith(BYTE_ORDER_MARK) ? 1 : 0; start < text.length; ) {
     const feed = text.indexOf('\n', start);
     const end = feed === -1 ? text.length : feed;
-    const content = text.slice(start, text[end - 1] === '\r' ? end - 1 : end);
+    // As httpd, which ignores whitespace before a user or a comment.
+    const content = text.slice(start, text[end - 1] === '\r' ? end - 1 : end).trimStart();
     line++;
     start = end + 1;
-    if (content.trim() !== '' && !content.startsWith('#')) yield { content, line };
+    if (content !== '' && !content.startsWith('#')) yield { content, line };
   }
+}
+
+/** As nginx and httpd, which ignore further fields: no hash contains a colon. A password in plain text may contain one. */
+function parseStored(text: string, options: HashOptions): ReturnType<typeof parsePasswordHash> {
+  const end = text.indexOf(':');
+  if (end === -1) return parsePasswordHash(text, options);
+  const hash = parsePasswordHash(text.slice(0, end).trimEnd(), options);
+  return 'algorithm' in hash && hash.algorithm === 'plain' ? parsePasswordHash(text, options) : hash;
 }
 
 type LineRead = { readonly user: string } & (
@@ -79,8 +91,7 @@ function parseLine(content: string, options: HashOptions, passwords: Map<string,
   if (colon === -1) return { user: content.trim().normalize('NFC'), problem: 'the line has no colon', hint: 'write user:hash' };
   const user = content.slice(0, colon).normalize('NFC');
   if (CONTROL.test(user)) return { user, problem: 'the user name contains a control character', hint: 'clients cannot send one' };
-  // Some tools add fields after the hash, as in /etc/passwd.
-  const hash = parsePasswordHash(content.slice(colon + 1).trimEnd(), options);
+  const hash = parseStored(content.slice(colon + 1).trimEnd(), options);
   if ('problem' in hash) return { user, ...hash };
   const count = (passwords.get(user) ?? 0) + 1;
   passwords.set(user, count);
