@@ -56,6 +56,7 @@ function listLost(description: SchemeDescription): string[] {
     ...(acceptsTwins === true ? [`the alternative headers ${others}`] : []),
     ...(others !== '' && acceptsTwins === undefined ? [`the comparison with ${others}, which must have the same values`] : []),
     ...(toStatuses(name).size > 0 ? ['the response statuses that this sender needs'] : []),
+    ...(secret.transform !== undefined ? ['the transformation of its secret'] : []),
     ...(leastSecretBytes !== undefined || secret.usualStart !== undefined ? ['its warnings about unusual secrets'] : []),
   ];
 }

@@ -1,6 +1,7 @@
 /** A signature scheme as plain data. Presets and the config's `custom` have this form; compile.ts compiles it. */
 import type { Milliseconds } from '../../core/clock.ts';
 import type { CertificateDescription, JwtDescription } from './key-description.ts';
+import type { SecretTransform } from './secret-text.ts';
 
 /** How a signature is computed. With `token` there is no signature: the header contains the secret itself. */
 export type Algorithm =
@@ -210,6 +211,7 @@ export interface SecretDescription {
   readonly prefix?: string;
   /** The key is this digest of the secret. */
   readonly digest?: 'sha1' | 'sha256';
+  readonly transform?: SecretTransform;
 }
 
 /** The sender's public keys. PEM is always accepted as well. */

@@ -26,6 +26,7 @@ import {
   toKindTitle,
 } from './public-keys.ts';
 import type { KeyProblem, VerifyKey } from './scheme.ts';
+import { transformSecret } from './secret-text.ts';
 
 /** A secret's original text, and its configured encoding. */
 export interface KeySource {
@@ -205,7 +206,7 @@ function toSecretBytes(
   if (secret.length === 0) return empty;
   if (isPublicKey(secret.expose())) return toPublicProblem();
   const encoding = named ?? form.encoding;
-  if (encoding === 'utf8') return secret.expose();
+  if (encoding === 'utf8') return transformSecret(secret.expose(), form.transform);
   const { prefix = '' } = form;
   const text = secret.expose().toString('latin1');
   if (prefix !== '' && VERSION.test(text) && text.indexOf(prefix) === text.indexOf(',') + 1)

@@ -44,7 +44,7 @@ const commerceLayer: SchemeDescription = {
   contentTypes: [...JSON_ONLY, 'application/vnd.api+json'],
 };
 
-/** EasyPost: https://docs.easypost.com/guides/webhooks-guide. Its libraries normalize the secret (NFKD); ASCII stays the same. */
+/** EasyPost: https://docs.easypost.com/guides/webhooks-guide. */
 const easypost: SchemeDescription = {
   ...BODY,
   name: 'easypost',
@@ -54,6 +54,7 @@ const easypost: SchemeDescription = {
     key: 'the webhook secret that the webhook was created with; not an API key',
   },
   signature: hexIn('X-Hmac-Signature', 'hmac-sha256-hex='),
+  secret: { encoding: 'utf8', transform: 'nfkd' },
   id: { json: '$.id' },
 };
 

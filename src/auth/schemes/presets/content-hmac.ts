@@ -142,7 +142,7 @@ export const adyenPlatforms: SchemeDescription = {
 
 /**
  * WooCommerce: https://woocommerce.com/document/webhooks. Its delivery ID does not identify an event: it changes with each attempt,
- * and two deliveries in one second share it.
+ * and two deliveries in one second share it. It decodes HTML entities in the secret (`wp_specialchars_decode`) before it signs.
  */
 export const woocommerce: SchemeDescription = {
   ...BODY,
@@ -155,6 +155,7 @@ export const woocommerce: SchemeDescription = {
   },
   signature: base64In('X-WC-Webhook-Signature'),
   kind: ['X-WC-Webhook-Topic'],
+  secret: { encoding: 'utf8', transform: 'html-entities' },
 };
 
 /** X: https://docs.x.com/x-api/webhooks/quickstart. Anyone can get the HMAC of a token through the CRC, so only JSON objects are events. */
