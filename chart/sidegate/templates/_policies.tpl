@@ -102,6 +102,14 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 sidegate.dev/sidecar-rules: {{ dict "allowedImages" (include "sidegate.allowedImages" . | fromJsonArray) "allowedEnv" .Values.admission.allowedEnv "allowedMounts" (default list .Values.admission.allowedMounts) | toJson | squote }}
 {{- end -}}
 
+{{/*
+`helm uninstall` keeps the policies and their bindings. Otherwise the next restart of a labeled pod would start its app without the sidecar, on the
+port that its Service targets.
+*/}}
+{{- define "sidegate.keptAnnotation" -}}
+helm.sh/resource-policy: keep
+{{- end -}}
+
 {{/* Where to look when no sidecar was added. */}}
 {{- define "sidegate.policyHint" -}}
 {{- if eq .Values.admission.mode "policy" -}}
