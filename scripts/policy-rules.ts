@@ -10,6 +10,7 @@ import {
   SECRET_VOLUME,
   STATUS_ANNOTATION,
 } from '../src/kubernetes/injector/names.ts';
+import { KNATIVE, KNATIVE_MESSAGE } from '../src/kubernetes/injector/pod-checks.ts';
 import { READ_ONLY_SOURCES } from '../src/kubernetes/injector/queue-volume.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
@@ -114,8 +115,20 @@ function toPodRules(): PolicyRule[] {
     },
     {
       holds:
-        "object.spec.?os.?name.orValue('') != 'windows' && object.spec.?nodeSelector.orValue({})[?'kubernetes.io/os'].orValue('') != 'windows'",
+        "object.spec.?os.?name.orValue(object.spec.?nodeSelector.orValue({})[?'kubernetes.io/os'].orValue('')) != 'windows' && (has(object.spec.os) || 'kubernetes.io/os' in object.spec.?nodeSelector.orValue({}) || !(has(object.spec.securityContext) && has(object.spec.securityContext.windowsOptions)) && !variables.containers.exists(c, has(c.securityContext) && has(c.securityContext.windowsOptions)))",
       message: celText('the pod is for Windows, but the sidecar runs only on Linux: run a gate on Linux in front of it'),
+    },
+    {
+      holds: `!object.metadata.?labels.orValue({}).exists(name, name.startsWith('${KNATIVE}'))`,
+      message: celText(KNATIVE_MESSAGE),
+    },
+    {
+      holds: ['requests', 'limits']
+        .flatMap((list) => ['cpu', 'memory'].map((kind) => `!('${kind}' in object.spec.?resources.?${list}.orValue({}))`))
+        .join(' && '),
+      message: celText(
+        `the pod has spec.resources, to which the sidecar's would have to be added, which the API server's own policy cannot do: ${BY_WEBHOOK}`,
+      ),
     },
     {
       holds: `!variables.containers.exists(c, c.name == '${CONTAINER}') && !variables.initContainers.exists(c, c.name == '${CONTAINER}')`,

@@ -8,6 +8,7 @@ import { Patch } from './patch.ts';
 import { type Plan, toPlan } from './plan.ts';
 import { checkPod, checkPortNames, checkPorts } from './pod-checks.ts';
 import { checkForm } from './pod-form.ts';
+import { raiseResources } from './pod-resources.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { readSettings } from './settings.ts';
 import { fill } from './shape.ts';
@@ -50,7 +51,7 @@ function findEarlier(pod: Raw, { defaults }: InjectContext): Injection | undefin
 
 function inject(pod: Raw, context: InjectContext, findings: Findings): Injection | undefined {
   checkForm(pod, findings);
-  checkPod(pod, findings);
+  checkPod(pod, context, findings);
   const read = readSettings(pod);
   if ('problems' in read) {
     for (const problem of read.problems) findings.deny('invalid_setting', problem);
@@ -71,6 +72,7 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
   const work = { pod, plan, patch, findings };
   const appProbes = intercept(work);
   const pause = delayStop(work, context);
+  raiseResources(work);
   if (findings.denial !== undefined) return undefined;
   addSidecar(pod, plan, toValues(plan, appProbes, pause), patch);
   mark(pod, plan, context, patch);

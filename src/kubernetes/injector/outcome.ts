@@ -11,6 +11,8 @@ export interface KubeVersion {
 
 /** An object with a template of pods. */
 export interface TemplateOwner {
+  /** Undefined if it is not known. */
+  readonly apiVersion?: string;
   readonly kind: string;
   /** Names of the volumeClaimTemplates of a StatefulSet, which become volumes of its pods. */
   readonly claims: readonly string[];
@@ -39,6 +41,7 @@ export const DENY_REASONS = [
   'invalid_setting',
   'host_network',
   'windows',
+  'knative',
   'name_taken',
   'port_taken',
   'app_unclear',

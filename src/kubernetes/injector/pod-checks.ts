@@ -2,12 +2,20 @@
 import { type App, lastingContainersOf, tcpPortsOf } from './app.ts';
 import type { Findings } from './findings.ts';
 import { ADMIN_PORT, CONFIG_VOLUME, CONTAINER, DOMAIN, NO_TOKEN_VOLUME, SECRET_VOLUME } from './names.ts';
+import type { InjectContext } from './outcome.ts';
 import { type Plan, takesAppPort } from './plan.ts';
-import { listAt, objectAt, type Raw, textAt } from './raw.ts';
+import { has, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { SHARING } from './sidecar-check.ts';
 
+const OS_LABEL = 'kubernetes.io/os';
+/** The API group of Knative Services, and the prefix of their labels. */
+export const KNATIVE = 'serving.knative.dev/';
+/** Why a pod of Knative is denied. */
+export const KNATIVE_MESSAGE =
+  'the pod belongs to a Knative Service, which rejects the fields of the sidecar in its template, and whose queue-proxy sends requests to the app directly: run a gate as a separate Deployment in front of the Knative Service';
+
 /** Checks for problems that no setting can fix. */
-export function checkPod(pod: Raw, findings: Findings): void {
+export function checkPod(pod: Raw, context: InjectContext, findings: Findings): void {
   const spec = objectAt(pod, 'spec');
   if (spec['hostNetwork'] === true)
     findings.deny(
@@ -20,9 +28,9 @@ export function checkPod(pod: Raw, findings: Findings): void {
         'shared_processes',
         `the pod has ${key}: true, so other containers could read the secrets in the sidecar's memory, or end it and use its port; remove ${key}`,
       );
-  const system = textAt(objectAt(spec, 'os'), 'name') ?? textAt(objectAt(spec, 'nodeSelector'), 'kubernetes.io/os');
-  if (system === 'windows')
+  if (isForWindows(spec))
     findings.deny('windows', 'the pod is for Windows, but the sidecar runs only on Linux: run a gate on Linux in front of it');
+  if (isOfKnative(pod, context)) findings.deny('knative', KNATIVE_MESSAGE);
   for (const list of ['containers', 'initContainers', 'ephemeralContainers'])
     if (listAt(spec, list).some((container) => textAt(container, 'name') === CONTAINER))
       findings.deny('name_taken', `the pod has a container named ${CONTAINER} that is not the injected one: rename it`);
@@ -31,6 +39,29 @@ export function checkPod(pod: Raw, findings: Findings): void {
     if (name === CONFIG_VOLUME || name === NO_TOKEN_VOLUME || name.startsWith(SECRET_VOLUME))
       findings.deny('name_taken', `the pod has a volume named ${name}, which is reserved for the sidecar: rename it`);
   }
+}
+
+/** Whether a field of the pod or of a container makes sense only on Windows. */
+function isForWindows(spec: Raw): boolean {
+  const system = textAt(objectAt(spec, 'os'), 'name') ?? textAt(objectAt(spec, 'nodeSelector'), OS_LABEL);
+  if (system !== undefined) return system === 'windows';
+  const { requiredDuringSchedulingIgnoredDuringExecution: required } = objectAt(objectAt(spec, 'affinity'), 'nodeAffinity');
+  const terms = listAt(required, 'nodeSelectorTerms');
+  const isWindowsTerm = (term: unknown): boolean =>
+    listAt(term, 'matchExpressions').some(
+      (each) =>
+        textAt(each, 'key') === OS_LABEL && textAt(each, 'operator') === 'In' && listAt(each, 'values').join() === 'windows',
+    );
+  return (
+    [spec, ...listAt(spec, 'containers')].some((each) => has(objectAt(each, 'securityContext'), 'windowsOptions')) ||
+    (terms.length > 0 && terms.every(isWindowsTerm))
+  );
+}
+
+/** Knative copies its labels to the pods of a Revision; a template has an owner of its API group instead. */
+function isOfKnative(pod: Raw, { template }: InjectContext): boolean {
+  const labels = Object.keys(objectAt(objectAt(pod, 'metadata'), 'labels'));
+  return template?.apiVersion?.startsWith(KNATIVE) === true || labels.some((name) => name.startsWith(KNATIVE));
 }
 
 /** Checks for ports of the sidecar that other containers of the pod use. */

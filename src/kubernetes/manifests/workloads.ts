@@ -41,18 +41,19 @@ export function findWorkloads(value: unknown, objectPath: Path = []): Workload[]
   const isKnown = Object.hasOwn(POD_PATHS, kind);
   if (!isKnown && listAt(objectAt(pod, 'spec'), 'containers').length === 0) return [];
   const metadata = objectAt(value, 'metadata');
+  const apiVersion = textAt(value, 'apiVersion') ?? '';
   return [
     {
       kind,
       name: textAt(metadata, 'name') ?? textAt(metadata, 'generateName') ?? '?',
       namespace: textAt(metadata, 'namespace'),
-      apiVersion: textAt(value, 'apiVersion') ?? '',
+      apiVersion,
       objectPath,
       podPath,
       object: value,
       pod,
       isJob: JOBS.has(kind),
-      template: kind === 'Pod' ? undefined : { kind, claims: findClaims(value) },
+      template: kind === 'Pod' ? undefined : { apiVersion, kind, claims: findClaims(value) },
     },
   ];
 }
