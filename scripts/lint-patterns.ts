@@ -41,6 +41,11 @@ const ALLOWED: readonly Allowed[] = [
     reason: 'lines of at most 1,024 characters, on the command line only',
   },
   {
+    file: 'kubernetes/doctor/exposition.ts',
+    pattern: '/^[^}\\n]*\\bversion="([0-9a-z.+-]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/i',
+    reason: 'lines of at most 1,024 characters, on the command line only',
+  },
+  {
     file: 'kubernetes/doctor/check-admission.ts',
     pattern: '/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g',
     reason: 'linear (no dash between the two lines); too large for the checker',

@@ -236,7 +236,7 @@ function addDoctor(program: Command, io: Io, setExit: (code: number) => void): v
     .option('-n, --namespace <name>', 'default: the namespace of the context')
     .option('-A, --all-namespaces', 'check all namespaces')
     .option('-c, --config <file>', "the injector's config, to find outdated sidecars; default: its ConfigMap")
-    .option('--live', 'also request the active config of each running sidecar')
+    .option('--live', 'also ask each running sidecar for its version and config')
     .option('--fail-on <severity>', 'exit 1 for findings of at least this severity: error or warning', 'error')
     .action(async (given) => setExit(await runReport(given, REPORTS.doctor, io, examineCluster)));
 }

@@ -116,11 +116,11 @@ test('reports every kind of fault in workloads that the injector and the control
     'Pod/forged': expect.arrayContaining(['unprotected', 'sidecar-differs']),
     'Deployment/by-number': ['bypassed', 'service-to-app'],
     'StatefulSet/renamed': ['bypassed', 'service-to-app'],
-    'Deployment/lost': ['protected', 'label-lost'],
+    'Deployment/lost': ['injected', 'label-lost'],
     'CronJob/nightly': ['idle', 'config-missing', 'secret-missing'],
     'Deployment/misplaced': ['not-requested', 'label-misplaced'],
-    'Deployment/good': ['protected'],
-    'Job/once': ['protected'],
+    'Deployment/good': ['injected'],
+    'Job/once': ['injected'],
     'Deployment/plain': ['not-requested'],
   });
   expect(report.workloads[0].state).toBe('unprotected');
@@ -165,7 +165,7 @@ test('reports sidecars that became stale, and a config that broke', async () => 
   await cluster.ok('PATCH', path, { data: { 'injector.yaml': text } }, merge);
   await cluster.ok('PATCH', gate, { data: { 'gate.yaml': sound } }, merge);
   await cluster.ok('PATCH', `/apis/apps/v1/namespaces/${namespace}/deployments/good`, { spec: { replicas: 2 } }, merge);
-  expect(toTable((await doctor(cluster.kubeconfig())).report)['Deployment/good']).toEqual(['protected', 'memory-not-shared']);
+  expect(toTable((await doctor(cluster.kubeconfig())).report)['Deployment/good']).toEqual(['injected', 'memory-not-shared']);
 });
 
 test('reports what a user with few permissions cannot read, and checks the rest', async () => {

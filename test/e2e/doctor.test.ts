@@ -25,6 +25,7 @@ routes:
     match: { path: /hooks }
     webhook: { scheme: standard-webhooks, keys: [{ name: a, secret: { file: ../secrets/web-secret/key } }] }
 `;
+const METRICS = `/api/v1/namespaces/${NAMESPACE}/pods/web-1-a:8481/proxy/metrics`;
 const INJECTOR = 'sidecar: { image: "sidegate:1.0.0" }\n';
 
 const file = join(useFolder(), 'config');
@@ -107,11 +108,30 @@ test('reports no findings, and exits 0', async () => {
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   expect(stdout).toBe(`test, namespace shop
 
-STATE      NAMESPACE  WORKLOAD        PODS  INTERCEPTION  SIDECAR
-protected  shop       deployment/web  1/1   service       native 1.0.0
+STATE     NAMESPACE  WORKLOAD        PODS  INTERCEPTION  SIDECAR
+injected  shop       deployment/web  1/1   service       native 1.0.0
 
-1 protected. 0 errors, 0 warnings, 0 notes.
+1 injected. 0 errors, 0 warnings, 0 notes.
+injected: add --live to let each gate confirm that it responds with its config.
 `);
+});
+
+test('reports a workload as protected only if its gate responds as its version with its config', async () => {
+  const stateOf = async (metrics: Json): Promise<string> => {
+    objects[METRICS] = metrics;
+    const { json } = await doctor('--live', '-o', 'json');
+    return json.workloads[0].state;
+  };
+  const build = 'sidegate_build_info{version="1.0.0",revision="unknown",node="24.0.0"} 1\n';
+  expect(await stateOf(`${build}sidegate_config_info{hash="00"} 1\n`)).toBe('unknown');
+  const { stdout } = await doctor('--live');
+  const [, hash] = /contains ([0-9a-f]{16})/.exec(stdout) ?? [];
+  const config = `sidegate_config_info{hash="${hash}"} 1\n`;
+  expect(await stateOf(build + config)).toBe('protected');
+  expect(await stateOf(config)).toBe('injected');
+  expect(await stateOf(build.replace('1.0.0', '1.0.1') + config)).toBe('injected');
+  expect(await stateOf('up 1\n')).toBe('injected');
+  expect(await stateOf(403)).toBe('injected');
 });
 
 test('shows the worst findings first, each with a fix, and exits 1', async () => {
@@ -137,9 +157,10 @@ unprotected  shop       pod/free        0/1   -             -
 bypassed     shop       pod/other       1/1   service       native 1.0.0
   error    service-to-app: Service other, port 80, targets port 8080, the app's own, and bypasses the sidecar
            → set its targetPort to sidegate
-protected    shop       deployment/web  1/1   service       native 1.0.0
+injected     shop       deployment/web  1/1   service       native 1.0.0
 
-1 unprotected, 1 bypassed, 1 protected; 1 does not request the sidecar. 2 errors, 0 warnings, 0 notes.
+1 unprotected, 1 bypassed, 1 injected; 1 does not request the sidecar. 2 errors, 0 warnings, 0 notes.
+injected: add --live to let each gate confirm that it responds with its config.
 `);
 });
 
@@ -151,7 +172,7 @@ test('prints JSON with a stable form', async () => {
     format: 2,
     context: 'test',
     namespace: 'shop',
-    states: { unprotected: 0, bypassed: 0, unknown: 0, idle: 0, protected: 1, 'not-requested': 0 },
+    states: { unprotected: 0, bypassed: 0, unknown: 0, idle: 0, injected: 1, protected: 0, 'not-requested': 0 },
     findings: { error: 0, warning: 1, note: 0 },
     cluster: [],
     workloads: [
@@ -159,8 +180,8 @@ test('prints JSON with a stable form', async () => {
         namespace: 'shop',
         kind: 'Deployment',
         name: 'web',
-        state: 'protected',
-        pods: { total: 1, protected: 1, ready: 1 },
+        state: 'injected',
+        pods: { total: 1, injected: 1, protected: 0, ready: 1 },
         interceptions: ['service'],
         forms: ['native'],
         versions: ['1.0.0'],
@@ -179,7 +200,7 @@ test('prints JSON with a stable form', async () => {
 });
 
 test('checks all namespaces, or another one', async () => {
-  expect((await doctor('-A', '-o', 'json')).json).toMatchObject({ namespace: null, states: { protected: 1 } });
+  expect((await doctor('-A', '-o', 'json')).json).toMatchObject({ namespace: null, states: { injected: 1 } });
   expect(server.asked.map(({ url }) => url)).toContain('/api/v1/pods?limit=500');
   const { code, stderr } = await doctor('-n', 'elsewhere');
   expect([code, stderr]).toEqual([2, 'sidegate: the namespace elsewhere does not exist\n']);
@@ -230,18 +251,17 @@ test('uses the given config of the injector instead of its ConfigMap', async () 
 });
 
 test('requests the state of running sidecars through the API server', async () => {
-  const metrics = `/api/v1/namespaces/${NAMESPACE}/pods/web-1-a:8481/proxy/metrics`;
-  objects[metrics] = '# TYPE sidegate_config_info gauge\nsidegate_config_info{hash="0123456789abcdef"} 1\n';
+  objects[METRICS] = '# TYPE sidegate_config_info gauge\nsidegate_config_info{hash="0123456789abcdef"} 1\n';
   const { stdout } = await doctor('--live', '-o', 'json');
   expect(stdout).toMatch(/web-1-a uses the config 0123456789abcdef, but the ConfigMap web-gate contains [0-9a-f]{16}"/);
   const [, hash] = /contains ([0-9a-f]{16})/.exec(stdout) ?? [];
-  objects[metrics] = `sidegate_config_info{hash="${hash}"} 1\n`;
+  objects[METRICS] = `sidegate_config_info{hash="${hash}"} 1\n`;
   expect((await doctor('--live', '-o', 'json')).json.findings).toEqual({ error: 0, warning: 0, note: 0 });
-  objects[metrics] = 'up 1\n';
+  objects[METRICS] = 'up 1\n';
   expect((await doctor('--live')).stdout).toContain(
     'cannot determine which config web-1-a uses: port 8481 serves no sidegate_config_info metric',
   );
-  objects[metrics] = 403;
+  objects[METRICS] = 403;
   expect((await doctor('--live')).stdout).toContain('cannot determine which config web-1-a uses: you may not get pods/proxy');
 });
 

@@ -118,6 +118,11 @@ export function makeWebhook(over: Json = {}): Json {
   };
 }
 
+/** What each gate reports with `--live`. */
+function confirmed(pods: readonly Pod[]): Facts['live'] {
+  return new Map(pods.map(({ metadata }) => [`${metadata.namespace}/${metadata.name}`, { hash: 'abc', version: '1.0.0' }]));
+}
+
 /** What a test may have otherwise: lists as arrays. */
 export type Over = { readonly [Key in keyof Facts]?: Json } & { readonly [Key in (typeof CONTROLLER_KINDS)[number]]?: Json };
 
@@ -161,7 +166,7 @@ export function makeFacts(over: Over = {}): Facts {
         ],
       ]),
     secrets: over.secrets ?? new Map([['shop/web-secret', 'there']]),
-    live: over.live ?? new Map(),
+    live: over.live ?? confirmed(Array.isArray(over.pods ?? lists.pods) ? (over.pods ?? lists.pods) : []),
     ...(Object.hasOwn(over, 'version') ? { version: over.version } : undefined),
   };
 }

@@ -11,6 +11,7 @@ import type { Workload } from './workloads.ts';
 
 type Webhook = NonNullable<WebhookConfiguration['webhooks']>[number];
 
+const RELEASE_LABEL = 'app.kubernetes.io/instance';
 const TWO_WEEKS_MS = 14 * 86_400_000;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
@@ -25,7 +26,20 @@ export function checkAdmission(workloads: readonly Workload[], facts: Facts): Fi
     ...checkPolicies(facts),
     ...checkEnforcement(facts),
     ...checkInjectors(facts),
+    ...checkReleases(facts),
   ];
+}
+
+/** `helm template` cannot look for another release, and Helm keeps the policies of a release that is uninstalled. */
+function checkReleases({ webhooks, policies, mutatingPolicies }: Facts): Finding[] {
+  const own = itemsOf(webhooks).filter((each) => each.webhooks?.some(({ name }) => name === WEBHOOK));
+  const objects = [...own, ...itemsOf(policies), ...itemsOf(mutatingPolicies)];
+  const releases = [...new Set(objects.flatMap(({ metadata }) => metadata.labels?.[RELEASE_LABEL] ?? []))].sort();
+  if (releases.length < 2) return [];
+  const message = `the releases ${listNames(releases)} of the chart admit pods: the policies of each deny the other's pods`;
+  const fix =
+    'keep one release; uninstall the others and delete their policies: kubectl delete validatingadmissionpolicybindings,validatingadmissionpolicies -l app.kubernetes.io/instance=NAME';
+  return [finding('several-releases', message, fix)];
 }
 
 function checkPresence(workloads: readonly Workload[], webhooks: readonly Webhook[], facts: Facts): Finding[] {

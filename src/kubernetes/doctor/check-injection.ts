@@ -4,11 +4,21 @@ import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { Pod } from './objects.ts';
 import { fits } from './selector.ts';
-import { arePortsKnown, findSidecar, injectLabelOf, isConcerned, isOnAppPort, isProtected, isReady } from './sidecar.ts';
+import {
+  arePortsKnown,
+  findSidecar,
+  injectLabelOf,
+  isConcerned,
+  isOnAppPort,
+  isProtected,
+  isReady,
+  lastMessageOf,
+} from './sidecar.ts';
 import { nameOf, restartOf, type Workload } from './workloads.ts';
 
 /** The name of the webhook in its configuration. */
 export const WEBHOOK = 'inject.sidegate.dev';
+const POLICY_DELAY_MS = 5_000;
 
 /** Whether the namespace requires the sidecar in all pods. */
 export function isEnforced(namespace: string, facts: Facts): boolean {
@@ -26,6 +36,12 @@ export function findUnprotected(workload: Workload, facts: Facts): readonly Pod[
   if (!isEnforced(workload.namespace, facts) && !isRequested(workload)) return [];
   return workload.pods.filter((pod) => !isProtected(pod));
 }
+
+/** How a quota rejects a container without a limit; the sidecar has no CPU limit by default. */
+const QUOTA = /must specify limits\.(cpu|memory)\b/;
+/** How the gate reports that it cannot listen (cli/run.ts). */
+const OCCUPIED = ' is in use by another process';
+const MAX_ADDRESS_LENGTH = 64;
 
 /** All findings about injection. */
 export function checkInjection(workload: Workload, facts: Facts): Finding[] {
@@ -57,7 +73,7 @@ function checkUnprotected(workload: Workload, facts: Facts): Finding[] {
     found.push(
       finding(
         'no-sidecar',
-        `${describe(without, workload)} no sidecar, ${toReason(workload, without)}`,
+        `${describe(without, workload)} no sidecar, ${toReason(workload, without)}${toAge(without, facts)}`,
         toFix(workload, without),
       ),
     );
@@ -71,6 +87,15 @@ function toReason(workload: Workload, without: readonly Pod[]): string {
   if (template !== undefined && isConcerned(template)) return `although the template of ${nameOf(workload)} has or requests it`;
   if (isRequested(workload)) return `although other pods of ${nameOf(workload)} have or request it`;
   return `in a namespace that is labeled ${ENFORCE_LABEL}`;
+}
+
+/** The API server applies a new policy after about a second. */
+function toAge(without: readonly Pod[], { policies }: Facts): string {
+  const since = itemsOf(policies)
+    .filter(({ metadata }) => metadata.name.endsWith('-protected'))
+    .map(({ metadata }) => Date.parse(metadata.creationTimestamp ?? '') + POLICY_DELAY_MS);
+  const isOlder = ({ metadata }: Pod): boolean => since.some((at) => Date.parse(metadata.creationTimestamp ?? '') <= at);
+  return without.every(isOlder) ? '; created before the policies of the chart took effect' : '';
 }
 
 function toFix(workload: Workload, without: readonly Pod[]): string {
@@ -145,20 +170,41 @@ function checkNamespace({ namespace, template, pods }: Workload, facts: Facts): 
   ];
 }
 
-function checkPods(workload: Workload): Finding[] {
-  const { pods } = workload;
-  const found: Finding[] = [];
+function checkUnready({ namespace, pods }: Workload): Finding[] {
   const unready = pods.filter((pod) => isProtected(pod) && isReady(pod) === false);
-  if (unready.length > 0) {
-    const [first] = unready;
+  const [first] = unready;
+  if (first === undefined) return [];
+  const found = [
+    finding(
+      'sidecar-not-ready',
+      `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready${unready.some(isOnAppPort) ? "; it should listen on the app's own port, where the app itself may be listening now, open to everyone" : ''}`,
+      `kubectl -n ${namespace} logs ${first.metadata.name} -c sidegate`,
+    ),
+  ];
+  const occupied = unready.flatMap((pod) => {
+    const text = lastMessageOf(pod);
+    const end = text.indexOf(OCCUPIED);
+    const address = text
+      .slice(Math.max(0, end - MAX_ADDRESS_LENGTH), end)
+      .split(/\s/)
+      .at(-1);
+    return end === -1 ? [] : [`${pod.metadata.name} (${address})`];
+  });
+  if (occupied.length > 0) {
     found.push(
       finding(
-        'sidecar-not-ready',
-        `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready${unready.some(isOnAppPort) ? "; it should listen on the app's own port, where the app itself may be listening now, open to everyone" : ''}`,
-        `kubectl -n ${workload.namespace} logs ${first?.metadata.name} -c sidegate`,
+        'port-occupied',
+        `another container of the pod listens on a port of the sidecar, which therefore does not start: ${listNames(occupied)}`,
+        'find the container that listens on that port, such as an init container before the sidecar, and change its port, or the annotations sidegate.dev/port and sidegate.dev/admin-port',
       ),
     );
   }
+  return found;
+}
+
+function checkPods(workload: Workload): Finding[] {
+  const { pods } = workload;
+  const found = checkUnready(workload);
   const unread = pods.filter((pod) => isProtected(pod) && !arePortsKnown(pod));
   if (unread.length > 0) {
     found.push(
@@ -185,11 +231,14 @@ function checkPods(workload: Workload): Finding[] {
 function checkMissing({ pods, wanted = 0, template, failure, ...rest }: Workload, facts: Facts): Finding[] {
   if ('unknown' in facts.pods || pods.length > 0 || wanted === 0 || template === undefined || !isConcerned(template)) return [];
   const count = `${wanted} ${wanted === 1 ? 'pod' : 'pods'}`;
+  const [, resource] = QUOTA.exec(failure ?? '') ?? [];
   return [
     finding(
       'pods-missing',
       `${nameOf(rest)} should have ${count} but has none${failure === undefined ? '' : `: ${failure}`}`,
-      `kubectl -n ${rest.namespace} get events`,
+      resource === undefined
+        ? `kubectl -n ${rest.namespace} get events`
+        : `set the annotation sidegate.dev/${resource}-limit in the pod template, or sidecar.resources.limits.${resource} in the values of the chart`,
     ),
   ];
 }

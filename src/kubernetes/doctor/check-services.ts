@@ -6,7 +6,7 @@ import { type Finding, finding } from './finding.ts';
 import type { Pod, Service, ServicePort } from './objects.ts';
 import { classify, declares, findNamedPort, resolveTarget } from './ports.ts';
 import { fits } from './selector.ts';
-import { findSidecar, isProtected, type Sidecar } from './sidecar.ts';
+import { findSidecar, isProtected, isReady, type Sidecar } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
 /** From this minor version on, the endpoints controller resolves named ports of native sidecars. */
@@ -33,7 +33,7 @@ export function checkServices({ namespace, pods }: Pick<Workload, 'namespace' | 
     const cases = selecting.flatMap((service) =>
       (service.spec.ports ?? []).map((port) => ({ pod, sidecar, service, port, facts })),
     );
-    return [...cases.flatMap(checkPort), ...checkSlices(pod, facts), ...checkHostPorts(pod)];
+    return [...cases.flatMap(checkPort), ...checkUnready(pod, selecting), ...checkSlices(pod, facts), ...checkHostPorts(pod)];
   });
 }
 
@@ -99,12 +99,29 @@ function checkNothing(each: Case): Finding {
   );
 }
 
-/** The name if the cluster resolves it, because then a pod without the sidecar gets no requests; otherwise the number. */
-function toTargetPort({ facts: { version }, sidecar }: Case): string {
+/** Such a Service also sends requests to pods that are not ready. */
+function checkUnready(pod: Pod, services: readonly Service[]): Finding[] {
+  const publishing = services.filter(({ spec }) => spec.publishNotReadyAddresses === true);
+  if (isReady(pod) !== false) return [];
+  return publishing.map(({ metadata: { name } }) =>
+    finding(
+      'service-publishes-unready',
+      `Service ${name} has publishNotReadyAddresses and selects ${pod.metadata.name}, whose sidecar is not ready: what listens on its port now gets the requests, unverified`,
+      'remove publishNotReadyAddresses, and find out why the sidecar is not ready',
+    ),
+  );
+}
+
+/**
+ * The name if it leads to the sidecar, and the cluster resolves it, because then a pod without the sidecar gets no requests; otherwise the number. An app that
+ * declares the same name gets the requests.
+ */
+function toTargetPort({ facts: { version }, sidecar, pod }: Case): string {
   const { container, ports, form } = sidecar;
   const name = container.ports?.find(({ containerPort }) => containerPort === ports.data)?.name;
   const isFound = form === 'container' || version === undefined || version.major > 1 || version.minor >= NAMES_FOUND_FROM;
-  return (isFound ? name : undefined) ?? String(ports.data ?? "the sidecar's port");
+  const isOwn = name !== undefined && findNamedPort(pod.spec, name) === ports.data;
+  return (isFound && isOwn ? name : undefined) ?? String(ports.data ?? "the sidecar's port");
 }
 
 /** `Service web (NodePort 30080, Ingress shop.example), port 80`. */

@@ -1,10 +1,11 @@
 /** Checks whether the container `sidegate` of each pod is what the injector creates, because labels and names prove nothing. */
 import { findDifferences, findPodFaults, type PodFault } from '../injector/sidecar-check.ts';
 import { isAllowedImage, repositoryOf } from '../injector/sidecar-rules.ts';
-import type { Facts } from './facts.ts';
+import { configNameOf } from './check-config.ts';
+import { type Facts, keyOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { Pod } from './objects.ts';
-import { findSidecar, isProtected } from './sidecar.ts';
+import { findSidecar, isProtected, isReady } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
 /** Whether the pod has a sidecar that keeps running and is as the injector creates it. */
@@ -12,6 +13,19 @@ export function isGate(pod: Pod, facts: Facts): boolean {
   return (
     isProtected(pod) && differencesOf(pod, facts).length === 0 && !findPodFaults({ ...pod }).some(({ kind }) => kind === 'end')
   );
+}
+
+/**
+ * Whether the gate itself confirmed it: the kubelet reports it as ready, and it responded on its admin port with the version that the injector recorded
+ * and the config of its ConfigMap. The specification of a pod does not say which process has the port.
+ */
+export function isConfirmed(pod: Pod, { live, configs }: Facts): boolean {
+  const { namespace = '', name } = pod.metadata;
+  const found = live.get(keyOf(namespace, name));
+  const config = configs.get(keyOf(namespace, configNameOf(pod) ?? ''));
+  if (found === undefined || 'unknown' in found || config?.state !== 'valid' || isReady(pod) !== true) return false;
+  const { version = found.version } = findSidecar(pod)?.status ?? {};
+  return found.hash === config.hash && found.version !== undefined && found.version === version;
 }
 
 /** Pods with a container of that name that is not the sidecar. */

@@ -7,7 +7,7 @@ import { checkNetwork } from './check-network.ts';
 import { checkQueue } from './check-queue.ts';
 import { checkServices } from './check-services.ts';
 import { checkShared } from './check-shared.ts';
-import { checkSidecar, findForged, isGate } from './check-sidecar.ts';
+import { checkSidecar, findForged, isConfirmed, isGate } from './check-sidecar.ts';
 import { checkStale } from './check-stale.ts';
 import { CONTROLLER_KINDS, type Facts, type Found, itemsOf } from './facts.ts';
 import { type Finding, type FindingCode, type FindingSeverity, finding, sortFindings, toRank } from './finding.ts';
@@ -16,10 +16,10 @@ import { findWorkloads, nameOf, type Workload } from './workloads.ts';
 
 /**
  * `unprotected`: pods that should have the sidecar do not have it. `bypassed`: they have it, but something bypasses it. `idle`: the
- * workload has no pods at present. `not-requested`: it does not request the sidecar. `unknown`: `protected` depends on something that could
- * not be determined.
+ * workload has no pods at present. `not-requested`: it does not request the sidecar. `unknown`: `injected` depends on something that could
+ * not be determined. `injected`: all pods have the sidecar, but not every gate confirmed that it is the one that responds. `protected`: each did.
  */
-export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'protected', 'not-requested'] as const;
+export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'injected', 'protected', 'not-requested'] as const;
 export type State = (typeof STATES)[number];
 
 /** One workload. */
@@ -28,7 +28,7 @@ export interface WorkloadReport {
   readonly kind: string;
   readonly name: string;
   readonly state: State;
-  readonly pods: { readonly total: number; readonly protected: number; readonly ready: number };
+  readonly pods: { readonly total: number; readonly injected: number; readonly protected: number; readonly ready: number };
   /** From the status annotations of its pods; several during a rollout, none if the sidecar was written by hand. */
   readonly interceptions: readonly string[];
   readonly forms: readonly string[];
@@ -55,6 +55,8 @@ const BYPASSES: ReadonlySet<FindingCode> = new Set([
   'host-network',
   'port-beside',
   'config-open',
+  'port-occupied',
+  'service-publishes-unready',
 ]);
 const DOUBTS: ReadonlySet<FindingCode> = new Set(['ports-not-known', 'config-not-taken', 'image-not-known']);
 
@@ -99,7 +101,8 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
     state: toState(workload, facts, findings),
     pods: {
       total: pods.length,
-      protected: gates.length,
+      injected: gates.length,
+      protected: gates.filter((pod) => isConfirmed(pod, facts)).length,
       ready: gates.filter((pod) => isReady(pod) === true).length,
     },
     interceptions: distinct(sidecars.flatMap(({ status }) => status?.takeover ?? [])),
@@ -117,10 +120,11 @@ function toState(workload: Workload, facts: Facts, findings: readonly Finding[])
   if ('unknown' in facts.pods) return 'unknown';
   if (pods.length === 0) return 'idle';
   if (isDoubtful(workload, facts, findings)) return 'unknown';
-  return pods.every((pod) => isGate(pod, facts)) ? 'protected' : 'unprotected';
+  if (!pods.every((pod) => isGate(pod, facts))) return 'unprotected';
+  return pods.every((pod) => isConfirmed(pod, facts)) ? 'protected' : 'injected';
 }
 
-/** Whether something is unknown that is required to say that all requests are verified. */
+/** Whether something is unknown that is required to say that the sidecar gets all requests. */
 function isDoubtful(workload: Workload, facts: Facts, findings: readonly Finding[]): boolean {
   const { services, ownEndpointSlices } = facts;
   return (

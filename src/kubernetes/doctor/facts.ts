@@ -48,14 +48,16 @@ export type GateConfig =
 export interface Current {
   readonly version: string | undefined;
   readonly hash: string | undefined;
+  /** The CPU limit of new sidecars, if the injector's config has one. */
+  readonly cpuLimit?: string | undefined;
   /** The rules for the container `sidegate`; undefined if they could not be determined. */
   readonly rules: SidecarRules | undefined;
   /** Why the version or the hash is unknown. */
   readonly unknown: string | undefined;
 }
 
-/** The config hash that a running sidecar reports. */
-export type Live = { readonly hash: string } | { readonly unknown: string };
+/** The config hash and the version that a running sidecar reports. */
+export type Live = { readonly hash: string; readonly version: string | undefined } | { readonly unknown: string };
 
 /** Values by `namespace/name`. */
 export type ByName<T> = ReadonlyMap<string, T>;

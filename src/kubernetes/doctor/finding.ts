@@ -59,6 +59,16 @@ export const FINDINGS = {
   },
   'endpoints-to-app': { severity: 'error', meaning: "A manually created EndpointSlice targets the app's own port." },
   'host-port': { severity: 'error', meaning: "A hostPort exposes the app's own port on the node." },
+  'service-publishes-unready': {
+    severity: 'error',
+    meaning:
+      'A Service with `publishNotReadyAddresses` sends requests to a pod whose sidecar is not ready: another container may respond on its port.',
+  },
+  'port-occupied': {
+    severity: 'error',
+    meaning:
+      "The sidecar does not start, because another container of the pod listens on one of the sidecar's ports, and gets its requests.",
+  },
   'config-missing': {
     severity: 'error',
     meaning: 'The ConfigMap does not exist, or has no key `gate.yaml`: new pods do not start.',
@@ -128,6 +138,11 @@ export const FINDINGS = {
       "The sidecar's arguments do not contain its port (`--listen`) and the app's port (`--upstream`), so bypasses cannot be detected.",
   },
   'pods-missing': { severity: 'warning', meaning: 'The workload should have pods but has none; a policy may have denied them.' },
+  'cpu-limited': {
+    severity: 'warning',
+    meaning:
+      'The sidecar has a CPU limit that neither an annotation nor the injector set, such as the default of a LimitRange: under load, it throttles the gate.',
+  },
   'version-stale': { severity: 'warning', meaning: 'Sidecars have another version than the injector.' },
   'image-stale': {
     severity: 'warning',
@@ -158,6 +173,10 @@ export const FINDINGS = {
   'config-observes': {
     severity: 'warning',
     meaning: 'Some routes of the config have `mode: observe` and forward requests that they would otherwise reject.',
+  },
+  'several-releases': {
+    severity: 'error',
+    meaning: "Several releases of the chart admit pods: the policies of each deny the other's pods.",
   },
   'ca-ends-soon': { severity: 'warning', meaning: "The CA certificate in the webhook's caBundle expires within two weeks." },
   'policy-missing': { severity: 'warning', meaning: 'No policy denies pods from which another webhook removed the sidecar.' },

@@ -8,6 +8,7 @@ export interface Metadata {
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly ownerReferences?: readonly OwnerReference[];
+  readonly creationTimestamp?: string;
   readonly deletionTimestamp?: string;
 }
 
@@ -41,6 +42,7 @@ export interface Container {
   readonly restartPolicy?: string;
   readonly ports?: readonly ContainerPort[];
   readonly volumeMounts?: readonly VolumeMount[];
+  readonly resources?: { readonly limits?: Readonly<Record<string, string>> };
 }
 
 export interface VolumeMount {
@@ -72,11 +74,18 @@ export interface PodTemplate {
   readonly spec: PodSpec;
 }
 
+interface ContainerState {
+  readonly waiting?: { readonly reason?: string };
+  /** The end of its log, if it failed. */
+  readonly terminated?: { readonly message?: string };
+}
+
 export interface ContainerStatus {
   readonly name: string;
   readonly ready?: boolean;
   readonly restartCount?: number;
-  readonly state?: { readonly waiting?: { readonly reason?: string } };
+  readonly state?: ContainerState;
+  readonly lastState?: ContainerState;
 }
 
 export interface Pod extends Named {
@@ -116,6 +125,7 @@ export interface Service extends Named {
   readonly spec: {
     readonly type?: string;
     readonly clusterIP?: string;
+    readonly publishNotReadyAddresses?: boolean;
     readonly selector?: Readonly<Record<string, string>>;
     readonly ports?: readonly ServicePort[];
   };

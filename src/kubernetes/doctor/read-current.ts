@@ -29,11 +29,12 @@ interface Given {
 export async function readCurrent(client: KubeClient, installed: Installed, given: Given | undefined): Promise<Current> {
   if (given !== undefined) {
     const { sidecar } = given.config;
-    return { version: given.version, hash: toDefaultsHash(sidecar), rules: toRules(sidecar), unknown: undefined };
+    const { cpu: cpuLimit } = sidecar.resources.limits;
+    return { version: given.version, hash: toDefaultsHash(sidecar), cpuLimit, rules: toRules(sidecar), unknown: undefined };
   }
   const { defaults, ...current } = await readInstalled(client, installed.webhooks);
   const rules = readPolicyRules(installed.policies) ?? (defaults === undefined ? undefined : toRules(defaults));
-  return { ...current, rules };
+  return { ...current, cpuLimit: defaults?.resources.limits.cpu, rules };
 }
 
 /** The Service of the injector, from its webhook configuration. */

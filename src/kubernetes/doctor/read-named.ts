@@ -8,7 +8,7 @@ import { type KubeClient, METADATA_ONLY_OBJECT } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { CONFIG_FOLDER, CONFIG_KEY, SECRETS_FOLDER } from '../injector/names.ts';
 import { concernedOf, configNameOf, secretNamesOf } from './check-config.ts';
-import { readConfigHash } from './exposition.ts';
+import { readBuildVersion, readConfigHash } from './exposition.ts';
 import { type ByName, type Facts, type GateConfig, itemsOf, keyOf, type Live, type Presence } from './facts.ts';
 import type { Pod, PodTemplate } from './objects.ts';
 import { findSidecar } from './sidecar.ts';
@@ -69,7 +69,9 @@ async function readOneLive(client: KubeClient, pod: Pod | undefined): Promise<Li
     const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;
     const text = await client.text(path, { timeout: LIVE_TIMEOUT_MS, maxBytes: MAX_EXPOSITION_BYTES });
     const hash = readConfigHash(text);
-    return hash === undefined ? { unknown: `port ${port} serves no sidegate_config_info metric` } : { hash };
+    return hash === undefined
+      ? { unknown: `port ${port} serves no sidegate_config_info metric` }
+      : { hash, version: readBuildVersion(text) };
   } catch (thrown) {
     if (!(thrown instanceof KubeError)) throw thrown;
     return { unknown: thrown.status === FORBIDDEN ? 'you may not get pods/proxy' : thrown.message };

@@ -10,7 +10,7 @@ export interface Subject {
   readonly namespace: string | undefined;
 }
 
-/** Codes of ECMA-48: red, yellow, faint, green. */
+/** Codes of ECMA-48: red, yellow, faint, cyan, green. */
 const COLORS: Readonly<Record<State | FindingSeverity, number>> = {
   unprotected: 31,
   bypassed: 31,
@@ -20,6 +20,7 @@ const COLORS: Readonly<Record<State | FindingSeverity, number>> = {
   idle: 2,
   note: 2,
   'not-requested': 2,
+  injected: 36,
   protected: 32,
 };
 const HEADS = ['STATE', 'NAMESPACE', 'WORKLOAD', 'PODS', 'INTERCEPTION', 'SIDECAR'];
@@ -48,6 +49,7 @@ export function toText(report: Report, { context, namespace }: Subject, isColore
     ...(report.cluster.length === 0 ? [] : ['cluster', ...report.cluster.flatMap((each) => toLines(each, paint)), '']),
     ...(shown.length === 0 ? [] : [line(HEADS), ...table, '']),
     toSummary(report),
+    ...(report.states.injected === 0 ? [] : ['injected: add --live to let each gate confirm that it responds with its config.']),
     '',
   ].join('\n');
 }
@@ -58,7 +60,7 @@ function toCells({ state, namespace, kind, name, pods, interceptions, forms, ver
     state,
     namespace,
     nameOf({ kind, name }),
-    `${pods.protected}/${pods.total}`,
+    `${pods.injected}/${pods.total}`,
     interceptions.join(' ') || '-',
     sidecar || '-',
   ].map(toPlain);

@@ -69,11 +69,18 @@ export function arePortsKnown(pod: PodTemplate): boolean {
 
 /** Whether the sidecar is ready; undefined if the kubelet has not reported it yet. */
 export function isReady(pod: Pod): boolean | undefined {
-  const statuses: readonly ContainerStatus[] = [
-    ...(pod.status?.initContainerStatuses ?? []),
-    ...(pod.status?.containerStatuses ?? []),
-  ];
-  return statuses.find(({ name }) => name === CONTAINER)?.ready;
+  return findStatus(pod)?.ready;
+}
+
+/** The end of the log of a sidecar that failed. */
+export function lastMessageOf(pod: Pod): string {
+  const { state, lastState } = findStatus(pod) ?? {};
+  return `${state?.terminated?.message ?? ''}${lastState?.terminated?.message ?? ''}`;
+}
+
+function findStatus({ status }: Pod): ContainerStatus | undefined {
+  const statuses = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
+  return statuses.find(({ name }) => name === CONTAINER);
 }
 
 /** The value of the label that requests the sidecar. */

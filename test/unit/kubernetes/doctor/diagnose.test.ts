@@ -60,7 +60,7 @@ test('finds nothing in a healthy cluster', () => {
     forms: ['native'],
     versions: ['1.0.0'],
   });
-  expect(web.pods).toEqual({ total: 1, protected: 1, ready: 1 });
+  expect(web.pods).toEqual({ total: 1, injected: 1, protected: 1, ready: 1 });
   expect(states).toMatchObject({ protected: 1, unprotected: 0 });
 });
 
@@ -133,6 +133,25 @@ describe('a workload', () => {
     const { codes, web, messageOf } = examine({ ...makeDeployment(template, { setStatus: denied }), pods: [] });
     expect([codes, web.state]).toEqual([['pods-missing'], 'idle']);
     expect(messageOf('pods-missing')).toBe('deployment/web should have 1 pod but has none: denied the request: no sidecar');
+  });
+
+  test('is told which annotation helps if a quota denies its pods', () => {
+    const message = 'pods "web-1" is forbidden: failed quota: cpu: must specify limits.cpu for: sidegate';
+    const denied = { conditions: [{ type: 'ReplicaFailure', status: 'True', message }] };
+    const { fixOf } = examine({ ...makeDeployment(template, { setStatus: denied }), pods: [] });
+    expect(fixOf('pods-missing')).toMatch(/^set the annotation sidegate\.dev\/cpu-limit in the pod template/);
+  });
+
+  test('has no sidecar if its pods are older than the policies', () => {
+    const bare: Json = makeBare('a', template, OWNER);
+    const policies = [{ metadata: { name: 'sidegate-protected', creationTimestamp: '2026-06-01T00:00:00Z' } }];
+    const over = { bindings: { unknown: 'x' }, policies };
+    bare.metadata.creationTimestamp = '2026-06-01T00:00:01Z';
+    expect(examine({ ...over, pods: [bare] }).messageOf('no-sidecar')).toMatch(
+      /; created before the policies of the chart took effect$/,
+    );
+    bare.metadata.creationTimestamp = '2026-06-01T00:01:00Z';
+    expect(examine({ ...over, pods: [bare] }).messageOf('no-sidecar')).not.toContain('created before');
   });
 
   test('precedes one with less severe findings', () => {
@@ -227,8 +246,40 @@ describe('the sidecar', () => {
     pod.status.initContainerStatuses[0].ready = false;
     expect(examine({ pods: [pod] })).toMatchObject({
       codes: ['sidecar-not-ready'],
-      web: { state: 'protected', pods: { ready: 0 } },
+      web: { state: 'injected', pods: { injected: 1, protected: 0, ready: 0 } },
     });
+  });
+
+  test('protects nothing before its pod has started', () => {
+    const pod: Json = makePod('a', template, OWNER);
+    pod.status = { phase: 'Pending' };
+    expect(examine({ pods: [pod] })).toMatchObject({ codes: [], web: { state: 'injected', pods: { protected: 0 } } });
+  });
+
+  test('does not start while another container listens on its port, and a Service may lead there', () => {
+    const pod: Json = makePod('a', template, OWNER);
+    const message = 'sidegate: :::8480 is in use by another process; stop it, or change the address';
+    const waiting = { waiting: { reason: 'CrashLoopBackOff' } };
+    pod.status.initContainerStatuses = [
+      { name: 'sidegate', ready: false, state: waiting, lastState: { terminated: { message } } },
+    ];
+    const services = [makeService({ publishNotReadyAddresses: true })];
+    const { codes, web, messageOf } = examine({ pods: [pod], services });
+    expect(codes.sort()).toEqual(['port-occupied', 'service-publishes-unready', 'sidecar-not-ready']);
+    expect(web.state).toBe('bypassed');
+    expect(messageOf('port-occupied')).toContain('a (:::8480)');
+    expect(messageOf('service-publishes-unready')).toContain('Service web has publishNotReadyAddresses and selects a');
+    expect(examine({ services }).codes).toEqual([]);
+  });
+
+  test('throttles if a LimitRange sets its CPU limit', () => {
+    const pod: Json = makePod('a', template, OWNER);
+    pod.spec.initContainers[0].resources.limits.cpu = '100m';
+    const { codes, messageOf } = examine({ pods: [pod] });
+    expect([codes, messageOf('cpu-limited')]).toEqual([['cpu-limited'], expect.stringContaining('a (100m)')]);
+    expect(examine({ pods: [pod], current: { ...CURRENT, cpuLimit: '100m' } }).codes).toEqual([]);
+    pod.metadata.annotations['sidegate.dev/cpu-limit'] = '100m';
+    expect(examine({ pods: [pod] }).codes).toEqual([]);
   });
 
   test('uses the network of the node', () => {
@@ -639,6 +690,18 @@ describe('staleness', () => {
 });
 
 describe('admission', () => {
+  test('by several releases of the chart is reported', () => {
+    const policy = (release: string): Json => ({
+      metadata: { name: `${release}-protected`, labels: { 'app.kubernetes.io/instance': release } },
+    });
+    const binding = { metadata: { name: 'b' }, spec: { policyName: 'a-protected', validationActions: ['Deny'] } };
+    const bindings = [binding, { ...binding, spec: { ...binding.spec, policyName: 'b-protected' } }];
+    expect(examine({ policies: [policy('a'), policy('b')], bindings }).messageOf('several-releases')).toMatch(
+      /^the releases a and b/,
+    );
+    expect(examine({ policies: [policy('a')], bindings: [binding] }).codes).not.toContain('several-releases');
+  });
+
   test('lacks the webhook, which matters only if a workload requests the sidecar', () => {
     expect(examine({ webhooks: [], injectors: [] }).messageOf('webhook-missing')).toMatch(/^shop\/web request the sidecar/);
     expect(examine({ webhooks: [], injectors: [], pods: [], Deployment: [], ReplicaSet: [] }).codes).toEqual([]);
@@ -958,6 +1021,24 @@ describe('no workload is reported as protected', () => {
   ])('%s', (_, over, state, code) => {
     const { web, codes } = examine(over);
     expect([web.state, codes]).toEqual([state, expect.arrayContaining([code])]);
+  });
+
+  test.each<[string, Over, string]>([
+    ['by a gate that was not asked', { live: new Map() }, 'injected'],
+    ['by a gate that did not answer', { live: new Map([['shop/web-1-a', { unknown: 'x' }]]) }, 'injected'],
+    ['by a gate of an unknown version', { live: new Map([['shop/web-1-a', { hash: 'abc' }]]) }, 'injected'],
+    ['by a gate of another version', { live: new Map([['shop/web-1-a', { hash: 'abc', version: '0.9.0' }]]) }, 'injected'],
+    [
+      'while one of its gates is not asked',
+      {
+        pods: [makePod('a', template, OWNER), makePod('b', template, OWNER)],
+        live: new Map([['shop/a', { hash: 'abc', version: '1.0.0' }]]),
+      },
+      'injected',
+    ],
+    ['while its gate is not ready, whoever answers', changed('service', unready), 'injected'],
+  ])('%s, only as injected', (_, over, state) => {
+    expect(examine(over).web.state).toBe(state);
   });
 
   test.each<[string, Over, string[]]>([

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readConfigHash } from '../../../../src/kubernetes/doctor/exposition.ts';
+import { readBuildVersion, readConfigHash } from '../../../../src/kubernetes/doctor/exposition.ts';
 
 const LARGEST = 8_388_608;
 const line = 'sidegate_config_info{hash="0123456789abcdef"} 1';
@@ -27,4 +27,18 @@ describe('the hash of the config', () => {
   ])('is not searched for long %s', (_, text) => {
     expect(readConfigHash(text)).toBeUndefined();
   });
+});
+
+describe('the version of the program', () => {
+  test('is read from its own metric', () => {
+    expect(readBuildVersion('sidegate_build_info{version="1.2.0-rc.1+5",revision="unknown",node="24"} 1\n')).toBe('1.2.0-rc.1+5');
+    expect(readBuildVersion('sidegate_build_info{node="24",version="1.0.0"} 1')).toBe('1.0.0');
+  });
+
+  test.each(['sidegate_build_info{version="a b"} 1', 'other_info{version="1.0.0"} 1', 'sidegate_build_info{xversion="1.0.0"} 1'])(
+    'is not in %s',
+    (text) => {
+      expect(readBuildVersion(text)).toBeUndefined();
+    },
+  );
 });
