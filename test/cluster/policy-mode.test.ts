@@ -307,13 +307,37 @@ describe('the API server’s own policy', () => {
       toPod({ annotations: { ...sameP, 'sidegate.dev/takeover': 'service' } }),
       'sidegate.dev/takeover is the old name of sidegate.dev/interception, which is set as well: remove it',
     ],
+    [
+      'resources of the whole pod',
+      toPod({ spec: { resources: { requests: { cpu: '20m', memory: '64Mi' } } } }),
+      "the pod has spec.resources, to which the sidecar's would have to be added",
+    ],
+    [
+      'a pod of Knative',
+      {
+        ...toPod(),
+        metadata: { ...toPod()['metadata'], labels: { 'sidegate.dev/inject': 'true', 'serving.knative.dev/revision': 'a' } },
+      },
+      'the pod belongs to a Knative Service',
+    ],
+    [
+      'options for Windows',
+      toPod({ container: { securityContext: { windowsOptions: { runAsUserName: 'ContainerUser' } } } }),
+      'the pod is for Windows',
+    ],
     ['a request above the limit', toPod({ annotations: { 'sidegate.dev/memory-request': '1Gi' } }), 'above its limit'],
   ] as const)('denies %s with a clear message, like the injector', async (what, pod, message) => {
     const { status, body } = await create(injecting, pod);
     expect(body['message']).toContain(message);
     expect(status).toBe(422);
     // These are within the injector's reach alone.
-    const isBeyond = ['interception rename', 'interception env', 'a plain container', 'header fields of a probe'].includes(what);
+    const isBeyond = [
+      'interception rename',
+      'interception env',
+      'a plain container',
+      'header fields of a probe',
+      'resources of the whole pod',
+    ].includes(what);
     expect(inject(pod).outcome).toBe(isBeyond ? 'injected' : 'denied');
   });
 

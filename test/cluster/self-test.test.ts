@@ -31,8 +31,10 @@ test('the pod of helm test is injected, and passes when its command lines run as
       writeFileSync(join(folder, directory, name), text);
   };
   write('config', config['data']);
-  write(`secrets/${secret.metadata.name}`, secret['stringData']);
-  write('self-test', secret['stringData']);
+  const data = Object.entries(secret['data'] as Record<string, string>);
+  const secrets = Object.fromEntries(data.map(([key, text]) => [key, Buffer.from(text, 'base64').toString()]));
+  write(`secrets/${secret.metadata.name}`, secrets);
+  write('self-test', secrets);
   write('.', { 'pod.yaml': stringify(pod) });
 
   const injected = await run(process.execPath, [LAUNCHER, 'inject', '-f', join(folder, 'pod.yaml'), '--kube-version', '1.36']);
