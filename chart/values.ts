@@ -81,7 +81,7 @@ const selfTest = z.strictObject({
     .boolean()
     .default(true)
     .describe(
-      'Creates a pod for `helm test` (Kubernetes 1.29 and newer). The pod gets a sidecar and acts as both the sender and the app.',
+      'Creates a pod for `helm test` (Kubernetes 1.29 and newer). The pod gets a sidecar and acts as both the sender and the app. A Job with the same pod ends `helm install` once a pod gets its sidecar.',
     ),
   namespace: objectName()
     .default('')

@@ -104,10 +104,11 @@ sidegate.dev/sidecar-rules: {{ dict "allowedImages" (include "sidegate.allowedIm
 
 {{/*
 `helm uninstall` keeps the policies and their bindings. Otherwise the next restart of a labeled pod would start its app without the sidecar, on the
-port that its Service targets.
+port that its Service targets. A new policy takes about a second to have an effect, so Argo CD applies them before all other objects.
 */}}
-{{- define "sidegate.keptAnnotation" -}}
+{{- define "sidegate.policyAnnotations" -}}
 helm.sh/resource-policy: keep
+argocd.argoproj.io/sync-wave: "-1"
 {{- end -}}
 
 {{/* Where to look when no sidecar was added. */}}

@@ -22,9 +22,9 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node, helm test', () =>
     await node?.cleanUp();
   });
 
+  /** The test follows at once: the installation itself waits until pods get their sidecar. */
   async function install(program = HELM): Promise<void> {
     await node.installChart({}, { program });
-    await node.waitForInjector();
   }
 
   const testChart = (program: string, ...options: readonly string[]): Promise<Ended> =>
