@@ -114,7 +114,8 @@ describe('a review', () => {
     ['not_a_review', 400, 'none', {}],
     ['not_a_review', 400, '{}', {}],
     ['not_a_review', 400, Buffer.from([0x22, 0xff, 0x22]), {}],
-  ] as const)('in another form is counted as %s (%i)', async (reason, status, content, options) => {
+    ['too_complex', 413, `[${'0,'.repeat(400_000)}0]`, {}],
+  ] as const)('in another form is counted and logged as %s (%i)', async (reason, status, content, options) => {
     await startWithDirectory();
     await until(isReady);
     const answer = await running()
@@ -123,6 +124,20 @@ describe('a review', () => {
     // The rest of a content that is too large may be cut off before its answer is read.
     expect([status, undefined]).toContain(answer?.status);
     expect(await running().metric(`sidegate_injector_requests_rejected_total{reason="${reason}"}`)).toBe(1);
+    const lines = running().log();
+    expect(lines.filter(({ msg }) => msg === 'review_rejected')).toEqual([expect.objectContaining({ reason })]);
+  });
+
+  test('of the largest pod that etcd stores gets its patch', async () => {
+    await startWithDirectory();
+    await until(isReady);
+    const [container] = POD.spec.containers;
+    const args = Array.from({ length: 375_000 }, () => 'a');
+    const object = { ...POD, spec: { containers: [{ ...container, args }] } };
+    const content = toReview({ object });
+    expect(content.length).toBeGreaterThan(1_500_000);
+    const { status, text } = await running().send(content);
+    expect([status, JSON.parse(text).response.patchType]).toEqual([200, 'JSONPatch']);
   });
 });
 

@@ -32,7 +32,8 @@ export interface AdmissionServerParts {
   readonly requiresVerified: boolean;
   readonly perClient: Omit<PeerLimits, 'maxBytes'>;
   readonly onConnectionClosed: (limit: ConnectionLimit) => void;
-  readonly onRejected: (reason: RejectionLabel) => void;
+  /** `client`: its address; the API server only shows the status. */
+  readonly onRejected: (reason: RejectionLabel, client: string) => void;
   readonly onInFlight: (delta: 1 | -1) => void;
   readonly onHandshakeFailed: (problem: string) => void;
 }
@@ -43,8 +44,8 @@ const MAX_REVIEW_BYTES = 4 * 1024 * 1024;
 /**
  * Bounds the total memory of untrusted callers within the chart's limit of 256 MiB, of which the heap may use half (128 MiB):
  * - bodies, outside the heap: 16 MiB, which is 1,600 reviews of common pods
- * - the review that is being parsed, one at a time: 8 MiB of text and at most 20 MB of values (the worst case found for 131,072
- *   values is 17 MB)
+ * - the review that is being parsed, one at a time: 8 MiB of text and at most 45 MB of values (the worst case found for 393,216
+ *   values is 39 MB)
  * - responses that wait for warnings, for at most 300 ms: the size of the bodies, in base64, and 20 MB for the patch that is being
  *   created, one at a time
  * In a smaller container these bounds are smaller (gateway/server/memory.ts).
@@ -158,7 +159,7 @@ export class AdmissionServer {
     onceEvent(response, 'close', () => this.#change(-1));
     const reply = await (refusal === undefined
       ? this.#handle(request, body)
-      : this.#reject('expectation', 417, 'Expect is not supported'));
+      : this.#reject(request.socket.remoteAddress ?? '', 'expectation', 417, 'Expect is not supported'));
     // Unread bytes of the body would be interpreted as the next request.
     const isOld = this.#generations.get(request.socket) !== this.#generation;
     if (this.#isClosing || isOld || !request.complete) response.shouldKeepAlive = false;
@@ -177,20 +178,23 @@ export class AdmissionServer {
   }
 
   async #handle(request: IncomingMessage, body: IncomingBody): Promise<ReviewReply> {
+    const client = request.socket.remoteAddress ?? '';
     const problem = findHeadProblem(request);
-    if (problem !== undefined) return this.#reject(...problem);
-    if (this.#parts.memory.guard.shortage !== undefined) return this.#reject('overloaded', 503, 'the injector is out of memory');
+    if (problem !== undefined) return this.#reject(client, ...problem);
+    if (this.#parts.memory.guard.shortage !== undefined)
+      return this.#reject(client, 'overloaded', 503, 'the injector is out of memory');
     const isVerified = this.#parts.callers.isVerified(request.socket as TLSSocket);
     if (this.#parts.requiresVerified && !isVerified)
-      return this.#reject('caller_unknown', 403, 'no client certificate with a name in server.clientAuth.allowedNames');
+      return this.#reject(client, 'caller_unknown', 403, 'no client certificate with a name in server.clientAuth.allowedNames');
     const admitted = this.#peers.admit(request.socket, toLength(request), isVerified);
-    if (admitted === undefined) return this.#reject('client_limit', 429, 'this client exceeds a limit of server.perClient');
-    body.client = request.socket.remoteAddress ?? '';
+    if (admitted === undefined)
+      return this.#reject(client, 'client_limit', 429, 'this client exceeds a limit of server.perClient');
+    body.client = client;
     try {
       return await this.#review(body, admitted, isVerified);
     } catch {
       // For any error, the API server then applies the webhook's failurePolicy.
-      return this.#reject('internal', 500, 'internal error of the injector');
+      return this.#reject(client, 'internal', 500, 'internal error of the injector');
     } finally {
       admitted.end();
     }
@@ -201,7 +205,7 @@ export class AdmissionServer {
       const content = await body.read(MAX_REVIEW_BYTES);
       if (!Buffer.isBuffer(content)) {
         const [reason, status] = REASONS[content.reason] ?? (['body_aborted', 400] as const);
-        return this.#reject(reason, status, 'the body could not be read completely');
+        return this.#reject(body.client, reason, status, 'the body could not be read completely');
       }
       admitted.startReview();
       return await this.#parts.review(content, isVerified);
@@ -210,8 +214,8 @@ export class AdmissionServer {
     }
   }
 
-  #reject(reason: RejectionLabel, status: number, line: string): ReviewReply {
-    this.#parts.onRejected(reason);
+  #reject(client: string, reason: RejectionLabel, status: number, line: string): ReviewReply {
+    this.#parts.onRejected(reason, client);
     return { status, text: `${line}\n` };
   }
 

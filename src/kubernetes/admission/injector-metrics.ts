@@ -22,6 +22,7 @@ export const REJECTIONS = [
   'body_aborted',
   'overloaded',
   'not_a_review',
+  'too_complex',
   'internal',
 ] as const;
 export type RejectionLabel = (typeof REJECTIONS)[number];

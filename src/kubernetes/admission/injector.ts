@@ -170,7 +170,10 @@ export class Injector {
       requiresVerified: server.clientAuth?.mode === 'require',
       perClient: server.perClient,
       onConnectionClosed: (limit) => metrics.connectionClosed(limit),
-      onRejected: (reason) => metrics.rejected(reason),
+      onRejected: (reason, client) => {
+        metrics.rejected(reason);
+        logger.warn('review_rejected', { reason, client });
+      },
       onInFlight: (delta) => metrics.inFlight(delta),
       onHandshakeFailed: (problem) => this.#onHandshakeFailed(problem),
     });

@@ -14,6 +14,7 @@ type AdmissionLogEvent =
   | 'pod_denied'
   | 'pod_injected'
   | 'pod_skipped'
+  | 'review_rejected'
   | 'stopped'
   | 'tls_handshake_failed'
   | 'watch_failed';

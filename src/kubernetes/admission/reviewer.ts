@@ -7,8 +7,8 @@ import { DENY_REASONS, type InjectContext, type Injection, type KubeVersion, SKI
 import { objectAt, textAt } from '../injector/raw.ts';
 import { type ReviewedRequest, respondToReview } from '../injector/review.ts';
 import { SETTINGS } from '../injector/settings.ts';
-import { parseBounded } from './bounded-json.ts';
-import type { InjectorMetrics } from './injector-metrics.ts';
+import { isBounded, parseBounded } from './bounded-json.ts';
+import type { InjectorMetrics, RejectionLabel } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
 import { toSidecarOverrides } from './sidecar-flags.ts';
 import { addWarnings, shorten } from './warnings.ts';
@@ -68,12 +68,12 @@ export const ADMISSIONS: readonly (readonly [result: string, reason: string])[] 
   ...SKIP_REASONS.map((reason) => ['skipped', reason] as const),
   ...DENY_REASONS.map((reason) => ['denied', reason] as const),
 ];
-const NO_REVIEW: ReviewReply = {
-  status: 400,
-  text: 'the body is not an AdmissionReview of admission.k8s.io/v1 with a request\n',
-};
-
-const EXCLUDED: ReviewReply = { status: 403, text: 'the API server never calls the injector for this namespace\n' };
+/** Responses to requests that are not reviewed. */
+const REPLIES = {
+  not_a_review: { status: 400, text: 'the body is not an AdmissionReview of admission.k8s.io/v1 with a request\n' },
+  too_complex: { status: 413, text: 'the AdmissionReview has too many values or levels: reduce the lists of the pod\n' },
+  excluded_namespace: { status: 403, text: 'the API server never calls the injector for this namespace\n' },
+} as const satisfies Partial<Readonly<Record<RejectionLabel, ReviewReply>>>;
 
 /** Creates the reviewer. It rejects only for internal errors. `isVerified`: the caller is authenticated as the API server. */
 export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerified: boolean) => Promise<ReviewReply> {
@@ -88,20 +88,22 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerifi
       namespace,
     }));
     // The API server requires the request's uid in the response.
-    if (request.uid === '') {
-      metrics.rejected('not_a_review');
-      return NO_REVIEW;
-    }
-    if (excluded.has(request.namespace)) {
-      metrics.rejected('excluded_namespace');
-      return EXCLUDED;
-    }
+    if (request.uid === '') return reject(parts, isBounded(content) ? 'not_a_review' : 'too_complex', content);
+    if (excluded.has(request.namespace)) return reject(parts, 'excluded_namespace', content);
     const advice = advised === undefined || !isVerified ? [] : await advise(advised);
     metrics.admission(injection.outcome, toReason(injection), clock.monotonic() - start);
     log(parts, request, injection, advice);
     if (!request.isDryRun) for (const podEvent of toPodEvents(request, injection, advice)) parts.sendEvent(podEvent, isVerified);
     return { status: 200, text: JSON.stringify(addWarnings(response, advice)) };
   };
+}
+
+/** The API server shows only the status, so the log says why. */
+function reject({ metrics, logger }: ReviewerParts, reason: keyof typeof REPLIES, content: Buffer): ReviewReply {
+  const reply = REPLIES[reason];
+  metrics.rejected(reason);
+  logger.warn('review_rejected', { reason, bytes: content.length, problem: reply.text.trim() });
+  return reply;
 }
 
 /** An injection without its patch, which would keep parts of the pod in memory. */
