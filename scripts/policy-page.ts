@@ -2,6 +2,7 @@
 import { APP_HEALTH } from '../src/kubernetes/injector/app-probes.ts';
 import { DATA_PORT, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
 import { toPointer } from '../src/kubernetes/injector/patch.ts';
+import { LONGEST_GRACE_SECONDS } from '../src/kubernetes/injector/shutdown.ts';
 import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
 import { type CelPlaceholders, celText, toCel } from './cel-shape.ts';
 import { toRules } from './policy-rules.ts';
@@ -53,6 +54,12 @@ function toAppProbe(): string {
 const add = (path: string, value: string): string => `JSONPatch{op: 'add', path: ${path}, value: ${value}}`;
 const at = (...path: readonly string[]): string => celText(toPointer(path));
 
+function toGrace(): string {
+  const [grace, longest] = ['object.spec.?terminationGracePeriodSeconds.orValue(30)', LONGEST_GRACE_SECONDS];
+  const extended = `${grace} + variables.preStop`;
+  return `variables.preStop < ${longest} && ${extended} > ${longest} ? (${grace} > ${longest} ? ${grace} : ${longest}) : ${extended}`;
+}
+
 /** The parts of the patch, each a list of operations; the sidecar comes last, because it moves the init containers. */
 function toOperations(): string[] {
   const answered = `{'path': dyn('${APP_HEALTH}/' + h.container + '/' + h.kind), 'port': dyn(variables.adminPort)}`;
@@ -68,7 +75,7 @@ function toOperations(): string[] {
     "variables.asked.filter(h, h.action == 'tcpSocket').map(h, JSONPatch{op: 'remove', path: h.at + '/tcpSocket'})",
     `variables.preStop == 0 ? [] : variables.range.filter(i, i < size(variables.containers) && !has(variables.containers[i].lifecycle)).map(i, ${add("'/spec/containers/' + string(i) + '/lifecycle'", `{'preStop': dyn(${preStop})}`)})`,
     `variables.preStop == 0 ? [] : variables.range.filter(i, i < size(variables.containers) && has(variables.containers[i].lifecycle) && !has(variables.containers[i].lifecycle.preStop)).map(i, ${add("'/spec/containers/' + string(i) + '/lifecycle/preStop'", preStop)})`,
-    `variables.preStop == 0 ? [] : [${add(at('spec', 'terminationGracePeriodSeconds'), 'object.spec.?terminationGracePeriodSeconds.orValue(30) + variables.preStop')}]`,
+    `variables.preStop == 0 ? [] : [${add(at('spec', 'terminationGracePeriodSeconds'), toGrace())}]`,
     `size(variables.volumes) == 0 ? [${add(at('spec', 'volumes'), volumes)}] : (${volumes}).map(v, ${add(at('spec', 'volumes', '-'), 'v')})`,
     `size(variables.pullSecrets) == 0 ? [] : size(object.spec.?imagePullSecrets.orValue([])) == 0 ? [${add(at('spec', 'imagePullSecrets'), "variables.pullSecrets.map(name, {'name': name})")}] : variables.pullSecrets.map(name, ${add(at('spec', 'imagePullSecrets', '-'), "{'name': name}")})`,
     `size(variables.initContainers) == 0 ? [${add(at('spec', 'initContainers'), `[dyn(${container})]`)}] : [${add(at('spec', 'initContainers', '0'), container)}]`,

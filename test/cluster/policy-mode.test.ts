@@ -171,6 +171,7 @@ const CASES: readonly (readonly [string, Kube])[] = [
     'same-port with the first variable of the app',
     toPod({ annotations: { ...sameP, 'sidegate.dev/interception': 'same-port:HOST' } }),
   ],
+  ['a grace period of ten minutes', toPod({ spec: { terminationGracePeriodSeconds: 600 } })],
   ['the old name of an annotation', toPod({ annotations: { 'sidegate.dev/takeover': 'same-port' } })],
 ];
 

@@ -7,6 +7,8 @@ import { has, numberAt, objectAt } from './raw.ts';
 /** preStop supports `sleep` by default from this minor version on (KEP-3960). */
 const SLEEP_SINCE = 30;
 const DEFAULT_GRACE_SECONDS = 30;
+/** Some managed clusters reject pods with a longer grace period, so a delay that is shorter does not extend one beyond it. */
+export const LONGEST_GRACE_SECONDS = 600;
 
 /** Adds preStop hooks to the app's containers and extends the pod's grace period. Returns the delay of the sidecar's own shutdown in seconds. */
 export function delayStop({ pod, plan, patch, findings }: Work, { kube }: InjectContext): number {
@@ -30,6 +32,9 @@ export function delayStop({ pod, plan, patch, findings }: Work, { kube }: Inject
   }
   const spec = objectAt(pod, 'spec');
   const grace = numberAt(spec, 'terminationGracePeriodSeconds') ?? DEFAULT_GRACE_SECONDS;
-  patch.set(['spec'], spec, 'terminationGracePeriodSeconds', grace + seconds);
+  const extended = grace + seconds;
+  const isTooLong = seconds < LONGEST_GRACE_SECONDS && extended > LONGEST_GRACE_SECONDS;
+  const period = isTooLong ? Math.max(grace, LONGEST_GRACE_SECONDS) : extended;
+  if (period !== grace) patch.set(['spec'], spec, 'terminationGracePeriodSeconds', period);
   return isNative ? 0 : seconds;
 }

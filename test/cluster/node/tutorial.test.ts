@@ -76,7 +76,6 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node, the tutorial for 
         const printed = (await session.run(block)).output;
         return findMissingLine(next?.text ?? '', printed) === undefined && printed;
       });
-    if (block.text.startsWith('helm test')) await node.waitForInjector();
     const { code, output: printed } = await session.run(block);
     const report = code === 0 ? '' : `${await node.report('default')}\n${await node.report(CHART_NAMESPACE)}`;
     expect(code, `${PAGE}:${block.line} printed ${printed}\n${report}`).toBe(0);

@@ -7,7 +7,6 @@ import type { ChartInput } from '../../../chart/values.ts';
 import { type Memory, readMemory } from '../cgroup-memory.ts';
 import { CHART, HELM, runHelm } from '../chart.ts';
 import { Cluster } from '../cluster/cluster.ts';
-import { makeGatedPod } from '../cluster/gate-pods.ts';
 import type { Kube } from '../cluster/kube-request.ts';
 import { until } from '../gate.ts';
 import { type Ended, run } from '../run.ts';
@@ -81,15 +80,6 @@ export class NodeCluster extends Cluster {
     const options = ['--namespace', CHART_NAMESPACE, '--values', file, '--wait', '--timeout', '90s'];
     const ended = await this.helmWith(program, action, RELEASE, chart, ...options);
     if (ended.code !== 0) throw new Error(`helm ${action}: ${ended.stderr}\n${await this.report(CHART_NAMESPACE)}`);
-  }
-
-  /** A new Service is reached some time after its pods are ready; until then, labelled pods are denied. */
-  async waitForInjector(): Promise<void> {
-    const pod = makeGatedPod('trial', 'service');
-    await this.waitFor(CHART_NAMESPACE, async () => {
-      const { status } = await this.create(pod, { namespace: CHART_NAMESPACE, isDryRun: true });
-      return status === 201;
-    });
   }
 
   /** Imports an image, so that pods can use it. */

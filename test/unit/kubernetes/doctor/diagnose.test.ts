@@ -514,6 +514,14 @@ test.each([
   ).toEqual(codes);
 });
 
+test('a fix never repeats the targetPort that is there: the app may have a port of the same name as the sidecar', () => {
+  const over = changed('rename', (pod) => {
+    pod.spec.containers[0].ports[0].name = 'http';
+  });
+  const { codes, fixOf } = examine({ ...over, ...toService({ targetPort: 'http' }) });
+  expect([codes, fixOf('service-to-app')]).toEqual([['service-to-app'], 'set its targetPort to 8480']);
+});
+
 describe('a NetworkPolicy', () => {
   const judge = (...policies: Json[]) => examine({ networkPolicies: policies });
   const data = { ports: [{ port: 8480 }] };

@@ -71,6 +71,22 @@ describe('the old name of an annotation', () => {
   });
 });
 
+test.each([
+  [undefined, '5s', 35],
+  [0, '5s', 5],
+  [595, '5s', 600],
+  [598, '5s', 600],
+  [600, '5s', 600],
+  [3_600, '5s', 3_600],
+  [30, '20m', 1_230],
+])('a grace period of %s s with a delay of %s becomes %i s', (terminationGracePeriodSeconds, preStop, expected) => {
+  const spec = terminationGracePeriodSeconds === undefined ? {} : { terminationGracePeriodSeconds };
+  const { patch } = inject({ 'sidegate.dev/pre-stop': preStop }, spec);
+  const changed = patch.find(({ path }) => path === '/spec/terminationGracePeriodSeconds');
+  const value = changed !== undefined && 'value' in changed ? changed.value : terminationGracePeriodSeconds;
+  expect(value).toBe(expected);
+});
+
 describe('the sidecar', () => {
   test('is started with arguments that sidegate run accepts, including probes with header fields and variables', () => {
     const livenessProbe = {

@@ -107,7 +107,14 @@ const pod = fc.record({
         fc.constantFrom(null, null, {}),
       ),
       imagePullSecrets: fc.array(fc.record({ name: fc.constantFrom('team', 'a') }), { maxLength: 2 }),
-      terminationGracePeriodSeconds: fc.constantFrom<unknown>(0, 30, '30', null),
+      terminationGracePeriodSeconds: fc.constantFrom<unknown>(0, 30, 600, '30', null),
+      resources: fc.constantFrom<unknown>(
+        {},
+        { requests: { cpu: '20m', memory: 1 } },
+        { limits: { memory: '1Gi' } },
+        { limits: 1 },
+        [],
+      ),
       restartPolicy: fc.constantFrom('Always', 'Never'),
       novelty: fc.jsonValue(),
     },
@@ -137,7 +144,7 @@ function differences(a: unknown, b: unknown, path = ''): string[] {
 }
 
 const CHANGED =
-  /^\/(?:metadata\/(?:labels\/sidegate\.dev\/injected|annotations\/sidegate\.dev\/status)|spec\/(?:initContainers|volumes|imagePullSecrets|terminationGracePeriodSeconds)|spec\/(?:volumes|imagePullSecrets)\/\*|spec\/(?:containers|initContainers)\/\*(?:\/(?:lifecycle|lifecycle\/preStop|env|env\/\*|env\/\*\/value|ports\/\*\/name|(?:livenessProbe|readinessProbe|startupProbe|lifecycle\/postStart|lifecycle\/preStop)\/(?:tcpSocket|httpGet|(?:httpGet|tcpSocket|grpc)\/(?:port|path|scheme))))?)$/;
+  /^\/(?:metadata\/(?:labels\/sidegate\.dev\/injected|annotations\/sidegate\.dev\/status)|spec\/(?:initContainers|volumes|imagePullSecrets|terminationGracePeriodSeconds|resources\/(?:requests|limits)\/(?:cpu|memory))|spec\/(?:volumes|imagePullSecrets)\/\*|spec\/(?:containers|initContainers)\/\*(?:\/(?:lifecycle|lifecycle\/preStop|env|env\/\*|env\/\*\/value|ports\/\*\/name|(?:livenessProbe|readinessProbe|startupProbe|lifecycle\/postStart|lifecycle\/preStop)\/(?:tcpSocket|httpGet|(?:httpGet|tcpSocket|grpc)\/(?:port|path|scheme))))?)$/;
 
 test('an invalid port is not accepted as the port of the app', () => {
   const make = (containerPort: number) => ({
