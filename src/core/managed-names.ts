@@ -192,6 +192,24 @@ const METHOD_OVERRIDES = new Set(['x-http-method-override', 'x-http-method', 'x-
 /** The trace context of a request (W3C Trace Context). */
 export const TRACE: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
 
+/** The fields of the standard, and those of older tracing systems. */
+const TRACE_NAMES = new Set([
+  ...TRACE,
+  'baggage',
+  'b3',
+  'uber-trace-id',
+  'jaeger-baggage',
+  'jaeger-debug-id',
+  'sentry-trace',
+  'x-cloud-trace-context',
+  'grpc-trace-bin',
+  'x-amzn-trace-id',
+  'newrelic',
+  'elastic-apm-traceparent',
+  'x-ot-span-context',
+]);
+const TRACE_PREFIXES = ['x-b3-', 'x-datadog-', 'uberctx-', 'ot-tracer-', 'ot-baggage-'];
+
 /** Other fields that sidegate or the app rely on. */
 const TRUSTED_FIELDS = new Set([
   'host',
@@ -219,6 +237,11 @@ export function findProxyClaim(name: string): ProxyClaim | undefined {
 /** Whether the field changes the method of the request for some apps, for folded names (core/headers.ts). */
 export function isMethodOverride(name: string): boolean {
   return METHOD_OVERRIDES.has(name);
+}
+
+/** Whether the field carries a trace context, for folded names (core/headers.ts). */
+export function isTraceField(name: string): boolean {
+  return TRACE_NAMES.has(name) || hasPrefix(name, TRACE_PREFIXES);
 }
 
 /**

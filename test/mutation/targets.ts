@@ -11,6 +11,7 @@ export const TARGETS: readonly string[] = [
   'src/core/path-forms.ts',
   'src/core/target.ts',
   'src/auth/passwords',
+  'src/core/field-policy.ts',
   'src/core/managed-names.ts',
   'src/gateway/upstream/request-headers.ts',
   'src/gateway/pipeline/lifecycle.ts',

@@ -1,19 +1,32 @@
 /** The rules of `match`: every route matches some requests, and no request matches two routes. */
-import { findProxyClaim, HOP_BY_HOP, isMethodOverride, isOwnField, TRACE } from '../../core/managed-names.ts';
+import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
 import { parseTarget } from '../../core/target.ts';
-import { type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
+import { fieldSettingsOf, type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
-/** Fields of the message, whose presence depends on the HTTP version and on proxies. */
-const MESSAGE_FIELDS: ReadonlyMap<string, string> = new Map([
-  ['host', 'every request has it; use match.host'],
-  ['content-length', 'it frames the message, and HTTP versions and proxies differ in it'],
-  ['expect', 'sidegate responds to it itself'],
-  ['via', 'proxies add it'],
-]);
+const PROXY_CLAIM = 'proxies set it, and sidegate removes it from the requests of clients';
+/** Why a field that the app does not receive as the client sent it cannot select a route. */
+const NOT_FORWARDED: Readonly<Record<Exclude<FieldAction, 'pass'>, string>> = {
+  hopByHop: 'it is hop-by-hop, so each proxy in between removes or changes it',
+  own: 'only sidegate sets it',
+  rewritten: 'sidegate sets or removes it in each request',
+  trace: 'sidegate sets it for the app',
+  foreignTrace: 'sidegate removes it, because clients must not write into the traces of the app, unless trace.trust is always',
+  withheld: 'sidegate removes it after the check of the password, unless basic.forwardAuthorization is true',
+  methodOverride: 'sidegate removes it, because it can change the method, unless forwardMethodOverride is true',
+  otherSpelling: 'sidegate removes it, because apps may read it as a header of the signature',
+  override: PROXY_CLAIM,
+  identity: PROXY_CLAIM,
+  certificate: PROXY_CLAIM,
+  unchecked: PROXY_CLAIM,
+  clientAddress: PROXY_CLAIM,
+  route: PROXY_CLAIM,
+  checkedHere: PROXY_CLAIM,
+};
 
 /** A match that no request can have, or that does not select what it says. */
-export function checkMatch(match: MatchConfig, path: Path): Rating[] {
+export function checkMatch(route: RouteConfig, path: Path): Rating[] {
+  const { match } = route;
   const { path: exact, pathPrefix } = match;
   if (exact !== undefined && pathPrefix !== undefined)
     return [error(path, 'both path and pathPrefix are set', 'remove one of them')];
@@ -51,15 +64,15 @@ export function checkMatch(match: MatchConfig, path: Path): Rating[] {
   }
   if (match.allowInPath.length > 0)
     found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from the gate'));
-  return [...found, ...checkHeaders(match, path)];
+  return [...found, ...checkHeaders(match, fieldSettingsOf(route), path)];
 }
 
 /** Only a header that reaches the app as it was sent can select a route: the app must see what the route was selected by. */
-function checkHeaders({ headers = [], withoutHeaders = [] }: MatchConfig, path: Path): Rating[] {
+function checkHeaders({ headers = [], withoutHeaders = [] }: MatchConfig, settings: FieldSettings, path: Path): Rating[] {
   const lists = Object.entries({ headers, withoutHeaders });
   const managed = lists.flatMap(([key, names]) =>
     names.flatMap((name, index) => {
-      const problem = findHeaderProblem(name);
+      const problem = findHeaderProblem(name, settings);
       return problem === undefined ? [] : [error([...path, key, index], `a route cannot be matched by ${name}: ${problem}`)];
     }),
   );
@@ -70,13 +83,10 @@ function checkHeaders({ headers = [], withoutHeaders = [] }: MatchConfig, path: 
   return [...managed, ...contradictions];
 }
 
-function findHeaderProblem(name: string): string | undefined {
-  if (HOP_BY_HOP.has(name)) return 'it is hop-by-hop, so each proxy in between removes or changes it';
-  if (isOwnField(name)) return 'only sidegate sets it';
-  if (TRACE.has(name)) return 'sidegate sets it for the app';
-  if (findProxyClaim(name) !== undefined) return 'proxies set it, and sidegate removes it from the requests of clients';
-  if (isMethodOverride(name)) return 'sidegate removes it, because it can change the method';
-  return MESSAGE_FIELDS.get(name);
+function findHeaderProblem(name: string, settings: FieldSettings): string | undefined {
+  if (name === 'host') return 'every request has it; use match.host';
+  const action = decideFieldAction(name, settings);
+  return action === 'pass' ? undefined : NOT_FORWARDED[action];
 }
 
 /** Two routes that match the same requests, or of which neither is the more specific one. */

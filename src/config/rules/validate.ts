@@ -116,7 +116,7 @@ function isRedisUrl(text: string): boolean {
 function toRouteRules(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): (() => readonly Rating[])[] {
   const at = [...path, 'webhook'];
   return [
-    () => checkMatch(route.match, [...path, 'match']),
+    () => checkMatch(route, [...path, 'match']),
     () => checkUpstream(route, path, config),
     () => (route.webhook === undefined ? [] : checkWebhook(route.webhook, route, at, now)),
     () => (route.webhook === undefined ? [] : checkRetention(route.webhook, config.limits.bodyTimeout, at)),

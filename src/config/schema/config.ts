@@ -1,6 +1,8 @@
 /** The config after parsing: typed, defaulted, frozen. */
 import type * as z from 'zod';
 import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
+import { toHeaderNames } from '../../auth/schemes/head.ts';
+import type { FieldSettings } from '../../core/field-policy.ts';
 import type { SocketAddress } from './scalars.ts';
 import type { ConfigSchema } from './schema.ts';
 
@@ -78,6 +80,18 @@ export function methodsOf(route: RouteConfig): readonly string[] {
   const method = handshake === undefined ? undefined : HANDSHAKES[handshake.type].method;
   const methods = appMethodsOf(route);
   return method === undefined || methods.includes(method) ? methods : [...methods, method];
+}
+
+/** The settings of a route that decide which fields of a client its app receives. */
+export function fieldSettingsOf({ basic, webhook, clientCertificate, forwardMethodOverride, trace }: RouteConfig): FieldSettings {
+  return {
+    ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
+    ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
+    ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
+    trustsTraces: trace.trust === 'always',
+    forwardAuthorization: basic?.forwardAuthorization ?? true,
+    forwardMethodOverride,
+  };
 }
 
 /** Whether the route forwards each ID once, so that it has to remember handled IDs. */

@@ -2,9 +2,8 @@
 
 import type { Admitted } from '../../core/admitted.ts';
 import { findConnectionOptions, toFoldedName } from '../../core/headers.ts';
-import { HOP_BY_HOP, TRACE } from '../../core/managed-names.ts';
+import { HOP_BY_HOP, isTraceField, TRACE } from '../../core/managed-names.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
-import { isTraceField } from '../../telemetry/tracing/trace-fields.ts';
 import { addFraming } from '../upstream/request-headers.ts';
 import { addTrace } from '../upstream/trace-headers.ts';
 

@@ -4,7 +4,6 @@ import type { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
 import type { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
-import { toHeaderNames } from '../../auth/schemes/head.ts';
 import { toVerifyKey } from '../../auth/schemes/keys.ts';
 import { toAcceptedStatus, toAcknowledgement, toStatuses } from '../../auth/schemes/senders.ts';
 import { toRouting } from '../../config/rules/gate-identity.ts';
@@ -12,6 +11,7 @@ import {
   appMethodsOf,
   type Config,
   fetchesCertificates,
+  fieldSettingsOf,
   methodsOf,
   namesOf,
   type RouteConfig,
@@ -42,9 +42,8 @@ import type { RouteMetrics } from '../pipeline/route-metrics.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import type { ReadLimits } from '../upstream/client-reads.ts';
 import { createForwarder, type Forwarder, type RequestPolicy } from '../upstream/forwarder.ts';
-import type { IdentityContext } from '../upstream/identity.ts';
 import type { IdentitySigner } from '../upstream/identity-token.ts';
-import { HeaderPolicy } from '../upstream/request-headers.ts';
+import { type HeaderContext, HeaderPolicy } from '../upstream/request-headers.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { BodyStorage } from './body-storage.ts';
@@ -98,11 +97,7 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
   const { config } = route;
   const metrics = parts.metrics.route(config.name);
   const { name, basic, webhook, clientCertificate, forwardMethodOverride } = config;
-  const identity: IdentityContext = {
-    route: name,
-    ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
-    signer: parts.signer,
-  };
+  const fields: HeaderContext = { route: name, signer: parts.signer, ...fieldSettingsOf(config) };
   return {
     name,
     ...toRouting(config),
@@ -116,29 +111,22 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     isOpen: config.allow === 'anyone',
     mode: config.mode,
     challenges: toChallenges(config),
-    forwarder: buildForwarder(route, identity, upstream, parts),
+    forwarder: buildForwarder(route, fields, upstream, parts),
     verifiesContent: webhook !== undefined,
     forwardMethodOverride,
     ...(webhook === undefined
       ? undefined
       : { statuses: toStatuses(webhook.scheme), acknowledgement: toAcknowledgement(webhook.scheme) }),
-    identity,
+    identity: fields,
     metrics,
     trace: { trust: config.trace.trust, template: toTemplate(config.match), app: config.upstream },
     bodies: parts.bodies.open(route),
   };
 }
 
-function buildForwarder({ config }: CompiledRoute, identity: IdentityContext, upstream: Upstream, parts: RouteParts): Forwarder {
-  const { name, resend, basic, webhook, clientCertificate, forwardMethodOverride } = config;
-  const policy = new HeaderPolicy({
-    ...identity,
-    ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
-    trustsTraces: config.trace.trust === 'always',
-    forwardAuthorization: basic?.forwardAuthorization ?? true,
-    forwardMethodOverride,
-    ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
-  });
+function buildForwarder({ config }: CompiledRoute, fields: HeaderContext, upstream: Upstream, parts: RouteParts): Forwarder {
+  const { name, resend, webhook } = config;
+  const policy = new HeaderPolicy(fields);
   if (webhook?.ack === 'onAccept') {
     const trustsUnsignedId = webhook.dedup !== 'off' && webhook.dedup.unsignedId === 'trust';
     const accepted = { status: toAcceptedStatus(webhook.scheme), text: toAcknowledgement(webhook.scheme) };

@@ -1,13 +1,12 @@
 /** Writes the identity of the client and the route: for the app, and for a proxy that sends auth requests. */
 import type { Admitted } from '../../core/admitted.ts';
+import type { FieldSettings } from '../../core/field-policy.ts';
 import type { IdentitySigner } from './identity-token.ts';
 
 /** The data about the client that a route reports. */
-export interface IdentityContext {
+export interface IdentityContext extends Pick<FieldSettings, 'user'> {
   /** The name of the route. */
   readonly route: string;
-  /** `forward`: send the user to the app; `hide`: send no user; default: the route does not authenticate users. */
-  readonly user?: 'forward' | 'hide';
   /** Signs the identity; default: it is not signed. */
   readonly signer?: IdentitySigner;
 }

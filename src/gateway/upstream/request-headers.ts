@@ -2,43 +2,19 @@
 
 import type { Admitted } from '../../core/admitted.ts';
 import type { Client } from '../../core/client.ts';
+import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
 import { findConnectionOptions, type HeaderFields, isPlainOption, toFoldedName } from '../../core/headers.ts';
-import {
-  findProxyClaim,
-  HOP_BY_HOP,
-  isMethodOverride,
-  isOwnField,
-  isProtectedField,
-  type ProxyClaim,
-  TRACE,
-} from '../../core/managed-names.ts';
+import { isMethodOverride, isProtectedField } from '../../core/managed-names.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
-import { isTraceField } from '../../telemetry/tracing/trace-fields.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
 import { addTrace } from './trace-headers.ts';
 
-/** What to do with a field of the client. An assertion depends on the proxy that sent the request. */
-type FieldAction = 'pass' | 'drop' | Exclude<ProxyClaim, 'override'>;
-
-/** Set by sidegate for each request, whichever proxy is in front of it; sidegate itself responds to Expect (RFC 9110 §10.1.1). */
-const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'via', 'content-length', 'expect']);
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** The maximum number of names whose action is cached: clients may send any number of names. */
 const MAX_CACHED_NAMES = 1_000;
 
 /** The settings of a route for the request header. */
-export interface HeaderContext extends IdentityContext {
-  /** Forwards the client's credentials. sidegate acts as the app's origin server, so it may remove them (RFC 9110 §11.6.2). */
-  readonly forwardAuthorization: boolean;
-  /** What to do with the client certificate; default: the route requires none. */
-  readonly certificate?: 'forward' | 'hide';
-  /** Forwards fields by which some apps change the method of the request. */
-  readonly forwardMethodOverride?: boolean;
-  /** Lower-case names of the fields that the signature is read from. */
-  readonly signatureHeaders?: readonly string[];
-  /** Clients that pass the gates are trusted with the traces of the app: fields of other tracing systems are forwarded, too. */
-  readonly trustsTraces?: boolean;
-}
+export type HeaderContext = IdentityContext & FieldSettings;
 
 /**
  * Finds a `Connection` option that is not allowed or malformed. A client that names a field there on which sidegate or
@@ -108,30 +84,10 @@ export class HeaderPolicy {
   #findAction(name: string): FieldAction {
     const known = this.#actions.get(name);
     if (known !== undefined) return known;
-    const action = decideAction(name, this.#context);
+    const action = decideFieldAction(name, this.#context);
     if (this.#actions.size < MAX_CACHED_NAMES) this.#actions.set(name, action);
     return action;
   }
-}
-
-function decideAction(name: string, context: HeaderContext): FieldAction {
-  const { signatureHeaders = [], trustsTraces = false } = context;
-  const folded = toFoldedName(name);
-  // Set by sidegate, or not at all. An untrusted client must not write into the app's traces, or cause everything to be recorded.
-  if (TRACE.has(folded) || (isTraceField(folded) && !trustsTraces && !signatureHeaders.includes(name))) return 'drop';
-  if (isWithheld(folded, context)) return 'drop';
-  if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwnField(folded)) return 'drop';
-  // Another spelling of a managed name: an app may treat it as the real field, and no legitimate client sends one.
-  if (folded !== name && isProtectedField(folded)) return 'drop';
-  if (signatureHeaders.some((signed) => signed !== name && toFoldedName(signed) === folded)) return 'drop';
-  return decideClaim(findProxyClaim(folded), context);
-}
-
-function decideClaim(claim: ProxyClaim | undefined, { user, certificate }: HeaderContext): FieldAction {
-  if (claim === undefined) return 'pass';
-  // No proxy may contradict what the route checks itself.
-  const isChecked = (claim === 'identity' && user !== undefined) || (claim === 'certificate' && certificate !== undefined);
-  return claim === 'override' || isChecked ? 'drop' : claim;
 }
 
 /**
@@ -140,8 +96,6 @@ function decideClaim(claim: ProxyClaim | undefined, { user, certificate }: Heade
  */
 function isTrustedClaim(action: Exclude<FieldAction, 'pass'>, value: string, client: Client): boolean {
   switch (action) {
-    case 'drop':
-      return false;
     case 'identity':
     case 'certificate':
     case 'unchecked':
@@ -150,13 +104,9 @@ function isTrustedClaim(action: Exclude<FieldAction, 'pass'>, value: string, cli
       return client.viaIdentityProxy || (client.viaTrustedProxy && value === client.address);
     case 'route':
       return client.viaTrustedProxy || client.viaIdentityProxy;
+    default:
+      return false;
   }
-}
-
-/** Returns whether the route keeps the field from the app, even if a trusted proxy sent it. */
-function isWithheld(folded: string, { forwardAuthorization, forwardMethodOverride }: HeaderContext): boolean {
-  if (folded === 'authorization') return !forwardAuthorization;
-  return isMethodOverride(folded) && forwardMethodOverride !== true;
 }
 
 /** HTTP/1.0 may lack Host, but our HTTP/1.1 request must have it; empty, because the target has no host (RFC 9110 §7.2). */

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
-import { isTraceField } from '../../../../src/telemetry/tracing/trace-fields.ts';
+import { isTraceField } from '../../../../src/core/managed-names.ts';
 import { TraceIds } from '../../../../src/telemetry/tracing/trace-ids.ts';
 import { Tracer, type TracerOptions, type TraceTrust, type TrustLevel } from '../../../../src/telemetry/tracing/tracer.ts';
 
