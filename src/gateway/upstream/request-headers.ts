@@ -85,7 +85,9 @@ export class HeaderPolicy {
     const known = this.#actions.get(name);
     if (known !== undefined) return known;
     const action = decideFieldAction(name, this.#context);
-    if (this.#actions.size < MAX_CACHED_NAMES) this.#actions.set(name, action);
+    // Emptied when full: otherwise a client that sends many names would end the caching for all others.
+    if (this.#actions.size >= MAX_CACHED_NAMES) this.#actions.clear();
+    this.#actions.set(name, action);
     return action;
   }
 }

@@ -105,7 +105,8 @@ export class ResponseHeaderPolicy {
     const known = this.#actions.get(name);
     if (known !== undefined) return known;
     const action = this.#decide(name.toLowerCase());
-    if (this.#actions.size < MAX_CACHED_NAMES) this.#actions.set(name, action);
+    if (this.#actions.size >= MAX_CACHED_NAMES) this.#actions.clear();
+    this.#actions.set(name, action);
     return action;
   }
 

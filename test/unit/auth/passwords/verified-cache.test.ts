@@ -19,8 +19,13 @@ test('identifies credentials by their HMAC-SHA-256 (RFC 2104), each field after 
   const cache = new VerifiedCache({ ttl: 1_000, maxEntries: 2 }, new FakeClock());
   const [bytes] = made;
   if (bytes === undefined) throw new Error('no key was made');
-  const key = bytes.map((byte) => byte & 0x7f);
-  const expected = createHmac('sha256', key).update('9:192.0.2.13:ann4:p\xe4ss').digest('base64');
+  const expected = createHmac('sha256', bytes).update('9:192.0.2.15:4:anné', 'utf8').update('p\xe4ss', 'latin1').digest('base64');
   for (let i = 0; i < 2; i++)
-    expect(cache.toDigest({ user: 'ann', password: Buffer.from('p\xe4ss', 'latin1') }, '192.0.2.1')).toBe(expected);
+    expect(cache.toDigest({ user: 'anné', password: Buffer.from('p\xe4ss', 'latin1') }, '192.0.2.1')).toBe(expected);
+});
+
+test('distinguishes users whose names differ only in characters outside latin1', () => {
+  const cache = new VerifiedCache({ ttl: 1_000, maxEntries: 2 }, new FakeClock());
+  const [one, other] = ['\u0141', '\u0241'].map((user) => cache.toDigest({ user, password: Buffer.from('p') }, '192.0.2.1'));
+  expect(one).not.toBe(other);
 });

@@ -169,6 +169,22 @@ describe('fields that a client must not set', () => {
     expect(toHeaders({ headers: ['Host', 'a', 'Connection', name, name, '1'] })).not.toContain('1');
   });
 
+  test('are still decided once for each name after a client sent more names than are cached', () => {
+    let decisions = 0;
+    const context = {
+      route: 'billing',
+      get forwardAuthorization() {
+        decisions++;
+        return true;
+      },
+    };
+    const policy = new HeaderPolicy(context);
+    for (let i = 0; i < 1_100; i++) policy.toUpstreamHeaders(makeAdmitted({ headers: [`X-${i}`, ''] }));
+    const before = decisions;
+    for (let i = 0; i < 5; i++) policy.toUpstreamHeaders(makeAdmitted({ headers: ['X-New', ''] }));
+    expect(decisions - before).toBe(1);
+  });
+
   test('decides the same when there are more names than are cached', () => {
     const policy = new HeaderPolicy(CONTEXT);
     for (let i = 0; i < 1_100; i++) policy.toUpstreamHeaders(makeAdmitted({ headers: [`X-${i}`, ''] }));

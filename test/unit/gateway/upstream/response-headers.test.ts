@@ -46,6 +46,16 @@ describe('the head for the sender', () => {
     ]);
   });
 
+  test('is decided once for each name after an app sent more names than are cached', () => {
+    const allowed = new Set<string>();
+    const lookups: string[] = [];
+    allowed.has = (name) => lookups.push(name) === 0;
+    const fresh = new ResponseHeaderPolicy(allowed);
+    for (let i = 0; i < 1_100; i++) fresh.toSenderHead(200, [`X-${i}`, '']);
+    for (let i = 0; i < 5; i++) fresh.toSenderHead(200, ['Webhook-Delivery', '1']);
+    expect(lookups).toEqual(['webhook-delivery']);
+  });
+
   test('is the same when there are more names than are cached', () => {
     const fresh = new ResponseHeaderPolicy(new Set());
     for (let i = 0; i < 1_100; i++) fresh.toSenderHead(200, [`X-${i}`, '']);
