@@ -10,7 +10,7 @@ import { compilePieceRules, isFieldPiece, isRead } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { compileSignatures, MAX_SIGNATURE_ENTRIES, malformed, toEntries } from './signature-entries.ts';
 import { compileSortedForm } from './sorted-form.ts';
-import { isAlike } from './strict-form.ts';
+import { foldName, isAlike } from './strict-form.ts';
 
 /** Returns the complete head, or the refusal `missing_signature` or `malformed_signature`. */
 export type ReadBody = (head: SignedHead, body: Buffer, options: HeadOptions) => SignedHead | Refusal;
@@ -54,11 +54,11 @@ function compileFormCheck(description: SchemeDescription): Step | undefined {
   const { signature, onlySignedFields } = description;
   if (onlySignedFields === undefined) return undefined;
   const places: object[] = [...listSignedPlaces(description), (signature && toSignaturePlace(signature)) ?? {}];
-  const names = places.flatMap((place) => ('form' in place ? [String(place.form)] : []));
+  const names = places.flatMap((place) => ('form' in place ? [foldName(String(place.form))] : []));
   return (_, content) => {
     const fields = content.form();
     if (fields instanceof BodyProblem) return malformed(fields.text);
-    const isOther = fields.some(({ name }) => !names.some((known) => isAlike(name, known)));
+    const isOther = fields.some((field) => !names.some((known) => isAlike(field, known)));
     return isOther ? malformed('the form has a field that is not signed') : undefined;
   };
 }

@@ -4,7 +4,7 @@ import { toMediaForm } from '../../core/media-type.ts';
 import { BodyContent, BodyProblem, compileBodyPlace, toPath, toPlaceTitle } from './body-values.ts';
 import type { BodyPlace } from './description.ts';
 import { cannotSign } from './sign.ts';
-import { isAlike, parseStrictForm, parseStrictQuery } from './strict-form.ts';
+import { foldName, isAlike, parseStrictForm, parseStrictQuery } from './strict-form.ts';
 
 const BOUNDARY = 'sidegate-form-boundary';
 
@@ -80,7 +80,8 @@ export function writeParameter(url: string, name: string, value: string): string
   const mark = url.indexOf('?');
   const [path, query] = mark === -1 ? [url, ''] : [url.slice(0, mark), url.slice(mark + 1)];
   const parsed = parseStrictQuery(query);
-  const kept = parsed.kind === 'fields' ? parsed.fields.filter((field) => !isAlike(field.name, name)) : [];
+  const folded = foldName(name);
+  const kept = parsed.kind === 'fields' ? parsed.fields.filter((field) => !isAlike(field, folded)) : [];
   const others = kept.map(({ span }) => query.slice(span?.from, span?.to));
   return `${path}?${[...others, formatPairs([[name, value]])].join('&')}`;
 }

@@ -19,7 +19,7 @@ import { compileHeaderList } from './header-list.ts';
 import { compilePieceRules, isFieldPiece, isRead } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { compileSignatures, MAX_SIGNATURE_ENTRIES, malformed, toEntries, toParts } from './signature-entries.ts';
-import { type FormField, findField, isAlike, parseStrictQuery } from './strict-form.ts';
+import { type FormField, findField, foldName, isAlike, parseStrictQuery } from './strict-form.ts';
 
 /** The parts of a head. */
 interface HeadParts {
@@ -89,6 +89,7 @@ function compileParameters(
 ): (query: string, options: HeadOptions) => readonly FormField[] | Refusal {
   if (!readsQuery(description)) return () => [];
   const names = listParameters(description);
+  const folded = names.map(foldName);
   const isCovered = coversQuery(description);
   return (query, { allowQuery = false }) => {
     const parsed = parseStrictQuery(query);
@@ -97,7 +98,7 @@ function compileParameters(
     const repeated = names.find((name) => findField(fields, name) === 'repeated');
     if (repeated !== undefined) return malformed(`the query parameter ${repeated} is repeated`);
     // The signature does not cover other parameters, so an attacker could add them.
-    const isKnown = ({ name }: FormField): boolean => names.some((known) => isAlike(name, known));
+    const isKnown = (field: FormField): boolean => folded.some((known) => isAlike(field, known));
     if (!isCovered && !allowQuery && !fields.every(isKnown)) return refuse('malformed_request', 'query_not_signed');
     return fields;
   };

@@ -11,6 +11,8 @@ export interface FormField {
   readonly value: string;
   /** The offsets of name and value in the text; undefined in multipart bodies. */
   readonly span: { readonly from: number; readonly to: number } | undefined;
+  /** The name, and its part before an open bracket, as `foldName` returns them. */
+  readonly folded: readonly [string, string];
 }
 
 /** The fields of a form or a query, or why it has several interpretations. */
@@ -20,12 +22,11 @@ export type StrictForm =
 
 /** Far more than any delivery has. Bounds the work for a sender that is not verified yet. */
 const MAX_FIELDS = 1_000;
-/** Each name is compared several times. */
 const MAX_NAME_LENGTH = 256;
+const TOO_LONG = `a name has more than ${MAX_NAME_LENGTH} bytes`;
 const BAD_ESCAPE = /%(?![0-9A-Fa-f]{2})/;
 const [PERCENT, PLUS, SPACE] = [0x25, 0x2b, 0x20];
-const NEITHER_LETTER_NOR_DIGIT = /[^a-z0-9]+/g;
-const OUTER_DASHES = /^-|-$/g;
+const DASH = 0x2d;
 /** RFC 2046 §5.1.1, without the spaces that it allows. */
 const FIRST_LINE = /^--([0-9A-Za-z'()+_,./:=?-]{1,70})\r\n/;
 /** RFC 7578 §4.2. A percent sign or a backslash may be an escape, depending on the parser. */
@@ -47,22 +48,43 @@ export function parseStrictQuery(query: string): StrictForm {
 
 /** Finds a field; 'repeated' if an app may see two of this name. */
 export function findField(fields: readonly FormField[], name: string): FormField | 'repeated' | undefined {
-  const alike = fields.filter((field) => isAlike(field.name, name));
+  const folded = foldName(name);
+  const alike = fields.filter((field) => isAlike(field, folded));
   if (alike.length > 1) return 'repeated';
   return alike[0]?.name === name ? alike[0] : undefined;
 }
 
 /**
- * Whether an app may take one name for the other: PHP converts dots, spaces and an open bracket to underscores, PHP and Ruby take `a[]`
- * for `a`, and ASP.NET ignores the case.
+ * Whether an app may take the field for one whose name `foldName` converts to this: PHP converts dots, spaces and an open bracket to
+ * underscores, PHP and Ruby take `a[]` for `a`, and ASP.NET ignores the case.
  */
-export function isAlike(name: string, wanted: string): boolean {
-  const folded = fold(wanted);
-  return fold(name) === folded || fold(name.split('[', 1)[0] ?? '') === folded;
+export function isAlike({ folded: [whole, base] }: FormField, folded: string): boolean {
+  return whole === folded || base === folded;
 }
 
-function fold(name: string): string {
-  return name.toLowerCase().replace(NEITHER_LETTER_NOR_DIGIT, '-').replace(OUTER_DASHES, '');
+/** Names that an app may take for each other become equal. Fold each name of a sender once: it may send a thousand. */
+export function foldName(name: string): string {
+  const bytes = Buffer.allocUnsafe(name.length);
+  let length = 0;
+  let isApart = false;
+  // A loop over characters: regular expressions take four times as long for a name whose every other character is punctuation.
+  for (let at = 0; at < name.length; at++) {
+    const code = name.charCodeAt(at);
+    const lower = code >= 0x41 && code <= 0x5a ? code + 0x20 : code;
+    const isKept = (lower >= 0x61 && lower <= 0x7a) || (lower >= 0x30 && lower <= 0x39);
+    if (isKept) {
+      if (isApart && length > 0) bytes[length++] = DASH;
+      bytes[length++] = lower;
+    }
+    isApart = !isKept;
+  }
+  return bytes.toString('latin1', 0, length);
+}
+
+function toField(name: string, value: string, span: FormField['span']): FormField {
+  const folded = foldName(name);
+  const bracket = name.indexOf('[');
+  return { name, value, span, folded: [folded, bracket === -1 ? folded : foldName(name.slice(0, bracket))] };
 }
 
 function parsePairs(text: string): StrictForm {
@@ -75,13 +97,22 @@ function parsePairs(text: string): StrictForm {
     const to = end === -1 ? text.length : end;
     if (to > from) {
       if (fields.length === MAX_FIELDS) return toProblem(`it has more than ${MAX_FIELDS} fields`);
-      const equals = text.indexOf('=', from);
-      const middle = equals === -1 || equals > to ? to : equals;
-      fields.push({ name: decode(text.slice(from, middle)), value: decode(text.slice(middle + 1, to)), span: { from, to } });
+      const field = readPair(text, { from, to });
+      if (field === undefined) return toProblem(TOO_LONG);
+      fields.push(field);
     }
     from = to + 1;
   }
   return toFields(fields);
+}
+
+/** Undefined if the name is too long. */
+function readPair(text: string, span: { readonly from: number; readonly to: number }): FormField | undefined {
+  const { from, to } = span;
+  const equals = text.indexOf('=', from);
+  const middle = equals === -1 || equals > to ? to : equals;
+  const name = decode(text.slice(from, middle));
+  return name.length > MAX_NAME_LENGTH ? undefined : toField(name, decode(text.slice(middle + 1, to)), span);
 }
 
 function parseMultipart(text: string): StrictForm {
@@ -116,12 +147,13 @@ function readPart(text: string, at: number, delimiter: string): { readonly field
   const headEnd = text.indexOf('\r\n\r\n', at);
   const head = headEnd === -1 ? undefined : readPartHead(text.slice(at + '\r\n'.length, headEnd));
   if (head === undefined) return 'a part has no name, or headers that parsers interpret differently';
+  if (head.name.length > MAX_NAME_LENGTH) return TOO_LONG;
   const start = headEnd + '\r\n\r\n'.length;
   // A part may be empty: then the delimiter begins with the line end of the blank line.
   const end = text.indexOf(delimiter, start - '\r\n'.length);
   if (end === -1) return 'the last boundary is missing';
   const value = head.isFile ? '' : text.slice(start, Math.max(start, end));
-  return { field: { name: head.name, value, span: undefined }, next: end + delimiter.length };
+  return { field: toField(head.name, value, undefined), next: end + delimiter.length };
 }
 
 /** A part with a file name is a file: an app does not find it among the fields, but its name may hide a field. */
@@ -148,7 +180,6 @@ function isUtf8Type(type: string): boolean {
 }
 
 function toFields(fields: readonly FormField[]): StrictForm {
-  if (fields.some(({ name }) => name.length > MAX_NAME_LENGTH)) return toProblem(`a name has more than ${MAX_NAME_LENGTH} bytes`);
   // PHP takes the part before NUL for the name.
   if (fields.some(({ name }) => name.includes('\0'))) return toProblem('a name contains NUL');
   const isText = fields.every(({ name, value }) => isUtf8Text(name) && isUtf8Text(value));
