@@ -12,6 +12,7 @@ import type { Explanation } from '../gateway/runtime/workers/report.ts';
 import { WorkerLink } from '../gateway/runtime/workers/worker-link.ts';
 import { createFullCollector } from '../gateway/server/process-memory.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
+import { logForeignLines } from './foreign-lines.ts';
 import { EXIT } from './io.ts';
 import { readRevision, readVersion } from './version.ts';
 
@@ -29,6 +30,7 @@ export async function runWorker(): Promise<number> {
   const lines = new PostedLines({ port, clock: systemClock, flushAfter: log.flush });
   const version = readVersion();
   const logger = createLogger<GateLogEvent>({ ...log, version, worker: index + 1, destination: lines });
+  logForeignLines(logger);
   const explanations: Explanation[] = [];
   const onExplained = (requestId: string, text: readonly string[]): void => {
     explanations.push({ requestId, lines: text });

@@ -4,6 +4,7 @@ import { systemClock } from '../core/clock.ts';
 import { readClientCa } from '../kubernetes/admission/client-ca.ts';
 import { Injector, type InjectorAddresses, type InjectorContext } from '../kubernetes/admission/injector.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
+import { logForeignLines } from './foreign-lines.ts';
 import {
   INJECTOR_OPTIONS,
   type InjectorOptions,
@@ -61,6 +62,7 @@ async function prepare(options: InjectorOptions, io: Io): Promise<InjectorContex
 
 async function run(context: InjectorContext, io: Io): Promise<number> {
   const { logger, server } = context;
+  logForeignLines(logger);
   const injector = new Injector(context);
   const shutdown = new Shutdown(logger, server.shutdown);
   const addresses = await start(injector, io);

@@ -3,6 +3,7 @@
 import { keepAlive, systemClock } from '../core/clock.ts';
 import { RotationController } from '../kubernetes/certificates/rotation-controller.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
+import { logForeignLines } from './foreign-lines.ts';
 import { INJECTOR_OPTIONS, openCluster, parseInjectorOptions, readInjectorConfig } from './injector-command.ts';
 import { EXIT, type Io } from './io.ts';
 import { Shutdown } from './shutdown.ts';
@@ -29,6 +30,7 @@ export async function runRotateCertificates(args: readonly string[], io: Io): Pr
   const kube = await openCluster(options, io);
   if (kube === undefined) return EXIT.failed;
   const logger = createLogger({ level: log.level, version: readVersion() });
+  logForeignLines(logger);
   const controller = new RotationController({ rotation, kube, clock: systemClock, logger });
   const shutdown = new Shutdown(logger, { grace: 0, drain: 0 });
   const release = keepAlive();

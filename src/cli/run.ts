@@ -13,6 +13,7 @@ import { WorkerThreads } from '../gateway/runtime/workers/worker-threads.ts';
 import { createFullCollector, keepHeapWhileIdle } from '../gateway/server/process-memory.ts';
 import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
+import { logForeignLines } from './foreign-lines.ts';
 import { EXIT, type Io } from './io.ts';
 import { MARGIN_MS, Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
@@ -32,6 +33,7 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   const lines = new LogBatches(1, { clock: systemClock, flushAfter: config.log.flush });
   const worker = config.workers > 1 ? 1 : undefined;
   const logger = createLogger<GateLogEvent>({ ...config.log, version, worker, destination: lines });
+  logForeignLines(logger);
   const shutdown = new Shutdown(logger, config.shutdown);
   const others = config.workers > 1 ? createWorkers({ file, overrides, config, lines, logger, shutdown }) : undefined;
   // Also for a second signal, which does not wait for the drain.

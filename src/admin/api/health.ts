@@ -12,12 +12,16 @@ export interface HealthParts {
   readonly toKeySet: () => object;
   /** Why the gate should get no traffic now, or undefined when it is ready. */
   readonly notReadyBecause: () => string | undefined;
+  /** The problem of a gate that is ready: if readiness depended on the store, one outage would take all replicas out of service. */
+  readonly degradedBecause?: () => string | undefined;
   /** How long the event loop has been too slow to serve; undefined unless only a restart helps. */
   readonly stuckFor: () => Milliseconds | undefined;
 }
 
 /** The dependencies of the endpoints that every process has: the gate and the injector. */
-export type ProbedParts = Pick<HealthParts, 'notReadyBecause' | 'stuckFor'> & { readonly metrics: Exposition };
+export type ProbedParts = Pick<HealthParts, 'notReadyBecause' | 'degradedBecause' | 'stuckFor'> & {
+  readonly metrics: Exposition;
+};
 
 const open = { method: 'GET', isOpen: true } as const;
 
@@ -28,7 +32,7 @@ export function createHealthEndpoints(parts: HealthParts): Endpoint[] {
 }
 
 /** Metrics, liveness and readiness. */
-export function createProbedEndpoints({ metrics, notReadyBecause, stuckFor }: ProbedParts): Endpoint[] {
+export function createProbedEndpoints({ metrics, notReadyBecause, degradedBecause, stuckFor }: ProbedParts): Endpoint[] {
   return [
     { ...open, path: '/metrics', respond: ({ request }) => toExposition(metrics, toFormat(request.headers.accept)) },
     { ...open, path: '/healthz', respond: () => toLiveness(stuckFor()) },
@@ -37,7 +41,9 @@ export function createProbedEndpoints({ metrics, notReadyBecause, stuckFor }: Pr
       path: '/readyz',
       respond() {
         const reason = notReadyBecause();
-        return reason === undefined ? toPlain(200, 'ready') : toPlain(503, `not ready: ${reason}`);
+        if (reason !== undefined) return toPlain(503, `not ready: ${reason}`);
+        const degraded = degradedBecause?.();
+        return toPlain(200, degraded === undefined ? 'ready' : `ready, but ${degraded}`);
       },
     },
   ];

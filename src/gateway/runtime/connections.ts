@@ -1,10 +1,8 @@
-/** Tests the connections of a config, to the store and the app of every route, for `sidegate check --connect`; writes nothing. */
-import { randomBytes } from 'node:crypto';
+/** Tests the connections of a config, to the store and the app of every route, for `sidegate check --connect`. */
 import type { LoadedConfig } from '../../config/load/load.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import type { SocketAddress } from '../../config/schema/scalars.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { toErrorText } from '../../core/errors.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { formatAddress, toCause } from '../../state/redis/outage.ts';
 import { DialFailure, dial, systemResolve } from '../egress-proxy/dial.ts';
@@ -81,31 +79,29 @@ async function testUpstream(
   }
 }
 
-/** Forgets an id that does not exist: this tests the address, TLS, the password and the permission to run scripts. */
+/** The store counts as up once it has executed each operation that a delivery needs, on keys that expire. */
 async function testStore(
   settings: StoreSettings,
   redis: NonNullable<StoreSettings['redis']>,
   clock: Clock,
 ): Promise<ConnectionTest> {
   const title = `Redis at ${formatAddress(redis.topology)}`;
-  const test = { path: 'store.redis', title, hint: 'start Redis, or correct its address, user, password or TLS' };
-  let onSettled: (failure?: string) => void = () => undefined;
-  const settled = new Promise<string | undefined>((resolve) => {
+  let onSettled: (result: { readonly failure?: string; readonly hint?: string }) => void = () => undefined;
+  const settled = new Promise<Parameters<typeof onSettled>[0]>((resolve) => {
     onSettled = resolve;
   });
   const store = openStore(settings, clock, {
-    onUp: () => onSettled(),
-    onDown: ({ message }) => onSettled(message),
+    onUp: () => onSettled({}),
+    onDown: ({ message, hint }) => onSettled({ failure: message, hint }),
     onWarning: () => undefined,
     onAttemptsFull: () => undefined,
   });
-  const cancel = clock.after(redis.connectTimeout + redis.commandTimeout, () => onSettled(`${title} did not reply in time`));
+  const cancel = clock.after(redis.connectTimeout + redis.commandTimeout, () =>
+    onSettled({ failure: `${title} did not reply in time` }),
+  );
   try {
-    const failure = await settled;
-    if (failure === undefined) await store.seenIds.forget(`check:${randomBytes(16).toString('hex')}`);
-    return { ...test, failure };
-  } catch (thrown) {
-    return { ...test, failure: toErrorText(thrown) };
+    const { failure, hint = 'start Redis, or correct its address' } = await settled;
+    return { path: 'store.redis', title, hint, failure };
   } finally {
     cancel();
     await store.close();

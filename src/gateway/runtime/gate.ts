@@ -106,6 +106,7 @@ export class Gate {
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#services.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
+      degradedBecause: this.#services.storeProblem,
       stuckFor: () => this.#services.eventLoopMonitor.stuckFor ?? this.#others.stuckFor,
       collect: context.others && (() => this.#others.collect(false)),
       leave: () => this.#leave(),

@@ -50,6 +50,8 @@ export interface Services {
   readonly store: OpenStore;
   /** Resolves once the store is connected, or is known to be down. */
   readonly storeTried: Promise<void>;
+  /** Why the store cannot be used, with what Redis replied; undefined while it can. */
+  readonly storeProblem: () => string | undefined;
   readonly settlements: Settlements;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
@@ -68,7 +70,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   const { limits } = ready.loaded.config;
   const telemetry = buildTelemetry(ready, context);
   const { metrics } = telemetry;
-  const { store, storeTried } = openReportedStore(ready, telemetry);
+  const { store, storeTried, storeProblem } = openReportedStore(ready, telemetry);
   const settlements = new Settlements(store.seenIds, clock, {
     onOutcome: (outcome, settled) => (settled.of === 'resource' ? metrics.order(outcome) : metrics.dedup(outcome)),
     onLost: ({ kind, key }, message) => logger.error('settlement_lost', { kind, key, message }),
@@ -117,6 +119,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     metrics,
     store,
     storeTried,
+    storeProblem,
     settlements,
     realms,
     signer,
@@ -152,24 +155,30 @@ function buildTelemetry({ loaded, tracing: read }: PreparedConfig, context: Gate
   };
 }
 
-function openReportedStore(ready: PreparedConfig, { clock, logger, metrics }: Telemetry): Pick<Services, 'store' | 'storeTried'> {
+function openReportedStore(
+  ready: PreparedConfig,
+  { clock, logger, metrics }: Telemetry,
+): Pick<Services, 'store' | 'storeTried' | 'storeProblem'> {
   let onTried = (): void => undefined;
   const storeTried = new Promise<void>((resolve) => {
     onTried = resolve;
   });
+  let problem: string | undefined;
   const store = openStore(ready.store, clock, {
     onUp() {
       onTried();
+      problem = undefined;
       metrics.storeUp(true);
       logger.info('store_up');
     },
-    onDown({ message, address, since }) {
+    onDown({ message, address, since, reply, hint }) {
       onTried();
+      problem = `the store is down: ${reply === undefined ? 'not connected' : `Redis replied ${reply}`}`;
       metrics.storeUp(false);
-      logger.error('store_down', { store: 'redis', address, since: toInstant(since), message });
+      logger.error('store_down', { store: 'redis', address, since: toInstant(since), message, hint });
     },
     onWarning: (message) => logger.warn('store_warning', { message }),
     onAttemptsFull: () => metrics.limitHit('login_attempts'),
   });
-  return { store, storeTried };
+  return { store, storeTried, storeProblem: () => problem };
 }

@@ -56,6 +56,7 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions, us
     redisOptions: toCommonOptions(options, use),
     enableAutoPipelining: use === 'requests',
     enableOfflineQueue: use === 'background',
+    enableReadyCheck: use === 'background',
     maxRedirections: MAX_REDIRECTIONS,
     clusterRetryStrategy: toReconnectDelay,
     retryDelayOnFailover: FIRST_RECONNECT_MS,
@@ -75,6 +76,8 @@ function toCommonOptions(options: RedisStoreOptions, use: RedisUse) {
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
+    // It runs INFO, and prints a line of plain text if the user may not. The store probes Redis itself (redis-store.ts).
+    enableReadyCheck: false,
   };
   const background = { maxRetriesPerRequest: null, socketTimeout: MAX_SILENCE_MS };
   return {

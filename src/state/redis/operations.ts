@@ -41,7 +41,6 @@ export interface Operation {
 
 /** Callbacks for the outcome of each operation. */
 export interface OperationEvents {
-  onReply(): void;
   /** Returns the message for the operator. */
   onFailure(error: { readonly message?: string }): string;
 }
@@ -59,6 +58,7 @@ const TEXT_REPLY = { replyEncoding: 'utf8' } as const;
 const MAX_BATCH = 64;
 /** The longest time that a confirm waits for a claim to share its call. */
 const CONFIRM_WAIT_MS: Milliseconds = 2;
+const RECONNECT_INTERVAL_MS: Milliseconds = 2_000;
 /** How much the last gap between two claims counts in their average. */
 const GAP_WEIGHT = 1 / 8;
 /** After a quiet time, a few claims are enough to notice that they are frequent again. */
@@ -77,6 +77,7 @@ export class Operations {
   readonly #deadlines: ReplyDeadlines;
   readonly #script = new Script(OPERATE);
   #claimedAt: Milliseconds;
+  #reconnectAt: Milliseconds = 0;
   #claimGap: Milliseconds = CONFIRM_WAIT_MS;
 
   constructor(client: RedisClient, events: OperationEvents, clock: Clock, replyWithin: Milliseconds) {
@@ -173,7 +174,6 @@ export class Operations {
       if (isFailure(reply)) {
         reject(this.#toUnavailable(reply[1]));
       } else {
-        this.#events.onReply();
         onReply(reply);
       }
     }
@@ -193,10 +193,17 @@ export class Operations {
     return this.#client.sendCommand(command) as Promise<RawReply[]>;
   }
 
+  /** The master was demoted: finds the new one. Not again and again if this is a replica without another master. */
+  #reconnect(): void {
+    const now = this.#clock.monotonic();
+    if (now < this.#reconnectAt) return;
+    this.#reconnectAt = now + RECONNECT_INTERVAL_MS;
+    this.#client.disconnect(true);
+  }
+
   #toUnavailable(text: string, cause?: Error): StoreUnavailable {
     const message = this.#events.onFailure(cause ?? { message: text });
-    // The master was demoted: reconnect to find the new one.
-    if (isOfReplica(text)) this.#client.disconnect(true);
+    if (isOfReplica(text)) this.#reconnect();
     return new StoreUnavailable(toFailure(text), message, { cause });
   }
 }

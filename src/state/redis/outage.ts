@@ -8,6 +8,10 @@ export interface StoreOutage {
   readonly message: string;
   readonly address: string;
   readonly since: EpochMilliseconds;
+  /** The error that Redis replied, if there is a connection. */
+  readonly reply: string | undefined;
+  /** How to fix it. */
+  readonly hint: string;
 }
 
 const NOT_CONNECTED = 'not connected';
@@ -33,16 +37,31 @@ const LIBRARY_TEXTS: readonly (readonly [RegExp, string])[] = [
 /** An error reply of Redis: a code and a text (RESP). */
 const REPLY = /^(?:-?ERR|[A-Z]{3,}) \S/;
 const MAX_REPLY_LENGTH = 200;
+const REPLIED = 'Redis replied: ';
+const UNREACHABLE_HINT = 'start Redis, or correct its address, user, password or TLS';
+/** How to fix what Redis replied. A script of Redis 6 puts its own text before the code. */
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [/\bREADONLY\b/, 'this server is a replica: use the address of the primary, or store.redis.sentinel or cluster, which find it'],
+  [/\bNOPERM\b|can't run this command/, 'allow the user the commands and keys that docs/how-to/redis.md lists'],
+  [/\bOOM\b/, 'raise maxmemory, or move other data to another server'],
+  [/\bMISCONF\b/, 'Redis cannot save its data: free or enlarge its disk, and see its log'],
+  [/\bNOREPLICAS\b/, 'too few replicas are connected: start them, or lower min-replicas-to-write'],
+  [/\b(?:LOADING|MASTERDOWN|CLUSTERDOWN|BUSY|TRYAGAIN)\b/, 'wait until Redis is ready; if it does not become ready, see its log'],
+];
 
 /** Why a call or a connection failed. */
 export function toCause(error: { readonly message?: string; readonly code?: unknown }): string {
   const { message = '', code } = error;
   const found = typeof code === 'string' ? code : /\b(E[A-Z]{4,}|EAI_AGAIN)\b/.exec(message)?.[1];
   if (found !== undefined && Object.hasOwn(CODES, found)) return CODES[found] ?? NOT_CONNECTED;
-  if (REPLY.test(message)) return `Redis replied: ${message.slice(0, MAX_REPLY_LENGTH)}`;
+  if (REPLY.test(message)) return `${REPLIED}${message.slice(0, MAX_REPLY_LENGTH)}`;
   const known = LIBRARY_TEXTS.find(([pattern]) => pattern.test(message));
   if (known !== undefined) return known[1];
   return found === undefined ? NOT_CONNECTED : `the connection failed (${found})`;
+}
+
+function toHint(cause: string): string {
+  return HINTS.find(([pattern]) => pattern.test(cause))?.[1] ?? UNREACHABLE_HINT;
 }
 
 /** The address of Redis, without credentials. */
@@ -82,6 +101,8 @@ export class OutageRecord {
       message: `Redis at ${this.#address} is down since ${since}: ${this.#cause}`,
       address: this.#address,
       since: this.#since,
+      reply: this.#cause.startsWith(REPLIED) ? this.#cause.slice(REPLIED.length) : undefined,
+      hint: toHint(this.#cause),
     };
   }
 

@@ -1,5 +1,6 @@
 /** Seen IDs, newest versions and login attempts in Redis, shared by all replicas: one round trip per call, within a bounded time. */
-import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { randomUUID } from 'node:crypto';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
 import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../login-attempts/attempts.ts';
@@ -12,7 +13,9 @@ import { OutageRecord, type StoreOutage } from './outage.ts';
 
 /** Callbacks for what the operator should know. Texts contain no credentials. */
 export interface RedisStoreEvents {
+  /** Redis executed every operation that a delivery needs. */
   onUp(): void;
+  /** Again if Redis replies with another error meanwhile. */
   onDown(outage: StoreOutage): void;
   onWarning(message: string): void;
 }
@@ -30,6 +33,11 @@ const NEW: ClaimResult = { state: 'new' };
 const MAX_BATCHES = 64;
 /** After the last console was closed. */
 const BATCHES_KEPT_MS: Milliseconds = 600_000;
+/** While the store is down. */
+const PROBE_INTERVAL_MS: Milliseconds = 1_000;
+/** In every key of a probe, after the prefix; no route has a key of this form. */
+const PROBE = 'probe:';
+const PROBE_LEASE_MS: Milliseconds = 5_000;
 
 class RedisStore implements RedisStoreParts {
   readonly #client: RedisClient;
@@ -37,17 +45,23 @@ class RedisStore implements RedisStoreParts {
   readonly #operations: Operations;
   readonly #prefix: string;
   readonly #outage: OutageRecord;
+  readonly #clock: Clock;
   #isUp: boolean | undefined;
+  #reported: StoreOutage | undefined;
+  #cancelProbe: CancelTimer | undefined;
+  /** Warnings are reported once. */
+  #isChecked = false;
   #isClosing = false;
 
   constructor(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock) {
     this.#outage = new OutageRecord(options.topology, clock);
+    this.#clock = clock;
     this.#events = events;
     this.#prefix = options.keyPrefix;
     this.#client = openRedis(options);
-    const outcomes: OperationEvents = { onReply: () => this.#markUp(), onFailure: (error) => this.#markDown(error) };
+    const outcomes: OperationEvents = { onFailure: (error) => this.#markDown(error) };
     this.#operations = new Operations(this.#client, outcomes, clock, options.commandTimeout);
-    onEvent(this.#client, 'ready', () => this.#onReady());
+    onEvent(this.#client, 'ready', () => runDetached(this.#onReady()));
     onEvent(this.#client, 'error', (error: Error) => this.#markDown(error));
     onEvent(this.#client, 'close', () => this.#markDown({ code: 'EPIPE' }));
   }
@@ -125,6 +139,7 @@ class RedisStore implements RedisStoreParts {
 
   async close(): Promise<void> {
     this.#isClosing = true;
+    this.#cancelProbe?.();
     this.#client.disconnect();
   }
 
@@ -134,29 +149,68 @@ class RedisStore implements RedisStoreParts {
     return this.#operations.run({ name: `${name}Both`, key: toName(key), otherKey: toName(other), args }, asReply);
   }
 
-  #onReady(): void {
+  async #onReady(): Promise<void> {
+    await this.#probe();
+    if (this.#isUp !== true || this.#isChecked) return;
+    this.#isChecked = true;
+    await this.#warnAboutEviction();
+    await this.#warnAboutCommands();
+  }
+
+  /**
+   * Runs every operation, on keys that only this probe has and that expire. A Redis that accepts connections may still refuse to write: a
+   * replica, a server whose memory or disk is full, or one whose ACL lacks a command.
+   */
+  async #probe(): Promise<void> {
+    const key = `${PROBE}${randomUUID()}`;
+    const lease = { token: 'probe', leaseMs: PROBE_LEASE_MS };
+    const rule = { failures: 3, per: PROBE_LEASE_MS, ban: PROBE_LEASE_MS };
+    try {
+      await Promise.all([
+        this.claim({ key, fingerprint: '-', ...lease }),
+        this.claim({ key, fingerprint: '-', ...lease }),
+        this.confirm(key, lease.token, '-', PROBE_LEASE_MS),
+        this.forget(key),
+        this.enter({ key: `${key}:order`, version: '1', ...lease }),
+        this.leave({ key: `${key}:order`, token: lease.token }),
+        this.#attempt('attempt', [key], [rule.failures, rule.per, rule.ban]),
+        this.#attempt('attempt', [key], [rule.failures, rule.per, rule.ban]),
+        this.#attempt('refund', [key], [rule.failures, rule.per]),
+        this.lift(key),
+      ]);
+    } catch {
+      // The failure is recorded, and the next probe is scheduled (#markDown).
+      return;
+    }
     this.#markUp();
-    runDetached(this.#warnAboutEviction());
   }
 
   #markUp(): void {
+    this.#cancelProbe?.();
+    this.#cancelProbe = undefined;
     if (this.#isUp === true || this.#isClosing) return;
     this.#isUp = true;
     this.#outage.end();
+    this.#reported = undefined;
     this.#events.onUp();
   }
 
   #markDown(error: { readonly message?: string; readonly code?: unknown }): string {
     if (this.#isClosing) return 'the store is closed';
     const outage = this.#outage.fail(error);
-    if (this.#isUp !== false) {
-      this.#isUp = false;
+    const isNew = this.#isUp !== false || (outage.reply !== undefined && outage.reply !== this.#reported?.reply);
+    this.#isUp = false;
+    this.#cancelProbe ??= this.#clock.after(PROBE_INTERVAL_MS, () => {
+      this.#cancelProbe = undefined;
+      runDetached(this.#probe());
+    });
+    if (isNew) {
+      this.#reported = outage;
       this.#events.onDown(outage);
     }
     return outage.message;
   }
 
-  /** Best effort: an ACL may forbid CONFIG, and then the warning is skipped. */
   async #warnAboutEviction(): Promise<void> {
     try {
       const found = toMap((await this.#client.config('GET', 'maxmemory*')) as unknown[]);
@@ -166,8 +220,27 @@ class RedisStore implements RedisStoreParts {
         `Redis can evict IDs before they expire (maxmemory-policy ${policy}), and deliveries with an evicted ID can be replayed; set maxmemory-policy noeviction`,
       );
     } catch {
-      return;
+      this.#events.onWarning(
+        'Redis does not allow CONFIG GET, so sidegate cannot check whether it evicts IDs; make sure that maxmemory-policy is noeviction',
+      );
     }
+  }
+
+  /** Of the console; deliveries do not need them. */
+  async #warnAboutCommands(): Promise<void> {
+    const key = `${this.#prefix}${PROBE}${randomUUID()}`;
+    const calls = {
+      XADD: this.#client.xadd(key, '*', 'a', '1'),
+      XRANGE: this.#client.xrange(key, '-', '+'),
+      EXISTS: this.#client.exists(key),
+    };
+    const end = this.#client.del(key);
+    const results = await Promise.allSettled([...Object.values(calls), end]);
+    const missing = Object.keys(calls).filter((_, index) => results[index]?.status === 'rejected');
+    if (missing.length === 0) return;
+    this.#events.onWarning(
+      `Redis does not allow ${missing.join(', ')}, so the console shows only the requests of one replica; allow the user these commands`,
+    );
   }
 }
 

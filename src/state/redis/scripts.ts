@@ -17,43 +17,50 @@
  */
 export const OPERATE = `
 local operations = {}
+local command
+
+-- Remembers the command: if the ACL forbids it, Redis does not name it.
+local function call(name, ...)
+  command = name
+  return redis.call(name, ...)
+end
 
 -- 1: claimed for the token; otherwise { value, remaining ms }
 function operations.claim(key, token, fingerprint, lease)
-  local value = redis.call('GET', key)
-  if value then return { value, redis.call('PTTL', key) } end
-  redis.call('SET', key, 'p ' .. token .. ' ' .. fingerprint, 'PX', lease)
+  local value = call('GET', key)
+  if value then return { value, call('PTTL', key) } end
+  call('SET', key, 'p ' .. token .. ' ' .. fingerprint, 'PX', lease)
   return 1
 end
 
 -- 1: recorded as handled (the token held the claim, or nobody did); 0: another token holds the claim, or the ID is already handled
 function operations.confirm(key, token, fingerprint, retention)
-  local value = redis.call('GET', key)
+  local value = call('GET', key)
   if value and string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
-  redis.call('SET', key, 'h ' .. fingerprint, 'PX', retention)
+  call('SET', key, 'h ' .. fingerprint, 'PX', retention)
   return 1
 end
 
 -- 1: the claim was removed; 0: the token does not hold the claim, and nothing changed
 function operations.release(key, token)
-  local value = redis.call('GET', key)
+  local value = call('GET', key)
   if not value or string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
-  redis.call('DEL', key)
+  call('DEL', key)
   return 1
 end
 
 -- 0: the key was absent; otherwise { the value that was removed, 0 }
 function operations.forget(key)
-  local value = redis.call('GET', key)
+  local value = call('GET', key)
   if not value then return 0 end
-  redis.call('DEL', key)
+  call('DEL', key)
   return { value, 0 }
 end
 
 local function readResource(key)
-  local time = redis.call('TIME')
+  local time = call('TIME')
   local resource = { now = time[1] * 1000 + math.floor(time[2] / 1000), newest = '-', newestUntil = 0, token = '-', leaseUntil = 0 }
-  local newest, newestUntil, token, leaseUntil = string.match(redis.call('GET', key) or '', '^(%S+) (%d+) (%S+) (%d+)$')
+  local newest, newestUntil, token, leaseUntil = string.match(call('GET', key) or '', '^(%S+) (%d+) (%S+) (%d+)$')
   if newest and tonumber(newestUntil) > resource.now then resource.newest, resource.newestUntil = newest, tonumber(newestUntil) end
   if token and tonumber(leaseUntil) > resource.now then resource.token, resource.leaseUntil = token, tonumber(leaseUntil) end
   return resource
@@ -62,9 +69,9 @@ end
 -- Formats the times explicitly: by default Lua would write numbers this large with fewer digits.
 local function writeResource(key, resource)
   local left = math.max(resource.newestUntil, resource.leaseUntil) - resource.now
-  if left <= 0 then return redis.call('DEL', key) end
+  if left <= 0 then return call('DEL', key) end
   local value = string.format('%s %.0f %s %.0f', resource.newest, resource.newestUntil, resource.token, resource.leaseUntil)
-  redis.call('SET', key, value, 'PX', string.format('%.0f', left))
+  call('SET', key, value, 'PX', string.format('%.0f', left))
 end
 
 -- 1: the token holds the resource; 0: a newer version was handled; otherwise { '', ms until the other token's lease ends }
@@ -94,19 +101,19 @@ end
 
 -- The remaining ban of the key in ms, or 0. Writes only if the TTL of a ban is missing.
 local function readBan(key, failures, ban)
-  if tonumber(redis.call('GET', key) or '0') < failures then return 0 end
-  local left = redis.call('PTTL', key)
+  if tonumber(call('GET', key) or '0') < failures then return 0 end
+  local left = call('PTTL', key)
   if left == -1 then
-    redis.call('PEXPIRE', key, ban)
+    call('PEXPIRE', key, ban)
     left = tonumber(ban)
   end
   return math.max(left, 1)
 end
 
 local function countAttempt(key, failures, per, ban)
-  local count = redis.call('INCR', key)
-  if count >= failures then redis.call('PEXPIRE', key, ban)
-  elseif count == 1 then redis.call('PEXPIRE', key, per) end
+  local count = call('INCR', key)
+  if count >= failures then call('PEXPIRE', key, ban)
+  elseif count == 1 then call('PEXPIRE', key, per) end
 end
 
 -- 0: the attempt was counted for all keys; otherwise { number of the banned key, remaining ban in ms }, and nothing was counted
@@ -124,10 +131,10 @@ function operations.attempt(key, failures, per, ban, other)
 end
 
 local function revertAttempt(key, failures, per)
-  local count = tonumber(redis.call('GET', key) or '0')
-  if count <= 1 then return redis.call('DEL', key) end
-  redis.call('DECR', key)
-  if count == tonumber(failures) then redis.call('PEXPIRE', key, per) end
+  local count = tonumber(call('GET', key) or '0')
+  if count <= 1 then return call('DEL', key) end
+  call('DECR', key)
+  if count == tonumber(failures) then call('PEXPIRE', key, per) end
 end
 
 -- 0: the count of the attempt was reverted
@@ -144,7 +151,7 @@ end
 
 -- 1: the failed attempts of the key were forgotten; 0: it had none
 function operations.lift(key)
-  return redis.call('DEL', key)
+  return call('DEL', key)
 end
 
 operations.attemptBoth, operations.refundBoth = operations.attempt, operations.refund
@@ -158,7 +165,7 @@ for i = 1, #ARGV / 4 do
     other = KEYS[extra]
   end
   local ok, reply = pcall(operations[name], KEYS[i], ARGV[at - 2], ARGV[at - 1], ARGV[at], other)
-  if not ok then reply = { -1, type(reply) == 'table' and reply.err or tostring(reply) } end
+  if not ok then reply = { -1, (type(reply) == 'table' and reply.err or tostring(reply)) .. ' (' .. command .. ')' } end
   replies[i] = reply
 end
 return replies

@@ -38,7 +38,7 @@ export interface RequestLine {
 }
 
 /** The events that this area logs; each area lists its own. */
-export type TelemetryLogEvent = 'log_lines_dropped' | 'escaped_error' | 'key_match_by_old_key';
+export type TelemetryLogEvent = 'log_lines_dropped' | 'escaped_error' | 'key_match_by_old_key' | 'library_warning';
 
 /** Fields of an event; plain values only, so that nothing large or secret can get into the log. */
 export type LogFields = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>;
