@@ -1,7 +1,13 @@
 /** Authorizes requests for the journal, the keys and `forget`: by the admin token or, if none is configured, by the loopback address. */
 import type { IncomingMessage } from 'node:http';
 import type { Secret } from '../core/secret.ts';
-import { type AccessDenial, isFromLoopback, PortAccess } from '../gateway/server/port-access.ts';
+import {
+  type AccessDenial,
+  isFromLoopback,
+  isFromOtherSite,
+  namesThisMachine,
+  PortAccess,
+} from '../gateway/server/port-access.ts';
 import type { AdminDenialLabel } from './admin-metrics.ts';
 import { type AdminResponse, toPlain } from './response.ts';
 
@@ -27,9 +33,19 @@ const RESPONSES: Readonly<Record<AccessDenial, AdminResponse>> = {
   }),
 };
 
+/** Rejects what a web page of another origin sends from a browser: it cannot read the response, but the request may change something. */
+export function authorizeSite(request: IncomingMessage): Denial | undefined {
+  if (!isFromOtherSite(request)) return undefined;
+  return { reason: 'cross_origin', response: toPlain(403, 'a page of another origin caused this request') };
+}
+
 /** Authorizes a request that only processes in the same pod may send, with or without a token. */
 export function authorizeLoopback(request: IncomingMessage): Denial | undefined {
-  if (isFromLoopback(request)) return undefined;
+  if (isFromLoopback(request)) {
+    // The injected hook is a script that sends HTTP/1.0 without a Host. Browsers always send one.
+    const isLocal = request.headers.host === undefined || namesThisMachine(request);
+    return isLocal ? undefined : { reason: 'foreign_host', response: RESPONSES.foreign_host };
+  }
   const line = 'this endpoint accepts only requests from inside the pod: use an exec preStop hook that calls 127.0.0.1';
   return { reason: 'not_loopback', response: toPlain(403, line) };
 }

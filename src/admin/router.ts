@@ -1,6 +1,6 @@
 /** Routes authorized requests of the admin port to their endpoint. */
 import type { IncomingMessage } from 'node:http';
-import { type AdminAccess, authorizeLoopback, type Denial } from './access.ts';
+import { type AdminAccess, authorizeLoopback, authorizeSite, type Denial } from './access.ts';
 import type { AdminDenialLabel } from './admin-metrics.ts';
 import { type AdminResponse, toPlain } from './response.ts';
 
@@ -12,15 +12,26 @@ export interface AdminRequest {
   readonly parameter: string;
 }
 
-/** An endpoint of the admin port. */
-export interface Endpoint {
+interface CommonEndpoint {
   /** One segment may be `*`. */
   readonly path: string;
-  readonly method: 'GET' | 'POST' | 'DELETE';
-  /** `true`: public, for probes and scrapers; the response holds nothing confidential. `loopback`: only for clients in the pod, without a token. */
-  readonly isOpen: boolean | 'loopback';
   respond(request: AdminRequest): AdminResponse | Promise<AdminResponse>;
 }
+
+/** Public, for probes and scrapers: the response holds nothing confidential, and the request changes nothing. */
+interface PublicEndpoint extends CommonEndpoint {
+  readonly method: 'GET';
+  readonly isOpen: true;
+}
+
+/** Every other endpoint rejects requests that pages of another origin cause. `loopback`: only for clients in the pod, without a token. */
+interface GuardedEndpoint extends CommonEndpoint {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly isOpen: false | 'loopback';
+}
+
+/** An endpoint of the admin port. Only the router authorizes requests, so that no endpoint can forget a check. */
+export type Endpoint = PublicEndpoint | GuardedEndpoint;
 
 /** The router's dependencies. */
 export interface RouterParts {
@@ -63,6 +74,8 @@ export class AdminRouter {
 
 function authorize(found: readonly Endpoint[], request: IncomingMessage, access: AdminAccess): Denial | undefined {
   if (found.every(({ isOpen }) => isOpen === true)) return undefined;
+  const denial = authorizeSite(request);
+  if (denial !== undefined) return denial;
   return found.every(({ isOpen }) => isOpen === 'loopback') ? authorizeLoopback(request) : access.authorize(request);
 }
 
