@@ -33,11 +33,9 @@ export async function runRotateCertificates(args: readonly string[], io: Io): Pr
   logForeignLines(logger);
   const controller = new RotationController({ rotation, kube, clock: systemClock, logger });
   const shutdown = new Shutdown(logger, { grace: 0, drain: 0 });
-  const release = keepAlive();
+  keepAlive();
   controller.start();
   const { namespace, webhook } = rotation;
   logger.info('rotation_started', { namespace, webhook });
-  const code = await shutdown.drain(controller);
-  release();
-  return code;
+  return shutdown.drain(controller);
 }

@@ -1,12 +1,21 @@
-/** Stops a running command after a signal or an unhandled exception, always with a drain. */
+/** Stops a running command after a signal or an unhandled exception, with a drain that always ends. */
+import { Worker } from 'node:worker_threads';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
-import { reportEscaped } from '../core/safe-events.ts';
+import { onEvent, reportEscaped } from '../core/safe-events.ts';
 import type { Logger } from '../telemetry/log/logger.ts';
 import { EXIT } from './io.ts';
 import { untilSignal } from './signals.ts';
 
 /** Time for the drain beyond the configured times: for settlements, spans, and closing the store. */
-export const MARGIN_MS: Milliseconds = 10_000;
+export const MARGIN_MS: Milliseconds = 5_000;
+/** A main thread that has not ended the process this long after the margin never does. */
+const BLOCKED_MS: Milliseconds = 1_000;
+/** Ends the process although the main thread is blocked. The wait is in the thread, so it needs no turn of any event loop. */
+const WATCHDOG = `
+const { workerData } = require('node:worker_threads');
+Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, workerData);
+process.kill(process.pid, 'SIGKILL');`;
+const WATCHDOG_LIMITS = { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1, stackSizeMb: 1 };
 
 /** The configured times of a shutdown. */
 interface ShutdownTimes {
@@ -46,22 +55,36 @@ export class Shutdown {
   fail(reason: 'escaped_error' | 'worker_lost'): void {
     if (this.#hasFailed) return;
     this.#hasFailed = true;
-    const { grace, drain } = this.#times;
-    // The cause may also block the drain, or keep the process alive after it.
-    systemClock.after(grace + drain + MARGIN_MS, () => process.exit(EXIT.failed));
     this.#onFailed(reason);
   }
 
-  /** Waits for the first reason, then drains `server`; resolves to the exit code, which is not 0 after an exception. */
-  async drain(server: Drainable): Promise<number> {
+  /** Waits for the first reason, drains `server`, and ends the process; the exit code is not 0 after an exception. */
+  async drain(server: Drainable): Promise<never> {
     const reason = await this.#first;
+    this.#endInTime();
     this.#logger.info('draining', reason);
     this.#logger.flushNow();
     const isFinished = await server.stop();
     this.#logger.info('stopped', { complete: isFinished });
     this.#logger.flushNow();
-    if (!this.#hasFailed) return EXIT.ok;
-    process.exit(EXIT.failed);
+    // Not by itself: a handle of a library could keep the process alive.
+    process.exit(this.#hasFailed ? EXIT.failed : EXIT.ok);
+  }
+
+  /** Whatever waits, and however long each turn of the event loop takes, the process ends. What a request claimed is held until its lease ends. */
+  #endInTime(): void {
+    const { grace, drain } = this.#times;
+    const atMost = grace + drain + MARGIN_MS;
+    systemClock.after(atMost, () => {
+      this.#logger.info('stopped', { complete: false, forced: true });
+      this.#logger.flushNow();
+      process.exit(EXIT.failed);
+    });
+    const options = { eval: true, workerData: atMost + BLOCKED_MS, execArgv: [], env: {}, resourceLimits: WATCHDOG_LIMITS };
+    const watchdog = new Worker(WATCHDOG, options);
+    watchdog.unref();
+    // Without memory for it, the timer is left.
+    onEvent(watchdog, 'error', () => undefined);
   }
 
   #report(error: unknown): void {

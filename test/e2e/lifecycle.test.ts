@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { holdResponses } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
-import { useApp } from '../support/fixtures.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { startGate, toRoute, until } from '../support/gate.ts';
 import { LAUNCHER, startGateProcess } from '../support/process.ts';
@@ -81,6 +81,50 @@ describe('SIGTERM', () => {
     await until(() => app.received.length === 1);
     gate.child.kill('SIGTERM');
     expect(await stuck).toBe('cut');
+    expect(await gate.exit).toBe(0);
+    expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: false });
+  });
+
+  test.each([
+    ['the event loop is blocked for ever', 'for (;;);', 'SIGKILL'],
+    [
+      'each turn of the event loop is long',
+      'setInterval(() => { const end = Date.now() + 300; while (Date.now() < end); }, 0)',
+      0,
+    ],
+  ] as const)('ends in time although %s', async (_title, work, expected) => {
+    const folder = makeFolder();
+    const preload = join(folder, 'busy.cjs');
+    writeFileSync(preload, `process.on('SIGTERM', () => setTimeout(() => { ${work} }, 10));`);
+    const times = { grace: '100ms', drain: '100ms' };
+    const gate = await startGateProcess({ shutdown: times, routes: [toRoute(app.port)] }, [], {
+      NODE_OPTIONS: `--require ${preload}`,
+    });
+    gate.child.kill('SIGTERM');
+    expect(await gate.exit).toBe(expected);
+  });
+
+  test('ends in time although thousands of requests wait and their app does not respond', async () => {
+    const limits = {
+      maxInFlight: 1,
+      maxQueued: 20_000,
+      queueTimeout: '1m',
+      maxRequestsPerClient: 20_000,
+      maxConnectionsPerClient: 4_000,
+    };
+    const gate = await startGateProcess({ limits, shutdown: { grace: '0ms', drain: '200ms' }, routes: [toRoute(app.port)] });
+    app.handler = () => undefined;
+    const sockets = Array.from({ length: 1_000 }, () => connect(gate.port, '127.0.0.1').on('error', () => undefined));
+    for (const socket of sockets) {
+      const { headers, body } = makeDelivery();
+      const fields = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+      socket.write(`POST /hooks/billing HTTP/1.1\r\nHost: a\r\nContent-Length: ${body.length}\r\n${fields.join('')}\r\n`);
+      socket.write(body);
+    }
+    await until(() => app.received.length === 1);
+    const metrics = async (): Promise<string> => (await fetch(`http://127.0.0.1:${gate.adminPort}/metrics`)).text();
+    await until(async () => /^sidegate_http_requests_queued [1-9]\d\d/m.test(await metrics()));
+    gate.child.kill('SIGTERM');
     expect(await gate.exit).toBe(0);
     expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: false });
   });
