@@ -71,7 +71,7 @@ export class Shutdown {
     process.exit(this.#hasFailed ? EXIT.failed : EXIT.ok);
   }
 
-  /** Whatever waits, and however long each turn of the event loop takes, the process ends. What a request claimed is held until its lease ends. */
+  /** Ends the process even if requests wait, or each turn of the event loop takes long. The claims of these requests are held until their leases end. */
   #endInTime(): void {
     const { grace, drain } = this.#times;
     const atMost = grace + drain + MARGIN_MS;

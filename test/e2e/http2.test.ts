@@ -389,6 +389,17 @@ describe('an attack by frames', () => {
     client.socket.destroy();
   });
 
+  test.each(['', 'x y', 'x-a\0', 'x-a\r', 'x-\xe9', 'x-a:', ' x-a'])(
+    'with the field name %j adds no field for the app',
+    async (name) => {
+      const client = await attack();
+      client.socket.write(toHeaders(1, '/open', [[name, 'forbidden']]));
+      await client.next(({ stream }) => stream === 1);
+      expect(app.received.flatMap(({ headers }) => Object.values(headers))).not.toContain('forbidden');
+      client.socket.destroy();
+    },
+  );
+
   test.each([
     ['a Host beside another authority', '/open', [['host', 'elsewhere.example']]],
     [
