@@ -79,6 +79,9 @@ export interface Claim {
   hold(): void;
 }
 
+/** How long a lease must last after the app has timed out: timeouts are noticed up to this much late. */
+export const LEASE_MARGIN_MS: Milliseconds = 100;
+
 /** The result of the gates that use the store. */
 export interface ClaimGrant {
   /** Undefined if nothing about the event must be remembered. */

@@ -81,7 +81,7 @@ describe('an app', () => {
   ])('that dies during a response %s never looks like a clean end', async (_title, framing, part) => {
     const gate = await start(await startScript((socket) => socket.end(`HTTP/1.1 200 OK\r\n${framing}\r\n\r\n${part}`)));
     await expect(send(gate.port, makeDelivery())).rejects.toThrow(/aborted|hang up|ECONNRESET/);
-    expect(await gate.metric('sidegate_dedup_operations_total{outcome="held"}')).toBe(1);
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="confirmed"}')).toBe(1);
     expect(gate.log().at(-1)).toMatchObject({ msg: 'request', level: 'error', reason: 'upstream_reset', status: 200 });
   });
 

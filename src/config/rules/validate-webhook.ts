@@ -2,6 +2,7 @@
 import { coversQuery } from '../../auth/schemes/coverage.ts';
 import { isBearer } from '../../auth/schemes/description.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { LEASE_MARGIN_MS } from '../../core/event.ts';
 import {
   type DedupConfig,
   fetchesCertificates,
@@ -39,9 +40,9 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
       ),
     );
   } else {
-    found.push(...checkDedup(webhook.dedup, webhook, route, [...path, 'dedup']));
+    found.push(...checkDedup(webhook.dedup, webhook, [...path, 'dedup']));
   }
-  if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, route, [...path, 'order']));
+  if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, [...path, 'order']));
   const { description } = webhook;
   const unsigned = 'the signature does not cover it, so anyone with a captured delivery can change it';
   if (webhook.allowQuery && !coversQuery(description))
@@ -91,7 +92,54 @@ export function checkRetention({ dedup, tolerance }: WebhookConfig, bodyTimeout:
   ];
 }
 
-function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
+/** A wait while an event has a claim. */
+type Wait = readonly [name: string, duration: Milliseconds];
+
+/** A claim must last while the app works. If it also lasts for every wait before that, the gate need not reject deliveries that waited. */
+export function checkLeases(webhook: WebhookConfig, route: RouteConfig, queueTimeout: Milliseconds, path: Path): Rating[] {
+  const { dedup, order } = webhook;
+  const { before, work } = toWaits(webhook, route, queueTimeout);
+  const found: Rating[] = [];
+  if (dedup !== 'off') {
+    // The claim of the ID is also held while the event waits for its turn.
+    const needed: Wait[] = order === undefined ? work : [...work, ['order.maxWait', order.maxWait]];
+    found.push(...checkLease(dedup.lease, needed, before, [...path, 'dedup', 'lease'], 'delivery, so a retry'));
+  }
+  if (order !== undefined) {
+    const victim = 'event, so another event of the resource';
+    found.push(...checkLease(order.lease, work, before, [...path, 'order', 'lease'], victim));
+  }
+  return found;
+}
+
+/** The waits before a byte is sent to the app, and those from then on. */
+function toWaits({ ack }: WebhookConfig, route: RouteConfig, queueTimeout: Milliseconds): Record<'before' | 'work', Wait[]> {
+  const { timeout, connectTimeout, resend } = route;
+  const queue: Wait = ['limits.queueTimeout', queueTimeout];
+  // A stored delivery is sent to the app without a claim.
+  if (ack === 'onAccept') return { before: [queue], work: [] };
+  const first: Wait[] = resend === 'always' ? [['timeout (of a first attempt)', timeout]] : [];
+  return {
+    before: [queue, ['timeout (for a free connection)', timeout], ...first],
+    work: [
+      ['timeout', timeout],
+      ['connectTimeout', connectTimeout],
+    ],
+  };
+}
+
+function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly Wait[], path: Path, victim: string): Rating[] {
+  const toSum = (waits: readonly Wait[]): Milliseconds => waits.reduce((sum, [, duration]) => sum + duration, LEASE_MARGIN_MS);
+  const toHint = (waits: readonly Wait[]): string =>
+    `set more than ${toSum(waits)}ms: ${waits.map(([name]) => name).join(' + ')} + ${LEASE_MARGIN_MS}ms`;
+  if (lease <= toSum(work))
+    return [error(path, `the lease can end while the app still handles the ${victim} would run concurrently`, toHint(work))];
+  const all = [...work, ...before];
+  if (lease > toSum(all)) return [];
+  return [warning(path, 'a delivery that waited for a slot or a connection can get 503, as the lease is too short', toHint(all))];
+}
+
+function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Rating[] {
   const found: Rating[] = [];
   if (dedup.isRetentionDefault && isUntimed(webhook)) {
     const days = Math.round(dedup.retention / DAY_MS);
@@ -100,19 +148,6 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
         [...path, 'retention'],
         `${webhook.scheme} signs no timestamp: a captured delivery can be replayed once its ID is forgotten, after ${days} days (in memory also after a restart)`,
         'set retention as long as replays must be detected, such as 90d, with the store in Redis; an explicit value silences this warning',
-      ),
-    );
-  }
-  // The claim is also held while the event waits for its turn.
-  const orderWaitMs = webhook.order?.maxWait ?? 0;
-  if (dedup.lease <= route.timeout + route.connectTimeout + orderWaitMs) {
-    found.push(
-      error(
-        [...path, 'lease'],
-        'the lease can end while the app still handles the delivery, so a retry would run concurrently',
-        webhook.order === undefined
-          ? 'set it above timeout + connectTimeout'
-          : 'set it above timeout + connectTimeout + order.maxWait',
       ),
     );
   }
@@ -129,18 +164,9 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
   return found;
 }
 
-function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[] {
+function checkOrder(order: OrderConfig, path: Path): Rating[] {
   const found: Rating[] = [];
   const { retention, lease, maxWait, onStoreError } = order;
-  if (lease <= route.timeout + route.connectTimeout) {
-    found.push(
-      error(
-        [...path, 'lease'],
-        'the lease can end while the app still handles the event, so another event of the resource would run concurrently',
-        'set it above timeout + connectTimeout',
-      ),
-    );
-  }
   if (maxWait >= lease)
     found.push(warning([...path, 'maxWait'], 'events wait longer than the lease lasts', 'set it below lease'));
   if (retention <= lease) {

@@ -13,7 +13,7 @@ import { checkProxy } from './validate-proxy.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkStoreBody } from './validate-store-body.ts';
 import { checkTraces } from './validate-trace.ts';
-import { checkRetention, checkWebhook } from './validate-webhook.ts';
+import { checkLeases, checkRetention, checkWebhook } from './validate-webhook.ts';
 import { checkWorkers } from './validate-workers.ts';
 
 /** Operators expect to read an event soon after it happened. */
@@ -120,6 +120,7 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
     () => checkUpstream(route, path, config),
     () => (route.webhook === undefined ? [] : checkWebhook(route.webhook, route, at, now)),
     () => (route.webhook === undefined ? [] : checkRetention(route.webhook, config.limits.bodyTimeout, at)),
+    () => (route.webhook === undefined ? [] : checkLeases(route.webhook, route, config.limits.queueTimeout, at)),
     () => (route.webhook === undefined ? [] : checkStoreBody(route.webhook, [...at, 'storeBody'], config)),
     () => (route.basic === undefined ? [] : checkBasic(route.basic, config, [...path, 'basic'], now)),
     () => checkClientCertificate(route, path, config),

@@ -22,7 +22,7 @@ export const order = z.strictObject({
   lease: duration()
     .prefault('60s')
     .describe(
-      'How long a resource stays reserved for one event if the gate crashes; must be longer than timeout + connectTimeout.',
+      'How long a resource stays reserved for one event if no response of the app settles it; must be longer than timeout + connectTimeout, and should also cover limits.queueTimeout + timeout, for the waits before that.',
     ),
   maxWait: duration()
     .prefault('4s')

@@ -36,7 +36,9 @@ const dedup = z
       ),
     lease: duration()
       .prefault('60s')
-      .describe('How long the claim of an ID is kept if the gate crashes; must be longer than timeout + connectTimeout.'),
+      .describe(
+        'How long the claim of an ID lasts if no response of the app settles it; must be longer than timeout + connectTimeout, and should also cover limits.queueTimeout + timeout, for the waits before that.',
+      ),
     inProgress: z
       .enum(['wait', 'reject'])
       .default('wait')

@@ -1,4 +1,4 @@
-/** Joins the grants that several gates gave one event, so that its claims are settled together. */
+/** Joins the grants that several gates gave one event, so that its claims are settled together, and once. */
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 
 /** The grant of an event for which nothing is stored. */
@@ -28,4 +28,31 @@ function joinClaims(earlier: Claim | undefined, later: Claim | undefined): Claim
     earlier[settle]();
   };
   return { confirm: both('confirm'), release: both('release'), hold: both('hold') };
+}
+
+/** Settles a claim once: the first settlement counts. */
+export class OneTimeClaim implements Claim {
+  #claim: Claim | undefined;
+
+  constructor(claim: Claim) {
+    this.#claim = claim;
+  }
+
+  confirm(): void {
+    this.#take()?.confirm();
+  }
+
+  release(): void {
+    this.#take()?.release();
+  }
+
+  hold(): void {
+    this.#take()?.hold();
+  }
+
+  #take(): Claim | undefined {
+    const claim = this.#claim;
+    this.#claim = undefined;
+    return claim;
+  }
 }

@@ -1,6 +1,7 @@
 /** The data port: finds a request's route, waits for capacity, forwards to the app and settles the claim. */
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
+import type { Milliseconds } from '../../core/clock.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
@@ -19,6 +20,8 @@ import { settle } from './settle.ts';
 /** A route, compiled and ready. */
 export interface PipelineRoute extends LifecycleRoute, Routable, SenderExpectations {
   readonly forwarder: Forwarder;
+  /** How long forwarding may take until the app has responded; 0 if deliveries are stored instead. */
+  readonly forwardTime: Milliseconds;
   /** A gate verifies the content, so the head alone is not enough for a decision. */
   readonly verifiesContent: boolean;
   /** Forwards headers that make the app treat a request as one with another method. */
@@ -98,8 +101,8 @@ class DataPort implements Port<PipelineRoute> {
       if (!Buffer.isBuffer(admitted.body)) admitted.body.stop();
       return { refusal: this.#toRefusal(entered) };
     }
-    // It waited for a slot, or the process was paused, for longer than the lease: another request may have been forwarded since.
-    if (admitted.claimed !== undefined && clock.monotonic() >= admitted.claimed.expiresAt) {
+    // It waited for a slot, or the process was paused: the lease could end, and another request be forwarded, while the app still works.
+    if (admitted.claimed !== undefined && clock.monotonic() + route.forwardTime >= admitted.claimed.expiresAt) {
       capacity.leave(slot);
       claim?.release();
       return { refusal: refuse('in_progress', 'lease_expired') };

@@ -112,6 +112,7 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     mode: config.mode,
     challenges: toChallenges(config),
     forwarder: buildForwarder(route, fields, upstream, parts),
+    forwardTime: webhook?.ack === 'onAccept' ? 0 : config.connectTimeout + config.timeout,
     verifiesContent: webhook !== undefined,
     forwardMethodOverride,
     ...(webhook === undefined

@@ -5,6 +5,10 @@ import { freeChunk } from '../../core/chunk-memory.ts';
 import type { ReadPause } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { afterWrite } from '../../core/safe-events.ts';
+import type { UpstreamRequest } from './upstream.ts';
+
+/** Copying a small body is cheaper than writing a second buffer. */
+const MAX_COPIED_BYTES = 16_384;
 
 /** The callbacks of a body writer. */
 export interface BodyWriterEvents {
@@ -81,4 +85,30 @@ export class BodyWriter implements BodyConsumer {
     this.#socket.uncork();
     return hasRoom;
   }
+}
+
+/** Writes the head of a request, and its body unless that is a stream. */
+export function writeRequest(socket: Socket, request: UpstreamRequest): void {
+  const { body } = request;
+  const head = toHeadText(request);
+  if (!Buffer.isBuffer(body) || body.length === 0) {
+    socket.write(head, 'latin1');
+  } else if (body.length <= MAX_COPIED_BYTES) {
+    const bytes = Buffer.allocUnsafe(head.length + body.length);
+    bytes.write(head, 0, 'latin1');
+    body.copy(bytes, head.length);
+    socket.write(bytes);
+  } else {
+    socket.cork();
+    socket.write(head, 'latin1');
+    socket.write(body);
+    socket.uncork();
+  }
+}
+
+/** Formats the request head. Its parts were validated when they were received, so no line can be split. */
+function toHeadText({ method, path, headers }: UpstreamRequest): string {
+  let text = `${method} ${path} HTTP/1.1\r\n`;
+  for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return `${text}\r\n`;
 }

@@ -3,11 +3,12 @@ import { connect, type Socket } from 'node:net';
 import type { BodyStream } from '../../core/body.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { LEASE_MARGIN_MS } from '../../core/event.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
 import { onEvent } from '../../core/safe-events.ts';
-import { BodyWriter } from './body-writer.ts';
+import { BodyWriter, writeRequest } from './body-writer.ts';
 import { ConnectionReader, type ReadBuffers } from './read-buffers.ts';
 import type { ResponseHead, ResponseHeads } from './response-head.ts';
 import { type ParserEvents, ResponseParser } from './response-parser.ts';
@@ -19,6 +20,8 @@ export interface Job {
   readonly listener: UpstreamListener;
   /** The connection that sends it now. */
   connection: Connection | undefined;
+  /** Set once a byte of it may have reached the app. */
+  isSent: boolean;
 }
 
 /** The part of the pool that a connection uses. */
@@ -39,8 +42,6 @@ export interface ConnectionOwner {
   onDeadOnReuse(job: Job): void;
 }
 
-/** Copying a small body is cheaper than writing a second buffer. */
-const MAX_COPIED_BYTES = 16_384;
 /** How long before the app's idle timeout a connection is closed, so that no request crosses the app's close. */
 const IDLE_MARGIN_MS = 1_000;
 
@@ -96,7 +97,7 @@ export class Connection implements ParserEvents {
     this.#job = job;
     job.connection = this;
     this.#isReused = true;
-    this.#write(job.request);
+    this.#write(job);
   }
 
   /** Closes the connection immediately, and informs only the pool. */
@@ -165,37 +166,29 @@ export class Connection implements ParserEvents {
 
   #onConnect(): void {
     this.#isConnected = true;
-    if (this.#job !== undefined) this.#write(this.#job.request);
+    if (this.#job !== undefined) this.#write(this.#job);
   }
 
-  #write(request: UpstreamRequest): void {
+  #write(job: Job): void {
+    const { request } = job;
+    const { body, leaseEndsAt } = request;
     this.#hasResponseBytes = false;
     this.#hasHead = false;
     this.#deadline = this.#owner.now() + this.#owner.options.responseTimeout;
+    // Checked here, where the first byte is sent: it may have waited for a connection, or for a first one that was dead.
+    if (leaseEndsAt !== undefined && this.#deadline + LEASE_MARGIN_MS > leaseEndsAt)
+      return this.#fail({ kind: 'timeout', nothingSent: !job.isSent, detail: 'the lease ends before the app would time out' });
+    job.isSent = true;
     this.#parser.expect(request.method, request.isUpgrade === true);
-    const head = toHeadText(request);
-    const { body } = request;
-    if (!Buffer.isBuffer(body)) {
-      this.#socket.write(head, 'latin1');
-      this.#send(body, false);
-    } else if (body.length === 0) {
-      this.#socket.write(head, 'latin1');
-    } else if (body.length <= MAX_COPIED_BYTES) {
-      const bytes = Buffer.allocUnsafe(head.length + body.length);
-      bytes.write(head, 0, 'latin1');
-      body.copy(bytes, head.length);
-      this.#socket.write(bytes);
-    } else {
-      this.#socket.cork();
-      this.#socket.write(head, 'latin1');
-      this.#socket.write(body);
-      this.#socket.uncork();
-    }
+    writeRequest(this.#socket, request);
+    if (!Buffer.isBuffer(body)) this.#send(body, false);
   }
 
   #send(body: BodyStream, isTunnel: boolean): void {
-    const { clock, options } = this.#owner;
-    const { responseTimeout, idleResponseTimeout } = options;
+    const {
+      clock,
+      options: { responseTimeout, idleResponseTimeout },
+    } = this.#owner;
     const onProgress = (): void => {
       if (isTunnel) this.#deadline = this.#owner.now() + idleResponseTimeout;
     };
@@ -263,7 +256,7 @@ export class Connection implements ParserEvents {
     if (job === undefined) return this.destroy();
     const { host, port } = this.#owner.options;
     if (!this.#isConnected)
-      return this.#fail({ kind: 'connect', nothingSent: true, detail: `${toAddressText(host, port)}: ${detail}` });
+      return this.#fail({ kind: 'connect', nothingSent: !job.isSent, detail: `${toAddressText(host, port)}: ${detail}` });
     if (!this.#isReused || this.#hasResponseBytes || !job.request.repeatable)
       return this.#fail({ kind: 'reset', nothingSent: false, detail });
     this.#takeJob();
@@ -290,11 +283,4 @@ export class Connection implements ParserEvents {
 export function toIdleTimeout(hintSeconds: number, atMost: Milliseconds): Milliseconds {
   const hint = hintSeconds * 1_000;
   return Math.min(atMost, Math.max(hint - IDLE_MARGIN_MS, hint / 2));
-}
-
-/** Formats the request head. Its parts were validated when they were received, so no line can be split. */
-function toHeadText({ method, path, headers }: UpstreamRequest): string {
-  let text = `${method} ${path} HTTP/1.1\r\n`;
-  for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;
-  return `${text}\r\n`;
 }

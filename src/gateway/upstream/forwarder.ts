@@ -62,7 +62,8 @@ export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: 
         const { connectFailureCode, readLimits } = route;
         const relay = new Relay({ responsePolicy, connectFailureCode, readLimits, admitted, response, clock, resolve });
         const body = Buffer.isBuffer(admitted.body) ? admitted.body : relay.observe(admitted.body);
-        const request = { method, path: target.raw, headers, body, repeatable, isUpgrade: upgrade !== undefined };
+        const leaseEndsAt = admitted.claimed?.expiresAt;
+        const request = { method, path: target.raw, headers, body, repeatable, isUpgrade: upgrade !== undefined, leaseEndsAt };
         relay.attach(upstream.send(request, relay));
       });
     },

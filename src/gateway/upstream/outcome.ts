@@ -1,5 +1,6 @@
 /** How an exchange with the app ended, and what that means for the claim of the event. */
 import type { Milliseconds } from '../../core/clock.ts';
+import type { Claim } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { UpstreamFailure } from './upstream.ts';
 
@@ -17,7 +18,7 @@ export type ForwardOutcome =
   /** Nothing was written to the sender yet: the refusal must still be sent. */
   | { readonly kind: 'failed'; readonly refusal: Refusal; readonly failure: UpstreamFailure; readonly upstreamMs: Milliseconds }
   /**
-   * The app failed in the middle of its response: the connection to the sender was cut, so that the response does not look
+   * The app failed after the head of its response: the connection to the sender was cut, so that the response does not look
    * complete.
    */
   | {
@@ -41,15 +42,27 @@ export type ForwardOutcome =
       readonly upstreamMs: Milliseconds;
     };
 
+/**
+ * Settles a claim as soon as the head of the app's final response has arrived: the status says whether the app handled the event, and
+ * the body may take longer than the lease. A body that breaks off changes nothing.
+ */
+export function settleByStatus(claim: Claim | undefined, status: number): void {
+  claim?.[toStatusSettlement(status)]();
+}
+
+function toStatusSettlement(status: number): 'confirm' | 'release' {
+  return status >= 200 && status < 300 ? 'confirm' : 'release';
+}
+
 /** Maps the outcome to the settlement of the event's claim. */
-export function toSettlement(outcome: ForwardOutcome): 'confirm' | 'release' | 'hold' {
+export function toSettlement(outcome: ForwardOutcome): keyof Claim {
   switch (outcome.kind) {
     case 'responded':
-      return outcome.status >= 200 && outcome.status < 300 ? 'confirm' : 'release';
+    case 'broken':
+      return toStatusSettlement(outcome.status);
     case 'failed':
       // The app may still be handling the event: it is safe to forward it again only after the lease expires.
       return outcome.failure.nothingSent ? 'release' : 'hold';
-    case 'broken':
     case 'upgraded':
     case 'aborted':
       return 'hold';

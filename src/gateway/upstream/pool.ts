@@ -136,6 +136,7 @@ class PooledJob implements Job, UpstreamExchange {
   readonly request: UpstreamRequest;
   readonly listener: UpstreamListener;
   connection: Connection | undefined = undefined;
+  isSent = false;
   waitsUntil: Milliseconds = 0;
   readonly #pool: Pool;
 

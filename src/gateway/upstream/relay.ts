@@ -10,7 +10,7 @@ import type { ReadPause } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
 import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
 import { ClientReads, type ReadLimits } from './client-reads.ts';
-import type { ForwardOutcome } from './outcome.ts';
+import { type ForwardOutcome, settleByStatus } from './outcome.ts';
 import type { ReleaseBuffer } from './read-buffers.ts';
 import type { ResponseHeaderPolicy } from './response-headers.ts';
 import type { UpstreamExchange, UpstreamFailure, UpstreamFailureKind, UpstreamListener } from './upstream.ts';
@@ -127,6 +127,7 @@ export class Relay implements UpstreamListener {
   }
 
   onHead(status: number, statusText: string, headers: RawHeaders): void {
+    settleByStatus(this.#parts.admitted.claimed?.claim, status);
     const { fields, contentLength } = this.#parts.responsePolicy.toSenderHead(status, headers);
     this.#status = status;
     this.#contentLength = contentLength;

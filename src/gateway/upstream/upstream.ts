@@ -17,6 +17,8 @@ export interface UpstreamRequest {
   readonly isUpgrade?: boolean;
   /** The request may be sent twice: it is idempotent (RFC 9110 §9.2.2), or the route allows it. */
   readonly repeatable: boolean;
+  /** Monotonic time from which another request may have the claim: no byte is sent unless the app can time out before it. */
+  readonly leaseEndsAt?: Milliseconds | undefined;
 }
 
 /** Why a request to the app failed; a closed set, used as a metric label. */

@@ -206,8 +206,9 @@ Expire(e) ==
   /\ store' = [store EXCEPT ![e] = Absent]
   /\ replica' = IF replica[e] = store[e] THEN [replica EXCEPT ![e] = Absent] ELSE replica
 
-(* The lease is longer than the time that a gate waits for the app (the config is checked for it). So the lease of a     *)
-(* running gate ends only if the gate is paused, or cannot reach the store, or has given up.                             *)
+(* The lease is longer than the time that a gate waits for the head of the response (the config is checked for it, and   *)
+(* the gate sends nothing if less of the lease is left). The head settles the claim. So the lease of a running gate ends *)
+(* only if the gate is paused, or cannot reach the store, or has given up.                                               *)
 LeaseEnds(e) ==
   LET holders == {d \in Of(e) : delivery[d].token = store[e].token /\ delivery[d].pc # "idle"}
       Is(d, pcs) == delivery[d].pc \in pcs

@@ -81,6 +81,7 @@ beforeEach(async () => {
         mode: 'enforce',
         forwarder,
         verifiesContent: false,
+        forwardTime: 0,
         identity: { route: 'a' },
         metrics: metrics.route('a'),
         trace: { trust: 'verified', template: '/hooks/billing', app: undefined },

@@ -449,6 +449,135 @@ describe('a sender', () => {
   });
 });
 
+describe('a request with a claim', () => {
+  const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n';
+  const limits = {
+    connectTimeout: 1_000,
+    responseTimeout: 5_000,
+    idleResponseTimeout: 5_000,
+    idleTimeout: 60_000,
+    maxConnections: 1,
+    maxHeadBytes: 65_536,
+  };
+  const REQUEST = {
+    method: 'POST',
+    path: '/',
+    headers: ['Host', 'a', 'Content-Length', '2'],
+    body: Buffer.from('{}'),
+    repeatable: true,
+  };
+
+  /** How each request ended, in order; `settle` waits for the sockets. */
+  async function openPool(script: Script): Promise<{
+    clock: FakeClock;
+    ends: unknown[];
+    requests: () => number;
+    post: (leaseEndsAt?: number) => void;
+  }> {
+    const clock = new FakeClock();
+    let requests = 0;
+    const app = await startScriptApp((socket, connection) => {
+      socket.on('data', () => requests++);
+      script(socket, connection);
+    });
+    const upstream = createUpstream({ host: '127.0.0.1', port: app.port, ...limits }, clock);
+    closers.push(() => {
+      upstream.destroy();
+      app.close();
+    });
+    const ends: unknown[] = [];
+    const post = (leaseEndsAt?: number): void => {
+      const listener: UpstreamListener = {
+        onInformation: () => undefined,
+        onHead: () => undefined,
+        onData: () => undefined,
+        onEnd: () => ends.push('responded'),
+        onFailure: ({ kind, nothingSent }) => ends.push({ kind, nothingSent }),
+      };
+      upstream.send({ ...REQUEST, leaseEndsAt }, listener);
+    };
+    return { clock, ends, requests: () => requests, post };
+  }
+
+  test('is sent if the app can time out before the lease ends', async () => {
+    const { ends, post } = await openPool(answering(OK));
+    post(5_100);
+    await expect.poll(() => ends).toEqual(['responded']);
+  });
+
+  test('is not sent if the app could still work on it when the lease ends', async () => {
+    const { ends, post, requests } = await openPool(answering(OK));
+    post(5_099);
+    await expect.poll(() => ends).toEqual([{ kind: 'timeout', nothingSent: true }]);
+    post();
+    await expect.poll(() => ends.at(-1)).toBe('responded');
+    expect(requests()).toBe(1);
+  });
+
+  test('is not sent after a wait for a connection that took too much of the lease', async () => {
+    let respond: (() => void) | undefined;
+    const { clock, ends, post, requests } = await openPool((socket) => {
+      socket.on('data', () => {
+        respond = () => socket.write(OK);
+      });
+    });
+    post();
+    await expect.poll(() => respond !== undefined).toBe(true);
+    post(8_000);
+    await clock.advance(3_000);
+    respond?.();
+    await expect.poll(() => ends).toEqual(['responded', { kind: 'timeout', nothingSent: true }]);
+    expect(requests()).toBe(1);
+  });
+
+  test('is not sent again if the lease is too short by then, and the claim is held: the app may have got the first one', async () => {
+    let drop: (() => void) | undefined;
+    const { clock, ends, post, requests } = await openPool((socket) => {
+      let count = 0;
+      socket.on('data', () => {
+        if (++count === 1) socket.write(OK);
+        else drop = () => socket.destroy();
+      });
+    });
+    post();
+    await expect.poll(() => ends).toEqual(['responded']);
+    post(9_000);
+    await expect.poll(() => drop !== undefined).toBe(true);
+    await clock.advance(4_500);
+    drop?.();
+    await expect.poll(() => ends.at(-1)).toEqual({ kind: 'timeout', nothingSent: false });
+    expect(requests()).toBe(2);
+  });
+
+  test('is not released if its first connection was dead and the second cannot be opened', async () => {
+    let close: (() => void) | undefined;
+    const app = await startScriptApp((socket) => {
+      let count = 0;
+      socket.on('data', () => {
+        if (++count === 1) return socket.write(OK);
+        app.close();
+        return true;
+      });
+    });
+    close = app.close;
+    closers.push(() => close?.());
+    const upstream = createUpstream({ host: '127.0.0.1', port: app.port, ...limits }, systemClock);
+    closers.push(() => upstream.destroy());
+    const ends: unknown[] = [];
+    const listener: UpstreamListener = {
+      onInformation: () => undefined,
+      onHead: () => undefined,
+      onData: () => undefined,
+      onEnd: () => ends.push('responded'),
+      onFailure: ({ kind, nothingSent }) => ends.push({ kind, nothingSent }),
+    };
+    upstream.send(REQUEST, listener);
+    await expect.poll(() => ends).toEqual(['responded']);
+    upstream.send(REQUEST, listener);
+    await expect.poll(() => ends.at(-1)).toEqual({ kind: 'connect', nothingSent: false });
+  });
+});
+
 describe('the claim', () => {
   const failure = (nothingSent: boolean): UpstreamFailure => ({ kind: 'reset', nothingSent, detail: '' });
   const refusal = refuse('upstream_unreachable', 'upstream_reset');
@@ -460,7 +589,8 @@ describe('the claim', () => {
     ['released after 500', { kind: 'responded', status: 500, upstreamMs: 1 }, 'release'],
     ['released where nothing was sent', { kind: 'failed', refusal, failure: failure(true), upstreamMs: 1 }, 'release'],
     ['held where something was sent', { kind: 'failed', refusal, failure: failure(false), upstreamMs: 1 }, 'hold'],
-    ['held after a broken answer', { kind: 'broken', status: 200, failure: failure(false), upstreamMs: 1 }, 'hold'],
+    ['confirmed after a 200 that broke off', { kind: 'broken', status: 200, failure: failure(false), upstreamMs: 1 }, 'confirm'],
+    ['released after a 500 that broke off', { kind: 'broken', status: 500, failure: failure(false), upstreamMs: 1 }, 'release'],
   ];
   test.each(cases)('is %s', (_title, outcome, settlement) => {
     expect(toSettlement(outcome)).toBe(settlement);
