@@ -193,12 +193,12 @@ const TIMES: readonly Panel[] = [
     kind: 'timeseries',
     title: 'Replays and duplicates',
     description:
-      'replayed_under_new_id above 0: an attacker replays captured deliveries, or a sender creates events twice. id_reused: a sender changes events between retries.',
+      'replayed_under_new_id above 0: an attacker replays captured deliveries, or a sender creates events twice. id_reused: a sender changes events between retries, or an attacker used up an ID. kinds_exhausted: an attacker invents kinds, or webhook.kinds is missing.',
     unit: 'ops',
     width: 12,
     queries: [
       {
-        expr: `sum by (outcome) (${rate('sidegate_dedup_operations_total', `${OF_GATE},outcome=~"duplicate|replayed_under_new_id|id_reused|unidentified|bypassed"`)})`,
+        expr: `sum by (outcome) (${rate('sidegate_dedup_operations_total', `${OF_GATE},outcome=~"duplicate|replayed_under_new_id|id_reused|kinds_exhausted|unidentified|bypassed"`)})`,
         legend: '{{outcome}}',
       },
     ],

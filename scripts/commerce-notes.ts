@@ -1,7 +1,7 @@
 /** Notes of docs/presets.md on senders of payments, commerce, messages and forms. */
 export const COMMERCE_NOTES = `- **Names in headers:** Lemon Squeezy (\`X-Event-Name\`) and Dwolla (\`X-Dwolla-Topic\`) repeat in unsigned headers what the signed body says. Let the app read the body: anyone who captured a delivery can change such a header, as long as
   that delivery was not handled yet.
-- **Commerce Layer** names the event only in \`X-CommerceLayer-Topic\`, which is not signed. Each topic counts as its own event, as for Shopify, and \`dedup.maxKinds\` limits them.
+- **Commerce Layer** names the event only in \`X-CommerceLayer-Topic\`, which is not signed. Each topic counts as its own event, as for Shopify: list them in \`kinds\`.
 - **Mailchimp Transactional** signs the URL and the form's parameters without separators, so the route needs an exact \`path\`, as for Twilio. It checks a new URL with HEAD and with a form signed by the public key \`test-webhook\`, which sidegate
   rejects: create the webhook while the route has \`mode: observe\`. Webhooks of Mailchimp Marketing are not signed.
 - **Xero** sends correctly and wrongly signed requests to verify the endpoint (*intent to receive*). sidegate responds to the wrong ones with 401, as Xero requires; the app gets the others, and must respond with 200 and an empty body.

@@ -79,6 +79,14 @@ const FILE_READERS: ReadonlySet<string> = new Set([
   'provider/queue/sqlite/queue-file.ts',
   'telemetry/log/log-batches.ts',
 ]);
+/** Duplicates, outdated events, and handshakes. */
+const ACKNOWLEDGING: ReadonlySet<string> = new Set([
+  'core/refusal.ts',
+  'auth/handshakes/handshake.ts',
+  'gateway/pipeline/gates/dedup.ts',
+  'gateway/pipeline/gates/order.ts',
+  'gateway/pipeline/gates/sns.ts',
+]);
 const RULES: readonly Rule[] = [
   {
     pattern: /\bDate\.now\(|\bnew Date\(|\bperformance\.now\(|\bsetTimeout\(|\bsetInterval\(|\bprocess\.hrtime/,
@@ -109,6 +117,11 @@ const RULES: readonly Rule[] = [
     pattern: /import\s*\{[^}]*\badmit\b[^}]*\}\s*from\s*'[^']*admitted\.ts'/,
     text: 'creates an Admitted; only gateway/pipeline/run-gates.ts does',
     mayUse: (file) => file === 'gateway/pipeline/run-gates.ts' || file === 'core/admitted.ts',
+  },
+  {
+    pattern: /import\s*\{[^}]*\backnowledge\b[^}]*\}\s*from\s*'[^']*refusal\.ts'|\bnew Refusal\(/,
+    text: 'answers an event that does not reach the app with a 2xx; only ACKNOWLEDGING files do, with a proof',
+    mayUse: (file) => ACKNOWLEDGING.has(file),
   },
   {
     pattern: /(?<!\bprocess)(?:\.|\?\.)(?:on|once|addListener|prependListener|prependOnceListener)\(/,

@@ -67,8 +67,8 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
   each other, because the signed bytes are the same: if the copy arrives first, the app gets only the copy. JSON bodies are bound by \`bodySHA256\`, which counts only at the end of the query.
 - **Twilio** signs no time, and its voice calls wait for the app's response. If a caller may press the same key twice, the second request is a repeat, and sidegate responds without the app. Set \`dedup: off\` on such a route, or let the URLs differ.
 - **Shopify and WooCommerce** can send the same body for several topics, and sign only the body. So each topic counts as its own event: a repeat of one topic is a duplicate in any spelling (\`orders/create\`, \`ORDERS_CREATE\`), and the same
-  body under another topic is not. Anyone who captured a delivery can invent topics, so the same body reaches the app under at most \`dedup.maxKinds\` topics, 2 by default. Further ones get 200 with the reason \`replayed_under_new_id\`. Raise the limit
-  if one route receives more topics that can have the same body, such as \`orders/create\`, \`orders/paid\` and \`orders/updated\`.
+  body under another topic is not. Anyone who captured a delivery can invent topics, so list the topics of the route in \`kinds\`: others get 422. Without the list, the same body reaches the app under at most \`dedup.maxKinds\` topics, 2 by default, and further ones get 503 with the reason
+  \`kinds_exhausted\`, also valid ones such as \`orders/create\`, \`orders/paid\` and \`orders/updated\`.
 - **Amazon SNS** does not sign \`MessageAttributes\`. An app must not rely on them: anyone who captured a message can change them, as long as that message was not handled yet.
 - **WooCommerce** sends an unsigned form when a webhook is saved. sidegate rejects it (415), so the webhook cannot be saved as active: save it while the route has \`mode: observe\`. Deliveries are signed. The delivery ID changes with
   each attempt.

@@ -171,7 +171,7 @@ function toUnsigned(preset: SenderPreset, { unsigned }: SenderNotes): string {
     ...(kind.length === 0
       ? []
       : [
-          `${kind.map((name) => `\`${name}\``).join(', ')} distinguishes kinds of events and is not signed; see \`dedup.maxKinds\` in [Configuration](../config.md).`,
+          `${kind.map((name) => `\`${name}\``).join(', ')} distinguishes kinds of events and is not signed. List the kinds that you subscribed to in \`kinds\`; see [Configuration](../config.md).`,
         ]),
     ...(timestamp === undefined && !isBodyUnsigned
       ? ['No time is signed: a captured delivery can be repeated once its ID is forgotten (`dedup.retention`).']

@@ -49,6 +49,8 @@ export interface EventIdentity {
   readonly digest?: string;
   /** The digest of the signed content alone, if `digest` also covers an unsigned event type. */
   readonly contentDigest?: string;
+  /** The signature does not cover the whole body, so the same signature can come with another body. */
+  readonly isBodyOpen?: true;
   /** Undefined if the sender signs none. */
   readonly timestamp: EpochMilliseconds | undefined;
 }
@@ -60,6 +62,8 @@ export function toDigestId(digest: string): string {
 
 /** An event whose signature was verified. */
 export interface VerifiedEvent extends EventIdentity {
+  /** The event type from unsigned headers, normalized; undefined if the scheme has none. */
+  readonly kind?: string | undefined;
   /** The configured name of the key that matched. */
   readonly keyName: string;
   /** The raw bytes that were signed. */

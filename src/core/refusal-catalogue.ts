@@ -1,5 +1,5 @@
 /** The catalogue of refusals: what each code means for the sender and the log. */
-import type { RefusalCode } from './refusal.ts';
+import type { Acknowledgement, RefusalCode } from './refusal.ts';
 
 /** The log level of a refusal: `info` is the sender's fault, `warn` and `error` need the operator. */
 export type RefusalLogLevel = 'info' | 'warn' | 'error';
@@ -33,8 +33,31 @@ export interface RefusalEntry {
   readonly close?: true;
 }
 
+/** An error never gets a 2xx, by which a sender would take the event for handled. */
+type ErrorStatus =
+  | 400
+  | 401
+  | 403
+  | 404
+  | 405
+  | 407
+  | 408
+  | 413
+  | 414
+  | 415
+  | 417
+  | 422
+  | 429
+  | 431
+  | 500
+  | 502
+  | 503
+  | 504
+  | 508;
+type CatalogueEntry<Code> = RefusalEntry & { readonly status: Code extends Acknowledgement ? 200 : ErrorStatus };
+
 /** One entry for each code; a missing entry does not compile. */
-export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
+export const REFUSALS: { readonly [Code in RefusalCode]: CatalogueEntry<Code> } = {
   route_not_found: { status: 404, title: 'Route not found', proxyError: 'http_request_denied', logLevel: 'info' },
   method_not_allowed: { status: 405, title: 'Method not allowed', proxyError: 'http_request_denied', logLevel: 'info' },
   unsupported_media_type: { status: 415, title: 'Unsupported media type', proxyError: 'http_request_denied', logLevel: 'info' },
@@ -113,6 +136,14 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     proxyError: 'proxy_internal_response',
     logLevel: 'info',
     retryAfterSeconds: 5,
+  },
+  kind_not_listed: { status: 422, title: 'Event kind not accepted', proxyError: 'http_request_denied', logLevel: 'warn' },
+  event_conflict: {
+    status: 503,
+    title: 'Temporarily unavailable',
+    proxyError: 'proxy_internal_response',
+    logLevel: 'warn',
+    retryAfterSeconds: 30,
   },
   envelope_mismatch: { status: 422, title: 'Envelope mismatch', proxyError: 'http_request_denied', logLevel: 'info' },
   store_unavailable: {

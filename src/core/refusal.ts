@@ -1,6 +1,9 @@
 /** Why a request is rejected: a public code for the sender, and a more specific reason for operators. */
 import type { EpochMilliseconds } from './clock.ts';
 
+/** The codes with a 2xx status, by which a sender learns that it need not send the event again. Only `acknowledge` creates them. */
+export type Acknowledgement = 'duplicate' | 'stale' | 'handshake';
+
 /** All codes that a sender can get; stable and public (docs/refusals.md). */
 export type RefusalCode =
   | 'route_not_found'
@@ -27,11 +30,11 @@ export type RefusalCode =
   | 'original_request_unclear'
   | 'content_needed'
   | 'too_many_attempts'
-  | 'duplicate'
-  | 'stale'
-  | 'handshake'
+  | Acknowledgement
   | 'handshake_refused'
+  | 'kind_not_listed'
   | 'in_progress'
+  | 'event_conflict'
   | 'envelope_mismatch'
   | 'store_unavailable'
   | 'secret_unavailable'
@@ -42,6 +45,9 @@ export type RefusalCode =
   | 'upstream_unreachable'
   | 'upstream_timeout'
   | 'upstream_invalid_response';
+
+/** The codes of errors. */
+export type RejectionCode = Exclude<RefusalCode, Acknowledgement>;
 
 /**
  * The reason for operators: more specific than the code, and only in logs and metrics. A closed set, because it is a metric
@@ -90,6 +96,9 @@ export type Reason =
   | 'duplicate'
   | 'stale'
   | 'replayed_under_new_id'
+  | 'kind_not_listed'
+  | 'kinds_exhausted'
+  | 'id_reused'
   | 'handshake'
   | 'handshake_refused'
   | 'handshake_unfinished'
@@ -135,8 +144,6 @@ export interface RefusalDetails {
   readonly allow?: readonly string[];
   /** Overrides the catalogue's `Retry-After`, in whole seconds. */
   readonly retryAfterSeconds?: number;
-  /** Sent instead of problem details, for senders that expect a specific response. */
-  readonly reply?: Reply;
   /** The time that the client claims to have signed, if no key verified it. Only for display. */
   readonly claimedAt?: EpochMilliseconds | undefined;
 }
@@ -148,12 +155,13 @@ export class Refusal {
   readonly detail: string | undefined;
   readonly allow: readonly string[] | undefined;
   readonly retryAfterSeconds: number | undefined;
+  /** Sent instead of problem details, for senders that expect a specific response. */
   readonly reply: Reply | undefined;
   readonly claimedAt: EpochMilliseconds | undefined;
   /** Makes the type nominal: only `instanceof` distinguishes a refusal from a pass, so no object literal can take its place. */
   declare protected readonly nominal: true;
 
-  constructor(code: RefusalCode, reason: Reason, { detail, allow, retryAfterSeconds, reply, claimedAt }: RefusalDetails = {}) {
+  constructor(code: RefusalCode, reason: Reason, { detail, allow, retryAfterSeconds, claimedAt }: RefusalDetails, reply?: Reply) {
     this.code = code;
     this.reason = reason;
     this.detail = detail;
@@ -165,8 +173,26 @@ export class Refusal {
 }
 
 /** Builds a refusal. A string is its detail, for the log only. */
-export function refuse(code: RefusalCode, reason: Reason, details?: string | RefusalDetails): Refusal {
-  return new Refusal(code, reason, typeof details === 'string' ? { detail: details } : details);
+export function refuse(code: RejectionCode, reason: Reason, details?: string | RefusalDetails): Refusal {
+  return new Refusal(code, reason, typeof details === 'string' ? { detail: details } : (details ?? {}));
+}
+
+/** Why a sender need not send an event again: the store says that this event, or a newer one, was handled; or it was a handshake. */
+export type Proof =
+  | { readonly state: 'handled'; readonly isSameEvent: true; readonly reason: 'duplicate' | 'replayed_under_new_id' }
+  | { readonly state: 'stale' }
+  | { readonly state: 'handshake'; readonly reply: Reply };
+
+/** Builds the response with a 2xx status to an event that does not reach the app. Few files may import it (a lint rule enforces it). */
+export function acknowledge(proof: Proof, detail?: string): Refusal {
+  switch (proof.state) {
+    case 'handled':
+      return new Refusal('duplicate', proof.reason, { detail });
+    case 'stale':
+      return new Refusal('stale', 'stale', { detail });
+    case 'handshake':
+      return new Refusal('handshake', 'handshake', { detail }, proof.reply);
+  }
 }
 
 /** The decision of a gate: a refusal, or `undefined` to pass the request on. The common case allocates nothing. */

@@ -30,7 +30,7 @@ function toMailgun(event: object, token = randomBytes(25).toString('hex'), time 
   return JSON.stringify({ signature, 'event-data': event });
 }
 
-test('a signature over a nonce forwards one body, whatever ID another body has, and a retry with a new nonce is a duplicate', async () => {
+test('a signature over a nonce forwards one body: another body, or a retry with a new nonce, gets 503, as neither ID nor body is signed', async () => {
   const gate = await start({ scheme: 'mailgun' });
   const token = randomBytes(25).toString('hex');
   const time = now();
@@ -38,8 +38,9 @@ test('a signature over a nonce forwards one body, whatever ID another body has, 
   expect(await post(gate.port, first)).toMatchObject({ status: 200, text: 'handled' });
   expect(app.received.map(({ body }) => body.toString())).toEqual([first]);
   for (const forged of [{ id: 'b', event: 'delivered' }, { event: 'delivered' }, { id: 'a', event: 'delivered' }])
-    expect(await post(gate.port, toMailgun(forged, token, time))).toMatchObject({ code: 'duplicate' });
-  expect(await post(gate.port, toMailgun({ id: 'a', event: 'opened' }))).toMatchObject({ code: 'duplicate' });
+    expect(await post(gate.port, toMailgun(forged, token, time))).toMatchObject({ status: 503, code: 'event_conflict' });
+  expect(await post(gate.port, first)).toMatchObject({ status: 200, code: 'duplicate' });
+  expect(await post(gate.port, toMailgun({ id: 'a', event: 'opened' }))).toMatchObject({ status: 503, code: 'event_conflict' });
   expect(await post(gate.port, toMailgun({ id: 'c', event: 'opened' }))).toMatchObject({ text: 'handled' });
   expect(app.received).toHaveLength(2);
   await gate.stop();
@@ -190,6 +191,7 @@ test('an ID in a part of a header, or in the query, identifies duplicates', asyn
   const push = (id: string, body: string): Promise<Answer> =>
     post(gate.port, body, { headers: { 'X-Signature': hmac(body), 'X-Id': id } });
   expect(await push('attempt-1:e1', '{}')).toMatchObject({ text: 'handled' });
-  expect(await push('attempt-2:e1', '{ }')).toMatchObject({ code: 'duplicate' });
+  expect(await push('attempt-2:e1', '{}')).toMatchObject({ code: 'duplicate' });
+  expect(await push('attempt-2:e1', '{ }')).toMatchObject({ code: 'event_conflict' });
   await gate.stop();
 });

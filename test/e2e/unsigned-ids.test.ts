@@ -75,12 +75,12 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
     await gate.stop();
   });
 
-  test('a repeated ID with another body is a duplicate, because a retry may have a new timestamp', async () => {
+  test('a repeated ID with another body gets 503: the ID is not signed, so it does not prove that the event was handled', async () => {
     const gate = await start(store);
     const id = randomUUID();
     expect((await push(gate.port, toBody(), id)).text).toBe('handled');
     const body = toBody();
-    expect(await push(gate.port, body, id)).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(await push(gate.port, body, id)).toMatchObject({ status: 503, code: 'event_conflict' });
     expect(await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}')).toBe(1);
     // What was claimed for the other body is given back.
     expect((await push(gate.port, body)).text).toBe('handled');

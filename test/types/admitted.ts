@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Admitted } from '../../src/core/admitted.ts';
 import type { ParsedHead } from '../../src/core/parsed-head.ts';
-import { type Refusal, refuse } from '../../src/core/refusal.ts';
+import { acknowledge, type Refusal, refuse } from '../../src/core/refusal.ts';
 import type { ClaimGate } from '../../src/gateway/pipeline/gates/gate.ts';
 import type { Forwarder } from '../../src/gateway/upstream/forwarder.ts';
 
@@ -31,7 +31,16 @@ export function tryToClaim(gate: ClaimGate, head: ParsedHead): void {
 }
 
 export function tryToPassAsRefusal(): Refusal {
-  const { code, reason } = refuse('duplicate', 'duplicate');
+  const { code, reason } = refuse('in_progress', 'in_progress');
   // @ts-expect-error `instanceof` would take an object literal for a pass
   return { code, reason, detail: undefined, allow: undefined, retryAfterSeconds: undefined, reply: undefined };
+}
+
+export function tryToAcknowledge(): void {
+  // @ts-expect-error a 2xx needs a proof
+  refuse('duplicate', 'duplicate');
+  // @ts-expect-error an ID that was handled with other content proves nothing
+  acknowledge({ state: 'handled', sameContent: false, reason: 'duplicate' });
+  // @ts-expect-error a response that the caller chose cannot be sent with an error
+  refuse('in_progress', 'in_progress', { reply: { status: 200, contentType: 'text/plain', body: '' } });
 }

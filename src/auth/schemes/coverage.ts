@@ -3,6 +3,8 @@ import type { FieldPiece, IdSource, Piece, SchemeDescription, TimestampSource } 
 import { isFieldPiece, isRead } from './layout.ts';
 
 const WHOLE_BODY: ReadonlySet<Piece> = new Set<Piece>(['body', 'bodyWithoutSignature', 'form']);
+/** The fields of a notification that Amazon SNS signs. */
+const SNS_FIELDS = /^\$\.(?:Message|MessageId|Subject|Timestamp|TopicArn|Type)$/;
 const WHOLE_TARGET: ReadonlySet<Piece> = new Set<Piece>(['url', 'urlWithoutSignature', 'target']);
 
 /** Whether the signature covers everything in the body, so that an attacker can change nothing in it. */
@@ -10,6 +12,16 @@ export function coversBody(description: SchemeDescription): boolean {
   const { signed } = description;
   if (signed.some((piece) => WHOLE_BODY.has(piece) || hasBodyIn(piece))) return true;
   return description.onlySignedFields === true && coversFields(description);
+}
+
+/**
+ * Whether an attacker without a key or token cannot choose the value at a JSON path of the body. The value of a token in place of a
+ * signature counts as covered: its holder can write any event.
+ */
+export function coversValue(description: SchemeDescription, path: string): boolean {
+  if (description.isSignedInContent === true) return SNS_FIELDS.test(path);
+  if (description.signed.length === 0 || coversBody(description)) return true;
+  return listSignedPlaces(description).some((place) => 'json' in place && place.json === path);
 }
 
 function hasBodyIn(piece: Piece): boolean {

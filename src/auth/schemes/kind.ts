@@ -21,6 +21,23 @@ export function compileKind(names: readonly string[]): ReadKind {
   };
 }
 
+/** Returns which kinds a route accepts, or what is wrong with its list. In an entry, commas separate the values of several headers. */
+export function parseKinds(
+  names: readonly string[],
+  entries: readonly string[],
+): readonly string[] | { readonly problem: string } {
+  const kinds: string[] = [];
+  for (const entry of entries) {
+    const values = entry.split(',').map((value) => value.trim());
+    if (values.length !== names.length)
+      return { problem: `"${entry}" must have one value for each of these headers, separated by commas: ${names.join(', ')}` };
+    if (!values.every((value) => value === '' || KIND.test(value)))
+      return { problem: `"${entry}" has characters other than A-Z a-z 0-9 / . _ : - and spaces` };
+    kinds.push(values.map(foldKind).join(BETWEEN));
+  }
+  return kinds;
+}
+
 /** Normalizes the spelling. */
 function foldKind(value: string): string {
   return value.toLowerCase().replace(SEPARATORS, '_').replace(OUTER_SEPARATORS, '');

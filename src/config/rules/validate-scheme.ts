@@ -25,7 +25,16 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
     ...checkWeakDigest(webhook, path),
     ...checkId(webhook, path),
     ...checkIdHeader(webhook, path),
+    ...checkKinds(webhook, path),
   ];
+}
+
+/** Anyone with a captured delivery can send its content under other kinds; the gate cannot know which of them the sender uses. */
+function checkKinds({ description, kinds, scheme }: WebhookConfig, path: Path): Rating[] {
+  const { kind } = description;
+  if (kind === undefined || kinds !== undefined) return [];
+  const message = `${scheme} does not sign the kind of event (${kind.join(', ')}): with a captured delivery, anyone can invent kinds, until the real ones of its content get 503`;
+  return [warning([...path, 'kinds'], message, 'list the kinds that you subscribed to, such as kinds: [orders/create]')];
 }
 
 function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path): Rating[] {

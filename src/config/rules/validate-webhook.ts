@@ -1,5 +1,5 @@
 /** The rules of a webhook route, and the warnings about insecure settings. */
-import { coversQuery } from '../../auth/schemes/coverage.ts';
+import { coversQuery, coversValue } from '../../auth/schemes/coverage.ts';
 import { isBearer } from '../../auth/schemes/description.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
@@ -42,7 +42,7 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   } else {
     found.push(...checkDedup(webhook.dedup, webhook, [...path, 'dedup']));
   }
-  if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, [...path, 'order']));
+  if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, webhook, [...path, 'order']));
   const { description } = webhook;
   const unsigned = 'the signature does not cover it, so anyone with a captured delivery can change it';
   if (webhook.allowQuery && !coversQuery(description))
@@ -164,8 +164,18 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Rat
   return found;
 }
 
-function checkOrder(order: OrderConfig, path: Path): Rating[] {
+function checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig, path: Path): Rating[] {
   const found: Rating[] = [];
+  for (const setting of ['key', 'version'] as const) {
+    if (order.onStale === 'forward' || coversValue(description, order[setting].text)) continue;
+    found.push(
+      error(
+        [...path, setting],
+        `${scheme} does not sign ${order[setting].text}: with a captured delivery anyone could write a high version, and newer events would get 200 without reaching the app`,
+        'use a signed value, or onStale: forward',
+      ),
+    );
+  }
   const { retention, lease, maxWait, onStoreError } = order;
   if (maxWait >= lease)
     found.push(warning([...path, 'maxWait'], 'events wait longer than the lease lasts', 'set it below lease'));

@@ -4,6 +4,7 @@ import { findAlias } from '../../auth/schemes/aliases.ts';
 import { toTopicRegion } from '../../auth/schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../../auth/schemes/description.ts';
+import { parseKinds } from '../../auth/schemes/kind.ts';
 import { isExactValue } from '../../core/media-type.ts';
 import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { completeDescription, jwtOptions, toPublishedKeys } from './jwt-schema.ts';
@@ -15,6 +16,7 @@ import { duration, publicUrl, size, timeLimit } from './scalars.ts';
 import { customScheme } from './scheme-schema.ts';
 import { storeBody } from './store-body-schema.ts';
 
+const DEFAULT_MAX_KINDS = 2;
 /** With parameters it is the exact value of a header, as some senders write one that no media type has. */
 const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+(?:;[\x20-\x40\x5b-\x7e]{1,200})?|none)$/;
 const UTF_8_VALUE = /^=(?:utf-8|utf8|"utf-8")(?:[ ;]|$)/;
@@ -56,15 +58,15 @@ const dedup = z
       .enum(['check', 'trust'])
       .default('check')
       .describe(
-        'For senders whose signature does not cover the ID (GitHub, Shopify and others): `check` also compares the signed bytes with earlier deliveries, so that a delivery cannot be replayed with a new ID; `trust` checks the ID alone.',
+        'For senders whose signature does not cover the ID (GitHub, Shopify and others): `check` also compares the signed bytes with earlier deliveries, so that a delivery cannot be replayed with a new ID; `trust` takes deliveries with other IDs for other events, also if their bytes are the same. Either way an ID that was handled with other content gets 503.',
       ),
     maxKinds: z
       .int()
       .min(1)
       .max(16)
-      .default(2)
+      .optional()
       .describe(
-        'For senders whose unsigned headers distinguish kinds of events (Shopify, WooCommerce, `custom.kind`): number of kinds for which the same body is forwarded; further kinds count as duplicates.',
+        'For senders whose unsigned headers distinguish kinds of events (Shopify, WooCommerce, `custom.kind`), if the route does not list them in `kinds`: number of kinds for which the same body is forwarded; further kinds get 503. Default: 2.',
       ),
   })
   .prefault({});
@@ -146,6 +148,14 @@ const written = z.strictObject({
       'Maximum difference between the timestamp and the current time, in either direction. Default: as defined by the scheme, usually 5m.',
     ),
   maxBody: size().prefault('1Mi').describe('Maximum size of a body; larger ones get 413.'),
+  kinds: z
+    .array(z.string().min(1))
+    .min(1, 'the list is empty, so every delivery would get 422; remove kinds to accept all')
+    .optional()
+    .meta({ examples: [['orders/create', 'orders/paid']] })
+    .describe(
+      "Accepted kinds of events, for senders that name them only in unsigned headers (Shopify, WooCommerce, `custom.kind`); others get 422. Without the list, anyone who captured a delivery can invent kinds and use up `dedup.maxKinds`. Spelling is compared as the sender's libraries do; commas separate the values of several headers.",
+    ),
   contentTypes: z
     .array(
       z
@@ -238,6 +248,11 @@ export const webhook = written.transform((values, context) => {
       message: `custom is ignored, because the scheme is ${rest.scheme}; set scheme: custom, or remove custom`,
     });
   const description: SchemeDescription = completeDescription(base, { id, receiverId, jwt });
+  const kinds = toKinds(base, values);
+  if (kinds !== undefined && 'problem' in kinds) {
+    context.addIssue({ code: 'custom', path: ['kinds'], message: kinds.problem });
+    return z.NEVER;
+  }
   for (const [setting, message] of listUnused(base, values)) context.addIssue({ code: 'custom', path: [setting], message });
   const resolved = resolveHandshake(rest.handshake, base);
   if (resolved !== undefined && 'problem' in resolved) {
@@ -246,21 +261,38 @@ export const webhook = written.transform((values, context) => {
   }
   return {
     ...rest,
+    kinds,
     jwks: rest.keys.length + rest.jwks.length === 0 ? toPublishedKeys(base) : rest.jwks,
-    dedup:
-      rest.dedup === 'off'
-        ? rest.dedup
-        : {
-            ...rest.dedup,
-            retention: rest.dedup.retention ?? DEFAULT_RETENTION_MS,
-            isRetentionDefault: rest.dedup.retention === undefined,
-          },
+    dedup: resolveDedup(values),
     handshake: resolved,
     description,
     tolerance: base.timestamp === undefined ? undefined : (tolerance ?? base.tolerance),
     contentTypes: contentTypes ?? base.contentTypes,
   };
 });
+
+/** The list replaces the limit: invented kinds are rejected, and each listed one is forwarded. */
+function toKinds(
+  { name, kind }: SchemeDescription,
+  { kinds, dedup }: z.output<typeof written>,
+): ReturnType<typeof parseKinds> | undefined {
+  if (kinds === undefined) return undefined;
+  if (kind === undefined)
+    return { problem: `${name} has no kinds of events in unsigned headers; remove kinds, or name the headers in custom.kind` };
+  if (dedup !== 'off' && dedup.maxKinds !== undefined) return { problem: 'kinds replaces dedup.maxKinds; remove dedup.maxKinds' };
+  return parseKinds(kind, kinds);
+}
+
+function resolveDedup({ dedup, kinds }: z.output<typeof written>) {
+  if (dedup === 'off') return dedup;
+  const { retention, maxKinds } = dedup;
+  return {
+    ...dedup,
+    maxKinds: maxKinds ?? (kinds === undefined ? DEFAULT_MAX_KINDS : undefined),
+    retention: retention ?? DEFAULT_RETENTION_MS,
+    isRetentionDefault: retention === undefined,
+  };
+}
 
 /** Settings that have no meaning for the scheme, and what is wrong with them. */
 function listUnused(

@@ -1,7 +1,7 @@
 /** Builds the store keys of events and resources: short, and readable where that is safe. Also clears events from the store. */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { toDigestId } from '../../core/event.ts';
+import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 
 /** Longer names are hashed, so that senders cannot make keys long; so are names that cannot be printed. */
@@ -42,6 +42,17 @@ export function toIdFingerprint(id: string): string {
  */
 export function toContentFingerprint(content: Buffer): string {
   return `${content.length.toString(RADIX)}-${crc32(content).toString(RADIX)}`;
+}
+
+/**
+ * Distinguishes bodies of one event ID so that no two are taken for each other, except for the time that the sender signed: a retry can
+ * have a new one.
+ */
+export function toBodyFingerprint({ body, timestamp }: Pick<VerifiedEvent, 'body' | 'timestamp'>): string {
+  if (timestamp === undefined) return hash('sha256', body, 'base64url').slice(0, FINGERPRINT_LENGTH);
+  const times = [String(timestamp), String(Math.floor(timestamp / 1_000))];
+  const text = times.reduce((rest, time) => rest.replaceAll(time, ''), body.toString('latin1'));
+  return hash('sha256', Buffer.from(text, 'latin1'), 'base64url').slice(0, FINGERPRINT_LENGTH);
 }
 
 /** The tags `i`, `h` and `d` prevent collisions between the forms of keys. */

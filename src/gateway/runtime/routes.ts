@@ -31,6 +31,7 @@ import { createContentGate } from '../pipeline/gates/content.ts';
 import { createDedupGate } from '../pipeline/gates/dedup.ts';
 import { createEnvelopeGate } from '../pipeline/gates/envelope.ts';
 import type { ClaimGate, ContentGate, EventGate, HeadGate, WebhookGates } from '../pipeline/gates/gate.ts';
+import { createKindGate } from '../pipeline/gates/kind.ts';
 import { createOpenHandshakeGate } from '../pipeline/gates/open-handshake.ts';
 import { createOrderGate } from '../pipeline/gates/order.ts';
 import { createSignatureGate, type FetchKeys } from '../pipeline/gates/signature.ts';
@@ -187,7 +188,7 @@ function buildWebhookGates(
   metrics: RouteMetrics,
   parts: RouteParts,
 ): WebhookGates {
-  const { sns, envelope } = webhook.config;
+  const { sns, envelope, kinds } = webhook.config;
   const { signed } = webhook.handshake;
   return {
     event:
@@ -196,6 +197,7 @@ function buildWebhookGates(
         : buildSnsGate(webhook.config, sns, metrics, parts),
     verified: [
       ...(signed === undefined ? [] : [createSignedHandshakeGate(signed, ring)]),
+      ...(kinds === undefined ? [] : [createKindGate(new Set(kinds))]),
       ...(envelope.requireMatchingId ? [createEnvelopeGate()] : []),
     ],
     claims: buildClaimGates(route, webhook.config, parts),

@@ -7,7 +7,7 @@ import { toErrorText } from '../../core/errors.ts';
 import { acceptsTrailers, type RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import type { ReadPause } from '../../core/read-pause.ts';
-import { type Reason, type Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
+import { type Reason, type Refusal, type RejectionCode, refuse } from '../../core/refusal.ts';
 import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
 import { ClientReads, type ReadLimits } from './client-reads.ts';
 import { type ForwardOutcome, settleByStatus } from './outcome.ts';
@@ -15,7 +15,7 @@ import type { ReleaseBuffer } from './read-buffers.ts';
 import type { ResponseHeaderPolicy } from './response-headers.ts';
 import type { UpstreamExchange, UpstreamFailure, UpstreamFailureKind, UpstreamListener } from './upstream.ts';
 
-const REFUSALS: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonly [RefusalCode, Reason]>> = {
+const REFUSALS: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonly [RejectionCode, Reason]>> = {
   timeout: ['upstream_timeout', 'upstream_timeout'],
   reset: ['upstream_unreachable', 'upstream_reset'],
   protocol: ['upstream_invalid_response', 'upstream_invalid_response'],
@@ -30,7 +30,7 @@ const MAX_SINGLE_WRITE = 8_192;
 export interface RelayParts {
   readonly responsePolicy: ResponseHeaderPolicy;
   /** The refusal code if no connection can be opened. */
-  readonly connectFailureCode: RefusalCode;
+  readonly connectFailureCode: RejectionCode;
   readonly admitted: Admitted;
   readonly response: ClientResponse;
   readonly clock: Clock;

@@ -2,11 +2,11 @@
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { type Claim, toDigestId, type VerifiedEvent } from '../../../core/event.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
-import { type Refusal, refuse } from '../../../core/refusal.ts';
+import { acknowledge, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/claims/seen-ids.ts';
 import { acquireClaim, Busy, type ClaimAttempt, type ClaimParts, type ClaimPolicy, type ClaimReply } from '../claim-attempt.ts';
 import type { ClaimWaiters } from '../claim-waiters.ts';
-import { toContentFingerprint, toDigestKey, toIdFingerprint, toIdKey, toKindKey } from '../event-keys.ts';
+import { toBodyFingerprint, toContentFingerprint, toDigestKey, toIdFingerprint, toIdKey, toKindKey } from '../event-keys.ts';
 import { NOTHING_CLAIMED } from '../grants.ts';
 import type { IdSettlement, Settlements } from '../settlements.ts';
 import type { ClaimGate } from './gate.ts';
@@ -22,8 +22,8 @@ export interface DedupOptions {
   readonly onStoreError: 'refuse' | 'forward';
   /** How an id is treated that the signature does not cover. */
   readonly unsignedId: 'check' | 'trust';
-  /** How many kinds (named by unsigned headers) the same signed content may be forwarded under. */
-  readonly maxKinds: number;
+  /** How many kinds (named by unsigned headers) the same signed content may be forwarded under; undefined if the route lists its kinds. */
+  readonly maxKinds: number | undefined;
 }
 
 /** An event that is counted. */
@@ -34,6 +34,7 @@ export type DedupEvent =
   | 'taken_over'
   | 'held'
   | 'id_reused'
+  | 'kinds_exhausted'
   | 'replayed_under_new_id'
   | 'unidentified'
   | 'bypassed'
@@ -41,17 +42,18 @@ export type DedupEvent =
 
 /** One of the claims that a delivery needs. */
 interface Step {
+  /** The signed ID, the digest of what was signed, an ID that an attacker can choose, or a slot for a kind. A kind keeps the slot that it has. */
+  readonly of: 'signed-id' | 'digest' | 'unsigned-id' | 'kind';
   /** In order; one granted claim is enough. */
   readonly requests: readonly ClaimRequest[];
-  /** The requests are for slots of kinds: a slot that this kind already has is as good as a new one. */
-  readonly isKindSlot: boolean;
 }
 
 /** The claims that one delivery needs, in order: all or none. */
 type Steps = readonly Step[];
 
-/** The claim that blocked a delivery; `replay`: the content was seen under another id, or under the maximum number of kinds. */
-type Conflict = Exclude<ClaimResult, { state: 'new' }> & { readonly replay?: 'id' | 'kind' };
+/** The claim that blocked a delivery; without `of` that of the only step. */
+type Conflict = Exclude<ClaimResult, { state: 'new' }> & Partial<Pick<Step, 'of'>>;
+type HandledConflict = Extract<Conflict, { state: 'handled' }>;
 
 /** The result of claiming all steps. `held`: the granted claims; if omitted, all. */
 type ClaimsResult = { readonly state: 'new'; readonly held?: readonly ClaimRequest[] } | Conflict;
@@ -133,14 +135,14 @@ class DedupAttempt implements ClaimAttempt {
 
   #concludeFirst(found: ClaimsResult): ClaimReply {
     const { onEvent } = this.#parts;
-    if (found.state !== 'new' && found.replay !== undefined) onEvent('replayed_under_new_id');
-    else if (found.state !== 'new' && !found.sameContent) onEvent('id_reused');
+    if (found.state !== 'new' && !found.sameContent && this.#of(found) !== 'kind')
+      onEvent(this.#isReplay(found) ? 'replayed_under_new_id' : 'id_reused');
     return this.#conclude(found, 'new');
   }
 
   #conclude(found: ClaimsResult, whenNew: 'new' | 'taken_over'): ClaimReply {
     if (found.state === 'in-progress') return new Busy(found.remainingMs);
-    if (found.state === 'handled') return this.#refuseDuplicate(found);
+    if (found.state === 'handled') return this.#refuseHandled(found);
     this.#parts.onEvent(whenNew);
     return { claim: this.#toClaim(found.held ?? toAll(this.#attempted)), isStale: false, isUnchecked: false };
   }
@@ -158,42 +160,65 @@ class DedupAttempt implements ClaimAttempt {
   async #claimAll(): Promise<ClaimsResult> {
     const steps = this.#attempted;
     const held: ClaimRequest[] = [];
-    for (const [index, step] of steps.entries()) {
+    for (const step of steps) {
       const found = await this.#claimStep(step);
       if ('key' in found) {
         held.push(found);
         continue;
       }
       for (const request of held) this.#settle('release', request);
-      if (step.isKindSlot) return { ...found, replay: 'kind' };
-      return index === 0 && steps.length > 1 && !found.sameContent ? { ...found, replay: 'id' } : found;
+      return found;
     }
     return { state: 'new', held };
   }
 
   /** The granted request, or the conflict: a claim in progress counts before a handled one, as it may still be released. */
-  async #claimStep({ requests, isKindSlot }: Step): Promise<ClaimRequest | Conflict> {
+  async #claimStep({ of, requests }: Step): Promise<ClaimRequest | Conflict> {
     let conflict: Conflict | undefined;
     for (const request of requests) {
       const result = await this.#parts.store.claim(request);
-      if (result.state === 'new' || (isKindSlot && result.sameContent)) return request;
-      if (conflict?.state !== 'in-progress') conflict = result;
+      if (result.state === 'new' || (of === 'kind' && result.sameContent)) return request;
+      if (conflict?.state !== 'in-progress') conflict = { ...result, of };
     }
     if (conflict === undefined) throw new Error('a step has no requests');
     return conflict;
   }
 
-  #refuseDuplicate({ replay }: Pick<Conflict, 'replay'>): Refusal {
-    this.#parts.onEvent('duplicate');
-    const { digest } = this.#event;
-    if (replay === undefined || digest === undefined) return refuse('duplicate', 'duplicate');
-    if (replay === 'kind') {
-      const detail = `already handled under the maximum number of other kinds (dedup.maxKinds: ${this.#options.maxKinds}); raise it if the sender delivers one content under more kinds`;
-      return refuse('duplicate', 'replayed_under_new_id', detail);
+  /** A 2xx needs the proof that this very event was handled: what an attacker can write or use up proves nothing. */
+  #refuseHandled(found: HandledConflict): Refusal {
+    const { onEvent } = this.#parts;
+    if (this.#of(found) === 'kind') {
+      onEvent('kinds_exhausted');
+      const detail = `its content was handled under other kinds, as many as dedup.maxKinds allows (${this.#options.maxKinds}): list the kinds of the sender in webhook.kinds`;
+      return refuse('event_conflict', 'kinds_exhausted', detail);
     }
+    if (!this.#isSameEvent(found)) {
+      const detail =
+        this.#of(found) === 'unsigned-id'
+          ? 'an event with other content was handled under this ID, which is not signed; to forward this one, forget the ID'
+          : 'the signature does not cover the whole body, and another body with the same signature was handled';
+      return refuse('event_conflict', 'id_reused', detail);
+    }
+    onEvent('duplicate');
+    const { digest } = this.#event;
+    if (digest === undefined || found.sameContent || !this.#isReplay(found))
+      return acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
     // The id of the first delivery is not known here, so only this text names what to forget for an intended redelivery.
     const detail = `already handled under another id; to forward it again, forget the id ${toDigestId(digest)}`;
-    return refuse('duplicate', 'replayed_under_new_id', detail);
+    return acknowledge({ state: 'handled', isSameEvent: true, reason: 'replayed_under_new_id' }, detail);
+  }
+
+  #isSameEvent(found: HandledConflict): boolean {
+    return found.sameContent || (this.#of(found) !== 'unsigned-id' && this.#event.isBodyOpen === undefined);
+  }
+
+  /** The same signed bytes under another ID; if they do not cover the body, that is compared in place of the ID. */
+  #isReplay(found: Conflict): boolean {
+    return this.#of(found) === 'digest' && this.#event.isBodyOpen === undefined;
+  }
+
+  #of({ of }: Conflict): Step['of'] | undefined {
+    return of ?? this.#steps[0]?.of;
   }
 
   #toClaim(held: readonly ClaimRequest[]): Claim {
@@ -216,32 +241,38 @@ class DedupAttempt implements ClaimAttempt {
 
 /**
  * Claims by the id if the signature covers it. If not, first by the digest of what was signed: an attacker with a valid delivery
- * could give it another id. The entry of the id stores the digest, so that forgetting the id clears both.
+ * could give it another id. The entry of the id stores the digest, so that forgetting the id clears both; if the digest covers the time
+ * of the attempt, it stores a fingerprint by which a retry is recognized instead.
  */
-function toSteps(options: DedupOptions, head: ParsedHead, { id, digest, contentDigest, body }: VerifiedEvent): Steps {
+function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent): Steps {
   const { route, lease, unsignedId } = options;
-  const common = { token: head.requestId, leaseMs: lease };
+  const { id, digest, contentDigest, isBodyOpen, timestamp } = event;
+  const toStep = (of: Step['of'], fingerprint: string, ...keys: string[]): Step => ({
+    of,
+    requests: keys.map((key) => ({ key, fingerprint, token: head.requestId, leaseMs: lease })),
+  });
   if (id === undefined) return [];
-  if (digest === undefined) return [toStep({ ...common, key: toIdKey(route, id), fingerprint: toContentFingerprint(body) })];
-  const byId = toStep({ ...common, key: toIdKey(route, id), fingerprint: digest });
+  if (digest === undefined) {
+    const fingerprint = isBodyOpen === true ? toBodyFingerprint(event) : toContentFingerprint(event.body);
+    return [toStep('signed-id', fingerprint, toIdKey(route, id))];
+  }
+  const byId = toStep('unsigned-id', timestamp === undefined ? digest : toBodyFingerprint(event), toIdKey(route, id));
   const hasOwnId = id !== toDigestId(digest);
   if (hasOwnId && unsignedId === 'trust') return [byId];
-  const byDigest = toStep({ ...common, key: toDigestKey(route, digest), fingerprint: toIdFingerprint(id) });
-  const kindSlots =
-    contentDigest === undefined ? [] : [toKindSlots(options, contentDigest, { ...common, key: '', fingerprint: digest })];
-  return [byDigest, ...kindSlots, ...(hasOwnId ? [byId] : [])];
+  const byDigest = toStep(
+    'digest',
+    isBodyOpen === true ? toBodyFingerprint(event) : toIdFingerprint(id),
+    toDigestKey(route, digest),
+  );
+  const slots = contentDigest === undefined ? [] : toKindKeys(options, contentDigest);
+  return [byDigest, ...(slots.length > 0 ? [toStep('kind', digest, ...slots)] : []), ...(hasOwnId ? [byId] : [])];
 }
 
 function toAll(steps: Steps): ClaimRequest[] {
   return steps.flatMap(({ requests }) => requests);
 }
 
-function toStep(request: ClaimRequest): Step {
-  return { requests: [request], isKindSlot: false };
-}
-
 /** Each kind needs its own slot, and slots are limited: an attacker can invent kinds for captured content. */
-function toKindSlots({ route, maxKinds }: DedupOptions, contentDigest: string, request: ClaimRequest): Step {
-  const requests = Array.from({ length: maxKinds }, (_, at) => ({ ...request, key: toKindKey(route, contentDigest, at + 1) }));
-  return { requests, isKindSlot: true };
+function toKindKeys({ route, maxKinds = 0 }: DedupOptions, contentDigest: string): string[] {
+  return Array.from({ length: maxKinds }, (_, at) => toKindKey(route, contentDigest, at + 1));
 }

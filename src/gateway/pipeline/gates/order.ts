@@ -3,7 +3,7 @@ import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
-import { refuse } from '../../../core/refusal.ts';
+import { acknowledge } from '../../../core/refusal.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
 import {
   acquireClaim,
@@ -92,7 +92,7 @@ class OrderAttempt implements ClaimAttempt {
     onEvent(result.state);
     if (result.state === 'entered') return { claim: this.#toClaim(), isStale: false, isUnchecked: false };
     // It does not claim the resource; the app gets it marked as stale.
-    return this.#options.onStale === 'forward' ? STALE : refuse('stale', 'stale');
+    return this.#options.onStale === 'forward' ? STALE : acknowledge(result);
   }
 
   release(): void {

@@ -86,7 +86,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     if (verified === 'mismatch') return toMismatch(ring, signed);
     const { key, identity } = verified;
     options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
-    return toEvent(recency, head, { ...identity, keyName: key.name, body: message.body });
+    return toEvent(recency, head, { ...identity, keyName: key.name, body: message.body, kind: signed.kind });
   }
 
   function toMessage({ method, target }: ParsedHead, body: Buffer): Message {
@@ -96,7 +96,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
   function identify(head: ParsedHead, signed: SignedHead, message: Message, keyName: string): VerifiedEvent | Refusal {
     const identity = scheme.identify(signed, message);
     if ('problem' in identity) return refuse('malformed_signature', 'malformed_signature', identity.problem);
-    return toEvent(recency, head, { ...identity, keyName, body: message.body });
+    return toEvent(recency, head, { ...identity, keyName, body: message.body, kind: signed.kind });
   }
 }
 

@@ -4,7 +4,7 @@ import { RemoteFailure } from '../../../auth/keys/https-get.ts';
 import { isSignedByCertificate, parseSnsMessage, type SnsMessage } from '../../../auth/schemes/aws-sns.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
-import { type Refusal, type Reply, refuse } from '../../../core/refusal.ts';
+import { acknowledge, type Proof, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { EventGate } from './gate.ts';
 import { checkRecency, type RecencyOptions } from './timestamp.ts';
 
@@ -67,18 +67,17 @@ async function checkSignature(message: SnsMessage, { toKey }: SnsParts): Promise
   }
 }
 
-const DONE: Reply = { status: 200, contentType: 'text/plain', body: '' };
+const DONE: Proof = { state: 'handshake', reply: { status: 200, contentType: 'text/plain', body: '' } };
 
 /** The end of a subscription is only logged: people must decide whether to subscribe again. */
 async function handleHandshake(message: SnsMessage, { confirm }: SnsOptions, { follow }: SnsParts): Promise<Refusal> {
-  if (message.type === 'UnsubscribeConfirmation')
-    return refuse('handshake', 'handshake', { reply: DONE, detail: 'the subscription has ended' });
+  if (message.type === 'UnsubscribeConfirmation') return acknowledge(DONE, 'the subscription has ended');
   if (!confirm) return refuse('handshake_refused', 'handshake_refused', 'sns.confirm is false: confirm the subscription by hand');
   if (message.subscribeUrl === undefined)
     return refuse('handshake_refused', 'handshake_refused', "SubscribeURL is not an SNS URL in the topic's region");
   try {
     await follow(message.subscribeUrl);
-    return refuse('handshake', 'handshake', { reply: DONE, detail: 'the subscription is confirmed' });
+    return acknowledge(DONE, 'the subscription is confirmed');
   } catch (thrown) {
     return refuse('secret_unavailable', 'handshake_unfinished', toRemoteText(thrown));
   }

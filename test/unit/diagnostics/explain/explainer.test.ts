@@ -201,7 +201,7 @@ test.each<Reason>(['duplicate', 'bad_credentials', 'queue_full', 'upstream_conne
   'nothing is done, nor counted, for %s',
   async (reason) => {
     const { explainer, explained, skipped } = start();
-    explainer.offer('a', toExchange('r'), refuse('duplicate', reason));
+    explainer.offer('a', toExchange('r'), refuse('in_progress', reason));
     await explainer.idle();
     expect([explained, skipped]).toEqual([[], []]);
   },

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { isToken, type SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { type JsonPattern, parseJsonPattern } from '../../../../src/core/json-path.ts';
-import { refuse } from '../../../../src/core/refusal.ts';
+import { acknowledge } from '../../../../src/core/refusal.ts';
 import { BodyRecorders } from '../../../../src/gateway/pipeline/body-recorders.ts';
 import type { RequestRecord } from '../../../../src/gateway/pipeline/request-record.ts';
 import type { JournalBody } from '../../../../src/telemetry/journal/journal.ts';
@@ -151,7 +151,7 @@ describe('stores nothing of', () => {
     const recorder = openRoute();
     const { head, sender } = makeAdmitted();
     const event = { id: 'a', timestamp: 7, keyName: 'k', body: Buffer.from('{}') };
-    const refusal = refuse('duplicate', 'duplicate');
+    const refusal = acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
     const admitted = makeAdmitted();
     const absences = [
       { info: head },

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
-import { refuse } from '../../../../src/core/refusal.ts';
+import { acknowledge } from '../../../../src/core/refusal.ts';
 import { toDetails } from '../../../../src/gateway/pipeline/request-details.ts';
 import { makeAdmitted } from '../../../support/admitted.ts';
 
@@ -53,7 +53,7 @@ test('keeps the signed time of a verified event, whether its ID was claimed, and
     isClaimed: true,
     bytesOut: 12,
   });
-  const refusal = refuse('duplicate', 'duplicate');
+  const refusal = acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
   const sender = { user: undefined, certificateName: undefined };
   expect(toDetails({ info: head, head, decision: { kind: 'refused', refusal, sender, event } })).toMatchObject({
     signedAt: 7,

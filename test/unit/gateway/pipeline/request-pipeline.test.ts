@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ConfigSchema } from '../../../../src/config/schema/schema.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
-import { Refusal, refuse } from '../../../../src/core/refusal.ts';
+import { acknowledge, Refusal, refuse } from '../../../../src/core/refusal.ts';
 import { Capacity } from '../../../../src/gateway/pipeline/capacity.ts';
 import type { ClaimGate, HeadGate, RouteGates } from '../../../../src/gateway/pipeline/gates/gate.ts';
 import { type PipelineRoute, RequestPipeline } from '../../../../src/gateway/pipeline/request-pipeline.ts';
@@ -149,7 +149,7 @@ describe('a claim, if a later gate rejects the request,', () => {
     openWith(
       toClaims(
         () => ({ claim, isStale: false, isUnchecked: false, expiresAt: Number.POSITIVE_INFINITY }),
-        () => refuse(code, reason),
+        () => (code === 'stale' ? acknowledge({ state: 'stale' }) : refuse(code, reason)),
       ),
     );
     expect((await send(port)).code).toBe(code);
@@ -196,7 +196,7 @@ describe('the memory of a large body', () => {
   });
 
   test('is freed at once if nothing was sent to the app', async () => {
-    expect(await reading(refuse('duplicate', 'duplicate'))).toHaveLength(0);
+    expect(await reading(refuse('in_progress', 'in_progress'))).toHaveLength(0);
   });
 
   test.each<[string, ForwardOutcome]>([

@@ -1,0 +1,190 @@
+/** An attacker who captured deliveries must not be able to make the gate answer 2xx to a genuine event that the app never got. */
+import { createHmac, randomUUID } from 'node:crypto';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type Answer, send } from '../support/client.ts';
+import { useApp, useRedis } from '../support/fixtures.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+
+const SECRET = "It's a Secret to Everybody";
+
+const app = useApp();
+const redis = useRedis();
+const stops: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop();
+});
+
+type StoreName = 'memory' | 'redis';
+
+async function start(store: StoreName, webhook: Sections): Promise<TestGate> {
+  const sections = store === 'memory' ? {} : { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } };
+  const gate = await startGate({ ...sections, routes: [toRoute(app.port, { webhook })] }, undefined, { secret: SECRET });
+  stops.push(gate.stop);
+  if (store === 'redis') await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
+  return gate;
+}
+
+const toBody = (): string => JSON.stringify({ id: randomUUID() });
+const sign = (text: string): Buffer => createHmac('sha256', SECRET).update(text).digest();
+
+function post(port: number, headers: Record<string, string>, body: string): Promise<Answer> {
+  return send(port, { path: '/hooks/billing', headers: { 'Content-Type': 'application/json', ...headers }, body });
+}
+
+function shopify(port: number, body: string, topic: string | undefined, id: string = randomUUID()): Promise<Answer> {
+  const headers = { 'X-Shopify-Hmac-Sha256': sign(body).toString('base64'), 'X-Shopify-Webhook-Id': id };
+  return post(port, { ...headers, ...(topic !== undefined && { 'X-Shopify-Topic': topic }) }, body);
+}
+
+function github(port: number, body: string, id: string): Promise<Answer> {
+  return post(port, { 'X-GitHub-Delivery': id, 'X-Hub-Signature-256': `sha256=${sign(body).toString('hex')}` }, body);
+}
+
+const failing = (): void => {
+  app.handler = (_request, response) => response.writeHead(500).end('failed');
+};
+const working = (): void => {
+  app.handler = (_request, response) => response.end('handled');
+};
+
+describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
+  test('invented kinds that use up maxKinds make the next kind wait, and warn', async () => {
+    const gate = await start(store, { scheme: 'shopify' });
+    const body = toBody();
+    expect((await shopify(gate.port, body, 'orders/create')).text).toBe('handled');
+    expect((await shopify(gate.port, body, 'x/y')).text).toBe('handled');
+    const genuine = await shopify(gate.port, body, 'orders/paid');
+    expect(genuine).toMatchObject({ status: 503, code: 'event_conflict', headers: { 'retry-after': '30' } });
+    expect(gate.log().at(-1)).toMatchObject({
+      level: 'warn',
+      reason: 'kinds_exhausted',
+      detail: expect.stringContaining('webhook.kinds'),
+    });
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="kinds_exhausted"}')).toBe(1);
+    // What was handled is still a duplicate, by each of its kinds.
+    for (const topic of ['orders/create', 'x/y'])
+      expect(await shopify(gate.port, body, topic)).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(2);
+  });
+
+  test('many concurrent kinds get 2xx only if the app got them', async () => {
+    const gate = await start(store, { scheme: 'shopify' });
+    const body = toBody();
+    const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => shopify(gate.port, body, `kind/${i}`)));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(2);
+    expect(answers.filter(({ status }) => status === 503)).toHaveLength(10);
+    expect(app.received).toHaveLength(2);
+  });
+
+  test('a route that lists its kinds rejects others before they claim anything, and forwards each listed one', async () => {
+    const gate = await start(store, { scheme: 'shopify', kinds: ['orders/create', 'ORDERS_PAID', 'orders/updated'] });
+    const body = toBody();
+    for (const topic of ['x/y', 'orders/create2', 'orders', undefined]) {
+      expect(await shopify(gate.port, body, topic)).toMatchObject({ status: 422, code: 'kind_not_listed' });
+      expect(gate.log().at(-1)).toMatchObject({ level: 'warn', reason: 'kind_not_listed' });
+    }
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="new"}')).toBe(0);
+    for (const topic of ['orders/create', 'orders.paid', 'Orders/Updated'])
+      expect((await shopify(gate.port, body, topic)).text).toBe('handled');
+    expect(await shopify(gate.port, body, 'orders/paid')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(3);
+    // An unsigned request learns nothing about the list.
+    const forged = { 'X-Shopify-Hmac-Sha256': sign('other').toString('base64'), 'X-Shopify-Topic': 'x/y' };
+    expect(await post(gate.port, forged, body)).toMatchObject({ status: 401 });
+  });
+
+  describe.each(['check', 'trust'])('with unsignedId: %s', (unsignedId) => {
+    test('an ID that was used up by other content is no reason to drop an event', async () => {
+      const gate = await start(store, { scheme: 'github', dedup: { unsignedId } });
+      const [captured, genuine, id] = [toBody(), toBody(), randomUUID()];
+      // The app could handle neither event, so that the sender will retry both.
+      failing();
+      expect((await github(gate.port, captured, randomUUID())).status).toBe(500);
+      expect((await github(gate.port, genuine, id)).status).toBe(500);
+      working();
+      // The attacker is faster, and sends the content of one under the ID of the other.
+      expect((await github(gate.port, captured, id)).text).toBe('handled');
+      expect(await github(gate.port, genuine, id)).toMatchObject({ status: 503, code: 'event_conflict' });
+      expect(gate.log().at(-1)).toMatchObject({ level: 'warn', reason: 'id_reused', detail: expect.stringContaining('forget') });
+      expect(await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}')).toBe(1);
+      // An operator forgets the ID, and the next retry is forwarded.
+      const forget = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ id }) };
+      expect((await fetch(`http://127.0.0.1:${gate.adminPort}/routes/billing/forget`, forget)).status).toBe(200);
+      expect((await github(gate.port, genuine, id)).text).toBe('handled');
+      expect(await github(gate.port, genuine, id)).toMatchObject({ status: 200, code: 'duplicate' });
+    });
+  });
+});
+
+describe('a retry with a new timestamp, of a sender that does not sign the ID,', () => {
+  const deliver = (port: number, scheme: string, body: string, at: number, id: string): Promise<Answer> => {
+    if (scheme === 'linear') {
+      const text = JSON.stringify({ ...(JSON.parse(body) as object), webhookTimestamp: at });
+      return post(port, { 'Linear-Signature': sign(text).toString('hex'), 'Linear-Delivery': id }, text);
+    }
+    const time = new Date(at).toISOString();
+    const headers = { 'X-Zendesk-Webhook-Signature-Timestamp': time, 'X-Zendesk-Webhook-Invocation-Id': id };
+    return post(port, { ...headers, 'X-Zendesk-Webhook-Signature': sign(`${time}${body}`).toString('base64') }, body);
+  };
+
+  test.each(['linear', 'zendesk'])('is a duplicate: %s', async (scheme) => {
+    const gate = await start('memory', { scheme });
+    const [body, id, now] = [toBody(), randomUUID(), Date.now()];
+    expect((await deliver(gate.port, scheme, body, now - 20_000, id)).text).toBe('handled');
+    expect(await deliver(gate.port, scheme, body, now, id)).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(await deliver(gate.port, scheme, toBody(), now, id)).toMatchObject({ status: 503, code: 'event_conflict' });
+    expect(app.received).toHaveLength(1);
+  });
+});
+
+describe('a sender that signs only some fields', () => {
+  const scheme = {
+    scheme: 'custom',
+    custom: {
+      signature: { header: 'X-Signature', encoding: 'hex' },
+      signed: [{ json: '$.id' }, { json: '$.version' }],
+      separator: '|',
+      unsignedBody: true,
+    },
+  };
+  const deliver = (port: number, content: { id: string; version: string; note: string }): Promise<Answer> =>
+    post(port, { 'X-Signature': sign(`${content.id}|${content.version}`).toString('hex') }, JSON.stringify(content));
+
+  test('gets no 2xx for a body that the app did not get, although the signature was seen with another one', async () => {
+    const gate = await start('memory', scheme);
+    const event = { id: randomUUID(), version: '1', note: 'genuine' };
+    expect((await deliver(gate.port, { ...event, note: 'forged' })).text).toBe('handled');
+    expect(await deliver(gate.port, event)).toMatchObject({ status: 503, code: 'event_conflict' });
+    expect(await deliver(gate.port, { ...event, note: 'forged' })).toMatchObject({ status: 200, code: 'duplicate' });
+  });
+
+  test.each([
+    ['key', { key: '$.note', version: '$.version' }],
+    ['version', { key: '$.id', version: '$.note' }],
+  ])('cannot be ordered by an unsigned %s: an attacker could make newer events stale', async (setting, order) => {
+    await expect(start('memory', { ...scheme, order })).rejects.toThrow(new RegExp(`order.${setting}: custom does not sign`));
+    await expect(start('memory', { ...scheme, order: { ...order, onStale: 'forward' } })).resolves.toBeDefined();
+  });
+
+  test('can be ordered by signed values', async () => {
+    const gate = await start('memory', { ...scheme, order: { key: '$.id', version: '$.version' } });
+    const id = randomUUID();
+    expect((await deliver(gate.port, { id, version: '2', note: '' })).text).toBe('handled');
+    expect(await deliver(gate.port, { id, version: '1', note: '' })).toMatchObject({ status: 200, code: 'stale' });
+  });
+});
+
+test('a full store never makes an event handled: deliveries get 503', async () => {
+  const gate = await startGate(
+    { store: { memory: { maxIds: 2 } }, routes: [toRoute(app.port, { webhook: { scheme: 'github' } })] },
+    undefined,
+    {
+      secret: SECRET,
+    },
+  );
+  stops.push(gate.stop);
+  const [body, id] = [toBody(), randomUUID()];
+  expect((await github(gate.port, body, id)).text).toBe('handled');
+  expect(await github(gate.port, toBody(), randomUUID())).toMatchObject({ status: 503, code: 'store_unavailable' });
+  expect(await github(gate.port, body, id)).toMatchObject({ status: 200, code: 'duplicate' });
+});
