@@ -1,4 +1,5 @@
 /** Which parts of a request a signature covers, and where the scheme reads from. */
+import { METHODS_WITHOUT_CONTENT } from '../../core/method.ts';
 import type { FieldPiece, IdSource, Piece, SchemeDescription, TimestampSource } from './description.ts';
 import { isFieldPiece, isRead } from './layout.ts';
 
@@ -71,6 +72,17 @@ export function readsBody(description: SchemeDescription): boolean {
   const { signature } = description;
   const isSigned = listSignedPlaces(description).some((place) => 'json' in place || 'form' in place);
   return isSigned || signature?.json !== undefined || signature?.form !== undefined || signsSortedForm(description);
+}
+
+/** The methods by which the sender sends deliveries; undefined if the sender is not known. */
+export function toSenderMethods({ methods, from }: SchemeDescription): readonly string[] | undefined {
+  return methods ?? (from === undefined ? undefined : ['POST']);
+}
+
+/** Whether the sender may send a delivery without content by this method, which then needs no Content-Type. */
+export function mayBeEmpty(description: SchemeDescription, method: string): boolean {
+  const methods = toSenderMethods(description);
+  return METHODS_WITHOUT_CONTENT.has(method) && methods?.includes(method === 'HEAD' ? 'GET' : method) === true;
 }
 
 /** Whether no request without content can be accepted. */

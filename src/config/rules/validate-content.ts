@@ -1,11 +1,11 @@
 /** The rules of methods and media types: every request that a route lists must be one that its scheme can accept. */
-import { needsContent, readsBody, signsSortedForm } from '../../auth/schemes/coverage.ts';
+import { mayBeEmpty, needsContent, readsBody, signsSortedForm, toSenderMethods } from '../../auth/schemes/coverage.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import { toHeaderNames } from '../../auth/schemes/head.ts';
 import { type MediaForm, NO_MEDIA_TYPE, toMediaForm } from '../../core/media-type.ts';
 import { METHODS_WITHOUT_CONTENT } from '../../core/method.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
-import { error, type Path, type Rating } from './rating.ts';
+import { error, type Path, type Rating, warning } from './rating.ts';
 
 /** Entries of `match.methods` and `contentTypes` by which every delivery would be rejected. */
 export function checkContent(webhook: WebhookConfig, { match }: RouteConfig, path: Path, matchPath: Path): Rating[] {
@@ -16,12 +16,11 @@ export function checkContent(webhook: WebhookConfig, { match }: RouteConfig, pat
   ];
 }
 
-/** The methods of the sender; undefined if it is not known. */
-function toSenderMethods({ methods, from }: SchemeDescription): readonly string[] | undefined {
-  return methods ?? (from === undefined ? undefined : ['POST']);
-}
-
-function checkMethods({ description, handshake, scheme }: WebhookConfig, listed: readonly string[], path: Path): Rating[] {
+function checkMethods(
+  { description, handshake, scheme, contentTypes }: WebhookConfig,
+  listed: readonly string[],
+  path: Path,
+): Rating[] {
   if (listed.length === 0) return [];
   const own = toSenderMethods(description);
   if (own !== undefined && !listed.some((method) => own.includes(method)))
@@ -33,7 +32,14 @@ function checkMethods({ description, handshake, scheme }: WebhookConfig, listed:
       ),
     ];
   // A handshake by GET or HEAD needs no entry, and may have one.
-  if (handshake !== undefined || !needsContent(description)) return [];
+  if (handshake !== undefined) return [];
+  if (!needsContent(description)) {
+    const useless = listed.filter((method) => METHODS_WITHOUT_CONTENT.has(method) && !mayBeEmpty(description, method));
+    if (useless.length === 0 || contentTypes.includes(NO_MEDIA_TYPE)) return [];
+    const message = `requests by ${useless.join(', ')} usually have no Content-Type, and then get 415`;
+    const fix = own === undefined ? '' : `methods: [${own.join(', ')}], by which ${scheme} sends; or `;
+    return [warning(path, message, `${fix}add none to contentTypes`)];
+  }
   return listed.flatMap((method, index) =>
     METHODS_WITHOUT_CONTENT.has(method)
       ? [

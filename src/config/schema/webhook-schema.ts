@@ -168,7 +168,7 @@ const written = z.strictObject({
     .min(1, 'the list is empty, so every delivery would get 415; remove contentTypes for the media types of the scheme')
     .optional()
     .describe(
-      'Accepted media types; others get 415. An entry with parameters is the exact value of the header, also if it breaks the grammar of media types, as that of `alipay` does. `none` also accepts requests without Content-Type, which must be empty, as those by GET, HEAD and DELETE may be. Default: those of the scheme.',
+      'Accepted media types; others get 415. An entry with parameters is the exact value of the header, also if it breaks the grammar of media types, as that of `alipay` does. `none` also accepts requests without Content-Type, which must be empty, as those by GET, HEAD and DELETE may be if the sender uses the method. Default: those of the scheme.',
     ),
   handshake,
   envelope: z

@@ -4,6 +4,7 @@ import type { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
 import type { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
+import { mayBeEmpty } from '../../auth/schemes/coverage.ts';
 import { toVerifyKey } from '../../auth/schemes/keys.ts';
 import { toAcceptedStatus, toAcknowledgement, toStatuses } from '../../auth/schemes/senders.ts';
 import { toRouting } from '../../config/rules/gate-identity.ts';
@@ -161,7 +162,13 @@ function toChallenges({ name, basic, webhook }: RouteConfig): string[] {
 function buildContentGate(webhook: WebhookConfig): ContentGate {
   const bindsMediaType = isContentSigned(webhook);
   const checksBody = bindsMediaType && webhook.sns === undefined;
-  return createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook), bindsMediaType, checksBody });
+  return createContentGate({
+    ...webhook,
+    allowQuery: isQueryAllowed(webhook),
+    bindsMediaType,
+    checksBody,
+    mayBeEmpty: (method) => mayBeEmpty(webhook.description, method),
+  });
 }
 
 /** A token authenticates the sender but not the message, so there is nothing to bind. */

@@ -1,7 +1,6 @@
 /** Checks, by the header fields alone and before the body is read, whether the route accepts the content. */
 
 import { isExactValue, type MediaType, NO_MEDIA_TYPE, parseMediaType, toEssence, toMediaForm } from '../../../core/media-type.ts';
-import { METHODS_WITHOUT_CONTENT } from '../../../core/method.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { BodyCheck, ContentGate } from './gate.ts';
@@ -19,6 +18,8 @@ export interface ContentOptions {
   readonly bindsMediaType: boolean;
   /** The verified body must be of the media type that the head names; not so for Amazon SNS, which sends JSON as text/plain. */
   readonly checksBody: boolean;
+  /** Whether a request by this method needs no Content-Type if it is empty. Default: none. */
+  readonly mayBeEmpty?: (method: string) => boolean;
 }
 
 /** Checks the query, Content-Encoding, Content-Type and declared Content-Length. */
@@ -49,6 +50,7 @@ function compileTypeCheck({
   contentTypes: accepted,
   bindsMediaType,
   checksBody,
+  mayBeEmpty,
 }: ContentOptions): (head: ParsedHead) => BodyCheck | Refusal {
   const contentTypes = accepted.filter((each) => each !== NO_MEDIA_TYPE);
   const acceptsNone = contentTypes.length < accepted.length;
@@ -71,7 +73,7 @@ function compileTypeCheck({
     const contentType = headers.get('content-type');
     if (contentType !== undefined) return checkValue(contentType);
     // The length of a chunked body is known only when it ends.
-    const isAccepted = (acceptsNone || METHODS_WITHOUT_CONTENT.has(method)) && (body.declaredLength ?? 0) === 0;
+    const isAccepted = (acceptsNone || mayBeEmpty?.(method) === true) && (body.declaredLength ?? 0) === 0;
     return isAccepted ? requireEmptyBody : UNSUPPORTED;
   };
 }

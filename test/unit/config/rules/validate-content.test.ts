@@ -138,6 +138,15 @@ describe('is rejected, with the place and a fix', () => {
   });
 });
 
+test('a method without content that the sender does not use is a warning', () => {
+  const route = { name: 'r', match: { path: '/hook', methods: ['GET', 'POST'] }, upstream: 'http://127.0.0.1:3000' };
+  const webhook = { scheme: 'github', keys: [{ name: 'k', secret: { env: 'SECRET' } }] };
+  const { problems } = parseConfig('gate.yaml', stringify({ routes: [{ ...route, webhook }] }), systemClock);
+  expect(problems.map(({ message }) => message)).toContainEqual(
+    expect.stringContaining('requests by GET usually have no Content-Type'),
+  );
+});
+
 test('no preset lists what it cannot accept', () => {
   for (const { name, methods } of PRESETS) {
     const problems = toProblems({ scheme: name, publicUrl }, methods === undefined ? {} : { methods });
