@@ -45,6 +45,7 @@ describe.each(['memory', 'redis'] as const)(
 
     test('gets the event once: its 2xx confirms the claim before the body has ended', async () => {
       const gate = await start({ dedup: { lease: '3s', maxWait: '1s' } }, sections());
+      if (store === 'redis') await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
       const response = drip();
       const delivery = makeDelivery();
       const first = send(gate.port, delivery);
