@@ -1,6 +1,12 @@
 /** Values of admission control: the injection of the sidecar, and the policies that deny unprotected pods. */
 import { z } from 'zod';
-import { ADDED_MOUNT, ADDED_VARIABLE, PROGRAM_FOLDERS, PROGRAM_VARIABLES } from '../src/kubernetes/injector/kubernetes-values.ts';
+import {
+  ADDED_MOUNT,
+  ADDED_VARIABLE,
+  CONTAINER_NAME,
+  PROGRAM_FOLDERS,
+  PROGRAM_VARIABLES,
+} from '../src/kubernetes/injector/kubernetes-values.ts';
 import { freeForm, textMap } from './values-forms.ts';
 
 const ACTIONS = z.array(z.enum(['Deny', 'Warn', 'Audit'])).min(1);
@@ -52,7 +58,7 @@ export const admission = z.strictObject({
     .array(z.string().min(1))
     .default([])
     .describe(
-      "Images that both policies allow for a container `sidegate`, in addition to the chart's images (`image`, `sidecar.image`). An entry with a tag or digest allows that image. A repository allows all of its tags and digests; pods of the library chart, of `sidegate inject` and of a registry mirror may need that. `*` allows any image and disables this protection.",
+      "Images that both policies allow for a container `sidegate`, in addition to the chart's images (`image`, `sidecar.image`). An entry with a tag or digest allows exactly that image; a tag allows no digest. A repository allows all of its tags and digests; pods of the library chart, of `sidegate inject` and of a registry mirror may need that. `*` allows any image and disables this protection.",
     ),
   allowedEnv: z
     .array(
@@ -78,7 +84,13 @@ export const admission = z.strictObject({
     )
     .default([])
     .describe(
-      'Paths that other webhooks may mount into a container `sidegate`, such as `/vault/secrets`; both policies deny all others. Paths below `/var/run/secrets/` are always allowed. Folders of the program, such as `/opt`, are not accepted.',
+      'Paths that other webhooks may mount into a container `sidegate`, such as `/vault/secrets`; both policies deny all others. Paths below `/var/run/secrets/` are always allowed, except those of Kubernetes. Folders of the program, such as `/opt`, are not accepted.',
+    ),
+  allowedInitContainers: z
+    .array(z.string().regex(new RegExp(CONTAINER_NAME.pattern)))
+    .default([])
+    .describe(
+      'Names of init containers that may start before a native sidecar, such as `istio-init` and `istio-proxy`; both policies deny all others. Such a container can answer on the port of the sidecar before the sidecar does, and its name proves nothing: list only names in clusters where a mesh adds them.',
     ),
   insecureAllowOtherSidecars: z
     .boolean()

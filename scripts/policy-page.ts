@@ -46,9 +46,15 @@ const PLACEHOLDERS: CelPlaceholders = {
   },
 };
 
+/** The URL that the sidecar requests for a probe; the probe's path in the pod contains it as well (`redirect` in app-probes.ts). */
+function toTarget(handler: string): string {
+  const at = `'://127.0.0.1:' + string(${handler}.port)`;
+  const url = `(${handler}.isTls ? 'https' : 'http') + ${at} + (${handler}.path.startsWith('/') ? '' : '/') + ${handler}.path`;
+  return `(${handler}.action == 'tcpSocket' ? 'tcp' + ${at} : ${url})`;
+}
+
 function toAppProbe(): string {
-  const url = `(entry.isTls ? 'https' : 'http') + '://127.0.0.1:' + string(entry.port) + (entry.path.startsWith('/') ? '' : '/') + entry.path.replace('$', '$$')`;
-  return `entry.container + '/' + entry.kind + '=' + (entry.action == 'tcpSocket' ? 'tcp://127.0.0.1:' + string(entry.port) : ${url})`;
+  return `entry.container + '/' + entry.kind + '=' + ${toTarget('entry')}.replace('$', '$$')`;
 }
 
 const add = (path: string, value: string): string => `JSONPatch{op: 'add', path: ${path}, value: ${value}}`;
@@ -62,7 +68,7 @@ function toGrace(): string {
 
 /** The parts of the patch, each a list of operations; the sidecar comes last, because it moves the init containers. */
 function toOperations(): string[] {
-  const answered = `{'path': dyn('${APP_HEALTH}/' + h.container + '/' + h.kind), 'port': dyn(variables.adminPort)}`;
+  const answered = `{'path': dyn('${APP_HEALTH}/' + h.container + '/' + h.kind + '?' + ${toTarget('h')}), 'port': dyn(variables.adminPort)}`;
   const preStop = "{'sleep': dyn({'seconds': dyn(variables.preStop)})}";
   const env = "'/spec/containers/' + string(variables.appIndex) + '/env'";
   const entry = "{'name': dyn(variables.variable), 'value': dyn('127.0.0.1')}";

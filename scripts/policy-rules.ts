@@ -1,22 +1,16 @@
 /** The rules of the admission policy that injects, each with its message: pods that src/kubernetes/injector denies, and pods that only the webhook can handle. */
 
-import {
-  ADMIN_PORT,
-  CONFIG_VOLUME,
-  CONTAINER,
-  DATA_PORT,
-  DOMAIN,
-  NO_TOKEN_VOLUME,
-  SECRET_VOLUME,
-  STATUS_ANNOTATION,
-} from '../src/kubernetes/injector/names.ts';
+import { ADMIN_PORT, CONTAINER, DATA_PORT, DOMAIN, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
 import { KNATIVE, KNATIVE_MESSAGE } from '../src/kubernetes/injector/pod-checks.ts';
 import { READ_ONLY_SOURCES } from '../src/kubernetes/injector/queue-volume.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
+import { USER } from '../src/kubernetes/injector/sidecar.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
+import { RESERVED_PORT_NAMES, VOLUME_NAMES } from '../src/kubernetes/injector/sidecar-rules.ts';
 import { celText } from './cel-shape.ts';
+import { isReserved, listOf } from './policy-pod.ts';
 import { lastingPorts } from './policy-ports.ts';
-import { annotation, MOST, matches } from './policy-variables.ts';
+import { annotation, hasForm, MOST } from './policy-variables.ts';
 
 /** A condition and the message if it does not hold, both in CEL. */
 export interface PolicyRule {
@@ -24,6 +18,7 @@ export interface PolicyRule {
   readonly message: string;
 }
 
+const CONTAINERS = '(variables.initContainers + variables.containers)';
 const BY_WEBHOOK = 'install the chart with admission.mode: webhook, or use `sidegate inject -f`';
 
 /** All rules. */
@@ -48,9 +43,8 @@ function toSettingRules(): PolicyRule[] {
   const unknown = `variables.annotations.filter(k, k.startsWith('${DOMAIN}/') && !(k in [${[...names, STATUS_ANNOTATION].map(celText).join(', ')}]))`;
   const forms = settings.map(([key, { name, form, example }]) => {
     const value = annotation(key, celText(example));
-    const length = form.maxLength === undefined ? '' : ` && size(${value}) <= ${form.maxLength}`;
     return {
-      holds: matches(value, form.pattern) + length,
+      holds: hasForm(form, value),
       message: `${celText(`the annotation ${toAnnotation(name)} is "`)} + ${value} + ${celText(`": expected ${form.expected}, for example ${example}`)}`,
     };
   });
@@ -99,7 +93,7 @@ function toResourceRules(): PolicyRule[] {
 }
 
 function toPodRules(): PolicyRule[] {
-  const volume = `variables.volumes.exists(v, v.name == '${CONFIG_VOLUME}' || v.name == '${NO_TOKEN_VOLUME}' || v.name.startsWith('${SECRET_VOLUME}'))`;
+  const volume = `variables.volumes.exists(v, ${isReserved('v.name')})`;
   return [
     {
       holds: '!object.spec.?hostNetwork.orValue(false)',
@@ -112,6 +106,16 @@ function toPodRules(): PolicyRule[] {
       message: celText(
         'the pod has hostPID or shareProcessNamespace: true, so other containers could read the secrets in the memory of the sidecar, or end it and use its port; remove the field',
       ),
+    },
+    {
+      holds: `!${CONTAINERS}.exists(c, c.?securityContext.?runAsUser.orValue(object.spec.?securityContext.?runAsUser.orValue(-1)) == ${USER})`,
+      message: celText(
+        `a container of the pod runs as user ${USER}, which is the user of the sidecar: with workers, it could take a share of the connections of the sidecar; set securityContext.runAsUser to another`,
+      ),
+    },
+    {
+      holds: `!${CONTAINERS}.exists(c, c.?volumeMounts.orValue([]).exists(m, ${isReserved('m.name')}))`,
+      message: celText('a container of the pod mounts a volume that is reserved for the sidecar: use a separate volume'),
     },
     {
       holds:
@@ -135,7 +139,7 @@ function toPodRules(): PolicyRule[] {
     {
       holds: `!${volume}`,
       message: celText(
-        `the pod has a volume named ${CONFIG_VOLUME}, ${NO_TOKEN_VOLUME} or ${SECRET_VOLUME}…, which is reserved for the sidecar: rename it`,
+        `the pod has a volume named ${[...VOLUME_NAMES.exact, VOLUME_NAMES.prefix].join(', ')}…, which is reserved for the sidecar: rename it`,
       ),
     },
     {
@@ -189,7 +193,7 @@ function toPortRules(): PolicyRule[] {
       message: `'a container of the pod uses port ' + string(variables.port) + ' or ' + string(variables.adminPort) + ', which the sidecar needs: change it, or ${DOMAIN}/port and ${DOMAIN}/admin-port'`,
     },
     {
-      holds: `!${lastingPorts(`p.?name.orValue('') in ['${DATA_PORT}', '${ADMIN_PORT}']`)}`,
+      holds: `!${CONTAINERS}.exists(c, c.?ports.orValue([]).exists(p, p.?name.orValue('') in ${listOf(RESERVED_PORT_NAMES)}))`,
       message: celText(`the pod has a port named ${DATA_PORT} or ${ADMIN_PORT}, which is reserved for the sidecar: rename it`),
     },
   ];

@@ -1,32 +1,48 @@
 /** Writes the checks of the validating policies for a container `sidegate`, from the injector's shape and rules. */
 
 import { toDefaulted } from '../src/kubernetes/injector/defaulted.ts';
-import { PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
-import { CONTAINER, DATA_PORT, QUEUE_FOLDER, SECRET_VOLUME, SECRETS_FOLDER } from '../src/kubernetes/injector/names.ts';
+import { OBJECT_NAME, PORT_NUMBER, PORT_NUMBER_OR_NAME, VOLUME_NAME } from '../src/kubernetes/injector/kubernetes-values.ts';
+import {
+  CONFIG_VOLUME,
+  CONTAINER,
+  DATA_PORT,
+  QUEUE_FOLDER,
+  SECRET_VOLUME,
+  SECRETS_FOLDER,
+} from '../src/kubernetes/injector/names.ts';
 import { isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/shape.ts';
-import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX } from '../src/kubernetes/injector/sidecar.ts';
+import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
 import {
+  ADDED_MOUNT_FIELDS,
   ALLOWED_FIELDS,
   COMPARED,
-  CREDENTIALS_FOLDER,
+  CREDENTIALS_PATTERN,
   PAUSE_PATTERN,
   PAUSE_PLACE,
+  RESOURCE_FIELDS,
+  SECRET_NUMBER_PATTERN,
   TERMINATION_PATH,
-  VOLUME_SOURCES,
+  TOKENS_PATTERN,
 } from '../src/kubernetes/injector/sidecar-rules.ts';
 import { type CelPlaceholders, celText, toCel } from './cel-shape.ts';
-import { matches } from './policy-variables.ts';
+import { isReserved, listOf, type PolicyDifference, toAppProbes, toModes, toPodDifferences } from './policy-pod.ts';
+import { annotation, hasForm, matches, type PolicyVariable } from './policy-variables.ts';
 
 const HEAD = `{{/*
 Written from src/kubernetes/injector (\`npm run docs\`): what a container \`${CONTAINER}\` must contain. Every field is compared with what the injector
-creates, and unknown fields are denied. Values that differ between pods are read at a place where each is alone; a forged value then differs at the
-other places.
+creates, and unknown fields are denied. Values that differ between pods are read from the pod, each only in its form, and then compared at every
+place that the injector writes them to: arguments, ports, probes, mounts, volumes and annotations.
 */}}
 `;
-const APP_PROBE = '--app-probe=';
 const SIDECAR = 'variables.sidecar';
 const at = (path: string, fallback: string): string => `${SIDECAR}.?${path}.orValue(${fallback})`;
+
+const entryAfter = (field: string, prefix: string, condition: (text: string) => string): string => {
+  const rest = `entry.${field}.substring(${prefix.length})`;
+  return `(entry.${field}.startsWith(${celText(prefix)}) && ${condition(rest)} ? ${rest} : '')`;
+};
+const SECRET = entryAfter('mountPath', `${SECRETS_FOLDER}/`, (rest) => hasForm(OBJECT_NAME, rest));
 
 /** The values of the shape's placeholders, as the container has them. */
 const PLACEHOLDERS: CelPlaceholders = {
@@ -35,6 +51,7 @@ const PLACEHOLDERS: CelPlaceholders = {
     adminPort: { expression: 'variables.adminPort', isNumber: true },
     portName: { expression: 'variables.portName' },
     appPort: { expression: 'variables.appPort' },
+    config: { expression: 'variables.config' },
     queueVolume: { expression: 'variables.queueVolume' },
     pause: { expression: 'variables.pause' },
   },
@@ -46,16 +63,13 @@ const PLACEHOLDERS: CelPlaceholders = {
   },
   lists: {
     secrets: {
-      expression: `${at('volumeMounts', '[]')}.filter(m, m.name.startsWith(${celText(SECRET_VOLUME)}))`,
+      expression: 'variables.secretMounts',
       values: {
-        secret: { expression: `entry.mountPath.replace(${celText(`${SECRETS_FOLDER}/`)}, '')` },
-        number: { expression: `entry.name.replace(${celText(SECRET_VOLUME)}, '')` },
+        secret: { expression: SECRET },
+        number: { expression: entryAfter('name', SECRET_VOLUME, (rest) => matches(rest, SECRET_NUMBER_PATTERN)) },
       },
     },
-    appProbes: {
-      expression: `variables.args.filter(a, a.startsWith(${celText(APP_PROBE)}))`,
-      values: { appProbe: { expression: `entry.replace(${celText(APP_PROBE)}, '', 1)` } },
-    },
+    appProbes: { expression: 'variables.appProbes', values: { appProbe: { expression: 'entry' } } },
   },
 };
 
@@ -63,17 +77,12 @@ const PLACEHOLDERS: CelPlaceholders = {
 const LISTS: Readonly<Record<string, { readonly isFree: string; readonly label: string }>> = {
   env: { isFree: '(e.name in variables.allowedEnv)', label: 'name' },
   volumeMounts: {
-    isFree: `(e.mountPath in variables.allowedMounts || e.mountPath.startsWith(${celText(CREDENTIALS_FOLDER)}) && !e.mountPath.contains('..'))`,
+    isFree: `(e.all(k, k in ${listOf(ADDED_MOUNT_FIELDS)}) && (e.mountPath in variables.allowedMounts || ${matches('e.mountPath', CREDENTIALS_PATTERN)} && !${matches('e.mountPath', TOKENS_PATTERN)}))`,
     label: 'mountPath',
   },
 };
 
-interface Variable {
-  readonly name: string;
-  readonly expression: string;
-}
-
-function toVariables(): Variable[] {
+function toVariables(): PolicyVariable[] {
   const first = (list: string, field: string, fallback: string): string =>
     `size(variables.ports) > ${list} ? variables.ports[${list}].?${field}.orValue(${fallback}) : ${fallback}`;
   const upstreams = `variables.args.filter(a, a.startsWith(${celText(UPSTREAM_PREFIX)})).map(a, a.replace(${celText(UPSTREAM_PREFIX)}, '', 1))`;
@@ -88,10 +97,13 @@ function toVariables(): Variable[] {
     { name: 'isInit', expression: `variables.initContainers.exists(c, c.name == '${CONTAINER}')` },
     { name: 'allowedEnv', expression: '{{ .Values.admission.allowedEnv | toJson }}' },
     { name: 'allowedMounts', expression: '{{ default list .Values.admission.allowedMounts | toJson }}' },
+    { name: 'allowedInitContainers', expression: '{{ default list .Values.admission.allowedInitContainers | toJson }}' },
+    { name: 'annotations', expression: 'object.metadata.?annotations.orValue({})' },
+    { name: 'volumes', expression: 'object.spec.?volumes.orValue([])' },
+    ...toOthers(),
     { name: 'args', expression: at('args', '[]') },
     { name: 'ports', expression: at('ports', '[]') },
     { name: 'port', expression: first('0', 'containerPort', '0') },
-    { name: 'portName', expression: first('0', 'name', "''") },
     { name: 'adminPort', expression: first('1', 'containerPort', '0') },
     { name: 'upstreams', expression: upstreams },
     {
@@ -99,11 +111,14 @@ function toVariables(): Variable[] {
       expression: `size(variables.upstreams) > 0 && ${matches('variables.upstreams[0]', PORT_NUMBER.pattern)} ? variables.upstreams[0] : '0'`,
     },
     { name: 'isOnPodAddresses', expression: `variables.args.exists(a, a.startsWith(${celText(`${POD_IPS}:`)}))` },
+    ...toModes(),
+    { name: 'portNameText', expression: first('0', 'name', "''") },
     {
-      name: 'queueMounts',
-      expression: `${at('volumeMounts', '[]')}.filter(m, m.mountPath == ${celText(QUEUE_FOLDER)})`,
+      name: 'portName',
+      expression: `variables.interceptionMode != 'rename' ? '${DATA_PORT}' : ${matches('variables.portNameText', PORT_NUMBER_OR_NAME.pattern)} ? variables.portNameText : ''`,
     },
-    { name: 'queueVolume', expression: "size(variables.queueMounts) == 0 ? '' : variables.queueMounts[0].name" },
+    ...toVolumeVariables(),
+    ...toAppProbes(),
     ...toPause(),
     ...differences,
     {
@@ -114,7 +129,46 @@ function toVariables(): Variable[] {
   ];
 }
 
-function toPause(): Variable[] {
+/** The other containers, and those of them that last as long as the app. */
+function toOthers(): PolicyVariable[] {
+  return [
+    {
+      name: 'others',
+      expression: `(variables.initContainers + object.spec.containers).filter(c, c.name != '${CONTAINER}')`,
+    },
+    {
+      name: 'lasting',
+      expression: `(variables.initContainers.filter(c, c.?restartPolicy.orValue('') == 'Always') + object.spec.containers).filter(c, c.name != '${CONTAINER}')`,
+    },
+  ];
+}
+
+function toVolumeVariables(): PolicyVariable[] {
+  const queue = 'variables.queueMounts[0].name';
+  return [
+    {
+      name: 'configs',
+      expression: `variables.volumes.filter(v, v.name == '${CONFIG_VOLUME}').map(v, v.?configMap.?name.orValue(''))`,
+    },
+    {
+      name: 'config',
+      expression: `size(variables.configs) > 0 && ${hasForm(OBJECT_NAME, 'variables.configs[0]')} ? variables.configs[0] : ''`,
+    },
+    {
+      name: 'secretMounts',
+      expression: `${at('volumeMounts', '[]')}.filter(m, m.name.startsWith(${celText(SECRET_VOLUME)}))`,
+    },
+    { name: 'secrets', expression: `variables.secretMounts.map(entry, ${SECRET})` },
+    { name: 'secretNames', expression: `${annotation('secrets', "''")}.split(',').map(n, n.trim())` },
+    { name: 'queueMounts', expression: `${at('volumeMounts', '[]')}.filter(m, m.mountPath == ${celText(QUEUE_FOLDER)})` },
+    {
+      name: 'queueVolume',
+      expression: `size(variables.queueMounts) > 0 && ${hasForm(VOLUME_NAME, queue)} && !${isReserved(queue)} ? ${queue} : ''`,
+    },
+  ];
+}
+
+function toPause(): PolicyVariable[] {
   const { path, prefix } = PAUSE_PLACE;
   const place = path.map((step) => (typeof step === 'number' ? `[?${step}]` : `.?${step}`)).join('');
   return [
@@ -123,19 +177,19 @@ function toPause(): Variable[] {
       name: 'pauseRest',
       expression: `variables.pauseText.startsWith(${celText(prefix)}) ? variables.pauseText.replace(${celText(prefix)}, '', 1) : ''`,
     },
-    { name: 'pause', expression: `${matches('variables.pauseRest', PAUSE_PATTERN)} ? variables.pauseRest : '0'` },
+    {
+      name: 'pause',
+      expression: `!variables.isInit && ${matches('variables.pauseRest', PAUSE_PATTERN)} ? variables.pauseRest : '0'`,
+    },
   ];
 }
 
 /** Each variable lists the names of fields that differ. There is one per field, because the API server limits the cost of an expression. */
-function toDifferences(): Variable[] {
+function toDifferences(): PolicyDifference[] {
   const shape = toDefaulted(CONTAINER_SHAPE) as ShapeMap;
   const fields = COMPARED.map((key) => ({ name: `differs_${key}`, expression: toDifference(key, shape[key] as Shape) }));
-  const known = `[${ALLOWED_FIELDS.map(celText).join(', ')}]`;
-  const volumes = VOLUME_SOURCES.map(({ name, isPrefix, source }) => {
-    const isOwn = isPrefix ? `v.name.startsWith(${celText(name)})` : `v.name == ${celText(name)}`;
-    return `(${isOwn} && !has(v.${source}))`;
-  });
+  const known = listOf(ALLOWED_FIELDS);
+  const volumes = `dyn(variables.volumes).filter(v, ${isReserved('v.name')})`;
   return [
     { name: 'unknownFields', expression: `${SIDECAR}.filter(k, !(k in ${known}))` },
     ...fields,
@@ -145,8 +199,14 @@ function toDifferences(): Variable[] {
     },
     {
       name: 'differs_volumes',
-      expression: `object.spec.?volumes.orValue([]).filter(v, ${volumes.join(' || ')}).map(v, 'volume ' + v.name)`,
+      expression: `${volumes} == dyn(${toCel(toDefaulted(VOLUMES_SHAPE), PLACEHOLDERS)}) ? [] : ['volumes'] + ${volumes}.map(v, 'volume ' + v.name)`,
     },
+    {
+      name: 'differs_resources',
+      expression: `${at('resources', '{}')}.all(k, k in ${listOf(RESOURCE_FIELDS)}) ? [] : ['resources']`,
+    },
+    { name: 'differs_number', expression: `size(variables.sidecars) > 1 ? ['several containers of the name'] : []` },
+    ...toPodDifferences(),
   ];
 }
 

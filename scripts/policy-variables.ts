@@ -1,7 +1,7 @@
 /** The injector's decisions (src/kubernetes/injector) as CEL variables for the admission policies; each always has a value. */
 
 import { HOOK_PLACES, PROBE_PLACES } from '../src/kubernetes/injector/handlers.ts';
-import { PORT_NUMBER, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
+import { PORT_NUMBER, type ValueForm, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/kubernetes/injector/names.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { celText } from './cel-shape.ts';
@@ -26,7 +26,11 @@ export function annotation(key: keyof typeof SETTINGS, fallback: string): string
 const sidecar = (value: string): string => `'{{ .Values.sidecar.${value} }}'`;
 /** Whether a text matches a format; raw strings leave the pattern unchanged. */
 export const matches = (text: string, pattern: string): string => `${text}.matches(r'${pattern}')`;
-const TCP_PORTS = (container: string): string => `${container}.?ports.orValue([]).filter(p, p.?protocol.orValue('TCP') == 'TCP')`;
+/** Whether a text has a format. */
+export const hasForm = ({ pattern, maxLength }: ValueForm, text: string): string =>
+  matches(text, pattern) + (maxLength === undefined ? '' : ` && size(${text}) <= ${maxLength}`);
+export const TCP_PORTS = (container: string): string =>
+  `${container}.?ports.orValue([]).filter(p, p.?protocol.orValue('TCP') == 'TCP')`;
 /** The indexes of a list. */
 const indexes = (list: string, condition: string): string => `variables.range.filter(i, i < size(${list}) && ${condition})`;
 const toPort = (text: string): string => `${matches(text, PORT_NUMBER.pattern)} ? int(${text}) : 0`;

@@ -1,5 +1,6 @@
 /** Attacks of a tenant on the validating policies: whoever may write pods of a namespace tries to run one whose gate is another program. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { changesOf, isFreeChange } from '../support/changed-pods.ts';
 import { renderChart } from '../support/chart.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
@@ -24,7 +25,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
 
   const make = (spec: Kube = {}, metadata: Kube = MARKS, values: Kube = {}): Kube =>
     makePod(`pod-${names++}`, {
-      metadata,
+      metadata: structuredClone(metadata),
       spec: { volumes: makeSidecarVolumes(), initContainers: [makeSidecar({ image: IMAGE }, values)], ...spec },
     });
   const create = (pod: Kube, where = namespace): Promise<{ status: number; body: Kube }> =>
@@ -40,6 +41,16 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       containers: [...makePod('a')['spec'].containers, makeSidecar({ image: IMAGE }, { isNative: false, pause: 5 })],
       ...spec,
     });
+
+  /** The app's liveness probe goes to the sidecar, which asks that URL. */
+  const probing = (url: string, httpHeaders?: Kube[], asked = url): Kube => {
+    const [app] = makePod('a')['spec'].containers;
+    const target = JSON.stringify({ url: asked, headers: httpHeaders });
+    const appProbe = `app/livez=${(httpHeaders === undefined ? asked : target).replaceAll('$', '$$$$')}`;
+    const livenessProbe = { httpGet: { path: `/app-health/app/livez?${url}`, port: 8481, httpHeaders } };
+    const values = { isOnPodAddresses: true, isOnAllAddresses: false, port: 8080, appProbes: [{ appProbe }] };
+    return make({ containers: [{ ...app, livenessProbe }] }, MARKS, values);
+  };
 
   beforeAll(async () => {
     cluster = await useCluster(version);
@@ -69,16 +80,26 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     ['one beside the app', () => plain()],
     ['one of a Job', () => make({ restartPolicy: 'Never' })],
     ['one on the addresses of the pod', () => make({}, MARKS, { isOnPodAddresses: true, isOnAllAddresses: false, port: 8080 })],
-    [
-      'one that asks for probes of the app',
-      () => make({}, MARKS, { appProbes: [{ appProbe: 'app/livez=http://127.0.0.1:8080/$$(A)' }] }),
-    ],
+    ['one that asks for the probe of the app', () => probing('http://127.0.0.1:8080/$(A)')],
+    ['one whose probe has headers', () => probing('http://127.0.0.1:8080/', [{ name: 'A', value: '"b\\\\$' }])],
     [
       'one with a volume for its queue',
       () =>
         make({ volumes: [...makeSidecarVolumes(), { name: 'queue', persistentVolumeClaim: { claimName: 'q' } }] }, MARKS, {
           queueVolume: 'queue',
         }),
+    ],
+    [
+      'one with 200 Secrets',
+      () => {
+        const secrets = Array.from({ length: 200 }, (_, index) => ({ secret: `secret-${index}`, number: index + 1 }));
+        const volumes = secrets.map(({ secret, number }) => ({
+          name: `sidegate-secret-${number}`,
+          secret: { secretName: secret },
+        }));
+        const annotations = { 'sidegate.dev/secrets': secrets.map(({ secret }) => secret).join(', ') };
+        return make({ volumes: [...makeSidecarVolumes().slice(0, 2), ...volumes] }, { ...MARKS, annotations }, { secrets });
+      },
     ],
     [
       'one with the identity of a cloud and an allowed mount',
@@ -115,6 +136,56 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
         }
     },
   );
+
+  test('denies any single change of the sidecar, its volumes or its settings', async () => {
+    const annotations = {
+      'sidegate.dev/config': 'gate',
+      'sidegate.dev/secrets': 'signing',
+      'sidegate.dev/app-port': '8080',
+      'sidegate.dev/interception': 'same-port',
+      'sidegate.dev/queue-volume': 'queue',
+    };
+    const pod = probing('http://127.0.0.1:8080/healthz');
+    Object.assign(pod['metadata'].annotations, annotations);
+    pod['spec'].volumes.push({ name: 'queue', persistentVolumeClaim: { claimName: 'queue' } });
+    pod['spec'].initContainers[0].volumeMounts.push({ name: 'queue', mountPath: '/var/lib/sidegate' });
+    const dryRun = (each: Kube) => cluster.create(each, { namespace, isDryRun: true });
+    const { body: stored, status } = await dryRun(pod);
+    expect(status, stored['message']).toBe(201);
+    // A field that the API server does not know, or that it sets to its default, makes no other pod.
+    const known = JSON.stringify(stored['spec']);
+    const isAccepted = async (changed: Kube): Promise<boolean> => {
+      const { status: answered, body } = await dryRun(changed);
+      return answered === 201 && !(body['kind'] === 'Pod' && JSON.stringify(body['spec']) === known);
+    };
+    const accepted: string[] = [];
+    for (const { what, pod: changed } of changesOf(pod))
+      if (!isFreeChange(what) && (await isAccepted(changed))) accepted.push(what);
+    expect(accepted).toEqual([]);
+  });
+
+  test('denies the volume of the queue in the app', async () => {
+    const volumes = [...makeSidecarVolumes(), { name: 'queue', persistentVolumeClaim: { claimName: 'q' } }];
+    const pod = make({ volumes }, MARKS, { queueVolume: 'queue' });
+    pod['spec'].containers[0].volumeMounts = [{ name: 'queue', mountPath: '/data' }];
+    expect((await create(pod)).body.message).toContain('a volume of the sidecar in app');
+  });
+
+  test('denies a probe of the app that asks another path than the pod says', async () => {
+    const { body } = await create(probing('http://127.0.0.1:8080/healthz', undefined, 'http://127.0.0.1:8080/admin/delete'));
+    expect(body.message).toContain('args');
+    const elsewhere = 'http://169.254.169.254/';
+    expect((await create(probing(elsewhere))).body.message).toContain('args');
+  });
+
+  test('denies the name of its port on the port of the app, with interception rename', async () => {
+    const pod = make({}, { ...MARKS, annotations: { 'sidegate.dev/interception': 'rename' } }, { portName: 'http' });
+    pod['spec'].containers[0].ports = [{ name: 'http-app', containerPort: 8080 }];
+    const created = await create(structuredClone(pod));
+    expect(created.status, created.body.message).toBe(201);
+    pod['spec'].containers[0].ports = [{ name: 'http', containerPort: 8080 }];
+    expect((await create(pod)).body.message).toContain('a port name of app');
+  });
 
   test('denies an address that is not that of the pod', async () => {
     const pod = make({}, MARKS, { isOnPodAddresses: true, isOnAllAddresses: false, port: 8080 });
@@ -154,6 +225,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     'registry.example.com/sidegate:1.0.1',
     'mirror.example.com/sidegate:1.0.0',
     'registry.example.com/sidegate',
+    `registry.example.com/sidegate:1.0.0@sha256:${'0'.repeat(64)}`,
   ])('denies the image %s, because only the image of the chart with its tag is allowed by default', async (image) => {
     const { body } = await create(make({ initContainers: [makeSidecar({ image })] }));
     expect(body.message).toContain(`from ${image}, which is not an allowed image (allowed: ${IMAGE}`);

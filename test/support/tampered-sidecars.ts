@@ -28,6 +28,14 @@ const argument = (what: string, change: (args: string[]) => string[]): TamperedS
   attack(what, 'args', (sidecar) => {
     sidecar.args = change(sidecar.args);
   });
+/** The app, which is the first container that is not the sidecar. */
+const app = (what: string, named: string, over: Json): TamperedSidecar =>
+  attack(what, named, (_sidecar, pod) => {
+    Object.assign(
+      pod.spec.containers.find((each: Json) => each.name !== 'sidegate'),
+      over,
+    );
+  });
 const exec = { exec: { command: ['sh', '-c', 'kill 1'] } };
 
 /** Each is denied by the policies and the injector, and found by the doctor. */
@@ -80,6 +88,52 @@ export const TAMPERED: readonly TamperedSidecar[] = [
     pod.spec.volumes = pod.spec.volumes.map((volume: Json) =>
       volume.name === 'sidegate-config' ? { name: 'sidegate-config', emptyDir: {} } : volume,
     );
+  }),
+  attack(
+    'a Secret over the program, by a path that leads up',
+    'volumeMounts /etc/sidegate/secrets/../../../opt/sidegate',
+    (sidecar, pod) => {
+      pod.spec.volumes.push({ name: 'sidegate-secret-9', secret: { secretName: 'evil' } });
+      const mountPath = '/etc/sidegate/secrets/../../../opt/sidegate';
+      sidecar.volumeMounts.push({ name: 'sidegate-secret-9', mountPath, readOnly: true });
+    },
+  ),
+  attack('another config, by a path that leads up', 'volumeMounts /etc/sidegate/secrets/../config', (sidecar, pod) => {
+    pod.spec.volumes.push({ name: 'sidegate-secret-9', secret: { secretName: 'evil' } });
+    sidecar.volumeMounts.push({ name: 'sidegate-secret-9', mountPath: '/etc/sidegate/secrets/../config', readOnly: true });
+  }),
+  attack('a Secret of another name', 'volume sidegate-secret-1', (_sidecar, pod) => {
+    pod.spec.volumes.find((each: Json) => each.name === 'sidegate-secret-1').secret.secretName = 'evil';
+  }),
+  attack('a token that is not hidden', 'volumeMounts', (sidecar) => {
+    sidecar.volumeMounts.splice(1, 1);
+  }),
+  attack('a path of the node over the token', 'volume sidegate-no-token', (_sidecar, pod) => {
+    const index = pod.spec.volumes.findIndex((each: Json) => each.name === 'sidegate-no-token');
+    pod.spec.volumes[index] = { name: 'sidegate-no-token', hostPath: { path: '/' } };
+  }),
+  mount('a mount below the hidden token', '/var/run/secrets/kubernetes.io/serviceaccount/x'),
+  mount('a mount over the folder of the hidden token', '/var/run/secrets/kubernetes.io'),
+  mount('a part of a volume among the tokens', '/var/run/secrets/x', { subPath: 'a' }),
+  attack('a container before it', 'first before sidegate', (_sidecar, pod) => {
+    pod.spec.initContainers.unshift({ name: 'first', image: 'a:1', restartPolicy: 'Always' });
+  }),
+  attack('a probe that the pod does not have', 'args', (sidecar) => {
+    sidecar.args.push('--app-probe=app/livez=http://127.0.0.1:8080/admin/delete?x=1');
+  }),
+  attack('a device', 'resources', (sidecar, pod) => {
+    pod.spec.resourceClaims = [{ name: 'gpu', resourceClaimName: 'gpu' }];
+    sidecar.resources.claims = [{ name: 'gpu' }];
+  }),
+  app('its admin port on the app', 'port 8481 of', { ports: [{ containerPort: 8481 }] }),
+  app('its data port on the app', 'port 8480 of', { ports: [{ containerPort: 8480 }] }),
+  app('the name of its admin port on the app', 'a port name of', { ports: [{ name: 'sidegate-admin', containerPort: 9000 }] }),
+  app('its user in the app', 'runAsUser 64480 of', { securityContext: { runAsUser: 64_480 } }),
+  attack('its user in the pod', 'runAsUser 64480 of', (_sidecar, pod) => {
+    pod.spec.securityContext = { runAsUser: 64_480 };
+  }),
+  app('one of its volumes in the app', 'a volume of the sidecar in', {
+    volumeMounts: [{ name: 'sidegate-no-token', mountPath: '/a' }],
   }),
   attack('a config in a sub-path', 'volumeMounts /etc/sidegate/config', (sidecar) => {
     sidecar.volumeMounts[0].subPath = 'other';

@@ -82,17 +82,18 @@ preStop:
 {{- (include "sidegate.lib.values" . | fromJson).appPort -}}
 {{- end -}}
 
-{{/* With `interception: same-port`: the body of a probe that the sidecar forwards to the app: `list $settings "web" "livez"`. */}}
+{{/* With `interception: same-port`: the body of a probe that the sidecar forwards to the app: `list $settings "web" "livez"`. Its path names the URL that the sidecar asks, and the policies compare the two. */}}
 {{- define "sidegate.appProbe" -}}
 {{- $settings := index . 0 -}}
 {{- $container := index . 1 -}}
 {{- $kind := index . 2 -}}
 {{- $values := include "sidegate.lib.values" $settings | fromJson -}}
-{{- if not (hasKey (index (default dict $settings.appProbes) $container | default dict) $kind) -}}
+{{- $probes := index (default dict $settings.appProbes) $container | default dict -}}
+{{- if not (hasKey $probes $kind) -}}
 {{- fail (printf "\n\nsidegate: the probe %s/%s is not in the setting appProbes, so the sidecar would not know what to ask." $container $kind) -}}
 {{- end -}}
 httpGet:
-  path: /app-health/{{ $container }}/{{ $kind }}
+  path: {{ printf "/app-health/%s/%s?%s" $container $kind (index $probes $kind) | quote }}
   port: {{ $values.adminPort }}
 {{- end -}}
 

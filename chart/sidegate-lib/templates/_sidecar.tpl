@@ -77,7 +77,7 @@ resources:
     memory: {{ .memoryLimit | toJson }}
 securityContext:
   runAsNonRoot: true
-  runAsUser: 65532
+  runAsUser: 64480
   runAsGroup: 65532
   allowPrivilegeEscalation: false
   capabilities:

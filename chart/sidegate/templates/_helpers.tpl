@@ -150,6 +150,7 @@ sidecar:
   allowedImages: {{ include "sidegate.allowedImages" . }}
   allowedEnv: {{ .Values.admission.allowedEnv | toJson }}
   allowedMounts: {{ default list .Values.admission.allowedMounts | toJson }}
+  allowedInitContainers: {{ default list .Values.admission.allowedInitContainers | toJson }}
   interception: {{ include "sidegate.interception" . | quote }}
   mode: {{ .Values.sidecar.mode }}
   port: {{ .Values.sidecar.port }}

@@ -5,8 +5,9 @@ They check the final pod, after every webhook, inside the API server. They depen
 also work while the injector is down, was deleted, or was never called.
 
 Guaranteed: a pod starts only if its container `sidegate` is the sidecar (_sidecar.tpl). Its command, arguments, environment, mounts,
-ports, probes, hooks and security context are those that the injector creates, and its image is allowed. It must keep running beside
-the app: as an init container with restartPolicy Always (a field that older webhooks may drop), or in a pod with that policy.
+ports, probes, hooks, security context and volumes are those that the injector creates for the annotations of the pod, and its image is
+allowed. No other container has its ports, port names, user or volumes, and no init container starts before a native sidecar, except
+those of admission.allowedInitContainers. It must keep running beside the app: as an init container with restartPolicy Always (a field that older webhooks may drop), or in a pod with that policy.
 Labels and annotations prove nothing, because anyone can copy those of an injected pod. A pod with a container of that name is
 therefore checked without the label, too. No other container declares a port named `sidegate`. No container shares the sidecar's
 process namespace. Containers of a running pod cannot be added or removed, but three updates are checked:
@@ -69,10 +70,12 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
     + 'Another webhook may have dropped the field; update it, or set the annotation sidegate.dev/sidecar: container.'
   reason: Forbidden
 {{- if not (include "sidegate.isAnyImage" .) }}
-# Only a tag or a digest may follow the repository, not a longer path: `sidegate:5000/x` is another host.
+# Only a tag or a digest may follow a repository, not a longer path: `sidegate:5000/x` is another host. An entry with a tag allows no digest,
+# because the container runtime ignores the tag of an image that has one.
 - expression: >-
     variables.sidecars.all(c, variables.allowedImages.exists(from, c.image == from ||
-    ((c.image.startsWith(from + ':') || c.image.startsWith(from + '@')) && !c.image.substring(size(from)).contains('/'))))
+    (!from.contains('@') && from.lastIndexOf(':') <= from.lastIndexOf('/') &&
+    (c.image.startsWith(from + ':') || c.image.startsWith(from + '@')) && !c.image.substring(size(from)).contains('/'))))
   messageExpression: >-
     variables.pod + ' has a container `sidegate` from ' + variables.sidecars.map(c, c.image).join(', ')
     + ', which is not an allowed image (allowed: ' + variables.allowedImages.join(', ')
@@ -99,7 +102,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 
 {{/* Rules that `sidegate doctor` compares sidecars with. */}}
 {{- define "sidegate.rulesAnnotation" -}}
-sidegate.dev/sidecar-rules: {{ dict "allowedImages" (include "sidegate.allowedImages" . | fromJsonArray) "allowedEnv" .Values.admission.allowedEnv "allowedMounts" (default list .Values.admission.allowedMounts) | toJson | squote }}
+sidegate.dev/sidecar-rules: {{ dict "allowedImages" (include "sidegate.allowedImages" . | fromJsonArray) "allowedEnv" .Values.admission.allowedEnv "allowedMounts" (default list .Values.admission.allowedMounts) "allowedInitContainers" (default list .Values.admission.allowedInitContainers) | toJson | squote }}
 {{- end -}}
 
 {{/*

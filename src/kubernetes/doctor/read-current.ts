@@ -77,8 +77,13 @@ async function readInstalled(client: KubeClient, webhooks: Found<WebhookConfigur
 }
 
 /** If the config does not list allowed images, those of the default image's repository are allowed. */
-function toRules({ image, allowedImages = [repositoryOf(image)], allowedEnv, allowedMounts }: SidecarDefaults): SidecarRules {
-  return { allowedImages, allowedEnv, allowedMounts };
+function toRules({ image, allowedImages = [repositoryOf(image)], ...rules }: SidecarDefaults): SidecarRules {
+  return {
+    allowedImages,
+    allowedEnv: rules.allowedEnv,
+    allowedMounts: rules.allowedMounts,
+    allowedInitContainers: rules.allowedInitContainers,
+  };
 }
 
 /** The rules that the chart records on its policies. They can be trusted: anyone who can change them can also change what the policies deny. */
@@ -88,7 +93,12 @@ function readPolicyRules(policies: Found<Named>): SidecarRules | undefined {
   const union = (key: keyof SidecarRules): string[] => [
     ...new Set(noted.flatMap((each) => listAt(each, key).filter((item) => typeof item === 'string'))),
   ];
-  return { allowedImages: union('allowedImages'), allowedEnv: union('allowedEnv'), allowedMounts: union('allowedMounts') };
+  return {
+    allowedImages: union('allowedImages'),
+    allowedEnv: union('allowedEnv'),
+    allowedMounts: union('allowedMounts'),
+    allowedInitContainers: union('allowedInitContainers'),
+  };
 }
 
 function parseRules(text: string | undefined): object[] {

@@ -4,10 +4,14 @@ import type { Findings } from './findings.ts';
 import { type Handler, HOOK_PLACES, handlersOf, PROBE_PLACES } from './handlers.ts';
 import type { Patch } from './patch.ts';
 import type { Work } from './plan.ts';
-import { has, listAt, textAt } from './raw.ts';
+import { has, listAt, type Raw, textAt } from './raw.ts';
 
 /** Path prefix on the sidecar's admin port for probes of the pod's containers. */
 export const APP_HEALTH = '/app-health';
+/** JSON escapes them, and the admission policies compare it as text. */
+const CONTROL = /\p{Cc}/u;
+
+type ProbeHeaders = readonly { readonly name: string; readonly value: string }[];
 
 /** Redirects probes to the sidecar, and denies hooks. Returns the `--app-probe` values, ordered by kind. */
 export function rewriteProbes(work: Work): readonly string[] {
@@ -23,8 +27,10 @@ export function rewriteProbes(work: Work): readonly string[] {
     const { container } = handler;
     const target = toTarget(handler, work);
     if (target === undefined) return [];
-    redirect(handler, plan.adminPort, patch);
-    return [`${container.name}/${handler.kind}=${escapeArgument(target)}`];
+    redirect(handler, target, plan.adminPort, patch);
+    return [
+      toAppProbe(`${container.name}/${handler.kind}`, target, handler.action === 'httpGet' ? readHeaders(handler.request) : []),
+    ];
   });
 }
 
@@ -71,11 +77,24 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
   }
   const path = textAt(request, 'path') ?? '/';
   const url = `${isTls ? 'https' : 'http'}://127.0.0.1:${port}${path.startsWith('/') ? '' : '/'}${path.toWellFormed().replace(/[^\x21-\x7e]/gu, encodeURIComponent)}`;
-  const headers = listAt(request, 'httpHeaders').flatMap((field) => {
+  if (readHeaders(request).some(({ value }) => CONTROL.test(value))) {
+    findings.deny('probe_unreachable', `${place} has a header with a control character: remove it`);
+    return undefined;
+  }
+  return url;
+}
+
+/** The headers of a probe. */
+export function readHeaders(request: Raw): ProbeHeaders {
+  return listAt(request, 'httpHeaders').flatMap((field) => {
     const name = textAt(field, 'name');
     return name === undefined ? [] : [{ name, value: textAt(field, 'value') ?? '' }];
   });
-  return headers.length === 0 ? url : JSON.stringify({ url, headers });
+}
+
+/** The value of `--app-probe`, for a probe `CONTAINER/KIND`. */
+export function toAppProbe(probe: string, url: string, headers: ProbeHeaders): string {
+  return `${probe}=${escapeArgument(headers.length === 0 ? url : JSON.stringify({ url, headers }))}`;
 }
 
 /** The kubelet expands variables in arguments, and replaces every `$$` with `$`. */
@@ -83,8 +102,9 @@ function escapeArgument(text: string): string {
   return text.replaceAll('$', '$$$$');
 }
 
-function redirect({ action, path, request, container, kind }: Handler, adminPort: number, patch: Patch): void {
-  const healthPath = `${APP_HEALTH}/${container.name}/${kind}`;
+/** The sidecar ignores the target after `?`. The check compares it with the arguments: the sidecar requests only what a probe of the pod names. */
+function redirect({ action, path, request, container, kind }: Handler, target: string, adminPort: number, patch: Patch): void {
+  const healthPath = `${APP_HEALTH}/${container.name}/${kind}?${target}`;
   if (action === 'tcpSocket') {
     patch.remove([...path, action]);
     patch.set(path, {}, 'httpGet', { path: healthPath, port: adminPort });

@@ -3,13 +3,15 @@ import { each, isEach, isList, isPlaceholder, isText, isWhen, type Shape, type S
 
 /** SetDefaults_Probe of k8s.io/api/core/v1. */
 const PROBE = { timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3 } as const;
-/** Defaults by the key of the object: SetDefaults_HTTPGetAction, SetDefaults_ObjectFieldSelector and probes. */
+/** Defaults by the key of the object: SetDefaults_HTTPGetAction, SetDefaults_ObjectFieldSelector, those of probes and of volumes. */
 const DEFAULTS: Readonly<Record<string, ShapeMap>> = {
   startupProbe: PROBE,
   readinessProbe: PROBE,
   livenessProbe: PROBE,
   httpGet: { scheme: 'HTTP' },
   fieldRef: { apiVersion: 'v1' },
+  configMap: { defaultMode: 0o644 },
+  secret: { defaultMode: 0o644 },
 };
 
 /** The shape with defaults; fields that the shape already has are kept. */

@@ -1,5 +1,6 @@
 /** Probes and lifecycle hooks that the kubelet runs over the network, with their paths in the pod. */
 import { type Placed, tcpPortsOf } from './app.ts';
+import { hasForm, PORT_NUMBER } from './kubernetes-values.ts';
 import type { Path } from './patch.ts';
 import { has, isRaw, objectAt, type Raw, textAt } from './raw.ts';
 
@@ -55,8 +56,6 @@ export function handlersOf(container: Placed): Handler[] {
 
 /** Like the kubelet: a name among the container's ports, or a number, which may be a string. */
 function resolvePort(container: Raw, written: unknown): number | undefined {
-  if (typeof written === 'number') return written;
-  if (typeof written !== 'string') return undefined;
-  const named = tcpPortsOf(container).find(({ name }) => name === written)?.number;
-  return named ?? (/^[0-9]{1,5}$/.test(written) ? Number(written) : undefined);
+  const named = tcpPortsOf(container).find(({ name }) => typeof written === 'string' && name === written)?.number;
+  return named ?? (hasForm(PORT_NUMBER, String(written)) ? Number(written) : undefined);
 }

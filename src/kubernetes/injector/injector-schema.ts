@@ -4,6 +4,7 @@ import { injectServer, rotation } from './injector-server-schema.ts';
 import {
   ADDED_MOUNT,
   ADDED_VARIABLE,
+  CONTAINER_NAME,
   CPU,
   DEFAULT_MEMORY_LIMIT,
   DEFAULT_MEMORY_REQUEST,
@@ -78,7 +79,13 @@ const sidecar = z.strictObject({
       }),
     )
     .default([])
-    .describe('Paths that other webhooks may mount into sidecars. Paths below `/var/run/secrets/` are always allowed.'),
+    .describe(
+      'Paths that other webhooks may mount into sidecars. Paths below `/var/run/secrets/` are always allowed, except those of Kubernetes.',
+    ),
+  allowedInitContainers: z
+    .array(formed(CONTAINER_NAME, 'istio-proxy'))
+    .default([])
+    .describe('Names of init containers that may start before the sidecar, such as those of a mesh.'),
   interception: formed(INTERCEPTION, 'service')
     .prefault('service')
     .transform(toInterception)

@@ -16,7 +16,7 @@ const SUBDOMAIN = `${LABEL}(?:\\.${LABEL})*`;
 const PORT = '(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])';
 const PORT_NAME = '[a-z0-9-]{0,14}[a-z][a-z0-9-]{0,14}';
 const VARIABLE = '[A-Za-z_][A-Za-z0-9_]{0,127}';
-const MAX_NAME_LENGTH = 253;
+export const MAX_NAME_LENGTH = 253;
 
 /** The name of an object such as a ConfigMap (RFC 1123 subdomain). */
 export const OBJECT_NAME: ValueForm = {

@@ -1,11 +1,14 @@
 /** Denies pods that cannot be protected, or that already use names or ports of the sidecar. */
 import { type App, lastingContainersOf, tcpPortsOf } from './app.ts';
 import type { Findings } from './findings.ts';
-import { ADMIN_PORT, CONFIG_VOLUME, CONTAINER, DOMAIN, NO_TOKEN_VOLUME, SECRET_VOLUME } from './names.ts';
+import { CONTAINER, DOMAIN } from './names.ts';
+import { hasSidecarUser, otherContainersOf } from './other-containers.ts';
 import type { InjectContext } from './outcome.ts';
 import { type Plan, takesAppPort } from './plan.ts';
 import { has, listAt, objectAt, type Raw, textAt } from './raw.ts';
+import { USER } from './sidecar.ts';
 import { SHARING } from './sidecar-check.ts';
+import { isSidecarVolume, RESERVED_PORT_NAMES } from './sidecar-rules.ts';
 
 const OS_LABEL = 'kubernetes.io/os';
 /** The API group of Knative Services, and the prefix of their labels. */
@@ -36,9 +39,24 @@ export function checkPod(pod: Raw, context: InjectContext, findings: Findings): 
       findings.deny('name_taken', `the pod has a container named ${CONTAINER} that is not the injected one: rename it`);
   for (const volume of listAt(spec, 'volumes')) {
     const name = textAt(volume, 'name') ?? '';
-    if (name === CONFIG_VOLUME || name === NO_TOKEN_VOLUME || name.startsWith(SECRET_VOLUME))
+    if (isSidecarVolume(name))
       findings.deny('name_taken', `the pod has a volume named ${name}, which is reserved for the sidecar: rename it`);
   }
+  for (const { name, container } of otherContainersOf(pod)) checkContainer(pod, name, container, findings);
+}
+
+function checkContainer(pod: Raw, name: string, container: Raw, findings: Findings): void {
+  if (hasSidecarUser(pod, container))
+    findings.deny(
+      'port_taken',
+      `the container ${name} runs as user ${USER}, which is the user of the sidecar: with workers, it could take a share of the sidecar's connections; set securityContext.runAsUser to another`,
+    );
+  const reserved = listAt(container, 'volumeMounts').find((mount) => isSidecarVolume(textAt(mount, 'name') ?? ''));
+  if (reserved !== undefined)
+    findings.deny(
+      'name_taken',
+      `the container ${name} mounts ${textAt(reserved, 'name')}, a volume that is reserved for the sidecar: use a separate volume`,
+    );
 }
 
 /** Whether a field of the pod or of a container makes sense only on Windows. */
@@ -101,15 +119,18 @@ function portsOf(pod: Raw, app: App) {
   );
 }
 
-/** A Service resolves port names in the app's containers before native sidecars, so the sidecar's names must not be used there. */
+/** A Service resolves port names in the app's containers before native sidecars, so the sidecar's names must not be used there, by any protocol. */
 export function checkPortNames(pod: Raw, plan: Plan, findings: Findings): void {
   const { app, portName, interception } = plan;
-  for (const { name, index, container, isApp } of portsOf(pod, app)) {
-    const isRenamed = interception.mode === 'rename' && isApp && index === app.declared?.index;
-    if (!isRenamed && (name === portName || name === ADMIN_PORT))
-      findings.deny(
-        'name_taken',
-        `the container ${container} has a port named ${name}, which is reserved for the sidecar: rename it`,
-      );
-  }
+  const names = [...RESERVED_PORT_NAMES, portName];
+  for (const { name: container, container: from, path } of otherContainersOf(pod))
+    for (const [index, port] of listAt(from, 'ports').entries()) {
+      const isRenamed = interception.mode === 'rename' && path.join() === app.path.join() && index === app.declared?.index;
+      const name = textAt(port, 'name') ?? '';
+      if (names.includes(name) && (!isRenamed || RESERVED_PORT_NAMES.includes(name)))
+        findings.deny(
+          'name_taken',
+          `the container ${container} has a port named ${name}, which is reserved for the sidecar: rename it`,
+        );
+    }
 }

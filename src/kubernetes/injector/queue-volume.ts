@@ -5,6 +5,7 @@ import { DOMAIN } from './names.ts';
 import type { InjectContext } from './outcome.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
+import { USER } from './sidecar.ts';
 
 /** The kinds of volumes that no container can write to. The admission policies deny the same (scripts/policy-rules.ts). */
 export const READ_ONLY_SOURCES = ['configMap', 'secret', 'projected', 'downwardAPI', 'image'] as const;
@@ -63,7 +64,7 @@ function warnOfClaim(name: string, kind: string | undefined, spec: Raw, findings
     );
   if (!has(objectAt(spec, 'securityContext'), 'fsGroup'))
     findings.warn(
-      `the pod has no securityContext.fsGroup, so the sidecar (user 65532) usually cannot write to the volume ${name}: set fsGroup, for example to 65532`,
+      `the pod has no securityContext.fsGroup, so the sidecar (user ${USER}) usually cannot write to the volume ${name}: set fsGroup, for example to 65532`,
     );
 }
 

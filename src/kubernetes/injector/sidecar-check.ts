@@ -1,25 +1,26 @@
 /** Compares the container `sidegate` of a pod with the one that this version injects: labels and annotations prove nothing, because anyone can copy them. */
 import { isDeepStrictEqual } from 'node:util';
 import { toDefaulted } from './defaulted.ts';
-import { PORT_NUMBER } from './kubernetes-values.ts';
-import { CONTAINER, QUEUE_FOLDER, SECRET_VOLUME, SECRETS_FOLDER } from './names.ts';
-import { isRaw, listAt, numberAt, objectAt, type Raw, textAt } from './raw.ts';
+import { CONTAINER } from './names.ts';
+import { findIntrusions } from './other-containers.ts';
+import { isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { fill } from './shape.ts';
-import { CONTAINER_SHAPE, POD_IPS, type SidecarValues, UPSTREAM_PREFIX } from './sidecar.ts';
+import { CONTAINER_SHAPE, VOLUMES_SHAPE } from './sidecar.ts';
 import {
+  ADDED_MOUNT_FIELDS,
   ALLOWED_FIELDS,
   COMPARED,
-  CREDENTIALS_FOLDER,
   isAllowedImage,
-  PAUSE_PATTERN,
-  PAUSE_PLACE,
+  isCredentialsPath,
+  isSidecarVolume,
+  RESOURCE_FIELDS,
   type SidecarRules,
   TERMINATION_PATH,
-  VOLUME_SOURCES,
 } from './sidecar-rules.ts';
+import { findOtherSettings, readSidecar } from './sidecar-values.ts';
 
 const DEFAULTED_SHAPE = toDefaulted(CONTAINER_SHAPE);
-const APP_PROBE = '--app-probe=';
+const DEFAULTED_VOLUMES = toDefaulted(VOLUMES_SHAPE);
 const MAX_SHOWN_LENGTH = 80;
 /** Maximum number of reported differences of one kind. */
 const MAX_REPORTED = 8;
@@ -45,17 +46,25 @@ export function findNamed(pod: Raw): NamedSidecar | undefined {
   return plain === undefined ? undefined : { container: plain, isInit: false };
 }
 
+function countNamed(pod: Raw): number {
+  const spec = objectAt(pod, 'spec');
+  const all = [...listAt(spec, 'initContainers'), ...listAt(spec, 'containers')];
+  return all.filter((container) => textAt(container, 'name') === CONTAINER).length;
+}
+
 /**
- * Lists all differences between the pod's container `sidegate` and the injected one, such as `command` or `env NODE_OPTIONS`.
- * Empty if there are none; undefined if the pod has no such container.
+ * Lists all differences between the pod and what this version would inject into it: its container `sidegate`, with the volumes, the settings
+ * and the other containers that belong to it. Such as `command` or `env NODE_OPTIONS`. Empty if there are none; undefined if the pod has no
+ * such container. The values come from the pod, each only in its form and compared at every place where the shape has it.
  */
 export function findDifferences(pod: Raw, rules: SidecarRules): readonly string[] | undefined {
   const named = findNamed(pod);
   if (named === undefined) return undefined;
-  const { container, isInit } = named;
-  const values = bindValues(container, isInit);
-  const expected = [CONTAINER_SHAPE, DEFAULTED_SHAPE].map((shape) => fill(shape, values) as Raw);
+  const { container } = named;
+  const read = readSidecar(pod, named);
+  const expected = [CONTAINER_SHAPE, DEFAULTED_SHAPE].map((shape) => fill(shape, read.values) as Raw);
   const image = textAt(container, 'image') ?? '';
+  const resources = Object.keys(objectAt(container, 'resources')).filter((key) => !RESOURCE_FIELDS.includes(key));
   return [
     ...(isAllowedImage(image, rules.allowedImages) ? [] : [`image ${show(image)}`]),
     ...Object.keys(container)
@@ -63,7 +72,14 @@ export function findDifferences(pod: Raw, rules: SidecarRules): readonly string[
       .slice(0, MAX_REPORTED),
     ...COMPARED.flatMap((key) => compareField(key, container, expected, rules)),
     ...(['', TERMINATION_PATH].includes(textAt(container, 'terminationMessagePath') ?? '') ? [] : ['terminationMessagePath']),
-    ...findVolumes(pod),
+    ...(resources.length > 0 ? ['resources'] : []),
+    ...(countNamed(pod) > 1 ? ['several containers of the name'] : []),
+    ...findVolumes(
+      pod,
+      [VOLUMES_SHAPE, DEFAULTED_VOLUMES].map((shape) => fill(shape, read.values) as readonly unknown[]),
+    ),
+    ...findOtherSettings(pod, read),
+    ...findIntrusions(pod, read, rules).slice(0, MAX_REPORTED),
   ].map(show);
 }
 
@@ -90,49 +106,6 @@ export function findPodFaults(pod: Raw): readonly PodFault[] {
       ? [fault('end', `restartPolicy: ${show(textAt(spec, 'restartPolicy') ?? '')} of the pod`)]
       : []),
   ];
-}
-
-/** Reads the values of the shape's placeholders from the container, each at a place where it is alone; a forged value differs at another place. */
-function bindValues(container: Raw, isInit: boolean): SidecarValues {
-  const args = listAt(container, 'args').filter((arg) => typeof arg === 'string');
-  const [data, admin] = listAt(container, 'ports');
-  const upstream = args.find((arg) => arg.startsWith(UPSTREAM_PREFIX))?.slice(UPSTREAM_PREFIX.length) ?? '';
-  const isOnPodAddresses = args.some((arg) => arg.startsWith(`${POD_IPS}:`));
-  const mounts = listAt(container, 'volumeMounts').slice(0, MAX_ITEMS);
-  const secrets = mounts.filter((mount) => textAt(mount, 'name')?.startsWith(SECRET_VOLUME));
-  return {
-    image: '',
-    imagePullPolicy: '',
-    isNative: isInit,
-    isOnPodAddresses,
-    isOnAllAddresses: !isOnPodAddresses,
-    port: numberAt(data, 'containerPort') ?? 0,
-    adminPort: numberAt(admin, 'containerPort') ?? 0,
-    portName: textAt(data, 'name') ?? '',
-    appPort: new RegExp(PORT_NUMBER.pattern, 'u').test(upstream) ? Number(upstream) : 0,
-    config: '',
-    secrets: secrets.map((mount) => ({
-      secret: (textAt(mount, 'mountPath') ?? '').slice(SECRETS_FOLDER.length + 1),
-      number: Number((textAt(mount, 'name') ?? '').slice(SECRET_VOLUME.length)),
-    })),
-    queueVolume: textAt(
-      mounts.find((mount) => textAt(mount, 'mountPath') === QUEUE_FOLDER),
-      'name',
-    ),
-    appProbes: args.filter((arg) => arg.startsWith(APP_PROBE)).map((arg) => ({ appProbe: arg.slice(APP_PROBE.length) })),
-    cpuRequest: '',
-    memoryRequest: '',
-    cpuLimit: undefined,
-    memoryLimit: '',
-    pause: findPause(container),
-  };
-}
-
-function findPause(container: Raw): number {
-  const { path, prefix } = PAUSE_PLACE;
-  const found = path.reduce<unknown>((from, step) => (from as Raw | undefined)?.[step], container);
-  const text = typeof found === 'string' && found.startsWith(prefix) ? found.slice(prefix.length) : '';
-  return new RegExp(PAUSE_PATTERN, 'u').test(text) ? Number(text) : 0;
 }
 
 function compareField(key: string, container: Raw, expected: readonly Raw[], rules: SidecarRules): string[] {
@@ -170,10 +143,11 @@ function toText(item: unknown): string {
   );
 }
 
-/** A path with `..` can leave the directory that it starts with. */
+/** A token of an account, or a path that the cluster allows; with further fields, a mount could show another part of its volume. */
 function isFreeMount(mount: unknown, { allowedMounts }: SidecarRules): boolean {
   const path = textAt(mount, 'mountPath') ?? '';
-  return allowedMounts.includes(path) || (path.startsWith(CREDENTIALS_FOLDER) && !path.includes('..'));
+  if (!isRaw(mount) || !Object.keys(mount).every((key) => ADDED_MOUNT_FIELDS.includes(key) || isEmpty(mount[key]))) return false;
+  return allowedMounts.includes(path) || isCredentialsPath(path);
 }
 
 function isSame(actual: unknown, expected: unknown): boolean {
@@ -186,13 +160,12 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-function findVolumes(pod: Raw): string[] {
-  const strange = listAt(objectAt(pod, 'spec'), 'volumes').flatMap((volume) => {
-    const name = textAt(volume, 'name') ?? '';
-    const own = VOLUME_SOURCES.find((each) => (each.isPrefix ? name.startsWith(each.name) : name === each.name));
-    return own === undefined || (isRaw(volume) && isRaw(volume[own.source])) ? [] : [`volume ${name}`];
-  });
-  return strange.slice(0, MAX_REPORTED);
+function findVolumes(pod: Raw, expected: readonly (readonly unknown[])[]): string[] {
+  const own = listAt(objectAt(pod, 'spec'), 'volumes').filter((volume) => isSidecarVolume(textAt(volume, 'name') ?? ''));
+  if (expected.some((each) => isDeepStrictEqual(own, each))) return [];
+  const known = new Set(expected.flat().map(toText));
+  const strange = own.filter((volume) => !known.has(toText(volume))).slice(0, MAX_REPORTED);
+  return strange.length === 0 ? ['volumes'] : strange.map((volume) => `volume ${textAt(volume, 'name') ?? ''}`);
 }
 
 /** Sanitizes untrusted text for a message. */

@@ -39,8 +39,13 @@ export interface SidecarValues extends Values {
   readonly pause: number;
 }
 
-/** Not 1337, which Istio reserves. */
-const USER = 65_532;
+/**
+ * A user that no image of an app has: not 65532, the default of distroless images, nor 1337, which Istio reserves. With `workers`, the kernel
+ * lets any process of this user in the pod join the data port (SO_REUSEPORT). The injector and the policies deny it in other containers.
+ */
+export const USER = 64_480;
+/** The group of the image, which volumes are usually made for. */
+const GROUP = 65_532;
 /** The variable with the pod's addresses, as used in arguments. */
 export const POD_IPS = '$(SIDEGATE_POD_IPS)';
 /** The upstream without the app's port. */
@@ -105,7 +110,7 @@ export const CONTAINER_SHAPE: Shape = {
   securityContext: {
     runAsNonRoot: true,
     runAsUser: USER,
-    runAsGroup: USER,
+    runAsGroup: GROUP,
     allowPrivilegeEscalation: false,
     capabilities: { drop: ['ALL'] },
     readOnlyRootFilesystem: true,

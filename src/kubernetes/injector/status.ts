@@ -51,11 +51,14 @@ function toHashedText({ resources, interception, ...rest }: SidecarDefaults): st
   ].join('\n');
 }
 
-/** The status of a pod, if it has a valid one. */
+/** The status of an injected pod, if it has a valid one. */
 export function readStatus(pod: unknown): InjectionStatus | undefined {
-  const metadata = objectAt(pod, 'metadata');
-  if (textAt(objectAt(metadata, 'labels'), INJECTED_LABEL) !== 'true') return undefined;
-  const status = parse(textAt(objectAt(metadata, 'annotations'), STATUS_ANNOTATION) ?? '');
+  return textAt(objectAt(objectAt(pod, 'metadata'), 'labels'), INJECTED_LABEL) === 'true' ? readStatusText(pod) : undefined;
+}
+
+/** The valid status annotation of a pod, with or without the label. */
+export function readStatusText(pod: unknown): InjectionStatus | undefined {
+  const status = parse(textAt(objectAt(objectAt(pod, 'metadata'), 'annotations'), STATUS_ANNOTATION) ?? '');
   const isValid = Object.entries(FORMS).every(([key, form]) => form.test(textAt(status, key) ?? ''));
   return isValid ? (status as unknown as InjectionStatus) : undefined;
 }

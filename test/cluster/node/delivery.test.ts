@@ -38,7 +38,7 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
   test('runs as an unprivileged user with a read-only root, in the memory that its limit says', async () => {
     const sidecar = await node.exec(namespace, pod.metadata.name, 'sidegate', '/bin/bash', '-c', LOOK);
     expect(sidecar.stdout.split('\n')).toEqual([
-      'Uid:\t65532\t65532\t65532\t65532',
+      'Uid:\t64480\t64480\t64480\t64480',
       'CapEff:\t0000000000000000',
       'NoNewPrivs:\t1',
       'Seccomp:\t2',

@@ -896,13 +896,13 @@ describe('no workload is reported as protected', () => {
     ],
     ['where it serves another config', { live: new Map([['shop/web-1-a', { hash: 'old' }]]) }, 'unknown', 'config-not-taken'],
     [
-      'where no volume tells its config',
+      'where its config is in no volume',
       changed('service', (pod) => {
         pod.spec.volumes = [];
         delete pod.metadata.annotations['sidegate.dev/config'];
       }),
-      'unknown',
-      'not-known',
+      'unprotected',
+      'sidecar-differs',
     ],
     [
       'by a sidecar without --upstream',

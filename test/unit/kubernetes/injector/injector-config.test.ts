@@ -13,6 +13,7 @@ describe("the injector's config", () => {
       imagePullSecrets: [],
       allowedEnv: [],
       allowedMounts: [],
+      allowedInitContainers: [],
       interception: { mode: 'service' },
       mode: 'auto',
       port: 8480,

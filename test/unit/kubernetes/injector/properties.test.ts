@@ -196,7 +196,7 @@ describe('for any pod,', () => {
     expect(injected).toBeGreaterThan(100);
   });
 
-  test('accepts containers that other injectors put before it afterwards', () => {
+  test('accepts containers of a mesh that other injectors put before it afterwards, if the cluster allows their names', () => {
     let injected = 0;
     fc.assert(
       fc.property(pod, (value) => {
@@ -207,7 +207,11 @@ describe('for any pod,', () => {
         const mesh = { name: 'mesh', restartPolicy: 'Always', image: 'mesh:1' };
         after.spec.initContainers = [mesh, ...(after.spec.initContainers ?? [])];
         after.spec.containers = [{ name: 'agent', image: 'agent:1' }, ...after.spec.containers];
-        expect(injectPod(after, toContext(36))).toMatchObject({ outcome: 'skipped', reason: 'already_injected' });
+        const context = toContext(36);
+        const defaults = { ...context.defaults, allowedInitContainers: ['mesh'] };
+        expect(injectPod(after, { ...context, defaults })).toMatchObject({ outcome: 'skipped', reason: 'already_injected' });
+        const isNative = after.spec.initContainers.some((each) => 'name' in each && each.name === 'sidegate');
+        if (isNative) expect(injectPod(after, context)).toMatchObject({ outcome: 'denied', reason: 'sidecar_damaged' });
       }),
       { numRuns: 300 },
     );

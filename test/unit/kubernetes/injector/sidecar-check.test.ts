@@ -5,6 +5,7 @@ import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-
 import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.ts';
 import { findDifferences, findNamed, findPodFaults } from '../../../../src/kubernetes/injector/sidecar-check.ts';
 import { isAllowedImage } from '../../../../src/kubernetes/injector/sidecar-rules.ts';
+import { changesOf, isFreeChange } from '../../../support/changed-pods.ts';
 import { TAMPERED } from '../../../support/tampered-sidecars.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
@@ -67,6 +68,7 @@ describe('an injected sidecar', () => {
     }
     if (sidecar.lifecycle.preStop.httpGet !== undefined) sidecar.lifecycle.preStop.httpGet.scheme = 'HTTP';
     sidecar.env[0].valueFrom.fieldRef.apiVersion = 'v1';
+    for (const volume of pod.spec.volumes) Object.assign(volume.configMap ?? volume.secret ?? {}, { defaultMode: 420 });
     Object.assign(sidecar, {
       terminationMessagePath: '/dev/termination-log',
       imagePullPolicy: 'Always',
@@ -102,9 +104,46 @@ describe('an injected sidecar', () => {
     expect(findDifferences(pod, RULES)).toEqual(['volumeMounts /var/lib/sidegate']);
   });
 
+  test('differs if the app mounts the volume of the queue as well', () => {
+    const pod = makeInjected({ 'sidegate.dev/queue-volume': 'queue' });
+    pod.spec.containers[0].volumeMounts = [{ name: 'queue', mountPath: '/data' }];
+    expect(findDifferences(pod, RULES)).toEqual(['a volume of the sidecar in web']);
+  });
+
+  test('differs if a second container has its name', () => {
+    const pod = makeInjected();
+    pod.spec.containers.push({ name: 'sidegate', image: 'sidegate:1.0.0' });
+    expect(findDifferences(pod, RULES)).toEqual(['several containers of the name']);
+  });
+
+  test('may start after the init containers that the cluster allows', () => {
+    const pod = makeInjected();
+    pod.spec.initContainers.unshift({ name: 'istio-init' }, { name: 'other' });
+    expect(findDifferences(pod, { ...RULES, allowedInitContainers: ['istio-init'] })).toEqual(['other before sidegate']);
+  });
+
   test('is distinguished from a pod without one', () => {
     expect(findDifferences({ spec: { containers: [{ name: 'web' }] } }, RULES)).toBeUndefined();
   });
+});
+
+const CASES: readonly (readonly [string, Json])[] = [
+  ['service', { 'sidegate.dev/port': '8480', 'sidegate.dev/admin-port': '8481', 'sidegate.dev/app-port': '8080' }],
+  ['rename', { 'sidegate.dev/interception': 'rename', 'sidegate.dev/app-port': 'http' }],
+  ['same-port', { 'sidegate.dev/interception': 'same-port:HOST' }],
+  ['env', { 'sidegate.dev/interception': 'env' }],
+  ['a volume for its queue', { 'sidegate.dev/queue-volume': 'queue' }],
+  ['a plain container', { 'sidegate.dev/sidecar': 'container', 'sidegate.dev/pre-stop': '0s' }],
+];
+
+test.each(CASES)('any change of an injected pod with %s is found', (_which, annotations) => {
+  const pod = makeInjected(annotations);
+  const isFound = (changed: Json): boolean => (findDifferences(changed, RULES) ?? ['no sidecar']).length > 0;
+  const changes = [...changesOf(pod)];
+  expect(changes.length).toBeGreaterThan(200);
+  expect(changes.filter(({ what, pod: changed }) => !isFreeChange(what) && !isFound(changed)).map(({ what }) => what)).toEqual(
+    [],
+  );
 });
 
 describe('a container with the name of the sidecar and the marks of an injected pod', () => {
@@ -203,6 +242,40 @@ describe('a new pod', () => {
     expect((injection as { message: string }).message).toContain('could read the secrets in the sidecar');
   });
 
+  test.each<[string, Json, Json, string, string]>([
+    ['the user of the sidecar', { securityContext: { runAsUser: 64_480 } }, {}, 'port_taken', 'runs as user 64480'],
+    [
+      'a volume of the sidecar',
+      {},
+      { volumeMounts: [{ name: 'sidegate-config', mountPath: '/a' }] },
+      'name_taken',
+      'mounts sidegate-config',
+    ],
+    [
+      'a UDP port with a name of the sidecar',
+      {},
+      { ports: [{ containerPort: 8080 }, { name: 'sidegate', containerPort: 53, protocol: 'UDP' }] },
+      'name_taken',
+      'a port named sidegate',
+    ],
+  ])('is denied with %s, with the reason', (_what, spec, container, reason, message) => {
+    const injection = injectPod(
+      make({ ...spec, containers: [{ name: 'web', ports: [{ containerPort: 8080 }], ...container }] }),
+      CONTEXT,
+    );
+    expect(injection).toMatchObject({ outcome: 'denied', reason });
+    expect((injection as { message: string }).message).toContain(message);
+  });
+
+  test('is denied with a control character in a header of a probe that the sidecar answers', () => {
+    const httpGet = { path: '/', port: 8080, httpHeaders: [{ name: 'A', value: 'a\nb' }] };
+    const pod = make(
+      { containers: [{ name: 'web', ports: [{ containerPort: 8080 }], livenessProbe: { httpGet } }] },
+      { 'sidegate.dev/interception': 'same-port' },
+    );
+    expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'denied', reason: 'probe_unreachable' });
+  });
+
   test('is denied if its plain container would not restart', () => {
     const pod = make({ restartPolicy: 'OnFailure' }, { 'sidegate.dev/sidecar': 'container' });
     expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'denied', reason: 'sidecar_ends' });
@@ -220,7 +293,13 @@ describe('a new pod', () => {
 test.each([
   ['sidegate:1', ['sidegate:1'], true],
   ['sidegate:2', ['sidegate:1'], false],
-  ['sidegate:1@sha256:0', ['sidegate:1'], true],
+  ['sidegate:1@sha256:0', ['sidegate:1'], false],
+  ['sidegate:1@sha256:0', ['sidegate:1@sha256:0'], true],
+  ['sidegate:1@sha256:1', ['sidegate:1@sha256:0'], false],
+  ['sidegate@sha256:0@sha256:1', ['sidegate@sha256:0'], false],
+  ['sidegate:1:2', ['sidegate:1'], false],
+  ['localhost:5000/sidegate@sha256:0', ['localhost:5000/sidegate'], true],
+  ['localhost:5000/sidegate:1@sha256:0', ['localhost:5000/sidegate:1'], false],
   ['sidegate:12', ['sidegate:1'], false],
   ['sidegate', ['sidegate'], true],
   ['sidegate:2', ['sidegate'], true],

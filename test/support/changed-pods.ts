@@ -1,0 +1,78 @@
+/** Every single change of a pod's sidecar: at each path, a field or an item is removed, added, altered, repeated or moved. */
+
+// biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
+type Json = any;
+
+/** A pod with one change. */
+export interface ChangedPod {
+  readonly what: string;
+  readonly pod: Json;
+}
+
+/** Changes that no check reports, each with its reason. */
+const FREE: readonly (readonly [RegExp, string])[] = [
+  [/\/imagePullPolicy$/, 'AlwaysPullImages sets it; the image itself is compared'],
+  [/\/resources(?:\/(?:requests|limits)(?:\/.*)?)?$/, 'LimitRanges and autoscalers write requests and limits'],
+  [/\/terminationMessagePolicy$/, 'decides only where the kubelet reads the last message'],
+  [/^\/metadata\/annotations\/sidegate\.dev~1[a-z-]+ removed$/, 'pods of the library chart have no such annotations'],
+  [/^\/metadata\/annotations\/sidegate\.dev~1status/, 'informs kubectl and the doctor; anyone can copy it'],
+  [
+    /sidegate\.dev~1interception = "same-port:[A-Za-z]+"$/,
+    'the variable is set in the app, whose program the author of the pod chooses',
+  ],
+  [/^\/metadata\/annotations\/sidegate\.dev~1image /, 'the image is compared with the allowed ones'],
+];
+
+/** Whether nothing needs to report the change. */
+export function isFreeChange(what: string): boolean {
+  const [path = ''] = what.split(' ');
+  return FREE.some(([pattern]) => pattern.test(pattern.source.includes(' ') ? what : path));
+}
+
+/** All changes of the container `sidegate`, of its volumes and of the annotations of sidegate. */
+export function* changesOf(pod: Json): Generator<ChangedPod> {
+  const isOwn = (each: Json): boolean => each.name.startsWith('sidegate');
+  for (const list of ['initContainers', 'containers', 'volumes'])
+    for (const [index, item] of (pod.spec[list] ?? []).entries())
+      if (isOwn(item)) yield* changesAt(pod, ['spec', list, index], isOwn(item));
+  for (const key of Object.keys(pod.metadata.annotations).filter((name) => name.startsWith('sidegate.dev/')))
+    yield* changesAt(pod, ['metadata', 'annotations', key], true);
+}
+
+type Path = readonly (string | number)[];
+
+function* changesAt(pod: Json, path: Path, isRemovable: boolean): Generator<ChangedPod> {
+  const value = path.reduce((from, step) => from[step], pod);
+  const key = path.at(-1) as string | number;
+  const change = (how: string, edit: (parent: Json) => void): ChangedPod => {
+    const copy = structuredClone(pod);
+    edit(path.slice(0, -1).reduce((from, step) => from[step], copy));
+    return { what: `/${path.map((step) => String(step).replaceAll('/', '~1')).join('/')} ${how}`, pod: copy };
+  };
+  const set = (how: string, changed: unknown): ChangedPod =>
+    change(how, (parent) => {
+      parent[key] = changed;
+    });
+  if (isRemovable)
+    yield change('removed', (parent) => (Array.isArray(parent) ? parent.splice(Number(key), 1) : delete parent[key]));
+  if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield set(`with item ${index} repeated`, value.toSpliced(index, 0, item));
+    if (value.length > 1) yield set('reversed', value.toReversed());
+    yield set('with an item like the last', [...value, alter(value.at(-1))]);
+    for (const index of value.keys()) yield* changesAt(pod, [...path, index], true);
+  } else if (typeof value === 'object') {
+    for (const name of ['novelty', 'subPath', 'optional']) yield set(`with the field ${name}`, { ...value, [name]: 'x' });
+    for (const name of Object.keys(value)) yield* changesAt(pod, [...path, name], true);
+  } else for (const other of othersOf(value)) yield set(`= ${JSON.stringify(other)}`, other);
+}
+
+function othersOf(value: unknown): unknown[] {
+  if (typeof value === 'boolean') return [!value];
+  if (typeof value === 'number') return [value + 1, 0, String(value)];
+  return [`${value}x`, `${value}/../x`, ''];
+}
+
+function alter(value: Json): unknown {
+  if (typeof value !== 'object') return othersOf(value)[0];
+  return { ...value, name: `${value.name}-2` };
+}
