@@ -32,7 +32,7 @@ beforeAll(async () => {
   config = parsed.config;
   const mutating: Kube = pick(objects, 'MutatingAdmissionPolicy');
   version = mutating['metadata'].labels['app.kubernetes.io/version'];
-  const names = [`${RELEASE}-sidegate-inject`, `${RELEASE}-sidegate-settings`];
+  const names = ['inject', 'settings', 'protected'].map((name) => `${RELEASE}-sidegate-${name}`);
   for (const object of objects.filter(({ metadata }) => names.includes(metadata.name)) as Kube[]) {
     // The control plane is shared with other tests: these policies are for these namespaces alone.
     if (object['kind'].endsWith('Binding'))
@@ -328,9 +328,17 @@ describe('the API server’s own policy', () => {
     ],
     ['a request above the limit', toPod({ annotations: { 'sidegate.dev/memory-request': '1Gi' } }), 'above its limit'],
   ] as const)('denies %s with a clear message, like the injector', async (what, pod, message) => {
-    const { status, body } = await create(injecting, pod);
-    expect(body['message']).toContain(message);
-    expect(status).toBe(422);
+    // Two policies deny it, and the API server shows either.
+    const shown = await Promise.all(Array.from({ length: 8 }, () => create(injecting, pod)));
+    for (const { status, body } of shown) {
+      expect(body['message']).not.toContain('no injector');
+      if (body['message'].includes(`'${RELEASE}-sidegate-settings'`)) expect(body['message']).toContain(message);
+      else
+        expect(body['message']).toContain(
+          what === 'a container of the name' ? 'not an allowed image' : `${RELEASE}-sidegate-settings names`,
+        );
+      expect([403, 422]).toContain(status);
+    }
     // These are within the injector's reach alone.
     const isBeyond = [
       'interception rename',

@@ -114,11 +114,12 @@ helm.sh/resource-policy: keep
 argocd.argoproj.io/sync-wave: "-1"
 {{- end -}}
 
-{{/* Where to look when no sidecar was added. */}}
-{{- define "sidegate.policyHint" -}}
+{{/* Why no sidecar was added, and where to look. In the mode `policy`, the API server shows the denial of this policy or of `-settings`. */}}
+{{- define "sidegate.policyNotAdded" -}}
+{{- $name := include "sidegate.fullname" . -}}
 {{- if eq .Values.admission.mode "policy" -}}
-See `kubectl get mutatingadmissionpolicies {{ include "sidegate.fullname" . }}-inject`
+the policy {{ $name }}-inject does not support a setting of the pod, which the policy {{ $name }}-settings names, or this namespace has no injection. See `sidegate inject -f` with the pod, and `kubectl get mutatingadmissionpolicies {{ $name }}-inject`
 {{- else -}}
-See `kubectl -n {{ include "sidegate.namespace" . }} get pods -l app.kubernetes.io/component=injector`
+no injector responded, or this namespace has no injection. See `kubectl -n {{ include "sidegate.namespace" . }} get pods -l app.kubernetes.io/component=injector`
 {{- end -}}
 {{- end -}}
