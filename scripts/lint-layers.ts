@@ -54,7 +54,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   ],
   ['diagnostics', [['captured', 'probe', 'self-test', 'simulate']]],
 ]);
-const LONGEST_FILE = 300;
+const LONGEST_FILE = 500;
 const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^'"]*?\sfrom\s+)?['"]([^'"]+)['"]|\bimport\(['"]([^'"]+)['"]\)/gm;
 
 interface Rule {

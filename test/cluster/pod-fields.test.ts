@@ -148,7 +148,10 @@ const denied = rows.flatMap(([field, { denied = [] }]) => denied.map(([value, re
 
 const toPod = (field: string, value: unknown): Kube => {
   const pod = makeGatedPod('web', 'service');
-  return { ...pod, spec: { ...pod['spec'], ...(field === 'os' ? { securityContext: {} } : undefined), [field]: structuredClone(value) } };
+  return {
+    ...pod,
+    spec: { ...pod['spec'], ...(field === 'os' ? { securityContext: {} } : undefined), [field]: structuredClone(value) },
+  };
 };
 const inject = (pod: Kube, minor: number): ReturnType<typeof injectPod> =>
   injectPod(pod, {
