@@ -162,18 +162,18 @@ const RULES: readonly Rule[] = [
     mayUse: () => false,
   },
   {
-    pattern: /import \{[^}]*\bcreate(?:Secure)?Server\b[^}]*\} from 'node:https?2?'/,
+    pattern: /import (?:(?:\* as )?\w+|\{[^}]*(?<!type )\b(?:create(?:Secure)?Server|Server)\b[^}]*\}) from 'node:http[s2]?'/,
     text: 'opens a port without limits; gateway/server/strict-server.ts creates servers',
     // The app of the self-test runs in a separate pod, for seconds.
     mayUse: (file) => file === 'gateway/server/strict-server.ts' || file === 'diagnostics/self-test/app.ts',
   },
   {
-    pattern: /^(?![^]*\bnew PortRequests\()[^]*\bcreateStrictServer\(/,
+    pattern: /^(?![^]*\bnew PortRequests\()[^]*\bcreateStrictServer\b/,
     text: 'opens a port whose requests may wait without a limit; PortRequests receives them',
     mayUse: (file) => file === 'gateway/server/strict-server.ts',
   },
   {
-    pattern: /'(?:request|checkContinue|checkExpectation)', (?:async )?\(/,
+    pattern: /\bonEvent\([^;]*'(?:request|checkContinue|checkExpectation)'/,
     text: 'receives requests before they are counted; PortRequests does that',
     mayUse: (file) => file === 'gateway/server/port-requests.ts' || file === 'diagnostics/self-test/app.ts',
   },

@@ -1,5 +1,6 @@
 /** Loads the console on its first request. Its code is a separate bundle, so that a gate without an operator at the console reads none of it. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { RequestBody } from '../core/body.ts';
 import type { CancelTimer, Milliseconds } from '../core/clock.ts';
 import { runDetached } from '../core/safe-events.ts';
 import type { SharedDeliveries } from '../state/shared-deliveries.ts';
@@ -38,8 +39,8 @@ export class ConsoleLoader {
     this.#parts.rates.close();
   }
 
-  async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    await (await this.#load()).handle(request, response);
+  async handle(request: IncomingMessage, response: ServerResponse, body: RequestBody): Promise<void> {
+    await (await this.#load()).handle(request, response, body);
   }
 
   #load(): Promise<Console> {

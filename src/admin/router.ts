@@ -1,5 +1,6 @@
 /** Routes authorized requests of the admin port to their endpoint. */
 import type { IncomingMessage } from 'node:http';
+import type { RequestBody } from '../core/body.ts';
 import { type AdminAccess, authorizeLoopback, authorizeSite, type Denial } from './access.ts';
 import type { AdminDenialLabel } from './admin-metrics.ts';
 import { type AdminResponse, toPlain } from './response.ts';
@@ -7,6 +8,7 @@ import { type AdminResponse, toPlain } from './response.ts';
 /** A request, as an endpoint receives it. */
 export interface AdminRequest {
   readonly request: IncomingMessage;
+  readonly body: RequestBody;
   readonly query: URLSearchParams;
   /** The path segment that matches `*`. */
   readonly parameter: string;
@@ -48,7 +50,7 @@ export class AdminRouter {
     this.#parts = parts;
   }
 
-  async respond(request: IncomingMessage): Promise<AdminResponse> {
+  async respond(request: IncomingMessage, body: RequestBody): Promise<AdminResponse> {
     const { endpoints, access, onDenied } = this.#parts;
     const [path = '', ...rest] = (request.url ?? '').split('?');
     const found = endpoints.filter((endpoint) => toParameter(endpoint.path, path) !== undefined);
@@ -68,7 +70,7 @@ export class AdminRouter {
       return toPlain(405, `allowed methods: ${allow}`, { Allow: allow });
     }
     const parameter = toParameter(endpoint.path, path) ?? '';
-    return endpoint.respond({ request, query: new URLSearchParams(rest.join('?')), parameter });
+    return endpoint.respond({ request, body, query: new URLSearchParams(rest.join('?')), parameter });
   }
 }
 

@@ -3,6 +3,7 @@ import type { Server } from 'node:http';
 import type { Clock } from '../core/clock.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
 import { REFUSALS } from '../core/refusal-catalogue.ts';
+import { onceEvent } from '../core/safe-events.ts';
 import { writeSocketRefusal } from '../gateway/pipeline/respond.ts';
 import { ClientErrors } from '../gateway/server/client-errors.ts';
 import { BodyWatch } from '../gateway/server/limits.ts';
@@ -21,6 +22,7 @@ const MAX_PER_CLIENT = 32;
 const REQUEST_TIMEOUT_MS = 5_000;
 const LIMITS = {
   maxHeaderBytes: 16_384,
+  maxHeaderFields: 100,
   headTimeout: REQUEST_TIMEOUT_MS,
   // Node counts from the first byte of the request.
   bodyTimeout: 0,
@@ -32,7 +34,6 @@ const LIMITS = {
   maxUpgraded: 0,
   maxUpgradedPerClient: 0,
 };
-/** For requests that wait for the response before them; endpoints limit the bodies that they read. */
 const BODY_LIMITS = {
   bodyTimeout: REQUEST_TIMEOUT_MS,
   bodyIdleTimeout: REQUEST_TIMEOUT_MS,
@@ -69,7 +70,14 @@ export class AdminServer {
       rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, requestId, clock),
     });
     const handle = (received: PortRequest): Promise<void> => this.#handle(received);
-    const requests = new PortRequests({ errors, clients: this.#clients, bodies: this.#bodies, onLimit: NO_LIMIT, handle });
+    const requests = new PortRequests({
+      errors,
+      clients: this.#clients,
+      bodies: this.#bodies,
+      onLimit: NO_LIMIT,
+      maxHeaderFields: LIMITS.maxHeaderFields,
+      handle,
+    });
     requests.bind(this.#server);
     this.#listener = new Listener(this.#server, address);
   }
@@ -88,14 +96,16 @@ export class AdminServer {
     this.#bodies.close();
   }
 
-  async #handle({ request, response, tracked, refusal }: PortRequest): Promise<void> {
+  async #handle({ request, response, body, tracked, refusal }: PortRequest): Promise<void> {
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value);
     const rejected = this.#clients.admit(tracked, request.socket.remoteAddress ?? '', false) ?? refusal;
-    if (rejected === undefined && this.#console?.owns(request) === true) return this.#console.handle(request, response);
+    body.client = request.socket.remoteAddress ?? '';
+    onceEvent(response, 'close', () => body.discard());
+    if (rejected === undefined && this.#console?.owns(request) === true) return this.#console.handle(request, response, body);
     // An endpoint that throws is our bug. The error's text may contain anything, so it is not sent.
     const adminResponse =
       rejected === undefined
-        ? await this.#router.respond(request).catch(() => toPlain(500, 'internal error'))
+        ? await this.#router.respond(request, body).catch(() => toPlain(500, 'internal error'))
         : toPlain(REFUSALS[rejected.code].status, REFUSALS[rejected.code].title);
     const { status, contentType, text, headers } = adminResponse;
     // The rest of an unread body would be parsed as the next request.

@@ -187,6 +187,18 @@ export function offEvent<E extends Emitter, K extends keyof EventsOf<E> & string
   emitter.off(event, added);
 }
 
+/** Removes the listeners of an event that other code has added. Returns a function that adds them again, and calls each with a missed argument. */
+export function takeListeners(emitter: Socket, event: 'data'): (missed: Buffer) => void {
+  const taken = emitter.listeners(event) as ((chunk: Buffer) => void)[];
+  emitter.removeAllListeners(event);
+  return (missed) => {
+    for (const listener of taken) {
+      emitter.on(event, listener);
+      if (missed.length > 0) Reflect.apply(listener, emitter, [missed]);
+    }
+  };
+}
+
 /** Calls `listener` when the signal aborts. Returns how to stop listening. */
 export function onAbort(signal: AbortSignal, listener: () => void): () => void {
   const guarded = (): void => {

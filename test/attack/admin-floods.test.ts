@@ -15,16 +15,16 @@ afterEach(() => gate.stop());
 const SCRAPE = toRequestText(['GET /metrics HTTP/1.1', 'Host: a']);
 const MANY = 1_900;
 
-test('a connection gets at most two responses at once: requests pipelined behind them close it', async () => {
+test('a connection gets at most 65 responses: requests pipelined behind them end it', async () => {
   const statuses = toStatuses(await sendRaw(gate.adminPort, SCRAPE.repeat(MANY)));
-  expect(statuses.length).toBeLessThanOrEqual(2);
+  expect(statuses.length).toBeLessThanOrEqual(65);
   expect((await send(gate.adminPort, { method: 'GET', path: '/healthz' })).status).toBe(200);
 });
 
 test('a flood of pipelined scrapes closes its connections, and probes are answered', async () => {
   const flood = Promise.all(Array.from({ length: 20 }, () => sendRaw(gate.adminPort, SCRAPE.repeat(MANY))));
   expect((await send(gate.adminPort, { method: 'GET', path: '/healthz' })).status).toBe(200);
-  for (const text of await flood) expect(toStatuses(text).length).toBeLessThanOrEqual(2);
+  for (const text of await flood) expect(toStatuses(text).length).toBeLessThanOrEqual(65);
 });
 
 test('a connection can be used for any number of requests, one after another', async () => {

@@ -70,17 +70,19 @@ describe('pipelined after a request in progress,', () => {
     expect(app.received.map(({ url }) => url)).toEqual(['/first']);
   });
 
-  test('sixteen requests wait, and are handled one after the other', async () => {
-    const paths = Array.from({ length: 17 }, (_, index) => `/${index}`);
+  test('64 requests wait, and are handled one after the other', async () => {
+    const paths = Array.from({ length: 65 }, (_, index) => `/${index}`);
     const requests = paths.map((path) => toRequestText([`POST ${path} HTTP/1.1`, 'Host: a', 'Content-Length: 2'], 'ok'));
-    const text = await sendRaw(gate.port, requests.join('').replace(/(\/16 HTTP\/1\.1\r\n)/, '$1Connection: close\r\n'));
+    const text = await sendRaw(gate.port, requests.join('').replace(/(\/64 HTTP\/1\.1\r\n)/, '$1Connection: close\r\n'));
     expect(toStatuses(text)).toEqual(paths.map(() => 200));
     expect(app.received.map(({ url }) => url)).toEqual(paths);
   });
 
-  test('one more than sixteen ends the connection, and the app gets no more than the first', async () => {
-    expect(await sendRaw(gate.port, FIRST.repeat(18))).toBe('');
-    expect(app.received.length).toBeLessThanOrEqual(1);
+  test('if more than 64 wait, the connection ends with the response to the last of them', async () => {
+    const text = await sendRaw(gate.port, FIRST.repeat(100));
+    expect(toStatuses(text)).toEqual(Array.from({ length: 65 }, () => 200));
+    expect(text.match(/^Connection: close\r$/gm)).toHaveLength(1);
+    expect(app.received).toHaveLength(65);
     expect(await gate.metric('sidegate_limit_hits_total{limit="pipelined"}')).toBe(1);
   });
 
@@ -93,11 +95,13 @@ describe('pipelined after a request in progress,', () => {
     expect(app.received.map(({ body: { length } }) => length)).toEqual([2, body.length, 2, body.length, 0]);
   });
 
-  test('waiting requests use at most an eighth of the memory for bodies', async () => {
+  test('a request that finds no memory to wait ends the connection with the response before it', async () => {
     const waiting = toRequestText(['POST /waiting HTTP/1.1', 'Host: a', 'Content-Length: 60000'], 'x'.repeat(60_000));
     const sections = { limits: { maxBufferedBytes: '256Ki' }, routes: [toOpenRoute(app.port)] };
     const small = await startGate(sections);
-    expect(await sendRaw(small.port, FIRST + waiting)).toBe('');
+    const text = await sendRaw(small.port, FIRST + waiting);
+    expect([toStatuses(text), text.includes('\r\nConnection: close\r\n')]).toEqual([[200], true]);
+    expect(app.received.map(({ url }) => url)).toEqual(['/first']);
     await small.stop();
   });
 
@@ -110,6 +114,66 @@ describe('pipelined after a request in progress,', () => {
     expect(toStatuses(await sendRaw(limited.port, FIRST.repeat(3) + last))).toEqual([200, 200, 200, 200]);
     await limited.stop();
   });
+
+  test('a client that disconnects while a request waits leaves the app at once', async () => {
+    const begun = Promise.withResolvers<void>();
+    const ended = Promise.withResolvers<void>();
+    app.handler = (_request, response) => {
+      begun.resolve();
+      response.once('close', () => ended.resolve());
+    };
+    const socket = connect(gate.port, '127.0.0.1').on('error', () => undefined);
+    socket.write(FIRST + FIRST);
+    await begun.promise;
+    socket.resetAndDestroy();
+    await ended.promise;
+    await expect.poll(() => gate.metric('sidegate_buffered_bytes')).toBe(0);
+    app.handler = (_request, response) => void response.end();
+  });
+
+  test('a head whose rest waits is not too late', async () => {
+    const startedAt = performance.now();
+    const late = await startGate({ limits: { headTimeout: '1s' }, routes: [toOpenRoute(app.port)] });
+    const waiting: (() => void)[] = [];
+    app.handler = ({ url }, response) => {
+      const respond = (): void => void response.end(`answer to ${url}`);
+      if (url === '/first') waiting.push(respond);
+      else respond();
+    };
+    const last = toRequestText(['GET /last HTTP/1.1', 'Host: a', 'Connection: close']);
+    const socket = connect(late.port, '127.0.0.1');
+    let text = '';
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.setEncoding('latin1').on('data', (chunk: string) => {
+      text += chunk;
+    });
+    socket.write(FIRST + FIRST.replace('/first', '/second') + last.slice(0, 20));
+    socket.write(last.slice(20));
+    // Node checks the time of heads once a second.
+    await expect.poll(() => performance.now() - startedAt, { timeout: 5_000 }).toBeGreaterThan(2_500);
+    for (const respond of waiting) respond();
+    await closed;
+    expect(toStatuses(text)).toEqual([200, 200, 200]);
+    await late.stop();
+  });
+
+  test('more than a read of held bytes is not read until the response before is sent', async () => {
+    const body = 'x'.repeat(1_000_000);
+    const large = toRequestText(['POST /large HTTP/1.1', 'Host: a', `Content-Length: ${body.length}`, 'Connection: close'], body);
+    expect(toStatuses(await sendRaw(gate.port, FIRST + FIRST + large))).toEqual([200, 200, 200]);
+    expect(app.received.at(-1)?.body.length).toBe(body.length);
+  });
+
+  test.each([40, 99])(
+    'a head of %i fields waits as any other; one of 101 ends the connection after the response before',
+    async (count) => {
+      const toHead = (fields: number): string =>
+        toRequestText(['GET /many HTTP/1.1', 'Host: a', ...Array.from({ length: fields - 1 }, (_, index) => `x-${index}: v`)]);
+      const last = toRequestText(['GET /last HTTP/1.1', 'Host: a', 'Connection: close']);
+      expect(toStatuses(await sendRaw(gate.port, FIRST + toHead(count) + toHead(count) + last))).toEqual([200, 200, 200, 200]);
+      expect(toStatuses(await sendRaw(gate.port, FIRST + toHead(101) + last))).toEqual([200]);
+    },
+  );
 
   test('bytes that follow a rejected upgrade request are never read as a request', async () => {
     const wish = toRequestText(['GET /first HTTP/1.1', 'Host: a', 'Connection: Upgrade', 'Upgrade: h2c']);

@@ -232,11 +232,11 @@ describe('a body with the CRC-32 of a delivery that somebody captured', () => {
     const gate = await start();
     const id = randomUUID();
     expect((await deliver(gate, { id, body })).status).toBe(200);
-    expect((await deliver(gate, { id, body }, forged)).code).toBe('duplicate');
+    expect((await deliver(gate, { id, body }, forged)).code).toBe('event_conflict');
     // The other way round, the forged one wins: why the setting has such a name.
     const stolen = randomUUID();
     expect((await deliver(gate, { id: stolen, body }, forged)).status).toBe(200);
-    expect((await deliver(gate, { id: stolen, body })).code).toBe('duplicate');
+    expect((await deliver(gate, { id: stolen, body })).code).toBe('event_conflict');
     expect(app.received).toHaveLength(2);
     await gate.stop();
   });

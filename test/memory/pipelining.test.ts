@@ -43,6 +43,12 @@ function toFloods(refused: string, slow: string, fields = ''): Readonly<Record<s
     'requests with bodies': { request: toPost(refused), reads: true },
     'requests with bodies behind a slow one': { first: toRequest(`GET ${slow}`, ...more), request: toPost(refused), reads: true },
     'requests whose responses nobody reads': { request: small, reads: false },
+    // Each such head takes 200 KB of the heap where all of its fields are kept.
+    'requests with many fields behind a slow one': {
+      first: toRequest(`GET ${slow}`, ...more),
+      request: toRequest(`GET ${refused}`, ...Array.from({ length: 2_300 }, (_, index) => `${index.toString(36)}:`)),
+      reads: true,
+    },
     'requests with an expectation': { request: toRequest(`GET ${refused}`, 'Expect: miracles'), reads: true },
     'requests behind a response that closes the connection': {
       first: toRequest(`POST ${refused}`, 'Content-Length: 9000000'),

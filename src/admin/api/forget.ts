@@ -1,11 +1,13 @@
 /** `POST /routes/{route}/forget`: deletes one event ID, so that the next valid delivery with it is forwarded. The log records each call. */
 import type { IncomingMessage } from 'node:http';
+import type { RequestBody } from '../../core/body.ts';
+import { Refusal } from '../../core/refusal.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import { forgetEvent } from '../../gateway/pipeline/event-keys.ts';
 import { type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { AdminMetrics } from '../admin-metrics.ts';
 import type { AdminLogEvent } from '../log-events.ts';
-import { readContent } from '../request-content.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { AdminRequest, Endpoint } from '../router.ts';
 
@@ -37,10 +39,10 @@ export function createForgetEndpoint(parts: ForgetParts): Endpoint {
     path: '/routes/*/forget',
     method: 'POST',
     isOpen: false,
-    async respond({ request, parameter }: AdminRequest) {
+    async respond({ request, body, parameter }: AdminRequest) {
       const problem = findRouteProblem(parameter, parts.routes());
       if (problem !== undefined) return problem;
-      const id = await readId(request);
+      const id = await readId(request, body);
       return typeof id === 'string' ? await forget(parameter, id, request, parts) : id;
     },
   };
@@ -77,13 +79,16 @@ function findRouteProblem(name: string, routes: readonly ForgettingRoute[]): Adm
     : toPlain(409, `route ${name} does not remember IDs: it has no webhook section, or dedup: off; ${known}`);
 }
 
-async function readId(request: IncomingMessage): Promise<string | AdminResponse> {
+async function readId(request: IncomingMessage, body: RequestBody): Promise<string | AdminResponse> {
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = request.headers;
   if (!CONTENT_TYPE.test(contentType) || coding !== 'identity')
     return toPlain(415, 'the body must be application/json without a Content-Encoding');
-  const body = await readContent(request, MAX_BODY_BYTES);
-  if (body === undefined) return toPlain(413, `the body has more than ${MAX_BODY_BYTES} bytes; ${EXAMPLE}`);
-  const id = parseId(body);
+  const content = await body.read(MAX_BODY_BYTES);
+  if (content instanceof Refusal) {
+    const { status, title } = REFUSALS[content.code];
+    return toPlain(status, status === 413 ? `the body has more than ${MAX_BODY_BYTES} bytes; ${EXAMPLE}` : title);
+  }
+  const id = parseId(content);
   return id === undefined ? toPlain(400, `the body must be an object with the member id only; ${EXAMPLE}`) : id;
 }
 

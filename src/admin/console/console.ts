@@ -1,14 +1,16 @@
 /** The console's JSON API (docs/console-api.md). The entry point of a separate bundle (scripts/bundle.ts), which is loaded on first use. */
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { ApiRouter, checkMediaType, validateBody, validateQuery } from '../../http-api/api-router.ts';
+import type { RequestBody } from '../../core/body.ts';
+import { Refusal } from '../../core/refusal.ts';
+import { ApiRouter, checkMediaType, type RoutedOperation, validateBody, validateQuery } from '../../http-api/api-router.ts';
 import { writeResponse } from '../../http-api/api-writer.ts';
 import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';
 import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
-import { readContent } from '../request-content.ts';
+import type { AdminRequest } from '../router.ts';
 import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
 import { createDeliveryOperations, type DeliveryParts } from './delivery-operations.ts';
 import { delivery, deliveryDetail, deliveryPage, requestId } from './delivery-schemas.ts';
@@ -82,9 +84,9 @@ export class Console {
   }
 
   /** Responds to one request; never rejects. */
-  async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async handle(request: IncomingMessage, response: ServerResponse, body: RequestBody): Promise<void> {
     const [path = ''] = (request.url ?? '').split('?');
-    const reply = await (isOfPage(path) ? this.#page.respond(request) : this.#respond(request));
+    const reply = await (isOfPage(path) ? this.#page.respond(request) : this.#respond(request, body));
     // The rest of an unread body would be parsed as the next request.
     if (!request.complete) response.shouldKeepAlive = false;
     await writeResponse(reply, response, this.#parts.clock);
@@ -98,7 +100,7 @@ export class Console {
     return this.#shared.share(shared, (entry) => toDetailView(this.#toReplicaEntry(entry), context, reader));
   }
 
-  async #respond(request: IncomingMessage): Promise<ApiResponse> {
+  async #respond(request: IncomingMessage, body: RequestBody): Promise<ApiResponse> {
     const [path = '', ...query] = (request.url ?? '').split('?');
     const found = this.#router.find(request.method ?? '', path);
     const operation = typeof found === 'object' ? found.operation : undefined;
@@ -110,9 +112,9 @@ export class Console {
     if (typeof found === 'string')
       return toProblem('method_not_allowed', `allowed methods: ${found}`, { headers: { Allow: found } });
     try {
-      return await handleOperation(found.operation, found.params, request, query.join('?'));
+      return await handleOperation(found, { request, body }, query.join('?'));
     } catch (thrown) {
-      const known = this.#toKnownProblem(request, thrown);
+      const known = this.#parts.outgoing?.toThrownProblem(thrown);
       if (known !== undefined) return known;
       this.#parts.onError(found.operation.id, thrown);
       // The error's text may contain anything, so it is not sent.
@@ -165,11 +167,6 @@ export class Console {
     };
   }
 
-  #toKnownProblem(request: IncomingMessage, thrown: unknown): ApiResponse | undefined {
-    if (request.destroyed && !request.complete) return toProblem('malformed_request', 'the body was cut off');
-    return this.#parts.outgoing?.toThrownProblem(thrown);
-  }
-
   #toReplicaEntry(entry: ReturnType<Journal['find']>[number]): ReplicaEntry {
     return { ...entry, replica: this.#parts.replica };
   }
@@ -183,9 +180,8 @@ export class Console {
 }
 
 async function handleOperation(
-  operation: Operation,
-  params: Readonly<Record<string, string>>,
-  request: IncomingMessage,
+  { operation, params }: RoutedOperation,
+  { request, body: source }: Pick<AdminRequest, 'request' | 'body'>,
   text: string,
 ): Promise<ApiResponse> {
   const query = validateQuery(operation, text);
@@ -194,11 +190,19 @@ async function handleOperation(
   const mediaType = checkMediaType(operation, request, coding === undefined && Number(length ?? 0) === 0);
   if (mediaType !== undefined) return mediaType;
   const maxBytes = operation.body?.maxBytes ?? 0;
-  const content = await readContent(request, maxBytes);
-  if (content === undefined) return toProblem('too_large', `the body has more than ${maxBytes} bytes`);
+  const content = await source.read(maxBytes);
+  if (content instanceof Refusal) return toBodyProblem(content, maxBytes);
   const body = validateBody(operation, content);
   if (body.kind === 'invalid') return body.response;
   return operation.handle({ params, query: query.value, body: body.value, content, incoming: request });
+}
+
+function toBodyProblem({ code }: Refusal, maxBytes: number): ApiResponse {
+  if (code === 'body_too_large') return toProblem('too_large', `the body has more than ${maxBytes} bytes`);
+  if (code === 'request_timeout') return toProblem('request_timeout', 'the body was sent too slowly');
+  return code === 'overloaded'
+    ? toProblem('busy', 'too many requests at once')
+    : toProblem('malformed_request', 'the body was cut off');
 }
 
 /** Next to the operations of what arrives. */

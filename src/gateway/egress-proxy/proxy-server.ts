@@ -81,6 +81,7 @@ export class ProxyServer {
       clients: this.#clients,
       bodies: parts.memory.bodies,
       onLimit,
+      maxHeaderFields: limits.maxHeaderFields,
       handle: (received) => this.#accept(received),
     });
     this.#requests.bind(this.#server);

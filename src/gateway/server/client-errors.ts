@@ -38,6 +38,11 @@ export class ClientErrors {
     this.#parts = parts;
   }
 
+  /** Returns the remote address of the connection. */
+  toPeer(socket: Socket): string {
+    return this.#parts.toPeer(socket);
+  }
+
   /** Records the latest request on the connection. */
   track(socket: Duplex, latest: LatestExchange): void {
     if (!this.#latest.has(socket)) onceEvent(socket, 'close', () => this.#latest.delete(socket));
@@ -110,6 +115,7 @@ export class ClientErrors {
     this.#ending.add(socket);
     response.shouldKeepAlive = false;
     onceEvent(response, 'finish', () => closeAfterResponse(socket as Socket, this.#parts.clock));
-    body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
+    // A request that is complete is not to blame for the bytes behind it.
+    if (!response.req.complete) body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
   }
 }

@@ -158,7 +158,10 @@ export class BodyWatch {
    */
   takeForWaiting(bytes: number): (() => void) | undefined {
     if (this.#pressure.shortage !== undefined || !this.#budget.takeForWaiting(bytes)) return undefined;
-    return () => this.#budget.releaseWaiting(bytes);
+    return () => {
+      this.#budget.releaseWaiting(bytes);
+      this.#grantSlots();
+    };
   }
 
   /** The body is complete or was cut off; it counts for `bytes` from now on. */

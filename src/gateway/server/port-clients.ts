@@ -76,8 +76,8 @@ export class PortClients {
   }
 
   /** Counts a request that waits for the response before it. Returns how to end that; undefined if its client has reached a limit. */
-  enter(socket: Socket): (() => void) | undefined {
-    return this.#shares.enter(socket.remoteAddress ?? '', false);
+  enter(_socket: Socket, address: string): (() => void) | undefined {
+    return this.#shares.enter(address, false);
   }
 
   /** Admits a request of its resolved client, or returns why not. */

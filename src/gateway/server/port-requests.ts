@@ -3,14 +3,15 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { ReadPause } from '../../core/read-pause.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
-import { onceEvent, onEvent, runSoon } from '../../core/safe-events.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { SMALL_BODY } from './body-budget.ts';
 import { Http1BodySource } from './body-source.ts';
 import type { ClientErrors } from './client-errors.ts';
 import type { TrackedRequest } from './connection-limiter.ts';
+import { HeldBytes } from './held-bytes.ts';
 import type { BodyWatch, OnLimit } from './limits.ts';
+import { lingerOnClose } from './linger.ts';
 import type { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
 import { closeAfterIgnoredUpgrade, stopParsing } from './strict-server.ts';
@@ -33,6 +34,7 @@ export interface PortRequestParts {
   readonly clients: Pick<PortClients, 'track' | 'enter'>;
   readonly bodies: BodyWatch;
   readonly onLimit: OnLimit;
+  readonly maxHeaderFields: number;
   /** Handles a request; it is admitted by `PortClients.admit` or the port's own limits first. */
   readonly handle: (received: PortRequest) => unknown;
 }
@@ -50,22 +52,36 @@ interface WaitingRequest {
   readonly release: () => void;
 }
 
-/** The most requests that may wait on one connection; apt, which pipelines most of the known clients, sends ten. */
-const MAX_WAITING = 16;
-/** The memory of a request while it waits, besides its body, in bytes. */
+/** The requests and bytes that wait on one connection. */
+interface Queue {
+  /** In the order of their arrival. */
+  readonly requests: WaitingRequest[];
+  /** The bytes behind them; undefined while the parser reads the connection. */
+  held: HeldBytes | undefined;
+  /** How much of the bodies of waiting requests can have been read with their heads. */
+  arriving: number;
+  /** Requests of the connection so far. */
+  count: number;
+  /** Node has given up the head whose beginning it has read, because the rest is held. */
+  late: NodeJS.ErrnoException | undefined;
+}
+
+/** The most requests that may wait on one connection. Few clients pipeline: apt sends ten at once, and some libraries fifty. */
+const MAX_WAITING = 64;
+/** The memory of a request while it waits, besides its fields and its body, in bytes. */
 const WAITING_BYTES = 4 * 1024;
+/** For each name and each value, besides its characters. */
+const FIELD_BYTES = 64;
 
 /**
  * The requests of one port. RFC 9112 §9.3.2 lets a server handle pipelined requests in parallel only if all their methods are safe, so each
- * waits for the response before it. Node builds a message for each request in the 64 KiB that it reads at once, and goes on reading. So a
- * connection is paused while a request waits, and destroyed if more of them wait than its client may have.
+ * waits for the response before it. Node would build a message for every request that it reads. So the parser gets nothing more of a
+ * connection while a request waits. If more wait than may, the connection ends with the response to the last of them.
  */
 export class PortRequests {
   readonly #parts: PortRequestParts;
-  /** In the order of their arrival; only of open connections on which a request has ever waited. */
-  readonly #waiting = new Map<Socket, WaitingRequest[]>();
-  /** Of connections that are not read while a request waits. */
-  readonly #pauses = new Map<Socket, ReadPause>();
+  /** Only of open connections on which a request has ever waited. */
+  readonly #queues = new Map<Socket, Queue>();
 
   constructor(parts: PortRequestParts) {
     this.#parts = parts;
@@ -77,7 +93,7 @@ export class PortRequests {
     onEvent(server, 'request', (request, response) => this.receive(request, response));
     onEvent(server, 'checkContinue', (request, response) => this.receive(request, response, { expectsContinue: true }));
     onEvent(server, 'checkExpectation', (request, response) => this.receive(request, response, { refusal: unexpected }));
-    onEvent(server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#parts.errors.handle(error, socket));
+    onEvent(server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
   }
 
   /** Returns the result of `handle` if it was called at once. */
@@ -87,16 +103,16 @@ export class PortRequests {
     // Behind a response that closes the connection: there can be no response, so the request must not be handled.
     if (!socket.writable) return stopParsing(socket);
     closeAfterIgnoredUpgrade(request, response);
+    const known = this.#queues.get(socket);
+    if (known !== undefined) known.count++;
     const before = errors.findPending(socket);
     if (before === undefined) return handle(this.track(request, response, arrival));
-    const release = this.#admitWaiting(request);
-    if (release === undefined) {
-      this.#parts.onLimit('pipelined');
-      socket.destroy();
-      return stopParsing(socket);
-    }
-    this.#wait(socket, { received: this.track(request, response, arrival), release });
-    onceEvent(before, 'close', () => this.#handleNext(socket));
+    const queue = known ?? this.#addQueue(socket);
+    const release = this.#admitWaiting(request, queue);
+    if (release === undefined) return this.#endConnection(socket, queue);
+    queue.requests.push({ received: this.track(request, response, arrival), release });
+    queue.held ??= this.#hold(socket, queue);
+    onceEvent(before, 'close', () => this.#handleNext(socket, queue));
     return undefined;
   }
 
@@ -110,72 +126,98 @@ export class PortRequests {
     const source = new Http1BodySource(request, response, expectsContinue);
     const body = new IncomingBody(source, bodies);
     errors.track(request.socket, { response, body });
-    return { request, response, body, tracked: clients.track(request.socket, source, response, response), upgrade, refusal };
+    const tracked = clients.track(request.socket, source, response, response);
+    return { request, response, body, tracked, upgrade, refusal: refusal ?? this.#checkFields(request) };
+  }
+
+  #checkFields({ rawHeaders }: IncomingMessage): Refusal | undefined {
+    const { maxHeaderFields, onLimit } = this.#parts;
+    if (rawHeaders.length <= 2 * maxHeaderFields) return undefined;
+    onLimit('header_fields');
+    return refuse('header_too_large', 'header_too_large', `more than ${maxHeaderFields} header fields`);
+  }
+
+  #addQueue(socket: Socket): Queue {
+    const queue: Queue = { requests: [], held: undefined, arriving: 0, count: 0, late: undefined };
+    this.#queues.set(socket, queue);
+    onceEvent(socket, 'close', () => {
+      this.#queues.delete(socket);
+      queue.held?.free();
+      for (const { release } of queue.requests.splice(0)) release();
+    });
+    return queue;
   }
 
   /** Counts the request for its connection, its client and the memory for bodies. Returns how to end that; undefined if there is a limit. */
-  #admitWaiting({ socket, headers }: IncomingMessage): (() => void) | undefined {
-    const { clients, bodies } = this.#parts;
-    if ((this.#waiting.get(socket)?.length ?? 0) >= MAX_WAITING) return undefined;
-    const leave = clients.enter(socket);
+  #admitWaiting(request: IncomingMessage, queue: Queue): (() => void) | undefined {
+    const { clients, bodies, errors, maxHeaderFields } = this.#parts;
+    const { socket, rawHeaders } = request;
+    if (queue.requests.length >= MAX_WAITING || rawHeaders.length > 2 * maxHeaderFields) return undefined;
+    const leave = clients.enter(socket, errors.toPeer(socket));
     if (leave === undefined) return undefined;
-    const free = bodies.takeForWaiting(WAITING_BYTES + toArrivingBytes(headers));
-    if (free === undefined) leave();
-    return (
-      free &&
-      (() => {
-        leave();
-        free();
-      })
-    );
-  }
-
-  #wait(socket: Socket, waiting: WaitingRequest): void {
-    const requests = this.#waiting.get(socket) ?? [];
-    if (!this.#waiting.has(socket)) {
-      this.#waiting.set(socket, requests);
-      onceEvent(socket, 'close', () => this.#releaseAll(socket));
+    const arriving = Math.min(toDeclaredLength(request), SMALL_BODY - queue.arriving);
+    const free = bodies.takeForWaiting(WAITING_BYTES + toHeadBytes(rawHeaders) + arriving);
+    if (free === undefined) {
+      leave();
+      return undefined;
     }
-    requests.push(waiting);
-    // The end of each message makes Node read on, so pausing within what it has read would have no effect.
-    if (requests.length === 1)
-      runSoon(() => {
-        if (requests.length > 0) this.#pause(socket);
-      });
+    queue.arriving += arriving;
+    return () => {
+      leave();
+      free();
+      queue.arriving -= arriving;
+    };
   }
 
-  /** Ends with the response before, which has separate deadlines, but may be a stream that goes on for hours. */
-  #pause(socket: Socket): void {
-    if (this.#pauses.has(socket)) return;
-    const { clock, limits } = this.#parts.bodies;
-    const pause = new ReadPause(clock, limits.streamTimeout, () => {
-      this.#parts.onLimit('pipelined');
-      socket.destroy();
-    });
-    pause.hold(socket);
-    pause.onOver(() => this.#pauses.delete(socket));
-    this.#pauses.set(socket, pause);
+  #hold(socket: Socket, queue: Queue): HeldBytes {
+    return new HeldBytes(socket, this.#parts.bodies, () => this.#endConnection(socket, queue));
   }
 
-  #handleNext(socket: Socket): unknown {
-    const requests = this.#waiting.get(socket);
-    const next = requests?.shift();
-    if (requests === undefined || next === undefined) return undefined;
+  /** Ends the connection after the responses that are pending, or wait. */
+  #endConnection(socket: Socket, queue: Queue): void {
+    const { onLimit, errors, bodies } = this.#parts;
+    onLimit('pipelined');
+    stopParsing(socket);
+    queue.held ??= this.#hold(socket, queue);
+    queue.held.discard();
+    lingerOnClose(socket, bodies.clock);
+    errors.endConnection(socket);
+  }
+
+  #handleNext(socket: Socket, queue: Queue): unknown {
+    const next = queue.requests.shift();
+    if (next === undefined) return undefined;
     next.release();
-    if (!socket.writable) return this.#releaseAll(socket);
-    if (requests.length === 0) this.#pauses.get(socket)?.end();
+    if (!socket.writable) return undefined;
+    if (queue.requests.length === 0 && queue.held?.isEnding !== true) this.#release(socket, queue);
     return this.#parts.handle(next.received);
   }
 
-  #releaseAll(socket: Socket): void {
-    for (const { release } of this.#waiting.get(socket)?.splice(0) ?? []) release();
-    this.#waiting.delete(socket);
-    this.#pauses.get(socket)?.end();
+  /** The parser continues with the bytes that were held, in which requests may wait again. */
+  #release(socket: Socket, queue: Queue): void {
+    const { held, late, count } = queue;
+    const { errors, bodies } = this.#parts;
+    queue.held = undefined;
+    queue.late = undefined;
+    held?.release();
+    if (late === undefined) return;
+    bodies.clock.after(bodies.limits.bodyIdleTimeout, () => {
+      if (queue.count === count) errors.handle(late, socket);
+    });
+  }
+
+  #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
+    const queue = this.#queues.get(socket as Socket);
+    // The rest of the request has not reached the parser, so its time has not begun.
+    if (queue?.held !== undefined && error.code === 'ERR_HTTP_REQUEST_TIMEOUT') queue.late = error;
+    else this.#parts.errors.handle(error, socket);
   }
 }
 
-/** How much of a body can have been read before the connection is paused. */
-function toArrivingBytes(headers: IncomingMessage['headers']): number {
-  if (headers['transfer-encoding'] !== undefined) return SMALL_BODY;
-  return Math.min(Number(headers['content-length'] ?? 0), SMALL_BODY);
+function toDeclaredLength({ headers }: IncomingMessage): number {
+  return headers['transfer-encoding'] === undefined ? Number(headers['content-length'] ?? 0) : SMALL_BODY;
+}
+
+function toHeadBytes(rawHeaders: readonly string[]): number {
+  return rawHeaders.reduce((bytes, text) => bytes + FIELD_BYTES + text.length, 0);
 }

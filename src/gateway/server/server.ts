@@ -143,6 +143,7 @@ export class ListenServer {
       clients: this.#clients,
       bodies: this.#bodies,
       onLimit: parts.onLimit,
+      maxHeaderFields: limits.maxHeaderFields,
       handle: (received) => this.#accept(toIncomingHead(received.request), received),
     });
     this.#bind();

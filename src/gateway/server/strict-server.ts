@@ -10,7 +10,10 @@ const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
 const CHECK_INTERVAL_MS = 1_000;
 
 /** The limits that the server itself enforces; its caller enforces the others. */
-export type StrictLimits = Pick<LimitsConfig, 'maxHeaderBytes' | 'headTimeout' | 'bodyTimeout' | 'keepAliveTimeout'>;
+export type StrictLimits = Pick<
+  LimitsConfig,
+  'maxHeaderBytes' | 'maxHeaderFields' | 'headTimeout' | 'bodyTimeout' | 'keepAliveTimeout'
+>;
 
 /** Creates a server that does not listen yet. */
 export function createStrictServer(limits: StrictLimits, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
@@ -31,9 +34,9 @@ export function createStrictServer(limits: StrictLimits, tls: TlsContexts | unde
     tls === undefined
       ? createServer(options)
       : createTlsServer({ ...options, ...tls.toServerOptions(), handshakeTimeout: limits.headTimeout });
-  // 0 means no limit: with a limit, Node silently drops the fields beyond it, even those of a signature. The head check counts
-  // and rejects them.
-  server.maxHeadersCount = 0;
+  // Beyond this limit, Node 22 silently drops fields, even those of a signature, and later versions reject the head. So a head that could reach
+  // it must be rejected (PortRequests). Without a limit, each head of 16 KiB could take 200 KB of the heap.
+  server.maxHeadersCount = 2 * limits.maxHeaderFields;
   return server;
 }
 

@@ -4,7 +4,7 @@ import type { Server as TlsServer } from 'node:https';
 import type { TLSSocket } from 'node:tls';
 import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
-import type { Reason } from '../../core/refusal.ts';
+import type { Reason, Refusal } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { writeSocketRefusal } from '../../gateway/pipeline/respond.ts';
 import { ClientErrors } from '../../gateway/server/client-errors.ts';
@@ -57,6 +57,7 @@ const MAX_CONNECTIONS = 1_024;
 /** The limits for receiving reviews. */
 export const ADMISSION_LIMITS = {
   maxHeaderBytes: 16_384,
+  maxHeaderFields: 100,
   headTimeout: 10_000,
   bodyTimeout: 15_000,
   bodyIdleTimeout: 5_000,
@@ -109,7 +110,14 @@ export class AdmissionServer {
       rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, requestId, clock),
     });
     const handle = (received: PortRequest): Promise<void> => this.#onRequest(received);
-    const requests = new PortRequests({ errors, clients: this.#peers, bodies: memory.bodies, onLimit: NO_LIMIT, handle });
+    const requests = new PortRequests({
+      errors,
+      clients: this.#peers,
+      bodies: memory.bodies,
+      onLimit: NO_LIMIT,
+      maxHeaderFields: ADMISSION_LIMITS.maxHeaderFields,
+      handle,
+    });
     requests.bind(this.#server);
     onEvent(this.#server, 'secureConnection', (socket) => {
       this.#generations.set(socket, this.#generation);
@@ -157,9 +165,7 @@ export class AdmissionServer {
   async #onRequest({ request, response, body, refusal }: PortRequest): Promise<void> {
     this.#change(1);
     onceEvent(response, 'close', () => this.#change(-1));
-    const reply = await (refusal === undefined
-      ? this.#handle(request, body)
-      : this.#reject(request.socket.remoteAddress ?? '', 'expectation', 417, 'Expect is not supported'));
+    const reply = await (refusal === undefined ? this.#handle(request, body) : this.#refuse(request, refusal));
     // Unread bytes of the body would be interpreted as the next request.
     const isOld = this.#generations.get(request.socket) !== this.#generation;
     if (this.#isClosing || isOld || !request.complete) response.shouldKeepAlive = false;
@@ -217,6 +223,11 @@ export class AdmissionServer {
   #reject(client: string, reason: RejectionLabel, status: number, line: string): ReviewReply {
     this.#parts.onRejected(reason, client);
     return { status, text: `${line}\n` };
+  }
+
+  #refuse({ socket: { remoteAddress = '' } }: IncomingMessage, { code }: Refusal): ReviewReply {
+    if (code === 'expectation_failed') return this.#reject(remoteAddress, 'expectation', 417, 'Expect is not supported');
+    return this.#reject(remoteAddress, 'header_fields', 431, 'too many header fields');
   }
 
   #change(delta: 1 | -1): void {

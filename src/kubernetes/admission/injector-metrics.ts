@@ -17,6 +17,7 @@ export const REJECTIONS = [
   'client_limit',
   'excluded_namespace',
   'expectation',
+  'header_fields',
   'body_too_large',
   'body_timeout',
   'body_aborted',

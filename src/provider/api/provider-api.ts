@@ -146,6 +146,7 @@ class ApiServer implements ProviderApi {
       clients: this.#clients,
       bodies: this.#bodies,
       onLimit: NO_LIMIT,
+      maxHeaderFields: LIMITS.maxHeaderFields,
       handle: (received) => this.#exchange(received),
     });
     requests.bind(this.#server);

@@ -519,7 +519,7 @@ test('a fix never repeats the targetPort that is there: the app may have a port 
     pod.spec.containers[0].ports[0].name = 'http';
   });
   const { codes, fixOf } = examine({ ...over, ...toService({ targetPort: 'http' }) });
-  expect([codes, fixOf('service-to-app')]).toEqual([['service-to-app'], 'set its targetPort to 8480']);
+  expect([codes, fixOf('service-to-app')]).toEqual([['sidecar-differs', 'service-to-app'], 'set its targetPort to 8480']);
 });
 
 describe('a NetworkPolicy', () => {

@@ -1,0 +1,92 @@
+/**
+ * Keeps the bytes that arrive on a connection while a request waits on it. Node's parser would build a message for each request in them, and a
+ * connection that is not read shows neither its end nor a reset.
+ */
+import type { Socket } from 'node:net';
+import { freeChunk } from '../../core/chunk-memory.ts';
+import { GrowingBuffer } from '../../core/growing-buffer.ts';
+import { ReadPause } from '../../core/read-pause.ts';
+import { type AddedListener, offEvent, onEvent, takeListeners } from '../../core/safe-events.ts';
+import type { BodyWatch } from './limits.ts';
+
+/** In bytes; what a connection has sent beyond it stays in the kernel. */
+const MAX_HELD = 64 * 1024;
+/** The most bytes of one read more. */
+const MAX_CAPACITY = 2 * MAX_HELD;
+/** In bytes; a client that sends more after its last response is disconnected. */
+const MAX_DISCARDED = 1024 * 1024;
+
+/** The bytes of one connection. */
+export class HeldBytes {
+  readonly #socket: Socket;
+  readonly #bodies: BodyWatch;
+  readonly #onLimit: () => void;
+  readonly #bytes = new GrowingBuffer();
+  readonly #releases: (() => void)[] = [];
+  readonly #toParser: (bytes: Buffer) => void;
+  readonly #listener: AddedListener;
+  #pause: ReadPause | undefined;
+  #discarded: number | undefined;
+
+  /** Takes the connection from Node's parser. `onLimit`: there is no memory for further bytes. */
+  constructor(socket: Socket, bodies: BodyWatch, onLimit: () => void) {
+    this.#socket = socket;
+    this.#bodies = bodies;
+    this.#onLimit = onLimit;
+    this.#toParser = takeListeners(socket, 'data');
+    this.#listener = onEvent(socket, 'data', (chunk: Buffer) => this.#onData(chunk));
+  }
+
+  /** The connection ends with a response that is pending. */
+  get isEnding(): boolean {
+    return this.#discarded !== undefined;
+  }
+
+  /** Gives the connection back to the parser, with the bytes. */
+  release(): void {
+    offEvent(this.#socket, 'data', this.#listener);
+    this.#pause?.end();
+    this.#toParser(this.#bytes.view());
+    this.free();
+  }
+
+  /** Keeps nothing, from now on. */
+  discard(): void {
+    this.#discarded ??= 0;
+    this.#pause?.end();
+    this.free();
+  }
+
+  /** Frees the memory of the bytes. */
+  free(): void {
+    this.#pause?.end();
+    this.#bytes.free();
+    for (const release of this.#releases.splice(0)) release();
+  }
+
+  #onData(chunk: Buffer): void {
+    this.#bodies.onBytes(chunk.length);
+    if (this.#discarded !== undefined) {
+      this.#discarded += chunk.length;
+      freeChunk(chunk);
+      if (this.#discarded > MAX_DISCARDED) this.#socket.destroy();
+      return;
+    }
+    const release = this.#bodies.takeForWaiting(chunk.length);
+    if (release === undefined) {
+      freeChunk(chunk);
+      return this.#onLimit();
+    }
+    this.#releases.push(release);
+    this.#bytes.append(chunk, MAX_CAPACITY);
+    if (this.#bytes.length >= MAX_HELD) this.#stopReading();
+  }
+
+  /** Until the request is handled that waits. The response before it has separate deadlines, but may be a stream that goes on for hours. */
+  #stopReading(): void {
+    if (this.#pause !== undefined) return;
+    const { clock, limits } = this.#bodies;
+    this.#pause = new ReadPause(clock, limits.streamTimeout, () => this.#socket.destroy());
+    this.#pause.hold(this.#socket);
+  }
+}
