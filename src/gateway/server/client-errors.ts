@@ -7,7 +7,7 @@ import type { RequestInfo } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import type { OnLimit } from './limits.ts';
-import { closeAfterResponse } from './linger.ts';
+import { closeAfterResponse, discardInput, MAX_DISCARDED } from './linger.ts';
 import { createRequestInfo, toDirectClient } from './request-info.ts';
 import { isResponseSent } from './strict-server.ts';
 
@@ -113,6 +113,7 @@ export class ClientErrors {
   #endLatest({ response, body }: LatestExchange, socket: Duplex, error: NodeJS.ErrnoException): void {
     if (response.writableFinished) return;
     this.#ending.add(socket);
+    discardInput(socket as Socket, MAX_DISCARDED);
     response.shouldKeepAlive = false;
     onceEvent(response, 'finish', () => closeAfterResponse(socket as Socket, this.#parts.clock));
     // A request that is complete is not to blame for the bytes behind it.

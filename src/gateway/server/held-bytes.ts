@@ -8,13 +8,12 @@ import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { ReadPause } from '../../core/read-pause.ts';
 import { type AddedListener, offEvent, onEvent, takeListeners } from '../../core/safe-events.ts';
 import type { BodyWatch } from './limits.ts';
+import { discardInput, MAX_DISCARDED } from './linger.ts';
 
 /** In bytes; what a connection has sent beyond it stays in the kernel. */
 const MAX_HELD = 64 * 1024;
 /** The most bytes of one read more. */
 const MAX_CAPACITY = 2 * MAX_HELD;
-/** In bytes; a client that sends more after its last response is disconnected. */
-const MAX_DISCARDED = 1024 * 1024;
 
 /** The bytes of one connection. */
 export class HeldBytes {
@@ -26,7 +25,7 @@ export class HeldBytes {
   readonly #toParser: (bytes: Buffer) => void;
   readonly #listener: AddedListener;
   #pause: ReadPause | undefined;
-  #discarded: number | undefined;
+  #isEnding = false;
 
   /** Takes the connection from Node's parser. `onLimit`: there is no memory for further bytes. */
   constructor(socket: Socket, bodies: BodyWatch, onLimit: () => void) {
@@ -39,7 +38,7 @@ export class HeldBytes {
 
   /** The connection ends with a response that is pending. */
   get isEnding(): boolean {
-    return this.#discarded !== undefined;
+    return this.#isEnding;
   }
 
   /** Gives the connection back to the parser, with the bytes. */
@@ -52,9 +51,10 @@ export class HeldBytes {
 
   /** Keeps nothing, from now on. */
   discard(): void {
-    this.#discarded ??= 0;
-    this.#pause?.end();
+    if (this.#isEnding) return;
+    this.#isEnding = true;
     this.free();
+    discardInput(this.#socket, MAX_DISCARDED);
   }
 
   /** Frees the memory of the bytes. */
@@ -66,12 +66,6 @@ export class HeldBytes {
 
   #onData(chunk: Buffer): void {
     this.#bodies.onBytes(chunk.length);
-    if (this.#discarded !== undefined) {
-      this.#discarded += chunk.length;
-      freeChunk(chunk);
-      if (this.#discarded > MAX_DISCARDED) this.#socket.destroy();
-      return;
-    }
     const release = this.#bodies.takeForWaiting(chunk.length);
     if (release === undefined) {
       freeChunk(chunk);

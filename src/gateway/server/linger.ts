@@ -7,6 +7,8 @@ import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 
+/** In bytes; enough for what a well-behaved client has sent before it learns that its connection ends. */
+export const MAX_DISCARDED = 1024 * 1024;
 /** How long the rest of the request is read and discarded. */
 const LINGER_MS: Milliseconds = 1_000;
 
@@ -20,12 +22,24 @@ export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
     socket.end();
     destroySoon(socket, clock);
     onceEvent(socket, 'end', () => socket.destroy());
-    // Node would build a message for each request in these bytes, and keep it until the connection is closed. A listener for the bytes also
-    // takes the connection from the parser.
-    socket.removeAllListeners('data');
-    onEvent(socket, 'data', (chunk: Buffer) => freeChunk(chunk));
+    discardInput(socket);
     socket.resume();
   };
+}
+
+/**
+ * Discards what arrives on a connection that ends with a pending response; a client that sends more than `atMost` bytes is disconnected.
+ * Otherwise Node would build a message for each request in these bytes, and keep it until the connection is closed, or copy each read for the
+ * error that it reports again. The listener also takes the connection from the parser.
+ */
+export function discardInput(socket: Socket, atMost = Number.MAX_SAFE_INTEGER): void {
+  let discarded = 0;
+  socket.removeAllListeners('data');
+  onEvent(socket, 'data', (chunk: Buffer) => {
+    discarded += chunk.length;
+    freeChunk(chunk);
+    if (discarded > atMost) socket.destroy();
+  });
 }
 
 /** Destroys a connection that the client does not close, although its last response was sent. */

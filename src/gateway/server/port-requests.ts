@@ -209,8 +209,12 @@ export class PortRequests {
   #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
     const queue = this.#queues.get(socket as Socket);
     // The rest of the request has not reached the parser, so its time has not begun.
-    if (queue?.held !== undefined && error.code === 'ERR_HTTP_REQUEST_TIMEOUT') queue.late = error;
-    else this.#parts.errors.handle(error, socket);
+    if (queue?.held !== undefined && error.code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+      queue.late = error;
+      return;
+    }
+    this.#parts.errors.handle(error, socket);
+    queue?.held?.discard();
   }
 }
 
