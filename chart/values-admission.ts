@@ -84,7 +84,7 @@ export const admission = z.strictObject({
     )
     .default([])
     .describe(
-      'Paths that other webhooks may mount into a container `sidegate`, such as `/vault/secrets`; both policies deny all others. Paths below `/var/run/secrets/` are always allowed, except those of Kubernetes. Folders of the program, such as `/opt`, are not accepted.',
+      'Paths that other webhooks may mount into a container `sidegate`, such as `/certs`; both policies deny all others. Paths below `/var/run/secrets/` are always allowed, except those of Kubernetes. The volume must be a Secret, a ConfigMap or projected, and no mount may be inside another: links in other volumes, such as an `emptyDir`, could lead a mount over the program. Folders of the program, such as `/opt`, are not accepted.',
     ),
   allowedInitContainers: z
     .array(z.string().regex(new RegExp(CONTAINER_NAME.pattern)))

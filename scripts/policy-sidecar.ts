@@ -15,6 +15,7 @@ import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX, VOLUMES_SHAPE } from '../src
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
 import {
   ADDED_MOUNT_FIELDS,
+  ADDED_MOUNT_SOURCES,
   ALLOWED_FIELDS,
   COMPARED,
   CREDENTIALS_PATTERN,
@@ -77,7 +78,7 @@ const PLACEHOLDERS: CelPlaceholders = {
 const LISTS: Readonly<Record<string, { readonly isFree: string; readonly label: string }>> = {
   env: { isFree: '(e.name in variables.allowedEnv)', label: 'name' },
   volumeMounts: {
-    isFree: `(e.all(k, k in ${listOf(ADDED_MOUNT_FIELDS)}) && (e.mountPath in variables.allowedMounts || ${matches('e.mountPath', CREDENTIALS_PATTERN)} && !${matches('e.mountPath', TOKENS_PATTERN)}))`,
+    isFree: `(e.all(k, k in ${listOf(ADDED_MOUNT_FIELDS)}) && (e.mountPath in variables.allowedMounts || ${matches('e.mountPath', CREDENTIALS_PATTERN)} && !${matches('e.mountPath', TOKENS_PATTERN)}) && e.name in variables.addedVolumes)`,
     label: 'mountPath',
   },
 };
@@ -100,6 +101,10 @@ function toVariables(): PolicyVariable[] {
     { name: 'allowedInitContainers', expression: '{{ default list .Values.admission.allowedInitContainers | toJson }}' },
     { name: 'annotations', expression: 'object.metadata.?annotations.orValue({})' },
     { name: 'volumes', expression: 'object.spec.?volumes.orValue([])' },
+    {
+      name: 'addedVolumes',
+      expression: `variables.volumes.filter(v, ${ADDED_MOUNT_SOURCES.map((source) => `v.?${source}.hasValue()`).join(' || ')}).map(v, v.name)`,
+    },
     ...toOthers(),
     { name: 'args', expression: at('args', '[]') },
     { name: 'ports', expression: at('ports', '[]') },
@@ -189,6 +194,7 @@ function toDifferences(): PolicyDifference[] {
   const shape = toDefaulted(CONTAINER_SHAPE) as ShapeMap;
   const fields = COMPARED.map((key) => ({ name: `differs_${key}`, expression: toDifference(key, shape[key] as Shape) }));
   const known = listOf(ALLOWED_FIELDS);
+  const mounts = at('volumeMounts', '[]');
   const volumes = `dyn(variables.volumes).filter(v, ${isReserved('v.name')})`;
   return [
     { name: 'unknownFields', expression: `${SIDECAR}.filter(k, !(k in ${known}))` },
@@ -200,6 +206,10 @@ function toDifferences(): PolicyDifference[] {
     {
       name: 'differs_volumes',
       expression: `${volumes} == dyn(${toCel(toDefaulted(VOLUMES_SHAPE), PLACEHOLDERS)}) ? [] : ['volumes'] + ${volumes}.map(v, 'volume ' + v.name)`,
+    },
+    {
+      name: 'differs_nested',
+      expression: `${mounts}.filter(e, size(${mounts}.filter(o, (e.mountPath + '/').startsWith(o.mountPath + '/'))) > 1).map(e, 'volumeMounts ' + e.mountPath)`,
     },
     {
       name: 'differs_resources',

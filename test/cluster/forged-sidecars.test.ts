@@ -1,6 +1,6 @@
 /** Attacks of a tenant on the validating policies: whoever may write pods of a namespace tries to run one whose gate is another program. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { changesOf, isFreeChange } from '../support/changed-pods.ts';
+import { changesOf, isFreeChange, withTwoMounts } from '../support/changed-pods.ts';
 import { renderChart } from '../support/chart.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
@@ -162,6 +162,15 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     for (const { what, pod: changed } of changesOf(pod))
       if (!isFreeChange(what) && (await isAccepted(changed))) accepted.push(what);
     expect(accepted).toEqual([]);
+  });
+
+  test('allows two added mounts only of Secrets, ConfigMaps and projected volumes beside each other', async () => {
+    const wrong: string[] = [];
+    for (const { what, pod, isFree } of withTwoMounts(make())) {
+      const { status } = await cluster.create(pod, { namespace, isDryRun: true });
+      if ((status === 201) !== isFree) wrong.push(what);
+    }
+    expect(wrong).toEqual([]);
   });
 
   test('denies the volume of the queue in the app', async () => {

@@ -76,3 +76,39 @@ function alter(value: Json): unknown {
   if (typeof value !== 'object') return othersOf(value)[0];
   return { ...value, name: `${value.name}-2` };
 }
+
+/** Sources of volumes, and whether their content can have no links to elsewhere. */
+const SOURCES: readonly (readonly [Json, boolean])[] = [
+  [{ secret: { secretName: 'a' } }, true],
+  [{ configMap: { name: 'a' } }, true],
+  [{ projected: { sources: [{ secret: { name: 'a' } }] } }, true],
+  [{ emptyDir: {} }, false],
+  [{ hostPath: { path: '/a' } }, false],
+  [{ persistentVolumeClaim: { claimName: 'a' } }, false],
+  [{ nfs: { server: 'a', path: '/a' } }, false],
+  [{ csi: { driver: 'a.example' } }, false],
+];
+const TOKENS = '/var/run/secrets';
+/** Paths of two mounts, and whether neither is in the other. */
+const PATHS: readonly (readonly [string, string, boolean])[] = [
+  ['a', 'b', true],
+  ['a', 'ab', true],
+  ['a', 'a/b', false],
+  ['a/b/c', 'a', false],
+];
+
+/** Each pair of mounts that a webhook could add; `isFree`: whether the checks accept it. */
+export function* withTwoMounts(pod: Json): Generator<ChangedPod & { readonly isFree: boolean }> {
+  for (const [first, isFirstFree] of SOURCES)
+    for (const [second, isSecondFree] of SOURCES)
+      for (const [above, below, isApart] of PATHS) {
+        const copy = structuredClone(pod);
+        const all = [...(copy.spec.initContainers ?? []), ...copy.spec.containers];
+        const sidecar = all.find((each: Json) => each.name === 'sidegate');
+        copy.spec.volumes.push({ name: 'first', ...first }, { name: 'second', ...second });
+        sidecar.volumeMounts.push({ name: 'first', mountPath: `${TOKENS}/${above}` });
+        sidecar.volumeMounts.push({ name: 'second', mountPath: `${TOKENS}/${below}` });
+        const what = `${Object.keys(first)[0]} at ${above}, ${Object.keys(second)[0]} at ${below}`;
+        yield { what, pod: copy, isFree: isFirstFree && isSecondFree && isApart };
+      }
+}

@@ -115,6 +115,23 @@ export const TAMPERED: readonly TamperedSidecar[] = [
   mount('a mount below the hidden token', '/var/run/secrets/kubernetes.io/serviceaccount/x'),
   mount('a mount over the folder of the hidden token', '/var/run/secrets/kubernetes.io'),
   mount('a part of a volume among the tokens', '/var/run/secrets/x', { subPath: 'a' }),
+  ...[{ persistentVolumeClaim: { claimName: 'a' } }, { emptyDir: {} }, { hostPath: { path: '/' } }].map((source) =>
+    attack(`a ${Object.keys(source)[0]} among the tokens`, 'volumeMounts /var/run/secrets/x', (sidecar, pod) => {
+      pod.spec.volumes.push({ name: 'mine', ...source });
+      sidecar.volumeMounts.push({ name: 'mine', mountPath: '/var/run/secrets/x', readOnly: true });
+    }),
+  ),
+  attack('a Secret over the program, by a link in a volume above it', 'volumeMounts /var/run/secrets/a', (sidecar, pod) => {
+    pod.spec.volumes.push({ name: 'links', persistentVolumeClaim: { claimName: 'links' } });
+    pod.spec.volumes.push({ name: 'evil', secret: { secretName: 'evil' } });
+    sidecar.volumeMounts.push({ name: 'links', mountPath: '/var/run/secrets/a', readOnly: true });
+    sidecar.volumeMounts.push({ name: 'evil', mountPath: '/var/run/secrets/a/b', readOnly: true });
+  }),
+  attack('a Secret in another', 'volumeMounts /var/run/secrets/a/b', (sidecar, pod) => {
+    pod.spec.volumes.push({ name: 'evil', secret: { secretName: 'evil' } });
+    sidecar.volumeMounts.push({ name: 'evil', mountPath: '/var/run/secrets/a/b', readOnly: true });
+    sidecar.volumeMounts.push({ name: 'evil', mountPath: '/var/run/secrets/a', readOnly: true });
+  }),
   attack('a container before it', 'first before sidegate', (_sidecar, pod) => {
     pod.spec.initContainers.unshift({ name: 'first', image: 'a:1', restartPolicy: 'Always' });
   }),

@@ -74,13 +74,13 @@ const sidecar = z.strictObject({
     .describe('Environment variables that other webhooks may add to sidecars.'),
   allowedMounts: z
     .array(
-      formed(ADDED_MOUNT, '/vault/secrets').refine((path) => !new RegExp(PROGRAM_FOLDERS).test(path), {
+      formed(ADDED_MOUNT, '/certs').refine((path) => !new RegExp(PROGRAM_FOLDERS).test(path), {
         error: ({ input }) => `${String(input)} is a directory of the program of the sidecar: remove it from the list`,
       }),
     )
     .default([])
     .describe(
-      'Paths that other webhooks may mount into sidecars. Paths below `/var/run/secrets/` are always allowed, except those of Kubernetes.',
+      'Paths that other webhooks may mount into sidecars. Paths below `/var/run/secrets/` are always allowed, except those of Kubernetes. The volume must be a Secret, a ConfigMap or projected, and no mount may be inside another.',
     ),
   allowedInitContainers: z
     .array(formed(CONTAINER_NAME, 'istio-proxy'))

@@ -3,11 +3,12 @@ import { isDeepStrictEqual } from 'node:util';
 import { toDefaulted } from './defaulted.ts';
 import { CONTAINER } from './names.ts';
 import { findIntrusions } from './other-containers.ts';
-import { isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
+import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { fill } from './shape.ts';
 import { CONTAINER_SHAPE, VOLUMES_SHAPE } from './sidecar.ts';
 import {
   ADDED_MOUNT_FIELDS,
+  ADDED_MOUNT_SOURCES,
   ALLOWED_FIELDS,
   COMPARED,
   isAllowedImage,
@@ -70,7 +71,7 @@ export function findDifferences(pod: Raw, rules: SidecarRules): readonly string[
     ...Object.keys(container)
       .filter((key) => !ALLOWED_FIELDS.includes(key) && !isEmpty(container[key]))
       .slice(0, MAX_REPORTED),
-    ...COMPARED.flatMap((key) => compareField(key, container, expected, rules)),
+    ...COMPARED.flatMap((key) => compareField(key, container, expected, toFree(pod, rules))),
     ...(['', TERMINATION_PATH].includes(textAt(container, 'terminationMessagePath') ?? '') ? [] : ['terminationMessagePath']),
     ...(resources.length > 0 ? ['resources'] : []),
     ...(countNamed(pod) > 1 ? ['several containers of the name'] : []),
@@ -108,12 +109,27 @@ export function findPodFaults(pod: Raw): readonly PodFault[] {
   ];
 }
 
-function compareField(key: string, container: Raw, expected: readonly Raw[], rules: SidecarRules): string[] {
+/** Which items of the lists other webhooks may add. */
+type Free = Readonly<Record<'env' | 'volumeMounts', (item: unknown) => boolean>>;
+
+function toFree(pod: Raw, { allowedEnv, allowedMounts }: SidecarRules): Free {
+  const ofSources = new Set(
+    listAt(objectAt(pod, 'spec'), 'volumes')
+      .filter((volume) => isRaw(volume) && ADDED_MOUNT_SOURCES.some((source) => has(volume, source)))
+      .map((volume) => textAt(volume, 'name')),
+  );
+  return {
+    env: (entry) => allowedEnv.includes(textAt(entry, 'name') ?? ''),
+    volumeMounts: (mount) => isFreeMount(mount, allowedMounts) && ofSources.has(textAt(mount, 'name')),
+  };
+}
+
+function compareField(key: string, container: Raw, expected: readonly Raw[], free: Free): string[] {
   switch (key) {
     case 'env':
-      return compareList(key, 'name', container, expected, (entry) => rules.allowedEnv.includes(textAt(entry, 'name') ?? ''));
+      return compareList(key, 'name', container, expected, free.env);
     case 'volumeMounts':
-      return compareList(key, 'mountPath', container, expected, (mount) => isFreeMount(mount, rules));
+      return [...new Set([...compareList(key, 'mountPath', container, expected, free.volumeMounts), ...findNested(container)])];
     default:
       return expected.some((each) => isSame(container[key], each[key])) ? [] : [key];
   }
@@ -144,10 +160,17 @@ function toText(item: unknown): string {
 }
 
 /** A token of an account, or a path that the cluster allows; with further fields, a mount could show another part of its volume. */
-function isFreeMount(mount: unknown, { allowedMounts }: SidecarRules): boolean {
+function isFreeMount(mount: unknown, allowedMounts: SidecarRules['allowedMounts']): boolean {
   const path = textAt(mount, 'mountPath') ?? '';
   if (!isRaw(mount) || !Object.keys(mount).every((key) => ADDED_MOUNT_FIELDS.includes(key) || isEmpty(mount[key]))) return false;
   return allowedMounts.includes(path) || isCredentialsPath(path);
+}
+
+/** Mounts at or below the path of another. In order, the first path below a path follows it directly. */
+function findNested(container: Raw): string[] {
+  const paths = listAt(container, 'volumeMounts').map((mount) => `${textAt(mount, 'mountPath') ?? ''}/`);
+  const nested = paths.sort().filter((path, index) => index > 0 && path.startsWith(paths[index - 1] ?? ''));
+  return nested.slice(0, MAX_REPORTED).map((path) => `volumeMounts ${path.slice(0, -1)}`);
 }
 
 function isSame(actual: unknown, expected: unknown): boolean {

@@ -34,6 +34,11 @@ export const CREDENTIALS_PATTERN = '^/var/run/secrets(?:/[A-Za-z0-9_-][A-Za-z0-9
 export const TOKENS_PATTERN = '^/var/run/secrets/kubernetes[.]io(?:/|$)';
 /** The fields of a mount that another webhook adds. */
 export const ADDED_MOUNT_FIELDS: readonly string[] = ['name', 'mountPath', 'readOnly'];
+/**
+ * The sources of such a mount. Their volumes have no link that leads out of them. Any other could have one, and a mount below it would then be
+ * made where the link leads, such as over the program. So no mount may be inside another, either.
+ */
+export const ADDED_MOUNT_SOURCES: readonly string[] = ['projected', 'secret', 'configMap'];
 /** The fields of `resources` that LimitRanges and autoscalers write; `claims` would add devices. */
 export const RESOURCE_FIELDS: readonly string[] = ['requests', 'limits'];
 

@@ -5,7 +5,7 @@ import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-
 import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.ts';
 import { findDifferences, findNamed, findPodFaults } from '../../../../src/kubernetes/injector/sidecar-check.ts';
 import { isAllowedImage } from '../../../../src/kubernetes/injector/sidecar-rules.ts';
-import { changesOf, isFreeChange } from '../../../support/changed-pods.ts';
+import { changesOf, isFreeChange, withTwoMounts } from '../../../support/changed-pods.ts';
 import { TAMPERED } from '../../../support/tampered-sidecars.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
@@ -79,6 +79,7 @@ describe('an injected sidecar', () => {
     });
     const token = { name: 'aws-iam-token', mountPath: '/var/run/secrets/eks.amazonaws.com/serviceaccount', readOnly: true };
     sidecar.volumeMounts.push(token);
+    pod.spec.volumes.push({ name: token.name, projected: { sources: [] } }, { name: 'vault', secret: { secretName: 'vault' } });
     sidecar.env.push({ name: 'AWS_ROLE_ARN', value: 'arn' });
     expect(findDifferences(pod, RULES)).toEqual(['env AWS_ROLE_ARN']);
     expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'] })).toEqual([]);
@@ -144,6 +145,24 @@ test.each(CASES)('any change of an injected pod with %s is found', (_which, anno
   expect(changes.filter(({ what, pod: changed }) => !isFreeChange(what) && !isFound(changed)).map(({ what }) => what)).toEqual(
     [],
   );
+});
+
+test('of any two added mounts, only Secrets, ConfigMaps and projected volumes beside each other are accepted', () => {
+  const pod = makeInjected();
+  const isAccepted = (changed: Json): boolean => findDifferences(changed, RULES)?.length === 0;
+  const wrong = [...withTwoMounts(pod)].filter(({ pod: changed, isFree }) => isAccepted(changed) !== isFree);
+  expect(wrong.map(({ what }) => what)).toEqual([]);
+});
+
+test.each<[string, string, Json]>([
+  ['a volume that the app can fill', '/certs', { emptyDir: {} }],
+  ['a mount in that of the queue', '/var/lib/sidegate/a', { secret: { secretName: 'a' } }],
+  ['a mount over that of the queue', '/var/lib', { secret: { secretName: 'a' } }],
+])('not even an allowed path may have %s', (_what, mountPath, source) => {
+  const pod = makeInjected({ 'sidegate.dev/queue-volume': 'queue' });
+  pod.spec.volumes.push({ name: 'mine', ...source });
+  sidecarOf(pod).volumeMounts.push({ name: 'mine', mountPath });
+  expect(findDifferences(pod, { ...RULES, allowedMounts: [mountPath] })?.join()).toContain('volumeMounts');
 });
 
 describe('a container with the name of the sidecar and the marks of an injected pod', () => {
