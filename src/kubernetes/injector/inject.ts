@@ -117,8 +117,8 @@ function toValues(plan: Plan, appProbes: readonly string[], pause: number): Side
 function addSidecar(pod: Raw, plan: Plan, values: SidecarValues, patch: Patch): void {
   const spec = objectAt(pod, 'spec');
   patch.append(['spec', 'volumes'], has(spec, 'volumes'), fill(VOLUMES_SHAPE, values) as unknown[]);
-  const known = listAt(spec, 'imagePullSecrets').map((secret) => textAt(secret, 'name'));
-  const missing = plan.pullSecrets.filter((name) => !known.includes(name));
+  const known = new Set(listAt(spec, 'imagePullSecrets').map((secret) => textAt(secret, 'name')));
+  const missing = plan.pullSecrets.filter((name) => !known.has(name));
   patch.append(
     ['spec', 'imagePullSecrets'],
     has(spec, 'imagePullSecrets'),

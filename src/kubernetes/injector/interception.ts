@@ -52,11 +52,11 @@ function renamePort(work: Work): readonly string[] {
 
 /** `http` → `http-app`, within the maximum length of a port name (RFC 6335 §5.1). */
 function toFreeName(name: string, container: Raw): string {
-  const taken = listAt(container, 'ports').map((port) => textAt(port, 'name'));
+  const taken = new Set(listAt(container, 'ports').map((port) => textAt(port, 'name')));
   for (let number = 1; ; number++) {
     const ending = number === 1 ? '-app' : `-app${number}`;
     const free = trimEnd(name.slice(0, MAX_PORT_NAME_LENGTH - ending.length), DASH) + ending;
-    if (!taken.includes(free)) return free;
+    if (!taken.has(free)) return free;
   }
 }
 

@@ -146,7 +146,8 @@ function readQueueVolume(container: Raw): string | undefined {
 function readAppProbes(pod: Raw, args: readonly string[], adminPort: number | undefined): SidecarValues['appProbes'] {
   const own = args.filter((arg) => arg.startsWith(APP_PROBE)).map((arg) => arg.slice(APP_PROBE.length));
   const named = adminPort === undefined ? [] : findHealthProbes(pod, adminPort);
-  const isSame = own.length === named.length && named.every((probe) => own.includes(probe));
+  const known = new Set(own);
+  const isSame = own.length === named.length && named.every((probe) => known.has(probe));
   return (isSame ? own : named).map((appProbe) => ({ appProbe }));
 }
 

@@ -203,6 +203,20 @@ describe('a container with the name of the sidecar and the marks of an injected 
     expect(injection.message.length).toBeLessThan(1_000);
   });
 
+  test('does not block the injector with probes of 20,000 containers in another order', () => {
+    const pod = makeInjected({ 'sidegate.dev/interception': 'same-port' });
+    const target = 'tcp://127.0.0.1:1';
+    const names = Array.from({ length: 20_000 }, (_, index) => `app-${String(index).padStart(5, '0')}`);
+    for (const name of names) {
+      const httpGet = { path: `/app-health/${name}/livez?${target}`, port: 8481 };
+      pod.spec.containers.push({ name, livenessProbe: { httpGet } });
+    }
+    sidecarOf(pod).args.push(...names.toReversed().map((name) => `--app-probe=${name}/livez=${target}`));
+    const started = performance.now();
+    findDifferences(pod, RULES);
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+
   test('does not count as the sidecar with another address', () => {
     const pod = makeInjected({ 'sidegate.dev/interception': 'same-port' });
     sidecarOf(pod).env = [{ name: 'SIDEGATE_POD_IPS', value: '127.0.0.1' }];
@@ -293,6 +307,18 @@ describe('a new pod', () => {
       { 'sidegate.dev/interception': 'same-port' },
     );
     expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'denied', reason: 'probe_unreachable' });
+  });
+
+  test('does not block the injector with 100,000 ports that take the name for interception rename', () => {
+    const taken = Array.from({ length: 100_000 }, (_, index) => ({
+      name: `p-app${index === 0 ? '' : index + 1}`,
+      protocol: 'UDP',
+    }));
+    const containers = [{ name: 'web', ports: [{ name: 'p', containerPort: 8080 }, ...taken] }];
+    const started = performance.now();
+    const injection = injectPod(make({ containers }, { 'sidegate.dev/interception': 'rename' }), CONTEXT);
+    expect(performance.now() - started).toBeLessThan(2_000);
+    expect(injection.outcome).toBe('injected');
   });
 
   test('is denied if its plain container would not restart', () => {
