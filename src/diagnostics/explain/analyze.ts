@@ -31,7 +31,7 @@ const SHAPES: readonly Shape[] = [
   { head: false, key: true, body: true },
   { head: true, key: false, body: true },
 ];
-/** The cost of the signed header fields and of a MAC, beside the body. */
+/** The cost of the signed header fields and of a MAC, beside body and URL. */
 const CANDIDATE_BYTES = 128;
 
 /** The combination that matched. */
@@ -90,7 +90,8 @@ function* search(analysisInput: AnalysisInput, body: Buffer, meter: Meter): Gene
       }
       const keys = candidate.key.toKeys(candidate.head.scheme);
       if (keys.length === 0) continue;
-      if (!meter.takeCandidate(keys.length * (candidate.body.bytes.length + CANDIDATE_BYTES))) return undefined;
+      const bytes = candidate.body.bytes.length + candidate.head.url.length + CANDIDATE_BYTES;
+      if (!meter.takeCandidate(keys.length * bytes)) return undefined;
       yield;
       if (isMatch(analysisInput, candidate, keys)) return candidate;
     }

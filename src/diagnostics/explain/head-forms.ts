@@ -8,7 +8,7 @@ import { HeaderFields } from '../../core/headers.ts';
 import type { AnalysisInput } from './analysis.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 import { parseLeniently } from './signature-forms.ts';
-import { toUrlForms } from './url-forms.ts';
+import { toUrlForms, type UrlForm } from './url-forms.ts';
 
 /** One interpretation. */
 export interface HeadForm {
@@ -24,16 +24,18 @@ export interface HeadForm {
   readonly fix?: string | undefined;
 }
 
-/** Yields all interpretations, that of the route's scheme first. */
-export function* toHeadForms(analysisInput: AnalysisInput): Generator<HeadForm> {
+/** Yields all interpretations, that of the route's scheme first; undefined where other work can run. */
+export function* toHeadForms(analysisInput: AnalysisInput): Generator<HeadForm | undefined> {
   const { scheme, request } = analysisInput;
-  const urls = scheme.signsUrl ? toUrlForms(analysisInput) : [];
-  const url = urls[0]?.url ?? '';
+  const urls: Iterator<UrlForm | undefined> & Iterable<UrlForm | undefined> = scheme.signsUrl
+    ? toUrlForms(analysisInput)
+    : [].values();
+  const url = urls.next().value?.url ?? '';
   const base = { scheme, headers: request.headers, url };
   yield { ...base, cause: undefined, text: 'as the scheme of the route expects' };
   yield* toFamilyForms(analysisInput, base);
   yield* toLenientForms(analysisInput, base);
-  for (const { text, url: other, fix } of urls.slice(1)) yield { ...base, cause: 'url', text: `over ${text}`, url: other, fix };
+  for (const form of urls) yield form && { ...base, cause: 'url', text: `over ${form.text}`, url: form.url, fix: form.fix };
   yield* toTimestampForms(analysisInput, base);
   yield* toSignedPartForms(analysisInput, base);
   yield* toPresetForms(analysisInput);
@@ -191,7 +193,7 @@ function* toSignedPartForms({ scheme: { description }, compile }: AnalysisInput,
   }
 }
 
-function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm> {
+function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm | undefined> {
   const { request, scheme: own, compile } = analysisInput;
   const twins = toTwins(own.description);
   for (const { preset, names } of toSeenPresets(analysisInput)) {
@@ -204,7 +206,7 @@ function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm> {
     const text = `with scheme: ${names}`;
     const urls = scheme.signsUrl ? toUrlForms(analysisInput) : [{ url: '' }];
     const headers = isTwin ? without(request.headers, (name) => own.headerNames.includes(name)) : request.headers;
-    for (const { url } of urls) yield { cause, text, scheme, headers, url };
+    for (const form of urls) yield form && { cause, text, scheme, headers, url: form.url };
   }
 }
 

@@ -6,10 +6,11 @@ import type { RejectedRequest } from './analysis.ts';
 export interface TargetForm {
   readonly text: string;
   readonly fix: string;
-  readonly target: string;
+  /** Builds path and query. Forms of long targets take time, so the caller lets other work run between them. */
+  readonly toTarget: () => string;
 }
 
-type Add = (text: string, fix: string, target: string) => void;
+type Add = (text: string, fix: string, toTarget: () => string) => void;
 
 /** Headers in which proxies keep the path and query that they changed. */
 const ORIGINAL_TARGETS = [
@@ -29,6 +30,8 @@ const COMMON_PREFIXES =
     ' ',
   );
 const MAX_TARGET_LENGTH = 4_096;
+/** In all of STRIPPED_PREFIXES: untrusted clients can write thousands. */
+const MAX_PREFIXES = 4;
 const MAX_SEGMENTS = 3;
 /** All orders are tried up to this number of parameters: 24. */
 const MAX_PERMUTED = 4;
@@ -38,23 +41,23 @@ const KEEP_QUERY = 'make the proxy in front of sidegate forward the query as the
 /** All forms but the one that the gate reconstructs, the likeliest first. `origin`: that of the config, without credentials. */
 export function toTargetForms(prefix: string, { target, headers }: RejectedRequest, origin: string): readonly TargetForm[] {
   const forms: TargetForm[] = [];
-  const add: Add = (text, fix, form) => forms.push({ text, fix, target: form });
+  const add: Add = (text, fix, toTarget) => forms.push({ text, fix, toTarget });
   const mark = target.indexOf('?');
   const path = mark === -1 ? target : target.slice(0, mark);
   const query = mark === -1 ? '' : target.slice(mark);
-  if (prefix !== '') add('a URL without the path of publicUrl', `set publicUrl to ${origin}`, target);
+  if (prefix !== '') add('a URL without the path of publicUrl', `set publicUrl to ${origin}`, () => target);
   addOriginals({ target, query, origin }, headers, add);
-  const toTarget = (changedPath: string, changedQuery: string): string => prefix + changedPath + changedQuery;
-  addQueries(query.slice(1), (text, fix, changed) => add(text, fix, toTarget(path, changed === '' ? '' : `?${changed}`)));
-  addPaths(path, (text, fix, changed) => add(text, fix, toTarget(changed, query)));
+  const toQuery = (changed: string): string => (changed === '' ? '' : `?${changed}`);
+  addQueries(query.slice(1), (text, fix, change) => add(text, fix, () => prefix + path + toQuery(change())));
+  addPaths(path, (text, fix, change) => add(text, fix, () => prefix + change() + query));
   for (const [text, recode] of query === '' ? [] : RECODINGS)
-    add(`a URL ${text}`, `${KEEP_PATH}, and the query`, toTarget(recode(path), `?${recode(query.slice(1))}`));
-  addDropped(path, (text, fix, changed) => add(text, fix, changed + query));
+    add(`a URL ${text}`, `${KEEP_PATH}, and the query`, () => `${prefix}${recode(path)}?${recode(query.slice(1))}`);
+  addDropped(path, (text, fix, change) => add(text, fix, () => change() + query));
   for (const common of COMMON_PREFIXES)
     add(
       `a URL with the prefix /${common}, which a proxy strips`,
       `set publicUrl to ${origin}${prefix}/${common}`,
-      `${prefix}/${common}${target}`,
+      () => `${prefix}/${common}${target}`,
     );
   return forms;
 }
@@ -73,13 +76,20 @@ function addOriginals({ target, query, origin }: Received, headers: HeaderFields
     if (!isTarget(value)) continue;
     const isPrefixed = value.endsWith(target);
     const fix = isPrefixed ? `append to publicUrl the prefix that the proxy strips (${name} has it): ${origin}/…` : KEEP_PATH;
-    add(`a URL with the path in ${name}`, fix, value);
-    if (!value.includes('?')) add(`a URL with the path in ${name}`, fix, value + query);
+    add(`a URL with the path in ${name}`, fix, () => value);
+    if (!value.includes('?')) add(`a URL with the path in ${name}`, fix, () => value + query);
   }
-  for (const name of STRIPPED_PREFIXES)
-    for (const value of (headers.get(name) ?? '').split(',').map((each) => each.trim().replace(/\/$/, '')))
-      if (isTarget(value))
-        add(`a URL with the prefix in ${name}`, `append to publicUrl the prefix in ${name}: ${origin}/…`, value + target);
+  for (const [name, value] of toStrippedPrefixes(headers))
+    add(`a URL with the prefix in ${name}`, `append to publicUrl the prefix in ${name}: ${origin}/…`, () => value + target);
+}
+
+/** The names of the headers with the prefixes. */
+function toStrippedPrefixes(headers: HeaderFields): (readonly [name: string, prefix: string])[] {
+  return STRIPPED_PREFIXES.flatMap((name) =>
+    (headers.get(name) ?? '').split(',', MAX_PREFIXES).map((each) => [name, each.trim().replace(/\/$/, '')] as const),
+  )
+    .filter(([, prefix]) => isTarget(prefix))
+    .slice(0, MAX_PREFIXES);
 }
 
 function isTarget(value: string): boolean {
@@ -92,40 +102,39 @@ function addDropped(path: string, add: Add): void {
   for (let count = 1; count <= MAX_SEGMENTS; count++) {
     const end = rest.indexOf('/', 1);
     if (end === -1) return;
-    rest = rest.slice(end);
+    const dropped = rest.slice(end);
+    rest = dropped;
     const segments = count === 1 ? 'the first segment' : `the first ${count} segments`;
     const fix = `make the proxy in front of sidegate forward the path without the prefix that it adds`;
-    add(`a URL without ${segments} of the path, which a proxy adds`, fix, rest);
+    add(`a URL without ${segments} of the path, which a proxy adds`, fix, () => dropped);
   }
 }
 
 function addPaths(path: string, add: Add): void {
   const slash = 'configure the same path at the sender and in match, and let no proxy add or remove the slash';
-  if (path.endsWith('/')) add('a URL without the trailing slash of the path', slash, path.slice(0, -1));
-  else add('a URL with a trailing slash after the path', slash, `${path}/`);
-  for (const [text, recode] of RECODINGS) add(`a URL with a path ${text}`, KEEP_PATH, recode(path));
-  if (path.includes('//')) add('a URL without the repeated slashes of the path', KEEP_PATH, path.replace(/\/{2,}/g, '/'));
-  add('a URL without a path', 'set at the sender the URL that the route matches', '');
+  if (path.endsWith('/')) add('a URL without the trailing slash of the path', slash, () => path.slice(0, -1));
+  else add('a URL with a trailing slash after the path', slash, () => `${path}/`);
+  for (const [text, recode] of RECODINGS) add(`a URL with a path ${text}`, KEEP_PATH, () => recode(path));
+  if (path.includes('//')) add('a URL without the repeated slashes of the path', KEEP_PATH, () => path.replace(/\/{2,}/g, '/'));
+  add('a URL without a path', 'set at the sender the URL that the route matches', () => '');
 }
 
 function addQueries(query: string, add: Add): void {
   if (query === '') return;
-  add('a URL without the query', 'remove what adds the query between the sender and sidegate', '');
+  add('a URL without the query', 'remove what adds the query between the sender and sidegate', () => '');
   const parameters = query.split('&');
+  const sorted = [...parameters].sort().join('&');
   for (const order of toOrders(parameters))
-    add('a URL with the parameters of the query in another order', KEEP_QUERY, order.join('&'));
-  for (const [text, recode] of QUERY_RECODINGS) add(`a URL with a query ${text}`, KEEP_QUERY, recode(query));
-  for (const [text, recode] of RECODINGS)
-    add(`a URL with a sorted query ${text}`, KEEP_QUERY, recode([...parameters].sort().join('&')));
-  add('a URL without `=` after parameters without a value', KEEP_QUERY, query.replace(/=(?=&|$)/g, ''));
-  add(
-    'a URL with `=` after parameters without a value',
-    KEEP_QUERY,
+    add('a URL with the parameters of the query in another order', KEEP_QUERY, () => order.join('&'));
+  for (const [text, recode] of QUERY_RECODINGS) add(`a URL with a query ${text}`, KEEP_QUERY, () => recode(query));
+  for (const [text, recode] of RECODINGS) add(`a URL with a sorted query ${text}`, KEEP_QUERY, () => recode(sorted));
+  add('a URL without `=` after parameters without a value', KEEP_QUERY, () => query.replace(/=(?=&|$)/g, ''));
+  add('a URL with `=` after parameters without a value', KEEP_QUERY, () =>
     parameters.map((each) => (each.includes('=') ? each : `${each}=`)).join('&'),
   );
   if (parameters.length > 1)
     for (let index = parameters.length - 1; index >= Math.max(0, parameters.length - MAX_PERMUTED); index--)
-      add('a URL without one of the parameters of the query', KEEP_QUERY, parameters.toSpliced(index, 1).join('&'));
+      add('a URL without one of the parameters of the query', KEEP_QUERY, () => parameters.toSpliced(index, 1).join('&'));
 }
 
 /** Sorted and reversed, and all orders of a few parameters. */

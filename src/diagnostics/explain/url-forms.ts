@@ -22,7 +22,7 @@ const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:
 /** Hosts that are safe to log: untrusted clients write them. */
 const HOST = /^[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?$|^\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?$/;
 const MAX_HOSTS = 4;
-/** Bounds the analysis: each is a candidate, with each key. Single changes come first. */
+/** Bounds the analysis: each is a candidate, with each key, and pairs are built only up to it. Single changes come first. */
 const MAX_FORMS = 400;
 /** Pairs of changes are tried with the likeliest origins only. */
 const MAX_PAIRED_ORIGINS = 8;
@@ -33,31 +33,48 @@ const CREDENTIALS = /^https?:\/\/([^/?#@]*@)/i;
 /** The parts of an analysis that determine the URL. */
 export type UrlInput = Pick<AnalysisInput, 'request' | 'publicUrl'>;
 
-/** The URL that the gate reconstructs comes first. */
-export function toUrlForms(input: UrlInput): readonly UrlForm[] {
-  const { request, publicUrl } = input;
+/**
+ * The URL that the gate reconstructs comes first. Each step builds at most one URL, and yields undefined if it was built before, so that
+ * the caller can let other work run: untrusted clients determine how long and how many the URLs are.
+ */
+export function* toUrlForms(input: UrlInput): Generator<UrlForm | undefined> {
+  const seen = new Set<string>();
+  for (const form of toAllForms(input)) {
+    if (form === undefined || seen.has(form.url)) {
+      yield undefined;
+      continue;
+    }
+    seen.add(form.url);
+    yield form;
+    if (seen.size === MAX_FORMS) return;
+  }
+}
+
+/** Some URLs repeat; undefined in place of a path with query that repeats. */
+function* toAllForms({ request, publicUrl }: UrlInput): Generator<UrlForm | undefined> {
   const hosts = toHosts(request.headers);
   const base = new URL(publicUrl === '' ? `https://${hosts[0] ?? 'localhost'}` : publicUrl);
   const prefix = base.pathname === '/' ? '' : base.pathname;
-  const origins = toOriginForms(input, base, hosts);
-  const targets = toTargetForms(prefix, request, `${base.protocol}//${base.host}`);
-  const forms = new Map<string, UrlForm>();
-  const add = (text: string, url: string, fix?: string): void => {
-    if (!forms.has(url) && forms.size < MAX_FORMS) forms.set(url, { text, url, ...(fix !== undefined && { fix }) });
-  };
+  const [first, ...others] = toOriginForms({ request, publicUrl }, base, hosts);
   // As the config has it: `new URL` removes a default port.
-  const [own = base.origin] = origins.map(({ origin }) => origin);
-  add('the URL that sidegate reconstructs', (publicUrl === '' ? base.origin : publicUrl) + request.target);
-  const target = prefix + request.target;
-  const others = origins.slice(1);
-  for (const each of others) add(each.text, each.origin + target, each.fix);
-  for (const each of targets) add(each.text, own + each.target, each.fix);
-  for (const each of others.slice(0, MAX_PAIRED_ORIGINS)) for (const change of targets) addPair(each, change, add);
-  return [...forms.values()];
-}
-
-function addPair(one: OriginForm, other: TargetForm, add: (text: string, url: string, fix: string) => void): void {
-  add(`${one.text}, and ${other.text.replace(/^a URL /, '')}`, one.origin + other.target, `${one.fix}; ${other.fix}`);
+  const url = (publicUrl === '' ? base.origin : publicUrl) + request.target;
+  yield { text: 'the URL that sidegate reconstructs', url };
+  const own = prefix + request.target;
+  for (const { text, fix, origin } of others) yield { text, fix, url: origin + own };
+  const targets = new Map<string, TargetForm>();
+  for (const form of toTargetForms(prefix, request, `${base.protocol}//${base.host}`)) {
+    const target = form.toTarget();
+    const isNew = target !== own && !targets.has(target);
+    if (isNew) targets.set(target, form);
+    yield isNew ? { text: form.text, fix: form.fix, url: (first?.origin ?? base.origin) + target } : undefined;
+  }
+  for (const one of others.slice(0, MAX_PAIRED_ORIGINS))
+    for (const [target, other] of targets)
+      yield {
+        text: `${one.text}, and ${other.text.replace(/^a URL /, '')}`,
+        fix: `${one.fix}; ${other.fix}`,
+        url: one.origin + target,
+      };
 }
 
 /** That of the config first. */

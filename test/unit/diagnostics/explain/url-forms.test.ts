@@ -9,6 +9,8 @@ import { Secret } from '../../../../src/core/secret.ts';
 import type { Explanation } from '../../../../src/diagnostics/explain/analysis.ts';
 import { analyze } from '../../../../src/diagnostics/explain/analyze.ts';
 import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
+import { toTargetForms } from '../../../../src/diagnostics/explain/target-forms.ts';
+import { toUrlForms } from '../../../../src/diagnostics/explain/url-forms.ts';
 
 const SECRET = '8f742231b10e8888abcd99yyyzzz85a5';
 const NOW = 1_800_000_000_000;
@@ -185,4 +187,40 @@ test('if nothing matches, the URL is named before the secret', () => {
 test('a wrong secret and a wrong URL are found together', () => {
   const { findings } = explain('http://hooks.example.com/hooks', {}, `${SECRET}\n`);
   expect(findings.map(({ cause }) => cause)).toEqual(['url', 'secret_whitespace']);
+});
+
+describe('a request with thousands of prefixes, of parameters and 4 hosts', () => {
+  const prefixes = Array.from({ length: 2_450 }, (_, index) => `/${index}`).join(',');
+  const fields = { 'X-Forwarded-Prefix': prefixes, 'X-Script-Name': prefixes, 'X-Stripped-Prefix': prefixes };
+  const headers = new HeaderFields(
+    Object.entries({ ...fields, 'X-Forwarded-Host': 'a.example,b.example,c.example,d.example' }).flat(),
+  );
+  const target = `/hooks?${'x=1&'.repeat(1_990)}`;
+  const request = { method: 'POST', target, headers, body: Buffer.from('a=b'), receivedAt: NOW };
+
+  test('has at most 4 forms by prefixes that it names', () => {
+    const named = toTargetForms('/base', request, PUBLIC).filter(({ text }) => text.includes('the prefix in '));
+    expect(named).toHaveLength(4);
+  });
+
+  test('lets other work run after each URL, and builds no more than it tries, beside those that repeat', () => {
+    const steps = [...toUrlForms({ request, publicUrl: `${PUBLIC}/base` })];
+    const built = steps.filter((step) => step !== undefined);
+    expect(built).toHaveLength(400);
+    expect(steps.at(-1)).toBeDefined();
+    expect(steps.length).toBeLessThan(550);
+  });
+
+  test('is explained within the budget of bytes, which the URLs count for', () => {
+    const scheme = compileScheme(findPreset('twilio') as SchemeDescription);
+    const secret = new Secret(Buffer.from(SECRET));
+    const key = scheme.parseKey('k', secret, undefined);
+    if ('problem' in key) throw new Error(key.problem);
+    const meter = new Meter(DEFAULT_BUDGET);
+    const keys = [{ route: 'r', name: 'k', secret, encoding: undefined, key: key.key }];
+    const input = { request, scheme, allowDotInId: false, tolerance: undefined, publicUrl: PUBLIC, keys, others: [] };
+    const run = analyze({ ...input, presets: PRESETS, compile: compileScheme }, meter);
+    while (run.next().done !== true);
+    expect(meter.bytes).toBeGreaterThan(400 * target.length);
+  });
 });
