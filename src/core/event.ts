@@ -49,8 +49,8 @@ export interface EventIdentity {
   readonly digest?: string;
   /** The digest of the signed content alone, if `digest` also covers an unsigned event type. */
   readonly contentDigest?: string;
-  /** The signature does not cover the whole body, so the same signature can come with another body. */
-  readonly isBodyOpen?: true;
+  /** The part of the body that the signature does not cover, so that it can differ under the same signature. It is the same in each retry. */
+  readonly openContent?: Buffer;
   /** Undefined if the sender signs none. */
   readonly timestamp: EpochMilliseconds | undefined;
 }

@@ -16,9 +16,11 @@ afterEach(async () => {
 
 type StoreName = 'memory' | 'redis';
 
-async function start(store: StoreName, webhook: Sections): Promise<TestGate> {
+async function start(store: StoreName, webhook: Sections, match?: Sections): Promise<TestGate> {
   const sections = store === 'memory' ? {} : { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } };
-  const gate = await startGate({ ...sections, routes: [toRoute(app.port, { webhook })] }, undefined, { secret: SECRET });
+  const gate = await startGate({ ...sections, routes: [toRoute(app.port, { webhook, ...(match && { match }) })] }, undefined, {
+    secret: SECRET,
+  });
   stops.push(gate.stop);
   if (store === 'redis') await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
   return gate;
@@ -116,6 +118,67 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   });
 });
 
+describe('a request of which not everything is signed gets no 2xx, although its signature was seen:', () => {
+  const HOOKS = { pathPrefix: '/hooks', methods: ['POST', 'PUT', 'DELETE'] };
+
+  test('another path, query or method', async () => {
+    const gate = await start('memory', { scheme: 'github' }, HOOKS);
+    const body = toBody();
+    const headers = { 'Content-Type': 'application/json', 'X-Hub-Signature-256': `sha256=${sign(body).toString('hex')}` };
+    const deliver = (method: string, path: string, id: string): Promise<Answer> =>
+      send(gate.port, { method, path, headers: { ...headers, 'X-GitHub-Delivery': id }, body });
+    expect((await deliver('POST', '/hooks/a', '1')).text).toBe('handled');
+    for (const [method, path, id] of [
+      ['POST', '/hooks/b', '1'],
+      ['POST', '/hooks/b', '2'],
+      ['PUT', '/hooks/a', '1'],
+    ] as const)
+      expect(await deliver(method, path, id)).toMatchObject({ status: 503, code: 'event_conflict' });
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}')).toBe(3);
+    expect(await deliver('POST', '/hooks/a', '1')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(1);
+  });
+
+  test('another method or kind with a signed ID', async () => {
+    const custom = {
+      signature: { header: 'X-Signature', encoding: 'hex' },
+      signed: ['id', 'body'],
+      separator: '.',
+      id: { header: 'X-Id' },
+      kind: ['X-Kind'],
+    };
+    const gate = await start('memory', { scheme: 'custom', custom }, HOOKS);
+    const body = toBody();
+    const headers = { 'Content-Type': 'application/json', 'X-Id': 'e1', 'X-Signature': sign(`e1.${body}`).toString('hex') };
+    const deliver = (method: string, kind: string): Promise<Answer> =>
+      send(gate.port, { method, path: '/hooks/a', headers: { ...headers, 'X-Kind': kind }, body });
+    expect((await deliver('POST', 'created')).text).toBe('handled');
+    expect(await deliver('POST', 'deleted')).toMatchObject({ status: 503, code: 'event_conflict' });
+    expect(await deliver('PUT', 'created')).toMatchObject({ status: 503, code: 'event_conflict' });
+    expect(await deliver('POST', 'created')).toMatchObject({ status: 200, code: 'duplicate' });
+  });
+
+  test('a HEAD request is no delivery of a sender of GET requests', async () => {
+    const publicUrl = 'https://hooks.example.com';
+    const gate = await start('memory', { scheme: 'twilio', publicUrl }, { path: '/hooks/billing', methods: ['GET', 'POST'] });
+    const path = '/hooks/billing?CallSid=CA1';
+    const signature = createHmac('sha1', SECRET)
+      .update(publicUrl + path)
+      .digest('base64');
+    const deliver = (method: string): Promise<Answer> =>
+      send(gate.port, { method, path, headers: { 'X-Twilio-Signature': signature } });
+    expect((await deliver('HEAD')).status).toBeGreaterThanOrEqual(400);
+    expect((await deliver('GET')).text).toBe('handled');
+  });
+
+  test('an empty body, if nothing else is signed: all of them have one signature', async () => {
+    const gate = await start('memory', { scheme: 'hookdeck' }, HOOKS);
+    const headers = { 'X-Hookdeck-Signature': sign('').toString('base64'), 'X-Hookdeck-EventID': '1' };
+    expect((await send(gate.port, { method: 'DELETE', path: '/hooks/customers/1', headers })).status).toBe(415);
+    expect(app.received).toHaveLength(0);
+  });
+});
+
 describe('a retry with a new timestamp, of a sender that does not sign the ID,', () => {
   const deliver = (port: number, scheme: string, body: string, at: number, id: string): Promise<Answer> => {
     if (scheme === 'linear') {
@@ -134,6 +197,10 @@ describe('a retry with a new timestamp, of a sender that does not sign the ID,',
     expect(await deliver(gate.port, scheme, body, now, id)).toMatchObject({ status: 200, code: 'duplicate' });
     expect(await deliver(gate.port, scheme, toBody(), now, id)).toMatchObject({ status: 503, code: 'event_conflict' });
     expect(app.received).toHaveLength(1);
+    // The ID leads to the signed content as well.
+    const forget = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ id }) };
+    expect((await fetch(`http://127.0.0.1:${gate.adminPort}/routes/billing/forget`, forget)).status).toBe(200);
+    expect((await deliver(gate.port, scheme, body, now - 20_000, id)).text).toBe('handled');
   });
 });
 

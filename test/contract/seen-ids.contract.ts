@@ -37,20 +37,22 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       const first = request();
       await store.claim(first);
       const again = await store.claim({ ...first, token: 'other' });
-      expect(again).toMatchObject({ state: 'in-progress', sameContent: true });
+      expect(again).toMatchObject({ state: 'in-progress', fingerprint: first.fingerprint });
       if (again.state === 'in-progress') {
         expect(again.remainingMs).toBeGreaterThan(50_000);
         expect(again.remainingMs).toBeLessThanOrEqual(60_000);
       }
-      expect(await store.claim({ ...first, token: 'other', fingerprint: 'f2' })).toMatchObject({ sameContent: false });
+      expect(await store.claim({ ...first, token: 'other', fingerprint: 'f2' })).toMatchObject({
+        fingerprint: first.fingerprint,
+      });
     });
 
     test('remembers a confirmed ID for every later claim', async () => {
       const first = request();
       await store.claim(first);
       expect(await store.confirm(first.key, first.token, first.fingerprint, 60_000)).toBe(true);
-      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', sameContent: true });
-      expect(await store.claim({ ...first, fingerprint: 'f2' })).toEqual({ state: 'handled', sameContent: false });
+      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', fingerprint: first.fingerprint });
+      expect(await store.claim({ ...first, fingerprint: 'f2' })).toEqual({ state: 'handled', fingerprint: first.fingerprint });
     });
 
     test('forgets a released ID', async () => {
@@ -94,7 +96,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       await store.confirm(first.key, first.token, 'f1', 60_000);
       expect(await store.release(first.key, first.token)).toBe(false);
       expect(await store.confirm(first.key, first.token, 'f2', 60_000)).toBe(false);
-      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', sameContent: true });
+      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', fingerprint: first.fingerprint });
     });
 
     test('forgets an ID on demand in any state, and returns the state', async () => {

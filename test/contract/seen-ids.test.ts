@@ -105,7 +105,8 @@ describe('the Redis store', () => {
     );
     const results = await Promise.all(asks);
     expect(results.slice(0, 50)).toEqual(Array(50).fill({ state: 'new' }));
-    for (const late of results.slice(50)) expect(late).toMatchObject({ state: 'in-progress', sameContent: true });
+    for (const [i, late] of results.slice(50).entries())
+      expect(late).toMatchObject({ state: 'in-progress', fingerprint: `f${i % 50}` });
   });
 
   test('fails only the operation that failed, and no other of the same turn', async () => {
@@ -151,7 +152,7 @@ describe('the Redis store', () => {
       expect(countCalls()).toBe(calls);
       const repeated = store.claim({ ...CLAIM, token: 'other' });
       expect(await confirmed).toBe(true);
-      expect(await repeated).toEqual({ state: 'handled', sameContent: true });
+      expect(await repeated).toEqual({ state: 'handled', fingerprint: CLAIM.fingerprint });
       expect(countCalls()).toBe(calls + 1);
       // The one that ends calls without a reply, until it finds none.
       expect(clock.timers).toBe(1);

@@ -14,7 +14,7 @@ export interface Arrived {
 
 /** Makes an event arrive. */
 export function arriveAt(requestId: string, startedAt: number, id: string, body: string): Arrived {
-  const head = { requestId, startedAt } as unknown as ParsedHead;
+  const head = { requestId, startedAt, method: 'POST', target: { raw: '/' } } as unknown as ParsedHead;
   return { head, event: { id, timestamp: 0, keyName: 'k', body: Buffer.from(body) } };
 }
 

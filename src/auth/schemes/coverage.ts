@@ -79,10 +79,15 @@ export function toSenderMethods({ methods, from }: SchemeDescription): readonly 
   return methods ?? (from === undefined ? undefined : ['POST']);
 }
 
-/** Whether the sender may send a delivery without content by this method, which then needs no Content-Type. */
+/**
+ * Whether the sender may send a delivery without content by this method, which then needs no Content-Type. Not if only the content is
+ * signed: all requests without content would have the same signature.
+ */
 export function mayBeEmpty(description: SchemeDescription, method: string): boolean {
   const methods = toSenderMethods(description);
-  return METHODS_WITHOUT_CONTENT.has(method) && methods?.includes(method === 'HEAD' ? 'GET' : method) === true;
+  const { signed } = description;
+  const signsOnlyContent = signed.length > 0 && signed.every((piece) => WHOLE_BODY.has(piece) || hasBodyIn(piece));
+  return METHODS_WITHOUT_CONTENT.has(method) && methods?.includes(method) === true && !signsOnlyContent;
 }
 
 /** Whether no request without content can be accepted. */

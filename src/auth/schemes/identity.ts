@@ -38,7 +38,8 @@ export function compileIdentity(description: SchemeDescription): Identify {
   const readTime = compileTime(description);
   const isHeadSigned = readClaim !== undefined || isHeadIdSigned(description);
   const isIdSigned = readId === undefined ? isHeadSigned : isBodyIdSigned(description);
-  const open = signed.length > 0 && !coversBody(description) ? { isBodyOpen: true as const } : undefined;
+  const isOpen = signed.length > 0 && !coversBody(description);
+  const toOpen = ({ body }: Message) => (isOpen ? { openContent: body } : undefined);
   const readsContent = readId?.needsJson === true || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? parseContent(message.body) : undefined;
@@ -46,6 +47,7 @@ export function compileIdentity(description: SchemeDescription): Identify {
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
     const id = readId === undefined ? readHeadId(head) : readId.read(content, message.body);
+    const open = toOpen(message);
     // A token does not cover the rest of the message, so there are no signed bytes to compute a digest of.
     if (signed.length === 0 || (id !== undefined && isIdSigned)) return { id, timestamp, ...open };
     return { ...identifyByContent(toSigned(), id, head.kind), timestamp, ...open };

@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 
 /** Longer names are hashed, so that senders cannot make keys long; so are names that cannot be printed. */
@@ -44,15 +45,35 @@ export function toContentFingerprint(content: Buffer): string {
   return `${content.length.toString(RADIX)}-${crc32(content).toString(RADIX)}`;
 }
 
+/** Distinguishes requests by what few signatures cover: the method, the path with the query, and an unsigned kind. */
+export function toRequestFingerprint(
+  { method, target }: Pick<ParsedHead, 'method' | 'target'>,
+  { kind = '' }: VerifiedEvent,
+): string {
+  return toIdFingerprint(`${method} ${target.raw}\n${kind}`);
+}
+
 /**
  * Distinguishes bodies of one event ID so that no two are taken for each other, except for the time that the sender signed: a retry can
  * have a new one.
  */
-export function toBodyFingerprint({ body, timestamp }: Pick<VerifiedEvent, 'body' | 'timestamp'>): string {
+export function toBodyFingerprint({ openContent, body: whole, timestamp }: VerifiedEvent): string {
+  const body = openContent ?? whole;
   if (timestamp === undefined) return hash('sha256', body, 'base64url').slice(0, FINGERPRINT_LENGTH);
   const times = [String(timestamp), String(Math.floor(timestamp / 1_000))];
   const text = times.reduce((rest, time) => rest.replaceAll(time, ''), body.toString('latin1'));
   return hash('sha256', Buffer.from(text, 'latin1'), 'base64url').slice(0, FINGERPRINT_LENGTH);
+}
+
+/** The value stored with a key, without spaces: what is compared, and at the end the digest, by which `forgetEvent` clears that key as well. */
+export function joinFingerprint(request: string, content: string, digest: string = content): string {
+  return (digest === content ? [request, content] : [request, content, digest]).join('.');
+}
+
+/** The parts that are compared. */
+export function splitFingerprint(fingerprint: string): { request: string | undefined; content: string | undefined } {
+  const [request, content] = fingerprint.split('.');
+  return { request, content };
 }
 
 /** The tags `i`, `h` and `d` prevent collisions between the forms of keys. */
@@ -66,7 +87,7 @@ function toKey(group: string, name: string): string {
  */
 export async function forgetEvent(store: SeenIds, route: string, id: string): Promise<Forgotten['was']> {
   const byId = await store.forget(toIdKey(route, id));
-  const digest = byId.fingerprint ?? DIGEST_ID.exec(id)?.[1];
+  const digest = byId.fingerprint?.split('.').at(-1) ?? DIGEST_ID.exec(id)?.[1];
   if (digest === undefined) return byId.was;
   const byDigest = await forgetDigest(store, route, digest, byId.was);
   return byId.was === 'absent' ? byDigest : byId.was;

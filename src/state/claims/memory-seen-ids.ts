@@ -37,10 +37,9 @@ class MemorySeenIds implements SeenIds {
       this.#entries.put(key, { isHandled: false, token, fingerprint, expiresAt: now + leaseMs });
       return { state: 'new' };
     }
-    const sameContent = entry.fingerprint === fingerprint;
     return entry.isHandled
-      ? { state: 'handled', sameContent }
-      : { state: 'in-progress', remainingMs: entry.expiresAt - now, sameContent };
+      ? { state: 'handled', fingerprint: entry.fingerprint }
+      : { state: 'in-progress', remainingMs: entry.expiresAt - now, fingerprint: entry.fingerprint };
   }
 
   async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {

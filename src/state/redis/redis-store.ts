@@ -68,7 +68,7 @@ class RedisStore implements RedisStoreParts {
 
   claim({ key, token, fingerprint, leaseMs }: ClaimRequest): Promise<ClaimResult> {
     const operation = { name: 'claim', key: this.#prefix + key, args: [token, fingerprint, leaseMs] } as const;
-    return this.#operations.run(operation, (reply) => toClaimResult(reply, fingerprint));
+    return this.#operations.run(operation, toClaimResult);
   }
 
   confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
@@ -244,22 +244,23 @@ class RedisStore implements RedisStoreParts {
   }
 }
 
-function toClaimResult(reply: Reply, fingerprint: string): ClaimResult {
+function toClaimResult(reply: Reply): ClaimResult {
   if (typeof reply === 'number') return NEW;
   const [value, remainingMs] = reply;
-  const sameContent = value.endsWith(` ${fingerprint}`);
+  const fingerprint = toFingerprint(value);
   return value.startsWith('h ')
-    ? { state: 'handled', sameContent }
-    : { state: 'in-progress', remainingMs: Math.max(remainingMs, 0), sameContent };
+    ? { state: 'handled', fingerprint }
+    : { state: 'in-progress', remainingMs: Math.max(remainingMs, 0), fingerprint };
 }
 
 function toForgotten(reply: Reply): Forgotten {
   if (typeof reply === 'number') return { was: 'absent' };
   const [value] = reply;
-  return {
-    was: value.startsWith('h ') ? 'handled' : 'in-progress',
-    fingerprint: value.slice(value.lastIndexOf(' ') + 1),
-  };
+  return { was: value.startsWith('h ') ? 'handled' : 'in-progress', fingerprint: toFingerprint(value) };
+}
+
+function toFingerprint(value: string): string {
+  return value.slice(value.lastIndexOf(' ') + 1);
 }
 
 function toEnterResult(reply: Reply): EnterResult {

@@ -6,7 +6,17 @@ import { acknowledge, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/claims/seen-ids.ts';
 import { acquireClaim, Busy, type ClaimAttempt, type ClaimParts, type ClaimPolicy, type ClaimReply } from '../claim-attempt.ts';
 import type { ClaimWaiters } from '../claim-waiters.ts';
-import { toBodyFingerprint, toContentFingerprint, toDigestKey, toIdFingerprint, toIdKey, toKindKey } from '../event-keys.ts';
+import {
+  joinFingerprint,
+  splitFingerprint,
+  toBodyFingerprint,
+  toContentFingerprint,
+  toDigestKey,
+  toIdFingerprint,
+  toIdKey,
+  toKindKey,
+  toRequestFingerprint,
+} from '../event-keys.ts';
 import { NOTHING_CLAIMED } from '../grants.ts';
 import type { IdSettlement, Settlements } from '../settlements.ts';
 import type { ClaimGate } from './gate.ts';
@@ -44,6 +54,7 @@ export type DedupEvent =
 interface Step {
   /** The signed ID, the digest of what was signed, an ID that an attacker can choose, or a slot for a kind. A kind keeps the slot that it has. */
   readonly of: 'signed-id' | 'digest' | 'unsigned-id' | 'kind';
+  readonly fingerprint: string;
   /** In order; one granted claim is enough. */
   readonly requests: readonly ClaimRequest[];
 }
@@ -51,9 +62,15 @@ interface Step {
 /** The claims that one delivery needs, in order: all or none. */
 type Steps = readonly Step[];
 
-/** The claim that blocked a delivery; without `of` that of the only step. */
-type Conflict = Exclude<ClaimResult, { state: 'new' }> & Partial<Pick<Step, 'of'>>;
+/** The claim that blocked a delivery; without `step` that of the only step. */
+type Conflict = Exclude<ClaimResult, { state: 'new' }> & { readonly step?: Step };
 type HandledConflict = Extract<Conflict, { state: 'handled' }>;
+
+/**
+ * Compares a delivery with the one that has its claim: `repeated`, the same; `reused`, other content that the sender signed with the
+ * same ID; `replayed`, the same signed content under another ID. The others do not prove that this very event was handled.
+ */
+type Verdict = 'repeated' | 'reused' | 'replayed' | 'other-request' | 'other-content' | 'kinds-exhausted';
 
 /** The result of claiming all steps. `held`: the granted claims; if omitted, all. */
 type ClaimsResult = { readonly state: 'new'; readonly held?: readonly ClaimRequest[] } | Conflict;
@@ -135,8 +152,9 @@ class DedupAttempt implements ClaimAttempt {
 
   #concludeFirst(found: ClaimsResult): ClaimReply {
     const { onEvent } = this.#parts;
-    if (found.state !== 'new' && !found.sameContent && this.#of(found) !== 'kind')
-      onEvent(this.#isReplay(found) ? 'replayed_under_new_id' : 'id_reused');
+    const verdict = found.state === 'new' ? 'repeated' : this.#judge(found);
+    if (verdict === 'replayed') onEvent('replayed_under_new_id');
+    else if (verdict !== 'repeated' && verdict !== 'kinds-exhausted') onEvent('id_reused');
     return this.#conclude(found, 'new');
   }
 
@@ -173,12 +191,12 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   /** The granted request, or the conflict: a claim in progress counts before a handled one, as it may still be released. */
-  async #claimStep({ of, requests }: Step): Promise<ClaimRequest | Conflict> {
+  async #claimStep(step: Step): Promise<ClaimRequest | Conflict> {
     let conflict: Conflict | undefined;
-    for (const request of requests) {
+    for (const request of step.requests) {
       const result = await this.#parts.store.claim(request);
-      if (result.state === 'new' || (of === 'kind' && result.sameContent)) return request;
-      if (conflict?.state !== 'in-progress') conflict = { ...result, of };
+      if (result.state === 'new' || (step.of === 'kind' && result.fingerprint === step.fingerprint)) return request;
+      if (conflict?.state !== 'in-progress') conflict = { ...result, step };
     }
     if (conflict === undefined) throw new Error('a step has no requests');
     return conflict;
@@ -187,38 +205,38 @@ class DedupAttempt implements ClaimAttempt {
   /** A 2xx needs the proof that this very event was handled: what an attacker can write or use up proves nothing. */
   #refuseHandled(found: HandledConflict): Refusal {
     const { onEvent } = this.#parts;
-    if (this.#of(found) === 'kind') {
+    const verdict = this.#judge(found);
+    if (verdict === 'kinds-exhausted') {
       onEvent('kinds_exhausted');
       const detail = `its content was handled under other kinds, as many as dedup.maxKinds allows (${this.#options.maxKinds}): list the kinds of the sender in webhook.kinds`;
       return refuse('event_conflict', 'kinds_exhausted', detail);
     }
-    if (!this.#isSameEvent(found)) {
-      const detail =
-        this.#of(found) === 'unsigned-id'
-          ? 'an event with other content was handled under this ID, which is not signed; to forward this one, forget the ID'
-          : 'the signature does not cover the whole body, and another body with the same signature was handled';
-      return refuse('event_conflict', 'id_reused', detail);
-    }
+    if (verdict === 'other-request' || verdict === 'other-content')
+      return refuse('event_conflict', 'id_reused', this.#explain(found, verdict));
     onEvent('duplicate');
     const { digest } = this.#event;
-    if (digest === undefined || found.sameContent || !this.#isReplay(found))
+    if (digest === undefined || verdict !== 'replayed')
       return acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
     // The id of the first delivery is not known here, so only this text names what to forget for an intended redelivery.
     const detail = `already handled under another id; to forward it again, forget the id ${toDigestId(digest)}`;
     return acknowledge({ state: 'handled', isSameEvent: true, reason: 'replayed_under_new_id' }, detail);
   }
 
-  #isSameEvent(found: HandledConflict): boolean {
-    return found.sameContent || (this.#of(found) !== 'unsigned-id' && this.#event.isBodyOpen === undefined);
+  #explain({ step }: HandledConflict, verdict: 'other-request' | 'other-content'): string {
+    if (verdict === 'other-request')
+      return 'the event was handled with another method, path, query or kind, which are not signed; to forward this one, forget its ID';
+    return (step ?? this.#steps[0])?.of === 'unsigned-id'
+      ? 'an event with other content was handled under this ID, which is not signed; to forward this one, forget the ID'
+      : 'the signature does not cover the whole body, and another body with the same signature was handled';
   }
 
-  /** The same signed bytes under another ID; if they do not cover the body, that is compared in place of the ID. */
-  #isReplay(found: Conflict): boolean {
-    return this.#of(found) === 'digest' && this.#event.isBodyOpen === undefined;
-  }
-
-  #of({ of }: Conflict): Step['of'] | undefined {
-    return of ?? this.#steps[0]?.of;
+  #judge({ fingerprint, step = this.#steps[0] }: Conflict): Verdict {
+    if (step === undefined || step.of === 'kind') return 'kinds-exhausted';
+    const [seen, own] = [splitFingerprint(fingerprint), splitFingerprint(step.fingerprint)];
+    if (seen.request !== own.request) return 'other-request';
+    if (seen.content === own.content) return 'repeated';
+    if (step.of === 'unsigned-id' || this.#event.openContent !== undefined) return 'other-content';
+    return step.of === 'digest' ? 'replayed' : 'reused';
   }
 
   #toClaim(held: readonly ClaimRequest[]): Claim {
@@ -242,28 +260,26 @@ class DedupAttempt implements ClaimAttempt {
 /**
  * Claims by the id if the signature covers it. If not, first by the digest of what was signed: an attacker with a valid delivery
  * could give it another id. The entry of the id stores the digest, so that forgetting the id clears both; if the digest covers the time
- * of the attempt, it stores a fingerprint by which a retry is recognized instead.
+ * of the attempt, the body is compared in its place, so that a retry is recognized.
  */
 function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent): Steps {
   const { route, lease, unsignedId } = options;
-  const { id, digest, contentDigest, isBodyOpen, timestamp } = event;
+  const { id, digest, contentDigest } = event;
   const toStep = (of: Step['of'], fingerprint: string, ...keys: string[]): Step => ({
     of,
+    fingerprint,
     requests: keys.map((key) => ({ key, fingerprint, token: head.requestId, leaseMs: lease })),
   });
   if (id === undefined) return [];
-  if (digest === undefined) {
-    const fingerprint = isBodyOpen === true ? toBodyFingerprint(event) : toContentFingerprint(event.body);
-    return [toStep('signed-id', fingerprint, toIdKey(route, id))];
-  }
-  const byId = toStep('unsigned-id', timestamp === undefined ? digest : toBodyFingerprint(event), toIdKey(route, id));
+  const request = toRequestFingerprint(head, event);
+  const open = event.openContent === undefined ? undefined : toBodyFingerprint(event);
+  if (digest === undefined)
+    return [toStep('signed-id', joinFingerprint(request, open ?? toContentFingerprint(event.body)), toIdKey(route, id))];
+  const content = event.timestamp === undefined ? `${open ?? ''}${digest}` : toBodyFingerprint(event);
+  const byId = toStep('unsigned-id', joinFingerprint(request, content, digest), toIdKey(route, id));
   const hasOwnId = id !== toDigestId(digest);
   if (hasOwnId && unsignedId === 'trust') return [byId];
-  const byDigest = toStep(
-    'digest',
-    isBodyOpen === true ? toBodyFingerprint(event) : toIdFingerprint(id),
-    toDigestKey(route, digest),
-  );
+  const byDigest = toStep('digest', joinFingerprint(request, open ?? toIdFingerprint(id)), toDigestKey(route, digest));
   const slots = contentDigest === undefined ? [] : toKindKeys(options, contentDigest);
   return [byDigest, ...(slots.length > 0 ? [toStep('kind', digest, ...slots)] : []), ...(hasOwnId ? [byId] : [])];
 }
