@@ -59,8 +59,9 @@ const UNSUPPORTED: readonly (readonly [start: RegExp, name: string])[] = [
   [/^\{S?SHA[0-9]+\}/i, 'SHA-2 of LDAP'],
 ];
 /** Of crypt(3) with DES, which `htpasswd -d` writes; some passwords look so as well. */
-const DES = /^[./A-Za-z0-9]{13}$/;
-const LIKE_A_HASH = /^(?:\$[0-9a-z]|\{[A-Z0-9]+\})/;
+const DES = /^(?:[./A-Za-z0-9]{13}|_[./A-Za-z0-9]{19})$/;
+/** A stolen hash would be the password if such a text were one. Of the forms in braces, only those above are supported. */
+const LIKE_A_HASH = /^(?:\$[0-9a-z]|\{[^{}]*\}|_J9\.\.|(?:pbkdf2|scrypt|bcrypt|argon2|sha|md5)[^$]*\$)/i;
 
 /** Memory of every format except argon2id; bcrypt needs 4 KiB. */
 const SMALL: Bytes = 16 * 1_024;
@@ -142,14 +143,18 @@ function parseRest(text: string, { allowPlainText }: HashOptions): PasswordHash 
   const hint = 'create the entry with `sidegate hash-password` or htpasswd -B';
   if (text === '') return { problem: 'the hash is missing', hint };
   const isPlain = text.startsWith(PLAIN);
+  const orPlain = allowPlainText ? `${hint}; if it is the password itself, write ${PLAIN} before it` : hint;
   if (LIKE_A_HASH.test(text) && !isPlain) {
     const name = UNSUPPORTED.find(([start]) => start.test(text))?.[1];
     return {
       problem: `the hash is incomplete or has an unsupported format${name === undefined ? '' : `: ${name}`}`,
-      hint: `${hint}; htpasswd -2 and -5 are also supported`,
+      hint: `${orPlain}; htpasswd -2 and -5 are also supported`,
     };
   }
-  if (!allowPlainText && DES.test(text)) return { problem: 'DES crypt, or a plain-text password; neither is accepted', hint };
+  if (DES.test(text) && !isPlain) {
+    const rest = allowPlainText ? 'it is ambiguous' : 'neither is accepted';
+    return { problem: `DES crypt, or a plain-text password; ${rest}`, hint: orPlain };
+  }
   if (!allowPlainText) return { problem: 'not a hash; plain-text passwords are not accepted', hint };
   const password = isPlain ? text.slice(PLAIN.length) : text;
   if (password === '') return { problem: 'the password is missing', hint };

@@ -133,6 +133,25 @@ describe('a password in plain text', () => {
     expect(parsePasswordHash('$2y$10$tooshort', { allowPlainText: true })).toHaveProperty('problem');
     expect(parsePasswordHash('{SSHA}abc', { allowPlainText: true })).toHaveProperty('problem');
   });
+
+  test.each([
+    '{crypt}$6$salt$abc',
+    '{ssha}MTIzNDU2Nzg5MDEyMzQ1Njc4OTBzYWx0',
+    '{SHA512-CRYPT}$6$salt$abc',
+    '{BLF-CRYPT}$2y$10$abc',
+    '{PBKDF2-SHA256}10000$a$b',
+    '{sha256.hex}abc',
+    '{plain}hunter2',
+    '$P$BabcdefghijklmnopqrstuvwxyzABCD',
+    '_J9..rasmBYk8r9AiWnU',
+    'rqXexS6ZhobKA',
+    'pbkdf2_sha256$260000$salt$hash',
+  ])('is not %s, with a hint for a password that looks so', (text) => {
+    const found = parsePasswordHash(text, { allowPlainText: true });
+    expect(found).toHaveProperty('hint', expect.stringContaining('write {PLAIN} before it'));
+    const plain = parse(`{PLAIN}${text}`, { allowPlainText: true });
+    expect(verifyPassword(plain, Buffer.from(text))).toBe(true);
+  });
 });
 
 describe('a hash that would occupy a thread for too long is rejected:', () => {
