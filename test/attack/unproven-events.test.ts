@@ -1,8 +1,10 @@
 /** An attacker who captured deliveries must not be able to make the gate answer 2xx to a genuine event that the app never got. */
 import { createHmac, randomUUID } from 'node:crypto';
+import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
 import { type Answer, send } from '../support/client.ts';
-import { useApp, useRedis } from '../support/fixtures.ts';
+import { makeFolder, useApp, useRedis } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
 const SECRET = "It's a Secret to Everybody";
@@ -51,7 +53,7 @@ const working = (): void => {
 
 describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   test('invented kinds that use up maxKinds make the next kind wait, and warn', async () => {
-    const gate = await start(store, { scheme: 'shopify' });
+    const gate = await start(store, { scheme: 'shopify', dedup: { maxKinds: 2 } });
     const body = toBody();
     expect((await shopify(gate.port, body, 'orders/create')).text).toBe('handled');
     expect((await shopify(gate.port, body, 'x/y')).text).toBe('handled');
@@ -70,7 +72,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   });
 
   test('many concurrent kinds get 2xx only if the app got them', async () => {
-    const gate = await start(store, { scheme: 'shopify' });
+    const gate = await start(store, { scheme: 'shopify', dedup: { maxKinds: 2 } });
     const body = toBody();
     const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => shopify(gate.port, body, `kind/${i}`)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(2);
@@ -254,4 +256,29 @@ test('a full store never makes an event handled: deliveries get 503', async () =
   expect((await github(gate.port, body, id)).text).toBe('handled');
   expect(await github(gate.port, toBody(), randomUUID())).toMatchObject({ status: 503, code: 'store_unavailable' });
   expect(await github(gate.port, body, id)).toMatchObject({ status: 200, code: 'duplicate' });
+});
+
+test('the inbox stores the event of the sender, after a restart as well, if a body with the same signature is queued', async () => {
+  const key = 'key-of-the-domain';
+  const queue = { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } };
+  const begin = (): Promise<TestGate> =>
+    startGate(
+      {
+        provider: { address: '127.0.0.1:0', queue },
+        routes: [toRoute(app.port, { webhook: { scheme: 'mailgun', ack: 'onAccept' } })],
+      },
+      undefined,
+      { secret: key },
+    );
+  const timestamp = String(Math.floor(systemClock.now() / 1_000));
+  const token = 'a'.repeat(50);
+  const signature = createHmac('sha256', key).update(`${timestamp}${token}`).digest('hex');
+  const toEvent = (event: object): string => JSON.stringify({ signature: { timestamp, token, signature }, 'event-data': event });
+  const first = await begin();
+  expect((await post(first.port, {}, toEvent({ id: 'b', event: 'unsubscribed' }))).status).toBe(200);
+  await first.stop();
+  const second = await begin();
+  expect((await post(second.port, {}, toEvent({ id: 'a', event: 'opened' }))).status).toBe(200);
+  await expect.poll(() => app.received.some(({ body }) => body.toString().includes('"opened"'))).toBe(true);
+  await second.stop();
 });

@@ -6,6 +6,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
 import { refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
+import { toBodyFingerprint, toRequestFingerprint } from '../../gateway/pipeline/event-keys.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
 import { toInboxEndpoint, toInboxMetadata } from '../events/inbox-request.ts';
@@ -87,14 +88,17 @@ function toEvent(
 }
 
 /**
- * From what dedup claims, and so the same for every repetition of a delivery: one that arrives again after a crash between here and the confirmation of its ID is
- * stored once. Hashed, because the IDs of senders may contain any character.
+ * From what dedup claims and compares, and so the same for every repetition of a delivery: one that arrives again after a crash between here and
+ * the confirmation of its ID is stored once. It covers all that the signature leaves open, so that another delivery is never taken for a
+ * stored one. Hashed, because the IDs of senders may contain any character.
  */
-function toEventId({ route, trustsUnsignedId }: InboxOptions, { claimed }: Admitted): string {
-  const { id, digest } = claimed?.event ?? {};
-  const identity = claimed?.claim === undefined ? undefined : trustsUnsignedId ? id : (digest ?? id);
-  if (identity === undefined) return `in_${randomUUID()}`;
-  return `in_${createHash('sha256').update(`${route}\n${identity}`).digest('base64url')}`;
+function toEventId({ route, trustsUnsignedId }: InboxOptions, { claimed, head }: Admitted): string {
+  const { event, claim } = claimed ?? {};
+  const identity = trustsUnsignedId ? event?.id : (event?.digest ?? event?.id);
+  if (event === undefined || claim === undefined || identity === undefined) return `in_${randomUUID()}`;
+  const isBodyOpen = event.openContent !== undefined || trustsUnsignedId;
+  const open = [toRequestFingerprint(head, event), isBodyOpen ? toBodyFingerprint(event) : ''].join('\n');
+  return `in_${createHash('sha256').update(`${route}\n${identity}\n${open}`).digest('base64url')}`;
 }
 
 function accept(
