@@ -100,7 +100,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
     });
 
     test('forwards the same content under at most two kinds, and reports how to allow more', async () => {
-      const gate = await start(store, { scheme });
+      const gate = await start(store, { scheme, dedup: { maxKinds: 2 } });
       const body = toBody();
       expect((await post(sender, gate.port, body, 'orders/create')).text).toBe('handled');
       expect((await post(sender, gate.port, body, 'orders/paid')).text).toBe('handled');
@@ -122,8 +122,11 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   test('forwards two of many concurrent kinds, across two replicas', async () => {
     const gates =
       store === 'redis'
-        ? [await start(store, { scheme: 'shopify' }), await start(store, { scheme: 'shopify' })]
-        : [await start(store, { scheme: 'shopify' })];
+        ? [
+            await start(store, { scheme: 'shopify', dedup: { maxKinds: 2 } }),
+            await start(store, { scheme: 'shopify', dedup: { maxKinds: 2 } }),
+          ]
+        : [await start(store, { scheme: 'shopify', dedup: { maxKinds: 2 } })];
     const bodies = Array.from({ length: 6 }, toBody);
     const answers = await Promise.all(
       bodies.flatMap((body) =>
@@ -136,7 +139,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   });
 
   test('frees the place of a kind that the app failed to handle', async () => {
-    const gate = await start(store, { scheme: 'shopify' });
+    const gate = await start(store, { scheme: 'shopify', dedup: { maxKinds: 2 } });
     const body = toBody();
     app.handler = (_request, response) => response.writeHead(500).end('failed');
     for (const kind of ['a', 'b', 'c', 'd']) expect((await post(shopify, gate.port, body, kind)).status).toBe(500);
@@ -148,7 +151,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   });
 
   test('forwards a forgotten event again although all places are occupied', async () => {
-    const gate = await start(store, { scheme: 'shopify' });
+    const gate = await start(store, { scheme: 'shopify', dedup: { maxKinds: 2 } });
     const body = toBody();
     const id = randomUUID();
     expect((await post(shopify, gate.port, body, 'orders/create', id)).text).toBe('handled');

@@ -151,7 +151,6 @@ describe('a request without content', () => {
   test.each([
     ['GET', ['GET', 'POST']],
     ['GET', ['GET']],
-    ['HEAD', ['GET']],
   ])('of Twilio by %s passes if the route has the methods %s', async (method, methods) => {
     const gate = await open({ preset: 'twilio', secret: { text: SECRET }, path: '/hook', methods });
     const path = '/hook?CallSid=CA12&Body=Gr%C3%BC%C3%9Fe+%26';
@@ -164,11 +163,13 @@ describe('a request without content', () => {
   });
 
   test.each(PRESETS.filter(({ methods = [] }) => methods.includes('GET')).map(({ name }) => name))(
-    'of %s by GET and by DELETE is not rejected for its Content-Type, and one with content is',
+    'of %s by GET and by DELETE is rejected for its Content-Type only if all such requests have one signature, or it has content',
     async (preset) => {
       const gate = await open({ preset, secret: { text: SECRET }, path: '/hook', methods: ['GET', 'DELETE'] });
       for (const method of ['GET', 'DELETE'].filter((each) => toPreset(preset).methods?.includes(each)))
-        expect((await send(gate.port, { method, path: '/hook' })).code).toBe('missing_signature');
+        expect((await send(gate.port, { method, path: '/hook' })).code).toBe(
+          preset === 'hookdeck' ? 'unsupported_media_type' : 'missing_signature',
+        );
       const withContent = await send(gate.port, {
         method: 'DELETE',
         path: '/hook',

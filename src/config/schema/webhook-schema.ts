@@ -16,7 +16,8 @@ import { duration, publicUrl, size, timeLimit } from './scalars.ts';
 import { customScheme } from './scheme-schema.ts';
 import { storeBody } from './store-body-schema.ts';
 
-const DEFAULT_MAX_KINDS = 2;
+/** Shopify sends one body for up to six topics of an order. */
+const DEFAULT_MAX_KINDS = 8;
 /** With parameters it is the exact value of a header, as some senders write one that no media type has. */
 const MEDIA_TYPE = /^(?:[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+(?:;[\x20-\x40\x5b-\x7e]{1,200})?|none)$/;
 const UTF_8_VALUE = /^=(?:utf-8|utf8|"utf-8")(?:[ ;]|$)/;
@@ -66,7 +67,7 @@ const dedup = z
       .max(16)
       .optional()
       .describe(
-        'For senders whose unsigned headers distinguish kinds of events (Shopify, WooCommerce, `custom.kind`), if the route does not list them in `kinds`: number of kinds for which the same body is forwarded; further kinds get 503. Default: 2.',
+        'For senders whose unsigned headers distinguish kinds of events (Shopify, WooCommerce, `custom.kind`), if the route does not list them in `kinds`: number of kinds for which the same body is forwarded; further kinds get 503. Default: 8.',
       ),
   })
   .prefault({});
