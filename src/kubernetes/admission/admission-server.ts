@@ -44,11 +44,10 @@ const MAX_REVIEW_BYTES = 4 * 1024 * 1024;
 /**
  * Bounds the total memory of untrusted callers within the chart's limit of 256 MiB, of which the heap may use half (128 MiB):
  * - bodies, outside the heap: 16 MiB, which is 1,600 reviews of common pods
- * - the review that is being parsed, one at a time: 8 MiB of text and at most 45 MB of values (the worst case found for 393,216
- *   values is 39 MB)
- * - responses that wait for warnings, for at most 300 ms: the size of the bodies, in base64, and 20 MB for the patch that is being
- *   created, one at a time
- * In a smaller container these bounds are smaller (gateway/server/memory.ts).
+ * - the review that is being parsed, one at a time: 8 MiB of text, and values for half of the heap (bounded-json.ts)
+ * - responses that wait for warnings, for at most 300 ms: the size of the bodies, in base64
+ * - the patch that is being created, one at a time: 20 MB
+ * In a smaller container the bounds for bodies and values are smaller (gateway/server/memory.ts).
  */
 export const MAX_BODY_BYTES = 16 * 1024 * 1024;
 /** For one client network: two reviews of the maximum size. */

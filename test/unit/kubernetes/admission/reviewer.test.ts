@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { parseBounded } from '../../../../src/kubernetes/admission/bounded-json.ts';
+import { parseBounded, toMaxValues } from '../../../../src/kubernetes/admission/bounded-json.ts';
 import { createInjectorMetrics } from '../../../../src/kubernetes/admission/injector-metrics.ts';
 import { ADMISSIONS, createReviewer } from '../../../../src/kubernetes/admission/reviewer.ts';
 import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
@@ -66,4 +66,8 @@ describe('a parsed review', () => {
     expect((await Promise.all(replies)).map(({ status }) => status)).toEqual(replies.map(() => 200));
     expect(kept).toBeLessThan(20_000_000);
   });
+});
+
+test('the values of a review fit into half of the heap, whatever they are', () => {
+  expect([64, 128, 1_024].map((mebibytes) => toMaxValues(mebibytes * 1_048_576))).toEqual([167_772, 335_544, 393_216]);
 });
