@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { checkFile } from '../../src/cli/check.ts';
+import { systemClock } from '../../src/core/clock.ts';
+import { createRedisStore } from '../../src/state/redis/redis-store.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
@@ -14,6 +16,7 @@ import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { recordIo } from '../support/io.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
+import { startCluster } from '../support/redis-topologies.ts';
 
 const app = useApp();
 const folder = useFolder();
@@ -260,4 +263,24 @@ test('every line of the log is JSON, also what a library or Node prints', async 
     '[library] of a library',
     'Warning: of Node',
   ]);
+});
+
+test('a Cluster of which one primary refuses writes stays down, and each of its replies is reported once', async () => {
+  const cluster = await startCluster(0);
+  cluster.nodes[0]?.cli('CONFIG', 'SET', 'min-replicas-to-write', '3');
+  const events: string[] = [];
+  const options = { topology: cluster.topology, keyPrefix: 'sg:', commandTimeout: 1_000, connectTimeout: 1_000 };
+  const store = createRedisStore(
+    options,
+    { onUp: () => events.push('up'), onDown: ({ reply = '' }) => events.push(reply), onWarning: () => undefined },
+    systemClock,
+  );
+  await expect.poll(() => events.some((event) => event.startsWith('NOREPLICAS')), { timeout: 5_000 }).toBe(true);
+  const startedAt = performance.now();
+  // Three more probes.
+  await expect.poll(() => performance.now() - startedAt, { timeout: 5_000 }).toBeGreaterThan(3_500);
+  expect(events).not.toContain('up');
+  expect(new Set(events).size).toBe(events.length);
+  await store.close();
+  await cluster.stop();
 });

@@ -37,6 +37,10 @@ const BATCHES_KEPT_MS: Milliseconds = 600_000;
 const PROBE_INTERVAL_MS: Milliseconds = 1_000;
 /** In every key of a probe, after the prefix; no route has a key of this form. */
 const PROBE = 'probe:';
+/** In a Cluster; with so many, hardly any primary of up to ten has none of them (0.1 %). */
+const PROBED_KEYS = 64;
+/** Of the different replies of one outage. */
+const MAX_REPORTED = 8;
 const PROBE_LEASE_MS: Milliseconds = 5_000;
 
 class RedisStore implements RedisStoreParts {
@@ -47,7 +51,8 @@ class RedisStore implements RedisStoreParts {
   readonly #outage: OutageRecord;
   readonly #clock: Clock;
   #isUp: boolean | undefined;
-  #reported: StoreOutage | undefined;
+  /** The replies of this outage that were reported: each operation can fail with another one, every second. */
+  readonly #reported = new Set<string>();
   #cancelProbe: CancelTimer | undefined;
   /** Warnings are reported once. */
   #isChecked = false;
@@ -159,30 +164,35 @@ class RedisStore implements RedisStoreParts {
 
   /**
    * Runs every operation, on keys that only this probe has and that expire. A Redis that accepts connections may still refuse to write: a
-   * replica, a server whose memory or disk is full, or one whose ACL lacks a command.
+   * replica, a server whose memory or disk is full, or one whose ACL lacks a command. In a Cluster one of many primaries may refuse.
    */
   async #probe(): Promise<void> {
-    const key = `${PROBE}${randomUUID()}`;
-    const lease = { token: 'probe', leaseMs: PROBE_LEASE_MS };
-    const rule = { failures: 3, per: PROBE_LEASE_MS, ban: PROBE_LEASE_MS };
+    const keys = Array.from({ length: this.#client.isCluster ? PROBED_KEYS : 1 }, () => `${PROBE}${randomUUID()}`);
     try {
-      await Promise.all([
-        this.claim({ key, fingerprint: '-', ...lease }),
-        this.claim({ key, fingerprint: '-', ...lease }),
-        this.confirm(key, lease.token, '-', PROBE_LEASE_MS),
-        this.forget(key),
-        this.enter({ key: `${key}:order`, version: '1', ...lease }),
-        this.leave({ key: `${key}:order`, token: lease.token }),
-        this.#attempt('attempt', [key], [rule.failures, rule.per, rule.ban]),
-        this.#attempt('attempt', [key], [rule.failures, rule.per, rule.ban]),
-        this.#attempt('refund', [key], [rule.failures, rule.per]),
-        this.lift(key),
-      ]);
+      await Promise.all(keys.flatMap((key) => this.#runAll(key)));
     } catch {
       // The failure is recorded, and the next probe is scheduled (#markDown).
       return;
     }
     this.#markUp();
+  }
+
+  /** Every operation, on one key. */
+  #runAll(key: string): readonly Promise<unknown>[] {
+    const lease = { token: 'probe', leaseMs: PROBE_LEASE_MS };
+    const rule = { failures: 3, per: PROBE_LEASE_MS, ban: PROBE_LEASE_MS };
+    return [
+      this.claim({ key, fingerprint: '-', ...lease }),
+      this.claim({ key, fingerprint: '-', ...lease }),
+      this.confirm(key, lease.token, '-', PROBE_LEASE_MS),
+      this.forget(key),
+      this.enter({ key: `${key}:order`, version: '1', ...lease }),
+      this.leave({ key: `${key}:order`, token: lease.token }),
+      this.#attempt('attempt', [key], [rule.failures, rule.per, rule.ban]),
+      this.#attempt('attempt', [key], [rule.failures, rule.per, rule.ban]),
+      this.#attempt('refund', [key], [rule.failures, rule.per]),
+      this.lift(key),
+    ];
   }
 
   #markUp(): void {
@@ -191,21 +201,23 @@ class RedisStore implements RedisStoreParts {
     if (this.#isUp === true || this.#isClosing) return;
     this.#isUp = true;
     this.#outage.end();
-    this.#reported = undefined;
+    this.#reported.clear();
     this.#events.onUp();
   }
 
   #markDown(error: { readonly message?: string; readonly code?: unknown }): string {
     if (this.#isClosing) return 'the store is closed';
     const outage = this.#outage.fail(error);
-    const isNew = this.#isUp !== false || (outage.reply !== undefined && outage.reply !== this.#reported?.reply);
+    const { reply } = outage;
+    const isNewReply = reply !== undefined && !this.#reported.has(reply) && this.#reported.size < MAX_REPORTED;
+    const isNew = this.#isUp !== false || isNewReply;
     this.#isUp = false;
     this.#cancelProbe ??= this.#clock.after(PROBE_INTERVAL_MS, () => {
       this.#cancelProbe = undefined;
       runDetached(this.#probe());
     });
     if (isNew) {
-      this.#reported = outage;
+      if (reply !== undefined) this.#reported.add(reply);
       this.#events.onDown(outage);
     }
     return outage.message;
