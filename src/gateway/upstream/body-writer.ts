@@ -91,9 +91,13 @@ export class BodyWriter implements BodyConsumer {
 export function writeRequest(socket: Socket, request: UpstreamRequest): void {
   const { body } = request;
   const head = toHeadText(request);
-  if (!Buffer.isBuffer(body) || body.length === 0) {
-    socket.write(head, 'latin1');
-  } else if (body.length <= MAX_COPIED_BYTES) {
+  if (!Buffer.isBuffer(body) || body.length === 0) socket.write(head, 'latin1');
+  else writeBuffered(socket, head, body);
+}
+
+/** Writes a head and a body that is in memory. */
+export function writeBuffered(socket: Socket, head: string, body: Buffer): void {
+  if (body.length <= MAX_COPIED_BYTES) {
     const bytes = Buffer.allocUnsafe(head.length + body.length);
     bytes.write(head, 0, 'latin1');
     body.copy(bytes, head.length);

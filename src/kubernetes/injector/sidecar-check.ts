@@ -18,15 +18,13 @@ import {
   type SidecarRules,
   TERMINATION_PATH,
 } from './sidecar-rules.ts';
-import { findOtherSettings, readSidecar } from './sidecar-values.ts';
+import { findOtherSettings, MAX_ITEMS, readSidecar } from './sidecar-values.ts';
 
 const DEFAULTED_SHAPE = toDefaulted(CONTAINER_SHAPE);
 const DEFAULTED_VOLUMES = toDefaulted(VOLUMES_SHAPE);
 const MAX_SHOWN_LENGTH = 80;
 /** Maximum number of reported differences of one kind. */
 const MAX_REPORTED = 8;
-/** Maximum length of a compared list, which bounds the work; annotations of 8,192 characters name fewer Secrets. */
-const MAX_ITEMS = 4_096;
 /** Fields of a pod that let containers access each other's processes. Not hostIPC: the gate has no shared memory and no message queue. */
 export const SHARING = ['hostPID', 'shareProcessNamespace'] as const;
 

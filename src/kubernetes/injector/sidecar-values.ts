@@ -21,8 +21,8 @@ import { readStatusText } from './status.ts';
 
 /** The prefix of the argument for a probe of the app. */
 export const APP_PROBE = '--app-probe=';
-/** Maximum length of a list that is read, which bounds the work; annotations of 8,192 characters name fewer Secrets. */
-const MAX_ITEMS = 4_096;
+/** Maximum length of a list that is read or compared, which bounds the work; annotations of 8,192 characters name fewer Secrets. */
+export const MAX_ITEMS = 4_096;
 
 /** The values of a pod's sidecar, and its interception mode. */
 export interface ReadSidecar {

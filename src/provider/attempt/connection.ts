@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import type { Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
+import { writeBuffered } from '../../gateway/upstream/body-writer.ts';
 import { toIdleTimeout } from '../../gateway/upstream/connection.ts';
 import type { ResponseHead } from '../../gateway/upstream/response-head.ts';
 import { type ParserEvents, ResponseParser } from '../../gateway/upstream/response-parser.ts';
@@ -40,8 +41,6 @@ export interface ConnectionOwner<T> {
   onDeadOnReuse(connection: Connection<T>, exchange: Exchange): void;
 }
 
-/** Copying a small body is cheaper than a second write. */
-const MAX_COPIED_BYTES = 16_384;
 const MAX_HEAD_BYTES = 16_384;
 /** Bodies of responses are not used. Reading a short one keeps the connection usable. */
 const MAX_RESPONSE_BYTES = 65_536;
@@ -173,17 +172,7 @@ export class Connection<T> implements ParserEvents {
     this.#hasHead = false;
     this.#deadline = deadline;
     this.#parser.expect('POST', false);
-    if (body.length <= MAX_COPIED_BYTES) {
-      const bytes = Buffer.allocUnsafe(head.length + body.length);
-      bytes.write(head, 0, 'latin1');
-      body.copy(bytes, head.length);
-      socket.write(bytes);
-    } else {
-      socket.cork();
-      socket.write(head, 'latin1');
-      socket.write(body);
-      socket.uncork();
-    }
+    writeBuffered(socket, head, body);
   }
 
   #onBytes(bytes: Buffer): void {
