@@ -7,7 +7,7 @@ const OF_ENDPOINT = `${OF_GATE},endpoint=~"$endpoint"`;
 const ATTEMPTS = `${P}attempts_total`;
 const attempts = `sum(${rate(ATTEMPTS, OF_ENDPOINT)})`;
 const waiting = `${P}queue_deliveries{${OF_GATE},state="waiting"}`;
-/** With a queue in Redis all replicas export the same figures; embedded queues of several replicas are shown by the largest one. */
+/** With a queue in PostgreSQL all replicas export the same figures; embedded queues of several replicas are shown by the largest one. */
 const largest = (expr: string): string => `max by (cluster, namespace, workload) (${expr})`;
 const BY_WORKLOAD = '{{namespace}}/{{workload}}';
 
@@ -160,7 +160,7 @@ const QUEUE: readonly Panel[] = [
     kind: 'timeseries',
     title: 'Dead and skipped deliveries',
     description:
-      'dead: all attempts failed; skipped: the endpoint was disabled. Both can be replayed until provider.queue.deadRetention.',
+      'dead: all attempts failed; skipped: the endpoint was disabled. Both can be retried until provider.queue.deadRetention.',
     unit: 'short',
     queries: [
       {
@@ -171,8 +171,8 @@ const QUEUE: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Stored events, share of the bound',
-    description: 'Delivered events are counted until provider.queue.retention.',
+    title: 'Undelivered events, share of the bound',
+    description: 'Events with a delivery that waits. Delivered, dead and skipped events are not counted.',
     unit: 'percentunit',
     queries: [
       { expr: largest(`${P}queue_events{${OF_GATE}} / ${P}queue_events_limit{${OF_GATE}}`), legend: `${BY_WORKLOAD}: events` },
@@ -188,12 +188,13 @@ const QUEUE: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Lost wake-ups',
-    description: 'Endpoints with due deliveries that the sweep had to wake. Expected: 0.',
-    unit: 'none',
+    title: 'Full in',
+    description:
+      'When the queue is full if the undelivered events go on growing as in the last ten minutes. Empty: they do not grow.',
+    unit: 's',
     queries: [
       {
-        expr: `sum by (namespace, workload) (increase(${P}queue_sweep_finds{${OF_GATE}}[$__rate_interval]))`,
+        expr: `min by (namespace, workload) (${P}queue_full_in_seconds{${OF_GATE}}) < 1e9`,
         legend: BY_WORKLOAD,
       },
     ],

@@ -8,10 +8,12 @@ const networkPolicy = z.strictObject({
   enabled: z
     .boolean()
     .default(true)
-    .describe('Creates a NetworkPolicy that allows ingress only to the admin port, and egress only to DNS, Redis and endpoints.'),
+    .describe(
+      'Creates a NetworkPolicy that allows ingress only to the admin port, and egress only to DNS, PostgreSQL and endpoints.',
+    ),
   metricsFrom: freeList().default([]).describe('NetworkPolicy peers that may connect to the admin port. Empty: all.'),
-  redisPorts: z.array(port()).default([6379]).describe('TCP ports of Redis. With Sentinel, add 26379.'),
-  redisTo: freeList().default([]).describe('NetworkPolicy peers of Redis. Empty: all addresses.'),
+  postgresPorts: z.array(port()).default([5432]).describe('TCP ports of PostgreSQL, or of its connection pooler.'),
+  postgresTo: freeList().default([]).describe('NetworkPolicy peers of PostgreSQL. Empty: all addresses.'),
   endpointPorts: z.array(port()).default([443]).describe('TCP ports of endpoints, or of the egress proxy.'),
   exceptRanges: ranges()
     .default([
@@ -26,7 +28,7 @@ const networkPolicy = z.strictObject({
 
 /** The Deployment `deliver`. */
 export const deliver = z.strictObject({
-  enabled: z.boolean().default(false).describe('Creates the Deployment. It needs a queue in Redis.'),
+  enabled: z.boolean().default(false).describe('Creates the Deployment. It needs a queue in PostgreSQL.'),
   namespace: objectName()
     .default('')
     .describe(
@@ -35,14 +37,16 @@ export const deliver = z.strictObject({
   config: freeForm()
     .default({})
     .describe(
-      'The config with `store.redis` and `provider`, as YAML. Endpoints must be the same as in the config of the sidecars that accept events. `routes` and other receiving sections are ignored.',
+      'The config with `provider.queue.postgres`, as YAML. Endpoints must be the same as in the config of the sidecars that accept events. `routes`, `store` and other receiving sections are ignored.',
     ),
   existingConfigMap: objectName().default('').describe('ConfigMap with the config in its key `gate.yaml`, instead of `config`.'),
   existingSecret: objectName().default('').describe('Secret with the config in its key `gate.yaml`, instead of `config`.'),
   secrets: z
     .array(objectName().min(1))
     .default([])
-    .describe('Secrets that the config refers to; each is mounted as the directory `../secrets/NAME`, relative to the config.'),
+    .describe(
+      'Secrets that the config refers to, such as the one with the URL of PostgreSQL; each is mounted as the directory `../secrets/NAME`, relative to the config.',
+    ),
   replicas: z
     .number()
     .int()

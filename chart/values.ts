@@ -86,7 +86,7 @@ const selfTest = z.strictObject({
   namespace: objectName()
     .default('')
     .describe(
-      'Namespace of that pod and its objects. It must exist, and sidecars must be injected there. Empty: the release namespace, or `default` if that is excluded from injection. `helm test --logs` finds the pod only in the release namespace.',
+      'Namespace of that pod and its objects. The namespace must exist and allow injection. Default: the release namespace, or `default` if the release namespace is excluded from injection. With `admission.namespaceSelector` there is no default, and without a namespace the chart creates no self-test. `helm test --logs` finds the pod only in the release namespace.',
     ),
 });
 
@@ -109,7 +109,7 @@ export const ChartValues = z.strictObject({
   certificate: certificate.prefault({}).describe('Certificate of the webhook.'),
   deliver: deliver
     .prefault({})
-    .describe('The Deployment of `sidegate deliver`, which sends the webhooks of all apps that share its queue in Redis.'),
+    .describe('The Deployment of `sidegate deliver`, which sends the webhooks of all apps that share its queue in PostgreSQL.'),
   serviceAccount: serviceAccount.prefault({}).describe('ServiceAccount of the injector.'),
   rbac: rbac.prefault({}).describe('RBAC objects.'),
   podDisruptionBudget: podDisruptionBudget.prefault({}).describe('Limits how many injectors a node drain may stop at once.'),

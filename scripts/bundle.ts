@@ -20,6 +20,7 @@ export const BUNDLES = [
   'sidegate-bodies.cjs',
   'sidegate-explain.cjs',
   'sidegate-redis.cjs',
+  'sidegate-postgres.cjs',
   'sidegate-jwt.cjs',
   'console-page.js',
   'console-page.css',
@@ -70,24 +71,27 @@ const APART: Plugin = {
 };
 
 /** Loaded on first use. At a start without TLS and Redis, HTTP/2 would use 10 MiB of memory, and ioredis would leave 11 MiB of garbage. */
-const LAZY = /^(?:bullmq|ioredis|(?:node:)?(?:child_process|http2|https|tls|zlib))$/;
-/** Dependencies load these for options that sidegate never sets: exemplars, metrics of other processes, pino's transports, BullMQ's PostgreSQL and cron. */
-const NEVER_USED = /^(?:@opentelemetry\/api|thread-stream|cron-parser|\.\/postgres|\.\/lib\/(?:cluster|pushgateway|worker))$/;
+const LAZY = /^(?:ioredis|pg|(?:node:)?(?:child_process|http2|https|tls|zlib))$/;
+/**
+ * Dependencies load these for options that sidegate never sets: exemplars, metrics of other processes, pino's transports,
+ * pg's bindings to libpq, its sockets of Cloudflare and its password files.
+ */
+const NEVER_USED =
+  /^(?:@opentelemetry\/api|thread-stream|pg-cloudflare|pgpass|\.\/native|\.\/lib\/(?:cluster|pushgateway|worker))$/;
 
-/** msgpackr works without this addon. Its loader would also run an addon from a folder beside the bundles, or from one that the environment names. */
-const ABSENT = /^msgpackr-extract$/;
+const SEPARATE = [
+  [/^ioredis$/, './sidegate-redis.cjs'],
+  [/^pg$/, './sidegate-postgres.cjs'],
+] as const;
 
 const LAZY_DEPENDENCIES: Plugin = {
   name: 'lazy-dependencies',
   setup(setUp) {
-    // In a separate file: the sidecar and the sending side share it, and without Redis nothing reads it.
-    setUp.onResolve({ filter: /^ioredis$/ }, ({ namespace }) =>
-      namespace === 'lazy' ? { path: './sidegate-redis.cjs', external: true } : undefined,
-    );
+    // In separate files: the sidecar and the sending side share the one, and without Redis or an outbox nothing reads them.
+    for (const [name, file] of SEPARATE)
+      setUp.onResolve({ filter: name }, ({ namespace }) => (namespace === 'lazy' ? { path: file, external: true } : undefined));
     setUp.onResolve({ filter: NEVER_USED }, ({ path }) => ({ path, namespace: 'never-used' }));
     setUp.onLoad({ filter: /./, namespace: 'never-used' }, () => ({ contents: 'module.exports = {};' }));
-    setUp.onResolve({ filter: ABSENT }, ({ path }) => ({ path, namespace: 'absent' }));
-    setUp.onLoad({ filter: /./, namespace: 'absent' }, () => ({ contents: 'module.exports = undefined;' }));
     setUp.onResolve({ filter: LAZY }, ({ path, namespace }) => (namespace === 'lazy' ? undefined : { path, namespace: 'lazy' }));
     setUp.onLoad({ filter: LAZY, namespace: 'lazy' }, ({ path }) => ({ contents: toLazyModule(path), resolveDir: root }));
   },
@@ -178,9 +182,10 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     ['gateway/pipeline/body-recorders.ts', 'sidegate-bodies'],
     ['diagnostics/explain/background.ts', 'sidegate-explain'],
     ['../node_modules/ioredis/built/index.js', 'sidegate-redis'],
+    ['../node_modules/pg/lib/index.js', 'sidegate-postgres'],
     ['auth/schemes/jwt/jwt.ts', 'sidegate-jwt'],
     ['auth/passwords/password-worker.ts', 'password-worker'],
-    ['provider/queue/sqlite/worker/queue-worker.ts', 'queue-worker'],
+    ['provider/queue/sqlite/queue-worker.ts', 'queue-worker'],
   ] as const;
   const { metafile } = await build({
     ...SHARED,

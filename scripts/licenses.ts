@@ -37,10 +37,18 @@ export function readLicenses(root: string, folders: readonly string[]): Licensed
     if (!ALLOWED_LICENSES.has(license)) throw new Error(`${name}@${version}: ${license} is not in ALLOWED_LICENSES`);
     const files = readdirSync(path, { withFileTypes: true }).filter((file) => file.isFile() && LICENSE_FILE.test(file.name));
     const texts = files.map((file) => readFileSync(join(path, file.name), 'utf8').replaceAll('\r\n', '\n').trim());
-    const text = texts.filter((each) => each !== '').join('\n\n');
+    const text = texts.filter((each) => each !== '').join('\n\n') || readLicenseSection(path);
     if (text === '') throw new Error(`${name}@${version}: ${folder} contains no text of its license`);
     return { name, version, license, text };
   });
+}
+
+/** Some packages have the text only at the end of their README. Returns an empty text if there is none. */
+function readLicenseSection(path: string): string {
+  const readme = readdirSync(path).find((name) => /^readme\.md$/i.test(name));
+  const text = readme === undefined ? '' : readFileSync(join(path, readme), 'utf8').replaceAll('\r\n', '\n');
+  const [, section = ''] = /^#+ *licen[cs]e *\n([^#]*copyright[^#]*)$/im.exec(text) ?? [];
+  return section.trim();
 }
 
 /** One file with all texts, ordered by name. */

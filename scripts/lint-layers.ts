@@ -33,14 +33,14 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   [
     'provider',
     [
-      ['events'],
+      ['events', 'postgres'],
       ['endpoints'],
       ['queue'],
       ['egress-guard'],
       ['attempt'],
       ['telemetry', 'schedule'],
       ['lanes'],
-      ['api', 'inbox', 'settings'],
+      ['api', 'inbox', 'outbox', 'settings'],
       ['runtime'],
     ],
   ],
@@ -77,6 +77,7 @@ const FILE_READERS: ReadonlySet<string> = new Set([
   'gateway/runtime/store.ts',
   'gateway/server/process-memory.ts',
   'provider/queue/sqlite/queue-file.ts',
+  'provider/runtime/queue-watch.ts',
   'telemetry/log/log-batches.ts',
 ]);
 /** Duplicates, outdated events, and handshakes. */
@@ -87,7 +88,45 @@ const ACKNOWLEDGING: ReadonlySet<string> = new Set([
   'gateway/pipeline/gates/order.ts',
   'gateway/pipeline/gates/sns.ts',
 ]);
+/** Compare names and values of headers, schemes of URLs and hex digits, which are ASCII. */
+const ASCII_READERS: ReadonlySet<string> = new Set([
+  'auth/handshakes/cloudevents.ts',
+  'auth/handshakes/header-echo.ts',
+  'auth/keys/https-get.ts',
+  'auth/schemes/aliases.ts',
+  'auth/schemes/body-writer.ts',
+  'auth/schemes/field-head.ts',
+  'auth/schemes/head.ts',
+  'auth/schemes/header-list.ts',
+  'auth/schemes/jwt/jwt.ts',
+  'auth/schemes/kind.ts',
+  'auth/schemes/open-content.ts',
+  'auth/schemes/sign-anywhere.ts',
+  'auth/schemes/signature-entries.ts',
+  'auth/schemes/token.ts',
+  'auth/schemes/twins.ts',
+  'auth/schemes/url.ts',
+]);
+/** Parse JSON that is verified, configured, about to be signed, or at most some kilobytes. */
+const JSON_READERS: ReadonlySet<string> = new Set([
+  'auth/handshakes/handshake.ts',
+  'auth/keys/key-set.ts',
+  'auth/schemes/body-writer.ts',
+  'auth/schemes/identity.ts',
+  'auth/schemes/public-keys.ts',
+  'auth/schemes/token.ts',
+]);
 const RULES: readonly Rule[] = [
+  {
+    pattern: /\bJSON\.parse\b/,
+    text: 'parses JSON of any size; core/strict-json.ts bounds it, or add the file to JSON_READERS',
+    mayUse: (file) => !isIn('auth')(file) || JSON_READERS.has(file),
+  },
+  {
+    pattern: /\.to(?:Locale)?(?:Lower|Upper)Case\b/,
+    text: 'converts case by itself, so `ſ` may differ from s; core/fold-case.ts does that, or add the file to ASCII_READERS',
+    mayUse: (file) => !isIn('auth')(file) || ASCII_READERS.has(file),
+  },
   {
     pattern: /\bDate\.now\(|\bnew Date\(|\bperformance\.now\(|\bsetTimeout\(|\bsetInterval\(|\bprocess\.hrtime/,
     text: 'reads time; only core/clock.ts does',

@@ -1,12 +1,13 @@
 /** CEL that compares the annotations and the other containers of a pod with its sidecar, as src/kubernetes/injector does. */
 import { APP_HEALTH } from '../src/kubernetes/injector/app-probes.ts';
 import { PROBE_PLACES } from '../src/kubernetes/injector/handlers.ts';
-import { PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
+import { APP_PORT_MODES, PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { CONTAINER, DOMAIN, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
-import { USER } from '../src/kubernetes/injector/sidecar.ts';
+import { APP_PROBE, USER } from '../src/kubernetes/injector/sidecar.ts';
 import { PROBE_TARGET_PATTERN, RESERVED_PORT_NAMES, VOLUME_NAMES } from '../src/kubernetes/injector/sidecar-rules.ts';
-import { APP_PROBE, SAME_TEXT } from '../src/kubernetes/injector/sidecar-values.ts';
+import { SAME_TEXT } from '../src/kubernetes/injector/sidecar-values.ts';
+import { toStatusPattern } from '../src/kubernetes/injector/status.ts';
 import { celText } from './cel-shape.ts';
 import { annotation, hasForm, matches, type PolicyVariable, TCP_PORTS } from './policy-variables.ts';
 
@@ -19,9 +20,11 @@ export const listOf = (texts: readonly string[]): string => `[${texts.map(celTex
 export const isReserved = (name: string): string =>
   `(${name} in ${listOf(VOLUME_NAMES.exact)} || ${name}.startsWith(${celText(VOLUME_NAMES.prefix)}))`;
 
+const declares = (port: string): string => `${TCP_PORTS('c')}.exists(p, p.containerPort == ${port})`;
+
 /** The interception mode, from the annotation, or from the status if the injector's default applies. */
 export function toModes(): PolicyVariable[] {
-  const noted = (mode: string): string => `variables.statusText.contains('"takeover":"${mode}"') ? '${mode}'`;
+  const noted = (mode: string): string => `${matches('variables.statusText', toStatusPattern(mode))} ? '${mode}'`;
   return [
     { name: 'statusText', expression: `variables.annotations[?'${STATUS_ANNOTATION}'].orValue('')` },
     { name: 'interceptionText', expression: annotation('interception', "''") },
@@ -29,6 +32,13 @@ export function toModes(): PolicyVariable[] {
       name: 'interceptionMode',
       expression: `variables.interceptionText != '' ? variables.interceptionText.split(':')[0] : variables.isOnPodAddresses ? 'same-port' : ${noted('rename')} : ${noted('env')} : 'service'`,
     },
+    { name: 'takesAppPort', expression: `variables.interceptionMode in ${listOf(APP_PORT_MODES)}` },
+    {
+      name: 'declaring',
+      expression: `object.spec.containers.filter(c, c.name != '${CONTAINER}' && ${declares('variables.port')}).map(c, c.name)`,
+    },
+    // With these modes, one container beside the sidecar declares its data port: the app.
+    { name: 'portApp', expression: 'variables.takesAppPort && size(variables.declaring) > 0 ? [variables.declaring[0]] : []' },
   ];
 }
 
@@ -39,7 +49,7 @@ export function toAppProbes(): PolicyVariable[] {
     const request = `c.${step}.httpGet`;
     const prefix = `'${APP_HEALTH}/' + c.name + '/${kind}?'`;
     const url = `${request}.path.substring(size(${prefix}))`;
-    const isNamed = `c.?${step}.?httpGet.?path.orValue('').startsWith(${prefix}) && dyn(${request}.port) == dyn(variables.adminPort) && ${matches(url, PROBE_TARGET_PATTERN)}`;
+    const isNamed = `c.?${step}.?httpGet.?path.orValue('').startsWith(${prefix}) && dyn(${request}.port) == dyn(variables.adminPort) && ${matches(url, PROBE_TARGET_PATTERN)} && ${url}.split('/')[2] != '127.0.0.1:' + string(variables.adminPort)`;
     const headers = `${request}.?httpHeaders.orValue([])`;
     const json = `'{"url":' + ${quoted(url)} + ',"headers":[' + ${headers}.map(h, '{"name":' + ${quoted('h.name')} + ',"value":' + ${quoted("h.?value.orValue('')")} + '}').join(',') + ']}'`;
     return `variables.lasting.filter(c, ${isNamed}).map(c, c.name + '/${kind}=' + (size(${headers}) == 0 ? ${url} : ${json}).replace('$', '$$'))`;
@@ -92,14 +102,21 @@ function toSettingDifferences(): PolicyDifference[] {
 
 function toIntrusions(): PolicyDifference[] {
   const names = `(${listOf(RESERVED_PORT_NAMES)} + [variables.portName])`;
-  const taking = (port: string): string => `variables.lasting.filter(c, ${TCP_PORTS('c')}.exists(p, p.containerPort == ${port}))`;
-  const most = "(variables.interceptionMode in ['same-port', 'env'] ? 1 : 0)";
-  const isOwn = `(${isReserved('m.name')} || m.name == variables.queueVolume)`;
+  const taking = (port: string): string => `variables.others.filter(c, ${declares(port)})`;
+  const isOwn = `(${isReserved('m.name')} || m.name in variables.queueVolumes)`;
   const order = 'variables.initContainers.map(c, c.name)';
   return [
     {
       name: 'differs_order',
       expression: `!variables.isInit ? [] : variables.initContainers.filter(c, ${order}.indexOf(c.name) < ${order}.indexOf('${CONTAINER}') && !(c.name in variables.allowedInitContainers)).map(c, c.name + ' before ${CONTAINER}')`,
+    },
+    {
+      name: 'differs_plain',
+      expression: `variables.isInit || !(variables.isOnPodAddresses || variables.takesAppPort) ? [] : ['interception mode ' + variables.interceptionMode + ' of a plain container']`,
+    },
+    {
+      name: 'differs_numbers',
+      expression: `variables.adminPort != variables.port && string(variables.adminPort) != variables.appPort && (string(variables.port) == variables.appPort) == variables.isOnPodAddresses ? [] : ['the numbers of the ports']`,
     },
     {
       name: 'differs_portNames',
@@ -111,7 +128,7 @@ function toIntrusions(): PolicyDifference[] {
     },
     {
       name: 'differs_dataPort',
-      expression: `size(${taking('variables.port')}) <= ${most} ? [] : ${taking('variables.port')}.map(c, 'port ' + string(variables.port) + ' of ' + c.name)`,
+      expression: `${taking('variables.port')}.filter(c, !(c.name in variables.portApp)).map(c, 'port ' + string(variables.port) + ' of ' + c.name)`,
     },
     {
       name: 'differs_user',

@@ -2,15 +2,13 @@
 
 import { ADMIN_PORT, CONTAINER, DATA_PORT, DOMAIN, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
 import { KNATIVE, KNATIVE_MESSAGE } from '../src/kubernetes/injector/pod-checks.ts';
-import { READ_ONLY_SOURCES } from '../src/kubernetes/injector/queue-volume.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { USER } from '../src/kubernetes/injector/sidecar.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
 import { RESERVED_PORT_NAMES, VOLUME_NAMES } from '../src/kubernetes/injector/sidecar-rules.ts';
 import { celText } from './cel-shape.ts';
 import { isReserved, listOf } from './policy-pod.ts';
-import { lastingPorts } from './policy-ports.ts';
-import { annotation, hasForm, MOST } from './policy-variables.ts';
+import { annotation, hasForm, IS_OF_QUEUE, MOST, TCP_PORTS } from './policy-variables.ts';
 
 /** A condition and the message if it does not hold, both in CEL. */
 export interface PolicyRule {
@@ -114,7 +112,7 @@ function toPodRules(): PolicyRule[] {
       ),
     },
     {
-      holds: `!${CONTAINERS}.exists(c, c.?volumeMounts.orValue([]).exists(m, ${isReserved('m.name')}))`,
+      holds: `!${CONTAINERS}.exists(c, c.?volumeMounts.orValue([]).exists(m, ${isReserved('m.name')}) || c.?volumeDevices.orValue([]).exists(m, ${isReserved('m.name')}))`,
       message: celText('a container of the pod mounts a volume that is reserved for the sidecar: use a separate volume'),
     },
     {
@@ -143,8 +141,14 @@ function toPodRules(): PolicyRule[] {
       ),
     },
     {
-      holds: `size(variables.containers) <= ${MOST} && size(variables.initContainers) <= ${MOST} && size(variables.env) <= ${MOST * 8}`,
+      holds: `size(variables.containers) <= ${MOST} && size(variables.initContainers) <= ${MOST}`,
       message: celText(`the pod has more than ${MOST} containers: ${BY_WEBHOOK}`),
+    },
+    {
+      holds: `variables.variable == '' || size(variables.env) <= ${MOST * 8}`,
+      message: celText(
+        `the container of the app has more than ${MOST * 8} environment variables, one of which the sidecar needs: ${BY_WEBHOOK}`,
+      ),
     },
     {
       holds: 'size(variables.apps) == 1',
@@ -158,27 +162,28 @@ function toPodRules(): PolicyRule[] {
 }
 
 function toQueueRules(): PolicyRule[] {
-  const isReadOnly = READ_ONLY_SOURCES.map((source) => `has(v.${source})`).join(' || ');
-  const mounting = `(variables.initContainers + variables.containers).filter(c, c.?volumeMounts.orValue([]).exists(m, m.name == variables.queueVolume))`;
+  const mounts = (container: string): string =>
+    `${container}.?volumeMounts.orValue([]).exists(m, m.name in variables.queueVolumes) || ${container}.?volumeDevices.orValue([]).exists(m, m.name in variables.queueVolumes)`;
+  const mounting = `${CONTAINERS}.filter(c, ${mounts('c')})`;
   return [
     {
       holds: `variables.queueVolume == '' || variables.volumes.exists(v, v.name == variables.queueVolume)`,
       message: `'${DOMAIN}/queue-volume is ' + variables.queueVolume + ', but the pod has no such volume: add it to the volumeClaimTemplates of the StatefulSet'`,
     },
     {
-      holds: `!variables.volumes.exists(v, v.name == variables.queueVolume && (${isReadOnly}))`,
-      message: `'${DOMAIN}/queue-volume is ' + variables.queueVolume + ', a read-only volume: use a volume claim'`,
+      holds: `!variables.volumes.exists(v, v.name == variables.queueVolume && !${IS_OF_QUEUE})`,
+      message: `'${DOMAIN}/queue-volume is ' + variables.queueVolume + ', a volume that is read-only or not of the sidecar alone: use a volume claim'`,
     },
     {
       holds: `variables.queueVolume == '' || size(${mounting}) == 0`,
-      message: `'the container ' + ${mounting}[0].name + ' mounts the volume ' + variables.queueVolume + ' of ${DOMAIN}/queue-volume, so it could change queued events and read secrets of endpoints: use a separate volume'`,
+      message: `'the container ' + ${mounting}[0].name + ' mounts the volume ' + variables.queueVolume + ' of ${DOMAIN}/queue-volume, or another with its claim, so it could change queued events and read secrets of endpoints: use a separate volume'`,
     },
   ];
 }
 
 function toPortRules(): PolicyRule[] {
   const own = (number: string): string =>
-    lastingPorts(`p.containerPort == ${number} && !(isApp && p.containerPort == variables.appPort)`);
+    `(variables.initContainers.exists(c, ${TCP_PORTS('c')}.exists(p, p.containerPort == ${number})) || variables.containers.exists(c, ${TCP_PORTS('c')}.exists(p, p.containerPort == ${number} && !(c.name == variables.app.name && p.containerPort == variables.appPort))))`;
   return [
     {
       holds: 'variables.port != variables.adminPort && variables.adminPort != variables.appPort',

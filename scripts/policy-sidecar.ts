@@ -11,24 +11,26 @@ import {
   SECRETS_FOLDER,
 } from '../src/kubernetes/injector/names.ts';
 import { isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/shape.ts';
-import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
-import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
+import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX, USER, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
+import { OTHER_SOURCE, SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
 import {
   ADDED_MOUNT_FIELDS,
   ADDED_MOUNT_SOURCES,
   ALLOWED_FIELDS,
   COMPARED,
   CREDENTIALS_PATTERN,
+  PAUSE_PATH,
   PAUSE_PATTERN,
-  PAUSE_PLACE,
+  RESIZE_POLICY,
   RESOURCE_FIELDS,
+  RESOURCE_NAMES,
   SECRET_NUMBER_PATTERN,
   TERMINATION_PATH,
   TOKENS_PATTERN,
 } from '../src/kubernetes/injector/sidecar-rules.ts';
 import { type CelPlaceholders, celText, toCel } from './cel-shape.ts';
 import { isReserved, listOf, type PolicyDifference, toAppProbes, toModes, toPodDifferences } from './policy-pod.ts';
-import { annotation, hasForm, matches, type PolicyVariable } from './policy-variables.ts';
+import { annotation, hasForm, IS_OF_QUEUE, matches, type PolicyVariable, toQueueVolumes } from './policy-variables.ts';
 
 const HEAD = `{{/*
 Written from src/kubernetes/injector (\`npm run docs\`): what a container \`${CONTAINER}\` must contain. Every field is compared with what the injector
@@ -74,12 +76,14 @@ const PLACEHOLDERS: CelPlaceholders = {
   },
 };
 
-/** Lists whose items must be as the injector creates them, and the field that names an unknown item in messages. */
+/** Whether a mount `e` has only the fields and the path of one that another webhook may add. */
+const IS_FREE_MOUNT = `(e.all(k, k in ${listOf(ADDED_MOUNT_FIELDS)}) && (e.mountPath in variables.allowedMounts || ${matches('e.mountPath', CREDENTIALS_PATTERN)} && !${matches('e.mountPath', TOKENS_PATTERN)}))`;
+/** Lists whose items must be as the injector creates them, and how messages name an unknown item. */
 const LISTS: Readonly<Record<string, { readonly isFree: string; readonly label: string }>> = {
-  env: { isFree: '(e.name in variables.allowedEnv)', label: 'name' },
+  env: { isFree: '(e.name in variables.allowedEnv)', label: 'e.name' },
   volumeMounts: {
-    isFree: `(e.all(k, k in ${listOf(ADDED_MOUNT_FIELDS)}) && (e.mountPath in variables.allowedMounts || ${matches('e.mountPath', CREDENTIALS_PATTERN)} && !${matches('e.mountPath', TOKENS_PATTERN)}) && e.name in variables.addedVolumes)`,
-    label: 'mountPath',
+    isFree: `(${IS_FREE_MOUNT} && e.name in variables.addedVolumes)`,
+    label: `e.mountPath + (${IS_FREE_MOUNT} ? ${celText(OTHER_SOURCE)} : '')`,
   },
 };
 
@@ -124,7 +128,7 @@ function toVariables(): PolicyVariable[] {
     },
     ...toVolumeVariables(),
     ...toAppProbes(),
-    ...toPause(),
+    toPause(),
     ...differences,
     {
       name: 'differences',
@@ -170,23 +174,14 @@ function toVolumeVariables(): PolicyVariable[] {
       name: 'queueVolume',
       expression: `size(variables.queueMounts) > 0 && ${hasForm(VOLUME_NAME, queue)} && !${isReserved(queue)} ? ${queue} : ''`,
     },
+    ...toQueueVolumes(),
   ];
 }
 
-function toPause(): PolicyVariable[] {
-  const { path, prefix } = PAUSE_PLACE;
-  const place = path.map((step) => (typeof step === 'number' ? `[?${step}]` : `.?${step}`)).join('');
-  return [
-    { name: 'pauseText', expression: `string(${SIDECAR}${place}.orValue(''))` },
-    {
-      name: 'pauseRest',
-      expression: `variables.pauseText.startsWith(${celText(prefix)}) ? variables.pauseText.replace(${celText(prefix)}, '', 1) : ''`,
-    },
-    {
-      name: 'pause',
-      expression: `!variables.isInit && ${matches('variables.pauseRest', PAUSE_PATTERN)} ? variables.pauseRest : '0'`,
-    },
-  ];
+function toPause(): PolicyVariable {
+  const place = PAUSE_PATH.map((step) => (typeof step === 'number' ? `[?${step}]` : `.?${step}`)).join('');
+  const text = `string(${SIDECAR}${place}.orValue(''))`;
+  return { name: 'pause', expression: `!variables.isInit && ${matches(text, PAUSE_PATTERN)} ? ${text} : '0'` };
 }
 
 /** Each variable lists the names of fields that differ. There is one per field, because the API server limits the cost of an expression. */
@@ -212,8 +207,16 @@ function toDifferences(): PolicyDifference[] {
       expression: `${mounts}.filter(e, size(${mounts}.filter(o, (e.mountPath + '/').startsWith(o.mountPath + '/'))) > 1).map(e, 'volumeMounts ' + e.mountPath)`,
     },
     {
+      name: 'differs_queue',
+      expression: `variables.volumes.filter(v, v.name == variables.queueVolume && !${IS_OF_QUEUE}).map(v, 'volume ' + v.name)`,
+    },
+    {
       name: 'differs_resources',
-      expression: `${at('resources', '{}')}.all(k, k in ${listOf(RESOURCE_FIELDS)}) ? [] : ['resources']`,
+      expression: `${at('resources', '{}')}.all(k, k in ${listOf(RESOURCE_FIELDS)} && ${SIDECAR}.resources[k].all(n, n in ${listOf(RESOURCE_NAMES)})) ? [] : ['resources']`,
+    },
+    {
+      name: 'differs_resizePolicy',
+      expression: `${at('resizePolicy', '[]')}.all(r, r.?restartPolicy.orValue('') == '${RESIZE_POLICY}') ? [] : ['resizePolicy']`,
     },
     { name: 'differs_number', expression: `size(variables.sidecars) > 1 ? ['several containers of the name'] : []` },
     ...toPodDifferences(),
@@ -233,7 +236,7 @@ function toDifference(key: string, shape: Shape): string {
   const without = (from: string): string => `${from}.filter(e, !${list.isFree})`;
   const own = without(at(key, '[]'));
   const wanted = without(`(${isConditional ? `${condition} ? dyn(${expected}) : dyn([])` : `dyn(${expected})`})`);
-  const named = `[${celText(key)}] + ${own}.map(e, ${celText(`${key} `)} + e.${list.label})`;
+  const named = `[${celText(key)}] + ${own}.map(e, ${celText(`${key} `)} + ${list.label})`;
   return `${own} == ${wanted} ? [] : ${named}`;
 }
 
@@ -248,7 +251,16 @@ interface Validation {
   readonly message: string;
 }
 
-const TARGETING = `.exists(e, e.?targetContainerName.orValue('') == '${CONTAINER}')`;
+/** For `filter` or `exists`: whether an ephemeral container reaches the sidecar; `isOfQueue`: whether a mount `m` is of the volume of the queue. */
+function toReaching(isOfQueue: string): string {
+  const isOwn = `exists(m, ${isReserved('m.name')} || ${isOfQueue})`;
+  return `e, e.?targetContainerName.orValue('') == '${CONTAINER}' || e.?securityContext.?runAsUser.orValue(object.spec.?securityContext.?runAsUser.orValue(-1)) == ${USER} || e.?volumeMounts.orValue([]).${isOwn} || e.?volumeDevices.orValue([]).${isOwn}`;
+}
+const REACHING = toReaching('m.name in variables.queueVolumes');
+/** A match condition has no variables. It also matches other claims, which the validation then allows. */
+const MAY_REACH = toReaching(
+  `(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, c.name == '${CONTAINER}' && c.?volumeMounts.orValue([]).exists(q, q.mountPath == ${celText(QUEUE_FOLDER)} && (q.name == m.name || object.spec.?volumes.orValue([]).exists(v, v.name == m.name && (has(v.persistentVolumeClaim) || has(v.ephemeral))))))`,
+);
 
 function toValidations(): Validation[] {
   return [
@@ -261,8 +273,8 @@ function toValidations(): Validation[] {
       message: `' has the restartPolicy ' + object.spec.?restartPolicy.orValue('') + ' and a sidecar that is a plain container: it is not restarted after it ends, and the app is then open on its own port. Use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always.'`,
     },
     {
-      holds: `size(variables.sidecars) == 0 || !object.spec.?ephemeralContainers.orValue([])${TARGETING}`,
-      message: `' has an ephemeral container in the process namespace of its sidecar, which could read its secrets or end it. Target another container.'`,
+      holds: `size(variables.sidecars) == 0 || !object.spec.?ephemeralContainers.orValue([]).exists(${REACHING})`,
+      message: `' has an ephemeral container in the process namespace of its sidecar, or with its user or volumes, which could read its secrets, end it or take its connections. Target another container, and remove runAsUser: ${USER} and mounts of the volumes of the sidecar and its queue.'`,
     },
     {
       holds: `!(variables.initContainers + object.spec.containers).exists(c, c.name != '${CONTAINER}' && c.?ports.orValue([]).exists(p, p.?name.orValue('') == '${DATA_PORT}'))`,
@@ -283,7 +295,7 @@ export function renderSidecarPolicy(): string {
     HEAD.trimEnd(),
     `{{- define "sidegate.sidecarVariables" -}}\n${variables.join('\n')}\n{{- end -}}\n`,
     `{{- define "sidegate.sidecarValidations" -}}\n${toValidations().map(toYaml).join('\n')}\n{{- if not .Values.admission.insecureAllowOtherSidecars }}\n${toYaml(DIFFERENCES)}\n{{- end }}\n{{- end -}}\n`,
-    `{{/* True for an update that adds an ephemeral container to the sidecar's process namespace. */}}\n{{- define "sidegate.policyTargeted" -}}\nobject.spec.?ephemeralContainers.orValue([])${TARGETING} && !oldObject.spec.?ephemeralContainers.orValue([])${TARGETING}\n{{- end -}}\n`,
+    `{{/* True for an update that adds an ephemeral container which reaches the sidecar. */}}\n{{- define "sidegate.policyTargeted" -}}\nsize(object.spec.?ephemeralContainers.orValue([]).filter(${MAY_REACH})) > size(oldObject.spec.?ephemeralContainers.orValue([]).filter(${MAY_REACH}))\n{{- end -}}\n`,
   ].join('\n');
 }
 

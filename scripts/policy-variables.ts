@@ -3,6 +3,7 @@
 import { HOOK_PLACES, PROBE_PLACES } from '../src/kubernetes/injector/handlers.ts';
 import { PORT_NUMBER, type ValueForm, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/kubernetes/injector/names.ts';
+import { QUEUE_SOURCES } from '../src/kubernetes/injector/queue-volume.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { celText } from './cel-shape.ts';
 
@@ -31,6 +32,8 @@ export const hasForm = ({ pattern, maxLength }: ValueForm, text: string): string
   matches(text, pattern) + (maxLength === undefined ? '' : ` && size(${text}) <= ${maxLength}`);
 export const TCP_PORTS = (container: string): string =>
   `${container}.?ports.orValue([]).filter(p, p.?protocol.orValue('TCP') == 'TCP')`;
+/** Whether a volume `v` is of a kind that a queue may have. */
+export const IS_OF_QUEUE = `(${QUEUE_SOURCES.map((source) => `has(v.${source})`).join(' || ')})`;
 /** The indexes of a list. */
 const indexes = (list: string, condition: string): string => `variables.range.filter(i, i < size(${list}) && ${condition})`;
 const toPort = (text: string): string => `${matches(text, PORT_NUMBER.pattern)} ? int(${text}) : 0`;
@@ -47,8 +50,24 @@ export function toVariables(): PolicyVariable[] {
     { name: 'initContainers', expression: 'object.spec.?initContainers.orValue([])' },
     { name: 'volumes', expression: 'object.spec.?volumes.orValue([])' },
     ...toSettingVariables(),
+    ...toQueueVolumes(),
     ...toAppVariables(),
     ...toHandlerVariables(),
+  ];
+}
+
+/** The names of all volumes with the storage of the queue's; the claim of an ephemeral volume is named POD-VOLUME. */
+export function toQueueVolumes(): PolicyVariable[] {
+  const claim = (volume: string): string => `${volume}.?persistentVolumeClaim.?claimName.orValue('')`;
+  const isOf = (first: string, second: string): string =>
+    `has(${second}.ephemeral) && ${claim(first)}.endsWith('-' + ${second}.name)`;
+  const isSame = `${claim('q')} != '' && ${claim('v')} == ${claim('q')} || ${isOf('v', 'q')} || ${isOf('q', 'v')}`;
+  return [
+    { name: 'queues', expression: 'variables.volumes.filter(q, q.name == variables.queueVolume)' },
+    {
+      name: 'queueVolumes',
+      expression: `variables.queueVolume == '' ? [] : [variables.queueVolume] + variables.volumes.filter(v, variables.queues.exists(q, ${isSame})).map(v, v.name)`,
+    },
   ];
 }
 

@@ -22,6 +22,8 @@ const NEEDED: Readonly<Record<string, string>> = {
   python3: 'python3',
   nginx: 'nginx',
   git: 'git',
+  postgres: 'postgresql',
+  pgbouncer: 'pgbouncer',
   prometheus: 'prometheus',
 };
 /** Programs that only one suite needs, by the suite's name. */
@@ -66,11 +68,17 @@ const GO_PROGRAM = '.cache/oracles-go';
 /** Web frameworks whose routers the gate is compared with (test/support/frameworks). */
 const FRAMEWORKS_VENV = '.cache/frameworks-python';
 const FRAMEWORKS_PACKAGES = ['flask==3.1.3', 'django==5.2.19', 'starlette==1.10.0', 'uvicorn==0.54.0'];
+/** The libraries by which the apps of docs/outbox.md write their events. */
+const OUTBOX_VENV = '.cache/outbox-python';
+const OUTBOX_PACKAGES = ['SQLAlchemy==2.1.9', 'Django==5.2.19', 'psycopg[binary]==3.3.9'];
 const FRAMEWORKS = 'test/support/frameworks';
 const FRAMEWORKS_GO = '.cache/frameworks-go';
 
+/** Debian keeps the server of each version of PostgreSQL in a separate folder, which is not in PATH. */
+const MORE_PATHS = "/usr/sbin:$(echo /usr/lib/postgresql/*/bin | tr ' ' :)";
+
 function isInstalled(command: string): boolean {
-  return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
+  return spawnSync('sh', ['-c', `PATH="$PATH:${MORE_PATHS}" command -v ${command}`]).status === 0;
 }
 
 function install(packages: readonly string[]): boolean {
@@ -166,6 +174,7 @@ for (const command of findMissing(welcome))
   if (!install([welcome[command] as string])) console.log(`${command} could not be installed: the tests behind it are skipped`);
 preparePython(VENV, PYTHON_PACKAGES);
 preparePython(FRAMEWORKS_VENV, FRAMEWORKS_PACKAGES);
+preparePython(OUTBOX_VENV, OUTBOX_PACKAGES);
 if (suite === 'oracles') {
   preparePython(SENDERS_VENV, SENDERS_PACKAGES);
   prepareGo(GO_SOURCE, GO_PROGRAM, "the senders' libraries");

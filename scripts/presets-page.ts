@@ -23,7 +23,7 @@ error. This page is generated from that data (\`npm run docs\`). See also [refus
 - **No signed time:** a captured delivery can be replayed once its ID is forgotten. For these senders, \`dedup.retention\` is 30 days with Redis (3 days in memory), and \`sidegate check\` warns until you set it. Redis needs about 150 bytes per key, and
   a delivery has two keys: a million deliveries in 30 days take about 300 MB.
 - **IDs:** a signed ID is used as it is. If the ID is not signed, a digest of the signed bytes is remembered as well, so that nobody can replay a delivery under a new ID. If there is no ID, the digest is used alone.
-- **The rest of the body is not signed:** anyone who captured a delivery that the app has not handled yet can change what is not listed. Once it was handled, its signature counts as a duplicate with any body. \`sidegate check\` warns of these
+- **The rest of the body is not signed:** anyone who captured a delivery that the app has not handled yet can change what is not listed. If the app handled the changed one, the valid one gets 503 \`event_conflict\`. \`sidegate check\` warns of these
   presets; \`dedup\` cannot be off. Let the app fetch from the sender's API what matters.
 - **Several signatures:** a header may have up to ${MAX_SIGNATURE_ENTRIES} entries, including that of the timestamp; with more it is malformed (401), because each costs a comparison before anyone is verified. Senders use two during a rotation.
 
@@ -44,7 +44,8 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 
 ## Notes on senders
 
-- **Adyen**: standard webhooks for payments (\`adyen-payments\`) sign eight fields of the item in their body: all others, such as \`reason\` and \`additionalData\`, can be changed. A delivery with more than one item is rejected. Webhooks for platforms, banking and
+- **Adyen**: standard webhooks for payments (\`adyen-payments\`) sign eight fields of the item in their body: all others, such as \`reason\` and \`additionalData\`, can be changed. A notification in which only \`eventDate\`, \`reason\`, \`additionalData\`, \`operations\` or
+  \`paymentMethod\` differ is a duplicate, so that the first one counts. A delivery with more than one item is rejected. Webhooks for platforms, banking and
   issuing (\`adyen-platforms\`) sign the whole body.
 - **Alipay** joins the decoded fields as \`name=value\` with \`&\` between them, and escapes neither. A field that contains \`&\` with a later \`=\`, such as \`a&b=c\`, could be two fields, so its notification is rejected: keep \`&\` out of \`subject\`
   and \`body\`, and encode \`passback_params\` as Alipay requires. \`sign_type\` is not signed and must be \`RSA2\`. Notifications of the service market sign it as well; they need \`custom\` with \`signed: [{ sortedForm: {} }]\`. Only UTF-8 is accepted, not GBK. The app must respond with \`success\`; sidegate does so for a duplicate.
@@ -52,25 +53,25 @@ route must say where the ID is, for example \`id: { json: $.id }\`.
 - **Braintree** sends a form with two fields; a form with others is rejected. For its handshake (\`bt_challenge\`) set \`handshake.publicKey\`.
 - **Contentful** lists the headers that it signs; others, also those that the app reads, are not protected. Configure a URL without a query and without percent-encoding.
 - **Docusign** counts retries in its body, so a retry is a new event unless your events have an ID in the body.
-- **Dropbox Sign** signs only the time, in seconds, and the type of an event. Two events of one type within one second have the same signature, so the second one counts as a duplicate. It expects the text \`Hello API Event Received\` in the response: the app must
+- **Dropbox Sign** signs only the time, in seconds, and the type of an event. Two events of one type within one second have the same signature, so the second one gets 503. It expects the text \`Hello API Event Received\` in the response: the app must
   return it, and sidegate returns it for a duplicate.
 - **Mailgun** signs only a time and a token. Inbound messages (routes) have the same fields in a form: use \`custom\` with \`{ form: token }\`, \`{ form: timestamp }\` and \`{ form: signature }\`.
 - **GitLab** signs webhooks that have a signing token by Standard Webhooks: \`scheme: standard-webhooks\`. The older secret token authenticates the sender but not the body.
-- **Retries with a new signature** are recognized by their ID. Zoom, HubSpot, Webflow and ElevenLabs send no ID that is safe to use: a retry with a new timestamp reaches the app again. If your events have an ID in the body, name it:
+- **Retries with a new signature** are recognized by their ID. Zoom, HubSpot, Webflow and ElevenLabs send no ID that is safe to use: a retry with a new timestamp reaches the app again. The ID of Vonage is that of the token, so a retry with a new token does as well. If your events have an ID in the body, name it:
   \`id: { json: $.payload.object.uuid }\`.
 - **Batches** (LINE, SendGrid, Microsoft Graph): a delivery contains several events, and all their IDs together identify it (\`[*]\`).
 - **Square, HubSpot, Twilio** sign the URL. \`publicUrl\` is the URL that the sender uses; a proxy in front must not rewrite the path or query.
 - **Svix** uses the header names of Standard Webhooks if your sender configures that. \`svix\` accepts \`Svix-…\` or \`Webhook-…\`, but no mixture; \`standard-webhooks\` accepts only \`Webhook-…\`. If a request has both, all values must
   be equal, because the app may read either.
 - **Twilio** signs the URL and the form's parameters without separators. Anyone who captured a delivery can move the first parameters into the query, or text from one parameter to the next, under the same signature. The route therefore
-  needs an exact \`path\`; a \`pathPrefix\` is an error, because the path could then absorb parameters as well. Configure a URL without a query at Twilio, and let the app ignore unknown parameters. A changed copy and the original are repeats of
-  each other, because the signed bytes are the same: if the copy arrives first, the app gets only the copy. JSON bodies are bound by \`bodySHA256\`, which counts only at the end of the query.
+  needs an exact \`path\`; a \`pathPrefix\` is an error, because the path could then absorb parameters as well. Configure a URL without a query at Twilio, and let the app ignore unknown parameters. If the app
+  handled a changed copy, the original gets 503 \`event_conflict\`, because nothing proves which of them is valid. JSON bodies are bound by \`bodySHA256\`, which counts only at the end of the query.
 - **Twilio** signs no time, and its voice calls wait for the app's response. If a caller may press the same key twice, the second request is a repeat, and sidegate responds without the app. Set \`dedup: off\` on such a route, or let the URLs differ.
-- **Shopify and WooCommerce** can send the same body for several topics, and sign only the body. So each topic counts as its own event: a repeat of one topic is a duplicate in any spelling (\`orders/create\`, \`ORDERS_CREATE\`), and the same
-  body under another topic is not. Anyone who captured a delivery can invent topics, so list the topics of the route in \`kinds\`: others get 422. Without the list, the same body reaches the app under at most \`dedup.maxKinds\` topics, 2 by default, and further ones get 503 with the reason
+- **Shopify and WooCommerce** can send the same body for several topics, and sign only the body. So each topic counts as its own event: a repeat of one topic is a duplicate, and the same body
+  under another topic is not. The same topic in another spelling (\`ORDERS_CREATE\`) gets 503. Anyone who captured a delivery can invent topics, so list the topics of the route in \`kinds\`: others get 422. Without the list, the same body reaches the app under at most \`dedup.maxKinds\` topics, 8 by default, and further ones get 503 with the reason
   \`kinds_exhausted\`, also valid ones such as \`orders/create\`, \`orders/paid\` and \`orders/updated\`.
-- **Amazon SNS** does not sign \`MessageAttributes\`. An app must not rely on them: anyone who captured a message can change them, as long as that message was not handled yet.
-- **WooCommerce** sends an unsigned form when a webhook is saved. sidegate rejects it (415), so the webhook cannot be saved as active: save it while the route has \`mode: observe\`. Deliveries are signed. The delivery ID changes with
+- **Amazon SNS** does not sign \`MessageAttributes\`. An app must not rely on them: anyone who captured a message can change them, as long as that message was not handled yet. The valid message then gets 503.
+- **WooCommerce** sends an unsigned form when a webhook is saved. sidegate responds with 200 itself ([handshakes](handshakes.md)), and the app does not see it. Deliveries are signed. The delivery ID changes with
   each attempt.
 - **Content-Type** is never signed, so sidegate ties it to the signed body: UTF-8 only, no ambiguous parameters, and a body that looks like its type. JSON must not begin with a byte order mark, a form must not begin like JSON, and
   multipart content must begin with its boundary. Anything else gets 415. See [ADR 0009](adr/0009-schemes-as-data.md).
@@ -184,12 +185,17 @@ function toSortedForm(unsigned: Readonly<Record<string, string>>): string {
   return `all form fields but the signature${fixed.join('')}, sorted by name, as \`name=value\` with \`&\` between them`;
 }
 
+function toHashed({ bodyHash }: JwtDescription): string {
+  if (bodyHash === undefined) return '*body*';
+  return `the digest of *body*${bodyHash.query === undefined ? '' : ', by GET of the parameters'}, in \`${bodyHash.claim}\``;
+}
+
 /** The signed parts, in order. */
 export function toSigned(description: SchemeDescription): string {
-  const { signed, separator, contentDigestParameter, signature, contentShape, unsignedBody, jwt } = description;
+  const { signed, separator, contentDigestParameter, contentField, signature, contentShape, unsignedBody, jwt } = description;
   if (signature === undefined) return 'fields of the content';
   if (signed.length === 0) return 'nothing';
-  if (jwt !== undefined) return jwt.bodyHash === undefined ? '*body*' : `the digest of *body*, in \`${jwt.bodyHash.claim}\``;
+  if (jwt !== undefined) return toHashed(jwt);
   // A bar would end the cell.
   const text = signed
     .map(toPiece)
@@ -197,8 +203,9 @@ export function toSigned(description: SchemeDescription): string {
   const digest =
     contentDigestParameter === undefined ? '' : `, or *url* with the content's SHA-256 as \`${contentDigestParameter}\``;
   const shape = contentShape === undefined ? '' : `; the body a ${contentShape.replace('json-', 'JSON ').replaceAll('-', ' ')}`;
+  const field = contentField === undefined ? '' : `; of a form its only field, \`${contentField}\``;
   const rest = unsignedBody === undefined ? '' : '; **the rest of the body is not signed**';
-  return `${text}${digest}${shape}${rest}`;
+  return `${text}${digest}${shape}${field}${rest}`;
 }
 
 /** Where the time is, and how old it may be. */

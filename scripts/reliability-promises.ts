@@ -188,6 +188,17 @@ const PROCESSES: readonly Promised[] = [
 /** Promises of the sending side. */
 const SENT: readonly Promised[] = [
   {
+    promise: 'An event that the app wrote to its outbox is sent if its transaction commits, and only then',
+    limits: 'outbox.md',
+    proofs: [
+      test(
+        'test/e2e/outbox-gate.test.ts',
+        'sends every event of 300 committed transactions, and none that was rolled back, while the gate is killed at random points',
+      ),
+      test('test/e2e/outbox-faults.test.ts', 'that stops while the queue stores events: they are stored once'),
+    ],
+  },
+  {
     promise: 'An event that the provider accepted is not lost',
     limits: 'provider.md',
     proofs: [
@@ -196,10 +207,6 @@ const SENT: readonly Promised[] = [
       test(
         'test/contract/delivery-queue-crash.contract.ts',
         'loses nothing that was acknowledged: every stored event is there, every delivered one stays delivered, the rest is due again',
-      ),
-      test(
-        'test/e2e/queue-redis.test.ts',
-        'rejects quickly while Redis is down, and continues by itself with everything that was accepted',
       ),
       CHAOS,
     ],
@@ -212,12 +219,7 @@ const SENT: readonly Promised[] = [
     promise:
       'An endpoint gets an event a second time only for a listed cause, and two attempts at once only after a pause or a data loss',
     limits: 'explanation/handled-once.md#events-that-sidegate-sends',
-    proofs: [
-      invariant('lanes', 'DoubleHasCause'),
-      invariant('lanes', 'OneSender'),
-      invariant('lanes', 'SettledByHolder'),
-      test('test/e2e/queue-redis.test.ts', 'settles what was sent while Redis was down, instead of sending it again'),
-    ],
+    proofs: [invariant('lanes', 'DoubleHasCause'), invariant('lanes', 'OneSender'), invariant('lanes', 'SettledByAttempt')],
   },
   {
     promise: 'Events with the same `orderBy` key arrive in the order in which they were accepted',

@@ -181,7 +181,8 @@ function toUnsigned(preset: SenderPreset, { unsigned }: SenderNotes): string {
   return lines.map((line) => `- ${line}`).join('\n');
 }
 
-function toQueryRule({ handshake }: SenderPreset): string {
+function toQueryRule({ handshake, jwt }: SenderPreset): string {
+  if (jwt?.bodyHash?.query !== undefined) return 'Only requests by GET may have a query, which is then signed.';
   return handshake !== undefined && HANDSHAKES[handshake].parameter !== undefined
     ? 'The URL is not signed. A delivery may have the token of the handshake as its query, and no other.'
     : 'The URL is not signed, so a delivery with a query is rejected (`allowQuery`).';

@@ -54,6 +54,16 @@ test.each([
     { 'gateway/pipeline/gates/a.ts': 'const now = Date.now();\n' },
     'gateway/pipeline/gates/a.ts: reads time',
   ],
+  [
+    'a comparison of names that ignores the case only of some letters',
+    { 'auth/schemes/a.ts': 'const isAlike = name.toLowerCase() === other.toLowerCase();\n' },
+    'auth/schemes/a.ts: converts case',
+  ],
+  [
+    'JSON of a sender that is not verified, parsed without bounds',
+    { 'auth/schemes/a.ts': "const value = JSON.parse(body.toString('utf8'));\n" },
+    'auth/schemes/a.ts: parses JSON of any size',
+  ],
   ['a bare listener', { 'gateway/server/a.ts': "socket.on('data', take);\n" }, 'gateway/server/a.ts: adds a listener'],
   [
     'a bare listener for one event',

@@ -99,7 +99,7 @@ describe('the docs', () => {
   });
 
   test('name every endpoint of the admin port and its authorized callers, and no others', () => {
-    const endpoints = createEndpoints({ services: { store: {}, routeParts: {} } } as AdminParts);
+    const endpoints = createEndpoints({ clock: systemClock, services: { store: {}, routeParts: {} } } as AdminParts);
     const names = endpoints.map(
       ({ method, path }) => `${method} ${path.replace('/captures/*', '/captures/{requestId}').replace('*', '{route}')}`,
     );

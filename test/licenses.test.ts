@@ -45,7 +45,15 @@ test.each(['GPL-3.0-only', 'MIT AND AGPL-3.0-only', undefined])('rejects the lic
   expect(() => readLicenses(root, ['node_modules/some'])).toThrow(/some@1\.0\.0: .+ is not in ALLOWED_LICENSES/);
 });
 
-test.each([{}, { LICENSE: ' \n' }])('rejects a package without the text of its license', (files) => {
-  const root = makePackage('MIT', files);
-  expect(() => readLicenses(root, ['node_modules/some'])).toThrow('contains no text of its license');
+test('finds the text of a license at the end of a README', () => {
+  const root = makePackage('MIT', { 'README.md': '# some\n\nMIT\n\n## License\n\nCopyright (c) someone\n\nPermission\n' });
+  expect(readLicenses(root, ['node_modules/some'])[0]?.text).toBe('Copyright (c) someone\n\nPermission');
 });
+
+test.each([{}, { 'README.md': '## License\n\nMIT\n' }, { LICENSE: ' \n' }])(
+  'rejects a package without the text of its license',
+  (files) => {
+    const root = makePackage('MIT', files);
+    expect(() => readLicenses(root, ['node_modules/some'])).toThrow('contains no text of its license');
+  },
+);

@@ -32,7 +32,7 @@ interface AcceptFigures {
   readonly perSecond: number;
   /** Of the sidecar with all its threads. */
   readonly cpu: number;
-  /** Of Redis. */
+  /** Of PostgreSQL. */
   readonly storeCpu: number;
   readonly p50: number;
   readonly p99: number;
@@ -79,7 +79,7 @@ async function accept(
       times.push(performance.now() - began);
     }
   };
-  const [before, storeBefore, began] = [readThreadMicroseconds(pids()), readThreadMicroseconds(storePids), performance.now()];
+  const [before, storeBefore, began] = [readThreadMicroseconds(pids()), readThreadMicroseconds(storePids()), performance.now()];
   await Promise.all(Array.from({ length: connections }, postNext));
   const seconds = (performance.now() - began) / 1_000;
   await pool.close();
@@ -88,7 +88,7 @@ async function accept(
   return {
     perSecond: events / seconds,
     cpu: (readThreadMicroseconds(pids()) - before) / events,
-    storeCpu: (readThreadMicroseconds(storePids) - storeBefore) / events,
+    storeCpu: (readThreadMicroseconds(storePids()) - storeBefore) / events,
     p50: times[Math.floor(times.length / 2)] ?? 0,
     p99: times[Math.floor(times.length * 0.99)] ?? 0,
   };
@@ -96,7 +96,7 @@ async function accept(
 
 /** Of the sidecar and its store, for each second, while nothing is posted. */
 async function measureIdleCpu({ pids, storePids }: BacklogSidecar): Promise<number> {
-  const all = [...pids(), ...storePids];
+  const all = [...pids(), ...storePids()];
   const before = readThreadMicroseconds(all);
   await pause(IDLE_MS);
   return (readThreadMicroseconds(all) - before) / IDLE_MS;
@@ -116,8 +116,8 @@ function watchRss({ pids }: BacklogSidecar): () => number {
   };
 }
 
-function readStoreMebibytes({ file, storePids }: BacklogSidecar): number {
-  return file === undefined ? readRssMebibytes(storePids) : statSync(file).size / 2 ** 20;
+function readStoreMebibytes({ file, storeBytes }: BacklogSidecar): number {
+  return (file === undefined ? storeBytes() : statSync(file).size) / 2 ** 20;
 }
 
 async function measure(engine: EngineName, events: number): Promise<BacklogFigures> {
@@ -175,7 +175,7 @@ function toReport(figures: readonly BacklogFigures[], events: number, busy: numb
     `${new Date().toISOString().slice(0, 10)}; ${describeMachine().join('; ')}; other work took ${toPercent(busy)} of the machine just before.`,
     `A real sidecar (the bundle, on the Node of the image, on one core) gets ${events} events of 1 KiB by its API, for ${ENDPOINTS} endpoints that accept`,
     'connections and never respond. Its limits are the defaults, except for the size of the queue; its heap has 128 MiB, as in a container of',
-    '256 MiB. Redis has its log synced each second.',
+    '256 MiB. PostgreSQL waits for its disk.',
     '',
     `Goal: at most ${GOAL_ABOVE_IDLE_MIB} MiB of resident memory above idle.`,
     ...figures.map(({ engine, rss }) => {
@@ -185,15 +185,15 @@ function toReport(figures: readonly BacklogFigures[], events: number, busy: numb
     '',
     `Accepting: one event in a request on ${SINGLE_CONNECTIONS} connections, or ${BATCH} on ${BATCH_CONNECTIONS}; CPU per event, latency per request.`,
     '',
-    '| | events/s | CPU µs of the sidecar | CPU µs of Redis | p50 ms | p99 ms |',
+    '| | events/s | CPU µs of the sidecar | CPU µs of PostgreSQL | p50 ms | p99 ms |',
     '|---|---|---|---|---|---|',
     ...figures.flatMap(({ engine, single, batch }) => [
       toAcceptRow(engine, 'single', single),
       toAcceptRow(engine, 'batches', batch),
     ]),
     '',
-    'Memory of the sidecar in MiB; CPU in ms per second of the sidecar and Redis while nothing is posted: with an empty queue, and with all events',
-    'queued while attempts to the endpoints go on. The store is the file of SQLite, or the resident memory of Redis.',
+    'Memory of the sidecar in MiB; CPU in ms per second of the sidecar and PostgreSQL while nothing is posted: with an empty queue, and with all events',
+    'queued while attempts to the endpoints go on. The store is the file of SQLite, or the database of PostgreSQL.',
     '',
     '| engine | idle | peak | all queued | after a restart | idle CPU | CPU, all queued | ms until a restarted one listens | store MiB |',
     '|---|---|---|---|---|---|---|---|---|',

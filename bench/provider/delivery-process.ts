@@ -1,9 +1,5 @@
 /** The measured process: sends the same number of events to the same endpoints, by a bare HTTP client, by the sender, or by the whole provider. */
-import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, request } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { Queue, Worker } from 'bullmq';
 import { Pool } from 'undici';
 import { systemClock } from '../../src/core/clock.ts';
 import type { Sender } from '../../src/provider/attempt/attempt.ts';
@@ -11,10 +7,10 @@ import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
 import { createLaneRunner, toLaneCount } from '../../src/provider/lanes/lane-runner.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 import { toLocalEndpoint, toRegistry } from './endpoints.ts';
-import { ENGINES, type EngineName, type OpenEngine, openEngine, readServerFigures, startRedis } from './engines.ts';
+import { ENGINES, type EngineName, type OpenEngine, openEngine } from './engines.ts';
 import { createLocalSender, IGNORE, LANE_SETTINGS, pause, toEvent } from './parts.ts';
 
-export const METHODS = ['node:http', 'undici', 'sender', ...ENGINES, 'bullmq'] as const;
+export const METHODS = ['node:http', 'undici', 'sender', ...ENGINES] as const;
 export type Method = (typeof METHODS)[number];
 
 /** What to do. */
@@ -29,9 +25,9 @@ export interface DeliveryTask {
 
 /** The only message of this process; all times in microseconds for each delivery. */
 export interface DeliveryFigures {
-  /** Of the process, and of Redis. */
+  /** Of the process, and of PostgreSQL. */
   readonly cpu: number;
-  /** The part of Redis. */
+  /** The part of PostgreSQL. */
   readonly serverCpu: number;
   readonly elapsed: number;
   /** For accepting an event into the queue, one at a time, 64 at once. */
@@ -147,55 +143,13 @@ async function measureProvider(engine: EngineName, task: DeliveryTask, endpoints
   return { ...figures, accept: accepted };
 }
 
-function measureOther(task: DeliveryTask, endpoints: readonly Endpoint[]): Promise<DeliveryFigures> {
-  return task.method === 'bullmq' ? measureBullMq(task, endpoints) : measureClient(task, endpoints);
-}
-
-/** One job for each delivery, which a worker sends with a bare client: what an app with BullMQ and no sidecar does. */
-async function measureBullMq({ port, warmUp, count }: DeliveryTask, endpoints: readonly Endpoint[]): Promise<DeliveryFigures> {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-bench-'));
-  const { server, port: redisPort } = await startRedis(folder);
-  const readServer = () => readServerFigures(server);
-  const connection = { host: '127.0.0.1', port: redisPort, maxRetriesPerRequest: null };
-  const queue = new Queue<{ path: string; body: string }>('deliveries', { connection });
-  const send = toNodeClient(port);
-  const paths = endpoints.map(({ url }) => new URL(url).pathname);
-  const removed = { removeOnComplete: true, removeOnFail: true };
-  const accept = (index: number) => {
-    const { id, body } = toEvent([]);
-    return queue.add('send', { path: paths[index % paths.length] ?? '', body: body.toString() }, { jobId: id, ...removed });
-  };
-  const deliver = async (jobs: number): Promise<void> => {
-    let left = jobs;
-    const worker = new Worker<{ path: string; body: string }>(
-      'deliveries',
-      ({ data }) => send(data.path, Buffer.from(data.body)),
-      { connection, concurrency: CONCURRENCY },
-    );
-    await new Promise<void>((resolve) => {
-      worker.on('completed', () => {
-        if (--left === 0) resolve();
-      });
-    });
-    await worker.close();
-  };
-  await runAll(warmUp, accept);
-  await deliver(warmUp);
-  const accepted = await measure(count, () => runAll(count, accept), readServer);
-  const figures = await measure(count, () => deliver(count), readServer);
-  await queue.close();
-  server.kill('SIGKILL');
-  rmSync(folder, { recursive: true, force: true });
-  return { ...figures, accept: accepted };
-}
-
 async function play(task: DeliveryTask): Promise<void> {
   const endpoints = Array.from({ length: task.endpoints }, (_, index) =>
     toLocalEndpoint(`ep-${index}`, task.port, `/healthy/${index}`),
   );
   const { method } = task;
   const engine = ENGINES.find((each) => each === method);
-  process.send?.(await (engine === undefined ? measureOther(task, endpoints) : measureProvider(engine, task, endpoints)));
+  process.send?.(await (engine === undefined ? measureClient(task, endpoints) : measureProvider(engine, task, endpoints)));
 }
 
 process.on('disconnect', () => process.exit());

@@ -13,15 +13,14 @@ import type { ReceiversReady } from './receivers.ts';
 const COUNT = 20_000;
 const WARM_UP = 8_000;
 const ENDPOINTS = 200;
-const GOALS = { sqlite: 60, redis: 80 } as const;
+const GOALS = { sqlite: 60, postgres: 200 } as const;
 const BARE: Method = 'node:http';
 const LABELS: Readonly<Record<Method, string>> = {
   'node:http': '`node:http` with an agent: a bare POST',
   undici: 'undici: a bare POST',
   sender: 'the sender: signed, with egress checks',
   sqlite: 'the provider on SQLite: taken from the queue, sent, settled',
-  redis: 'the provider on Redis, with the CPU of Redis',
-  bullmq: 'BullMQ, a job for each delivery, sent by `node:http` and not signed, with the CPU of Redis',
+  postgres: 'the provider on PostgreSQL, with the CPU of PostgreSQL',
 };
 
 type Rounds = ReadonlyMap<Method, readonly DeliveryFigures[]>;

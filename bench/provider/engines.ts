@@ -1,15 +1,15 @@
-/** Opens the engines of the delivery queue, each with an empty store, for benchmarks. */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+/** Opens the delivery queue in each database, with an empty store, for benchmarks. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../src/core/clock.ts';
-import { createQueue, type QueueParts } from '../../src/provider/queue/create-queue.ts';
+import { createQueue, type QueueParts, type QueuePlace } from '../../src/provider/queue/create-queue.ts';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
-import { findFreePort, untilListening } from '../children.ts';
-import { readCpuMicroseconds, readRssMebibytes } from '../machine.ts';
+import { type PostgresServer, startPostgres } from '../../test/support/postgres.ts';
+import { toTarget } from '../../test/support/queue/postgres-store.ts';
+import { listFamily, readCpuMicroseconds, readRssMebibytes } from '../machine.ts';
 
-export const ENGINES = ['sqlite', 'redis'] as const;
+export const ENGINES = ['sqlite', 'postgres'] as const;
 export type EngineName = (typeof ENGINES)[number];
 
 /** The resources that the servers of an engine used so far. */
@@ -33,62 +33,66 @@ const HOOKS: QueueParts['hooks'] = {
   onAvailable: () => undefined,
   onRunError: (endpoint, error) => console.error(endpoint, error),
 };
+const MAX_READS = 100;
 /** Large enough for any benchmark. */
-const BOUNDS = { maxEvents: 10_000_000, maxBytes: 2 ** 40 };
+const BOUNDS: QueueParts['bounds'] = { maxEvents: 10_000_000, maxBytes: 2 ** 40, endpointShare: 1, tenantShare: 1 };
 
-export async function openEngine(name: EngineName): Promise<OpenEngine> {
+export function openEngine(name: EngineName): Promise<OpenEngine> {
+  return name === 'postgres' ? openPostgres() : openSqlite();
+}
+
+async function openAt(place: QueuePlace): Promise<DeliveryQueue> {
+  const queue = createQueue(place, { bounds: BOUNDS, clock: systemClock, hooks: HOOKS });
+  await queue.open();
+  return queue;
+}
+
+async function openSqlite(): Promise<OpenEngine> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-bench-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  const engine = name === 'redis' ? await openRedis(folder) : await openSqlite(folder);
+  const queue = await openAt({ kind: 'sqlite', path: join(folder, 'queue.db'), allowVolatile: true });
   return {
-    ...engine,
+    queue,
+    readServer: () => ({ cpuMicroseconds: 0, rssMebibytes: 0 }),
     remove: async () => {
-      await engine.remove();
+      await queue.close();
       rmSync(folder, { recursive: true, force: true });
     },
   };
 }
 
-async function openSqlite(folder: string): Promise<OpenEngine> {
-  const path = join(folder, 'queue.db');
-  const queue = createQueue({ kind: 'sqlite', path, allowVolatile: true }, { ...BOUNDS, clock: systemClock, hooks: HOOKS });
-  await queue.open();
-  return { queue, readServer: () => readServerFigures(), remove: () => queue.close() };
+/** Starts a server that waits for its disk, as operators have it. */
+export function startDurablePostgres(config: readonly string[] = []): Promise<PostgresServer> {
+  return startPostgres({ config: ['fsync = on', 'full_page_writes = on', 'shared_buffers = 128MB', ...config] });
 }
 
-/** The arguments of a Redis with a log that is synced each second, as operators mostly have it. */
-export function toRedisArgs(port: number, folder: string): string[] {
-  return ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--appendonly', 'yes'];
+/** The settings of a queue on this server. */
+export function toPostgresPlace(server: PostgresServer): QueuePlace {
+  return { kind: 'postgres', target: toTarget(server.url()), schema: 'bench', maxConnections: 8, statementTimeout: 30_000 };
 }
 
-/** Starts a Redis that ends with this process. */
-export async function startRedis(folder: string): Promise<{ readonly server: ChildProcess; readonly port: number }> {
-  const port = await findFreePort();
-  const server = spawn('redis-server', toRedisArgs(port, folder), { stdio: 'ignore' });
-  process.once('exit', () => server.kill('SIGKILL'));
-  await untilListening(server, port);
-  return { server, port };
+/** The process of a server and those of its connections. Connections may end while they are read: it is repeated. */
+export function readPostgres<Figures>({ folder }: PostgresServer, read: (pids: readonly number[]) => Figures): Figures {
+  const pid = Number(readFileSync(join(folder, 'data', 'postmaster.pid'), 'utf8').split('\n')[0]);
+  for (let tries = 1; ; tries++) {
+    try {
+      return read(listFamily(pid));
+    } catch (thrown) {
+      if (tries === MAX_READS) throw thrown;
+    }
+  }
 }
 
-async function openRedis(folder: string): Promise<OpenEngine> {
-  const { server, port } = await startRedis(folder);
-  const topology = { kind: 'standalone', node: { host: '127.0.0.1', port } } as const;
-  const redis = { topology, keyPrefix: 'bench:', connectTimeout: 5_000, commandTimeout: 5_000 };
-  const choice = { kind: 'redis', redis, shards: 1, durability: 'local', allowVolatile: true } as const;
-  const queue = createQueue(choice, { ...BOUNDS, clock: systemClock, hooks: HOOKS });
-  await queue.open();
+async function openPostgres(): Promise<OpenEngine> {
+  const server = await startDurablePostgres();
+  const queue = await openAt(toPostgresPlace(server));
   return {
     queue,
-    readServer: () => readServerFigures(server),
+    readServer: () =>
+      readPostgres(server, (pids) => ({ cpuMicroseconds: readCpuMicroseconds(pids), rssMebibytes: readRssMebibytes(pids) })),
     remove: async () => {
       await queue.close();
-      server.kill('SIGKILL');
+      await server.stop();
     },
   };
-}
-
-/** Zeros without a server. */
-export function readServerFigures(server?: ChildProcess): ServerFigures {
-  const pids = server?.pid === undefined ? [] : [server.pid];
-  return { cpuMicroseconds: readCpuMicroseconds(pids), rssMebibytes: readRssMebibytes(pids) };
 }

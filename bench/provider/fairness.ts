@@ -114,7 +114,7 @@ function toReport(rows: readonly Row[], seconds: number): string {
     '',
     ...describeNoise(rows),
     'Delays are from the creation of an event, before it is stored, to its receipt. CPU and memory are of the provider with all its threads,',
-    'which creates and accepts the events, too, and of Redis after the plus sign. "Load late" is by how much an event was created later than',
+    'which creates and accepts the events, too, and of PostgreSQL after the plus sign. "Load late" is by how much an event was created later than',
     'planned at most, because the process had no CPU. "Busy" is the share of the machine that other work took just before.',
     '',
     '| engine | dead endpoints | events waiting for each | healthy events delivered | p50 ms | p99 ms | worst ms | CPU ms/s | RSS MiB | attempts to dead ones | s to load the backlog | load late ms | busy |',

@@ -10,10 +10,10 @@ import { findFreePort } from '../children.ts';
 import { toFixed } from '../figures.ts';
 import { describeMachine } from '../machine.ts';
 import { withProcessGroup } from '../process-group.ts';
-import { ENGINES, type EngineName } from './engines.ts';
+import { ENGINES, type EngineName, startDurablePostgres } from './engines.ts';
 import { nextMessage, startProcess, stopProcess } from './processes.ts';
 import type { ReceiversReady } from './receivers.ts';
-import { startStore, toProviderSections } from './sidecar.ts';
+import { QUEUE_URL_FILE, type SidecarQueue, toProviderSections } from './sidecar.ts';
 
 const OUT = join(import.meta.dirname, '..', 'RESULTS-provider-memory.md');
 const LIMITS = [96, 128, 192, 256] as const;
@@ -85,6 +85,10 @@ async function play(gate: CgroupGate, port: number, { bytes }: Load, seconds: nu
   return { workingSet, statuses, oomKills: gate.isAlive() ? gate.oomKills() : Math.max(1, gate.oomKills()) };
 }
 
+function toFiles(queue: SidecarQueue): Record<string, string> {
+  return 'url' in queue ? { [QUEUE_URL_FILE]: queue.url } : {};
+}
+
 /** All loads against one sidecar, until it is killed. */
 function measure(engine: EngineName, limit: number, seconds: number): Promise<Row[]> {
   return withProcessGroup(async (group) => {
@@ -92,11 +96,11 @@ function measure(engine: EngineName, limit: number, seconds: number): Promise<Ro
     const rows: Row[] = [];
     const { port: receiverPort } = await nextMessage<ReceiversReady>(receivers);
     const apiPort = await findFreePort();
-    const store = engine === 'redis' ? await startStore(group) : undefined;
+    const server = engine === 'postgres' ? await startDurablePostgres() : undefined;
     const paths = Array.from({ length: ENDPOINTS }, (_, index) => (index % 2 === 0 ? 'dead' : 'healthy'));
-    const queueFile = store === undefined ? join(group.folder, 'queue.db') : undefined;
-    const sections = toProviderSections({ apiPort, receiverPort, paths, queueFile, redisPort: store?.port });
-    const gate = await startGateInCgroup(limit, sections, {}, installImageNode());
+    const queue = server === undefined ? { file: join(group.folder, 'queue.db') } : { url: server.url() };
+    const sections = toProviderSections({ apiPort, receiverPort, paths, queue });
+    const gate = await startGateInCgroup(limit, sections, toFiles(queue), installImageNode());
     try {
       for (const load of LOADS) {
         rows.push({ engine, limit, load: load.name, ...(await play(gate, apiPort, load, seconds)) });
@@ -107,6 +111,7 @@ function measure(engine: EngineName, limit: number, seconds: number): Promise<Ro
       await gate.stop();
       await stopProcess(receivers);
       await group.close();
+      await server?.stop();
     }
     return rows;
   });

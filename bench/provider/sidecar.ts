@@ -2,11 +2,13 @@
 import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { end, findFreePort, OTHER_CORE } from '../children.ts';
-import { type ProcessGroup, withProcessGroup } from '../process-group.ts';
+import { end, findFreePort } from '../children.ts';
+import { withProcessGroup } from '../process-group.ts';
 import { toSidegate } from '../rivals.ts';
-import { type EngineName, toRedisArgs } from './engines.ts';
+import { type EngineName, readPostgres, startDurablePostgres } from './engines.ts';
 
+/** Beside the config. */
+export const QUEUE_URL_FILE = 'queue-url';
 const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
 
 /** As the image has it in a container of 256 MiB. */
@@ -16,13 +18,18 @@ const HEAP = ['--max-old-space-size=128'];
 export interface BacklogSidecar {
   readonly apiPort: number;
   readonly pids: () => readonly number[];
-  readonly storePids: readonly number[];
-  /** The file of the queue; undefined: the store is Redis. */
+  readonly storePids: () => readonly number[];
+  /** The size of the database in PostgreSQL. */
+  readonly storeBytes: () => number;
+  /** The file of the queue; undefined: the store is PostgreSQL. */
   readonly file: string | undefined;
   /** Ends the process and starts another one with the same queue; returns after how many milliseconds that one listens. */
   readonly restart: () => Promise<number>;
   readonly close: () => Promise<void>;
 }
+
+/** Where the queue is: a file, or PostgreSQL with this URL. */
+export type SidecarQueue = { readonly file: string } | { readonly url: string };
 
 /** The choices in the config of a sidecar. */
 export interface ProviderSections {
@@ -30,21 +37,19 @@ export interface ProviderSections {
   readonly receiverPort: number;
   /** Of each endpoint, the first part of its path: `dead` or `healthy`. Endpoint number N gets events of the type `bench.endpoint-N`. */
   readonly paths: readonly string[];
-  /** Undefined: the queue is in Redis. */
-  readonly queueFile: string | undefined;
-  readonly redisPort: number | undefined;
+  readonly queue: SidecarQueue;
 }
 
 /** The sections of the config, with a file `secret` beside it; the limits are the defaults except for the size of the queue. */
-export function toProviderSections({ apiPort, receiverPort, paths, queueFile, redisPort }: ProviderSections) {
-  const sqlite = queueFile === undefined ? undefined : { sqlite: { path: queueFile, allowVolatile: true } };
+export function toProviderSections({ apiPort, receiverPort, paths, queue }: ProviderSections) {
+  const place =
+    'file' in queue ? { sqlite: { path: queue.file, allowVolatile: true } } : { postgres: { url: { file: QUEUE_URL_FILE } } };
   return {
     shutdown: { grace: '0s' },
-    ...(redisPort === undefined ? undefined : { store: { redis: { url: `redis://127.0.0.1:${redisPort}` } } }),
     routes: [],
     provider: {
       address: `127.0.0.1:${apiPort}`,
-      queue: { ...sqlite, maxEvents: 10_000_000, maxBytes: '64Gi' },
+      queue: { ...place, endpointShare: 1, maxEvents: 10_000_000, maxBytes: '64Gi' },
       egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
       endpoints: paths.map((path, index) => ({
         name: `endpoint-${index}`,
@@ -61,19 +66,22 @@ export function startBacklogSidecar(engine: EngineName, receiverPort: number, en
   return withProcessGroup(async (group) => {
     const apiPort = await findFreePort();
     const file = engine === 'sqlite' ? join(group.folder, 'queue.db') : undefined;
-    const redis = file === undefined ? await startStore(group) : undefined;
+    const server = file === undefined ? await startDurablePostgres() : undefined;
+    const queue = file === undefined ? { url: server?.url() ?? '' } : { file };
     const paths = Array.from({ length: endpoints }, () => 'dead');
-    const sections = toProviderSections({ apiPort, receiverPort, paths, queueFile: file, redisPort: redis?.port });
+    const sections = toProviderSections({ apiPort, receiverPort, paths, queue });
     const listen = { listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' } };
     const config = join(group.folder, 'sidegate.yaml');
     writeFileSync(config, JSON.stringify({ ...listen, ...sections }));
     writeFileSync(join(group.folder, 'secret'), SECRET);
+    if ('url' in queue) writeFileSync(join(group.folder, QUEUE_URL_FILE), queue.url);
     const start = () => group.start(toSidegate(config, { nodeArgs: HEAP }), apiPort);
     let child = await start();
     return {
       apiPort,
       pids: () => toPids(child),
-      storePids: redis === undefined ? [] : toPids(redis.child),
+      storePids: () => (server === undefined ? [] : readPostgres(server, (pids) => pids)),
+      storeBytes: () => Number(server?.sql('SELECT pg_database_size(current_database())') ?? 0),
       file,
       restart: async () => {
         await end(child);
@@ -81,16 +89,12 @@ export function startBacklogSidecar(engine: EngineName, receiverPort: number, en
         child = await start();
         return performance.now() - began;
       },
-      close: () => group.close(),
+      close: async () => {
+        await group.close();
+        await server?.stop();
+      },
     };
   });
-}
-
-/** Starts a Redis on the core of everything that is not measured. */
-export async function startStore(group: ProcessGroup): Promise<{ readonly child: ChildProcess; readonly port: number }> {
-  const port = await findFreePort();
-  const command = { core: OTHER_CORE, command: 'redis-server', args: toRedisArgs(port, group.folder) };
-  return { child: await group.start(command, port), port };
 }
 
 function toPids({ pid }: ChildProcess): number[] {

@@ -121,8 +121,7 @@ ${[
 | \`order\` | a key for each resource; deliveries of one resource wait for each other | one resource is as fast as its app | nothing: that is the order |
 | lease of a claim | one key, no renewal | none: nothing runs for an event in progress | |
 | memory of Redis | \`maxmemory\` with \`noeviction\` | writes fail, and deliveries get 503 | size by the table above, and alert before |
-| lanes of the provider | one lease for each endpoint with work, renewed every 5 s in one call for each process and shard | 10,000 busy endpoints are 10,000 leases | \`provider.queue.redis.shards\` |
-| one shard of the queue | one script at a time | see the provider below | more shards on a Cluster: up to 64, chosen before the first event |`;
+| lanes of the provider | one lease in PostgreSQL for each endpoint with work, renewed every 10 s in one statement for each process | 10,000 busy endpoints are 10,000 leases | nothing: the statement takes milliseconds |`;
 }
 
 /** The sending side. */
@@ -132,31 +131,30 @@ export function renderProviderNeeds(run: ScaleRun): string {
 Measured for events of 1 KiB for one endpoint each, 64 at a time, without the request to the endpoint. Other work on
 the machine lowers the rates ([undisturbed rates](../bench/RESULTS-queue.md)):
 
-| queue | accepted/s | taken and settled/s | µs of the process, accept and deliver | µs of Redis, accept and deliver | commands of Redis, accept and deliver | bytes of a waiting event | bytes of a delivered one |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| queue | accepted/s | taken and settled/s | µs of the process, accept and deliver | µs of PostgreSQL, accept and deliver | bytes of a waiting event | bytes of a delivered one |
+| --- | --- | --- | --- | --- | --- | --- |
 ${run.queues.map(toQueueRow).join('\n')}
 
-With the request to the endpoint, and signing ([benchmark](../bench/RESULTS-delivery.md); on Redis, its CPU is included), a process at half of a core needs:
+With the request to the endpoint, and signing ([benchmark](../bench/RESULTS-delivery.md); with PostgreSQL, its CPU is included), a process at half of a core needs:
 
-| events/s | processes with a SQLite queue each | disk for 3 d | processes on Redis | shards of Redis | memory of Redis for 3 d |
+| events/s | processes with a SQLite queue each | disk for 3 d | processes with PostgreSQL | cores of PostgreSQL | disk for 3 d |
 | --- | --- | --- | --- | --- | --- |
 ${RATES.map((rate) => toProviderRow(run, rate)).join('\n')}
 
 - A SQLite queue belongs to one process. More events need more Deployments, with different endpoints or different apps.
-- Delivered events are kept for \`queue.retention\` (3 d); shorten it, as the memory is proportional. \`maxEvents\` (1,000,000) and \`maxBytes\` (4 GiB)
-  reject events before the disk or Redis is full: raise them with the rate. At 100 events per second, three days are 26 million events.
+- Delivered events are kept for \`queue.retention\` (3 d), and the oldest leave when all events exceed \`maxBytes\` (4 GiB). \`maxEvents\` (1,000,000)
+  counts only undelivered events.
 - A slow endpoint uses one lane, and at most \`concurrency\` of the \`maxConnections\` attempts; it does not slow down the others ([fairness](../bench/RESULTS-fairness.md)).
-- Above 64 shards, use several queues: another \`store.redis\` or \`keyPrefix\` for each group of apps.`;
+- Above some thousand events per second, use several queues: another \`schema\` or database for each group of apps.`;
 }
 
 function toQueueRow(one: QueueCost): string {
   const cells = [
-    one.engine === 'redis' ? 'Redis, 1 shard, with a log' : 'SQLite',
+    one.engine === 'postgres' ? 'PostgreSQL' : 'SQLite',
     formatCount(one.acceptPerSecond),
     formatCount(one.deliverPerSecond),
     `${one.acceptMicroseconds} + ${one.deliverMicroseconds}`,
-    one.engine === 'redis' ? `${one.acceptRedisMicroseconds} + ${one.deliverRedisMicroseconds}` : '–',
-    one.engine === 'redis' ? `${one.acceptCommands} + ${one.deliverCommands}` : '–',
+    one.engine === 'postgres' ? `${one.acceptServerMicroseconds} + ${one.deliverServerMicroseconds}` : '–',
     formatCount(one.bytesWaiting),
     formatCount(one.bytesDelivered),
   ];
@@ -169,20 +167,23 @@ function toProviderRow(run: ScaleRun, rate: number): string {
     if (cost === undefined) throw new Error(`bench/RESULTS-scale.json has no ${engine} queue`);
     return cost;
   };
-  const [sqlite, redis] = [find('sqlite'), find('redis')];
-  const redisTime = redis.acceptRedisMicroseconds + redis.deliverRedisMicroseconds;
+  const [sqlite, postgres] = [find('sqlite'), find('postgres')];
+  const serverTime = postgres.acceptServerMicroseconds + postgres.deliverServerMicroseconds;
   const { providers } = run;
-  const toProcesses = (microseconds: number): string =>
-    formatCount(Math.max(1, Math.ceil((rate * microseconds) / SECOND_IN_MICROSECONDS / GATE_SHARE)));
+  const toProcesses = (microseconds: number): string => toCores(rate, microseconds, GATE_SHARE);
   const bytesIn3Days = (bytes: number): string => formatBytes(rate * 3 * 86_400 * bytes);
-  const shards = Math.max(1, Math.ceil((rate * redisTime) / SECOND_IN_MICROSECONDS / TARGET_UTILIZATION));
   const cells = [
     formatCount(rate),
     toProcesses(providers.sqlite.accept + providers.sqlite.deliver),
     bytesIn3Days(sqlite.bytesDelivered),
-    toProcesses(Math.max(providers.redis.accept + providers.redis.deliver - redisTime, 0)),
-    shards > 64 ? `${formatCount(shards)}: several queues` : formatCount(shards),
-    bytesIn3Days(redis.bytesDelivered),
+    toProcesses(Math.max(providers.postgres.accept + providers.postgres.deliver - serverTime, 0)),
+    toCores(rate, serverTime, TARGET_UTILIZATION),
+    bytesIn3Days(postgres.bytesDelivered),
   ];
   return `| ${cells.join(' | ')} |`;
+}
+
+/** How many cores work for `microseconds` on each of so many events per second, each of them busy for this share of the time. */
+function toCores(rate: number, microseconds: number, share: number): string {
+  return formatCount(Math.max(1, Math.ceil((rate * microseconds) / SECOND_IN_MICROSECONDS / share)));
 }

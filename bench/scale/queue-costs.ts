@@ -1,24 +1,19 @@
-/** Measures what the engines of the queue cost for each event. */
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+/** Measures what the queue costs for each event in each database. */
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
-import type { QueueChoice } from '../../src/config/schema/queue-choice.ts';
 import { systemClock } from '../../src/core/clock.ts';
-import { createQueue, type QueueParts } from '../../src/provider/queue/create-queue.ts';
-import type { RedisStoreOptions } from '../../src/state/redis/options.ts';
-import { startRedis } from '../../test/support/redis.ts';
-import type { OpenEngine } from '../provider/engines.ts';
+import { createQueue, type QueueParts, type QueuePlace } from '../../src/provider/queue/create-queue.ts';
+import { readCpuMicroseconds } from '../machine.ts';
+import { type OpenEngine, readPostgres, startDurablePostgres, toPostgresPlace } from '../provider/engines.ts';
 import { type Figures, measureAccept, measureDelivery } from '../queue/loads.ts';
 import { median } from '../statistics.ts';
-import { countCommands, RedisMeter } from './redis-meter.ts';
 import type { QueueCost } from './results.ts';
-import { toServer } from './store-load.ts';
 
 const EVENTS = 10_000;
 const WARM_UP = 2_000;
 const CONCURRENCY = 64;
-const BOUNDS = { maxEvents: 10_000_000, maxBytes: 2 ** 40 };
+const BOUNDS: QueueParts['bounds'] = { maxEvents: 10_000_000, maxBytes: 2 ** 40, endpointShare: 1, tenantShare: 1 };
 const rethrow = (error: unknown): never => {
   throw error;
 };
@@ -31,41 +26,35 @@ const HOOKS: QueueParts['hooks'] = {
 
 /** How the server or file of an engine is measured. */
 interface Storage {
-  readonly readBytes: () => Promise<number>;
-  /** CPU time of the server and the commands since the last call. */
-  readonly lap: () => Promise<{ readonly cpuMicroseconds: number; readonly commands: number }>;
+  readonly readBytes: () => number;
+  /** CPU time of the server so far. */
+  readonly readCpu: () => number;
 }
 
-async function open(choice: QueueChoice<RedisStoreOptions>): Promise<OpenEngine> {
-  const queue = createQueue(choice, { ...BOUNDS, clock: systemClock, hooks: HOOKS });
+async function open(place: QueuePlace): Promise<OpenEngine> {
+  const queue = createQueue(place, { bounds: BOUNDS, clock: systemClock, hooks: HOOKS });
   await queue.open();
   // The server is measured separately.
   const readServer = (): ReturnType<OpenEngine['readServer']> => ({ cpuMicroseconds: 0, rssMebibytes: 0 });
   return { queue, readServer, remove: () => queue.close() };
 }
 
-async function measure(engine: QueueCost['engine'], opened: OpenEngine, storage: Storage): Promise<QueueCost> {
+async function measure(engine: QueueCost['engine'], opened: OpenEngine, { readBytes, readCpu }: Storage): Promise<QueueCost> {
   await measureAccept(opened, WARM_UP, CONCURRENCY);
   await measureDelivery(opened, WARM_UP);
-  const empty = await storage.readBytes();
-  await storage.lap();
+  const [empty, before] = [readBytes(), readCpu()];
   const accept: Figures = await measureAccept(opened, EVENTS, CONCURRENCY);
-  const accepted = await storage.lap();
-  const waiting = await storage.readBytes();
-  await storage.lap();
+  const [waiting, between] = [readBytes(), readCpu()];
   const deliver = await measureDelivery(opened, EVENTS);
-  const delivered = await storage.lap();
-  const kept = await storage.readBytes();
+  const [kept, after] = [readBytes(), readCpu()];
   return {
     engine,
     acceptPerSecond: Math.round(accept.perSecond),
     deliverPerSecond: Math.round(deliver.perSecond),
     acceptMicroseconds: round(accept.cpuMicroseconds),
     deliverMicroseconds: round(deliver.cpuMicroseconds),
-    acceptRedisMicroseconds: round(accepted.cpuMicroseconds / EVENTS),
-    deliverRedisMicroseconds: round(delivered.cpuMicroseconds / EVENTS),
-    acceptCommands: round(accepted.commands / EVENTS),
-    deliverCommands: round(delivered.commands / EVENTS),
+    acceptServerMicroseconds: round((between - before) / EVENTS),
+    deliverServerMicroseconds: round((after - between) / EVENTS),
     bytesWaiting: Math.round((waiting - empty) / EVENTS),
     bytesDelivered: Math.round((kept - empty) / EVENTS),
   };
@@ -73,24 +62,14 @@ async function measure(engine: QueueCost['engine'], opened: OpenEngine, storage:
 
 const round = (value: number): number => Math.round(value * 10) / 10;
 
-async function measureRedis(): Promise<QueueCost> {
-  const server = await startRedis({ config: ['appendonly yes', 'appendfsync everysec'] });
-  const meter = await RedisMeter.open(server.port);
-  const redis = { topology: toServer(server.port), keyPrefix: 'bench:', connectTimeout: 5_000, commandTimeout: 5_000 };
-  const opened = await open({ kind: 'redis', redis, shards: 1, durability: 'local', allowVolatile: true });
-  const cost = await measure('redis', opened, {
-    // Redis returns the buffers of a busy connection after some seconds.
-    readBytes: async () => {
-      await pause(3_000);
-      return meter.usedMemory();
-    },
-    lap: async () => {
-      const usage = await meter.lap();
-      return { cpuMicroseconds: usage.cpuMicroseconds, commands: countCommands(usage) };
-    },
+async function measurePostgres(): Promise<QueueCost> {
+  const server = await startDurablePostgres();
+  const opened = await open(toPostgresPlace(server));
+  const cost = await measure('postgres', opened, {
+    readBytes: () => Number(server.sql('SELECT pg_database_size(current_database())')),
+    readCpu: () => readPostgres(server, readCpuMicroseconds),
   });
   await opened.remove();
-  meter.close();
   await server.stop();
   return cost;
 }
@@ -100,21 +79,18 @@ async function measureSqlite(): Promise<QueueCost> {
   const opened = await open({ kind: 'sqlite', path: join(folder, 'queue.db'), allowVolatile: true });
   const cost = await measure('sqlite', opened, {
     // Without the write-ahead log, which does not grow with the events.
-    readBytes: async () =>
-      readdirSync(folder)
-        .filter((name) => name === 'queue.db')
-        .reduce((sum, name) => sum + statSync(join(folder, name)).size, 0),
-    lap: async () => ({ cpuMicroseconds: 0, commands: 0 }),
+    readBytes: () => statSync(join(folder, 'queue.db')).size,
+    readCpu: () => 0,
   });
   await opened.remove();
   rmSync(folder, { recursive: true, force: true });
   return cost;
 }
 
-/** Measures both engines in rounds. */
+/** Measures the queue in both databases in rounds. */
 export async function measureQueues(rounds: number): Promise<QueueCost[]> {
   const found: QueueCost[][] = [];
-  for (let i = 0; i < rounds; i++) found.push([await measureSqlite(), await measureRedis()]);
+  for (let i = 0; i < rounds; i++) found.push([await measureSqlite(), await measurePostgres()]);
   return (found[0] ?? []).map((first, engine) => {
     const keys = Object.keys(first).filter((key) => key !== 'engine') as Exclude<keyof QueueCost, 'engine'>[];
     const medians = keys.map((key) => [key, median(found.map((costs) => costs[engine]?.[key] ?? Number.NaN))]);

@@ -87,18 +87,15 @@ export interface FleetResult {
 
 /** The cost of an engine of the queue for each event of 1 KiB with one endpoint. */
 export interface QueueCost {
-  readonly engine: 'sqlite' | 'redis';
+  readonly engine: 'sqlite' | 'postgres';
   readonly acceptPerSecond: number;
   readonly deliverPerSecond: number;
   /** CPU of the process with its threads. */
   readonly acceptMicroseconds: number;
   readonly deliverMicroseconds: number;
-  /** CPU of Redis; 0 for SQLite. */
-  readonly acceptRedisMicroseconds: number;
-  readonly deliverRedisMicroseconds: number;
-  /** Commands that Redis runs. */
-  readonly acceptCommands: number;
-  readonly deliverCommands: number;
+  /** CPU of PostgreSQL; 0 for SQLite. */
+  readonly acceptServerMicroseconds: number;
+  readonly deliverServerMicroseconds: number;
   readonly bytesWaiting: number;
   readonly bytesDelivered: number;
 }

@@ -67,7 +67,7 @@ function readRow(file: string, section: string, title: string): number[] {
 /** Figures of other benchmarks: CPU times per delivery. */
 function readOtherReports(): Pick<ScaleRun, 'gateMicroseconds' | 'providers'> {
   const [gateMicroseconds = 0] = readRow('RESULTS.md', '### accepted, 1 KiB\n', 'sidegate');
-  const toProvider = (title: string): ScaleRun['providers']['redis'] => {
+  const toProvider = (title: string): ScaleRun['providers']['postgres'] => {
     const [deliver = 0, , , accept = 0] = readRow('RESULTS-delivery.md', '# CPU', title);
     return { deliver, accept };
   };
@@ -75,7 +75,7 @@ function readOtherReports(): Pick<ScaleRun, 'gateMicroseconds' | 'providers'> {
     gateMicroseconds,
     providers: {
       sqlite: toProvider('the provider on SQLite: taken from the queue, sent, settled'),
-      redis: toProvider('the provider on Redis, with the CPU of Redis'),
+      postgres: toProvider('the provider on PostgreSQL, with the CPU of PostgreSQL'),
     },
   };
 }

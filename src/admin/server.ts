@@ -2,10 +2,10 @@
 import type { Server } from 'node:http';
 import type { Clock } from '../core/clock.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
+import { endCounted } from '../core/read-pause.ts';
 import { REFUSALS } from '../core/refusal-catalogue.ts';
 import { onceEvent } from '../core/safe-events.ts';
-import { writeSocketRefusal } from '../gateway/pipeline/respond.ts';
-import { ClientErrors } from '../gateway/server/client-errors.ts';
+import { createPlainErrors } from '../gateway/pipeline/respond.ts';
 import { BodyWatch } from '../gateway/server/limits.ts';
 import { type BoundAddress, Listener } from '../gateway/server/listener.ts';
 import { NO_PRESSURE } from '../gateway/server/memory-guard.ts';
@@ -40,7 +40,8 @@ const BODY_LIMITS = {
   bodyMinRate: 0,
   streamMinRate: 0,
   streamTimeout: REQUEST_TIMEOUT_MS,
-  maxBufferedBytes: 4 * 1024 * 1024,
+  // Also of the responses that clients have not read: metrics of many routes and endpoints have some MiB.
+  maxBufferedBytes: 8 * 1024 * 1024,
   maxLargeBodies: 1,
 };
 const NO_LIMIT = (): void => undefined;
@@ -61,14 +62,16 @@ export class AdminServer {
     this.#server = createStrictServer(LIMITS, undefined, {});
     // The kubelet opens a new connection for each probe. It must always get one, and a response even without memory, or it restarts the
     // container.
-    this.#clients = new PortClients(this.#server, { limits: LIMITS, shared: [], clock, onLimit: NO_LIMIT, memory: NO_PRESSURE });
-    this.#bodies = new BodyWatch(BODY_LIMITS, clock, NO_LIMIT, NO_PRESSURE);
-    const errors = new ClientErrors({
+    this.#clients = new PortClients(this.#server, {
+      limits: LIMITS,
+      shared: [],
       clock,
       onLimit: NO_LIMIT,
-      toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
-      rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, requestId, clock),
+      tls: undefined,
+      memory: NO_PRESSURE,
     });
+    this.#bodies = new BodyWatch(BODY_LIMITS, clock, NO_LIMIT, NO_PRESSURE);
+    const errors = createPlainErrors(clock);
     const handle = (received: PortRequest): Promise<void> => this.#handle(received);
     const requests = new PortRequests({
       errors,
@@ -116,6 +119,7 @@ export class AdminServer {
       ...(status === 204 ? undefined : { 'Content-Length': Buffer.byteLength(text) }),
       ...headers,
     });
-    response.end(request.method === 'HEAD' ? undefined : text);
+    if (request.method === 'HEAD') response.end();
+    else endCounted(response, text, body, LIMITS.sendTimeout);
   }
 }

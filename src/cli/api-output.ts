@@ -1,4 +1,4 @@
-/** How commands show what an API returns: JSON, tables, and the progress of long replays. */
+/** How commands show what an API returns: JSON, tables, and the progress of long repairs. */
 import type { Io } from './io.ts';
 
 /** A column: its title, and how it shows a row. */
@@ -61,14 +61,17 @@ export function formatOutcome({ outcome, status }: AttemptView): string {
   return status === undefined ? outcome : `${outcome} (${status})`;
 }
 
-/** Shows how far a replay is: as a bar on a terminal, else as a few lines. */
+/** Shows how far a repair is: as a bar on a terminal, else as a few lines. */
 export class Progress {
   readonly #io: Io;
+  readonly #what: string;
   #step = 0;
   #hasBar = false;
 
-  constructor(io: Io) {
+  /** `what`: what was done to those that are done. */
+  constructor(io: Io, what: string) {
     this.#io = io;
+    this.#what = what;
   }
 
   show(done: number, total: number): void {
@@ -83,7 +86,7 @@ export class Progress {
     const step = Math.floor(share * PLAIN_STEPS);
     if (step <= this.#step) return;
     this.#step = step;
-    this.#io.stderr(`replayed ${done} of ${total}\n`);
+    this.#io.stderr(`${this.#what} ${done} of ${total}\n`);
   }
 
   /** Ends the bar's line. */

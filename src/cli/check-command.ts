@@ -21,7 +21,7 @@ export function addCheck(program: Command, io: Io, setExit: (code: number) => vo
     .description('report all problems of a config; exit 1 if sidegate cannot run with it')
     .argument('[file]', 'config file')
     .option('-c, --config <file>', 'same as the argument')
-    .option('--connect', 'also connect to the store and to the apps of all routes')
+    .option('--connect', 'also connect to the store, to the apps of all routes and to the databases of queue and outbox')
     .action(async (file, given) =>
       setExit(await runReport(given, REPORTS.check, io, (options, out) => checkFile(file, options, out))),
     );

@@ -26,6 +26,7 @@ const VALUES_OF_COMMAND: Readonly<Record<string, readonly string[]>> = {
   'doctor --fail-on': ['error', 'warning'],
   'endpoints --format': ['text', 'json'],
   'deliveries --format': ['text', 'json'],
+  'events --format': ['text', 'json'],
   'logins --format': ['text', 'json'],
   'overview --format': ['text', 'json'],
   'requests --format': ['text', 'json'],

@@ -18,7 +18,8 @@ interface SettingOptions extends SecretOptions {
   readonly id?: string;
   readonly url?: string;
   readonly event?: readonly string[];
-  readonly channel?: readonly string[];
+  readonly tenant?: string;
+  readonly allTenants?: boolean;
   readonly description?: string;
   readonly settings?: string;
 }
@@ -30,7 +31,8 @@ interface EndpointView {
   readonly url: string;
   readonly description: string;
   readonly events: readonly string[];
-  readonly channels: readonly string[];
+  readonly tenant?: string;
+  readonly allTenants: boolean;
   readonly headerNames: readonly string[];
   readonly timeout: string;
   readonly concurrency: number;
@@ -69,6 +71,8 @@ export function addEndpoints(program: Command, io: Io, setExit: SetExit): void {
   );
   withSettings(addChange('create', 'create an endpoint, and print its secret'))
     .option('--id <id>', 'default: random')
+    .option('--tenant <tenant>', 'events of this tenant; default: events without a tenant')
+    .option('--all-tenants', 'events of all tenants, and those without a tenant')
     .option('--secret-env <name>', 'environment variable with the signing secret; default: a new random secret')
     .option('--secret-file <file>', 'file with the signing secret')
     .action((options) => run(options, (client) => create(client, options, io)));
@@ -93,7 +97,7 @@ function addActions(add: Add, run: Run, io: Io): void {
     .action((id, options) => run(options, (client) => rotate(client, id, options, io)));
   for (const [name, description] of [
     ['enable', 'enable an endpoint'],
-    ['disable', 'disable an endpoint: its deliveries are skipped, and can be replayed'],
+    ['disable', 'disable an endpoint: its deliveries are skipped, and can be retried'],
   ] as const)
     add(name, description)
       .argument('<id>')
@@ -110,7 +114,6 @@ function withSettings(command: Command): Command {
   return command
     .option('--url <url>', 'where deliveries are sent')
     .option('--event <pattern>', 'event type, or a pattern such as invoice.*; repeatable; default: all', COLLECT)
-    .option('--channel <channel>', 'only events of this channel; repeatable; default: all', COLLECT)
     .option('--description <text>', 'text for operators')
     .option('--settings <file>', 'JSON file with settings as in the API; - for standard input');
 }
@@ -125,7 +128,7 @@ async function list(client: ApiClient, { format }: FormatOptions, io: Io): Promi
       ['ID', ({ id }) => id],
       ['STATE', toState],
       ['EVENTS', ({ events }) => events.join(',') || 'all'],
-      ['CHANNELS', ({ channels }) => channels.join(',') || 'all'],
+      ['TENANT', toTenant],
       ['SOURCE', ({ source }) => source],
       ['URL', ({ url }) => url],
     ]);
@@ -158,8 +161,7 @@ async function create(client: ApiClient, options: SettingOptions, io: Io): Promi
 
 async function update(client: ApiClient, id: string, options: SettingOptions, io: Io): Promise<number> {
   const settings = await readSettings(options, io);
-  if (Object.keys(settings).length === 0)
-    throw usageError('nothing to change: use --url, --event, --channel, --description or --settings');
+  if (Object.keys(settings).length === 0) throw usageError('nothing to change: use --url, --event, --description or --settings');
   io.stdout(formatEndpoint((await client.request('PATCH', toPath(id), settings)) as EndpointView));
   return EXIT.ok;
 }
@@ -175,8 +177,7 @@ async function rotate(client: ApiClient, id: string, options: SecretOptions & { 
 
 async function toggle(client: ApiClient, id: string, action: 'enable' | 'disable', io: Io): Promise<number> {
   await client.request('POST', `${toPath(id)}/${action}`);
-  const hint =
-    action === 'enable' ? `; to repeat skipped events: sidegate deliveries replay --endpoint ${id} --state skipped` : '';
+  const hint = action === 'enable' ? `; to send skipped events: sidegate deliveries retry --endpoint ${id} --state skipped` : '';
   io.stdout(`${toPrintable(`${id} is ${action}d${hint}`)}\n`);
   return EXIT.ok;
 }
@@ -217,7 +218,7 @@ function formatEndpoint(endpoint: EndpointView): string {
     ['description', endpoint.description],
     ['source', endpoint.source],
     ['events', endpoint.events.join(', ') || 'all'],
-    ['channels', endpoint.channels.join(', ') || 'all'],
+    ['tenant', toTenant(endpoint)],
     ['headers', endpoint.headerNames.join(', ')],
     ['timeout', endpoint.timeout],
     ['concurrency', String(endpoint.concurrency)],
@@ -239,14 +240,19 @@ function toState({ disabled }: EndpointView): string {
   return disabled === undefined ? 'enabled' : `disabled (${disabled.reason}) since ${disabled.at}`;
 }
 
+/** No tenant has a name with a space. */
+function toTenant({ tenant, allTenants }: EndpointView): string {
+  return allTenants ? 'all tenants' : (tenant ?? '');
+}
+
 function toPath(id: string): string {
   return `${PATH}/${toSegment(id)}`;
 }
 
 async function readSettings(options: SettingOptions, io: Io): Promise<Record<string, unknown>> {
-  const { id, url, event, channel, description, settings } = options;
+  const { id, url, event, tenant, allTenants, description, settings } = options;
   const fromFile = settings === undefined ? {} : parseSettings((await readBody(settings, io)).toString('utf8'), settings);
-  const given = { id, url, events: event, channels: channel, description };
+  const given = { id, url, events: event, tenant, allTenants, description };
   return { ...fromFile, ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) };
 }
 

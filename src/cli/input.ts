@@ -132,3 +132,15 @@ export function toSeconds(text: string, option: string): number {
   if (!/^[0-9]{1,12}$/.test(text)) throw usageError(`${option} ${text} is not a Unix timestamp in seconds`);
   return Number(text);
 }
+
+/** Asks on a terminal. Throws if standard input is none, as nobody can answer. */
+export async function confirm(text: string, { stdin, stderr }: Io): Promise<boolean> {
+  if (stdin.isTTY !== true) throw usageError(`${text}: add --yes to confirm it`);
+  stderr(`${text}. Continue? [y/N] `);
+  for await (const line of stdin) {
+    if (/^y(?:es)?\s*$/i.test(String(line))) return true;
+    break;
+  }
+  stderr('Nothing was changed.\n');
+  return false;
+}

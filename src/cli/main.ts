@@ -40,7 +40,8 @@ Options:
 const DELIVER_HELP = `Usage: sidegate deliver --config FILE [--admin HOSTS:PORT]
 
 Starts only the sending side, with the role deliver: it sends the events that other
-replicas accept. They share a queue in Redis. SIGTERM stops it, SIGHUP reloads the config.
+replicas accept. They share a queue in PostgreSQL. SIGTERM stops it, SIGHUP reloads the
+config.
 
 Options:
   -c, --config FILE     config file (required)

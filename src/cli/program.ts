@@ -6,6 +6,7 @@ import { addCompletion } from './completion.ts';
 import { addDeliveries } from './deliveries.ts';
 import { examineCluster } from './doctor.ts';
 import { addEndpoints } from './endpoints.ts';
+import { addEvents } from './events.ts';
 import { explainRequest, readCaptureFormat } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
@@ -36,7 +37,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   withOverrides(program.command('run').description('start sidegate').requiredOption('-c, --config <file>', 'config file'));
   program
     .command('deliver')
-    .description('start only the sending side: send the events that other replicas accepted into the same Redis')
+    .description('start only the sending side: send the events that other replicas accepted into the same PostgreSQL')
     .requiredOption('-c, --config <file>', 'config file')
     .option('--admin <hosts:port>', 'where the admin port listens, instead of admin.address');
   addCheck(program, io, setExit);
@@ -83,6 +84,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addLogins(program, io, setExit);
   addEndpoints(program, io, setExit);
   addDeliveries(program, io, setExit);
+  addEvents(program, io, setExit);
   addForKubernetes(program, io, setExit);
   addCompletion(program, io);
   return program;

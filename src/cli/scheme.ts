@@ -77,11 +77,12 @@ function toWebhook(description: SchemeDescription): object {
 }
 
 /** The settings that a route with the scheme must have beside its keys, with values to replace. */
-export function toNeededSettings({ signed, jwt }: SchemeDescription): object {
+export function toNeededSettings({ signed, jwt, repeatsBytes }: SchemeDescription): object {
   return {
     ...(signed.includes('receiverId') && { receiverId: 'ID-OF-THE-WEBHOOK' }),
     ...(signed.includes('crc32') && { allowWeakDigest: true }),
     ...(jwt !== undefined && toAcceptedTokens(jwt)),
+    ...(repeatsBytes === true && { dedup: 'off' }),
   };
 }
 
@@ -124,17 +125,29 @@ function toCustom(description: SchemeDescription): object {
   };
 }
 
-/** The fields that few schemes have. */
-function toUnusual(description: SchemeDescription): object {
-  const { certificate, jwt, contentShape, isPortOptional, contentDigestParameter, decodedInUrl } = description;
-  return {
-    ...(certificate !== undefined && { certificate }),
-    ...(jwt !== undefined && { jwt: toCustomJwt(jwt) }),
-    ...(contentShape !== undefined && { contentShape }),
-    ...(isPortOptional !== undefined && { isPortOptional }),
-    ...(contentDigestParameter !== undefined && { contentDigestParameter }),
-    ...(decodedInUrl !== undefined && { decodedInUrl }),
+/** The fields that few schemes have; those that a scheme lacks are not printed. */
+function toUnusual({
+  perAttempt,
+  comparedHeaders,
+  certificate,
+  jwt,
+  contentShape,
+  contentField,
+  isPortOptional,
+  contentDigestParameter,
+  decodedInUrl,
+}: SchemeDescription): object {
+  const own = {
+    perAttempt,
+    comparedHeaders,
+    certificate,
+    contentShape,
+    contentField,
+    isPortOptional,
+    contentDigestParameter,
+    decodedInUrl,
   };
+  return { ...own, jwt: jwt === undefined ? undefined : toCustomJwt(jwt) };
 }
 
 /** Without what a route sets. */

@@ -3,11 +3,11 @@ import { isWithinTime } from '../auth/keys/key-ring.ts';
 import { compileScheme } from '../auth/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../auth/schemes/description.ts';
 import type { Scheme } from '../auth/schemes/scheme.ts';
-import { toPublicUrl } from '../auth/schemes/url.ts';
+import { addCredentials } from '../auth/schemes/url.ts';
 import { loadConfig } from '../config/load/load.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
-import { readSecret } from '../config/sources/secrets.ts';
+import { readSecret, readUrlCredentials } from '../config/sources/secrets.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
@@ -65,9 +65,9 @@ export async function readSender({ scheme: name, config: file, route }: SenderOp
 /** The public URL of a route as its sender has it, with user and password: never show it as it is. */
 export async function readPublicUrl({ publicUrl, urlCredentials }: WebhookConfig): Promise<string | undefined> {
   if (publicUrl === undefined || urlCredentials === undefined) return publicUrl;
-  const read = await readSecret(urlCredentials);
-  if ('problem' in read) throw usageError(`urlCredentials: ${read.problem}`);
-  return toPublicUrl(publicUrl, read.secret);
+  const read = await readUrlCredentials(urlCredentials);
+  if ('problem' in read) throw usageError(`urlCredentials: ${read.problem}; ${read.hint}`);
+  return addCredentials(publicUrl, read.secret);
 }
 
 /** Reads a config; throws if it is invalid. */

@@ -2,6 +2,7 @@
 
 import { KeyRing } from '../auth/keys/key-ring.ts';
 import type { Message, Scheme, VerifyKey } from '../auth/schemes/scheme.ts';
+import { toQuery } from '../auth/schemes/url.ts';
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
 import { paint } from '../core/terminal.ts';
@@ -64,7 +65,7 @@ interface Verified {
 /** The timestamp may be in the body, which is parsed only after its signature was verified. */
 async function verify({ scheme, publicUrl, keys, request }: AnalysisInput, head: SignedHead): Promise<Verified> {
   const { method, target, body = Buffer.alloc(0), receivedAt } = request;
-  const message: Message = { method, url: scheme.signsUrl ? publicUrl + target : '', body };
+  const message: Message = { method, url: scheme.signsUrl ? publicUrl + target : '', query: toQuery(target), body };
   const usable = keys.flatMap(({ key }) => (key === undefined ? [] : [key]));
   const live = new KeyRing({ keys: usable, unavailable: [] }).live(receivedAt);
   const tried = live.map(({ name }) => name).join(', ');

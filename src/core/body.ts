@@ -1,5 +1,5 @@
 /** The body of a request: buffered, or streamed. */
-import type { ReadPause } from './read-pause.ts';
+import type { PauseOwner, ReadPause } from './read-pause.ts';
 import type { Reason, Refusal } from './refusal.ts';
 
 /** Receives a streamed body: `write` any number of times, then exactly one of `end` and `fail`. */
@@ -15,14 +15,18 @@ export interface BodyConsumer {
 export interface BodyStream {
   /** In bytes; undefined if it is not known in advance. */
   readonly length: number | undefined;
+  /** The client that sends it. */
+  readonly owner: PauseOwner;
   /** Starts the stream. Call it once. */
   start(consumer: BodyConsumer): void;
+  /** Ends the stream as if it had failed for this reason. */
+  fail(reason: Reason): void;
   /** Discards the rest of the body. */
   stop(): void;
 }
 
 /** The body of a request. It is read or opened at most once, within limits. */
-export interface RequestBody {
+export interface RequestBody extends PauseOwner {
   /** The declared Content-Length in bytes; undefined if the body is chunked; 0 without a body. */
   readonly declaredLength: number | undefined;
   /**

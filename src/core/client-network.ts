@@ -22,6 +22,21 @@ export function toClientNetwork(address: string): string {
   return toIpv6Groups(ip).slice(0, NETWORK_GROUPS).join(':');
 }
 
+/** How many of something each client has. */
+export class ClientCounts {
+  readonly #counts = new Map<string, number>();
+
+  of(client: string): number {
+    return this.#counts.get(client) ?? 0;
+  }
+
+  add(client: string, change: 1 | -1): void {
+    const count = this.of(client) + change;
+    if (count === 0) this.#counts.delete(client);
+    else this.#counts.set(client, count);
+  }
+}
+
 /** Like `toClientNetwork`, with a cache of recent addresses: converting an IPv6 address takes microseconds for each request. */
 export function rememberClientNetworks(): (address: string) => string {
   const known = new Map<string, string>();

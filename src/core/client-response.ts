@@ -38,6 +38,8 @@ export interface ClientResponse {
   addTrailers(trailers: readonly [string, string][]): void;
   end(): unknown;
   end(last: string | undefined, encoding: 'latin1'): unknown;
+  /** Called before a refusal that is the client's fault; HTTP/2 limits how many there are. */
+  onRejected?(): void;
   /** Cuts the response off, so that the client cannot take a partial response for a complete one. */
   destroy(): unknown;
   /** For `onEvent`, which guards the listener. */

@@ -49,8 +49,16 @@ export interface EventIdentity {
   readonly digest?: string;
   /** The digest of the signed content alone, if `digest` also covers an unsigned event type. */
   readonly contentDigest?: string;
-  /** The part of the body that the signature does not cover, so that it can differ under the same signature. It is the same in each retry. */
+  /**
+   * The part of the body that the signature does not cover, so that it can differ under the same signature; undefined if there is none. It is
+   * the same in each retry. Two bodies that an app could read differently have different ones, or different signed values.
+   */
   readonly openContent?: Buffer;
+  /**
+   * All of the body and of the signed fields that is the same in each retry, if the digest is not the same because of a new time, nonce or
+   * boundary. Two deliveries under one unsigned ID are the same event if it is equal.
+   */
+  readonly lastingContent?: Buffer;
   /** Undefined if the sender signs none. */
   readonly timestamp: EpochMilliseconds | undefined;
 }
@@ -68,6 +76,8 @@ export interface VerifiedEvent extends EventIdentity {
   readonly keyName: string;
   /** The raw bytes that were signed. */
   readonly body: Buffer;
+  /** The request target without signed values and the signature, with the headers to compare and those of the kind; undefined if the target is enough. */
+  readonly openHead?: string;
 }
 
 /** The exclusive right to forward an event to the app. It is settled exactly once. */

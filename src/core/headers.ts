@@ -75,3 +75,16 @@ const NEITHER_LETTER_NOR_DIGIT = /[^a-z0-9]/g;
 export function toFoldedName(name: string): string {
   return name.toLowerCase().replace(NEITHER_LETTER_NOR_DIGIT, '-');
 }
+
+/**
+ * The fields that reach an app, of those whose lower-cased name is wanted, in the order of their names. Each is under its own name,
+ * because few apps take `X_Event` for `X-Event`.
+ */
+export function listForwarded(headers: HeaderFields, isWanted: (name: string) => boolean): [name: string, value: string][] {
+  const named = findConnectionOptions(headers);
+  const { names, raw } = headers;
+  const fields = names.flatMap((name, at): [string, string][] =>
+    isWanted(name) && named?.has(name) !== true ? [[name, raw[2 * at + 1] ?? '']] : [],
+  );
+  return fields.sort(([a], [b]) => (a < b ? -1 : Number(a > b)));
+}

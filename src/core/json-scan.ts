@@ -5,6 +5,8 @@ export interface JsonBounds {
   readonly maxDepth: number;
   /** Each value takes 40 to 250 bytes of heap, although a single byte of text is enough for it. */
   readonly maxValues: number;
+  /** In one object. Each name is hashed and compared, and names such as `1` can have equal hashes. */
+  readonly maxMembers?: number;
 }
 
 /** A part of the text: the offset of its first byte, and of the byte after it. */
@@ -31,23 +33,41 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 const SPACE = 0x20;
 
-/** Counts the members of all objects; undefined if a bound is exceeded. The count can be wrong for invalid JSON, which a parser rejects. */
-export function countMembers(text: Buffer, { maxDepth, maxValues }: JsonBounds): number | undefined {
+/** Counts the members of all objects, or says which bound is exceeded. The count can be wrong for invalid JSON, which a parser rejects. */
+export function countMembers(text: Buffer, bounds: JsonBounds): number | string {
+  const { maxDepth, maxValues, maxMembers = maxValues } = bounds;
+  /** Of each level that is open. */
+  const counts = new Uint32Array(maxDepth + 2);
   let depth = 0;
   let values = 0;
   let members = 0;
+  let most = 0;
   for (let at = 0; at < text.length; at++) {
     const byte = text[at] ?? 0;
     if (byte === QUOTE) at = findStringEnd(text, at + 1);
     else if (byte === COMMA) values++;
-    else if (byte === COLON) members++;
-    else if (isOpening(byte)) {
+    else if (byte === COLON) {
+      members++;
+      most = Math.max(most, increment(counts, depth));
+    } else if (isOpening(byte)) {
       values++;
-      depth++;
+      counts[++depth] = 0;
     } else if (isClosing(byte)) depth--;
-    if (depth > maxDepth || values > maxValues) return undefined;
+    if (depth > maxDepth || values > maxValues || most > maxMembers) return toExceeded({ depth, values }, bounds);
   }
   return members;
+}
+
+function toExceeded(found: { readonly depth: number; readonly values: number }, bounds: JsonBounds): string {
+  if (found.depth > bounds.maxDepth) return `it has more than ${bounds.maxDepth} levels`;
+  if (found.values > bounds.maxValues) return `it has more than ${bounds.maxValues} values`;
+  return `an object has more than ${bounds.maxMembers} members`;
+}
+
+function increment(counts: Uint32Array, at: number): number {
+  const count = (counts[at] ?? 0) + 1;
+  counts[at] = count;
+  return count;
 }
 
 /** The value of a valid JSON text, with the whitespace after it. */

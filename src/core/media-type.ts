@@ -24,6 +24,8 @@ const PARAMETER =
 /** RFC 2046 §5.1.1. */
 const BOUNDARY = /^[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]$/;
 const MAX_PARAMETERS = 8;
+/** A boundary of which all parsers read the same: unquoted, without characters that mean something in the header or in a delimiter. */
+const PLAIN_BOUNDARY = /^[\t ]*boundary=([-0-9A-Za-z_.]{0,69}[0-9A-Za-z])$/;
 /** Two names of one encoding (Encoding Standard §4.2). */
 const UTF_8 = new Set(['utf-8', 'utf8']);
 
@@ -34,6 +36,26 @@ const JSON_LINES = new Set(['application/x-ndjson', 'application/ndjson', 'appli
 export function toEssence(value: string): string {
   const end = value.indexOf(';');
   return (end === -1 ? value : value.slice(0, end)).trim().toLowerCase();
+}
+
+/**
+ * The Content-Type without the boundary of a multipart body, which is new in each attempt; undefined if there is none, or if two parsers
+ * could read another one: `xboundary=a; boundary=b`.
+ */
+export function cutBoundary(value: string): string | undefined {
+  if (toMediaForm(value) !== 'multipart' || value.includes('"')) return undefined;
+  const isBoundary = (part: string): boolean => /boundary/i.test(part);
+  const parts = value.split(';');
+  const at = parts.findIndex(isBoundary);
+  const boundary = PLAIN_BOUNDARY.exec(parts[at] ?? '')?.[1];
+  if (boundary === undefined || parts.findLastIndex(isBoundary) !== at) return undefined;
+  return parts.with(at, (parts[at] ?? '').slice(0, -boundary.length)).join(';');
+}
+
+/** The values of Content-Type as they are compared: apps choose parsers by any part of them. */
+export function toComparedType(values: readonly string[]): readonly string[] {
+  const [value = ''] = values;
+  return values.length === 1 ? [cutBoundary(value) ?? value] : values;
 }
 
 /** How a body of a media type is parsed; an entry of `contentTypes` may have parameters, which do not matter. */

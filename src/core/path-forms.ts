@@ -2,6 +2,7 @@
  * The paths that an app may interpret a request's path as. Routers and servers decode escapes, fold case, drop parameters and so on,
  * each in a different order, so this file applies all of that in every order. Two paths that share a form may reach the same handler.
  */
+import { foldCase } from './fold-case.ts';
 
 /** A difference between two paths that an app may ignore. */
 export type PathDistinction =
@@ -108,8 +109,10 @@ function decode(form: string): string | undefined {
 
 /** Adds the forms that are the same in any order. Returns false for a dot segment. */
 function addFolded(form: string, kept: KeptDistinctions, forms: Set<string>): boolean {
-  if (DOT_SEGMENT.test(form)) return false;
-  const folded = foldSegments(foldText(form, kept), kept);
+  const text = foldText(form, kept);
+  // After the invisible characters are removed: one between two dots would hide them. Folding removes no dot.
+  if (DOT_SEGMENT.test(text)) return false;
+  const folded = foldSegments(text, kept);
   forms.add(folded);
   if (!kept.has('extension')) addFileNames(folded, forms);
   return true;
@@ -124,12 +127,11 @@ function addFileNames(folded: string, forms: Set<string>): void {
     for (const page of PAGES) forms.add(folded + page).add(`${folded}${INDEX}${page}`);
 }
 
-/** Letters as the most lenient comparison treats them: `ſ` is s, the Kelvin sign is k, `İ` and `ı` are i, `ß` is ss. */
+/** Letters as the most lenient comparison treats them. */
 function foldText(form: string, kept: KeptDistinctions): string {
   const isAscii = !NOT_ASCII.test(form);
   if (kept.has('letterCase')) return isAscii ? form : toComposed(form, kept);
-  if (isAscii) return form.toLowerCase();
-  return toComposed(form, kept).toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replaceAll('ς', 'σ');
+  return foldCase(isAscii ? form : toComposed(form, kept));
 }
 
 /** Removes accents and invisible characters: a database that looks up `/ádmin` by a common collation finds `/admin`. */

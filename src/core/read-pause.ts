@@ -1,9 +1,12 @@
 /**
- * Pauses in reading a stream. Each pause has a deadline, so that a peer that reads nothing cannot keep a connection and its buffers.
+ * Pauses in reading a stream. Each pause has a deadline, so that a peer that reads nothing cannot keep a connection and its buffers. Each is for
+ * a client, so that the buffers of all pauses together are limited, and divided fairly between clients.
  * Only this file pauses streams and waits for `drain`; scripts/lint-layers.ts checks it.
  */
+import type { Writable } from 'node:stream';
 import { type CancelTimer, type Clock, MAX_TIMER_MS, type Milliseconds } from './clock.ts';
-import { offEvent, onEvent } from './safe-events.ts';
+import { guardCallback, offEvent, onEvent } from './safe-events.ts';
+import type { ListElement } from './unordered-list.ts';
 
 /** A stream that can be paused. */
 interface Pausable {
@@ -11,42 +14,85 @@ interface Pausable {
   resume(): unknown;
 }
 
+/** The client that a pause is for. */
+export interface PauseOwner {
+  /** The network of the client (core/client-network.ts). */
+  readonly network: string;
+  readonly pauses: Pauses;
+}
+
+/** All pauses of a process. */
+export interface Pauses {
+  readonly clock: Clock;
+  /** Counts a pause that begins. If pauses hold too much now, it ends some of them, perhaps this one. */
+  add(pause: ReadPause): void;
+  remove(pause: ReadPause): void;
+  /** Counts bytes that are relayed: each chunk takes memory until it is garbage collected. */
+  onBytes(bytes: number): void;
+}
+
+/** Ends what made a pause necessary. `isEvicted`: before its deadline, because pauses of this client hold too much memory. */
+export type EndPaused = (isEvicted: boolean) => void;
+
+/** In bytes: what a paused stream still buffers, and what the kernel holds for it. */
+const PAUSED_STREAM_BYTES = 128 * 1024;
+
+/**
+ * In bytes: what may wait in a connection that relays both ways without a pause, which would count it. Node's own limit is four times as much;
+ * hundreds of tunnels that stay just below it would fill a small container.
+ */
+const MAX_UNCOUNTED_BYTES = 16 * 1024;
+
 /** A stream, socket or response that takes no more for now. */
 export interface BlockedWriter {
+  /** The bytes that it has not passed on. */
+  readonly writableLength: number;
+  readonly destroyed: boolean;
   on(event: 'drain' | 'close', listener: () => void): unknown;
   off(event: 'drain' | 'close', listener: () => void): unknown;
   destroy(): unknown;
 }
 
 /** A pause, from when it begins until it is ended or overdue. */
-export class ReadPause {
-  readonly #held = new Set<Pausable>();
+export class ReadPause implements ListElement {
+  readonly startedAt: Milliseconds;
+  readonly network: string;
+  /** The bytes that it counts for. */
+  readonly held: number;
+  listIndex: number | undefined;
+  readonly #pauses: Pauses;
+  readonly #streams = new Map<Pausable, () => void>();
   readonly #actions: (() => void)[] = [];
+  readonly #onOverdue: EndPaused;
   readonly #cancel: CancelTimer;
   #isOver = false;
 
-  /** `onOverdue` ends what made the pause necessary; the pause itself ends with it. */
-  constructor(clock: Clock, atMost: Milliseconds, onOverdue: () => void) {
-    this.#cancel = clock.after(Math.min(atMost, MAX_TIMER_MS), () => {
-      onOverdue();
-      this.end();
-    });
+  /** `onOverdue` ends what made the pause necessary; the pause itself ends with it. `bytes`: what waits until the pause is over. */
+  constructor({ network, pauses }: PauseOwner, bytes: number, atMost: Milliseconds, onOverdue: EndPaused) {
+    const { clock } = pauses;
+    this.startedAt = clock.monotonic();
+    this.network = network;
+    this.held = bytes + PAUSED_STREAM_BYTES;
+    this.#pauses = pauses;
+    this.#onOverdue = onOverdue;
+    this.#cancel = clock.after(Math.min(atMost, MAX_TIMER_MS), () => this.#expire(false));
+    pauses.add(this);
   }
 
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** Stops reading `source` until the pause is over. */
-  hold(source: Pausable): void {
-    if (this.#isOver) return;
-    this.#held.add(source);
+  /** Stops reading `source` until the pause is over; `onOver` runs then, unless the source was released before. */
+  hold(source: Pausable, onOver: () => void = () => undefined): void {
+    if (this.#isOver || this.#streams.has(source)) return;
+    this.#streams.set(source, onOver);
     source.pause();
   }
 
   /** Reads `source` again before the pause is over. */
   release(source: Pausable): void {
-    if (this.#held.delete(source)) source.resume();
+    if (this.#streams.delete(source)) source.resume();
   }
 
   /** Runs `action` once the pause is over, before its streams are read again. */
@@ -59,26 +105,79 @@ export class ReadPause {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#cancel();
+    this.#pauses.remove(this);
     for (const action of this.#actions) action();
-    for (const source of this.#held) source.resume();
+    for (const [source, onOver] of this.#streams) {
+      onOver();
+      source.resume();
+    }
+  }
+
+  /** Ends it before its deadline, to free its memory. */
+  evict(): void {
+    if (!this.#isOver) this.#expire(true);
+  }
+
+  #expire(isEvicted: boolean): void {
+    this.#onOverdue(isEvicted);
+    this.end();
   }
 }
 
-/** Begins a pause that ends when `writer` has drained or is closed. If it is overdue, `writer` is destroyed, unless `onOverdue` says what else to do. */
+/** The pauses that writers make necessary now. */
+const pauses = new WeakMap<BlockedWriter, ReadPause>();
+
+/** Until `writer` has drained or is closed; undefined if nothing waits for it. */
+export function findPause(writer: BlockedWriter): ReadPause | undefined {
+  return pauses.get(writer);
+}
+
+/**
+ * Returns the pause that ends when `writer` has drained or is closed, and begins it if there is none: chunks that were already read still
+ * arrive. If it is overdue, `writer` is destroyed, unless `onOverdue` says what else to do. Undefined if `writer` is destroyed: it keeps nothing.
+ */
 export function pauseUntilDrained(
   writer: BlockedWriter,
-  clock: Clock,
+  owner: PauseOwner,
   atMost: Milliseconds,
-  onOverdue: () => void = () => writer.destroy(),
-): ReadPause {
-  const pause = new ReadPause(clock, atMost, onOverdue);
+  onOverdue: EndPaused = () => writer.destroy(),
+): ReadPause | undefined {
+  const current = pauses.get(writer);
+  if (current !== undefined || writer.destroyed) return current;
+  const pause = new ReadPause(owner, writer.writableLength, atMost, onOverdue);
+  if (pause.isOver) return pause;
+  pauses.set(writer, pause);
   const onDrain = onEvent(writer, 'drain', () => pause.end());
   const onClose = onEvent(writer, 'close', () => pause.end());
   pause.onOver(() => {
+    pauses.delete(writer);
     offEvent(writer, 'drain', onDrain);
     offEvent(writer, 'close', onClose);
   });
   return pause;
+}
+
+/** Writes a chunk; returns whether it needs no pause, because at most a little waits. A pause ends once nothing waits. */
+export function writeCounted(writer: Writable, chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean {
+  const onTaken = guardCallback((error?: Error | null) => {
+    onWritten?.(error);
+    if (writer.writableLength === 0) pauses.get(writer)?.end();
+  });
+  writer.write(chunk, onTaken);
+  return writer.writableLength <= MAX_UNCOUNTED_BYTES;
+}
+
+/** Ends a response with its whole content, and counts what waits from the first byte on: a client that never reads it holds it in memory. */
+export function endCounted(
+  writer: BlockedWriter & { end(content: string | Buffer): unknown },
+  content: string | Buffer,
+  owner: PauseOwner,
+  atMost: Milliseconds,
+): void {
+  writer.end(content);
+  owner.pauses.onBytes(content.length);
+  // Node emits no drain once a response has ended; it closes when everything is sent.
+  if (writer.writableLength > 0) pauseUntilDrained(writer, owner, atMost);
 }
 
 /** Stops reading a socket for another reader, which begins within `takeOver` and has its own deadlines. */

@@ -33,9 +33,13 @@ interface StreamEvents {
   finish: [];
   /** Of a Redis client that subscribed. */
   message: [channel: string, text: string];
+  /** Of a PostgreSQL client that listens. */
+  notification: [notification: { readonly payload?: string }];
   ready: [];
   secureConnect: [];
   session: [session: Buffer];
+  /** Of an HTTP/2 stream; `raw`: names and values. */
+  trailers: [trailers: IncomingHttpHeaders, flags: number, raw: string[]];
   wantTrailers: [];
 }
 
@@ -140,42 +144,6 @@ export function onceEvent<E extends Emitter, K extends keyof EventsOf<E> & strin
   };
   emitter.on(event, guarded);
   return guarded as AddedListener;
-}
-
-/** The listeners for `shareListeners`. Each gets the target that its emitter was connected with. */
-type SharedListeners<E, T> = {
-  readonly [K in keyof EventsOf<E> & string]?: (target: T, ...args: ArgumentsOf<E, K>) => unknown;
-};
-
-/**
- * `onEvent` for emitters that are created for each request: the listeners are created once, and a property of the emitter refers to its
- * target. The emitter must be the object that emits: one that delegates `on` to another object loses its target.
- * Creating two functions for each event and request would take 1 % of the CPU of a delivery (bench/profile.ts).
- */
-export function shareListeners<E extends Emitter, T>(listeners: SharedListeners<E, T>): (emitter: E, target: T) => void {
-  const key = Symbol('target');
-  const guarded = Object.entries(listeners).map(([event, listener]): readonly [string, Listener] => {
-    const call = listener as (target: unknown, argument: unknown) => unknown;
-    return [
-      event,
-      function (this: Connected<T>, argument) {
-        try {
-          const result = call(this[key], argument);
-          if (result instanceof Promise) result.catch((error: unknown) => onEscaped(error, this, [argument]));
-        } catch (error) {
-          onEscaped(error, this, [argument]);
-        }
-      },
-    ];
-  });
-  return (emitter, target) => {
-    (emitter as unknown as Connected<T>)[key] = target;
-    for (const [event, listener] of guarded) emitter.on(event, listener);
-  };
-}
-
-interface Connected<T> {
-  [key: symbol]: T;
 }
 
 /** Removes a listener that `onEvent` or `onceEvent` added. */

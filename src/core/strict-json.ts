@@ -21,8 +21,7 @@ const SURROGATE_ESCAPES = ['\\ud', '\\uD'] as const;
 export function parseStrictJson(text: Buffer, bounds: JsonBounds, numbers: 'any' | 'finite' = 'any'): StrictJson {
   if (!isUtf8(text)) return toProblem('it is not UTF-8');
   const members = countMembers(text, bounds);
-  if (members === undefined)
-    return toProblem(`it has more than ${bounds.maxDepth} levels or more than ${bounds.maxValues} values`);
+  if (typeof members === 'string') return toProblem(members);
   let value: unknown;
   try {
     value = JSON.parse(text.toString('utf8'));

@@ -53,6 +53,8 @@ const BAD_ESCAPE = /%(?![0-9A-Fa-f]{2})/;
 const DOT_SEGMENT = /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i;
 /** Windows ignores spaces around the dots, and best-fit encodings convert full-width dots to dots. */
 const LOOSE_DOT_SEGMENT = /(?:^|[/\\]) *\.{1,2} *(?:[/\\]|$)/;
+/** Invisible characters, which databases and file systems drop. */
+const IGNORABLE = /\p{Default_Ignorable_Code_Point}+/gu;
 /** The controls of ASCII and Latin-1, and the line separators of Unicode: in Java, `$` matches before each of these line ends. */
 const ENCODED_CONTROL = /%(?:[01][0-9a-f]|7f|c2%[89][0-9a-f]|e2%80%a[89])/i;
 
@@ -95,7 +97,8 @@ function findProblem(raw: string, path: string): string | undefined {
   // Some parsers treat backslashes and encoded slashes as separators, so dots next to them count as dot segments, too.
   if (DOT_SEGMENT.test(path.replace(/%2f|%5c|\\/gi, '/'))) return 'the path has a dot segment';
   if (DOT_SEGMENT.test(path.replace(/(?:;|%3b)[^/]*/gi, ''))) return 'the path has a dot segment with a parameter';
-  if (LOOSE_DOT_SEGMENT.test(decoded.normalize('NFKC'))) return 'the path has a dot segment in another spelling';
+  if (LOOSE_DOT_SEGMENT.test(decoded.normalize('NFKC').replace(IGNORABLE, '')))
+    return 'the path has a dot segment in another spelling';
   return undefined;
 }
 

@@ -28,8 +28,8 @@ export type Validated<T> =
 
 /** A web page of another origin cannot send this type without a CORS preflight, which gets no approval here. */
 const JSON_TYPE = /^application\/json *(?:;|$)/i;
-/** An event of 256 KiB can have 131,072 values, which take 30 MB of heap; no real one has. */
-const JSON_BOUNDS = { maxDepth: 64, maxValues: 65_536 };
+/** The bounds of a body. An event of 256 KiB can have 131,072 values, which take 30 MB of heap; no real one has. */
+export const JSON_BOUNDS = { maxDepth: 64, maxValues: 65_536 };
 /** Names of members in error messages: at most so many, of so many characters. */
 const MAX_SHOWN_NAMES = 20;
 const MAX_SHOWN_NAME = 64;

@@ -54,7 +54,8 @@ export function createOpenapiOperation(
   options: OpenapiOptions,
   path = '/openapi.json',
 ): Operation {
-  let document: JsonObject | undefined;
+  // Serialized once: it takes more than a millisecond, and the document needs no token.
+  let document: Buffer | undefined;
   const self: Operation = defineOperation({
     id: 'getOpenapi',
     method: 'GET',
@@ -65,7 +66,7 @@ export function createOpenapiOperation(
     responses: { 200: { description: 'OpenAPI 3.1.', schema: z.record(z.string(), z.unknown()) } },
     problems: [],
     handle() {
-      document ??= toOpenapi([...operations, self], options);
+      document ??= Buffer.from(JSON.stringify(toOpenapi([...operations, self], options)));
       return { status: 200, body: document };
     },
   });

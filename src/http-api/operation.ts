@@ -1,18 +1,19 @@
 /** Operations of an API: one table describes them for the router, the validation and the OpenAPI document. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
+import type { PauseOwner } from '../core/read-pause.ts';
 import type { ProblemCode } from './problem-catalogue.ts';
 
 /** A response; the server adds the fields that all responses have. */
 export interface ApiResponse {
   readonly status: number;
   readonly contentType?: string;
-  /** Sent as JSON. */
+  /** Sent as JSON; a Buffer has JSON already. */
   readonly body?: unknown;
   /** Sent as lines of JSON, as they appear. */
   readonly lines?: AsyncIterable<unknown>;
   /** Writes the body itself once the head is written, and ends the response. */
-  readonly stream?: (response: ServerResponse) => void;
+  readonly stream?: (response: ServerResponse, client: PauseOwner) => void;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
   /** Set by `toProblem`. */
   readonly problem?: ProblemCode;

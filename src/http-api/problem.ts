@@ -15,7 +15,8 @@ interface ProblemMore {
   readonly headers?: ApiResponse['headers'];
 }
 
-const MAX_ERRORS = 20;
+/** One for each event of a batch. */
+const MAX_ERRORS = 100;
 
 /** Builds the response. */
 export function toProblem(code: ProblemCode, detail: string, { errors = [], headers }: ProblemMore = {}): ApiResponse {

@@ -21,10 +21,24 @@ test('a connection gets at most 65 responses: requests pipelined behind them end
   expect((await send(gate.adminPort, { method: 'GET', path: '/healthz' })).status).toBe(200);
 });
 
-test('a flood of pipelined scrapes closes its connections, and probes are answered', async () => {
+test('a flood of pipelined scrapes closes its connections, and probes of another client are answered', async () => {
   const flood = Promise.all(Array.from({ length: 20 }, () => sendRaw(gate.adminPort, SCRAPE.repeat(MANY))));
-  expect((await send(gate.adminPort, { method: 'GET', path: '/healthz' })).status).toBe(200);
+  expect((await send(gate.adminPort, { method: 'GET', path: '/healthz', from: '127.0.0.2' })).status).toBe(200);
   for (const text of await flood) expect(toStatuses(text).length).toBeLessThanOrEqual(65);
+});
+
+test('probes are answered while two other clients scrape without a break on all connections', async () => {
+  let isOver = false;
+  const scrape = async (from: string): Promise<void> => {
+    const sent = send(gate.adminPort, { method: 'GET', path: '/metrics', from });
+    await sent.catch(() => undefined);
+    if (!isOver) await scrape(from);
+  };
+  const scrapers = Array.from({ length: 64 }, (_, i) => scrape(`127.0.0.${3 + (i % 2)}`));
+  for (let i = 0; i < 20; i++)
+    expect((await send(gate.adminPort, { method: 'GET', path: '/healthz', from: '127.0.0.2' })).status).toBe(200);
+  isOver = true;
+  await Promise.all(scrapers);
 });
 
 test('a connection can be used for any number of requests, one after another', async () => {

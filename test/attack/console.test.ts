@@ -126,7 +126,7 @@ describe('an action', () => {
     const post = (body: string, type = 'application/json') =>
       send(gate.adminPort, {
         method: 'POST',
-        path: '/api/v1/outgoing/replays',
+        path: '/api/v1/outgoing/repairs',
         headers: { ...LOGIN, 'Content-Type': type },
         body,
       });
@@ -136,7 +136,7 @@ describe('an action', () => {
     expect((await post('{"endpoint":"acme","__proto__":{}}')).status).toBe(422);
     const socket = connect(gate.adminPort, '127.0.0.1');
     socket.end(
-      `POST /api/v1/outgoing/replays HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${LOGIN.Authorization}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`,
+      `POST /api/v1/outgoing/repairs HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${LOGIN.Authorization}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`,
     );
     await new Promise((resolve) => socket.on('close', resolve).resume());
     expect((await ask('/overview')).status).toBe(200);

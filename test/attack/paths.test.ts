@@ -47,6 +47,11 @@ const REFUSED = [
   '/hooks/%',
   '/hooks/%2',
   '/hooks/%zz',
+  '/hooks/.%E2%80%8B./b',
+  '/hooks/%E2%80%8B..',
+  '/hooks/%2e%E2%80%8B%2e%E2%81%A0/b',
+  '/hooks/.%C2%AD;a/b',
+  '/hooks/%C2%AD..%5Cb',
   '/hooks/%c0%ae',
   '/hooks/%ff',
   '/hooks/%e0%80%af',
@@ -118,6 +123,14 @@ describe.each(ROUTE_KIND_NAMES)('a route with %s', (name) => {
     },
   );
 });
+
+test.each(['/a/.%E2%80%8B./b', '/a/..%CC%81/b', '/a/%C2%AD.', '/a/.%25E2%2580%258B.'])(
+  'has no forms for %j, unless the app distinguishes Unicode forms',
+  (path) => {
+    expect(toPathForms(path)).toBeUndefined();
+    expect(toPathForms(path, new Set(['unicodeForm']))).toBeDefined();
+  },
+);
 
 describe('a path of 8 KiB', () => {
   const LENGTH = 8_100;

@@ -86,7 +86,11 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
       const gate = await start(store, { scheme });
       const body = toBody();
       expect((await post(sender, gate.port, body, 'orders/create')).text).toBe('handled');
-      for (const kind of SPELLINGS) expect((await post(sender, gate.port, body, kind)).code, kind).toBe('duplicate');
+      // An app may not know the spelling that was handled.
+      for (const kind of SPELLINGS) {
+        const code = kind.trim() === 'orders/create' ? 'duplicate' : 'event_conflict';
+        expect((await post(sender, gate.port, body, kind)).code, kind).toBe(code);
+      }
       expect(app.received).toHaveLength(1);
       await gate.stop();
     });
@@ -189,7 +193,8 @@ test('distinguishes two headers of a kind: no bytes can move from one to the oth
   };
   expect((await sendKinds('a b', 'c')).text).toBe('handled');
   expect((await sendKinds('a', 'b c')).text).toBe('handled');
-  expect((await sendKinds('A_b', 'C')).code).toBe('duplicate');
+  expect((await sendKinds('a b', 'c')).code).toBe('duplicate');
+  expect((await sendKinds('A_b', 'C')).code).toBe('event_conflict');
   await gate.stop();
 });
 
@@ -225,6 +230,30 @@ describe('a sender that signs no timestamp', () => {
     const { days, text } = load({ scheme: 'github', dedup: { retention: '90d' } }, REDIS);
     expect(days).toBe(90);
     expect(text).toBe('');
+  });
+
+  describe.each(['clickup', 'bunny-stream'])('and sends the same bytes for different events: %s', (scheme) => {
+    test('is an error that names both ways out, as the app would miss events', () => {
+      const { days, text } = load({ scheme });
+      expect(days).toBeUndefined();
+      expect(text).toContain(`error routes.0.webhook.dedup: ${scheme} can send the same bytes for different events`);
+      expect(text).toContain('dedup: off, if');
+      expect(text).toContain('dedup: { retention: 10m }');
+      expect(text).not.toContain('signs no timestamp');
+    });
+
+    test('is accepted with dedup: off, and a warning', () => {
+      const { text } = load({ scheme, dedup: 'off' });
+      expect(text).toContain('warning routes.0.webhook.dedup: duplicates');
+      expect(text).toContain('hint: dedup: { retention: 10m }, if the app can miss events with the same bytes');
+    });
+
+    test.each([
+      ['a retention', { dedup: { retention: '10m' } }],
+      ['an ID', { id: { json: '$.id' }, dedup: { retention: '30d' } }],
+    ])('has no warning with %s', (_title, webhook) => {
+      expect(load({ scheme, ...webhook }, REDIS).text).toBe('');
+    });
   });
 
   test.each(['standard-webhooks', 'stripe', 'linear', 'gitlab'])(

@@ -90,7 +90,9 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
     expect(await gate.metric('sidegate_dedup_operations_total{outcome="new"}')).toBe(0);
     for (const topic of ['orders/create', 'orders.paid', 'Orders/Updated'])
       expect((await shopify(gate.port, body, topic)).text).toBe('handled');
-    expect(await shopify(gate.port, body, 'orders/paid')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(await shopify(gate.port, body, 'orders.paid')).toMatchObject({ status: 200, code: 'duplicate' });
+    // Not the spelling that the app got.
+    expect(await shopify(gate.port, body, 'orders/paid')).toMatchObject({ status: 503, code: 'event_conflict' });
     expect(app.received).toHaveLength(3);
     // An unsigned request learns nothing about the list.
     const forged = { 'X-Shopify-Hmac-Sha256': sign('other').toString('base64'), 'X-Shopify-Topic': 'x/y' };
@@ -138,6 +140,75 @@ describe('a request of which not everything is signed gets no 2xx, although its 
       expect(await deliver(method, path, id)).toMatchObject({ status: 503, code: 'event_conflict' });
     expect(await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}')).toBe(3);
     expect(await deliver('POST', '/hooks/a', '1')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(1);
+  });
+
+  test.each([
+    ['github', 'a header that Connection removes', { Connection: 'close, X-GitHub-Event' }],
+    ['github', 'the host', { Host: 'other.example' }],
+    ['github', 'the port of the host', { Host: 'gate.example:9999' }],
+    ['github', 'the spelling of the host', { Host: 'gate.example.' }],
+    ['github', 'a parameter of the media type', { 'Content-Type': 'application/json; version=2' }],
+    ['github', 'the spelling of the media type', { 'Content-Type': 'Application/JSON' }],
+    ['github', 'a header of the type in another spelling', { 'X-GitHub-Event': undefined, X_GitHub_Event: 'push' }],
+    ['gitea', 'the header of a related sender', { 'X-Gogs-Event': 'fork' }],
+    ['hookdeck', 'a header of the sender that it forwards', { 'X-GitHub-Event': 'ping' }],
+    ['shopify', 'the spelling of the kind', { 'X-Shopify-Topic': 'ORDERS_CREATE' }],
+    ['shopify', 'a further kind', { 'X-Shopify-Sub-Topic': 'b' }],
+    ['woocommerce', 'the resource', { 'X-WC-Webhook-Resource': 'product' }],
+    ['sonarqube', 'the project', { 'X-SonarQube-Project': 'q' }],
+  ])('%s: %s', async (scheme, _, changed) => {
+    const gate = await start('memory', { scheme }, HOOKS);
+    const body = toBody();
+    const [hex, base64] = [sign(body).toString('hex'), sign(body).toString('base64')];
+    const genuine = {
+      Host: 'gate.example',
+      'X-GitHub-Delivery': '1',
+      'X-Hub-Signature-256': `sha256=${hex}`,
+      'X-GitHub-Event': 'push',
+      'X-Gitea-Delivery': '1',
+      'X-Gitea-Signature': hex,
+      'X-Gogs-Event': 'push',
+      'X-Hookdeck-EventID': '1',
+      'X-Hookdeck-Signature': base64,
+      'X-Shopify-Hmac-Sha256': base64,
+      'X-Shopify-Webhook-Id': '1',
+      'X-Shopify-Topic': 'orders/create',
+      'X-WC-Webhook-Signature': base64,
+      'X-WC-Webhook-Topic': 'order.created',
+      'X-WC-Webhook-Resource': 'order',
+      'X-Sonar-Webhook-HMAC-SHA256': hex,
+      'X-SonarQube-Project': 'p',
+    };
+    const entries = Object.entries({ ...genuine, ...changed }).filter(
+      (entry): entry is [string, string] => entry[1] !== undefined,
+    );
+    expect((await post(gate.port, Object.fromEntries(entries), body)).text).toBe('handled');
+    expect(await post(gate.port, genuine, body)).toMatchObject({ status: 503, code: 'event_conflict' });
+    expect(await post(gate.port, Object.fromEntries(entries), body)).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(1);
+  });
+
+  test.each([
+    'multipart/form-data; xboundary=b; boundary=a',
+    'multipart/form-data; x="boundary=b"; boundary=a',
+    'multipart/form-data; BOUNDARY=a',
+    'multipart/form-data; boundary="a=b"',
+    'multipart/form-data; boundary=--',
+    'multipart/form-data;boundary=a',
+    'Multipart/form-data; boundary=a',
+  ])('a multipart form whose boundary some parsers do not find: %s', async (type) => {
+    const gate = await start('memory', { scheme: 'dropbox-sign' });
+    const time = String(Math.floor(systemClock.now() / 1_000));
+    const event = { event_time: time, event_type: 'signed', event_hash: sign(`${time}signed`).toString('hex') };
+    const toForm = (boundary: string): string =>
+      `--${boundary}\r\nContent-Disposition: form-data; name="json"\r\n\r\n${JSON.stringify({ event })}\r\n--${boundary}--\r\n`;
+    const boundary = /(?:^|[ ;])boundary="?([^"]+)/i.exec(type)?.[1] ?? '';
+    const used = type.includes('x="') ? 'a' : boundary;
+    expect((await post(gate.port, { 'Content-Type': type }, toForm(used))).text).toBe('handled');
+    const deliver = (other: string): Promise<Answer> =>
+      post(gate.port, { 'Content-Type': `multipart/form-data; boundary=${other}` }, toForm(other));
+    expect(await deliver('----WebKitFormBoundaryx1')).toMatchObject({ status: 503, code: 'event_conflict' });
     expect(app.received).toHaveLength(1);
   });
 
@@ -206,6 +277,43 @@ describe('a retry with a new timestamp, of a sender that does not sign the ID,',
   });
 });
 
+test('a duplicate of Adyen with other details is no reason to stop its queue', async () => {
+  const hmacKey = 'ab'.repeat(32);
+  const gate = await startGate({ routes: [toRoute(app.port, { webhook: { scheme: 'adyen-payments' } })] }, undefined, {
+    secret: hmacKey,
+  });
+  stops.push(gate.stop);
+  const signed = {
+    pspReference: '7914073381342284',
+    originalReference: '',
+    merchantAccountCode: 'TestMerchant',
+    merchantReference: 'r1',
+    amount: { value: 1130, currency: 'EUR' },
+    eventCode: 'AUTHORISATION',
+    success: 'true',
+  };
+  const text = '7914073381342284::TestMerchant:r1:1130:EUR:AUTHORISATION:true';
+  const hmacSignature = createHmac('sha256', Buffer.from(hmacKey, 'hex')).update(text).digest('base64');
+  const deliver = (details: object, additional: object = {}): Promise<Answer> => {
+    const item = { ...details, additionalData: { ...additional, hmacSignature }, ...signed };
+    return post(gate.port, {}, JSON.stringify({ live: 'false', notificationItems: [{ NotificationRequestItem: item }] }));
+  };
+  expect((await deliver({ eventDate: '2026-11-25T10:00:00+01:00', operations: ['CANCEL'] })).text).toBe('handled');
+  for (const [details, additional] of [
+    [{ eventDate: '2026-11-25T10:00:05+01:00', operations: ['CANCEL', 'REFUND'] }],
+    [
+      { reason: 'x', paymentMethod: 'visa' },
+      { authCode: '1234', nested: { list: [1] } },
+    ],
+    [{ reason: null, operations: {} }],
+    [{}],
+  ] as const)
+    expect(await deliver(details, additional)).toMatchObject({ status: 200, code: 'duplicate' });
+  // A detail that no duplicate changes.
+  expect(await deliver({ eventdate: 'x' })).toMatchObject({ status: 503, code: 'event_conflict' });
+  expect(app.received).toHaveLength(1);
+});
+
 describe('a sender that signs only some fields', () => {
   const scheme = {
     scheme: 'custom',
@@ -271,14 +379,18 @@ test('the inbox stores the event of the sender, after a restart as well, if a bo
       { secret: key },
     );
   const timestamp = String(Math.floor(systemClock.now() / 1_000));
-  const token = 'a'.repeat(50);
-  const signature = createHmac('sha256', key).update(`${timestamp}${token}`).digest('hex');
-  const toEvent = (event: object): string => JSON.stringify({ signature: { timestamp, token, signature }, 'event-data': event });
+  const toEvent = (event: object, token = 'a'.repeat(50)): string => {
+    const signature = createHmac('sha256', key).update(`${timestamp}${token}`).digest('hex');
+    return JSON.stringify({ signature: { timestamp, token, signature }, 'event-data': event });
+  };
   const first = await begin();
   expect((await post(first.port, {}, toEvent({ id: 'b', event: 'unsubscribed' }))).status).toBe(200);
   await first.stop();
   const second = await begin();
+  // A retry of the stored event, with another token.
+  expect((await post(second.port, {}, toEvent({ id: 'b', event: 'unsubscribed' }, 'b'.repeat(50)))).status).toBe(200);
   expect((await post(second.port, {}, toEvent({ id: 'a', event: 'opened' }))).status).toBe(200);
   await expect.poll(() => app.received.some(({ body }) => body.toString().includes('"opened"'))).toBe(true);
+  expect(app.received.filter(({ body }) => body.toString().includes('"unsubscribed"'))).toHaveLength(1);
   await second.stop();
 });

@@ -1,4 +1,5 @@
 /** Connections that one side stops reading, or never closes: each has a deadline, and gives back its slot and its buffers. */
+import { once } from 'node:events';
 import { connect as openHttp2 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -23,6 +24,7 @@ function flood(socket: Socket, chunk = CHUNK): void {
   if (socket.writable) socket.once('drain', () => flood(socket, chunk));
 }
 
+const SHARES = 'sidegate_limit_hits_total{limit="buffer_share"}';
 const STALLS = 'sidegate_limit_hits_total{limit="send_stall"}';
 const open = new Set<Socket>();
 /** What the app does with a connection once a request has arrived on it, by its path. */
@@ -49,8 +51,8 @@ const app = useScriptApp((socket) => {
   socket.on('close', () => open.delete(socket));
   socket.on('error', () => undefined);
   socket.once('data', (head: Buffer) => {
-    const path = /^GET (\S+) /.exec(head.toString('latin1'))?.[1] ?? '';
-    socket.write(path === '/body' ? 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n' : GRANTED);
+    const [, method = '', path = ''] = /^(GET|POST) (\S+) /.exec(head.toString('latin1')) ?? [];
+    if (method !== 'POST') socket.write(path === '/body' ? 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n' : GRANTED);
     APPS[path.slice(1)]?.(socket);
   });
 });
@@ -207,6 +209,43 @@ describe('upgraded connections', () => {
   test('of two clients leave slots for others', async () => {
     for (const address of ['127.0.0.66', '127.0.0.67']) for (let i = 0; i < 16; i++) await upgradeFrom(address);
     expect([await upgradeFrom('127.0.0.68'), await upgradeFrom('127.0.0.69')]).toEqual([101, 101]);
+  });
+});
+
+describe('with little memory', () => {
+  const gate = useGate(() => startWith('60s', '60s', { limits: { maxBufferedBytes: '1Mi' } }));
+  const openFrom = async (localAddress: string, head: string): Promise<Socket> => {
+    const socket = connect({ port: gate.port, host: '127.0.0.1', localAddress });
+    socket.on('error', () => socket.destroy());
+    clients.push(socket);
+    await once(socket, 'connect');
+    socket.write(`${head} HTTP/1.1\r\nHost: a\r\n`);
+    return socket;
+  };
+  const UPGRADE = 'Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+
+  test.each(['flood', 'body'])('the client that holds most loses what it does not read, and no other does (%s)', async (path) => {
+    const slow = await openFrom('127.0.0.66', `GET /${path}`);
+    slow.pause().write(UPGRADE);
+    await until(() => open.size === 1);
+    const [kept] = open;
+    const before = await gate.metric(SHARES);
+    for (let i = 0; i < 20; i++) (await openFrom('127.0.0.67', `GET /${path}`)).pause().write(UPGRADE);
+    await until(async () => (await gate.metric(SHARES)) >= before + 15);
+    await until(() => open.size <= 6);
+    expect([kept !== undefined && open.has(kept), open.size > 1]).toEqual([true, true]);
+  });
+
+  test('uploads that the app does not read get 503, except as many as fit', async () => {
+    const statuses: (number | undefined)[] = [];
+    for (let i = 0; i < 20; i++) {
+      const socket = await openFrom('127.0.0.66', 'POST /still');
+      socket.write('Content-Length: 1000000000\r\n\r\n');
+      socket.once('data', (text) => statuses.push(toStatuses(String(text))[0]));
+      flood(socket);
+    }
+    await until(() => statuses.length >= 14);
+    expect(new Set(statuses)).toEqual(new Set([503]));
   });
 });
 

@@ -16,10 +16,23 @@ const FOREIGN = [
   { 'Sec-Fetch-Site': 'cross-site' },
   { 'Sec-Fetch-Site': 'same-site' },
   { Host: 'evil.example', 'Sec-Fetch-Site': 'cross-site' },
+  // A page of plain HTTP on a host that a TLS proxy serves, too.
+  { Host: 'console.example', Origin: 'http://console.example', 'Sec-Fetch-Site': 'cross-site' },
+  // No browser sends these: each value that names another site is enough.
+  { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'same-origin' },
+  { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'none' },
+  { Origin: 'null', 'Sec-Fetch-Site': 'same-origin' },
+  { Host: 'console.example', Origin: 'https://console.example' },
+  { Host: 'console.example', Origin: 'https://console.example', 'Sec-Fetch-Site': 'none' },
+  { Host: 'console.example', Origin: 'https://console.example:8443', 'Sec-Fetch-Site': 'same-origin' },
+  { Host: 'console.example', Origin: 'https://console.example.evil.example', 'Sec-Fetch-Site': 'same-origin' },
+  { Host: 'console.example', Origin: 'wss://console.example', 'Sec-Fetch-Site': 'same-origin' },
+  { Host: 'console.example', Origin: 'https://console.example', 'Sec-Fetch-Site': 'same-origin, cross-site' },
 ];
 const REBOUND = [
   { Host: 'evil.example' },
   { Host: 'evil.example:8080', Origin: 'http://evil.example:8080', 'Sec-Fetch-Site': 'same-origin' },
+  { Host: 'evil.example', Origin: 'https://evil.example', 'Sec-Fetch-Site': 'same-origin' },
 ];
 
 async function request(method: string, path: string, headers: Readonly<Record<string, string>>): Promise<number> {
@@ -59,4 +72,17 @@ test.each([
   gate = await startGate({ admin: { address: '127.0.0.1:0' }, routes: [toRoute(1)] });
   expect(await request('GET', '/prestop', { Host })).toBe(200);
   expect(gate.log().filter(({ msg }) => msg === 'leaving')).toHaveLength(1);
+});
+
+test('the page itself acts behind a TLS proxy that passes the Host on, with the token, but not on /prestop', async () => {
+  process.env['PAGES_TOKEN'] = TOKEN;
+  gate = await startGate({ admin: { address: '127.0.0.1:0', token: { secret: { env: 'PAGES_TOKEN' } } }, routes: [toRoute(1)] });
+  for (const Host of ['console.example', 'console.example:8443', 'localhost:8443', '[::1]:8443']) {
+    const page = { Host, Origin: `https://${Host}`, 'Sec-Fetch-Site': 'same-origin', Authorization: `Bearer ${TOKEN}` };
+    expect([Host, await request('DELETE', '/captures', page)]).toEqual([Host, 200]);
+    expect([Host, await request('GET', '/api/v1/overview', page)]).toEqual([Host, 200]);
+    expect([Host, await request('DELETE', '/captures', { ...page, Authorization: '' })]).toEqual([Host, 401]);
+  }
+  const page = { Host: 'console.example', Origin: 'https://console.example', 'Sec-Fetch-Site': 'same-origin' };
+  expect(await request('GET', '/prestop', { ...page, Authorization: `Bearer ${TOKEN}` })).toBe(403);
 });

@@ -43,7 +43,7 @@ const makeDead = async (): Promise<string> => {
 };
 
 describe('outgoing deliveries', () => {
-  test('a dead letter is shown with its attempts, and replayed by a user', async () => {
+  test('a dead letter is shown with its attempts, and retried by a user', async () => {
     const id = await makeDead();
     await open('outgoing');
     const row = ui.page.getByRole('row', { name: id });
@@ -55,8 +55,8 @@ describe('outgoing deliveries', () => {
     await ui.page.getByRole('dialog', { name: 'Delivery' }).getByText('(503)').waitFor();
     await ui.page.keyboard.press('Escape');
     app.handler = (_request, response) => response.end();
-    await confirm('Replay', id);
-    await ui.page.getByRole('dialog').getByText('It is due again').waitFor();
+    await confirm('Retry', id);
+    await ui.page.getByRole('dialog').getByText('It is due now').waitFor();
     await ui.page.keyboard.press('Escape');
     await row.waitFor({ state: 'detached' });
     await ui.page.getByRole('combobox', { name: 'State' }).selectOption('delivered');
@@ -64,12 +64,12 @@ describe('outgoing deliveries', () => {
     expect(ui.view.problems).toEqual([]);
   });
 
-  test('all deliveries of an endpoint are replayed with progress', async () => {
+  test('all deliveries of an endpoint are retried with progress', async () => {
     for (let i = 0; i < 3; i++) await makeDead();
     app.handler = (_request, response) => response.end();
     await open('outgoing');
-    await confirm('Replay all', 'acme');
-    await ui.page.getByRole('dialog').getByText('3 deliveries are due again').waitFor();
+    await confirm('Retry all', 'acme');
+    await ui.page.getByRole('dialog').getByText('3 deliveries are due now').waitFor();
     await ui.page.keyboard.press('Escape');
     await ui.page.getByText('No delivery is dead').waitFor();
   });
@@ -127,10 +127,10 @@ describe('outgoing deliveries', () => {
       "fetch('/api/v1/outgoing/endpoints/acme/disable', { method: 'POST' }).then((response) => response.status)",
     );
     expect(status).toBe(401);
-    await ui.page.getByRole('button', { name: `Replay ${id}` }).click();
+    await ui.page.getByRole('button', { name: `Retry ${id}` }).click();
     const dialog = ui.page.getByRole('dialog');
     await dialog.getByText('Only users can act').waitFor();
-    expect(await dialog.getByRole('button', { name: 'Replay' }).count()).toBe(0);
+    expect(await dialog.getByRole('button', { name: 'Retry' }).count()).toBe(0);
     prompts.answers.push(USER);
     await dialog.getByRole('link', { name: 'Log in' }).click();
     await ui.page.getByText('Logged in as operator').waitFor();
@@ -180,11 +180,11 @@ for (const [name, layout] of Object.entries(LAYOUTS))
     await makeDead();
     await send(ui.gate.port, { method: 'GET', path: '/users', headers: toBasic('operator', 'wrong') });
     await open('outgoing', true, layout);
-    await ui.page.getByRole('button', { name: 'Replay all acme' }).waitFor();
+    await ui.page.getByRole('button', { name: 'Retry all acme' }).waitFor();
     expect(await ui.view.findViolations()).toEqual([]);
     await ui.view.screenshot(`outgoing-${name}`);
     expect(await ui.page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
-    await ui.page.getByRole('button', { name: 'Replay all acme' }).click();
+    await ui.page.getByRole('button', { name: 'Retry all acme' }).click();
     await ui.page.getByRole('dialog').waitFor();
     expect(await ui.view.findViolations()).toEqual([]);
     await ui.view.screenshot(`action-${name}`);

@@ -1,19 +1,18 @@
 /**
- * An app that posts events to its sidecar, in batches with known IDs, and repeats each batch until it is accepted: `posting-app.ts URL FIRST LAST`.
+ * An app that posts events to its sidecar, in batches with known IDs, and repeats each batch until it is accepted: `posting-app.ts URL FIRST LAST TENANTS`.
  * Prints the number after the last accepted event. It can be killed at any time: the next one repeats the batch whose response was lost.
  */
 import { argv } from 'node:process';
 
 const BATCH = 100;
-const CHANNELS = 10;
 const RETRY_MS = 50;
-const [url = '', first = '', last = ''] = argv.slice(2);
+const [url = '', first = '', last = '', tenants = ''] = argv.slice(2);
 
 async function post(from: number): Promise<boolean> {
   const events = Array.from({ length: BATCH }, (_, i) => ({
     type: 'chaos.made',
     id: `chaos-${from + i}`,
-    channel: `channel-${(from + i) % CHANNELS}`,
+    tenant: `tenant-${(from + i) % Number(tenants)}`,
     data: { number: from + i },
   }));
   try {

@@ -1,27 +1,28 @@
 /**
- * kill -9 of the app, the sidecar and Redis, in a seeded order, while 100,000 events are accepted and delivered. Every accepted event is received
+ * kill -9 of the app and the sidecar, and an immediate stop of PostgreSQL, in a seeded order, while 100,000 events are accepted and delivered. Every accepted event is received
  * at least once. `CHAOS_SEED` repeats a run, `CHAOS_EVENTS` changes the number of events.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { makeFolder, startServer } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { type Sections, until } from '../support/gate.ts';
+import { type PostgresServer, startPostgres } from '../support/postgres.ts';
 import { type GateProcess, startGateProcess } from '../support/process.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
 import { createRandom } from '../support/seeded.ts';
 
 const EVENTS = Number(process.env['CHAOS_EVENTS'] ?? 100_000);
 const SEED = Number(process.env['CHAOS_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
-const CHANNELS = 10;
+const TENANTS = 10;
 const CONCURRENCY = 16;
-/** Events that are received between two kills. A short run has fewer kills, as a queue in Redis needs up to 30 s after each. */
+/** Events that are received between two kills. A short run has fewer kills, as leases in PostgreSQL last up to 30 s after each. */
 const MIN_GAP = Math.floor(EVENTS / (EVENTS < 50_000 ? 16 : 40));
 const MAX_GAP = Math.floor(EVENTS / (EVENTS < 50_000 ? 6 : 12));
 
-type Victim = 'app' | 'sidecar' | 'redis';
+type Victim = 'app' | 'sidecar' | 'postgres';
 
 /** Counts how often each event was received. */
 class Receiver {
@@ -56,7 +57,7 @@ class App {
 
   start(): void {
     const script = join(import.meta.dirname, 'posting-app.ts');
-    const child = spawn(process.execPath, [script, this.#url, String(this.accepted), String(EVENTS)], {
+    const child = spawn(process.execPath, [script, this.#url, String(this.accepted), String(EVENTS), String(TENANTS)], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -71,7 +72,7 @@ class App {
   }
 }
 
-async function runChaos(toSections: (provider: Sections) => Sections, redis: RedisServer | undefined): Promise<void> {
+async function runChaos(toSections: (provider: Sections) => Sections, server: PostgresServer | undefined): Promise<void> {
   const random = createRandom(SEED);
   const receiver = new Receiver();
   const receiverPort = await receiver.start();
@@ -80,9 +81,9 @@ async function runChaos(toSections: (provider: Sections) => Sections, redis: Red
     address: `127.0.0.1:${port}`,
     egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
     schedule: ['200ms', '200ms', '500ms', '1s', '2s', '5s'],
-    endpoints: Array.from({ length: CHANNELS }, (_, i) => ({
+    endpoints: Array.from({ length: TENANTS }, (_, i) => ({
       name: `endpoint-${i}`,
-      channels: [`channel-${i}`],
+      tenant: `tenant-${i}`,
       url: `http://127.0.0.1:${receiverPort}/`,
       concurrency: CONCURRENCY,
       secret: { file: 'secret' },
@@ -92,7 +93,7 @@ async function runChaos(toSections: (provider: Sections) => Sections, redis: Red
   onTestFinished(() => void sidecar.child.kill('SIGKILL'));
   const app = new App(port);
   app.start();
-  const victims: readonly Victim[] = redis === undefined ? ['app', 'sidecar'] : ['app', 'sidecar', 'redis'];
+  const victims: readonly Victim[] = server === undefined ? ['app', 'sidecar'] : ['app', 'sidecar', 'postgres'];
   const kills: Victim[] = [];
   const kill: Readonly<Record<Victim, () => Promise<void>>> = {
     async app() {
@@ -104,9 +105,8 @@ async function runChaos(toSections: (provider: Sections) => Sections, redis: Red
       await sidecar.exit;
       sidecar = await startGateProcess(sections);
     },
-    async redis() {
-      await redis?.kill();
-      await redis?.restart();
+    async postgres() {
+      await server?.restart();
     },
   };
   const isComplete = (): boolean => receiver.distinct === EVENTS;
@@ -123,10 +123,10 @@ async function runChaos(toSections: (provider: Sections) => Sections, redis: Red
   const duplicates = receiver.received - receiver.distinct;
   const count = (victim: Victim): number => kills.filter((each) => each === victim).length;
   console.log(
-    `${EVENTS} events, killed ${count('app')} apps, ${count('sidecar')} sidecars, ${count('redis')} times Redis; ${duplicates} duplicates`,
+    `${EVENTS} events, killed ${count('app')} apps, ${count('sidecar')} sidecars, ${count('postgres')} times PostgreSQL; ${duplicates} duplicates`,
   );
   // Only attempts in flight at a kill are repeated: what the queue has not settled, or could not settle.
-  const most = (count('sidecar') + count('redis')) * CHANNELS * CONCURRENCY;
+  const most = (count('sidecar') + count('postgres')) * TENANTS * CONCURRENCY;
   expect(duplicates).toBeLessThanOrEqual(most);
 }
 
@@ -136,10 +136,11 @@ describe(`kill -9 in the order of seed ${SEED}`, () => {
     await runChaos((provider) => ({ provider: { ...provider, queue: { sqlite: { path, allowVolatile: true } } } }), undefined);
   });
 
-  test('loses no event of a Redis queue', async () => {
-    const redis = await startRedis({ config: ['appendonly yes'] });
-    onTestFinished(() => redis.stop());
-    const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
-    await runChaos((provider) => ({ store, provider: { ...provider, queue: { redis: {} } } }), redis);
+  test('loses no event of a queue in PostgreSQL', async () => {
+    const server = await startPostgres({ config: ['fsync = on'] });
+    onTestFinished(() => server.stop());
+    const file = join(makeFolder(), 'url');
+    writeFileSync(file, server.url());
+    await runChaos((provider) => ({ provider: { ...provider, queue: { postgres: { url: { file } } } } }), server);
   });
 });

@@ -8,12 +8,8 @@ import { GateLives } from './gate-lives.ts';
 import { lasts, PATH } from './settings.ts';
 import { type SmallDisk, startSmallDisk } from './small-disk.ts';
 
-/** The app posts to ten channels. Few endpoints, as each one that fails waits for a time that doubles. */
-const ENDPOINTS = [
-  [0, 1, 2, 3],
-  [4, 5, 6],
-  [7, 8, 9],
-];
+/** Each with an endpoint. Few, as each endpoint that fails waits for a time that doubles. */
+const TENANTS = 3;
 const POSTING_APP = join(import.meta.dirname, 'posting-app.ts');
 /** Longer than any fault: no delivery may die. */
 const SCHEDULE = ['200ms', '300ms', '500ms', ...Array.from({ length: 46 }, () => '1s')];
@@ -56,9 +52,9 @@ export class SendingSide {
           schedule: SCHEDULE,
           timeout: '3s',
           disable: 'off',
-          endpoints: ENDPOINTS.map((channels, i) => ({
+          endpoints: Array.from({ length: TENANTS }, (_, i) => ({
             name: `endpoint-${i}`,
-            channels: channels.map((channel) => `channel-${channel}`),
+            tenant: `tenant-${i}`,
             url: `http://127.0.0.1:${port}${PATH}`,
             concurrency: 8,
             retryClientErrors: 'all',
@@ -93,7 +89,7 @@ export class SendingSide {
   }
 
   #launch(): void {
-    const args = [POSTING_APP, this.#url, String(this.accepted), String(this.#goal)];
+    const args = [POSTING_APP, this.#url, String(this.accepted), String(this.#goal), String(TENANTS)];
     const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
     this.#child = child;
     child.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -9,9 +9,12 @@ type Deliver = NonNullable<ChartInput['deliver']>;
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into rendered objects
 type Json = any;
 
+const QUEUE = { postgres: { url: { file: '../secrets/postgres/url' } } };
 const CONFIG = {
-  store: { redis: { url: 'rediss://redis.databases.svc:6379', passwordFile: '../secrets/redis/password' } },
-  provider: { endpoints: [{ name: 'acme', url: 'https://acme.example/hooks', secret: { env: 'ACME_SECRET' } }] },
+  provider: {
+    queue: QUEUE,
+    endpoints: [{ name: 'acme', url: 'https://acme.example/hooks', secret: { env: 'ACME_SECRET' } }],
+  },
 };
 const render = (deliver: Deliver = {}, values: ChartInput = {}): Promise<readonly Rendered[]> =>
   renderChart({ ...values, deliver: { enabled: true, config: CONFIG, ...deliver } });
@@ -37,12 +40,12 @@ describe('the central sending side', () => {
       });
       expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
       expect(config?.provider).toMatchObject({ roles: ['deliver'], endpoints: [{ name: 'acme' }] });
-      expect(config?.store.redis).toMatchObject({ passwordFile: '/etc/sidegate/secrets/redis/password' });
+      expect(config?.provider?.queue.postgres?.url).toEqual({ file: '/etc/sidegate/secrets/postgres/url' });
     }
   });
 
   test('keeps large numbers of the config as they are', async () => {
-    const config = { ...CONFIG, provider: { queue: { maxEvents: 100_000_000 }, maxConnections: 1_000_000 } };
+    const config = { ...CONFIG, provider: { queue: { ...QUEUE, maxEvents: 100_000_000 }, maxConnections: 1_000_000 } };
     const data = pick(await render({ config }), 'ConfigMap', 'sidegate-deliver')['data'] as Record<string, string>;
     expect(data['gate.yaml']).toContain('maxEvents: 100000000\n');
     expect(data['gate.yaml']).toContain('maxConnections: 1000000\n');
@@ -60,13 +63,13 @@ describe('the central sending side', () => {
     expect(serviceAccountName).toBe('web');
     expect(volumes).toEqual([
       { name: 'config', configMap: { name: 'web-gate' } },
-      { name: 'secret-1', secret: { secretName: 'redis' } },
+      { name: 'secret-1', secret: { secretName: 'postgres' } },
       { name: 'secret-2', secret: { secretName: 'endpoints' } },
       { name: 'ca', configMap: { name: 'company-ca' } },
     ]);
     expect(containers[0].volumeMounts.map(({ mountPath }: Json) => mountPath)).toEqual([
       '/etc/sidegate/config',
-      '/etc/sidegate/secrets/redis',
+      '/etc/sidegate/secrets/postgres',
       '/etc/sidegate/secrets/endpoints',
       '/etc/company-ca',
     ]);
@@ -86,14 +89,14 @@ describe('the central sending side', () => {
     expect(await toSum({ config: {}, existingConfigMap: 'gate' })).toBeUndefined();
   });
 
-  test('is reached at its admin port only, and reaches DNS, Redis, and port 443 outside of private networks', async () => {
+  test('is reached at its admin port only, and reaches DNS, PostgreSQL, and port 443 outside of private networks', async () => {
     const { ingress, egress, policyTypes } = (pick(await render(), 'NetworkPolicy', 'sidegate-deliver') as Json)['spec'];
     expect(policyTypes).toEqual(['Ingress', 'Egress']);
     expect(ingress).toEqual([{ ports: [{ port: 8481, protocol: 'TCP' }] }]);
-    const [dns, redis, endpoints, ...others] = egress;
+    const [dns, postgres, endpoints, ...others] = egress;
     expect(others).toEqual([]);
     expect(dns.ports.map(({ port, protocol }: Json) => `${port} ${protocol}`)).toEqual(['53 UDP', '53 TCP']);
-    expect(redis).toEqual({ ports: [{ port: 6379, protocol: 'TCP' }] });
+    expect(postgres).toEqual({ ports: [{ port: 5432, protocol: 'TCP' }] });
     expect(endpoints.ports).toEqual([{ port: 443, protocol: 'TCP' }]);
     expect(endpoints.to.map(({ ipBlock }: Json) => ipBlock.cidr)).toEqual(['0.0.0.0/0', '::/0']);
     expect(endpoints.to[0].ipBlock.except).toContain('169.254.0.0/16');
@@ -104,7 +107,7 @@ describe('the central sending side', () => {
     const objects = await renderChart({}, { files: [join(CHART, 'ci', 'deliver-existing-values.yaml')] });
     const { egress } = (pick(objects, 'NetworkPolicy', 'sidegate-deliver') as Json)['spec'];
     expect(egress.slice(1)).toEqual([
-      { ports: [6379, 26_379].map((port) => ({ port, protocol: 'TCP' })) },
+      { ports: [5432, 6432].map((port) => ({ port, protocol: 'TCP' })) },
       { ports: [443, 8443].map((port) => ({ port, protocol: 'TCP' })) },
       { ports: [{ port: 4318, protocol: 'TCP' }] },
     ]);
@@ -134,12 +137,12 @@ describe('the central sending side', () => {
   test.each<[string, Deliver, string]>([
     ['no config', { config: {} }, 'needs exactly one source of its config'],
     ['two configs', { existingConfigMap: 'a' }, 'it has deliver.config and deliver.existingConfigMap'],
-    ['a config that sends nothing', { config: { store: CONFIG.store } }, 'deliver.config has no section provider'],
-    ['a queue of one process', { config: { provider: CONFIG.provider } }, 'deliver.config has no store.redis'],
+    ['a config that sends nothing', { config: { log: {} } }, 'deliver.config has no section provider'],
+    ['a queue of one process', { config: { provider: {} } }, 'deliver.config has no provider.queue.postgres'],
     [
       'a queue in a file',
-      { config: { ...CONFIG, provider: { queue: { sqlite: { path: 'a' } } } } },
-      'deliver.config has provider.queue.sqlite',
+      { config: { provider: { queue: { sqlite: { path: 'a' } } } } },
+      'deliver.config has no provider.queue.postgres',
     ],
     ['an account without a name', { serviceAccount: { create: false } }, 'needs deliver.serviceAccount.name'],
   ])('is refused with a sentence for %s', async (_what, deliver, message) => {

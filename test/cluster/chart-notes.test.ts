@@ -51,7 +51,7 @@ test('name the new name of a deprecated value, which still counts', async () => 
 });
 
 test('name the Deployment of the sending side, and what to do after a change of a config that is not part of the release', async () => {
-  const config = { store: { redis: { url: 'redis://a' } }, provider: {} };
+  const config = { provider: { queue: { postgres: { url: { env: 'QUEUE_URL' } } } } };
   const notes = await renderAll({ deliver: { enabled: true, config } });
   expect(notes).toContain('kubectl -n sidegate-system rollout status deployment/sidegate-deliver');
   expect(notes).not.toMatch(/rollout restart|only one pod/);
@@ -75,6 +75,7 @@ test.each<[string, ChartInput['admission']]>([
   ['WARNING: admission.insecureAllowOtherSidecars=true.', { insecureAllowOtherSidecars: true }],
   ['NOTE: admission.failurePolicy=Fail.', { failurePolicy: 'Fail' }],
   ['labeled pods are denied there', { namespaceSelector: { matchLabels: { team: 'a' } } }],
+  ['NOTE: there is no self-test', { namespaceSelector: { matchLabels: { team: 'a' } } }],
   [
     'in other namespaces labeled pods start without their sidecar',
     { namespaceSelector: { matchLabels: { team: 'a' } }, protect: false, failurePolicy: 'Fail' },

@@ -1,6 +1,6 @@
 /** Attacks of a tenant on the validating policies: whoever may write pods of a namespace tries to run one whose gate is another program. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { changesOf, isFreeChange, withTwoMounts } from '../support/changed-pods.ts';
+import { changesOf, isFreeChange, takingsOf, withTwoMounts } from '../support/changed-pods.ts';
 import { renderChart } from '../support/chart.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
@@ -137,18 +137,42 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     },
   );
 
-  test('denies any single change of the sidecar, its volumes or its settings', async () => {
-    const annotations = {
+  const withQueue = (pod: Kube, annotations: Kube): Kube => {
+    const sidecar = [...pod['spec'].initContainers, ...pod['spec'].containers].find(({ name }) => name === 'sidegate');
+    sidecar.volumeMounts.push({ name: 'queue', mountPath: '/var/lib/sidegate' });
+    pod['spec'].volumes.push({ name: 'queue', persistentVolumeClaim: { claimName: 'queue' } });
+    Object.assign(pod['metadata'].annotations, {
       'sidegate.dev/config': 'gate',
       'sidegate.dev/secrets': 'signing',
-      'sidegate.dev/app-port': '8080',
-      'sidegate.dev/interception': 'same-port',
       'sidegate.dev/queue-volume': 'queue',
-    };
-    const pod = probing('http://127.0.0.1:8080/healthz');
-    Object.assign(pod['metadata'].annotations, annotations);
-    pod['spec'].volumes.push({ name: 'queue', persistentVolumeClaim: { claimName: 'queue' } });
-    pod['spec'].initContainers[0].volumeMounts.push({ name: 'queue', mountPath: '/var/lib/sidegate' });
+      ...annotations,
+    });
+    return pod;
+  };
+  const withPorts = (pod: Kube, ports: Kube[]): Kube => {
+    Object.assign(pod['spec'].containers[0], { ports });
+    return pod;
+  };
+
+  test.each<[string, () => Kube, Kube]>([
+    [
+      'same-port, with a probe and a queue',
+      () => probing('http://127.0.0.1:8080/healthz'),
+      { 'sidegate.dev/app-port': '8080', 'sidegate.dev/interception': 'same-port' },
+    ],
+    ['service, in a plain container', () => plain(), { 'sidegate.dev/port': '8480', 'sidegate.dev/sidecar': 'container' }],
+    [
+      'rename',
+      () => withPorts(make({}, MARKS, { portName: 'http' }), [{ name: 'http-app', containerPort: 8080 }]),
+      { 'sidegate.dev/interception': 'rename', 'sidegate.dev/app-port': 'http' },
+    ],
+    [
+      'env',
+      () => withPorts(make({}, MARKS, { port: 8080, appPort: 8482 }), [{ containerPort: 8080 }]),
+      { 'sidegate.dev/interception': 'env', 'sidegate.dev/admin-port': '8481' },
+    ],
+  ])('denies any single change of the sidecar with %s, its volumes or its settings', async (_which, toPod, annotations) => {
+    const pod = withQueue(toPod(), annotations);
     const dryRun = (each: Kube) => cluster.create(each, { namespace, isDryRun: true });
     const { body: stored, status } = await dryRun(pod);
     expect(status, stored['message']).toBe(201);
@@ -159,7 +183,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       return answered === 201 && !(body['kind'] === 'Pod' && JSON.stringify(body['spec']) === known);
     };
     const accepted: string[] = [];
-    for (const { what, pod: changed } of changesOf(pod))
+    for (const { what, pod: changed } of [...changesOf(pod), ...takingsOf(pod)])
       if (!isFreeChange(what) && (await isAccepted(changed))) accepted.push(what);
     expect(accepted).toEqual([]);
   });
@@ -171,6 +195,13 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       if ((status === 201) !== isFree) wrong.push(what);
     }
     expect(wrong).toEqual([]);
+  });
+
+  test('says which volumes an added mount at an allowed path may have', async () => {
+    const pod = make({ volumes: [...makeSidecarVolumes(), { name: 'home', emptyDir: {} }] });
+    pod['spec'].initContainers[0].volumeMounts.push({ name: 'home', mountPath: '/vault/secrets' });
+    const { body } = await create(pod);
+    expect(body.message).toContain('volumeMounts /vault/secrets (its volume must be a Secret, a ConfigMap or projected)');
   });
 
   test('denies the volume of the queue in the app', async () => {
@@ -185,6 +216,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     expect(body.message).toContain('args');
     const elsewhere = 'http://169.254.169.254/';
     expect((await create(probing(elsewhere))).body.message).toContain('args');
+    expect((await create(probing('http://127.0.0.1:8481/prestop'))).body.message).toContain('args');
   });
 
   test('denies the name of its port on the port of the app, with interception rename', async () => {
@@ -262,8 +294,36 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       });
       const denied = await patch(name, debug('sidegate'), '/ephemeralcontainers');
       expect(denied.body.message).toContain('has an ephemeral container in the process namespace of its sidecar');
+      for (const over of [
+        { securityContext: { runAsUser: 64_480 } },
+        { volumeMounts: [{ name: 'sidegate-secret-1', mountPath: '/a' }] },
+      ]) {
+        const reaching = { spec: { ephemeralContainers: [{ name: 'reaching', image: 'busybox:1', ...over }] } };
+        const { body } = await patch(name, reaching, '/ephemeralcontainers');
+        expect(body.message).toContain('or with its user or volumes');
+      }
+      // Each container of this pod has another user, but an ephemeral one would have that of the pod.
+      const ofPod = make({ securityContext: { runAsUser: 64_480 } });
+      ofPod['spec'].containers[0].securityContext = { runAsUser: 1 };
+      const created = await create(ofPod);
+      expect(created.status, created.body.message).toBe(201);
+      const inheriting = await patch(created.body.metadata.name, debug('app'), '/ephemeralcontainers');
+      expect(inheriting.body.message).toContain('or with its user or volumes');
       const allowed = await patch(name, debug('app'), '/ephemeralcontainers');
       expect(allowed.status, allowed.body.message).toBe(200);
+    });
+
+    test('denies an ephemeral container with a volume of the claim of the queue', async () => {
+      const claim = (volume: string): Kube => ({ name: volume, persistentVolumeClaim: { claimName: 'q' } });
+      const volumes = [...makeSidecarVolumes(), claim('queue'), claim('again')];
+      const created = await create(make({ volumes }, MARKS, { queueVolume: 'queue' }));
+      expect(created.status, created.body.message).toBe(201);
+      for (const volume of ['queue', 'again']) {
+        const volumeMounts = [{ name: volume, mountPath: '/a' }];
+        const reaching = { spec: { ephemeralContainers: [{ name: 'reaching', image: 'busybox:1', volumeMounts }] } };
+        const { body } = await patch(created.body.metadata.name, reaching, '/ephemeralcontainers');
+        expect(body.message).toContain('or with its user or volumes');
+      }
     });
 
     test('allows every other change', async () => {

@@ -247,7 +247,7 @@ describe('the API server’s own policy', () => {
         annotations: { 'sidegate.dev/queue-volume': 'queue' },
         spec: { volumes: [{ name: 'queue', configMap: { name: 'a' } }] },
       }),
-      'queue-volume is queue, a read-only volume',
+      'queue-volume is queue, a volume that is read-only',
     ],
     [
       'a queue on the volume of the app',
@@ -348,6 +348,17 @@ describe('the API server’s own policy', () => {
       'resources of the whole pod',
     ].includes(what);
     expect(inject(pod).outcome).toBe(isBeyond ? 'injected' : 'denied');
+  });
+
+  test('injects an app with 300 environment variables, unless it has to set one of them', async () => {
+    const env = Array.from({ length: 300 }, (_, index) => ({ name: `V${index}`, value: 'x' }));
+    const { body } = await create(injecting, toPod({ container: { env } }));
+    expect(body['spec']?.initContainers?.[0]?.name, body['message']).toBe('sidegate');
+    const annotations = { 'sidegate.dev/interception': 'same-port:HOST' };
+    const denied = await create(injecting, toPod({ container: { env }, annotations }));
+    // Several policies deny it, and the API server shows any of them.
+    expect([403, 422]).toContain(denied.status);
+    expect(denied.body['message']).toContain('ValidatingAdmissionPolicy');
   });
 
   test('has valid expressions', async () => {

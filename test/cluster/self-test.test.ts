@@ -66,3 +66,12 @@ test('no test is rendered if a sidecar would outlive it, or if it is disabled', 
   expect(objects.filter(isOfTest)).toEqual([]);
   expect((await renderChart({ selfTest: { enabled: false } }, { tests: true })).filter(isOfTest)).toEqual([]);
 });
+
+test('no test is rendered where pods may get no sidecar, unless the values name a namespace', async () => {
+  const isOfTestOrJob = ({ metadata: { name } }: Rendered): boolean => ['sidegate-self-test', 'sidegate-ready'].includes(name);
+  const admission = { namespaceSelector: { matchLabels: { team: 'a' } } };
+  expect((await renderChart({ admission }, { tests: true })).filter(isOfTestOrJob)).toEqual([]);
+  const ofTest = (await renderChart({ admission, selfTest: { namespace: 'team-a' } }, { tests: true })).filter(isOfTestOrJob);
+  expect(ofTest.map(({ kind }) => kind).sort()).toEqual(['ConfigMap', 'Job', 'Pod', 'Secret']);
+  expect(new Set(ofTest.map(({ metadata }) => metadata.namespace))).toEqual(new Set(['team-a']));
+});

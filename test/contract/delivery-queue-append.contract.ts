@@ -14,14 +14,14 @@ export function describeAppending({ open, close, store }: QueueFixture): void {
       const metadata = JSON.stringify({ traceparent: '00-1-2-01', text: 'ü€😀 "\\\n' });
       const event = newEvent(['acme', 'other'], {
         type: 'a.b-c_d',
-        channel: 'tenant:1',
+        tenant: 'tenant:1',
         createdAt: 1_799_999_999_999,
         body,
         metadata,
       });
       expect(await queue.append([event])).toEqual(['stored']);
       const { targets, ...stored } = event;
-      expect(await queue.getEvent(event.id)).toEqual(stored);
+      expect(await queue.getEvent(event.id)).toEqual({ ...stored, isErased: false });
       const received = await drain(queue, now);
       expect(received.map(({ endpoint }) => endpoint).sort()).toEqual(['acme', 'other']);
       for (const delivery of received) {
@@ -77,7 +77,7 @@ export function describeAppending({ open, close, store }: QueueFixture): void {
       expect(await queue.append([event])).toEqual(['duplicate']);
       expect((await queue.getEvent(event.id))?.id).toBe(event.id);
       expect((await queue.find({ event: event.id }, { limit: 10 })).deliveries).toEqual([]);
-      expect(await queue.stats(now())).toMatchObject({ events: 1, waiting: 0 });
+      expect(await queue.stats(now())).toMatchObject({ storedEvents: 1, events: 0, waiting: 0 });
     });
 
     test('does not know an event that was never appended', async () => {
@@ -91,7 +91,11 @@ export function describeAppending({ open, close, store }: QueueFixture): void {
       await queue.append([event]);
       expect(
         await queue.append([newEvent(['acme', 'other'], { id: event.id, type: 'other.type', body: Buffer.from('other') })]),
-      ).toEqual(['duplicate']);
+      ).toEqual(['conflict']);
+      expect(await queue.append([newEvent(['other'], { id: event.id, body: event.body, metadata: '{"a":1}' })])).toEqual([
+        'duplicate',
+      ]);
+      expect(await queue.append([newEvent(['acme'], { id: event.id, body: event.body, tenant: 't' })])).toEqual(['conflict']);
       expect((await queue.getEvent(event.id))?.body.equals(event.body)).toBe(true);
       const received = await drain(queue, now);
       expect(received).toMatchObject([{ event: event.id, endpoint: 'acme', type: event.type }]);
@@ -158,7 +162,7 @@ export function describeAppending({ open, close, store }: QueueFixture): void {
       expect(bytes).toBeLessThanOrEqual(100_000);
       await drain(queue, now);
       expect(await queue.prune(now() + 1, now() + 1, 100)).toBe(stored);
-      expect(await queue.stats(now())).toMatchObject({ events: 0, bytes: 0 });
+      expect(await queue.stats(now())).toMatchObject({ storedEvents: 0, storedBytes: 0, events: 0, bytes: 0 });
       expect(await queue.append([events[0] ?? newEvent()])).toEqual(['stored']);
     });
 

@@ -173,7 +173,7 @@ export function describeModel({ open, close, store }: QueueFixture): void {
 
   async function check(queue: DeliveryQueue, model: Model): Promise<void> {
     expect(await queue.stats(now())).toMatchObject({
-      events: model.events.size,
+      storedEvents: model.events.size,
       waiting: model.count('waiting'),
       dead: model.count('dead'),
       skipped: model.count('skipped'),
@@ -206,9 +206,9 @@ export function describeModel({ open, close, store }: QueueFixture): void {
         expect(order).toEqual(model.serve(each));
       } else if (each.kind === 'replay') {
         const { endpoint, state } = each.filter;
-        const filter: DeliveryFilter = { endpoint, ...(state && { states: [state] }) };
+        const filter: DeliveryFilter = { endpoint, states: state === undefined ? ['delivered', 'dead', 'skipped'] : [state] };
         let replayed = 0;
-        for await (const progress of queue.replay(filter, now())) ({ replayed } = progress);
+        for await (const progress of queue.repair('retry', filter, now())) replayed = progress.changed;
         expect(replayed).toBe(model.replay(each));
       } else if (each.kind === 'prune') {
         expect(await queue.prune(CREATED_AT + 1, CREATED_AT + 1, 1_000)).toBe(model.prune());

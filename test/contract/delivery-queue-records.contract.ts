@@ -62,10 +62,14 @@ export function describeRecords({ open, store }: QueueFixture): void {
       expect(await findAll(queue, {}, 4)).toHaveLength(21);
     });
 
-    test('filters by event, endpoint, type, state and time, and by all of them together', async () => {
+    test('filters by event, endpoint, type, tenant, state and time, and by all of them together', async () => {
       const queue = await open();
       const events = Array.from({ length: 12 }, (_, i) =>
-        newEvent(['a', 'b'], { type: i % 2 === 0 ? 'x.even' : 'x.odd', createdAt: START + i }),
+        newEvent(['a', 'b'], {
+          type: i % 2 === 0 ? 'x.even' : 'x.odd',
+          tenant: i < 4 ? undefined : `t${i % 3}`,
+          createdAt: START + i,
+        }),
       );
       await queue.append(events);
       const states = ['delivered', 'dead', 'skipped'] as const;
@@ -80,6 +84,9 @@ export function describeRecords({ open, store }: QueueFixture): void {
       expect(await matching({ endpoint: 'b' })).toEqual([11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0].map((i) => `${i}b`));
       expect(await matching({ endpoint: 'nobody' })).toEqual([]);
       expect(await matching({ type: 'x.odd', endpoint: 'a' })).toEqual(['11a', '9a', '7a', '5a', '3a', '1a']);
+      expect(await matching({ tenant: 't1', endpoint: 'a' })).toEqual(['10a', '7a', '4a']);
+      expect(await matching({ tenant: 't1', type: 'x.odd' })).toEqual(['7b', '7a']);
+      expect(await matching({ tenant: 't3' })).toEqual([]);
       expect(await matching({ states: ['dead'] })).toEqual(['10a', '7a', '4a', '1a']);
       expect(await matching({ states: ['dead'], endpoint: 'b' })).toEqual([]);
       expect(await matching({ states: ['dead', 'skipped'], endpoint: 'a' })).toEqual([
@@ -130,10 +137,10 @@ export function describeRecords({ open, store }: QueueFixture): void {
 
     test('lists deliveries with all their properties', async () => {
       const queue = await open();
-      const event = newEvent(['a'], { type: 'x.y', channel: 't1', createdAt: START + 5 });
+      const event = newEvent(['a'], { type: 'x.y', tenant: 't1', createdAt: START + 5 });
       await queue.append([event]);
       const [waiting] = await findAll(queue, { event: event.id });
-      const common = { event: event.id, endpoint: 'a', type: 'x.y', channel: 't1', createdAt: START + 5 };
+      const common = { event: event.id, endpoint: 'a', type: 'x.y', tenant: 't1', createdAt: START + 5 };
       expect(waiting).toEqual({ ...common, state: 'waiting', attempts: 0, due: expect.any(Number) });
       const lanes = holdLanes(queue);
       const { lane } = await lanes.next('a');
@@ -207,7 +214,7 @@ export function describeRecords({ open, store }: QueueFixture): void {
       expect(await queue.prune(START, START + 1, 100)).toBe(3);
       expect(await left()).toEqual([5]);
       expect(await queue.prune(START + 1, START + 1, 100)).toBe(0);
-      expect(await queue.stats(now())).toMatchObject({ events: 1, waiting: 1, dead: 0, skipped: 0 });
+      expect(await queue.stats(now())).toMatchObject({ storedEvents: 1, events: 1, waiting: 1, dead: 0, skipped: 0 });
       expect((await findAll(queue, {})).map(({ event }) => event)).toEqual([partly.id, partly.id]);
       expect(await queue.findAttempts(mixed.id, 'a')).toBeUndefined();
       await lanes.stop();
@@ -218,10 +225,10 @@ export function describeRecords({ open, store }: QueueFixture): void {
       const ids = await appendMany(queue, 30);
       await drain(queue, now);
       expect(await queue.prune(START + 1_000, START, 7)).toBe(7);
-      expect((await queue.stats(now())).events).toBe(23);
+      expect((await queue.stats(now())).storedEvents).toBe(23);
       expect(await queue.prune(START + 1_000, START, 1_000)).toBe(23);
       expect(await queue.prune(START + 1_000, START, 1_000)).toBe(0);
-      expect(await queue.stats(now())).toMatchObject({ events: 0, bytes: 0 });
+      expect(await queue.stats(now())).toMatchObject({ storedEvents: 0, storedBytes: 0 });
       expect(await queue.append([newEvent(['acme'], { id: ids[0] ?? '' })])).toEqual(['stored']);
       expect(await drain(queue, now)).toHaveLength(1);
     });
@@ -230,7 +237,7 @@ export function describeRecords({ open, store }: QueueFixture): void {
   describe('figures', () => {
     test('count deliveries by state, and find the oldest overdue one', async () => {
       const queue = await open();
-      expect(await queue.stats(now())).toMatchObject({ waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, sweepFinds: 0 });
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0 });
       expect((await queue.stats(now())).oldestDue).toBeUndefined();
       await queue.append([newEvent(['a'])]);
       const first = now();

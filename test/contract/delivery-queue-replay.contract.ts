@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { DeliveryFilter, DeliveryQueue, ReplayProgress } from '../../src/provider/queue/delivery-queue.ts';
+import type { DeliveryFilter, DeliveryQueue, Lane, RepairProgress, Settlement } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
 import { appendMany, newEvent, PROVEN, settled } from '../support/queue/events.ts';
 import { drain, holdLanes } from '../support/queue/lanes.ts';
@@ -11,19 +11,28 @@ const START = 1_800_000_000_000;
 /** What every queue keeps to when deliveries are replayed. */
 export function describeReplays({ open, close, store }: QueueFixture): void {
   const now = (): number => store().clock.now();
-  const replay = async (queue: DeliveryQueue, filter: DeliveryFilter): Promise<ReplayProgress[]> => {
-    const steps: ReplayProgress[] = [];
-    for await (const step of queue.replay(filter, now())) steps.push(step);
+  const replay = async (queue: DeliveryQueue, filter: DeliveryFilter): Promise<RepairProgress[]> => {
+    const steps: RepairProgress[] = [];
+    for await (const step of queue.repair('retry', filter, now())) steps.push(step);
     return steps;
   };
   /** How many deliveries a replay made due. */
   const count = async (queue: DeliveryQueue, filter: DeliveryFilter): Promise<number> => {
     const last = (await replay(queue, filter)).at(-1);
-    expect(last?.replayed).toBe(last?.total);
-    return last?.replayed ?? -1;
+    expect(last?.changed).toBe(last?.total);
+    return last?.changed ?? -1;
   };
 
-  describe('replaying', () => {
+  const settleTaken = async (lane: Lane, settlement: Settlement): Promise<void> => {
+    for (const delivery of await lane.take(9, now())) await lane.settle([settled(delivery, settlement, now())], PROVEN);
+  };
+  const last = async (steps: AsyncIterable<RepairProgress>): Promise<RepairProgress | undefined> => {
+    let found: RepairProgress | undefined;
+    for await (const step of steps) found = step;
+    return found;
+  };
+
+  describe('repairs', () => {
     test('makes a dead delivery due again, with its attempts counted on and its schedule from the start', async () => {
       const queue = await open();
       const [id = ''] = await appendMany(queue, 1, 'a');
@@ -61,12 +70,20 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       await lanes.stop();
     });
 
-    test('leaves waiting deliveries as they are', async () => {
+    test('makes waiting deliveries due now, at their place in the schedule', async () => {
       const queue = await open();
       const [id = ''] = await appendMany(queue, 1, 'a');
-      expect(await count(queue, { event: id, endpoint: 'a' })).toBe(0);
-      expect(await count(queue, { states: ['waiting'] })).toBe(0);
-      expect(await drain(queue, now)).toMatchObject([{ isReplay: false, tries: 0 }]);
+      const lanes = holdLanes(queue);
+      const first = await lanes.next('a');
+      const [delivery] = await first.lane.take(1, now());
+      if (delivery === undefined) throw new Error('nothing was due');
+      await first.lane.settle([settled(delivery, { kind: 'retry', due: now() + 3_600_000 }, now())], PROVEN);
+      expect(await first.lane.take(1, now())).toEqual([]);
+      expect(await count(queue, { event: id, states: ['waiting'] })).toBe(1);
+      first.end();
+      const again = await lanes.next('a');
+      expect(await again.lane.take(1, now())).toMatchObject([{ event: id, attempt: 1, tries: 1, isReplay: false }]);
+      await lanes.stop();
     });
 
     test('replays delivered, dead and skipped deliveries by each filter', async () => {
@@ -104,18 +121,161 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
     test('creates a delivery that did not exist, for an event and an endpoint', async () => {
       const queue = await open();
       const event = newEvent(['a']);
-      await queue.append([event, newEvent([])]);
-      expect(await count(queue, { event: event.id, endpoint: 'new' })).toBe(1);
-      expect(await count(queue, { event: event.id, endpoint: 'new' })).toBe(0);
-      expect(await count(queue, { event: 'msg_unknown', endpoint: 'new' })).toBe(0);
-      expect(await count(queue, { event: event.id, endpoint: 'other', states: ['dead'] })).toBe(0);
-      expect(await count(queue, { event: event.id, endpoint: 'other', type: 'x.y' })).toBe(0);
-      expect(await count(queue, { event: event.id, endpoint: 'other', from: event.createdAt + 1 })).toBe(0);
+      const unrouted = newEvent([]);
+      await queue.append([event, unrouted]);
+      expect(await queue.addDelivery(event.id, 'new', now())).toBe(true);
+      expect(await queue.addDelivery(event.id, 'new', now())).toBe(false);
+      expect(await queue.addDelivery('msg_unknown', 'new', now())).toBe(false);
+      expect(await queue.addDelivery(unrouted.id, 'new', now())).toBe(true);
+      expect(await queue.stats(now())).toMatchObject({ waiting: 3, events: 2 });
       const received = await drain(queue, now);
-      expect(received.map(({ endpoint, isReplay }) => [endpoint, isReplay]).sort()).toEqual([
-        ['a', false],
-        ['new', true],
+      expect(received.map(({ event: id, endpoint, isReplay }) => [id === event.id, endpoint, isReplay]).sort()).toEqual([
+        [false, 'new', true],
+        [true, 'a', false],
+        [true, 'new', true],
       ]);
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, events: 0, bytes: 0 });
+    });
+
+    test('cancels what waits, which frees its place, and can be retried', async () => {
+      const queue = await open({ maxEvents: 3 });
+      const ids = await appendMany(queue, 3, 'a');
+      await expect(queue.append([newEvent(['b'])])).rejects.toMatchObject({ code: 'queue_full' });
+      expect(await last(queue.repair('cancel', { endpoint: 'a' }, now()))).toEqual({ changed: 3, total: 3 });
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, events: 0, skipped: 3, bytes: 0 });
+      expect(await queue.append([newEvent(['b'])])).toEqual(['stored']);
+      expect(await drain(queue, now)).toMatchObject([{ endpoint: 'b' }]);
+      expect(await count(queue, { event: ids[1] })).toBe(1);
+      expect(await drain(queue, now)).toMatchObject([{ event: ids[1], endpoint: 'a' }]);
+    });
+
+    test.each(['retry', 'addDelivery'] as const)(
+      '%s starts a lane at once, whatever pause its last run asked for',
+      async (way) => {
+        const queue = await open();
+        const [id = ''] = await appendMany(queue, 1, 'a');
+        await queue.append([newEvent([], { id: `${id}_other` })]);
+        const lanes = holdLanes(queue);
+        const held = await lanes.next('a');
+        await settleTaken(held.lane, { kind: 'dead' });
+        held.end({ notBefore: now() + 3_600_000 });
+        if (way === 'retry') expect(await count(queue, { type: 'invoice.paid' })).toBe(1);
+        else expect(await queue.addDelivery(`${id}_other`, 'a', now())).toBe(true);
+        expect(await (await lanes.next('a')).lane.take(9, now())).toHaveLength(1);
+        await lanes.stop();
+      },
+    );
+
+    test.each(['cancel', 'purge', 'erase'] as const)(
+      '%s of the first delivery of a key starts a lane for the next one',
+      async (way) => {
+        const queue = await open();
+        const [first = '', second] = await appendMany(queue, 2, { endpoint: 'a', orderKey: 'k' });
+        const lanes = holdLanes(queue);
+        const held = await lanes.next('a');
+        for (const delivery of await held.lane.take(9, now()))
+          await held.lane.settle([settled(delivery, { kind: 'retry', due: now() + 3_600_000 }, now())], PROVEN);
+        held.end();
+        await until(() => lanes.running.length === 0);
+        if (way === 'erase') await queue.erase({ event: first }, now());
+        else await last(queue.repair(way, { event: first }, now()));
+        expect((await (await lanes.next('a')).lane.take(9, now())).map(({ event }) => event)).toEqual([second]);
+        await lanes.stop();
+      },
+    );
+
+    test('purges deliveries in any state, and keeps their IDs', async () => {
+      const queue = await open();
+      const events = [newEvent(['a', 'b']), newEvent(['a'])];
+      await queue.append(events);
+      await settleAll(queue, now, (_, endpoint) => ({ kind: endpoint === 'a' ? 'dead' : 'delivered' }));
+      await appendMany(queue, 2, 'a');
+      expect(await queue.count('purge', { endpoint: 'a' }, now())).toBe(4);
+      expect(await last(queue.repair('purge', { endpoint: 'a' }, now()))).toEqual({ changed: 4, total: 4 });
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, storedEvents: 4 });
+      expect((await queue.find({}, { limit: 9 })).deliveries).toMatchObject([{ endpoint: 'b', state: 'delivered' }]);
+      expect(await queue.append(events)).toEqual(['duplicate', 'duplicate']);
+      expect(await queue.prune(START + 1_000, START, 10)).toBe(4);
+    });
+
+    test('erases the body of an event, or all of a tenant, and keeps the IDs', async () => {
+      const queue = await open();
+      const events = [
+        newEvent(['a']),
+        newEvent(['a'], { tenant: 't' }),
+        newEvent(['a'], { tenant: 't' }),
+        newEvent(['a'], { tenant: 'u' }),
+      ];
+      await queue.append(events);
+      expect(await queue.erase({ event: events[0]?.id ?? '' }, now())).toBe(1);
+      expect(await queue.erase({ event: events[0]?.id ?? '' }, now())).toBe(0);
+      expect(await queue.erase({ tenant: 't' }, now())).toBe(2);
+      expect(await queue.erase({ tenant: '' }, now())).toBe(0);
+      expect(await queue.getEvent(events[1]?.id ?? '')).toMatchObject({ isErased: true, body: Buffer.alloc(0), metadata: '{}' });
+      expect(await queue.getEvent(events[3]?.id ?? '')).toMatchObject({ isErased: false, body: events[3]?.body });
+      expect(await count(queue, {})).toBe(1);
+      expect(await drain(queue, now)).toMatchObject([{ event: events[3]?.id }]);
+      expect(await queue.append([events[1] ?? newEvent()])).toEqual(['duplicate']);
+    });
+
+    test('creates no delivery of an event that was erased', async () => {
+      const queue = await open();
+      const event = newEvent([]);
+      await queue.append([event]);
+      await queue.erase({ event: event.id }, now());
+      expect(await queue.addDelivery(event.id, 'new', now())).toBe(false);
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, events: 0 });
+    });
+
+    test('creates a delivery at its place in the order of its key', async () => {
+      const queue = await open();
+      const [first, second, third] = [newEvent([]), newEvent([]), newEvent([])];
+      await queue.append([first, second, third]);
+      for (const { id } of [second, first, third]) expect(await queue.addDelivery(id, 'a', now(), 'k')).toBe(true);
+      expect(await queue.addDelivery(first.id, 'b', now(), 'k')).toBe(true);
+      const lanes = holdLanes(queue);
+      const held = await lanes.next('a');
+      for (const { id } of [first, second, third]) {
+        const taken = await held.lane.take(9, now());
+        expect(taken.map(({ event }) => event)).toEqual([id]);
+        for (const delivery of taken) await held.lane.settle([settled(delivery, { kind: 'delivered' }, now())], PROVEN);
+      }
+      await lanes.stop();
+      expect(await queue.stats(now())).toMatchObject({ waiting: 1, events: 1 });
+    });
+
+    test('selects deliveries to endpoints that may get their event', async () => {
+      const queue = await open();
+      await queue.append([newEvent(['a', 'b', 'c'], { tenant: 't' }), newEvent(['a', 'b', 'c'])]);
+      const all = { states: ['waiting'] } as const;
+      const receivers = [
+        { endpoint: 'a', allTenants: false, tenant: 't' },
+        { endpoint: 'b', allTenants: true },
+        { endpoint: 'c', allTenants: false },
+        { endpoint: 'unknown', allTenants: true },
+      ];
+      expect(await queue.count('retry', { ...all, receivers }, now())).toBe(4);
+      expect(await queue.count('retry', { ...all, receivers, endpoint: 'a' }, now())).toBe(1);
+      expect(await queue.count('retry', { ...all, receivers, tenant: 't', to: START + 1e9 }, now())).toBe(2);
+      expect(await queue.count('retry', { ...all, receivers: [] }, now())).toBe(0);
+      expect(await last(queue.repair('cancel', { ...all, receivers }, now()))).toEqual({ changed: 4, total: 4 });
+      const { deliveries } = await queue.find({ ...all }, { limit: 9 });
+      expect(deliveries.map(({ endpoint, tenant }) => [endpoint, tenant])).toEqual([
+        ['a', undefined],
+        ['c', 't'],
+      ]);
+    });
+
+    test('compares a repeated event without what was filled in when it was posted', async () => {
+      const queue = await open();
+      const post = async (body: string, comparedFrom: number) => {
+        const [result] = await queue.append([{ ...newEvent(), id: 'same', body: Buffer.from(body), comparedFrom }]);
+        return result;
+      };
+      expect(await post('1:data', 2)).toBe('stored');
+      expect(await post('2:data', 2)).toBe('duplicate');
+      expect(await post('2:date', 2)).toBe('conflict');
+      expect(await post('1:data', 0)).toBe('conflict');
     });
 
     test('keeps an event from being pruned while it is due again', async () => {
@@ -142,17 +302,17 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
 
     test('replays many in small steps, counted against the total, while events are appended', async () => {
       const queue = await open();
-      await appendMany(queue, 2_500, 'a');
+      await appendMany(queue, 1_300, 'a');
       await drain(queue, now);
-      const steps: ReplayProgress[] = [];
-      for await (const step of queue.replay({ endpoint: 'a' }, now())) {
+      const steps: RepairProgress[] = [];
+      for await (const step of queue.repair('retry', { endpoint: 'a' }, now())) {
         steps.push(step);
         await queue.append([newEvent(['a'])]);
       }
       expect(steps.length).toBeGreaterThan(2);
-      expect(steps.map(({ replayed }) => replayed)).toEqual(steps.map(({ replayed }) => replayed).toSorted((a, b) => a - b));
-      expect(steps.at(-1)).toEqual({ replayed: 2_500, total: 2_500 });
-      expect(await drain(queue, now)).toHaveLength(2_500 + steps.length);
+      expect(steps.map(({ changed }) => changed)).toEqual(steps.map(({ changed }) => changed).toSorted((a, b) => a - b));
+      expect(steps.at(-1)).toEqual({ changed: 1_300, total: 1_300 });
+      expect(await drain(queue, now)).toHaveLength(1_300 + steps.length);
     });
 
     test('ends although the replayed deliveries fail again meanwhile', async () => {
@@ -160,7 +320,7 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       await appendMany(queue, 1_200, 'a');
       await settleAll(queue, now, () => ({ kind: 'dead' }));
       let steps = 0;
-      for await (const { total } of queue.replay({ states: ['dead'] }, now())) {
+      for await (const { total } of queue.repair('retry', { states: ['dead'] }, now())) {
         expect(total).toBe(1_200);
         steps++;
         await settleAll(queue, now, () => ({ kind: 'dead' }));
@@ -185,8 +345,8 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       };
       await settleLane('a');
       await store().pass(10);
-      const steps: ReplayProgress[] = [];
-      for await (const step of queue.replay({ states: ['dead'] }, now())) {
+      const steps: RepairProgress[] = [];
+      for await (const step of queue.repair('retry', { states: ['dead'] }, now())) {
         if (steps.length === 0) {
           await store().pass(10);
           await settleLane('b');
@@ -195,7 +355,7 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       }
       expect(steps.length).toBeGreaterThan(1);
       expect(new Set(steps.map(({ total }) => total))).toEqual(new Set([600]));
-      expect(steps.at(-1)).toEqual({ replayed: 600, total: 600 });
+      expect(steps.at(-1)).toEqual({ changed: 600, total: 600 });
       expect(await queue.backlogs(['a', 'b'], now())).toMatchObject([{ waiting: 600 }, { waiting: 0 }]);
       await lanes.stop();
     });
@@ -204,9 +364,11 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       const queue = await open();
       await appendMany(queue, 1_000, 'a');
       await settleAll(queue, now, () => ({ kind: 'dead' }));
-      const ends = (await Promise.all([replay(queue, {}), replay(queue, {})])).map((steps) => steps.at(-1));
-      for (const end of ends) expect(end?.replayed).toBe(end?.total);
-      expect(ends.reduce((sum, end) => sum + (end?.replayed ?? 0), 0)).toBe(1_000);
+      const ends = (await Promise.all([replay(queue, { states: ['dead'] }), replay(queue, { states: ['dead'] })])).map((steps) =>
+        steps.at(-1),
+      );
+      for (const end of ends) expect(end?.changed).toBe(end?.total);
+      expect(ends.reduce((sum, end) => sum + (end?.changed ?? 0), 0)).toBe(1_000);
       expect((await queue.stats(now())).waiting).toBe(1_000);
     });
 
@@ -214,7 +376,7 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       const queue = await open();
       await appendMany(queue, 2_500, 'a');
       await drain(queue, now);
-      for await (const { replayed } of queue.replay({}, now())) if (replayed > 0) break;
+      for await (const { changed } of queue.repair('retry', {}, now())) if (changed > 0) break;
       const { waiting } = await queue.stats(now());
       expect(waiting).toBeGreaterThan(0);
       expect(waiting).toBeLessThan(2_500);

@@ -100,7 +100,7 @@ export function describeSettling({ open, close, store }: QueueFixture): void {
       const lanes = holdLanes(queue);
       const first = await lanes.next('a');
       const kinds = ['delivered', 'dead', 'skipped'] as const;
-      const taken = await first.lane.take(3, now());
+      const taken = await first.lane.take(4, now());
       await first.lane.settle(
         taken.map((delivery, i) => settled(delivery, { kind: kinds[i] ?? 'dead' }, now())),
         PROVEN,
@@ -190,6 +190,29 @@ export function describeSettling({ open, close, store }: QueueFixture): void {
       await settle(second.lane, [only(await second.lane.take(1, now()))], { kind: 'delivered' });
       await settle(first.lane, [late], { kind: 'dead' });
       expect(await record(queue, id)).toMatchObject({ state: 'delivered', attempts: 1 });
+      await lanes.stop();
+    });
+
+    test('records as delivered what the endpoint acknowledged after it was canceled, and ignores any other settlement of it', async () => {
+      const queue = await open();
+      const events = [0, 1, 2, 3].map((i) => newEvent(['a'], { tenant: `t${i % 2}` }));
+      await queue.append(events);
+      const lanes = holdLanes(queue);
+      const { lane } = await lanes.next('a');
+      const taken = await lane.take(4, now());
+      for await (const _ of queue.repair('cancel', { endpoint: 'a' }, now()));
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, skipped: 4, events: 0, bytes: 0 });
+      const kinds: readonly Settlement[] = [{ kind: 'delivered' }, { kind: 'dead' }, { kind: 'retry', due: now() }];
+      for (const [i, kind] of kinds.entries()) await settle(lane, taken.slice(i, i + 1), kind);
+      await settle(lane, taken.slice(3), { kind: 'postponed', due: now() });
+      expect(await record(queue, events[0]?.id ?? '')).toMatchObject({
+        state: 'delivered',
+        attempts: 1,
+        lastAttempt: { status: 204 },
+      });
+      for (const { id } of events.slice(1)) expect(await record(queue, id)).toMatchObject({ state: 'skipped', attempts: 0 });
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, dead: 0, skipped: 3, events: 0, bytes: 0 });
+      expect((await queue.findEvents({}, { limit: 9 })).events.map(({ failed }) => failed)).toEqual([1, 1, 1, 0]);
       await lanes.stop();
     });
 

@@ -6,9 +6,11 @@ import { describeAppending } from './delivery-queue-append.contract.ts';
 import { describeCrashes } from './delivery-queue-crash.contract.ts';
 import { describeLanes } from './delivery-queue-lanes.contract.ts';
 import { describeModel } from './delivery-queue-model.contract.ts';
+import { describeOrder } from './delivery-queue-order.contract.ts';
 import { describeRecords } from './delivery-queue-records.contract.ts';
 import { describeReplays } from './delivery-queue-replay.contract.ts';
 import { describeSettling } from './delivery-queue-settle.contract.ts';
+import { describeShares } from './delivery-queue-shares.contract.ts';
 import { describeEndpointStore } from './endpoint-store.contract.ts';
 
 /** An empty store for each test. */
@@ -20,18 +22,25 @@ export interface QueueFixture {
   readonly close: (queue: DeliveryQueue) => Promise<void>;
 }
 
-/** The suite. */
-export function describeDeliveryQueue(name: string, create: CreateQueueStore): void {
-  describe(name, () => {
+const PARTS: readonly ((fixture: QueueFixture) => void)[] = [
+  describeAppending,
+  describeLanes,
+  describeSettling,
+  describeRecords,
+  describeReplays,
+  describeShares,
+  describeOrder,
+  describeEndpointStore,
+  describeCrashes,
+  describeModel,
+];
+
+/** The suite, or some parts of it. */
+export function describeDeliveryQueue(name: string, create: CreateQueueStore, parts = PARTS): void {
+  // Thousands of deliveries through a database take seconds, and more on a busy machine.
+  describe(name, { timeout: 60_000 }, () => {
     const fixture = useStore(create);
-    describeAppending(fixture);
-    describeLanes(fixture);
-    describeSettling(fixture);
-    describeRecords(fixture);
-    describeReplays(fixture);
-    describeEndpointStore(fixture);
-    describeCrashes(fixture);
-    describeModel(fixture);
+    for (const describePart of parts) describePart(fixture);
   });
 }
 

@@ -67,14 +67,17 @@ export function describeEndpointStore({ open, close, store }: QueueFixture): voi
       let calls = 0;
       const stop = two.endpoints.onChange(() => calls++);
       await one.endpoints.put({ id: 'ep_1', version: 1, json: 'one' });
-      await until(() => calls === 1);
+      await until(() => calls > 0);
       expect(await two.endpoints.list()).toEqual([{ id: 'ep_1', version: 1, json: 'one' }]);
+      // A replica may be told more than once of a change.
+      calls = 0;
       await one.endpoints.remove('ep_1');
-      await until(() => calls === 2);
+      await until(() => calls > 0);
       stop();
+      const before = calls;
       await one.endpoints.put({ id: 'ep_2', version: 1, json: 'two' });
       await store().pass(100);
-      expect(calls).toBe(2);
+      expect(calls).toBe(before);
     });
 
     test('stops listening without harm, twice', async () => {

@@ -51,8 +51,18 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       const first = request();
       await store.claim(first);
       expect(await store.confirm(first.key, first.token, first.fingerprint, 60_000)).toBe(true);
-      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', fingerprint: first.fingerprint });
-      expect(await store.claim({ ...first, fingerprint: 'f2' })).toEqual({ state: 'handled', fingerprint: first.fingerprint });
+      const handled = { state: 'handled', fingerprint: first.fingerprint };
+      expect(await store.claim({ ...first, token: 'other' })).toMatchObject(handled);
+      expect(await store.claim({ ...first, fingerprint: 'f2' })).toMatchObject(handled);
+    });
+
+    test('returns how long a confirmed ID is still remembered', async () => {
+      const first = request();
+      await store.claim(first);
+      await store.confirm(first.key, first.token, first.fingerprint, 90_000);
+      const { remainingMs } = (await store.claim(first)) as { readonly remainingMs: number };
+      expect(remainingMs).toBeGreaterThan(80_000);
+      expect(remainingMs).toBeLessThanOrEqual(90_000);
     });
 
     test('forgets a released ID', async () => {
@@ -96,7 +106,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       await store.confirm(first.key, first.token, 'f1', 60_000);
       expect(await store.release(first.key, first.token)).toBe(false);
       expect(await store.confirm(first.key, first.token, 'f2', 60_000)).toBe(false);
-      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', fingerprint: first.fingerprint });
+      expect(await store.claim({ ...first, token: 'other' })).toMatchObject({ state: 'handled', fingerprint: first.fingerprint });
     });
 
     test('forgets an ID on demand in any state, and returns the state', async () => {

@@ -152,11 +152,8 @@ describe('the Redis store', () => {
       expect(countCalls()).toBe(calls);
       const repeated = store.claim({ ...CLAIM, token: 'other' });
       expect(await confirmed).toBe(true);
-      expect(await repeated).toEqual({ state: 'handled', fingerprint: CLAIM.fingerprint });
+      expect(await repeated).toMatchObject({ state: 'handled', fingerprint: CLAIM.fingerprint });
       expect(countCalls()).toBe(calls + 1);
-      // The one that ends calls without a reply, until it finds none.
-      expect(clock.timers).toBe(1);
-      await clock.advance(1_000);
       expect(clock.timers).toBe(0);
     });
 

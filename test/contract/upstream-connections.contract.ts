@@ -1,10 +1,11 @@
 /** What any exchange with an app must do about its connections. */
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { type Clock, systemClock } from '../../src/core/clock.ts';
+import type { Clock } from '../../src/core/clock.ts';
 import { ReadPause } from '../../src/core/read-pause.ts';
 import type { UpstreamExchange, UpstreamFailure } from '../../src/gateway/upstream/upstream.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
+import { makePauseOwner } from '../support/pauses.ts';
 import { answering } from '../support/script-app.ts';
 import { ask, GET, type Heard, type Make, POST, startScript, toOpen } from './upstream-harness.ts';
 
@@ -374,7 +375,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       const port = await startScript(answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk.repeat(3)}`));
       let received = '';
       let failure: UpstreamFailure | undefined;
-      const pause = new ReadPause(clock, 120_000, () => undefined);
+      const pause = new ReadPause(makePauseOwner(clock), 0, 120_000, () => undefined);
       open(port, { responseTimeout: 5_000 }, clock).send(GET, {
         onInformation: () => undefined,
         onHead: () => undefined,
@@ -407,7 +408,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
         upstream.send(GET, {
           onInformation: () => undefined,
           onHead: () => undefined,
-          onData: () => new ReadPause(systemClock, 60_000, () => undefined),
+          onData: () => new ReadPause(makePauseOwner(), 0, 60_000, () => undefined),
           onEnd: () => resolve(),
           onFailure: () => undefined,
         });
@@ -452,7 +453,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
           onHead: () => undefined,
           onData: (chunk) => {
             received += chunk.length;
-            const pause = new ReadPause(systemClock, 60_000, () => undefined);
+            const pause = new ReadPause(makePauseOwner(), 0, 60_000, () => undefined);
             setImmediate(() => pause.end());
             return pause;
           },

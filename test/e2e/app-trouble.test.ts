@@ -213,19 +213,22 @@ describe('a response of the app', () => {
   });
 });
 
-test('a POST on a dead reused connection is sent again only if the route allows it', async () => {
+test.each(['POST', 'PUT'])('a webhook by %s on a dead connection is sent again only if the route allows it', async (method) => {
   let requests = 0;
   const script = (socket: Socket): void => {
     requests++;
     if (requests % 2 === 1) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
     else socket.destroy();
   };
-  const careful = await start(await startScript(script));
-  expect((await send(careful.port, makeDelivery())).status).toBe(200);
-  expect((await send(careful.port, makeDelivery())).status).toBe(502);
+  const match = { path: '/hooks/billing', methods: ['POST', 'PUT'] };
+  const deliver = (port: number) => send(port, { ...makeDelivery(), method });
+  const careful = await start(await startScript(script), { route: { match } });
+  expect((await deliver(careful.port)).status).toBe(200);
+  expect((await deliver(careful.port)).status).toBe(502);
+  expect(requests).toBe(2);
   requests = 0;
-  const eager = await start(await startScript(script), { route: { resend: 'always' } });
-  expect((await send(eager.port, makeDelivery())).status).toBe(200);
-  expect((await send(eager.port, makeDelivery())).status).toBe(200);
+  const eager = await start(await startScript(script), { route: { match, resend: 'always' } });
+  expect((await deliver(eager.port)).status).toBe(200);
+  expect((await deliver(eager.port)).status).toBe(200);
   expect(requests).toBe(3);
 });

@@ -201,16 +201,16 @@ describe('sidegate logins', () => {
 });
 
 describe('the sending side through the admin port', () => {
-  test('is shown to local readers and changed by users: dead letters, replays, endpoints', async () => {
+  test('is shown to local readers and changed by users: dead letters, retries, endpoints', async () => {
     app.handler = (_request, response) => response.writeHead(503).end();
     gate = await startConsoleGate(app.port);
     const id = await postEvent(gate.providerPort);
     await until(async () => (await callHere(['deliveries', 'list', '--state', 'dead'])).stdout.includes(id));
     expect((await callHere(['deliveries', 'show', `${id}~acme`])).stdout).toMatch(/^.* server_error \(503\) /m);
     app.handler = (_request, response) => response.end();
-    expect((await callHere(['deliveries', 'replay', '--endpoint', 'acme'])).stderr).toContain('only users can act');
-    const replayed = await call(['deliveries', 'replay', '--endpoint', 'acme', ...asUser]);
-    expect(replayed).toMatchObject({ code: 0, stdout: 'repeating 1 deliveries\n' });
+    expect((await callHere(['deliveries', 'retry', '--endpoint', 'acme', '--yes'])).stderr).toContain('only users can act');
+    const retried = await call(['deliveries', 'retry', '--endpoint', 'acme', '--yes', ...asUser]);
+    expect(retried).toMatchObject({ code: 0, stdout: 'retrying 1 delivery\n' });
     expect((await callHere(['endpoints', 'list'])).stdout).toMatch(/^acme +enabled /m);
     expect((await call(['endpoints', 'disable', 'acme', ...asUser])).stdout).toBe('acme is disabled\n');
     expect((await callHere(['endpoints', 'show', 'acme'])).stdout).toMatch(/^state: +disabled \(manual\)/m);

@@ -61,8 +61,8 @@ describe('sidegate completion', () => {
   }, 60_000);
 
   test('completes the commands of a group, and their options and values', () => {
-    expect(complete('sidegate', 'deliveries', '')).toEqual(['list', 'show', 'replay']);
-    expect(complete('sidegate', 'deliveries', 'replay', '--state', 'd')).toEqual(['delivered', 'dead']);
+    expect(complete('sidegate', 'deliveries', '')).toEqual(['list', 'show', 'retry', 'cancel', 'purge', 'recover']);
+    expect(complete('sidegate', 'deliveries', 'retry', '--state', 'd')).toEqual(['delivered', 'dead']);
     expect(complete('sidegate', 'endpoints', 'create', '--ur')).toEqual(['--url']);
   }, 60_000);
 

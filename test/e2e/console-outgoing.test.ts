@@ -20,7 +20,7 @@ const call = (method: string, path: string, headers: Record<string, string> = {}
 // biome-ignore lint/suspicious/noExplicitAny: the tests read members of many different bodies
 const read = async (path: string): Promise<any> => JSON.parse((await call('GET', path)).text);
 
-test('shows endpoints and dead deliveries to local readers, and replays one for a user who logs in', async () => {
+test('shows endpoints and dead deliveries to local readers, and retries one for a user who logs in', async () => {
   app.handler = (_request, response) => response.writeHead(503).end();
   gate = await startConsoleGate(app.port);
   const id = await postEvent(gate.providerPort);
@@ -33,20 +33,20 @@ test('shows endpoints and dead deliveries to local readers, and replays one for 
   });
   expect(await read(`/deliveries/${id}~acme`)).toMatchObject({ state: 'dead', history: [{ status: 503 }] });
   app.handler = (_request, response) => response.end();
-  expect((await call('POST', `/deliveries/${id}~acme/replay`)).status).toBe(401);
-  expect((await call('POST', `/deliveries/${id}~acme/replay`, LOGIN)).status).toBe(202);
+  expect((await call('POST', `/deliveries/${id}~acme/retry`)).status).toBe(401);
+  expect((await call('POST', `/deliveries/${id}~acme/retry`, LOGIN)).status).toBe(202);
   await until(async () => (await read(`/deliveries/${id}~acme`)).state === 'delivered');
   expect((await read('/endpoints/acme/stats')).failing).toBeUndefined();
 });
 
-test('replays many with progress, one line of JSON after the other', async () => {
+test('retries many with progress, one line of JSON after the other', async () => {
   app.handler = (_request, response) => response.writeHead(503).end();
   gate = await startConsoleGate(app.port);
   for (let i = 0; i < 3; i++) await postEvent(gate.providerPort);
   await until(async () => (await read('/deliveries?state=dead')).data.length === 3);
-  const { status, headers, text } = await call('POST', '/replays', LOGIN, { endpoint: 'acme' });
+  const { status, headers, text } = await call('POST', '/repairs', LOGIN, { action: 'retry', endpoint: 'acme' });
   expect([status, headers['content-type']]).toEqual([200, 'application/x-ndjson']);
-  expect(JSON.parse(text.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({ replayed: 3 });
+  expect(JSON.parse(text.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({ changed: 3 });
 });
 
 test('disables and enables an endpoint, and counts logins', async () => {

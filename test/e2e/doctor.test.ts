@@ -35,7 +35,8 @@ let objects: Record<string, Json>;
 const server = useApiServer((asked, response) => {
   const path = asked.url.split('?')[0] ?? '';
   const found = objects[path];
-  if (Array.isArray(found)) answerJson(response, 200, { items: found });
+  const isExcluding = asked.url.includes('managed-by');
+  if (Array.isArray(found)) answerJson(response, 200, { items: isExcluding ? [] : found });
   else if (typeof found === 'string') response.end(found);
   else if (typeof found === 'number') answerJson(response, found, toStatus(found, 'Forbidden', `${path} is forbidden`));
   else if (found !== undefined) answerJson(response, 200, found);
@@ -125,7 +126,7 @@ test('reports a workload as protected only if its gate responds as its version w
   const build = 'sidegate_build_info{version="1.0.0",revision="unknown",node="24.0.0"} 1\n';
   expect(await stateOf(`${build}sidegate_config_info{hash="00"} 1\n`)).toBe('unknown');
   const { stdout } = await doctor('--live');
-  const [, hash] = /contains ([0-9a-f]{16})/.exec(stdout) ?? [];
+  const [, hash] = /contains ([0-9a-f]{32})/.exec(stdout) ?? [];
   const config = `sidegate_config_info{hash="${hash}"} 1\n`;
   expect(await stateOf(build + config)).toBe('protected');
   expect(await stateOf(config)).toBe('injected');
@@ -162,6 +163,15 @@ injected     shop       deployment/web  1/1   service       native 1.0.0
 1 unprotected, 1 bypassed, 1 injected; 1 does not request the sidecar. 2 errors, 0 warnings, 0 notes.
 injected: add --live to let each gate confirm that it responds with its config.
 `);
+});
+
+test('checks EndpointSlices with the label of the endpoints controller, which anyone can copy', async () => {
+  const labels = { 'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io' };
+  objects[`/apis/discovery.k8s.io/v1/namespaces/${NAMESPACE}/endpointslices`] = [
+    { metadata: { name: 'copied', labels }, endpoints: [{ addresses: ['10.1.0.1'] }], ports: [{ port: 8080 }] },
+  ];
+  const { json } = await doctor('-o', 'json');
+  expect(json.workloads[0]).toMatchObject({ state: 'bypassed', findings: [{ code: 'endpoints-to-app' }] });
 });
 
 test('prints JSON with a stable form', async () => {
@@ -215,6 +225,16 @@ test('requests only the metadata of Secrets, and only of those that pods name', 
   expect(server.asked.every(({ method }) => method === 'GET')).toBe(true);
 });
 
+test('does not check a config that would take it minutes', async () => {
+  const rows = Array.from({ length: 4_000 }, (_, row) => `  - { name: r${row}, match: { path: /p${row} }, allow: anyone }\n`);
+  objects[`/api/v1/namespaces/${NAMESPACE}/configmaps/web-gate`] = { data: { 'gate.yaml': `routes:\n${rows.join('')}` } };
+  const { json } = await doctor('-o', 'json');
+  expect(json.workloads[0].state).toBe('unknown');
+  expect(json.workloads[0].findings[0].message).toMatch(
+    /web-gate was not checked: gate.yaml has \d{6} characters; the maximum is 131072/,
+  );
+});
+
 test('reads configs with the loader of the gate, and checks the Secrets and the Redis that they need', async () => {
   const path = `/api/v1/namespaces/${NAMESPACE}/configmaps/web-gate`;
   const codesOf = async (text: string): Promise<string[]> => {
@@ -253,8 +273,8 @@ test('uses the given config of the injector instead of its ConfigMap', async () 
 test('requests the state of running sidecars through the API server', async () => {
   objects[METRICS] = '# TYPE sidegate_config_info gauge\nsidegate_config_info{hash="0123456789abcdef"} 1\n';
   const { stdout } = await doctor('--live', '-o', 'json');
-  expect(stdout).toMatch(/web-1-a uses the config 0123456789abcdef, but the ConfigMap web-gate contains [0-9a-f]{16}"/);
-  const [, hash] = /contains ([0-9a-f]{16})/.exec(stdout) ?? [];
+  expect(stdout).toMatch(/web-1-a uses the config 0123456789abcdef, but the ConfigMap web-gate contains [0-9a-f]{32}"/);
+  const [, hash] = /contains ([0-9a-f]{32})/.exec(stdout) ?? [];
   objects[METRICS] = `sidegate_config_info{hash="${hash}"} 1\n`;
   expect((await doctor('--live', '-o', 'json')).json.findings).toEqual({ error: 0, warning: 0, note: 0 });
   objects[METRICS] = 'up 1\n';

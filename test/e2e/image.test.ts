@@ -13,8 +13,11 @@ import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
+import { until } from '../support/gate.ts';
 import { readImageFlags } from '../support/image-flags.ts';
 import { readListeningPort } from '../support/listening-port.ts';
+import { countRows, createOutboxDatabase, insertEvents } from '../support/outbox.ts';
+import { startPostgres } from '../support/postgres.ts';
 import { startRedis } from '../support/redis.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
@@ -44,9 +47,10 @@ describe('the image', () => {
   });
 
   test.each([
-    ['a sidecar', 'sidegate.cjs', 1.2],
+    ['a sidecar', 'sidegate.cjs', 1.25],
     ['a Redis client, which only configs with Redis load,', 'sidegate-redis.cjs', 0.2],
-  ])('has %s of at most %3$s MiB', (_, name, mebibytes) => {
+    ['a PostgreSQL client, which only configs with an outbox load,', 'sidegate-postgres.cjs', 0.1],
+  ])('has %s in %s, of at most %s MiB', (_, name, mebibytes) => {
     expect(statSync(join(folder, name)).size).toBeLessThanOrEqual(mebibytes * 2 ** 20);
   });
 
@@ -93,6 +97,34 @@ describe('the image', () => {
       session.destroy();
       child.kill('SIGKILL');
       await redis.stop();
+    }
+  });
+
+  test('loads the PostgreSQL client when a config has an outbox, and takes events from it over TLS', async () => {
+    const ca = makeAuthority(folder, 'database-ca');
+    const server = await startPostgres({ tls: ca.issue('database', 'DNS:localhost') });
+    const database = createOutboxDatabase(server);
+    insertEvents(server, database, 1);
+    const search = `?sslmode=verify-full&sslrootcert=${ca.ca}`;
+    writeFileSync(
+      join(folder, 'outbox-url'),
+      server.url({ role: 'sidegate', database, search }).replace('127.0.0.1', 'localhost'),
+    );
+    writeFileSync(join(folder, 'plain-secret'), SECRET);
+    writeFileSync(
+      join(folder, 'outbox.yaml'),
+      `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nprovider:\n  address: "127.0.0.1:0"\n  queue: { sqlite: { path: ${folder}/outbox.db, allowVolatile: true } }\n  outbox: { postgres: { url: { file: outbox-url } } }\n  egress: { allowHttp: true, allowPrivate: [127.0.0.0/8] }\n  endpoints: [{ name: a, url: "http://127.0.0.1:${app.port}/", secret: { file: plain-secret } }]\n`,
+    );
+    const child = spawn(process.execPath, [...readImageFlags(), 'sidegate.cjs', 'run', '--config', 'outbox.yaml'], {
+      cwd: folder,
+    });
+    try {
+      const [request] = await until(() => app.received.length > 0 && app.received);
+      expect(request?.headers['webhook-id']).toBe('e1');
+      await until(() => countRows(server, database) === 0);
+    } finally {
+      child.kill('SIGKILL');
+      await server.stop();
     }
   });
 

@@ -125,7 +125,10 @@ describe('a review', () => {
     expect([status, undefined]).toContain(answer?.status);
     expect(await running().metric(`sidegate_injector_requests_rejected_total{reason="${reason}"}`)).toBe(1);
     const lines = running().log();
-    expect(lines.filter(({ msg }) => msg === 'review_rejected')).toEqual([expect.objectContaining({ reason })]);
+    const [line, ...others] = lines.filter(({ msg }) => msg === 'review_rejected');
+    expect(others).toEqual([]);
+    expect(line).toMatchObject({ reason, client: '127.0.0.1', problem: expect.stringMatching(/^[^\n]+$/) });
+    expect(line?.['bytes']).toBe(content === '' ? undefined : Buffer.byteLength(content));
   });
 
   test('of the largest pod that etcd stores gets its patch', async () => {

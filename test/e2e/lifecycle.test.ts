@@ -85,6 +85,26 @@ describe('SIGTERM', () => {
     expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: false });
   });
 
+  test('ends without force although the app and a client of the sending side never finish', async () => {
+    const queue = { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } };
+    const gate = await startGateProcess({
+      shutdown: { grace: '0ms', drain: '200ms' },
+      provider: { address: '127.0.0.1:0', queue },
+      routes: [toRoute(app.port)],
+    });
+    app.handler = () => undefined;
+    const stuck = send(gate.port, makeDelivery()).catch(() => 'cut');
+    const { providerPort } = gate.log().find(({ msg }) => msg === 'listening') as { providerPort: number };
+    const client = connect(providerPort, '127.0.0.1').on('error', () => undefined);
+    client.write('POST /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{');
+    await until(() => app.received.length === 1);
+    gate.child.kill('SIGTERM');
+    expect(await stuck).toBe('cut');
+    expect(await gate.exit).toBe(0);
+    expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: false });
+    expect(gate.log().at(-1)).not.toHaveProperty('forced');
+  });
+
   test.each([
     ['the event loop is blocked for ever', 'for (;;);', 'SIGKILL'],
     [
@@ -126,7 +146,8 @@ describe('SIGTERM', () => {
     await until(async () => /^sidegate_http_requests_queued [1-9]\d\d/m.test(await metrics()));
     gate.child.kill('SIGTERM');
     expect(await gate.exit).toBe(0);
-    expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: false });
+    // Not always the last line: a batch of the requests may still be on its way through the pipe.
+    expect(gate.log().find(({ msg }) => msg === 'stopped')).toMatchObject({ complete: false });
   });
 
   test('a second time loses no line of the log', async () => {

@@ -59,6 +59,7 @@ describe('the npm package', () => {
       'dist/sidegate-console.cjs',
       'dist/sidegate-explain.cjs',
       'dist/sidegate-jwt.cjs',
+      'dist/sidegate-postgres.cjs',
       'dist/sidegate-provider.cjs',
       'dist/sidegate-redis.cjs',
       'dist/sidegate-tools.cjs',

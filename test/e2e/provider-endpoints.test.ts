@@ -4,6 +4,7 @@ import { SECRET_TEXT } from '../support/provider/endpoints.ts';
 
 const URL_TEXT = 'https://hooks.example/in';
 const HOUR = 3_600_000;
+const EITHER = 'an endpoint is for one tenant or for all: set either `tenant` or `allTenants: true`';
 
 let api: TestApi;
 beforeEach(async () => {
@@ -46,7 +47,7 @@ describe('creating an endpoint', () => {
       id: 'tenant-7',
       secret: SECRET_TEXT,
       events: ['user.*'],
-      channels: ['t7'],
+      tenant: 't7',
       headers: { Authorization: 'Bearer hidden' },
       timeout: '3s',
       rateLimit: 0.5,
@@ -57,7 +58,7 @@ describe('creating an endpoint', () => {
     expect([status, json.secret, json.headerNames]).toEqual([201, SECRET_TEXT, ['Authorization']]);
     expect(json).toMatchObject({ timeout: '3s', rateLimit: 0.5, schedule: ['1m', '90s', '2d'], retryClientErrors: 'all' });
     expect((await api.request('GET', '/v1/endpoints/tenant-7')).text).not.toContain('hidden');
-    await api.request('POST', '/v1/events', { type: 'user.new', data: { user: 'u1' }, id: 'x', channel: 't7' });
+    await api.request('POST', '/v1/events', { type: 'user.new', data: { user: 'u1' }, id: 'x', tenant: 't7' });
     expect(api.queue.events.get('x')?.targets).toEqual([{ endpoint: 'tenant-7', orderKey: 'u1' }]);
   });
 
@@ -74,6 +75,9 @@ describe('creating an endpoint', () => {
     [{ id: 'Not~Valid' }, 'id', undefined],
     [{ secrett: 'x' }, 'secrett', 'secrett: unknown member; did you mean secret?'],
     [{ disabled: true }, 'disabled', undefined],
+    [{ tenant: 'a b' }, 'tenant', 'tenant: a tenant is 1 to 128 letters, digits and _ : . -'],
+    [{ tenant: '' }, 'tenant', undefined],
+    [{ tenant: 'a', allTenants: true }, 'allTenants', `allTenants: ${EITHER}`],
   ])('rejects %j with 422 that names %s', async (body, field, detail) => {
     const { status, json } = await create(body);
     expect([status, json.field]).toEqual([422, field]);
@@ -104,6 +108,22 @@ test('lists all endpoints in pages', async () => {
     expect([query, (await api.request('GET', `/v1/endpoints?${query}`)).status]).toEqual([query, 422]);
 });
 
+test('ends a page after 256 KiB, so that a client that does not read keeps little memory in use', async () => {
+  const made = Array.from({ length: 200 }, (_, i) => `e${String(i).padStart(3, '0')}`);
+  for (const id of made) expect((await create({ id, url: `${URL_TEXT}/${'x'.repeat(2_000)}` })).status).toBe(201);
+  const ids: string[] = [];
+  const sizes: number[] = [];
+  for (let iterator: string | null = ''; iterator !== null; ) {
+    const { json, text } = await api.request('GET', `/v1/endpoints?limit=250${iterator === '' ? '' : `&iterator=${iterator}`}`);
+    sizes.push(text.length);
+    ids.push(...json.data.map(({ id }: { id: string }) => id));
+    iterator = json.iterator;
+  }
+  expect(ids).toEqual(['acme', ...made]);
+  expect(sizes).toHaveLength(2);
+  expect(Math.max(...sizes)).toBeLessThan(270 * 1_024);
+});
+
 describe('changing an endpoint', () => {
   test('PATCH changes what it names, null restores the default', async () => {
     await create({ id: 'e', events: ['a'], timeout: '3s', rateLimit: 5, headers: { 'X-A': '1' }, description: 'd' });
@@ -111,6 +131,59 @@ describe('changing an endpoint', () => {
     expect(status).toBe(200);
     expect(json).toMatchObject({ timeout: '15s', events: ['b.*'], description: 'd', headerNames: ['X-A'] });
     expect(json).not.toHaveProperty('rateLimit');
+  });
+
+  test.each<[string, object, Record<string, string>]>([
+    ['sets one header and keeps the others', { 'X-C': '3' }, { 'X-A': '1', 'X-B': '2', 'X-C': '3' }],
+    ['replaces the value of one header', { 'X-A': 'new' }, { 'X-A': 'new', 'X-B': '2' }],
+    ['removes a header', { 'X-A': null, 'X-C': null }, { 'X-B': '2' }],
+    ['finds names without case, and with _ as -', { 'x-a': 'new', X_B: null }, { 'x-a': 'new' }],
+    ['removes and sets the same header in one request', { 'X-A': 'new', 'x-a': null }, { 'X-A': 'new', 'X-B': '2' }],
+    ['keeps all for an empty object', {}, { 'X-A': '1', 'X-B': '2' }],
+  ])('PATCH headers %s', async (_, headers, expected) => {
+    await create({ id: 'e', headers: { 'X-A': '1', 'X-B': '2' } });
+    const { status, json, text } = await api.request('PATCH', '/v1/endpoints/e', { headers });
+    expect([status, json.headerNames.toSorted()]).toEqual([200, Object.keys(expected).toSorted()]);
+    expect(Object.fromEntries(api.registry.get('e')?.headers ?? [])).toEqual(expected);
+    expect(text).not.toContain('new');
+  });
+
+  test.each([[{ host: 'x' }], [{ 'X-C': '1', 'x-c': '2' }], [{ 'a b': null }], [{ 'X-C': 5 }], [null], [{ 'X-C': 'a\nb' }]])(
+    'PATCH headers %j is rejected, and changes nothing',
+    async (headers) => {
+      await create({ id: 'e', headers: { 'X-A': '1' } });
+      const { status, json } = await api.request('PATCH', '/v1/endpoints/e', { headers });
+      expect([status, json.field.split('.')[0]]).toEqual([422, 'headers']);
+      expect(api.registry.get('e')?.headers).toEqual([['X-A', '1']]);
+    },
+  );
+
+  test.each([
+    ['PATCH', { tenant: 'b' }, 'tenant'],
+    ['PATCH', { tenant: null }, 'tenant'],
+    ['PATCH', { allTenants: true }, 'allTenants'],
+    ['PUT', { url: URL_TEXT, tenant: 'b' }, 'tenant'],
+    ['PUT', { url: URL_TEXT, allTenants: true }, 'allTenants'],
+  ])('%s of %j is 409: the tenant cannot be changed', async (method, body, field) => {
+    await create({ id: 'e', tenant: 'a' });
+    const { status, json } = await api.request(method, '/v1/endpoints/e', body);
+    expect([status, json.field, json.detail]).toEqual([
+      409,
+      field,
+      'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint',
+    ]);
+    expect(api.registry.get('e')).toMatchObject({ tenant: 'a', allTenants: false });
+  });
+
+  test('an endpoint for all tenants cannot be limited to one, and the same tenant can be repeated', async () => {
+    await create({ id: 'all', allTenants: true });
+    await create({ id: 'a', tenant: 'a' });
+    expect((await api.request('PATCH', '/v1/endpoints/all', { allTenants: false })).status).toBe(409);
+    expect((await api.request('PUT', '/v1/endpoints/all', { url: URL_TEXT, tenant: 'a' })).status).toBe(409);
+    expect((await api.request('PATCH', '/v1/endpoints/all', { allTenants: true, description: 'd' })).json.allTenants).toBe(true);
+    expect((await api.request('PUT', '/v1/endpoints/all', { url: URL_TEXT })).json.allTenants).toBe(true);
+    expect((await api.request('PUT', '/v1/endpoints/a', { url: URL_TEXT })).json.tenant).toBe('a');
+    expect((await api.request('PUT', '/v1/endpoints/a', { url: URL_TEXT, tenant: 'a' })).json.tenant).toBe('a');
   });
 
   test('PUT resets what it does not name, except headers and secret', async () => {

@@ -46,27 +46,58 @@ describe('accepting an event', () => {
     );
   });
 
-  test('fills in the current second, and keeps channel and trace context', async () => {
+  test('fills in the current second, and keeps tenant and trace context', async () => {
     await start();
-    await post({ type: 'a', data: {}, id: 'x', channel: 'tenant:1' }, { traceparent: TRACEPARENT, tracestate: 'v=1' });
+    await post({ type: 'a', data: {}, id: 'x', tenant: 'tenant:1' }, { traceparent: TRACEPARENT, tracestate: 'v=1' });
     const event = api.queue.events.get('x');
     const now = Date.now() / 1_000;
-    expect(event).toMatchObject({ type: 'a', channel: 'tenant:1' });
+    expect(event).toMatchObject({ type: 'a', tenant: 'tenant:1' });
     expect(Math.abs(JSON.parse(event?.body.toString() ?? '').created - now)).toBeLessThan(5);
     expect(JSON.parse(event?.metadata ?? '')).toEqual({ traceparent: TRACEPARENT, tracestate: 'v=1' });
     await post({ type: 'a', data: {}, id: 'y' }, { traceparent: 'nonsense', tracestate: 'v=1' });
     expect(api.queue.events.get('y')?.metadata).toBe('{}');
   });
 
-  test('changes nothing if the ID was accepted before', async () => {
+  test('changes nothing if the event was accepted before', async () => {
     await start();
     await post({ type: 'invoice.paid', data: { n: 1 }, id: 'x' });
-    const { status, json } = await post({ type: 'invoice.void', data: { n: 2 }, id: 'x' });
-    expect([status, json]).toEqual([202, { id: 'x', duplicate: true, endpoints: 1 }]);
-    expect(api.queue.events.get('x')?.type).toBe('invoice.paid');
+    const { status, json } = await post({ type: 'invoice.paid', data: { n: 1 }, id: 'x' });
+    expect([status, json]).toEqual([202, { id: 'x', duplicate: true, endpoints: 0 }]);
     expect(api.reported.accepted).toEqual([
       ['stored', 1],
       ['duplicate', 1],
+    ]);
+  });
+
+  test.each([
+    ['type', { type: 'invoice.void' }],
+    ['data', { data: { n: 2 } }],
+    ['tenant', { tenant: 't' }],
+    ['time of creation', { created: 7 }],
+  ])('rejects another %s for the same ID with 409', async (_, over) => {
+    await start();
+    const event = { type: 'invoice.paid', data: { n: 1 }, id: 'x' };
+    await post(event);
+    const { status, json } = await post({ ...event, ...over });
+    expect([status, json.code, json.field]).toEqual([409, 'conflict', 'id']);
+    expect(json.detail).toBe('another event with the ID x is stored, with other content; nothing was changed');
+    expect(api.queue.events.get('x')?.type).toBe('invoice.paid');
+    expect([api.reported.accepted, api.reported.rejected]).toEqual([[['stored', 1]], ['conflict']]);
+  });
+
+  test('reports events that no endpoint selects', async () => {
+    await start();
+    await post({ type: 'invoice.paid', data: {} });
+    await post({ type: 'other', data: {}, id: 'x' });
+    await post({ type: 'other', data: {}, id: 'x' });
+    await batch([
+      { type: 'a', data: {} },
+      { type: 'b', data: {} },
+      { type: 'invoice.paid', data: {} },
+    ]);
+    expect(api.reported.unrouted).toEqual([
+      ['other', 1],
+      ['a', 2],
     ]);
   });
 
@@ -87,8 +118,8 @@ describe('accepting an event', () => {
     ['a time as text', { type: 'a', data: {}, created: '2026-01-01T00:00:00Z' }, 'created'],
     ['a negative time', { type: 'a', data: {}, created: -1 }, 'created'],
     ['milliseconds instead of seconds', { type: 'a', data: {}, created: 1_800_000_000_000 }, 'created'],
-    ['an invalid channel', { type: 'a', data: {}, channel: 'a b' }, 'channel'],
-    ['an unknown member', { type: 'a', data: {}, chanel: 'a' }, 'chanel'],
+    ['an invalid tenant', { type: 'a', data: {}, tenant: 'a b' }, 'tenant'],
+    ['an unknown member', { type: 'a', data: {}, tennant: 'a' }, 'tennant'],
     ['a list', [], ''],
     ['text', '"a"', ''],
   ])('rejects %s with 422 that names the field', async (_, body, field) => {
@@ -106,7 +137,7 @@ describe('accepting an event', () => {
 
   test('suggests the member that was meant', async () => {
     await start();
-    expect((await post({ type: 'a', data: {}, chanel: 'a' })).json.detail).toBe('chanel: unknown member; did you mean channel?');
+    expect((await post({ type: 'a', data: {}, tennant: 'a' })).json.detail).toBe('tennant: unknown member; did you mean tenant?');
   });
 
   test('accepts an event of exactly provider.maxEventSize, and rejects one byte more with 413', async () => {
@@ -131,7 +162,8 @@ describe('accepting an event', () => {
     api.queue.failure = new SidegateError('system', code, 'a secret detail');
     const { status, json, headers, text } = await post({ type: 'a', data: {} });
     expect([status, json.code, headers['retry-after']]).toEqual([503, problem, retryAfter]);
-    expect(text).not.toContain('a secret detail');
+    // The text of a full queue names the endpoint or the tenant.
+    expect(text.includes('a secret detail')).toBe(code === 'queue_full');
     expect([api.reported.rejected, api.reported.errors]).toEqual([[problem], []]);
   });
 
@@ -160,6 +192,20 @@ describe('accepting a batch', () => {
         { id: 'e1', duplicate: true, endpoints: 0 },
       ],
     });
+  });
+
+  test('rejects IDs of other events with 409, and stores the rest', async () => {
+    await start();
+    await post({ type: 'a', data: {}, id: 'e1' });
+    const events = Array.from({ length: 60 }, (_, i) => ({ type: 'a', data: { i }, id: `e${i}` }));
+    await batch(events.slice(30));
+    const { status, json } = await batch(events.map((event, i) => (i >= 30 ? { ...event, data: {} } : event)));
+    expect([status, json.code, json.field]).toEqual([409, 'conflict', 'events[1].id']);
+    expect(json.errors).toHaveLength(31);
+    expect(json.detail).toBe(
+      '31 of these IDs are stored already, with other content; all other events of the request are stored',
+    );
+    expect(api.queue.events.size).toBe(60);
   });
 
   test('keeps the bytes of each event apart', async () => {
@@ -236,15 +282,16 @@ test('a batch with too many deliveries is rejected, a single event never', async
 
 test('shows a stored event with the bytes that are sent', async () => {
   await start();
-  await post({ type: 'a', data: { n: 1 }, id: 'x:1', channel: 'c', created: 5 });
+  await post({ type: 'a', data: { n: 1 }, id: 'x:1', tenant: 'c', created: 5 });
   const { status, json } = await api.request('GET', `/v1/events/${encodeURIComponent('x:1')}`);
   expect([status, json]).toEqual([
     200,
     {
       id: 'x:1',
       type: 'a',
-      channel: 'c',
+      tenant: 'c',
       createdAt: expect.any(String),
+      erased: false,
       body: '{"type":"a","id":"x:1","created":5,"data":{"n":1}}',
     },
   ]);
@@ -252,4 +299,78 @@ test('shows a stored event with the bytes that are sent', async () => {
   expect((await api.request('GET', '/v1/events/raw')).json.bodyBase64).toBe('/w==');
   for (const path of ['/v1/events/none', '/v1/events/a.b', '/v1/events/%00', '/v1/events/%ff', '/v1/events/'])
     expect([path, [400, 404].includes((await api.request('GET', path)).status)]).toEqual([path, true]);
+});
+
+describe('the list of events', () => {
+  test('comes in pages, newest first, stable while new ones arrive', async () => {
+    await start();
+    for (let i = 0; i < 5; i++) await post({ type: 'invoice.paid', data: {}, id: `e${i}` });
+    const first = await api.request('GET', '/v1/events?limit=3');
+    expect(first.json).toMatchObject({ done: false, iterator: expect.any(String) });
+    await post({ type: 'invoice.paid', data: {}, id: 'new' });
+    const second = await api.request('GET', `/v1/events?limit=3&iterator=${encodeURIComponent(first.json.iterator)}`);
+    expect(second.json).toMatchObject({ done: true, iterator: null });
+    expect([...first.json.data, ...second.json.data].map(({ id }) => id)).toEqual(['e4', 'e3', 'e2', 'e1', 'e0']);
+    const shown = { id: 'e4', type: 'invoice.paid', createdAt: expect.any(String), deliveries: 1, waiting: 1, failed: 0 };
+    expect(first.json.data[0]).toEqual(shown);
+  });
+
+  test.each([
+    ['unrouted=true', ['c', 'b']],
+    ['tenant=t', ['b']],
+    ['type=invoice.paid', ['b', 'a']],
+    ['from=2100-01-01T00:00:00Z', []],
+    ['to=2100-01-01T00:00:00Z', ['c', 'b', 'a']],
+  ])('is filtered by %s', async (query, expected) => {
+    await start();
+    await post({ type: 'invoice.paid', data: {}, id: 'a' });
+    await post({ type: 'invoice.paid', data: {}, id: 'b', tenant: 't' });
+    await post({ type: 'other', data: {}, id: 'c' });
+    const { json } = await api.request('GET', `/v1/events?${query}`);
+    expect(json.data.map(({ id }: { id: string }) => id)).toEqual(expected);
+  });
+
+  test.each([
+    ['unrouted=false', 'unrouted'],
+    ['unrouted', 'unrouted'],
+    ['tenant=a%20b', 'tenant'],
+    ['iterator=nonsense', 'iterator'],
+    [`iterator=${'9'.repeat(2_000)}`, 'iterator'],
+    ['limit=251', 'limit'],
+    ['state=dead', 'state'],
+  ])('rejects %s instead of listing everything', async (query, field) => {
+    await start();
+    expect((await api.request('GET', `/v1/events?${query}`)).json).toMatchObject({ status: 422, field });
+  });
+});
+
+describe('erasing payloads', () => {
+  test('removes the body of an event, whose ID stays in use', async () => {
+    await start();
+    const event = { type: 'invoice.paid', data: { secret: 1 }, id: 'x' };
+    await post(event);
+    for (let i = 0; i < 2; i++) expect((await api.request('DELETE', '/v1/events/x/payload')).status).toBe(204);
+    const { json, text } = await api.request('GET', '/v1/events/x');
+    expect([json.erased, json.body, text.includes('secret')]).toEqual([true, undefined, false]);
+    expect((await post(event)).json).toEqual({ id: 'x', duplicate: true, endpoints: 0 });
+    expect((await api.request('GET', '/v1/deliveries?event=x')).json.data).toMatchObject([{ state: 'skipped' }]);
+    expect((await api.request('DELETE', '/v1/events/none/payload')).status).toBe(404);
+  });
+
+  test('removes the bodies of all events of a tenant, and of no other', async () => {
+    await start();
+    for (const [id, tenant] of [
+      ['a', 't'],
+      ['b', 't'],
+      ['c', 'u'],
+      ['d', undefined],
+    ] as const)
+      await post({ type: 'a', data: {}, id, ...(tenant !== undefined && { tenant }) });
+    expect((await api.request('DELETE', '/v1/tenants/t/payloads')).json).toEqual({ erased: 2 });
+    expect((await api.request('DELETE', '/v1/tenants/t/payloads')).json).toEqual({ erased: 0 });
+    const erased = await Promise.all(['a', 'b', 'c', 'd'].map((id) => api.request('GET', `/v1/events/${id}`)));
+    expect(erased.map(({ json }) => json.erased)).toEqual([true, true, false, false]);
+    expect((await api.request('DELETE', '/v1/tenants/a%20b/payloads')).status).toBe(404);
+    expect((await api.request('DELETE', '/v1/tenants//payloads')).status).toBe(404);
+  });
 });

@@ -1,11 +1,15 @@
 /** Routes with `ack: onAccept`: which deliveries are the same, and what becomes of those whose route is removed. */
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import { rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { makeFolder, useApp, useRedis } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { startPostgres } from '../support/postgres.ts';
 
 const SECRET = "It's a Secret to Everybody";
 const BODY = '{"ref":"refs/heads/main"}';
@@ -111,6 +115,166 @@ test('a sender that counts 202 as a failure gets the status that it counts as de
   expect([discord.status, discord.headers['content-length']]).toEqual([204, undefined]);
   await until(() => app.received.length === 3);
 });
+
+test('a dead delivery is sent again when its sender repeats it, until the app has handled it', async () => {
+  app.handler = (_request, response) => response.writeHead(410).end();
+  await start({ routes: [toInbox('billing')], provider: toProvider() });
+  expect((await push('a')).status).toBe(202);
+  await until(async () => (await list('?state=dead')).length === 1);
+  expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+  await until(() => app.received.length === 2);
+  await until(async () => (await list('?state=dead')).length === 1);
+  app.handler = (_request, response) => response.end('handled');
+  expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+  await until(async () => (await list('?state=delivered')).length === 1);
+  expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+  expect(await list()).toMatchObject([{ state: 'delivered', attempts: 3 }]);
+  expect(app.received).toHaveLength(3);
+});
+
+/** How a queue is configured, and how it is lost. */
+const QUEUES = {
+  SQLite: async () => {
+    const folder = makeFolder();
+    const lose = (): void => {
+      for (const end of ['', '-wal', '-shm']) rmSync(join(folder, `queue.db${end}`), { force: true });
+    };
+    return { queue: { sqlite: { path: join(folder, 'queue.db'), allowVolatile: true } }, lose };
+  },
+  PostgreSQL: async () => {
+    const server = await startPostgres({ config: ['fsync = on'] });
+    onTestFinished(() => server.stop());
+    const file = join(makeFolder(), 'url');
+    writeFileSync(file, server.url());
+    const lose = (): void => void server.sql('DROP SCHEMA sidegate CASCADE');
+    return { queue: { postgres: { url: { file } } }, lose };
+  },
+};
+
+test.each(['SQLite', 'PostgreSQL'] as const)(
+  'a delivery that was lost with the queue in %s is stored again',
+  async (engine) => {
+    app.handler = (_request, response) => response.writeHead(500).end();
+    const { queue, lose } = await QUEUES[engine]();
+    const route = `lost-${engine.toLowerCase()}`;
+    const sections = {
+      store: { redis: { url: `redis://127.0.0.1:${redis.port}` } },
+      provider: toProvider(undefined, { queue }),
+      routes: [toInbox(route)],
+    };
+    await start(sections);
+    await until(async () => (await push('a', route)).status === 202);
+    expect(await push('a', route)).toMatchObject({ status: 200, code: 'duplicate' });
+    await stop();
+    lose();
+    app.handler = (_request, response) => response.end('handled');
+    app.received.length = 0;
+    await start(sections);
+    await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
+    const statuses = (await Promise.all([push('a', route), push('a', route)])).map(({ status }) => status);
+    expect([Math.min(...statuses) >= 200, Math.max(...statuses)]).toEqual([true, 202]);
+    await until(async () => (await list('?state=delivered')).length === 1);
+    expect(await push('a', route)).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(1);
+  },
+  60_000,
+);
+
+test.each([
+  ['after its retention', { retention: '10m' }, 11 * MINUTE],
+  ['before its retention, as the queue was full', { maxBytes: '20Ki', endpointShare: 1 }, 2 * MINUTE],
+])(
+  'a delivery that the app handled stays a duplicate when it leaves the queue %s',
+  async (_when, over, time) => {
+    clock = new FakeClock(Date.now());
+    const queue = { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true }, ...over };
+    const routes = [toInbox('billing', { dedup: { unsignedId: 'trust' } })];
+    await start({ routes, provider: toProvider(undefined, { queue }) });
+    expect((await push('a')).status).toBe(202);
+    const [first] = await until(async () => {
+      const found = await list('?state=delivered');
+      return found.length === 1 && found;
+    });
+    for (let count = 0; count < 60; count++) expect((await push(`b${count}`)).status).toBe(202);
+    await until(() => app.received.length === 61);
+    await clock.advance(time);
+    await until(async () => (await list(`?event=${String(first?.['event'])}`)).length === 0);
+    expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(61);
+  },
+  60_000,
+);
+
+test('good deliveries arrive while twenty others fail', async () => {
+  app.handler = ({ headers }, response) =>
+    response.writeHead(String(headers['x-github-delivery']).startsWith('bad') ? 500 : 200).end();
+  await start({ routes: [toInbox('billing', { dedup: { unsignedId: 'trust' } })], provider: toProvider() });
+  const isAccepted = async (id: string): Promise<boolean> => (await push(id)).status === 202;
+  for (let count = 0; count < 20; count++) expect(await isAccepted(`bad${count}`)).toBe(true);
+  await until(() => app.received.length >= 20);
+  const startedAt = performance.now();
+  for (let count = 0; count < 5; count++) expect(await isAccepted(`good${count}`)).toBe(true);
+  await until(async () => (await list('?state=delivered')).length === 5);
+  expect(performance.now() - startedAt).toBeLessThan(2_000);
+});
+
+/** An app that can be stopped and started again on its port; no other program uses its address. */
+async function startStoppableApp() {
+  const received: (string | undefined)[] = [];
+  const host = `127.${process.pid % 250}.7.3`;
+  let server: Server | undefined;
+  let port = 0;
+  const stopApp = async (): Promise<void> => {
+    const old = server;
+    server = undefined;
+    await new Promise((resolve) => (old === undefined ? resolve(undefined) : old.close(resolve)));
+  };
+  const startAgain = async (): Promise<void> => {
+    const started = createServer((request, response) => {
+      received.push(request.headers['x-github-delivery'] as string);
+      request.resume();
+      response.writeHead(204, { Connection: 'close' }).end();
+    });
+    await new Promise<void>((resolve) => started.listen(port, host, resolve));
+    ({ port } = started.address() as AddressInfo);
+    server = started;
+  };
+  await startAgain();
+  onTestFinished(stopApp);
+  return { received, startAgain, stopApp, url: `http://${host}:${port}` };
+}
+
+test('an app that is back after 40 s gets its backlog within 2 s, and no event has lost an attempt of its schedule', async () => {
+  const other = await startStoppableApp();
+  clock = new FakeClock(Date.now());
+  const route = { ...toInbox('billing', { dedup: { unsignedId: 'trust' } }), upstream: other.url };
+  await start({ routes: [route], provider: toProvider() });
+  await other.stopApp();
+  for (let count = 0; count < 20; count++) expect((await push(`event${count}`)).status).toBe(202);
+  const wentAt = clock.monotonic();
+  await until(async () => {
+    await clock?.advance(200);
+    return clock !== undefined && clock.monotonic() - wentAt >= 40_000;
+  });
+  expect(gate.log().filter(({ msg }) => msg === 'breaker_opened')).toHaveLength(1);
+  await other.startAgain();
+  const backAt = clock.monotonic();
+  await until(async () => {
+    await clock?.advance(20);
+    return other.received.length > 0;
+  });
+  expect(clock.monotonic() - backAt).toBeLessThanOrEqual(2_000);
+  await until(async () => {
+    await clock?.advance(20);
+    return other.received.length === 20;
+  });
+  expect(new Set(other.received).size).toBe(20);
+  const deliveries = await until(async () => {
+    const found = await list('?state=delivered');
+    return found.length === 20 && found;
+  });
+  expect(deliveries.map(({ attempts }) => attempts)).toEqual(Array(20).fill(1));
+}, 60_000);
 
 test('deliveries of a removed route are skipped, also if a SQLite queue is used beside the Redis of the store', async () => {
   app.handler = (_request, response) => response.writeHead(500).end();

@@ -21,7 +21,7 @@ test('the document is valid OpenAPI 3.1, by an independent validator', async () 
     Object.values(methods).map(({ operationId }) => operationId),
   );
   expect(ids.toSorted()).toEqual([...new Set(ids)].toSorted());
-  expect(ids).toHaveLength(19);
+  expect(ids).toHaveLength(22);
   const text = JSON.stringify(json);
   for (const [, name = ''] of text.matchAll(/"#\/components\/schemas\/(\w+)"/g))
     expect(json.components.schemas).toHaveProperty(name);
@@ -37,6 +37,7 @@ test('every response of a day of work is as the document says', async () => {
   };
   await call('GET', '/openapi.json');
   const { json: created } = await call('POST', '/v1/endpoints', {
+    tenant: 'c',
     url: 'https://a.example',
     events: ['a.*'],
     rateLimit: 2,
@@ -55,7 +56,7 @@ test('every response of a day of work is as the document says', async () => {
   await call('POST', `${path}/rotate-secret`, { grace: '1h' });
   await call('POST', `${path}/rotate-secret`);
   await call('GET', path);
-  await call('POST', '/v1/events', { type: 'a.b', data: {}, id: 'x', channel: 'c' });
+  await call('POST', '/v1/events', { type: 'a.b', data: {}, id: 'x', tenant: 'c' });
   await call('POST', '/v1/events', { type: 'a.b', data: {}, id: 'x' });
   await call('POST', '/v1/events', { type: '' });
   await call('POST', '/v1/events', '{');
@@ -75,9 +76,21 @@ test('every response of a day of work is as the document says', async () => {
   });
   await call('GET', '/v1/deliveries?limit=1');
   await call('GET', `/v1/deliveries/x~${created.id}`);
-  await call('POST', `/v1/deliveries/x~${created.id}/replay`);
-  await call('POST', '/v1/replays', { endpoint: created.id });
-  await call('POST', '/v1/replays', {});
+  await call('POST', `/v1/deliveries/x~${created.id}/retry`);
+  await call('GET', '/v1/events');
+  await call('GET', '/v1/events?limit=1&unrouted=true');
+  await call('POST', '/v1/events', { type: 'a.b', data: { other: true }, id: 'x', tenant: 'c' });
+  await call('POST', '/v1/events:batch', { events: [{ type: 'a.b', data: { other: true }, id: 'x', tenant: 'c' }] });
+  await call('POST', '/v1/events', { type: 'a.b', data: {}, id: 'y' });
+  await call('POST', `/v1/deliveries/y~${created.id}/retry`);
+  for (const action of ['cancel', 'retry', 'purge'])
+    for (const dryRun of [true, false]) await call('POST', '/v1/repairs', { action, endpoint: created.id, dryRun });
+  await call('POST', '/v1/repairs', { action: 'recover', endpoint: created.id, from: '2020-01-01T00:00:00Z' });
+  await call('POST', '/v1/repairs', {});
+  await call('DELETE', '/v1/events/x/payload');
+  await call('DELETE', '/v1/events/none/payload');
+  await call('GET', '/v1/events/x');
+  await call('DELETE', '/v1/tenants/c/payloads');
   await call('POST', `${path}/test`);
   await call('POST', `${path}/disable`);
   await call('POST', `${path}/test`);
@@ -108,6 +121,7 @@ test('no request that the schemas describe, or almost, gets a 5xx or an undescri
       const ids = fc.record({
         event: fc.constantFrom('x', 'none', 'a:b'),
         endpoint: fc.constantFrom('acme', 'one', 'none'),
+        tenant: fc.constantFrom('t', 'none'),
         receiver: fc.constantFrom('acme', 'one', 'inbox:a', 'none'),
       });
       const query = fc.record(
@@ -129,7 +143,7 @@ test('no request that the schemas describe, or almost, gets a 5xx or an undescri
     fc.asyncProperty(fc.oneof(...calls), async ([method, template, ids, query, body]) => {
       const search = new URLSearchParams();
       for (const [name, value] of Object.entries(query)) for (const each of [value].flat()) search.append(name, String(each));
-      const path = template.replaceAll(/\{(\w+)\}/g, (_, name: 'event' | 'endpoint' | 'receiver') =>
+      const path = template.replaceAll(/\{(\w+)\}/g, (_, name: 'event' | 'endpoint' | 'receiver' | 'tenant') =>
         encodeURIComponent(ids[name]),
       );
       const text = search.toString();

@@ -129,7 +129,7 @@ describe('the default schedule', () => {
     await until(async () => (await findOne('msg_1'))?.state === 'dead');
     for (let days = 0; days < 8; days++) {
       for (let count = 0; count < 5; count++) {
-        for await (const _ of queue.replay({ endpoint: 'acme' }, clock.now())) await work();
+        for await (const _ of queue.repair('retry', { endpoint: 'acme', states: ['dead', 'skipped'] }, clock.now())) await work();
         await until(async () => (await findOne('msg_1'))?.state === 'dead');
       }
       await clock.advance(DAY);
@@ -175,7 +175,7 @@ describe('an endpoint that never succeeds', () => {
     expect(made).toBeLessThanOrEqual(4);
     respond = () => responded(200);
     registry.set(anEndpoint('acme', { enabledAt: clock.now() }));
-    for await (const _ of queue.replay({ endpoint: 'acme', states: ['skipped', 'dead'] }, clock.now())) await work();
+    for await (const _ of queue.repair('retry', { endpoint: 'acme', states: ['skipped', 'dead'] }, clock.now())) await work();
     await until(async () => {
       await clock.advance(100);
       return (await queue.stats(clock.now())).waiting === 0;

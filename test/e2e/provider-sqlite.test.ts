@@ -1,9 +1,8 @@
 import { afterEach, expect, test } from 'vitest';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
-import { createSqliteQueue } from '../../src/provider/queue/sqlite/sqlite-queue.ts';
 import { startApiOver, type TestApi } from '../support/provider/api.ts';
 import { readOpenapi } from '../support/provider/openapi.ts';
-import { makeQueueFolder, toOptions } from '../support/queue/sqlite-store.ts';
+import { createSqliteQueue, makeQueueFolder } from '../support/queue/sqlite-store.ts';
 
 const stops: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
@@ -22,7 +21,7 @@ interface Running extends TestApi<DeliveryQueue> {
 }
 
 async function start(path: string, maxEvents = 1_000): Promise<Running> {
-  const queue = createSqliteQueue(toOptions(path, { maxEvents }));
+  const queue = createSqliteQueue(path, { maxEvents });
   await queue.open();
   const api = await startApiOver(queue);
   let isEnded = false;
@@ -43,7 +42,8 @@ test('keeps events, deliveries, endpoints with their secrets, and the state of c
   await first.request('POST', '/v1/endpoints/e/rotate-secret');
   await first.request('POST', '/v1/endpoints/acme/disable');
   const data = '{"n": 12345678901234567890.0}';
-  await first.request('POST', '/v1/events', `{"type":"a.b","id":"x","data":${data}}`);
+  const event = `{"type":"a.b","id":"x","data":${data}}`;
+  await first.request('POST', '/v1/events', event);
   await first.request('POST', '/v1/events', { type: 'invoice.paid', id: 'y', data: {} });
   await first.end();
   const second = await start(path);
@@ -52,10 +52,10 @@ test('keeps events, deliveries, endpoints with their secrets, and the state of c
   expect(second.registry.get('acme')?.disabled?.reason).toBe('manual');
   expect((await second.request('GET', '/v1/events/x')).json.body).toContain(`"data":${data}}`);
   expect((await second.request('GET', '/v1/deliveries/y~acme')).json.state).toBe('skipped');
-  expect((await second.request('POST', '/v1/events', { type: 'a.b', id: 'x', data: {} })).json.duplicate).toBe(true);
+  expect((await second.request('POST', '/v1/events', event)).json.duplicate).toBe(true);
   await second.request('POST', '/v1/endpoints/acme/enable');
-  const { text } = await second.request('POST', '/v1/replays', { endpoint: 'acme' });
-  expect(JSON.parse(text.trimEnd().split('\n').at(-1) ?? '')).toEqual({ replayed: 1, total: 1, done: true });
+  const { text } = await second.request('POST', '/v1/repairs', { action: 'retry', endpoint: 'acme' });
+  expect(JSON.parse(text.trimEnd().split('\n').at(-1) ?? '')).toEqual({ changed: 1, total: 1, excluded: 0, done: true });
   expect((await second.request('GET', '/v1/deliveries?state=waiting')).json.data).toHaveLength(2);
 });
 
@@ -93,9 +93,9 @@ test('responds 503 at provider.queue.maxEvents, stores no part of a batch, and r
   expect(
     (await call('POST', '/v1/events:batch', events(3))).json.events.every((each: { duplicate: boolean }) => each.duplicate),
   ).toBe(true);
-  expect((await call('POST', '/v1/events', { type: 'a', data: {} })).headers['retry-after']).toBe('30');
+  expect((await call('POST', '/v1/events', { type: 'invoice.paid', data: {} })).headers['retry-after']).toBe('30');
   expect((await call('GET', '/v1/deliveries?iterator=nonsense')).status).toBe(422);
   expect((await call('GET', '/v1/deliveries/e0~acme')).json.history).toEqual([]);
-  expect((await call('POST', '/v1/deliveries/e0~acme/replay')).json.replayed).toBe(false);
+  expect((await call('POST', '/v1/deliveries/e0~acme/retry')).json).toEqual({ id: 'e0~acme' });
   expect((await call('GET', '/v1/endpoints/acme/stats')).json.waiting).toBe(3);
 });

@@ -5,9 +5,9 @@ import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { SECRET, signV1 } from '../support/deliveries.ts';
 import { makeFolder, useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { startPostgres } from '../support/postgres.ts';
 import { startGateProcess } from '../support/process.ts';
 import { call, listDeliveries, postEvent } from '../support/provider/client.ts';
-import { startRedis } from '../support/redis.ts';
 
 const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
 const app = useApp();
@@ -137,17 +137,52 @@ describe('a gate with a provider and without routes', () => {
   });
 });
 
+test('retries follow a schedule that was changed with a restart', async () => {
+  app.handler = (_request, response) => response.writeHead(503).end();
+  const provider = toProvider({ schedule: ['1h'] });
+  const first = await start(provider);
+  const id = await postEvent(first.providerPort);
+  await until(async () => (await listDeliveries(first.providerPort, '?state=waiting'))[0]?.['attempts'] === 1);
+  await first.stop();
+  app.handler = (_request, response) => response.end();
+  const second = await start({ ...provider, schedule: ['100ms'] });
+  expect(await until(async () => (await listDeliveries(second.providerPort, '?state=delivered'))[0])).toMatchObject({
+    event: id,
+  });
+});
+
 describe('an endpoint of the API', () => {
-  test('cannot get the ID of a deleted one for which deliveries wait', async () => {
-    app.handler = (_request, response) => response.writeHead(500).end();
+  test.each([
+    ['a retry waits', 1],
+    ['an attempt runs', 0],
+  ])('that is deleted while %s frees its ID, and the next one with this ID gets only later events', async (_, attempts) => {
+    let answer = (): unknown => undefined;
+    app.handler = (request, response) => {
+      if (request.url === '/new') response.end();
+      else if (attempts === 1) response.writeHead(500).end();
+      else answer = () => response.writeHead(500).end();
+    };
     const { providerPort } = await start(toProvider({ endpoints: [], schedule: ['1h'] }));
-    const endpoint = { id: 'tenant-1', url: `http://127.0.0.1:${app.port}/`, events: ['invoice.*'] };
-    expect((await call(providerPort, 'POST', '/v1/endpoints', endpoint)).status).toBe(201);
-    await postEvent(providerPort);
-    await until(() => app.received.length > 0);
+    const create = (path: string) => {
+      const url = `http://127.0.0.1:${app.port}${path}`;
+      return call(providerPort, 'POST', '/v1/endpoints', { id: 'tenant-1', url, events: ['invoice.*'] });
+    };
+    expect((await create('/old')).status).toBe(201);
+    const before = await postEvent(providerPort);
+    await until(async () => {
+      const [delivery] = await listDeliveries(providerPort, '?state=waiting');
+      return app.received.length === 1 && delivery?.['attempts'] === attempts;
+    });
     expect((await call(providerPort, 'DELETE', '/v1/endpoints/tenant-1')).status).toBe(204);
-    const repeated = await call(providerPort, 'POST', '/v1/endpoints', endpoint);
-    expect(repeated).toMatchObject({ status: 409, body: { errors: [{ field: 'id' }] } });
+    expect((await create('/new')).status).toBe(201);
+    answer();
+    const after = await postEvent(providerPort);
+    await until(async () => (await listDeliveries(providerPort, '?state=delivered')).length === 1);
+    expect(app.received.map(({ url, headers }) => [url, headers['webhook-id']])).toEqual([
+      ['/old', before],
+      ['/new', after],
+    ]);
+    expect(await listDeliveries(providerPort, '?state=skipped')).toMatchObject([{ event: before }]);
   });
 });
 
@@ -269,7 +304,7 @@ describe('a route with ack: onAccept', () => {
     expect(app.received).toHaveLength(3);
   });
 
-  test('lists a delivery that the app never handled as dead, and delivers it after a replay', async () => {
+  test('lists a delivery that the app never handled as dead, and delivers it after a retry', async () => {
     app.handler = (_request, response) => response.writeHead(422).end();
     gate = await startGate(toInbox());
     const { providerPort } = gate;
@@ -280,12 +315,12 @@ describe('a route with ack: onAccept', () => {
     });
     expect(dead).toMatchObject({ endpoint: 'inbox:billing', attempts: 4 });
     app.handler = (_request, response) => response.end();
-    const replayed = await call(providerPort, 'POST', `/v1/deliveries/${String(dead?.['id'])}/replay`);
-    expect(replayed.status).toBe(202);
+    const retried = await call(providerPort, 'POST', `/v1/deliveries/${String(dead?.['id'])}/retry`);
+    expect(retried.status).toBe(202);
     await until(async () => (await listDeliveries(providerPort, '?state=delivered')).length > 0);
   });
 
-  test('keeps apart what a route received and what the app sends: neither can be replayed to the other side', async () => {
+  test('keeps apart what a route received and what the app sends: neither can be retried to the other side', async () => {
     const route = (name: string) =>
       toRoute(app.port, {
         match: { path: `/hooks/${name}` },
@@ -301,14 +336,14 @@ describe('a route with ack: onAccept', () => {
     const [received] = await listDeliveries(providerPort, '?endpoint=inbox:billing');
     const event = String(received?.['event']);
     for (const id of [`${event}~acme`, `${event}~inbox:other`, `${sent}~inbox:billing`]) {
-      const { status, headers, body } = await call(providerPort, 'POST', `/v1/deliveries/${id}/replay`);
+      const { status, headers, body } = await call(providerPort, 'POST', `/v1/deliveries/${id}/retry`);
       expect([id, status, headers.get('content-type'), body['code']]).toEqual([id, 409, 'application/problem+json', 'conflict']);
       expect(body['detail']).toBe(
         'an event that a webhook route received can only be repeated for the app of that route, and this app gets no other events',
       );
     }
     for (const id of [`${event}~inbox:billing`, `${sent}~acme`])
-      expect((await call(providerPort, 'POST', `/v1/deliveries/${id}/replay`)).status).toBe(202);
+      expect((await call(providerPort, 'POST', `/v1/deliveries/${id}/retry`)).status).toBe(202);
     await until(() => app.received.length === 4);
   });
 
@@ -386,21 +421,28 @@ describe('a process that is killed', () => {
   });
 });
 
+describe('a gate with a provider, without routes and with --listen', () => {
+  test('holds its data port, which an app of its pod could take, and rejects each request there', async () => {
+    const { port, child } = await startGateProcess({ provider: toProvider() }, ['--listen', '127.0.0.1:0']);
+    onTestFinished(() => void child.kill('SIGKILL'));
+    expect(port).not.toBe(0);
+    const response = await fetch(`http://127.0.0.1:${port}/hooks`, { method: 'POST', body: '{}' });
+    expect([response.status, await response.json()]).toEqual([404, expect.objectContaining({ code: 'route_not_found' })]);
+    expect(app.received).toEqual([]);
+  });
+});
+
 describe('replicas with different roles', () => {
   test('one accepts, and sidegate deliver sends', { timeout: 60_000 }, async () => {
-    const redis = await startRedis({ config: ['appendonly yes'] });
-    onTestFinished(() => redis.stop());
-    const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
-    const provider = toProvider({ queue: { redis: {} }, roles: ['accept'] });
-    const accepting = await start(provider, { store });
+    const server = await startPostgres({ config: ['fsync = on'] });
+    onTestFinished(() => server.stop());
+    const file = join(makeFolder(), 'url');
+    writeFileSync(file, server.url());
+    const provider = toProvider({ queue: { postgres: { url: { file } } }, roles: ['accept'] });
+    const accepting = await start(provider);
     const id = await postEvent(accepting.providerPort);
     expect(await listDeliveries(accepting.providerPort, '?state=waiting')).toHaveLength(1);
-    const delivering = await startGateProcess(
-      { store, provider: { ...provider, roles: ['accept', 'deliver'] } },
-      [],
-      {},
-      'deliver',
-    );
+    const delivering = await startGateProcess({ provider: { ...provider, roles: ['accept', 'deliver'] } }, [], {}, 'deliver');
     onTestFinished(() => void delivering.child.kill('SIGKILL'));
     // A process of an earlier test that was killed may have had attempts on their way.
     await until(() => app.received.some(({ headers }) => headers['webhook-id'] === id));
@@ -413,9 +455,9 @@ describe('replicas with different roles', () => {
 describe('config', () => {
   test.each<[string, Sections, string]>([
     ['an address of the network without a token', { address: '0.0.0.0:0' }, 'anyone who reaches this address could send events'],
-    ['both engines', { queue: { sqlite: {}, redis: {} } }, 'the queue is configured twice'],
-    ['a Redis queue without a Redis', { queue: { redis: {} } }, 'no Redis is configured'],
-    ['one role with a file', { roles: ['deliver'] }, 'processes of different roles share the queue in Redis'],
+    ['both engines', { queue: { sqlite: {}, postgres: { url: { env: 'QUEUE_URL' } } } }, 'the queue is configured twice'],
+    ['a queue in Redis', { queue: { redis: {} } }, 'set postgres for several replicas'],
+    ['one role with a file', { roles: ['deliver'] }, 'processes with different roles share a queue, and this one is in a file'],
     [
       'two endpoints with one name',
       {
@@ -442,8 +484,8 @@ describe('config', () => {
 
   test('rejects ack: onAccept in a process that does not deliver', async () => {
     const routes = [toRoute(app.port, { webhook: { ack: 'onAccept' } })];
-    const store = { redis: { url: 'redis://127.0.0.1:1' } };
-    await expect(startGate({ routes, store, provider: { roles: ['accept'] } })).rejects.toThrow('add the role deliver');
+    const provider = { roles: ['accept'], queue: { postgres: { url: { env: 'QUEUE_URL' } } } };
+    await expect(startGate({ routes, provider })).rejects.toThrow('add the role deliver');
   });
 
   test('rejects a config without routes, proxy and provider', async () => {

@@ -1,20 +1,17 @@
 /** Requests as senders really send them, with their own Content-Type and method, to a gate with the least config that `check` accepts. */
 import { createHmac } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { findPreset, PRESETS } from '../../src/auth/schemes/catalogue.ts';
 import { signsUrl } from '../../src/auth/schemes/coverage.ts';
-import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { type Answer, send } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
-import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
 import type { ReceiverKey, SignedDelivery } from '../support/oracles/oracle.ts';
 import { readAsymmetricVectors, readVectors, type Vector } from '../support/oracles/vectors.ts';
 import { oracles } from '../support/oracles.ts';
 import { hmac, SECRET, toPreset } from '../support/preset-cases.ts';
-import { toSentTypes } from '../support/sent-content-types.ts';
+import { toSentTypes } from '../support/sent-heads.ts';
 
 const app = useApp();
 const ORIGIN = 'https://hooks.example.com';
@@ -38,6 +35,8 @@ async function open({ preset, secret, path, webhook, methods, at }: Setting): Pr
       keys: [key],
       ...(signsUrl(description) || description.signed.includes('target') ? { publicUrl: ORIGIN } : {}),
       ...(description.signed.length === 0 && description.id === undefined ? { id: { json: '$.id' } } : {}),
+      ...(description.repeatsBytes === true && { dedup: 'off' }),
+      ...(description.handshake === 'cloudevents' && { handshake: { allowedOrigins: ['eventgrid.azure.net'] } }),
       ...webhook,
     },
   });
@@ -53,8 +52,9 @@ function post(gate: TestGate, { method, url, headers, body }: SignedDelivery, co
   return send(gate.port, { method, path, headers: { ...Object.fromEntries(others), 'Content-Type': contentType }, body });
 }
 
-/** Sends the delivery with each value of Content-Type; the answers that are no success. */
-async function sendAll(gate: TestGate, description: SchemeDescription, signed: SignedDelivery): Promise<string[]> {
+/** Sends the delivery with each value of Content-Type, each to a new gate; the answers that are no success. */
+async function sendAll(setting: Setting, signed: SignedDelivery): Promise<string[]> {
+  const description = toPreset(setting.preset);
   const failed: string[] = [];
   const own = signed.headers['content-type'] ?? '';
   // Contentful signs it, and a boundary belongs to its body.
@@ -62,7 +62,7 @@ async function sendAll(gate: TestGate, description: SchemeDescription, signed: S
   const types = isOwn ? [own] : toSentTypes(description, signed.body);
   expect(types.length).toBeGreaterThan(0);
   for (const type of types) {
-    const { status, code } = await post(gate, signed, type);
+    const { status, code } = await post(await open(setting), signed, type);
     if (status >= 300) failed.push(`${type}: ${status} ${code}`);
   }
   return failed;
@@ -72,8 +72,7 @@ describe('a delivery that is signed as its sender does is forwarded with the Con
   test.each(oracles.map((oracle) => [`${oracle.preset} ${oracle.form ?? ''}`, oracle] as const))('%s', async (_title, oracle) => {
     const signed = await oracle.sign(oracle.sample(Math.floor(Date.now() / 1000) * 1000));
     const path = new URL(signed.url).pathname;
-    const gate = await open({ preset: oracle.preset, secret: oracle.secret, path });
-    expect(await sendAll(gate, toPreset(oracle.preset), signed)).toEqual([]);
+    expect(await sendAll({ preset: oracle.preset, secret: oracle.secret, path }, signed)).toEqual([]);
   });
 
   const known = new Set(oracles.map(({ preset }) => preset));
@@ -83,8 +82,9 @@ describe('a delivery that is signed as its sender does is forwarded with the Con
 
   test.each(vectors.map((vector, index) => [`${vector.preset} (${index})`, vector] as const))('%s', async (_title, vector) => {
     const { preset, secret, signed, atEpochSeconds: at } = vector;
-    const gate = await open({ preset, secret, path: new URL(signed.url).pathname, webhook: toSettings(vector), at });
-    expect(await sendAll(gate, toPreset(preset), signed)).toEqual([]);
+    expect(
+      await sendAll({ preset, secret, path: new URL(signed.url).pathname, webhook: toSettings(vector), at }, signed),
+    ).toEqual([]);
   });
 
   const others = [
@@ -102,14 +102,13 @@ describe('a delivery that is signed as its sender does is forwarded with the Con
   test.each(others)('%s, which sends the secret itself', async (preset) => {
     const { signature } = toPreset(preset);
     const value = `${signature?.forms[0]?.prefix ?? ''}${SECRET}`;
-    const gate = await open({ preset, secret: { text: SECRET }, path: '/hook' });
     const signed = {
       method: 'POST',
       url: '/hook',
       headers: { [signature?.header ?? '']: value },
       body: Buffer.from('{"id":"1"}'),
     };
-    expect(await sendAll(gate, toPreset(preset), signed)).toEqual([]);
+    expect(await sendAll({ preset, secret: { text: SECRET }, path: '/hook' }, signed)).toEqual([]);
   });
 
   test('all presets but those of one certificate or none are among them', () => {
@@ -128,21 +127,97 @@ function toSettings({ preset, receiverId, audience, claims }: Vector): Sections 
   };
 }
 
-test('an XML body of Docusign and of Zendesk is forwarded', async () => {
-  const body = '<?xml version="1.0"?><event id="1"/>';
+describe('a body in another format that its sender offers is forwarded', () => {
+  const event = '{"id":"1","text":"a&b=c + é"}';
+  const form = `payload=${encodeURIComponent(event).replaceAll('%20', '+')}`;
+  const xml = '<?xml version="1.0"?><event id="1"/>';
   const time = new Date().toISOString().replace(/\.\d+/, '');
-  const headers = {
-    docusign: { 'X-DocuSign-Signature-1': hmac('sha256', 'base64', body) },
-    zendesk: {
-      'X-Zendesk-Webhook-Signature': hmac('sha256', 'base64', time, body),
+  const [hex, base64] = [(text: string) => hmac('sha256', 'hex', text), (text: string) => hmac('sha256', 'base64', text)];
+
+  test.each([
+    ['docusign', xml, { 'X-DocuSign-Signature-1': base64(xml) }],
+    ['zendesk', xml, { 'X-Zendesk-Webhook-Signature': base64(`${time}${xml}`), 'X-Zendesk-Webhook-Signature-Timestamp': time }],
+    ['shopify', xml, { 'X-Shopify-Hmac-Sha256': base64(xml), 'X-Shopify-Topic': 'orders/create' }],
+    ['github', form, { 'X-Hub-Signature-256': `sha256=${hex(form)}`, 'X-Hub-Signature': `sha1=${hmac('sha1', 'hex', form)}` }],
+    ['cal-com', 'trigger=BOOKING_CREATED&title=Tea', { 'X-Cal-Signature-256': hex('trigger=BOOKING_CREATED&title=Tea') }],
+    // They sign the JSON of the only field.
+    ['gitea', form, { 'X-Gitea-Signature': hex(event), 'X-Gitea-Delivery': '1', 'X-Hub-Signature-256': `sha256=${hex(event)}` }],
+    ['forgejo', form, { 'X-Forgejo-Signature': hex(event), 'X-Gitea-Signature': hex(event), 'X-Forgejo-Delivery': '1' }],
+    ['gogs', form, { 'X-Gogs-Signature': hex(event), 'X-Gogs-Delivery': '1' }],
+  ])('%s: %s', async (preset, body, headers) => {
+    const signed = { method: 'POST', url: '/hook', headers, body: Buffer.from(body) };
+    const setting: Setting = { preset, secret: { text: SECRET }, path: '/hook' };
+    expect(await sendAll(setting, signed)).toEqual([]);
+    expect(app.received.at(-1)?.body.toString()).toBe(body);
+    const isJson = await post(await open(setting), signed, 'application/json');
+    expect(isJson.status).toBe(415);
+  });
+
+  test.each([
+    ['a second field', `${form}&payload2=1`, 'application/x-www-form-urlencoded', 401],
+    ['the field twice', `${form}&payload=%7B%7D`, 'application/x-www-form-urlencoded', 401],
+    ['an empty second field', `${form}&`, 'application/x-www-form-urlencoded', 401],
+    ['another value', form.replace('payload=', 'payload=+'), 'application/x-www-form-urlencoded', 401],
+    ['another name', form.replace('payload', 'Payload'), 'application/x-www-form-urlencoded', 401],
+    ['the signed JSON as a form', event, 'application/x-www-form-urlencoded', 415],
+    ['the form as JSON', form, 'application/json', 415],
+    ['the form as multipart', form, 'multipart/form-data; boundary=payload', 415],
+  ])('but a form of Gitea is rejected with %s', async (_title, body, type, status) => {
+    const gate = await open({ preset: 'gitea', secret: { text: SECRET }, path: '/hook' });
+    const headers = { 'X-Gitea-Signature': hex(event), 'X-Gitea-Delivery': '1' };
+    expect((await post(gate, { method: 'POST', url: '/hook', headers, body: Buffer.from(body) }, type)).status).toBe(status);
+  });
+
+  test('and counts as another delivery than its JSON, which an app may not read', async () => {
+    const gate = await open({ preset: 'gitea', secret: { text: SECRET }, path: '/hook' });
+    const headers = { 'X-Gitea-Signature': hex(event), 'X-Gitea-Delivery': '1' };
+    const signed = { method: 'POST', url: '/hook', headers };
+    const before = app.received.length;
+    expect((await post(gate, { ...signed, body: Buffer.from(event) }, 'application/json')).status).toBe(200);
+    expect((await post(gate, { ...signed, body: Buffer.from(form) }, 'application/x-www-form-urlencoded')).status).toBe(503);
+    expect(app.received.length).toBe(before + 1);
+  });
+});
+
+describe('a delivery by another method that its sender offers is forwarded', () => {
+  const body = '{"id":"1","messageId":"1"}';
+  const now = Date.now();
+  const time = new Date(now).toISOString();
+  const signers: Readonly<Record<string, (content: string) => Record<string, string>>> = {
+    segment: (content) => ({ 'X-Signature': hmac('sha1', 'hex', content) }),
+    hookdeck: (content) => ({ 'X-Hookdeck-Signature': hmac('sha256', 'base64', content) }),
+    sanity: (content) => ({
+      'Sanity-Webhook-Signature': `t=${now},v1=${createHmac('sha256', SECRET).update(`${now}.${content}`).digest('base64url')}`,
+    }),
+    zendesk: (content) => ({
+      'X-Zendesk-Webhook-Signature': hmac('sha256', 'base64', time, content),
       'X-Zendesk-Webhook-Signature-Timestamp': time,
-    },
+    }),
   };
-  for (const [preset, signature] of Object.entries(headers)) {
-    const gate = await open({ preset, secret: { text: SECRET }, path: '/hook' });
-    const signed = { method: 'POST', url: '/hook', headers: signature, body: Buffer.from(body) };
-    expect(await sendAll(gate, toPreset(preset), signed)).toEqual([]);
-  }
+
+  test.each([
+    ['segment', 'PUT', body],
+    ['segment', 'PATCH', body],
+    ['hookdeck', 'PUT', body],
+    ['hookdeck', 'DELETE', body],
+    ['sanity', 'PATCH', body],
+    ['sanity', 'DELETE', body],
+    ['sanity', 'GET', ''],
+    ['zendesk', 'PUT', body],
+    ['zendesk', 'PATCH', body],
+    ['zendesk', 'DELETE', ''],
+    ['zendesk', 'GET', ''],
+  ])('%s by %s: %s', async (preset, method, content) => {
+    const methods = [...(toPreset(preset).methods ?? [])];
+    const gate = await open({ preset, secret: { text: SECRET }, path: '/hook', methods });
+    const headers = {
+      ...signers[preset]?.(content),
+      ...(content !== '' && { 'Content-Type': 'application/json', 'Content-Length': `${content.length}` }),
+    };
+    const { status, code } = await send(gate.port, { method, path: '/hook', headers, ...(content !== '' && { body: content }) });
+    expect({ status, code }).toEqual({ status: 200, code: undefined });
+    expect(app.received.at(-1)?.method).toBe(method);
+  });
 });
 
 describe('a request without content', () => {
@@ -152,14 +227,15 @@ describe('a request without content', () => {
     ['GET', ['GET', 'POST']],
     ['GET', ['GET']],
   ])('of Twilio by %s passes if the route has the methods %s', async (method, methods) => {
-    const gate = await open({ preset: 'twilio', secret: { text: SECRET }, path: '/hook', methods });
+    const setting: Setting = { preset: 'twilio', secret: { text: SECRET }, path: '/hook', methods };
+    const gate = await open(setting);
     const path = '/hook?CallSid=CA12&Body=Gr%C3%BC%C3%9Fe+%26';
     const headers = { 'X-Twilio-Signature': base64(`${ORIGIN}${path}`) };
     expect((await send(gate.port, { method, path, headers })).status).toBe(200);
     const other = { method, path: `${path}x`, headers };
     expect((await send(gate.port, other)).status).toBe(401);
     const form = { ...headers, 'Content-Type': 'application/x-www-form-urlencoded' };
-    expect((await send(gate.port, { method, path, headers: form })).status).toBe(200);
+    expect((await send((await open(setting)).port, { method, path, headers: form })).status).toBe(200);
   });
 
   test.each(PRESETS.filter(({ methods = [] }) => methods.includes('GET')).map(({ name }) => name))(
@@ -184,71 +260,6 @@ describe('a request without content', () => {
     const gate = await open({ preset: 'github', secret: { text: SECRET }, path: '/hook' });
     const headers = { 'X-Hub-Signature-256': `sha256=${hmac('sha256', 'hex', '')}` };
     expect((await send(gate.port, { path: '/hook', headers })).status).toBe(415);
-  });
-});
-
-describe('a URL with user and password, which the sender signs', () => {
-  const credentials = 'hook-user:s3cret%40pass!';
-  const fields = new URLSearchParams({ CallSid: 'CA12', Body: 'Grüße & mehr' });
-  const form = [...fields].sort().flat().join('');
-  const headers = (signed: string, name: string): Record<string, string> => ({
-    [name]: createHmac('sha1', SECRET).update(`${signed}${form}`).digest('base64'),
-    'Content-Type': 'application/x-www-form-urlencoded',
-    Authorization: `Basic ${Buffer.from('hook-user:s3cret@pass!').toString('base64')}`,
-  });
-
-  const openWith = async (scheme: string, over: Sections = {}, text = credentials): Promise<TestGate> => {
-    const webhook = { scheme, publicUrl: ORIGIN, keys: [{ name: 'k', secret: { file: 'key' } }], ...over };
-    const route = toRoute(app.port, { match: { path: '/hook' }, webhook });
-    const gate = await startGate({ routes: [route] }, systemClock, { key: SECRET, credentials: text });
-    onTestFinished(() => void gate.stop());
-    return gate;
-  };
-
-  test.each([
-    ['twilio', 'X-Twilio-Signature', `https://${credentials}@hooks.example.com/hook?a=1`],
-    ['twilio', 'X-Twilio-Signature', `https://${credentials}@hooks.example.com:443/hook?a=1`],
-    ['mandrill', 'X-Mandrill-Signature', `https://${credentials}@hooks.example.com/hook?a=1`],
-  ])('of %s is verified with urlCredentials', async (scheme, name, url) => {
-    const gate = await openWith(scheme, { urlCredentials: { file: 'credentials' } });
-    const path = '/hook?a=1';
-    expect((await send(gate.port, { path, headers: headers(url, name), body: `${fields}` })).status).toBe(200);
-    const without = url.replace(`${credentials}@`, '');
-    expect((await send(gate.port, { path, headers: headers(without, name), body: `${fields}` })).code).toBe('signature_mismatch');
-    for (const part of [credentials, 's3cret']) expect(gate.logText()).not.toContain(part);
-  });
-
-  test('is explained without urlCredentials, and no line has the password', async () => {
-    const gate = await openWith('mandrill');
-    const path = '/hook?a=1';
-    const url = 'https://hook-user:s3cret%40pass!@hooks.example.com/hook?a=1';
-    expect((await send(gate.port, { path, headers: headers(url, 'X-Mandrill-Signature'), body: `${fields}` })).status).toBe(401);
-    const line = await until(() => gate.log().find(({ msg }) => msg === 'signature_explained'));
-    expect(line).toMatchObject({
-      causes: ['url'],
-      text: expect.stringContaining('user and password of the Authorization header'),
-    });
-    expect(line['fix']).toContain('urlCredentials');
-    expect(gate.logText()).not.toContain('s3cret');
-  });
-
-  test('is rejected by the config if the text cannot be a part of a URL, without showing it', async () => {
-    const error = await openWith('twilio', { urlCredentials: { file: 'credentials' } }, 'user:pass@host').catch(String);
-    expect(error).toContain('urlCredentials: the text cannot be the user and password of a URL');
-    expect(error).not.toContain('user:pass@');
-  });
-
-  test('gets 503 while the credentials cannot be read', async () => {
-    const gate = await openWith('twilio', { urlCredentials: { file: 'credentials' } });
-    const signed = headers(`https://${credentials}@hooks.example.com/hook`, 'X-Twilio-Signature');
-    const ask = async (): Promise<number> =>
-      (await send(gate.port, { path: '/hook', headers: signed, body: `${fields}` })).status;
-    expect(await ask()).toBe(200);
-    writeFileSync(join(gate.folder, 'credentials'), '');
-    await until(async () => (await ask()) === 503);
-    writeFileSync(join(gate.folder, 'credentials'), credentials);
-    await until(async () => (await ask()) === 200);
-    expect(gate.logText()).not.toContain('s3cret');
   });
 });
 

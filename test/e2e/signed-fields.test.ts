@@ -30,7 +30,7 @@ function toMailgun(event: object, token = randomBytes(25).toString('hex'), time 
   return JSON.stringify({ signature, 'event-data': event });
 }
 
-test('a signature over a nonce forwards one body: another body, or a retry with a new nonce, gets 503, as neither ID nor body is signed', async () => {
+test('a signature over a nonce forwards one body: another body gets 503, as it is not signed, and a retry with a new nonce is a duplicate', async () => {
   const gate = await start({ scheme: 'mailgun' });
   const token = randomBytes(25).toString('hex');
   const time = now();
@@ -40,7 +40,9 @@ test('a signature over a nonce forwards one body: another body, or a retry with 
   for (const forged of [{ id: 'b', event: 'delivered' }, { event: 'delivered' }, { id: 'a', event: 'delivered' }])
     expect(await post(gate.port, toMailgun(forged, token, time))).toMatchObject({ status: 503, code: 'event_conflict' });
   expect(await post(gate.port, first)).toMatchObject({ status: 200, code: 'duplicate' });
-  expect(await post(gate.port, toMailgun({ id: 'a', event: 'opened' }))).toMatchObject({ status: 503, code: 'event_conflict' });
+  expect(await post(gate.port, toMailgun({ id: 'a', event: 'opened' }))).toMatchObject({ status: 200, code: 'duplicate' });
+  expect(await post(gate.port, toMailgun({ id: 'a', event: 'opened' }, token, time - 60))).toMatchObject({ code: 'duplicate' });
+  expect(await post(gate.port, toMailgun({ id: 'a', event: 'failed' }))).toMatchObject({ status: 503, code: 'event_conflict' });
   expect(await post(gate.port, toMailgun({ id: 'c', event: 'opened' }))).toMatchObject({ text: 'handled' });
   expect(app.received).toHaveLength(2);
   await gate.stop();
@@ -60,13 +62,20 @@ test('a time in the body is checked, and a body that has two readings is rejecte
   await gate.stop();
 });
 
-test('a multipart form with a signed time and type is forwarded unchanged', async () => {
+test('a multipart form with a signed time and type is forwarded unchanged, and recognized with another boundary', async () => {
   const gate = await start({ scheme: 'dropbox-sign' });
   const time = String(now());
   const event = { event_type: 'signature_request_sent', event_time: time, event_hash: hmac(`${time}signature_request_sent`) };
   const body = `--xYz\r\nContent-Disposition: form-data; name="json"\r\n\r\n${JSON.stringify({ event })}\r\n--xYz--\r\n`;
   expect(await post(gate.port, body, { type: 'multipart/form-data; boundary=other' })).toMatchObject({ status: 415 });
   expect(await post(gate.port, body, { type: 'multipart/form-data; boundary=xYz' })).toMatchObject({ text: 'handled' });
+  const retry = (changed = body): Promise<Answer> =>
+    post(gate.port, changed.replaceAll('--xYz', '--other'), { type: 'multipart/form-data; boundary=other' });
+  expect(await retry()).toMatchObject({ status: 200, text: 'Hello API Event Received' });
+  expect(await retry(body.replace('"event_type"', '"note":1,"event_type"'))).toMatchObject({
+    status: 503,
+    code: 'event_conflict',
+  });
   expect(app.received.map((request) => request.body.toString())).toEqual([body]);
   await gate.stop();
 });

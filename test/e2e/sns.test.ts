@@ -115,6 +115,34 @@ describe('a notification', () => {
     },
   );
 
+  test('whose unsigned part was changed before is no duplicate, and a retry with another signature is one', async () => {
+    const gate = await start();
+    const attributes = (value: string): object => ({ MessageAttributes: { kind: { Type: 'String', Value: value } } });
+    const toUnsubscribe = (id: string): Message => ({
+      UnsubscribeURL: `https://${HOST}/?Action=Unsubscribe&SubscriptionArn=${id}`,
+    });
+    for (const [genuine, forged] of [
+      [attributes('paid'), attributes('refunded')],
+      [attributes('paid'), {}],
+      [{}, { Extra: 1 }],
+      [toUnsubscribe('a'), toUnsubscribe('b')],
+      [{}, { Subject: null }],
+    ] as const) {
+      const message = toMessage();
+      const [changed, sent] = [
+        { ...message, ...forged },
+        { ...message, ...genuine },
+      ].map((each) => JSON.stringify(each));
+      expect((await post(gate, changed ?? '')).text).toBe('handled');
+      expect(await post(gate, sent ?? '')).toMatchObject({ status: 503, code: 'event_conflict' });
+    }
+    const message = toMessage(toUnsubscribe('a'));
+    expect((await post(gate, message)).text).toBe('handled');
+    const { SignatureVersion: _, ...fields } = message;
+    expect((await post(gate, { ...toMessage(fields, '1'), ...toUnsubscribe('a') })).code).toBe('duplicate');
+    await gate.stop();
+  });
+
   test.each<[string, () => Message | string, string]>([
     ['with a changed message', () => ({ ...toMessage(), Message: 'x' }), 'signature_mismatch'],
     ['with a subject that was added', () => ({ ...toMessage(), Subject: 'x' }), 'signature_mismatch'],

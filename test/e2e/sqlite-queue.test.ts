@@ -16,12 +16,17 @@ import { DatabaseSync } from 'node:sqlite';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DeliveryPage, DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
-import { createSqliteQueue } from '../../src/provider/queue/sqlite/sqlite-queue.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
-import { appendMany, newEvent } from '../support/queue/events.ts';
+import { appendMany, newEvent, PROVEN, settled } from '../support/queue/events.ts';
 import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
-import { makeQueueFolder, NO_HOOKS, openSqliteQueue, toOptions } from '../support/queue/sqlite-store.ts';
+import {
+  createSqliteQueue,
+  makeQueueFolder,
+  NO_HOOKS,
+  openSqliteQueue,
+  type QueueOptions,
+} from '../support/queue/sqlite-store.ts';
 import { createRandom } from '../support/seeded.ts';
 
 const SUPPORT = join(import.meta.dirname, '..', 'support', 'queue');
@@ -39,15 +44,15 @@ afterEach(async () => {
   remove();
 });
 
-async function open(over: Parameters<typeof openSqliteQueue>[1] = {}): Promise<DeliveryQueue> {
+async function open(over: QueueOptions = {}): Promise<DeliveryQueue> {
   const queue = await openSqliteQueue(path, over);
   opened.push(queue);
   return queue;
 }
 
 /** The error of opening the file. */
-async function openError(over: Parameters<typeof toOptions>[1] = {}): Promise<{ code: string; kind: string; message: string }> {
-  const error: unknown = await createSqliteQueue(toOptions(path, over))
+async function openError(over: QueueOptions = {}): Promise<{ code: string; kind: string; message: string }> {
+  const error: unknown = await createSqliteQueue(path, over)
     .open()
     .catch((thrown: unknown) => thrown);
   return error as { code: string; kind: string; message: string };
@@ -108,7 +113,7 @@ describe('the file of the queue', () => {
     expect(error).toMatchObject({ kind: 'user', code: 'queue_volatile' });
     expect(error.message).toMatch(/a file on tmpfs is lost .*allowVolatile: true/);
     expect(existsSync(path)).toBe(false);
-    const queue = createSqliteQueue(toOptions(path));
+    const queue = createSqliteQueue(path);
     expect(await queue.open()).toEqual([{ message: expect.stringContaining('accepted events can be lost') }]);
     await queue.close();
   });
@@ -136,7 +141,7 @@ describe('the file of the queue', () => {
     writeFileSync(path, '');
     await (await open()).close();
     const newer = new DatabaseSync(path);
-    newer.exec('PRAGMA user_version = 99');
+    newer.exec('UPDATE version SET number = 99');
     newer.close();
     const error = await openError();
     expect(error).toMatchObject({ kind: 'user', code: 'queue_newer' });
@@ -176,7 +181,7 @@ describe('the file of the queue', () => {
       const descriptor = openSync(copy.path, 'r+');
       for (let i = 0; i < 20; i++) writeSync(descriptor, Buffer.alloc(64, 0xff), 0, 64, 4_096 + random(file.length - 4_200));
       closeSync(descriptor);
-      const damaged = createSqliteQueue(toOptions(copy.path, { hooks: { ...NO_HOOKS, onUnavailable: () => undefined } }));
+      const damaged = createSqliteQueue(copy.path, { hooks: { ...NO_HOOKS, onUnavailable: () => undefined } });
       const reason: unknown = await damaged.open().catch((error: unknown) => error);
       if (reason instanceof Error) expect(reason).toMatchObject({ name: 'SidegateError' });
       else {
@@ -192,6 +197,95 @@ describe('the file of the queue', () => {
       await damaged.close();
       copy.remove();
     }
+  });
+});
+
+describe('a file of format 1, from before the queue in PostgreSQL', () => {
+  const AT = 1_795_000_000_000;
+  const writeOld = (): void => {
+    const old = new DatabaseSync(path);
+    old.exec(readFileSync(join(SUPPORT, 'format-1.sql'), 'utf8'));
+    old.close();
+  };
+
+  test('keeps events, deliveries with their attempts, lane states and endpoints', async () => {
+    writeOld();
+    const queue = await open({ clock: new FakeClock(AT) });
+    const { deliveries } = await queue.find({}, { limit: 50 });
+    expect(
+      deliveries.map(({ event, endpoint, state, attempts }) => `${event} ${endpoint} ${state} ${attempts}`).toSorted(),
+    ).toEqual([
+      'both acme waiting 0',
+      'both other waiting 0',
+      'dead acme dead 3',
+      'delivered acme waiting 1',
+      'first ordered waiting 0',
+      'retried acme waiting 3',
+      'second ordered waiting 0',
+      'skipped other skipped 0',
+      'third ordered waiting 0',
+    ]);
+    expect(await queue.findAttempts('retried', 'acme')).toMatchObject([{ at: AT + 2_000 }, { at: AT + 1_000 }, { at: AT }]);
+    expect(await queue.getEvent('both')).toMatchObject({ type: 'user.created', tenant: 't', createdAt: AT, isErased: false });
+    expect(String((await queue.getEvent('both'))?.body)).toBe('{"id":"both"}');
+    expect(await queue.laneStates(['acme', 'other'])).toMatchObject([{ failures: 1, isProven: true, since: AT }, undefined]);
+    expect(await queue.endpoints.list()).toEqual([{ id: 'acme', version: 2, json: '{"url":"https://acme.example/2"}' }]);
+    expect((await queue.findEvents({ isUnrouted: true }, { limit: 9 })).events).toMatchObject([{ id: 'nobody', deliveries: 0 }]);
+    expect(await queue.stats(AT)).toMatchObject({
+      waiting: 7,
+      dead: 1,
+      skipped: 1,
+      events: 6,
+      storedEvents: 9,
+      storedBytes: 6_488,
+    });
+  });
+
+  test('knows its events again, delivers first attempts in their order, and retries when they are due', async () => {
+    writeOld();
+    const clock = new FakeClock(AT + 6_000);
+    const queue = await open({ clock });
+    const event = (body: string, id: string) => newEvent(['acme'], { id, createdAt: AT, body: Buffer.from(body) });
+    expect(await queue.append([event('{"id":"dead"}', 'dead'), event('other', 'retried'), event('new', 'new')])).toEqual([
+      'duplicate',
+      'conflict',
+      'stored',
+    ]);
+    const received: string[] = [];
+    const serving = deliverAll(
+      queue,
+      () => clock.now(),
+      ({ event: id, endpoint }) => received.push(`${id} ${endpoint}`),
+    );
+    await until(() => received.length === 7);
+    expect(received.filter((name) => name.endsWith('ordered'))).toEqual(['first ordered', 'second ordered', 'third ordered']);
+    expect(received).not.toContain('retried acme');
+    await clock.advance(3_600_000);
+    await until(() => received.includes('retried acme'));
+    await serving.stop();
+    expect(await queue.stats(clock.now())).toMatchObject({ waiting: 0, dead: 1, skipped: 1, events: 0, bytes: 0 });
+  });
+
+  test('is of the new format after it was opened once', async () => {
+    writeOld();
+    await (await open()).close();
+    const file = new DatabaseSync(path);
+    const tables = file
+      .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name")
+      .all();
+    expect(tables.map(({ name }) => name)).toEqual([
+      'attempt',
+      'delivery',
+      'endpoint',
+      'event',
+      'lane',
+      'payload',
+      'tenant',
+      'version',
+    ]);
+    expect(file.prepare('PRAGMA integrity_check').get()).toEqual({ integrity_check: 'ok' });
+    file.close();
+    expect((await (await open()).stats(AT)).storedEvents).toBe(9);
   });
 });
 
@@ -233,7 +327,7 @@ describe('a full disk', () => {
 
 describe('the thread of the queue', () => {
   /** Opens a queue, and finds its thread. */
-  async function openWithThread(over: Parameters<typeof openSqliteQueue>[1]): Promise<[DeliveryQueue, Worker]> {
+  async function openWithThread(over: QueueOptions): Promise<[DeliveryQueue, Worker]> {
     let thread: Worker | undefined;
     const onWorker = (worker: Worker): void => {
       thread = worker;
@@ -338,6 +432,25 @@ describe('events that were appended while the clock was a day ahead', () => {
     await serving.stop();
   });
 
+  test('are retried after their delay, if an attempt failed while it was 30 days ahead', async () => {
+    const clock = new ShiftedClock();
+    clock.shift = 30 * DAY;
+    const queue = await open({ clock });
+    const [id = ''] = await appendMany(queue, 1, 'a', clock.now());
+    const lanes = holdLanes(queue);
+    const { lane } = await lanes.next('a');
+    const failed = (await lane.take(1, clock.now())).map((delivery) =>
+      settled(delivery, { kind: 'retry', due: clock.now() + 7_200_000 }, clock.now()),
+    );
+    await lane.settle(failed, PROVEN);
+    await lanes.stop();
+    await queue.close();
+    clock.shift = 0;
+    const again = await open({ clock });
+    const due = (await again.find({ event: id }, { limit: 1 })).deliveries[0]?.due ?? Number.NaN;
+    expect(due - clock.now()).toBe(7_200_000);
+  });
+
   test('are delivered after a restart', async () => {
     const clock = new ShiftedClock();
     const queue = await open({ clock });
@@ -357,7 +470,7 @@ describe('a list', () => {
     const pages: DeliveryPage[] = [];
     do pages.push(await queue.find({ type: 'rare' }, { limit: 10, after: pages.at(-1)?.next }));
     while (pages.at(-1)?.next !== undefined);
-    expect(pages.length).toBeGreaterThan(2);
+    expect(pages.length).toBeGreaterThan(1);
     expect(pages.slice(0, -1).flatMap(({ deliveries }) => deliveries)).toEqual([]);
     expect(pages.at(-1)?.deliveries).toMatchObject([{ event: oldest.id, type: 'rare' }]);
     // A page that is full needs no more than that.

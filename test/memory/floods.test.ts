@@ -1,14 +1,27 @@
 import { afterEach, beforeAll, beforeEach, describe, test } from 'vitest';
+import { toMaxValues } from '../../src/kubernetes/admission/bounded-json.ts';
 import { useApp } from '../support/fixtures.ts';
 import { toHead, toTinyChunks } from '../support/floods.ts';
 import { ATTACKS, expectSurvival, toSections } from '../support/memory-attacks.ts';
 import { type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
-import { sendSmallReview, startInjectorInCgroup, toReview } from '../support/memory-injector.ts';
+import {
+  sendSmallReview,
+  startInjectorInCgroup,
+  toMountsReview,
+  toNestedReview,
+  toProbeReview,
+  toReview,
+} from '../support/memory-injector.ts';
 
 const FLOOD_MS = 2_500;
 const LIMITS = [96, 128, 192, 256];
 const REVIEW = { 'Content-Type': 'application/json' };
 const LARGE_REVIEW = toReview(1_000_000);
+/** Reviews whose parts would be copied many times, in a patch or in messages. */
+const AMPLIFIED = {
+  'long paths of probes': toProbeReview(1_400_000),
+  'long names of containers': toMountsReview(200, 2_000_000),
+};
 const app = useApp();
 let running: CgroupProcess | undefined;
 
@@ -49,7 +62,26 @@ test.skipIf(NO_CGROUPS !== undefined).each(LIMITS)('with %i MiB an injector surv
     yield toHead('/inject', { ...REVIEW, 'Transfer-Encoding': 'chunked' });
     yield* toTinyChunks(3_000_000);
   };
-  const reviews = (): string[] => [toHead('/inject', { ...REVIEW, 'Content-Length': String(LARGE_REVIEW.length) }), LARGE_REVIEW];
+  // As many values as are parsed with a heap of half the memory; and too many, in a review that is not too large.
+  const most = toMaxValues((mebibytes * 1_048_576) / 2);
+  const nested = [0.95 * most, Math.min(3 * most, 780_000)].map((values) => toReviews(toNestedReview(values)));
   await expectSurvival(injector, { ...flood, connections: 16, attack: chunks });
-  await expectSurvival(injector, { ...flood, connections: 256, attack: reviews });
+  await expectSurvival(injector, { ...flood, connections: 256, attack: toReviews(LARGE_REVIEW) });
+  for (const attack of nested)
+    for (const connections of [16, 256]) await expectSurvival(injector, { ...flood, connections, attack });
 });
+
+describe.skipIf(NO_CGROUPS !== undefined).each(LIMITS)('with %i MiB an injector survives floods of reviews', (mebibytes) => {
+  test.each(Object.entries(AMPLIFIED))('with %s', async (_name, review) => {
+    const injector = await startInjectorInCgroup(mebibytes);
+    running = injector;
+    const flood = { isTls: true, milliseconds: FLOOD_MS, honest: sendSmallReview, attack: toReviews(review) };
+    for (const isReading of [true, false])
+      for (const connections of [16, 256]) await expectSurvival(injector, { ...flood, isReading, connections });
+  });
+});
+
+function toReviews(content: string): () => (string | Buffer)[] {
+  const body = Buffer.from(content);
+  return () => [toHead('/inject', { ...REVIEW, 'Content-Length': String(body.length) }), body];
+}

@@ -50,6 +50,22 @@ function toFloods(refused: string, slow: string, fields = ''): Readonly<Record<s
       reads: true,
     },
     'requests with an expectation': { request: toRequest(`GET ${refused}`, 'Expect: miracles'), reads: true },
+    // Node keeps each chunk in a buffer of its own. The second request is rejected where others have used up the memory for waiting ones.
+    'requests in tiny chunks behind a slow one': {
+      first: toRequest(`GET ${slow}`, ...more) + toRequest(`POST ${refused}`, 'Transfer-Encoding: chunked'),
+      request: '1\r\nx\r\n',
+      reads: true,
+    },
+    'requests in tiny chunks behind a rejected one': {
+      first: small + toRequest(`POST ${refused}`, 'Transfer-Encoding: chunked'),
+      request: '1\r\nx\r\n',
+      reads: true,
+    },
+    'requests in tiny chunks behind a response that closes the connection': {
+      first: toRequest(`GET ${refused}`, 'Connection: close') + toRequest(`POST ${refused}`, 'Transfer-Encoding: chunked'),
+      request: '1\r\nx\r\n',
+      reads: true,
+    },
     'requests behind a response that closes the connection': {
       first: toRequest(`POST ${refused}`, 'Content-Length: 9000000'),
       request: small,

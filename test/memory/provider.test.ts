@@ -1,12 +1,14 @@
 /** A sidecar that accepts and sends events, in the memory of a container, while its app posts large events as fast as it can. */
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { makeFolder, useApp } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { type Sections, until } from '../support/gate.ts';
 import { type CgroupGate, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { floodPipelined } from '../support/pipelined-flood.ts';
+import { startPostgres } from '../support/postgres.ts';
 import { call } from '../support/provider/client.ts';
-import { startRedis } from '../support/redis.ts';
 
 /** The smallest is the default; `check` warns about less. */
 const LIMITS = [192, 256];
@@ -22,7 +24,9 @@ afterEach(async () => {
   gate = undefined;
 });
 
-async function toSections(engine: 'SQLite' | 'Redis', port: number): Promise<Sections> {
+type Engine = 'SQLite' | 'PostgreSQL';
+
+async function toSections(engine: Engine, port: number): Promise<Sections> {
   const endpoints = Array.from({ length: 20 }, (_, index) => ({
     name: `endpoint-${index}`,
     url: `http://127.0.0.1:${app.port}/hooks/${index}`,
@@ -32,10 +36,11 @@ async function toSections(engine: 'SQLite' | 'Redis', port: number): Promise<Sec
   const provider = { address: `127.0.0.1:${port}`, egress, endpoints };
   if (engine === 'SQLite')
     return { provider: { ...provider, queue: { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } } } };
-  const redis = await startRedis();
-  onTestFinished(() => redis.stop());
-  const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
-  return { store, provider: { ...provider, queue: { redis: { allowVolatile: true } } } };
+  const server = await startPostgres({ config: ['fsync = on'] });
+  onTestFinished(() => server.stop());
+  const file = join(makeFolder(), 'url');
+  writeFileSync(file, server.url());
+  return { provider: { ...provider, queue: { postgres: { url: { file } } } } };
 }
 
 /** Posts events on all connections until the time is over; returns how many got each status. */
@@ -52,7 +57,27 @@ async function flood(port: number): Promise<ReadonlyMap<number, number>> {
   return statuses;
 }
 
-describe.skipIf(NO_CGROUPS !== undefined).each(['SQLite', 'Redis'] as const)('a sidecar with its queue in %s', (engine) => {
+/** The most that the provider's API lets one client have. */
+const READERS = 450;
+const HEADERS = Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`X-${index}-${'n'.repeat(50)}`, 'v']));
+
+describe.skipIf(NO_CGROUPS !== undefined)('a sidecar with 192 MiB', () => {
+  test('survives clients that request long lists and read nothing', async () => {
+    const port = await findFreePort();
+    gate = await startGateInCgroup(192, await toSections('SQLite', port));
+    for (let index = 0; index < 250; index++) {
+      const url = `https://a.example/${'p'.repeat(2_000)}`;
+      const { status } = await call(port, 'POST', '/v1/endpoints', { id: `e${index}`, url, headers: HEADERS });
+      expect(status).toBe(201);
+    }
+    const request = 'GET /v1/endpoints?limit=250 HTTP/1.1\r\nHost: localhost\r\n\r\n';
+    await floodPipelined({ port, connections: READERS, milliseconds: FLOOD_MS, request, reads: false });
+    await until(async () => (await call(port, 'GET', '/v1/endpoints?limit=1')).status === 200);
+    expect({ isAlive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ isAlive: true, oomKills: 0 });
+  });
+});
+
+describe.skipIf(NO_CGROUPS !== undefined).each<Engine>(['SQLite', 'PostgreSQL'])('a sidecar with its queue in %s', (engine) => {
   test.each(LIMITS)('survives a flood of large events with %i MiB, and accepts a small one afterwards', async (mebibytes) => {
     app.handler = (_request, response) => {
       app.received.length = 0;

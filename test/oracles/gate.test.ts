@@ -16,13 +16,15 @@ const shipped = oracles
 const app = useApp();
 
 function start({ preset, secret: { text, encoding } }: Oracle): Promise<TestGate> {
-  const { signed, id } = findPreset(preset) ?? {};
+  const { signed, id, repeatsBytes } = findPreset(preset) ?? {};
   const signsUrl = signed?.includes('url') === true;
   // A token alone tells no repeat from another event, so the config of such a route must name an ID.
   const lacksId = signed?.length === 0 && id === undefined;
   const keys = [{ name: 'current', secret: { file: 'secret', ...(encoding && { encoding }) } }];
   const ownId = lacksId && { id: { json: '$.data.id' } };
-  const webhook = { scheme: preset, keys, ...ownId, ...(signsUrl && { publicUrl: PUBLIC_URL }) };
+  // Such a route must say how repeated bytes are treated.
+  const dedup = repeatsBytes === true && { dedup: { retention: '10m' } };
+  const webhook = { scheme: preset, keys, ...ownId, ...dedup, ...(signsUrl && { publicUrl: PUBLIC_URL }) };
   const route = toRoute(app.port, { match: { path: `/${preset}` }, webhook });
   return startGate({ routes: [route] }, undefined, { secret: text });
 }

@@ -1,4 +1,5 @@
 /** Events that an app posts, through either queue, to receivers that verify with the libraries of Standard Webhooks, and to another gate. */
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { SECRET } from '../support/deliveries.ts';
@@ -7,8 +8,8 @@ import { type Sections, startGate, type TestGate, toRoute, until } from '../supp
 import { startGo, startPython } from '../support/oracles/foreign.ts';
 import { readGithubExamples } from '../support/oracles/github-examples.ts';
 import { toVerifiers } from '../support/oracles/verifiers.ts';
+import { startPostgres } from '../support/postgres.ts';
 import { postEvent } from '../support/provider/client.ts';
-import { startRedis } from '../support/redis.ts';
 
 const python = startPython();
 const go = startGo();
@@ -22,24 +23,24 @@ afterAll(() => {
   go?.stop();
 });
 
-async function startSidecar(engine: 'SQLite' | 'Redis', url: string): Promise<TestGate> {
+type Engine = 'SQLite' | 'PostgreSQL';
+
+async function toQueue(engine: Engine): Promise<Sections> {
+  if (engine === 'SQLite') return { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } };
+  const server = await startPostgres({ config: ['fsync = on'] });
+  onTestFinished(() => server.stop());
+  const file = join(makeFolder(), 'url');
+  writeFileSync(file, server.url());
+  return { postgres: { url: { file } } };
+}
+
+async function startSidecar(engine: Engine, url: string): Promise<TestGate> {
   const provider: Sections = {
     address: '127.0.0.1:0',
     egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
     endpoints: [{ name: 'acme', url, secret: { file: 'secret' } }],
   };
-  let sections: Sections;
-  if (engine === 'SQLite')
-    sections = { provider: { ...provider, queue: { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } } } };
-  else {
-    const redis = await startRedis();
-    onTestFinished(() => redis.stop());
-    sections = {
-      provider: { ...provider, queue: { redis: { allowVolatile: true } } },
-      store: { redis: { url: `redis://127.0.0.1:${redis.port}` } },
-    };
-  }
-  const gate = await startGate(sections);
+  const gate = await startGate({ provider: { ...provider, queue: await toQueue(engine) } });
   onTestFinished(async () => {
     await gate.stop();
   });
@@ -54,7 +55,7 @@ async function postExamples({ providerPort }: TestGate): Promise<readonly string
   return ids;
 }
 
-describe.each(['SQLite', 'Redis'] as const)('a sidecar with its queue in %s', (engine) => {
+describe.each<Engine>(['SQLite', 'PostgreSQL'])('a sidecar with its queue in %s', (engine) => {
   test('sends deliveries that every library accepts and, with a changed byte, rejects', async () => {
     const gate = await startSidecar(engine, `http://127.0.0.1:${app.port}/hooks`);
     const ids = await postExamples(gate);

@@ -182,9 +182,9 @@ class Episode {
         onBurst(burst);
       }
       const at = burst + random.skewed(0, 5_000);
-      const channel = random.isLikely(0.03) ? 'nowhere' : `receiver-${random.below(this.#plan.replicas)}`;
+      const tenant = random.isLikely(0.03) ? 'nowhere' : `receiver-${random.below(this.#plan.replicas)}`;
       if (random.isLikely(0.5)) this.#senders?.schedule(at, `inbox-${number}`, 'inbox', {}, [PROVIDER_MACHINE]);
-      else poster.schedule(at, `post-${number}`, channel, `customer-${random.below(5)}`);
+      else poster.schedule(at, `post-${number}`, tenant, `customer-${random.below(5)}`);
     }
   }
 

@@ -144,9 +144,9 @@ function findUndelivered(ledger: Ledger, deliveries: readonly DeliveryView[] | u
   if (deliveries === undefined) return ['the provider does not list its deliveries'];
   const states = new Map(deliveries.map((delivery) => [delivery.event, delivery]));
   const found: string[] = [];
-  for (const { id, channel } of ledger.posted.values()) {
+  for (const { id, tenant } of ledger.posted.values()) {
     const state = states.get(id)?.state;
-    if (channel === 'nowhere') {
+    if (tenant === 'nowhere') {
       if (state !== 'dead') found.push(`${id} has no receiver and is ${state}, not dead`);
     } else if (state === undefined) found.push(`${id} was accepted and is not in the queue`);
     else if (state === 'dead') ledger.count('dead deliveries');
@@ -160,7 +160,7 @@ function findUndelivered(ledger: Ledger, deliveries: readonly DeliveryView[] | u
 function findDisorder(ledger: Ledger): string[] {
   const found: string[] = [];
   const last = new Map<string, { readonly id: string; readonly at: number }>();
-  const posted = [...ledger.posted.values()].filter(({ channel }) => channel === 'receiver-0');
+  const posted = [...ledger.posted.values()].filter(({ tenant }) => tenant === 'receiver-0');
   for (const { id, customer } of posted.toSorted((a, b) => a.number - b.number)) {
     const [at] = handledTimes(ledger, id).toSorted((a, b) => a - b);
     if (at === undefined) continue;

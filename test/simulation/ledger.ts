@@ -46,7 +46,7 @@ export interface SentEvent {
 /** An event that an app posted to the provider. */
 export interface PostedEvent {
   readonly id: string;
-  readonly channel: string;
+  readonly tenant: string;
   readonly customer: string;
   /** In the order in which events of one customer were accepted. */
   number: number;

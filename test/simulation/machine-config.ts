@@ -124,7 +124,7 @@ export class Configs {
         endpoints: [
           ...targets.map((target, index) => ({
             name: `receiver-${index}`,
-            channels: [`receiver-${index}`],
+            tenant: `receiver-${index}`,
             url: `http://${target}:${DATA_PORT}/hooks/provider`,
             // A skewed clock of the receiver is no reason to give up.
             retryClientErrors: 'all',
@@ -133,7 +133,7 @@ export class Configs {
           })),
           {
             name: 'nowhere',
-            channels: ['nowhere'],
+            tenant: 'nowhere',
             url: 'http://10.9.9.9:1/',
             schedule: ['1s', '2s'],
             secret: { file: 'secret' },

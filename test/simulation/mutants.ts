@@ -87,21 +87,23 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the API responds before the event is stored',
-    file: 'provider/queue/sqlite/sqlite-queue.ts',
-    from: "const results = await this.#worker.call('append', { events: events.map(toMessage), now }, bodies);",
-    to: "this.#worker.call('append', { events: events.map(toMessage), now }, bodies).catch(() => undefined);\n    const results = events.map(() => 'stored' as const);",
+    file: 'provider/queue/sql-queue.ts',
+    from: "const results = await this.#store.call('append', { events: events.map(toMessage), now }, bodies);",
+    to: "this.#store.call('append', { events: events.map(toMessage), now }, bodies).catch(() => undefined);\n    const results = events.map(() => 'stored' as const);",
   },
   {
     name: 'deliveries of one customer do not wait for each other',
-    file: 'provider/queue/sqlite/worker/append.ts',
-    from: 'isBlocked ? BLOCKED : DUE',
-    to: 'DUE',
+    file: 'provider/queue/sql/append.ts',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a source file.
+    from: 'THEN ${BLOCKED} ELSE r.state END',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a source file.
+    to: 'THEN ${DUE} ELSE r.state END',
   },
   {
     name: 'a lane forgets its retries',
-    file: 'provider/queue/sqlite/worker/settle.ts',
-    from: 'return isWaiting ? settlement.due : Number.POSITIVE_INFINITY;',
-    to: 'return Number.POSITIVE_INFINITY;',
+    file: 'provider/queue/sql/settle.ts',
+    from: 'if (state === DUE) noteNext(nexts, lane, due);',
+    to: 'if (state === BLOCKED) noteNext(nexts, lane, due);',
   },
 ];
 

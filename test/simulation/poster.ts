@@ -31,17 +31,17 @@ export class Poster {
     this.#client = new Client(world, this.#owner);
   }
 
-  schedule(at: number, id: string, channel: string, customer: string): void {
+  schedule(at: number, id: string, tenant: string, customer: string): void {
     const { scheduler, ledger } = this.#world;
     this.pending++;
-    const event: PostedEvent = { id, channel, customer, number: 0, acceptedAt: undefined };
+    const event: PostedEvent = { id, tenant, customer, number: 0, acceptedAt: undefined };
     ledger.posted.set(id, event);
     scheduler.after(at - scheduler.now, this.#owner, () => {
       // The next event of a customer is posted once the one before it was accepted: that is their order.
       const before = this.#lines.get(customer) ?? Promise.resolve();
       this.#lines.set(
         customer,
-        before.then(() => this.#post(event, channel)),
+        before.then(() => this.#post(event, tenant)),
       );
     });
   }
@@ -68,10 +68,10 @@ export class Poster {
     this.#client.close();
   }
 
-  async #post(event: PostedEvent, channel: string): Promise<void> {
+  async #post(event: PostedEvent, tenant: string): Promise<void> {
     const { scheduler } = this.#world;
     const { id, customer } = event;
-    const body = Buffer.from(JSON.stringify({ type: 'invoice.paid', id, channel, data: { customer } }));
+    const body = Buffer.from(JSON.stringify({ type: 'invoice.paid', id, tenant, data: { customer } }));
     for (let delay = 200; ; delay = Math.min(2 * delay, MAX_RETRY_MS)) {
       const response = await this.#request('/v1/events', body);
       const status = response === undefined ? 0 : statusOf(response);

@@ -3,9 +3,11 @@ import { EventEmitter } from 'node:events';
 import { copyFileSync, existsSync, renameSync, rmSync } from 'node:fs';
 import type { Worker } from 'node:worker_threads';
 import { SidegateError } from '../../src/core/errors.ts';
-import { packBytes } from '../../src/provider/queue/sqlite/byte-pack.ts';
-import type { Batch, BatchReply, Opened, Operation, WorkerSettings } from '../../src/provider/queue/sqlite/messages.ts';
-import { Store } from '../../src/provider/queue/sqlite/worker/store.ts';
+import { runDetached } from '../../src/core/safe-events.ts';
+import type { Batch, Opened, WorkerSettings } from '../../src/provider/queue/operations.ts';
+import { Store } from '../../src/provider/queue/sql/store.ts';
+import { executeBatch } from '../../src/provider/queue/sqlite/batch.ts';
+import { SqliteDatabase } from '../../src/provider/queue/sqlite/sqlite-database.ts';
 import type { Owner, Scheduler } from './scheduler.ts';
 
 /** How long the disk takes, and whether it fails. */
@@ -21,6 +23,7 @@ export class SimulatedThread extends EventEmitter {
   readonly #owner: Owner;
   readonly #disk: Disk;
   readonly #path: string;
+  #database: SqliteDatabase | undefined;
   #store: Store | undefined;
   #lastReply = 0;
 
@@ -30,13 +33,18 @@ export class SimulatedThread extends EventEmitter {
     this.#owner = owner;
     this.#disk = disk;
     this.#path = settings.path;
-    this.#later(() => this.#open(settings));
+    this.#later(() => runDetached(this.#open(settings)));
   }
 
-  postMessage(message: Batch): void {
+  postMessage(message: Batch | 'close'): void {
+    if (message === 'close') {
+      this.#later(() => this.#close());
+      this.#later(() => this.emit('exit', 0));
+      return;
+    }
     // As between threads: the sender no longer has the bodies.
     const batch = structuredClone(message, { transfer: [message.bodies] });
-    this.#later(() => this.#run(batch));
+    this.#later(() => runDetached(this.#run(batch)));
   }
 
   ref(): void {
@@ -54,7 +62,7 @@ export class SimulatedThread extends EventEmitter {
 
   /** The process is killed: what was committed stays on the disk, as it is at this moment. */
   kill(): void {
-    if (this.#store === undefined) return;
+    if (this.#database === undefined) return;
     for (const suffix of SUFFIXES)
       if (existsSync(this.#path + suffix)) copyFileSync(this.#path + suffix, `${this.#path}.killed${suffix}`);
     this.#close();
@@ -68,11 +76,11 @@ export class SimulatedThread extends EventEmitter {
     return this as unknown as Worker;
   }
 
-  #open(settings: WorkerSettings): void {
+  async #open(settings: WorkerSettings): Promise<void> {
     try {
-      this.#store = new Store(settings);
-      const opened: Opened = { isOpen: true, lanes: this.#store.describeLanes() };
-      this.#later(() => this.emit('message', opened));
+      this.#database = await SqliteDatabase.open(settings.path);
+      this.#store = new Store(this.#database, settings.bounds);
+      this.#later(() => this.emit('message', { isOpen: true } satisfies Opened));
     } catch (thrown) {
       if (!(thrown instanceof SidegateError)) throw thrown;
       const { kind, code, message } = thrown;
@@ -80,19 +88,16 @@ export class SimulatedThread extends EventEmitter {
     }
   }
 
-  #run(batch: Batch): void {
+  /** SQLite answers at once, so that this ends before anything else happens in the simulation. */
+  async #run(batch: Batch): Promise<void> {
     if (this.#store === undefined) return;
-    const operations = JSON.parse(batch.operations) as Operation[];
-    const { replies, bodies } = this.#store.run(operations, batch.bodies);
-    const reply: BatchReply = { replies: JSON.stringify(replies), bodies: packBytes(bodies) };
+    const reply = await executeBatch(this.#store, batch);
     this.#later(() => this.emit('message', reply));
-    if (!operations.some(({ kind }) => kind === 'close')) return;
-    this.#store = undefined;
-    this.#later(() => this.emit('exit', 0));
   }
 
   #close(): void {
-    this.#store?.close();
+    this.#database?.close();
+    this.#database = undefined;
     this.#store = undefined;
   }
 

@@ -1,9 +1,11 @@
 /** Admitted requests without the gates that would admit them, for tests of what comes after. */
 import { type Admitted, admit } from '../../src/core/admitted.ts';
 import type { Client } from '../../src/core/client.ts';
+import type { Clock } from '../../src/core/clock.ts';
 import type { ClaimedEvent } from '../../src/core/event.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import type { ParsedHead } from '../../src/core/parsed-head.ts';
+import { makePauseOwner } from './pauses.ts';
 
 /** What a test may want to be otherwise. */
 export interface AdmittedOptions {
@@ -15,6 +17,8 @@ export interface AdmittedOptions {
   readonly client?: Partial<Client>;
   readonly user?: string;
   readonly claimed?: Partial<ClaimedEvent>;
+  /** Of its pauses. */
+  readonly clock?: Clock;
 }
 
 /** A POST with a body from an untrusted peer, to begin with. */
@@ -37,6 +41,7 @@ export function makeAdmitted(options: AdmittedOptions = {}): Admitted {
     target: { raw: path, path, query: undefined, ambiguities: [] },
     headers: new HeaderFields(headers),
     body: {
+      ...makePauseOwner(options.clock),
       declaredLength: body.length,
       received: body.length,
       isCheapToDrain: true,

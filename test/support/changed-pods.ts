@@ -12,7 +12,10 @@ export interface ChangedPod {
 /** Changes that no check reports, each with its reason. */
 const FREE: readonly (readonly [RegExp, string])[] = [
   [/\/imagePullPolicy$/, 'AlwaysPullImages sets it; the image itself is compared'],
-  [/\/resources(?:\/(?:requests|limits)(?:\/.*)?)?$/, 'LimitRanges and autoscalers write requests and limits'],
+  [
+    /\/resources(?:\/(?:requests|limits)(?:\/(?:cpu|memory))?)? (?:removed|=.*)$/,
+    'LimitRanges and autoscalers write requests and limits',
+  ],
   [/\/terminationMessagePolicy$/, 'decides only where the kubelet reads the last message'],
   [/^\/metadata\/annotations\/sidegate\.dev~1[a-z-]+ removed$/, 'pods of the library chart have no such annotations'],
   [/^\/metadata\/annotations\/sidegate\.dev~1status/, 'informs kubectl and the doctor; anyone can copy it'],
@@ -75,6 +78,34 @@ function othersOf(value: unknown): unknown[] {
 function alter(value: Json): unknown {
   if (typeof value !== 'object') return othersOf(value)[0];
   return { ...value, name: `${value.name}-2` };
+}
+
+/** Each thing of the sidecar in each kind of other container: its ports, their names, its user, its volumes, and its queue under another name. */
+export function* takingsOf(pod: Json): Generator<ChangedPod> {
+  const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  const sidecar = all.find((each: Json) => each.name === 'sidegate');
+  const queue = pod.spec.volumes.find((volume: Json) => volume.persistentVolumeClaim !== undefined);
+  const again = queue === undefined ? [] : [{ ...queue, name: 'again' }];
+  const volumes = [...sidecar.volumeMounts, ...again].map(({ name }: Json) => name);
+  const things: Json[] = [
+    ...sidecar.ports.map(({ containerPort }: Json) => ({ ports: [{ containerPort }] })),
+    ...sidecar.ports.map(({ name }: Json) => ({ ports: [{ name, containerPort: 9999 }] })),
+    ...sidecar.ports.map(({ name }: Json) => ({ ports: [{ name, containerPort: 9999, protocol: 'UDP' }] })),
+    { securityContext: { runAsUser: sidecar.securityContext.runAsUser } },
+    ...volumes.map((name) => ({ volumeMounts: [{ name, mountPath: '/taken' }] })),
+    ...[queue, ...again].filter(Boolean).map(({ name }) => ({ volumeDevices: [{ name, devicePath: '/dev/taken' }] })),
+  ];
+  for (const [list, more] of [
+    ['containers', {}],
+    ['initContainers', {}],
+    ['initContainers', { restartPolicy: 'Always' }],
+  ] as const)
+    for (const thing of things) {
+      const copy = structuredClone(pod);
+      copy.spec[list] = [...(copy.spec[list] ?? []), { name: 'taker', image: 'taker:1', ...more, ...thing }];
+      copy.spec.volumes.push(...again);
+      yield { what: `${JSON.stringify(thing)} in ${list} ${JSON.stringify(more)}`, pod: copy };
+    }
 }
 
 /** Sources of volumes, and whether their content can have no links to elsewhere. */

@@ -1,5 +1,6 @@
 /** A claim gate as the pipeline runs it, with the grant that each event got. */
 import type { ClaimGrant, VerifiedEvent } from '../../src/core/event.ts';
+import { HeaderFields } from '../../src/core/headers.ts';
 import type { ParsedHead } from '../../src/core/parsed-head.ts';
 import { Refusal } from '../../src/core/refusal.ts';
 import type { ClaimGate } from '../../src/gateway/pipeline/gates/gate.ts';
@@ -14,7 +15,14 @@ export interface Arrived {
 
 /** Makes an event arrive. */
 export function arriveAt(requestId: string, startedAt: number, id: string, body: string): Arrived {
-  const head = { requestId, startedAt, method: 'POST', target: { raw: '/' } } as unknown as ParsedHead;
+  const head = {
+    requestId,
+    startedAt,
+    method: 'POST',
+    target: { raw: '/' },
+    headers: new HeaderFields([]),
+    client: { viaTrustedProxy: false, viaIdentityProxy: false, scheme: 'https' },
+  } as unknown as ParsedHead;
   return { head, event: { id, timestamp: 0, keyName: 'k', body: Buffer.from(body) } };
 }
 

@@ -63,11 +63,15 @@ export const CONTROLS = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/
 /** Runs a command in this process, for the many kinds of one thing: a process takes long to start. */
 export async function runCommand(
   args: readonly string[],
-  { input = '', isTerminal = false }: Pick<CliInput, 'input'> & { readonly isTerminal?: boolean } = {},
+  {
+    input = '',
+    isTerminal = false,
+    isInputTerminal = false,
+  }: Pick<CliInput, 'input'> & { readonly isTerminal?: boolean; readonly isInputTerminal?: boolean } = {},
 ): Promise<CliEnd> {
   let [stdout, stderr] = ['', ''];
   const code = await runProgram(args, {
-    stdin: Readable.from([Buffer.from(input)]) as NodeJS.ReadableStream,
+    stdin: Object.assign(Readable.from([Buffer.from(input)]) as NodeJS.ReadableStream, { isTTY: isInputTerminal }),
     env: {},
     isTerminal,
     stdout: (text) => {

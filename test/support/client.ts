@@ -20,13 +20,16 @@ export interface SendOptions {
   readonly headers?: OutgoingHttpHeaders | readonly string[];
   readonly body?: Buffer | string;
   readonly agent?: Agent;
+  /** The address that it comes from. */
+  readonly from?: string;
 }
 
 /** Sends one request on a connection of its own, and reads the answer whole. */
 export function send(port: number, options: SendOptions = {}): Promise<Answer> {
-  const { method = 'POST', path = '/hooks/billing', headers = {}, body, agent } = options;
+  const { method = 'POST', path = '/hooks/billing', headers = {}, body, agent = false, from = '127.0.0.1' } = options;
   return new Promise((resolve, reject) => {
-    const outgoing = openRequest({ host: '127.0.0.1', port, method, path, headers, agent: agent ?? false }, (incoming) => {
+    const to = { host: '127.0.0.1', port, localAddress: from };
+    const outgoing = openRequest({ ...to, method, path, headers, agent }, (incoming) => {
       const chunks: Buffer[] = [];
       incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
       incoming.on('error', reject);

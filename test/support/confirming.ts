@@ -9,6 +9,7 @@ const PROVED: Readonly<Record<string, string>> = {
   'apple-app-store': "Apple's app-store-server-library for Python",
   'aws-sns': "npm sns-validator, AWS's own (test/oracles)",
   'azure-event-grid': 'PyJWT, by its document',
+  'azure-event-grid-cloudevents': 'PyJWT, by its document',
   discord: 'npm discord-interactions, PyNaCl',
   docusign: "the same bytes as Docusign's own examples of a receiver, by its document",
   elevenlabs: 'elevenlabs for Python',

@@ -67,7 +67,7 @@ export function makePod(name: string, template: Json = makeTemplate(), owner?: J
   const pod: Json = structuredClone(bare);
   applyPatch(pod, structuredClone(injection.patch) as Operation[]);
   const place = pod.spec.initContainers?.length ? 'initContainerStatuses' : 'containerStatuses';
-  return { ...pod, status: { ...pod.status, [place]: [{ name: 'sidegate', ready: true }] } };
+  return { ...pod, status: { ...pod.status, [place]: [{ name: 'sidegate', ready: true, restartCount: 0 }] } };
 }
 
 /** The Deployment `web` with its ReplicaSet, whose pods' owner is `{ name: 'web-1', uid: 'web-1' }`. */
@@ -134,7 +134,7 @@ export function makeFacts(over: Over = {}): Facts {
     namespaces: [{ metadata: { name: NAMESPACE, labels: { 'kubernetes.io/metadata.name': NAMESPACE } } }],
     pods: [makePod('web-1-a', makeTemplate(), OWNER)],
     services: [makeService()],
-    ownEndpointSlices: [],
+    endpointSlices: [],
     ingresses: [],
     networkPolicies: [makeNetworkPolicy([{ ports: [{ port: 8480 }, { port: 8481 }] }])],
     webhooks: [makeWebhook()],

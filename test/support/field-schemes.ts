@@ -10,7 +10,8 @@ export interface FieldScheme {
   readonly delivery: Partial<Arrived>;
 }
 
-const BASE = {
+/** What every scheme has. */
+export const BASE = {
   name: 'custom',
   separator: '.',
   secret: { encoding: 'utf8' },

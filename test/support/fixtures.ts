@@ -9,6 +9,7 @@ import { type AppHandler, startApp, type TestApp } from './app.ts';
 import { type Authority, makeAuthority } from './certificates.ts';
 import type { TestGate } from './gate.ts';
 import { type GitApp, startGitApp } from './git-app.ts';
+import { type PostgresOptions, type PostgresServer, startPostgres } from './postgres.ts';
 import { type RedisServer, startRedis } from './redis.ts';
 import { type Script, type ScriptApp, startScriptApp } from './script-app.ts';
 
@@ -49,6 +50,14 @@ export function useApiServer(answer: AnswerWith): ApiServer {
 /** A Redis server. */
 export function useRedis(): RedisServer {
   return useStarted(startRedis, (running) => running.stop());
+}
+
+/** A PostgreSQL server. */
+export function usePostgres(options: PostgresOptions = {}): PostgresServer {
+  return useStarted(
+    () => startPostgres(options),
+    (running) => running.stop(),
+  );
 }
 
 /** Makes a server listen on a free port of loopback, and destroys the connections that the tests leave open. */

@@ -18,6 +18,8 @@ export interface FloodOptions extends Target {
   readonly isTls?: boolean;
   /** The bytes of one request, written one after another with back-pressure. */
   readonly request: () => Iterable<Buffer | string>;
+  /** False: the responses are not read, and each connection stays open until the other side closes it. */
+  readonly isReading?: boolean;
   /** Milliseconds between two writes; 0 if omitted. */
   readonly pause?: number;
 }
@@ -50,7 +52,7 @@ export async function flood(options: FloodOptions): Promise<FloodResult> {
 
 /** One request on a connection of its own; resolves with 1 where all of it was written. */
 function sendOnce(options: FloodOptions, open: Set<Socket>, statuses: Record<number, number>): Promise<0 | 1> {
-  const { isTls = false, request, pause = 0 } = options;
+  const { isTls = false, isReading = true, request, pause = 0 } = options;
   const address = toAddress(options);
   const socket = isTls ? connectTls({ ...address, rejectUnauthorized: false }) : connect(address);
   open.add(socket);
@@ -72,11 +74,12 @@ function sendOnce(options: FloodOptions, open: Set<Socket>, statuses: Record<num
     };
     socket.once(isTls ? 'secureConnect' : 'connect', write);
     if (pause === 0) socket.on('drain', write);
-    socket.once('data', (chunk: Buffer) => {
-      const status = Number(chunk.toString('latin1', 9, 12));
-      statuses[status] = (statuses[status] ?? 0) + 1;
-      socket.destroy();
-    });
+    if (isReading)
+      socket.once('data', (chunk: Buffer) => {
+        const status = Number(chunk.toString('latin1', 9, 12));
+        statuses[status] = (statuses[status] ?? 0) + 1;
+        socket.destroy();
+      });
     socket.on('error', () => undefined);
     socket.once('close', () => {
       open.delete(socket);

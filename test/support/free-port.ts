@@ -1,5 +1,6 @@
 /** Ports for programs that do not tell which one they got for port 0. */
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
+import { until } from './gate.ts';
 
 /** Linux gives outgoing connections ports from 32768 on: one of them could take the port while its program restarts. */
 const MIN_PORT = 10_000;
@@ -22,4 +23,19 @@ async function isFree(port: number): Promise<boolean> {
   });
   if (isListening) await new Promise((resolve) => server.close(resolve));
   return isListening;
+}
+
+/** Waits until the program takes connections. */
+export async function untilOpen(port: number): Promise<void> {
+  await until(
+    () =>
+      new Promise<boolean>((resolve) => {
+        const socket = connect(port, '127.0.0.1');
+        socket.once('connect', () => {
+          socket.destroy();
+          resolve(true);
+        });
+        socket.once('error', () => resolve(false));
+      }),
+  );
 }

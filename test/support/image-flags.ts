@@ -6,10 +6,10 @@ const DOCKERFILE = join(resolve(import.meta.dirname, '..', '..'), 'Dockerfile');
 /** Node 24 knows no permission for the network: it allows it always. */
 const SINCE_NODE_25 = '--allow-net';
 
-/** All of them, except one that this Node does not have. */
-export function readImageFlags(): string[] {
+/** All of them, except one that this version of Node does not have. */
+export function readImageFlags(version = process.versions.node): string[] {
   const [, entrypoint = '[]'] = /^ENTRYPOINT (.+)$/m.exec(readFileSync(DOCKERFILE, 'utf8')) ?? [];
-  const isOld = Number(process.versions.node.split('.')[0]) < 25;
+  const isOld = Number(version.split('.')[0]) < 25;
   return (JSON.parse(entrypoint) as string[]).filter((word) => word.startsWith('-') && !(isOld && word === SINCE_NODE_25));
 }
 

@@ -1,5 +1,5 @@
 /** Runs sidegate as the image does, in a memory cgroup of its own: what the kernel kills in a pod, it kills here. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -124,8 +124,8 @@ export async function startGateInCgroup(
   const base = { listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' } };
   for (const [name, text] of Object.entries({ secret: SECRET, ...files })) writeFileSync(join(folder, name), text);
   writeFileSync(join(folder, 'gate.yaml'), stringify({ ...base, ...sections }));
-  const [, ...args] = await toImageCommand('run', '--config', join(folder, 'gate.yaml'));
-  const running = startInCgroup(mebibytes, [node, ...args]);
+  const flags = readImageFlags(execFileSync(node, ['-p', 'process.versions.node'], { encoding: 'utf8' }));
+  const running = startInCgroup(mebibytes, [node, ...flags, await provideBundle(), 'run', '--config', join(folder, 'gate.yaml')]);
   running.child.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   const lines = collectLines(running.child);
   const listening = await until(() => {

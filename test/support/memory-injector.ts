@@ -24,10 +24,38 @@ const POD = {
 export function toReview(padding = 0): string {
   const { metadata } = POD;
   const annotations = { ...metadata.annotations, padding: 'x'.repeat(padding) };
-  const object = { ...POD, metadata: { ...metadata, annotations } };
+  return toReviewOf({ ...POD, metadata: { ...metadata, annotations } });
+}
+
+function toReviewOf(object: object): string {
   const kind = { group: '', version: 'v1', kind: 'Pod' };
   const request = { uid: 'u-1', kind, operation: 'CREATE', namespace: 'shop', object };
   return JSON.stringify({ apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview', request });
+}
+
+/** A review of a pod with a probe whose path has so many characters, which take six bytes each in a URL. */
+export function toProbeReview(characters: number): string {
+  const annotations = { ...POD.metadata.annotations, 'sidegate.dev/interception': 'same-port' };
+  const livenessProbe = { httpGet: { port: 3000, path: `/${'é'.repeat(characters)}` } };
+  return toReviewOf({
+    metadata: { ...POD.metadata, annotations },
+    spec: { containers: POD.spec.containers.map((container) => ({ ...container, livenessProbe })) },
+  });
+}
+
+/** A review of a pod with so many mounts, in a container with a name of so many characters. */
+export function toMountsReview(mounts: number, characters: number): string {
+  const volumeMounts = Array.from({ length: mounts }, (_, index) => ({ name: `sidegate-secret-${index}` }));
+  return toReviewOf({
+    ...POD,
+    spec: { containers: [{ ...POD.spec.containers[0], name: 'x'.repeat(characters), volumeMounts }] },
+  });
+}
+
+/** A review with so many values as the bound counts them (commas and openings): objects in objects with numeric keys, which take the most memory. */
+export function toNestedReview(values: number): string {
+  const nested = Array.from({ length: Math.floor(values / 3) }, (_, index) => `{"${index}":{}}`);
+  return toReview().replace('"uid"', `"nested":[${nested.join(',')}],"uid"`);
 }
 
 /** Starts it in a cgroup of `mebibytes`. */

@@ -73,7 +73,8 @@ function writeUntilClosed(
       if (first !== undefined) socket.write(first);
       write();
     });
-    socket.on('drain', write);
+    // In the next turn: a peer that reads as fast as it is written to would otherwise hold up all timers.
+    socket.on('drain', () => setImmediate(write));
     if (reads) socket.resume();
     socket.on('error', () => undefined);
     socket.once('close', () => {

@@ -13,8 +13,15 @@ export function renderProviderMetrics(): Promise<string> {
   for (const outcome of ATTEMPT_OUTCOMES) metrics.attempt('acme', outcome, 1);
   metrics.settled('acme', 'delivered');
   metrics.delivered(1);
-  const stats = { waiting: 1, dead: 1, skipped: 1, events: 1, bytes: 1, maxEvents: 10, maxBytes: 10, sweepFinds: 0 };
-  metrics.queue(stats, 0);
+  const stored = { storedEvents: 1, storedBytes: 1 };
+  metrics.queue({ waiting: 1, dead: 1, skipped: 1, events: 1, bytes: 1, ...stored, maxEvents: 10, maxBytes: 10 }, 0);
+  metrics.queueFullIn(60);
+  metrics.queueWentBack();
+  metrics.queueDisk(1, 2);
+  const outbox = metrics.watchOutbox();
+  outbox.up(true);
+  outbox.rejected(1);
+  outbox.figures(1, 1);
   metrics.queueUp(true);
   metrics.backlog('acme', { waiting: 1 });
   metrics.endpointStates({ enabled: 1, failing: 0, disabled: 0 });

@@ -1,11 +1,9 @@
 /** Real Redis servers on loopback, each in a folder of its own: alone, under Sentinels, or as a Cluster. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { findFreePort } from './free-port.ts';
-import { until } from './gate.ts';
+import { findFreePort, untilOpen } from './free-port.ts';
 
 /** A server that runs, or ran. */
 export interface RedisServer {
@@ -70,18 +68,4 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
       rmSync(folder, { recursive: true, force: true });
     },
   };
-}
-
-async function untilOpen(port: number): Promise<void> {
-  await until(
-    () =>
-      new Promise<boolean>((resolve) => {
-        const socket = connect(port, '127.0.0.1');
-        socket.once('connect', () => {
-          socket.destroy();
-          resolve(true);
-        });
-        socket.once('error', () => resolve(false));
-      }),
-  );
 }

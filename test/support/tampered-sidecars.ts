@@ -36,6 +36,28 @@ const app = (what: string, named: string, over: Json): TamperedSidecar =>
       over,
     );
   });
+/** The sidecar beside the app instead of before it. */
+const plain = (sidecar: Json, pod: Json, interception: string): void => {
+  pod.metadata.annotations = { ...pod.metadata.annotations, 'sidegate.dev/interception': interception };
+  pod.spec.initContainers = pod.spec.initContainers.filter((each: Json) => each !== sidecar);
+  delete sidecar.restartPolicy;
+  pod.spec.containers.push(sidecar);
+};
+/** The sidecar has a volume for its queue, and the app another one. */
+const queue = (what: string, source: Json, other: Json, over: Json): TamperedSidecar =>
+  attack(what, 'a volume of the sidecar in', (sidecar, pod) => {
+    pod.spec.volumes.push({ name: 'queue', ...source }, { name: 'again', ...other });
+    sidecar.volumeMounts.push({ name: 'queue', mountPath: '/var/lib/sidegate' });
+    Object.assign(
+      pod.spec.containers.find((each: Json) => each.name !== 'sidegate'),
+      over,
+    );
+  });
+const claim = (claimName: string): Json => ({ persistentVolumeClaim: { claimName } });
+const ephemeral = {
+  ephemeral: { volumeClaimTemplate: { spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } } } } },
+};
+const mountAgain = { volumeMounts: [{ name: 'again', mountPath: '/a' }] };
 const exec = { exec: { command: ['sh', '-c', 'kill 1'] } };
 
 /** Each is denied by the policies and the injector, and found by the doctor. */
@@ -141,6 +163,50 @@ export const TAMPERED: readonly TamperedSidecar[] = [
   attack('a device', 'resources', (sidecar, pod) => {
     pod.spec.resourceClaims = [{ name: 'gpu', resourceClaimName: 'gpu' }];
     sidecar.resources.claims = [{ name: 'gpu' }];
+  }),
+  ...[
+    ['a device of a plug-in', 'example.com/device', '1'],
+    ['huge pages', 'hugepages-2Mi', '2Mi'],
+  ].map(([what = '', name = '', amount]) =>
+    attack(what, 'resources', (sidecar) => {
+      for (const field of ['requests', 'limits']) sidecar.resources[field][name] = amount;
+    }),
+  ),
+  set('resizePolicy', [{ resourceName: 'cpu', restartPolicy: 'RestartContainer' }]),
+  ...[8480, 8481].map((port) =>
+    attack(`an upstream that is its own port ${port}`, 'the numbers of the ports', (sidecar) => {
+      sidecar.args = sidecar.args.map((arg: string) => arg.replace('127.0.0.1:8080', `127.0.0.1:${port}`));
+    }),
+  ),
+  attack('a plain container in the place of the app', 'interception mode env of a plain container', (sidecar, pod) =>
+    plain(sidecar, pod, 'env'),
+  ),
+  attack('a plain container on the addresses of the pod', 'interception mode same-port of a plain container', (sidecar, pod) => {
+    plain(sidecar, pod, 'same-port');
+    sidecar.args = sidecar.args.map((arg: string) => (arg === ':8480' ? '$(SIDEGATE_POD_IPS):8080' : arg));
+    sidecar.ports[0].containerPort = 8080;
+    sidecar.env = [{ name: 'SIDEGATE_POD_IPS', valueFrom: { fieldRef: { fieldPath: 'status.podIPs' } } }];
+  }),
+  ...[8480, 8481].flatMap((containerPort) =>
+    [{}, { restartPolicy: 'Always' }].map((more) =>
+      attack(
+        `its port ${containerPort} in an init container ${JSON.stringify(more)}`,
+        `port ${containerPort} of`,
+        (_sidecar, pod) => {
+          pod.spec.initContainers.push({ name: 'second', image: 'a:1', ports: [{ containerPort }], ...more });
+        },
+      ),
+    ),
+  ),
+  queue('its queue in the app under another name', claim('queue'), claim('queue'), mountAgain),
+  queue('its queue in the app as a device', claim('queue'), claim('queue'), {
+    volumeDevices: [{ name: 'again', devicePath: '/dev/a' }],
+  }),
+  queue('the claim of its ephemeral queue in the app', ephemeral, claim('web-queue'), mountAgain),
+  queue('an ephemeral volume of the app as its queue', claim('web-again'), ephemeral, mountAgain),
+  attack('a path of the node as its queue', 'volume queue', (sidecar, pod) => {
+    pod.spec.volumes.push({ name: 'queue', hostPath: { path: '/' } });
+    sidecar.volumeMounts.push({ name: 'queue', mountPath: '/var/lib/sidegate' });
   }),
   app('its admin port on the app', 'port 8481 of', { ports: [{ containerPort: 8481 }] }),
   app('its data port on the app', 'port 8480 of', { ports: [{ containerPort: 8480 }] }),

@@ -7,13 +7,14 @@ also work while the injector is down, was deleted, or was never called.
 Guaranteed: a pod starts only if its container `sidegate` is the sidecar (_sidecar.tpl). Its command, arguments, environment, mounts,
 ports, probes, hooks, security context and volumes are those that the injector creates for the annotations of the pod, and its image is
 allowed. No other container has its ports, port names, user or volumes, and no init container starts before a native sidecar, except
-those of admission.allowedInitContainers. It must keep running beside the app: as an init container with restartPolicy Always (a field that older webhooks may drop), or in a pod with that policy.
+those of admission.allowedInitContainers. A plain container has no port that the app used. The sidecar must keep running beside the
+app: as an init container with restartPolicy Always (a field that older webhooks may drop), or in a pod with that policy.
 Labels and annotations prove nothing, because anyone can copy those of an injected pod. A pod with a container of that name is
 therefore checked without the label, too. No other container declares a port named `sidegate`. No container shares the sidecar's
 process namespace. Containers of a running pod cannot be added or removed, but three updates are checked:
 - the label `sidegate.dev/inject` on a pod that runs without the sidecar (it would count as protected),
 - another image for the sidecar,
-- an ephemeral container in the sidecar's process namespace.
+- an ephemeral container in the sidecar's process namespace, or with its user or volumes.
 
 All other updates are allowed, also for pods that are older than the policy: a Job's controller must be able to remove its finalizer
 from them.
@@ -120,6 +121,6 @@ argocd.argoproj.io/sync-wave: "-1"
 {{- if eq .Values.admission.mode "policy" -}}
 the policy {{ $name }}-inject does not support a setting of the pod, which the policy {{ $name }}-settings names, or this namespace has no injection. See `sidegate inject -f` with the pod, and `kubectl get mutatingadmissionpolicies {{ $name }}-inject`
 {{- else -}}
-no injector responded, or this namespace has no injection. See `kubectl -n {{ include "sidegate.namespace" . }} get pods -l app.kubernetes.io/component=injector`
+no injector responded, this namespace has no injection, or the chart was uninstalled, which keeps this policy. See `kubectl -n {{ include "sidegate.namespace" . }} get pods -l app.kubernetes.io/component=injector`
 {{- end -}}
 {{- end -}}

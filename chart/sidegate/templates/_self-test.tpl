@@ -1,6 +1,10 @@
-{{/* Not empty if there is a self-test. Before Kubernetes 1.29 a sidecar keeps running after its app, so the pod of the test would never complete. */}}
+{{/*
+Not empty if there is a self-test. Before Kubernetes 1.29 a sidecar keeps running after its app, so the pod of the test would never complete. With a
+selector it is unknown which namespace gets sidecars, and in another one the pod would be denied: the values must name one.
+*/}}
 {{- define "sidegate.selfTest" -}}
-{{- if and .Values.selfTest.enabled (semverCompare ">=1.29.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- $isKnown := or .Values.selfTest.namespace (not .Values.admission.namespaceSelector) -}}
+{{- if and .Values.selfTest.enabled $isKnown (semverCompare ">=1.29.0-0" .Capabilities.KubeVersion.Version) -}}
 yes
 {{- end -}}
 {{- end -}}

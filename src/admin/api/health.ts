@@ -1,12 +1,13 @@
 /** The endpoints for machines: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
-import type { Milliseconds } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { Exposition, ExpositionFormat } from '../../telemetry/metrics/openmetrics.ts';
-import { toFormat } from '../exposition.ts';
+import { BudgetedExposition, toFormat } from '../exposition.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { Endpoint } from '../router.ts';
 
 /** The endpoints' dependencies. */
 export interface HealthParts {
+  readonly clock: Clock;
   readonly metrics: Exposition;
   /** The public keys that verify Sidegate-Identity, as a JWK Set. */
   readonly toKeySet: () => object;
@@ -19,7 +20,7 @@ export interface HealthParts {
 }
 
 /** The dependencies of the endpoints that every process has: the gate and the injector. */
-export type ProbedParts = Pick<HealthParts, 'notReadyBecause' | 'degradedBecause' | 'stuckFor'> & {
+export type ProbedParts = Pick<HealthParts, 'clock' | 'notReadyBecause' | 'degradedBecause' | 'stuckFor'> & {
   readonly metrics: Exposition;
 };
 
@@ -32,9 +33,10 @@ export function createHealthEndpoints(parts: HealthParts): Endpoint[] {
 }
 
 /** Metrics, liveness and readiness. */
-export function createProbedEndpoints({ metrics, notReadyBecause, degradedBecause, stuckFor }: ProbedParts): Endpoint[] {
+export function createProbedEndpoints({ metrics, clock, notReadyBecause, degradedBecause, stuckFor }: ProbedParts): Endpoint[] {
+  const budgeted = new BudgetedExposition(metrics, clock);
   return [
-    { ...open, path: '/metrics', respond: ({ request }) => toExposition(metrics, toFormat(request.headers.accept)) },
+    { ...open, path: '/metrics', respond: ({ request }) => toExposition(budgeted, toFormat(request.headers.accept)) },
     { ...open, path: '/healthz', respond: () => toLiveness(stuckFor()) },
     {
       ...open,

@@ -8,7 +8,7 @@ import { isFromLoopback, isFromOtherSite, namesThisMachine } from '../../gateway
 import type { ApiResponse } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
-import type { AdminAccess } from '../access.ts';
+import { type AdminAccess, DENIAL_TEXTS } from '../access.ts';
 import type { AdminDenialLabel } from '../admin-metrics.ts';
 import type { BodyDenial } from './delivery-schemas.ts';
 
@@ -22,19 +22,16 @@ export interface ConsoleAccessParts {
 
 const BASIC = /^basic(?:[\t ]|$)/i;
 const DENIALS: Readonly<Record<AdminDenialLabel, readonly [ProblemCode, string]>> = {
-  not_loopback: ['forbidden', 'only requests from this machine are accepted: use kubectl port-forward, or set admin.token'],
-  foreign_host: [
-    'forbidden',
-    'the Host must be localhost or an IP address, as a web page could otherwise send this request (DNS rebinding); or set admin.token',
-  ],
-  cross_origin: ['forbidden', 'a page of another origin caused this request'],
+  not_loopback: ['forbidden', DENIAL_TEXTS.not_loopback],
+  foreign_host: ['forbidden', DENIAL_TEXTS.foreign_host],
+  cross_origin: ['forbidden', DENIAL_TEXTS.cross_origin],
   read_only: ['forbidden', 'the console is read-only: set admin.basic to let users log in and act'],
   tls_required: [
     'forbidden',
     'the admin port has no TLS, so a password is accepted only from this machine: use kubectl port-forward',
   ],
-  no_token: ['unauthorized', 'send the token of admin.token as Authorization: Bearer TOKEN'],
-  wrong_token: ['unauthorized', 'this is not the token of admin.token'],
+  no_token: ['unauthorized', DENIAL_TEXTS.no_token],
+  wrong_token: ['unauthorized', DENIAL_TEXTS.wrong_token],
   no_password: ['unauthorized', 'send a user of admin.basic and the right password as Authorization: Basic'],
 };
 

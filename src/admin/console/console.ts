@@ -89,7 +89,7 @@ export class Console {
     const reply = await (isOfPage(path) ? this.#page.respond(request) : this.#respond(request, body));
     // The rest of an unread body would be parsed as the next request.
     if (!request.complete) response.shouldKeepAlive = false;
-    await writeResponse(reply, response, this.#parts.clock);
+    await writeResponse(reply, response, body);
   }
 
   /** Shows the recent requests to the consoles of other replicas. */

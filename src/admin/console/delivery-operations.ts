@@ -1,6 +1,7 @@
 /** The operations of recent deliveries: list, stream and detail. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod';
+import type { PauseOwner } from '../../core/read-pause.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import {
@@ -102,7 +103,8 @@ function createStream({ stream }: DeliveryParts): Operation {
       return {
         status: 200,
         contentType: 'text/event-stream',
-        stream: (response: ServerResponse) => stream.open(response, lastId, (row) => isStreamed(row, query)),
+        stream: (response: ServerResponse, client: PauseOwner) =>
+          stream.open(response, client, lastId, (row) => isStreamed(row, query)),
       };
     },
   });

@@ -1,7 +1,7 @@
 /** Streams recent deliveries to browsers as server-sent events: read from the journal at an interval, so that requests do nothing for it. */
 import type { ServerResponse } from 'node:http';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
+import { type PauseOwner, pauseUntilDrained } from '../../core/read-pause.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { type Row, toSharedRow } from './recent-deliveries.ts';
@@ -43,6 +43,7 @@ type IsSelected = (row: Row) => boolean;
 
 interface Client {
   readonly response: ServerResponse;
+  readonly owner: PauseOwner;
   readonly isSelected: IsSelected;
   /** The number of the last own request that was sent or skipped. */
   seen: number;
@@ -51,8 +52,6 @@ interface Client {
   /** Whether requests of other replicas are missing, as far as the client knows. */
   isMissingShared: boolean;
   writtenAt: Milliseconds;
-  /** Until it reads what was sent. */
-  blocked?: ReadPause;
 }
 
 /** The requests of this replica, or of the others, that clients may not have seen. */
@@ -83,7 +82,7 @@ export class DeliveryStream {
   }
 
   /** Adds a client after its head was written; `lastId`: its Last-Event-ID. */
-  open(response: ServerResponse, lastId: string | undefined, isSelected: IsSelected): void {
+  open(response: ServerResponse, owner: PauseOwner, lastId: string | undefined, isSelected: IsSelected): void {
     // Its client left while its password was checked: no `close` would remove it, so it would count as connected forever.
     if (response.destroyed) return;
     // Passwords of several clients were checked at once.
@@ -96,7 +95,7 @@ export class DeliveryStream {
     // After a restart, numbers start at 1 again: the client must reload the list.
     response.write(lastId !== undefined && seen === undefined ? 'event: reset\ndata: {}\n\n' : ': open\n\n');
     const start = seen ?? { seen: journal.recorded, seenShared: undefined };
-    const client: Client = { response, isSelected, ...start, isMissingShared: false, writtenAt: clock.monotonic() };
+    const client: Client = { response, owner, isSelected, ...start, isMissingShared: false, writtenAt: clock.monotonic() };
     this.#clients.add(client);
     onEvent(response, 'close', () => this.#remove(client));
     if (shared !== undefined) runDetached(this.#readShared(shared));
@@ -195,8 +194,7 @@ export class DeliveryStream {
       response.destroy();
     };
     if (response.writableLength > MAX_UNSENT_BYTES) drop();
-    else if (!isTaken && client.blocked?.isOver !== false)
-      client.blocked = pauseUntilDrained(response, clock, SEND_TIMEOUT_MS, drop);
+    else if (!isTaken) pauseUntilDrained(response, client.owner, SEND_TIMEOUT_MS, drop);
   }
 
   #toEvent(position: readonly (number | undefined)[], text: string): string {

@@ -110,7 +110,7 @@ function ActionDialog({ action, of, session, onEnd, onClose }: DialogProps): JSX
                 {action.label}
               </button>{' '}
               <button type="button" onClick={onClose}>
-                Cancel
+                Back
               </button>
             </>
           )}

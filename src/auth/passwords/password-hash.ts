@@ -60,8 +60,20 @@ const UNSUPPORTED: readonly (readonly [start: RegExp, name: string])[] = [
 ];
 /** Of crypt(3) with DES, which `htpasswd -d` writes; some passwords look so as well. */
 const DES = /^(?:[./A-Za-z0-9]{13}|_[./A-Za-z0-9]{19})$/;
-/** A stolen hash would be the password if such a text were one. Of the forms in braces, only those above are supported. */
-const LIKE_A_HASH = /^(?:\$[0-9a-z]|\{[^{}]*\}|_J9\.\.|(?:pbkdf2|scrypt|bcrypt|argon2|sha|md5)[^$]*\$)/i;
+/** Of a hash: hexadecimal, or all kinds of characters of an encoding of 6 bits. */
+const DIGEST = '(?:[0-9a-fA-F]{32,}|(?=[^$]*[0-9])(?=[^$]*[a-z])(?=[^$]*[A-Z])[-./+=:\\w]{22,})$';
+/** A stolen hash would be the password if such a text were one. Other texts with `$` are passwords. */
+const LIKE_A_HASH: readonly RegExp[] = [
+  // LDAP, Dovecot and Spring, of which only the forms above are supported.
+  /^\{[-./\w]+\}/,
+  // crypt(3) and MySQL: the known names, even if the rest is cut off.
+  /^\$(?:[0-9]|2[a-z]|g?y|sm3|md5|sha1|apr1|p5k2|argon2[a-z]*|scrypt|pbkdf2[-\w]*|bcrypt[-\w]*|A\$[0-9]{3})[$,]/,
+  /^\$[PHS]\$[./0-9A-Za-z]{20,}$/,
+  // Django and Werkzeug: name$salt$digest.
+  /^(?:unsalted_)?(?:md5|sha(?:1|224|256|384|512)|pbkdf2|scrypt|bcrypt|argon2|crypt)(?:[_:][:\w]+)?\$.*\$/,
+  // Any other name.
+  new RegExp(`^\\$?[-.:+\\w]+\\$.*\\$${DIGEST}`),
+];
 
 /** Memory of every format except argon2id; bcrypt needs 4 KiB. */
 const SMALL: Bytes = 16 * 1_024;
@@ -144,14 +156,14 @@ function parseRest(text: string, { allowPlainText }: HashOptions): PasswordHash 
   if (text === '') return { problem: 'the hash is missing', hint };
   const isPlain = text.startsWith(PLAIN);
   const orPlain = allowPlainText ? `${hint}; if it is the password itself, write ${PLAIN} before it` : hint;
-  if (LIKE_A_HASH.test(text) && !isPlain) {
+  if (!isPlain && LIKE_A_HASH.some((form) => form.test(text))) {
     const name = UNSUPPORTED.find(([start]) => start.test(text))?.[1];
     return {
       problem: `the hash is incomplete or has an unsupported format${name === undefined ? '' : `: ${name}`}`,
       hint: `${orPlain}; htpasswd -2 and -5 are also supported`,
     };
   }
-  if (DES.test(text) && !isPlain) {
+  if (!isPlain && DES.test(text)) {
     const rest = allowPlainText ? 'it is ambiguous' : 'neither is accepted';
     return { problem: `DES crypt, or a plain-text password; ${rest}`, hint: orPlain };
   }

@@ -2,6 +2,10 @@
 import { type KeyObject, verify } from 'node:crypto';
 import { parseBase64 } from '../../core/bytes.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import { parseStrictJson } from '../../core/strict-json.ts';
+import { JSON_BOUNDS } from './body-values.ts';
+import { findVariant } from './member-names.ts';
+import { compileCut } from './removal.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
 /** A parsed message; nothing in it is verified. */
@@ -24,16 +28,15 @@ const SIGNED_FIELDS: Readonly<Record<SnsMessage['type'], readonly string[]>> = {
   SubscriptionConfirmation: ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'],
   UnsubscribeConfirmation: ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'],
 };
+/** By which we verify a message; an app can do no more with them. */
+const SIGNATURE_FIELDS = ['Signature', 'SignatureVersion', 'SigningCertURL'];
 /** All fields that SNS writes; the signature covers some of them. Unknown fields are allowed, because apps do not know them either. */
 const KNOWN_FIELDS = [
   ...new Set(Object.values(SIGNED_FIELDS).flat()),
-  'Signature',
-  'SignatureVersion',
-  'SigningCertURL',
+  ...SIGNATURE_FIELDS,
   'UnsubscribeURL',
   'MessageAttributes',
 ];
-const SPELLINGS: ReadonlyMap<string, string> = new Map(KNOWN_FIELDS.map((name) => [foldCase(name), name]));
 /** Apps follow or trust these fields, so they are rejected in messages whose signature does not cover them. */
 const ONLY_WHERE_SIGNED = ['Subject', 'SubscribeURL', 'Token'];
 /** The sender omits this field if it is empty. */
@@ -44,6 +47,8 @@ const TOPIC = /^arn:aws(?:-[a-z]+)*:sns:([a-z0-9-]{3,32}):[0-9]{12}:[A-Za-z0-9_.
 const CERTIFICATE_PATH = /^\/[A-Za-z0-9_.-]{1,128}\.pem$/;
 /** SNS enforces this for publishers: short, and without control characters. */
 const SUBJECT = /^\P{Cc}{0,100}$/u;
+/** SNS writes ten, and may add some. Bounds the work for a sender that is not verified yet. */
+const MAX_FIELDS = 64;
 const LINE_END = /[\r\n]/;
 const ID = /^[\x21-\x7e]{1,256}$/;
 
@@ -55,7 +60,7 @@ export function toTopicRegion(topic: string): string | undefined {
 /** Parses a message, or reports what is wrong with it. */
 export function parseSnsMessage(body: Buffer): SnsMessage | { readonly problem: string } {
   const fields = parseFields(body);
-  if (fields === undefined) return { problem: 'the body is not an SNS message in JSON (raw message delivery is not signed)' };
+  if (typeof fields === 'string') return { problem: fields };
   const text = (name: string): string => fields.get(name) ?? '';
   const type = text('Type') as SnsMessage['type'];
   if (!Object.hasOwn(SIGNED_FIELDS, type)) return { problem: 'Type is unknown' };
@@ -94,6 +99,16 @@ export function parseSnsMessage(body: Buffer): SnsMessage | { readonly problem: 
   };
 }
 
+const cutOpen = compileCut([...SIGNED_FIELDS.Notification, ...SIGNATURE_FIELDS].map((name) => ({ json: `$.${name}` })));
+
+/**
+ * The body of a parsed notification without what is signed or is the signature: it has attributes, the URL to unsubscribe, and members that
+ * SNS may add. SNS sends the same message in each attempt.
+ */
+export function toSnsOpenContent(body: Buffer): Buffer {
+  return cutOpen({ body });
+}
+
 /** Whether the certificate's key signed the message. */
 export function isSignedByCertificate({ digest, signed, signature }: SnsMessage, key: KeyObject): boolean {
   return key.asymmetricKeyType === 'rsa' && verify(digest, signed, key, signature);
@@ -110,18 +125,21 @@ function isUnmistakable(name: string, text: string | undefined): boolean {
   return name === 'Message' || !LINE_END.test(text);
 }
 
-/** Returns the string fields. Strict UTF-8, because invalid bytes would be replaced, and so signed as other bytes. */
-function parseFields(body: Buffer): Map<string, string> | undefined {
-  try {
-    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body);
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null || Array.isArray(value) || hasAmbiguousName(text)) return undefined;
-    // The app could use another type of value as a subject or a URL, although the signature does not cover it.
-    if (KNOWN_FIELDS.some((name) => isOddlyTyped(name, value))) return undefined;
-    return new Map(Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
-  } catch {
-    return undefined;
-  }
+/** Returns the string fields, or what is wrong. Strict UTF-8, because invalid bytes would be replaced, and so signed as other bytes. */
+function parseFields(body: Buffer): ReadonlyMap<string, string> | string {
+  const parsed = parseStrictJson(body, JSON_BOUNDS);
+  if (parsed.kind === 'problem')
+    return `the body is not an SNS message in JSON (raw message delivery is not signed): ${parsed.problem}`;
+  const { value } = parsed;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'the body is not a JSON object';
+  if (Object.keys(value).length > MAX_FIELDS) return `the message has more than ${MAX_FIELDS} fields`;
+  // The app could read a field that was not verified.
+  const variant = KNOWN_FIELDS.map((name) => findVariant(value, name, true)).find((problem) => problem !== undefined);
+  if (variant !== undefined) return variant;
+  // The app could use another type of value as a subject or a URL, although the signature does not cover it.
+  const odd = KNOWN_FIELDS.find((name) => isOddlyTyped(name, value));
+  if (odd !== undefined) return `${odd} is not a string`;
+  return new Map(Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
 }
 
 function isOddlyTyped(name: string, value: object): boolean {
@@ -143,34 +161,4 @@ function toSubscribeUrl(text: string, region: string, topic: string): URL | unde
   const url = toPinnedUrl(text, region);
   const isConfirmation = url?.searchParams.get('Action') === 'ConfirmSubscription' && url.searchParams.get('TopicArn') === topic;
   return isConfirmation ? url : undefined;
-}
-
-/** A JSON string or structural character. */
-const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\]:]/g;
-
-/**
- * Whether a name in the outermost object is repeated, differs from another only in case, or is a known name in another case. Parsers
- * use the first or the last value, and some ignore case, so the app could read a field that was not verified. `text` must be valid JSON.
- */
-function hasAmbiguousName(text: string): boolean {
-  const names = new Set<string>();
-  let depth = 0;
-  let last = '';
-  for (const [token] of text.matchAll(TOKEN)) {
-    if (token === '{' || token === '[') depth++;
-    else if (token === '}' || token === ']') depth--;
-    else if (token === ':' && depth === 1) {
-      const name = String(JSON.parse(last));
-      const folded = foldCase(name);
-      if (names.has(folded) || (SPELLINGS.get(folded) ?? name) !== name) return true;
-      names.add(folded);
-    }
-    last = token;
-  }
-  return false;
-}
-
-/** Makes equal at least what Unicode's simple case folding does, as in Go's JSON decoder: ſ is s, and the Kelvin sign is k. */
-function foldCase(name: string): string {
-  return name.toUpperCase().toLowerCase();
 }

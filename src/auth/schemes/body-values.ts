@@ -2,6 +2,7 @@
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import type { BodyPlace } from './description.ts';
+import { findVariant } from './member-names.ts';
 import { type FormField, findField, parseStrictForm } from './strict-form.ts';
 
 /** Why a value cannot be read; safe to log. */
@@ -13,8 +14,8 @@ export class BodyProblem {
   }
 }
 
-/** Far more than any delivery has. Bounds the work for a sender that is not verified yet. */
-const JSON_BOUNDS = { maxDepth: 64, maxValues: 100_000 };
+/** More than any delivery has: the largest are batches of 1,000 events. Bounds the work for a sender that is not verified yet. */
+export const JSON_BOUNDS = { maxDepth: 64, maxValues: 25_000, maxMembers: 1_000 };
 
 /** One body, parsed when the first value is read. */
 export class BodyContent {
@@ -123,16 +124,10 @@ function readAt(path: JsonPath, value: unknown, isPartial: boolean): unknown {
 /** Why an app may read another value at this step. */
 function findStepProblem(value: object, step: string | number, isPartial: boolean): string | undefined {
   if (Array.isArray(value)) return isPartial && value.length > 1 ? 'a list has more than one item' : undefined;
-  return hasVariant(value, String(step)) ? `an object has ${step} in another case as well, or only in another case` : undefined;
+  return findVariant(value, String(step), isPartial);
 }
 
 function toLatin1(value: unknown): unknown {
   const isUnicode = typeof value === 'string' && Buffer.byteLength(value) > value.length;
   return isUnicode ? Buffer.from(value, 'utf8').toString('latin1') : value;
-}
-
-/** Go and .NET ignore the case of member names, so an app may read the other member. */
-function hasVariant(value: object, name: string): boolean {
-  const folded = name.toLowerCase();
-  return Object.keys(value).some((other) => other !== name && other.toLowerCase() === folded);
 }

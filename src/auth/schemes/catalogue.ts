@@ -20,7 +20,17 @@ import {
 import { CUSTOMER_CONTACT } from './presets/customer-contact.ts';
 import { FORMS } from './presets/forms.ts';
 import { HEADER_TOKENS } from './presets/header-tokens.ts';
-import { appleAppStore, azureEventGrid, googlePubsub, monday, netlify, plaid, vonage, wix } from './presets/jwt.ts';
+import {
+  appleAppStore,
+  azureCloudEvents,
+  azureEventGrid,
+  googlePubsub,
+  monday,
+  netlify,
+  plaid,
+  vonage,
+  wix,
+} from './presets/jwt.ts';
 import { discord, sendgrid } from './presets/key-pairs.ts';
 import { MEDIA_AND_VOICE } from './presets/media-and-voice.ts';
 import { microsoftGraph } from './presets/microsoft-graph.ts';
@@ -40,6 +50,7 @@ const SENDERS: readonly SchemeDescription[] = [
   alipay,
   appleAppStore,
   awsSns,
+  azureCloudEvents,
   azureEventGrid,
   box,
   braintree,

@@ -4,13 +4,14 @@ import type { Chunks } from '../../core/hmac.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS, type AlgorithmEntry } from './algorithms.ts';
 import { compileBodyHead } from './body-head.ts';
-import { compileContentTokens } from './content-token.ts';
+import { checkContent, compileContentTokens } from './content-token.ts';
 import { needsFields, signsUrl } from './coverage.ts';
 import type { Algorithm, SchemeDescription, SecretEncoding } from './description.ts';
 import { compileFieldHead } from './field-head.ts';
 import { compileHead, toHeaderNames } from './head.ts';
 import { compileIdentity } from './identity.ts';
 import { Material, readJwk, readMaterial } from './keys.ts';
+import { compileOpenHead } from './open-content.ts';
 import { compilePieces } from './pieces.ts';
 import type { KeyParsed, KeyProblem, Scheme, SignedRequest, SignRequest, VerifyKey } from './scheme.ts';
 import { compileSigner, type SigningKey, toHeaders } from './sign.ts';
@@ -31,7 +32,7 @@ export function compileScheme(description: SchemeDescription): Scheme {
   const findKey = compileKeySearch(description);
   const token = description.jwt && compileToken(description, identify);
   const readHead = token?.readHead ?? (needsFields(description) ? compileFieldHead(description) : compileHead(description));
-  const readBody = compileBodyHead(description);
+  const readBody = verifyContent === undefined ? compileBodyHead(description) : checkContent;
   const signRequest = compileSigning(description, token, (request, key) =>
     signAnywhere({ description, readHead, readBody, assemble, toUrls }, request, key),
   );
@@ -58,6 +59,7 @@ export function compileScheme(description: SchemeDescription): Scheme {
       return match;
     },
     identify: (head, message) => identify(head, message, () => assemble(head, message)(toUrls(message.url)[0] ?? '') ?? []),
+    toOpenHead: compileOpenHead(description),
     signRequest,
     sign: (request, secret, encoding) => toHeaders(request, signRequest(request, secret, encoding)),
   };

@@ -1,8 +1,12 @@
 /** Tokens in the body, for senders that do not sign, but repeat a configured secret in each item. */
 import { parseJsonListPath, readJsonList } from '../../core/json-path.ts';
+import { countMembers } from '../../core/json-scan.ts';
+import { refuse } from '../../core/refusal.ts';
+import { parseStrictJson } from '../../core/strict-json.ts';
 import { ALGORITHMS } from './algorithms.ts';
+import { JSON_BOUNDS } from './body-values.ts';
 import type { Material } from './keys.ts';
-import type { VerifyKey } from './scheme.ts';
+import type { Scheme, VerifyKey } from './scheme.ts';
 
 /** The key that equals the first token; undefined unless every token equals one of `keys`. */
 export type VerifyContent = (body: Buffer, keys: readonly VerifyKey[]) => VerifyKey | undefined;
@@ -31,6 +35,13 @@ export function compileContentTokens(content: string | undefined): VerifyContent
   };
 }
 
+/** Rejects a body that is too large to be parsed, and names the limit. */
+export const checkContent: NonNullable<Scheme['readBody']> = (head, body) => {
+  const counted = countMembers(body, JSON_BOUNDS);
+  if (typeof counted === 'number') return head;
+  return refuse('malformed_signature', 'malformed_signature', `the body cannot be read as JSON: ${counted}`);
+};
+
 /** Never returns early: the time must not reveal which key matched. */
 function findMatch(token: Buffer, checkers: readonly ((token: Buffer) => boolean)[]): number {
   let match = -1;
@@ -39,9 +50,6 @@ function findMatch(token: Buffer, checkers: readonly ((token: Buffer) => boolean
 }
 
 function parse(body: Buffer): unknown {
-  try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
-  } catch {
-    return undefined;
-  }
+  const parsed = parseStrictJson(body, JSON_BOUNDS);
+  return parsed.kind === 'value' ? parsed.value : undefined;
 }

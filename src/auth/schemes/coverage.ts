@@ -46,6 +46,11 @@ export function coversQuery({ signed }: SchemeDescription): boolean {
   return signed.some((piece) => WHOLE_TARGET.has(piece));
 }
 
+/** Whether the signature covers the query of requests by this method alone; their body must be empty. */
+export function coversQueryOf({ jwt }: SchemeDescription, method: string): boolean {
+  return method === 'GET' && jwt?.bodyHash?.query !== undefined;
+}
+
 /** Whether the URL is signed as the sender wrote it, so that the gate must know its own public URL. */
 export function signsUrl({ signed, contentDigestParameter }: SchemeDescription): boolean {
   return signed.includes('url') || signed.includes('urlWithoutSignature') || contentDigestParameter !== undefined;
@@ -84,6 +89,7 @@ export function toSenderMethods({ methods, from }: SchemeDescription): readonly 
  * signed: all requests without content would have the same signature.
  */
 export function mayBeEmpty(description: SchemeDescription, method: string): boolean {
+  if (coversQueryOf(description, method)) return true;
   const methods = toSenderMethods(description);
   const { signed } = description;
   const signsOnlyContent = signed.length > 0 && signed.every((piece) => WHOLE_BODY.has(piece) || hasBodyIn(piece));

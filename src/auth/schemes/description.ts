@@ -1,6 +1,6 @@
 /** A signature scheme as plain data. Presets and the config's `custom` have this form; compile.ts compiles it. */
 import type { Milliseconds } from '../../core/clock.ts';
-import type { CertificateDescription, JwtDescription } from './key-description.ts';
+import type { CertificateDescription, JwtDescription, PublicKeyDescription } from './key-description.ts';
 import type { SecretTransform } from './secret-text.ts';
 
 /** How a signature is computed. With `token` there is no signature: the header contains the secret itself. */
@@ -214,17 +214,6 @@ export interface SecretDescription {
   readonly transform?: SecretTransform;
 }
 
-/** The sender's public keys. PEM is always accepted as well. */
-export interface PublicKeyDescription {
-  readonly encoding: 'hex' | 'base64';
-  /** The key's raw bytes (Ed25519), or SubjectPublicKeyInfo in DER (RFC 5280 §4.1). */
-  readonly format: 'raw' | 'spki';
-  /** Distinguishes a public key from a secret if a scheme has both. */
-  readonly prefix?: string;
-  /** Prefix of private keys, which only sign. */
-  readonly privatePrefix?: string;
-}
-
 /** Required shape of a verified body. */
 export type ContentShape = 'json-object' | 'json-array' | 'json-object-or-array';
 
@@ -260,9 +249,17 @@ export interface SchemeDescription {
   readonly unsignedBody?: true;
   /** A form may have only the signed fields and the signature. */
   readonly onlySignedFields?: true;
+  /** The only field of a form, whose value is signed in place of the body. */
+  readonly contentField?: string;
   readonly timestamp?: TimestampDescription;
   /** Default: the digest of the signed bytes identifies the event. With `[*]` in a JSON path, all items' IDs together do. */
   readonly id?: IdSource;
+  /** The sender signs neither an ID nor a time, and can send the same bytes for different events, so that the digest cannot distinguish them from retries. */
+  readonly repeatsBytes?: true;
+  /** Values that are new in each attempt to deliver an event and mean nothing to apps, beside the signature and a signed time. */
+  readonly perAttempt?: readonly Place[];
+  /** Unsigned headers that apps read, beside those with usual names (gateway/pipeline/event-keys.ts). All attempts of an event have the same values. */
+  readonly comparedHeaders?: readonly string[];
   /** Unsigned headers that distinguish kinds of events with possibly identical bodies; each kind counts as a separate event. */
   readonly kind?: readonly string[];
   readonly secret: SecretDescription;

@@ -34,6 +34,15 @@ export function listRequired(own: string, { timestamp }: SchemeDescription): str
   return [...new Set([own.toLowerCase(), ...time])];
 }
 
+/** The canonical form without the value of a header; no value contains what begins another header. */
+export function blankHeader(text: string, name: string): string {
+  const at = `;${text}`.indexOf(`;${name}:`);
+  if (at === -1) return text;
+  const from = at + name.length + ':'.length;
+  const rest = text.slice(from);
+  return text.slice(0, from) + rest.slice(NEXT_HEADER.exec(rest)?.index ?? rest.length);
+}
+
 /** Formats headers in their canonical form, or returns the refusal. */
 export function formatHeaders(headers: HeaderFields, names: readonly string[], title: string): string | Refusal {
   const lines: string[] = [];

@@ -9,6 +9,7 @@ import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
 import { coversBody, coversQuery } from './coverage.ts';
 import type { ContentShape, IdSource, SchemeDescription } from './description.ts';
 import { VALID_ID } from './head.ts';
+import { compileCompared } from './open-content.ts';
 import type { Identified, Message } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { compileXmlPath } from './xml-path.ts';
@@ -38,8 +39,7 @@ export function compileIdentity(description: SchemeDescription): Identify {
   const readTime = compileTime(description);
   const isHeadSigned = readClaim !== undefined || isHeadIdSigned(description);
   const isIdSigned = readId === undefined ? isHeadSigned : isBodyIdSigned(description);
-  const isOpen = signed.length > 0 && !coversBody(description);
-  const toOpen = ({ body }: Message) => (isOpen ? { openContent: body } : undefined);
+  const toCompared = compileCompared(description);
   const readsContent = readId?.needsJson === true || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? parseContent(message.body) : undefined;
@@ -47,10 +47,11 @@ export function compileIdentity(description: SchemeDescription): Identify {
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
     const id = readId === undefined ? readHeadId(head) : readId.read(content, message.body);
-    const open = toOpen(message);
     // A token does not cover the rest of the message, so there are no signed bytes to compute a digest of.
-    if (signed.length === 0 || (id !== undefined && isIdSigned)) return { id, timestamp, ...open };
-    return { ...identifyByContent(toSigned(), id, head.kind), timestamp, ...open };
+    const isKnown = signed.length === 0 || (id !== undefined && isIdSigned);
+    const compared = toCompared(head, message, !isKnown && id !== undefined);
+    if (isKnown) return { id, timestamp, ...compared };
+    return { ...identifyByContent(toSigned(), id, head.kind), timestamp, ...compared };
   };
 }
 

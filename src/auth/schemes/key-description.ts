@@ -1,6 +1,17 @@
 /** The parts of a description for senders with certificates and JSON Web Tokens. */
 import type { Milliseconds } from '../../core/clock.ts';
 
+/** The sender's public keys. PEM is always accepted as well. */
+export interface PublicKeyDescription {
+  readonly encoding: 'hex' | 'base64';
+  /** The key's raw bytes (Ed25519), or SubjectPublicKeyInfo in DER (RFC 5280 §4.1). */
+  readonly format: 'raw' | 'spki';
+  /** Distinguishes a public key from a secret if a scheme has both. */
+  readonly prefix?: string;
+  /** Prefix of private keys, which only sign. */
+  readonly privatePrefix?: string;
+}
+
 /** Certificates of the sender at URLs that a header of each delivery names; used if a route has no keys. */
 export interface CertificateDescription {
   /** The header with the URL. */
@@ -18,6 +29,8 @@ export interface BodyHashDescription {
   readonly claim: string;
   readonly digest: 'sha256' | 'sha512';
   readonly encoding: 'hex' | 'base64' | 'base64url';
+  /** Requests by GET have the digest of their parameters instead: as one JSON object of strings, in their order, without white space. */
+  readonly query?: 'json';
 }
 
 /** A chain of certificates in the token's header (`x5c`, RFC 7515 §4.1.6). The keys of the route are the roots. */

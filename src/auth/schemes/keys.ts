@@ -11,8 +11,9 @@ import {
 import { parseBase64Key, parseHex } from '../../core/bytes.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
-import type { Algorithm, PublicKeyDescription, SchemeDescription, SecretEncoding } from './description.ts';
+import type { Algorithm, SchemeDescription, SecretEncoding } from './description.ts';
 import type { Validity } from './jwk-validity.ts';
+import type { PublicKeyDescription } from './key-description.ts';
 import {
   findWeakKey,
   isOfKind,

@@ -7,6 +7,7 @@ import type { Piece, SchemeDescription } from './description.ts';
 import { toFormText } from './form.ts';
 import { compileRemoval, removeParameter } from './removal.ts';
 import type { Message } from './scheme.ts';
+import { parseStrictForm } from './strict-form.ts';
 import { toContentDigest, toTarget } from './url.ts';
 
 /** The parts of a head that can be signed. */
@@ -98,6 +99,7 @@ const WRITERS: Readonly<Record<Exclude<Extract<Piece, string>, `${string}Without
 function toWriters(description: SchemeDescription): Write[] {
   let fields = 0;
   return description.signed.map((piece) => {
+    if (piece === 'body' && description.contentField !== undefined) return compileContentField(description.contentField);
     if (piece === 'bodyWithoutSignature') return compileBodyRemoval(description);
     if (piece === 'urlWithoutSignature') return compileUrlRemoval(description);
     if (typeof piece === 'string') return WRITERS[piece];
@@ -106,6 +108,17 @@ function toWriters(description: SchemeDescription): Write[] {
     const at = fields++;
     return (head) => head.fields?.[at];
   });
+}
+
+/** JSON never begins like the form, and the content gate rejects a form that is sent as JSON. */
+function compileContentField(name: string): Write {
+  const start = Buffer.from(`${name}=`);
+  return (_, { body }) => {
+    if (!body.subarray(0, start.length).equals(start)) return body;
+    // An app could read another field, which nothing signs.
+    const form = body.includes('&') ? undefined : parseStrictForm(body);
+    return form?.kind === 'fields' ? Buffer.from(form.fields[0]?.value ?? '', 'latin1') : undefined;
+  };
 }
 
 function compileBodyRemoval({ signature }: SchemeDescription): Write {

@@ -4,8 +4,9 @@ import { parseBase64Key, parseHex } from '../../core/bytes.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { RSA_BYTES } from './algorithms.ts';
-import type { Algorithm, PublicKeyDescription } from './description.ts';
+import type { Algorithm } from './description.ts';
 import { parseValidity, type Validity } from './jwk-validity.ts';
+import type { PublicKeyDescription } from './key-description.ts';
 import type { KeyProblem } from './scheme.ts';
 
 /** A public key, with the dates and the name that its source gives it. */

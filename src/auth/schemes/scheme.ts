@@ -47,6 +47,10 @@ export interface Message {
   /** The absolute URL, as the sender wrote it; empty if the signature does not cover it. */
   readonly url: string;
   readonly body: Buffer;
+  /** The part of the target after the question mark, for tokens with its digest. */
+  readonly query?: string | undefined;
+  /** Content-Type says that the body is a multipart form, with a boundary of which all parsers read the same. */
+  readonly isMultipart?: boolean;
 }
 
 /** A request to sign. */
@@ -153,6 +157,8 @@ export interface Scheme {
   verify(head: SignedHead, message: Message, keys: readonly VerifyKey[]): VerifyKey | undefined;
   /** Determines the event's identity. Only for verified messages, because it may parse the body. */
   identify(head: SignedHead, message: Message): Identified;
+  /** The request target without signed values and the signature, with the headers to compare; undefined if the target is enough. */
+  readonly toOpenHead: ((target: string, headers: HeaderFields) => string) | undefined;
   /** Signs like the sender, also in the body or the query. Throws SidegateError('user') for a secret or a request that cannot be signed. */
   signRequest(request: SignRequest, secret: Secret, encoding: SecretEncoding | undefined): SignedRequest;
   /** The signature headers (name and value) of the request, if the signature is in headers. Throws SidegateError('user') for a secret that cannot sign. */

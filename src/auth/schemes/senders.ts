@@ -47,6 +47,13 @@ function toNeeded(profile: SenderProfile, meaning: Meaning, status: number): num
   return [status, ...LATER_STATUSES].find((each) => isRetried(profile, each));
 }
 
+const EVENT_GRID: SenderProfile = {
+  acknowledgedBy: [200, 201, 202, 203, 204],
+  givesUpOn: [400, 401, 403, 413],
+  waitsSeconds: 30,
+  schedule: 'for 24 hours by default, at first after 10 and 30 seconds, 1, 5, 10 and 30 minutes',
+};
+
 /** The documented behavior of senders with a preset. */
 export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   'standard-webhooks': { retries: 'failures', disabledBy: [410], waitsSeconds: 15, schedule: '10 attempts in 75 hours' },
@@ -84,12 +91,8 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
     waitsSeconds: 10,
     schedule: 'for 30 days: after 2, 5, 10, 15 and 30 minutes, 1, 2 and 4 hours, then every 8 hours',
   },
-  'azure-event-grid': {
-    acknowledgedBy: [200, 201, 202, 203, 204],
-    givesUpOn: [400, 401, 403, 413],
-    waitsSeconds: 30,
-    schedule: 'for 24 hours by default, at first after 10 and 30 seconds, 1, 5, 10 and 30 minutes',
-  },
+  'azure-event-grid': EVENT_GRID,
+  'azure-event-grid-cloudevents': EVENT_GRID,
   box: { waitsSeconds: 30, schedule: 'up to 10 times' },
   contentful: { retries: 'server-errors', waitsSeconds: 30, schedule: 'twice' },
   mailgun: {

@@ -3,7 +3,9 @@
  * problem: repeated names, invalid escapes, bytes that are not UTF-8, semicolons, multipart bodies with unusual headers.
  */
 import { isAscii, isUtf8 } from 'node:buffer';
+import { foldCase } from '../../core/fold-case.ts';
 import { parseMediaType } from '../../core/media-type.ts';
+import { decodeFormText } from './form.ts';
 
 /** One field. Its text is latin1: one character per byte. */
 export interface FormField {
@@ -25,7 +27,6 @@ const MAX_FIELDS = 1_000;
 const MAX_NAME_LENGTH = 256;
 const TOO_LONG = `a name has more than ${MAX_NAME_LENGTH} bytes`;
 const BAD_ESCAPE = /%(?![0-9A-Fa-f]{2})/;
-const [PERCENT, PLUS, SPACE] = [0x25, 0x2b, 0x20];
 const DASH = 0x2d;
 /** RFC 2046 §5.1.1, without the spaces that it allows. */
 const FIRST_LINE = /^--([0-9A-Za-z'()+_,./:=?-]{1,70})\r\n/;
@@ -39,6 +40,13 @@ const PLAIN_ENCODING = /^(?:content-transfer-encoding: (?:7bit|8bit|binary)|cont
 export function parseStrictForm(body: Buffer): StrictForm {
   const text = body.toString('latin1');
   return text.startsWith('--') ? parseMultipart(text) : parsePairs(text);
+}
+
+/** The parts of a multipart form that was parsed, each with its head, without the boundary; the last element is what ends the form. */
+export function splitParts(body: Buffer): string[] {
+  const text = body.toString('latin1');
+  const boundary = FIRST_LINE.exec(text)?.[1] ?? '';
+  return text.slice('--'.length + boundary.length).split(`\r\n--${boundary}`);
 }
 
 /** Parses the part of a URL after the question mark. */
@@ -82,9 +90,16 @@ export function foldName(name: string): string {
 }
 
 function toField(name: string, value: string, span: FormField['span']): FormField {
-  const folded = foldName(name);
-  const bracket = name.indexOf('[');
-  return { name, value, span, folded: [folded, bracket === -1 ? folded : foldName(name.slice(0, bracket))] };
+  const known = foldLetters(name);
+  const folded = foldName(known);
+  const bracket = known.indexOf('[');
+  return { name, value, span, folded: [folded, bracket === -1 ? folded : foldName(known.slice(0, bracket))] };
+}
+
+/** Of UTF-8, which some letters of a name may have in common with ASCII letters once their case is ignored. */
+function foldLetters(name: string): string {
+  const bytes = Buffer.from(name, 'latin1');
+  return isAscii(bytes) ? name : Buffer.from(foldCase(bytes.toString('utf8'))).toString('latin1');
 }
 
 function parsePairs(text: string): StrictForm {
@@ -111,8 +126,8 @@ function readPair(text: string, span: { readonly from: number; readonly to: numb
   const { from, to } = span;
   const equals = text.indexOf('=', from);
   const middle = equals === -1 || equals > to ? to : equals;
-  const name = decode(text.slice(from, middle));
-  return name.length > MAX_NAME_LENGTH ? undefined : toField(name, decode(text.slice(middle + 1, to)), span);
+  const name = decodeFormText(text.slice(from, middle));
+  return name.length > MAX_NAME_LENGTH ? undefined : toField(name, decodeFormText(text.slice(middle + 1, to)), span);
 }
 
 function parseMultipart(text: string): StrictForm {
@@ -189,26 +204,6 @@ function toFields(fields: readonly FormField[]): StrictForm {
 function isUtf8Text(text: string): boolean {
   const bytes = Buffer.from(text, 'latin1');
   return isAscii(bytes) || isUtf8(bytes);
-}
-
-/** Only for text without invalid escapes. A loop over bytes: a function called for each escape takes ten times as long. */
-function decode(text: string): string {
-  if (!text.includes('%')) return text.replaceAll('+', ' ');
-  const bytes = Buffer.from(text, 'latin1');
-  let length = 0;
-  for (let at = 0; at < bytes.length; at++) {
-    const byte = bytes[at] ?? 0;
-    if (byte === PERCENT) {
-      bytes[length++] = toDigit(bytes[at + 1]) * 16 + toDigit(bytes[at + 2]);
-      at += 2;
-    } else bytes[length++] = byte === PLUS ? SPACE : byte;
-  }
-  return bytes.toString('latin1', 0, length);
-}
-
-/** The value of a hex digit: `0` to `9` end in the bits of 0 to 9, `A` and `a` in those of 1. */
-function toDigit(byte = 0): number {
-  return (byte & 0x0f) + (byte >= 0x41 ? 9 : 0);
 }
 
 function toProblem(problem: string): StrictForm {

@@ -1,15 +1,18 @@
 /** Schemes whose signature is a JSON Web Token: reads it from its header or the body, and turns what is wrong with it into refusals. */
-import type { DecodedToken, SignedHead } from '../../core/event.ts';
+import type { DecodedToken, SealedToken, SignedHead } from '../../core/event.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
+import { coversQueryOf } from './coverage.ts';
 import type { SchemeDescription } from './description.ts';
 import { compileFieldCheck, type ReadHead, VALID_ID } from './head.ts';
 import { compileClaim, type Identify, toText } from './identity.ts';
 import { compileJwt } from './jwt/jwt.ts';
 import type { ChainDescription } from './key-description.ts';
-import type { GivenToken, Jwt, Scheme, TokenProblem, VerifyToken } from './scheme.ts';
+import type { GivenToken, Jwt, Message, Scheme, TokenProblem, VerifyToken } from './scheme.ts';
 import { cannotSign, readSigningMaterial } from './sign.ts';
+import { parseStrictQuery } from './strict-form.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
+import { toQuery } from './url.ts';
 
 /** The part of a scheme that its tokens need. */
 export interface TokenScheme {
@@ -25,7 +28,7 @@ type AddToken = (head: SignedHead, token: DecodedToken) => SignedHead | Refusal;
 export function compileToken(description: SchemeDescription, identify: Identify): TokenScheme {
   const jwt = compileJwt(description);
   const addToken = compileAddToken(description, jwt);
-  const verify = compileVerify(jwt, addToken, identify);
+  const verify = compileVerify(jwt, addToken, identify, compileHashedContent(description));
   return {
     jwt,
     readHead: compileTokenHead(description, jwt, addToken),
@@ -43,12 +46,14 @@ function inTurn(verify: VerifyToken): VerifyToken {
   };
 }
 
-function compileVerify(jwt: Jwt, addToken: AddToken, identify: Identify): VerifyToken {
+function compileVerify(jwt: Jwt, addToken: AddToken, identify: Identify, toHashedContent: ToHashedContent): VerifyToken {
+  const readToken = compileTokenReader(jwt);
   return async (given, message, keys, at) => {
-    const token = given.token ?? jwt.readBody?.(message.body);
-    if (token === undefined) return refuse('missing_signature', 'missing_signature');
-    if ('problem' in token) return toRefusal(token);
-    const verified = await jwt.verify(token, message.body, keys, at);
+    const token = readToken(given, message.body);
+    if (token instanceof Refusal) return token;
+    const content = toHashedContent(message);
+    if (content instanceof Refusal) return content;
+    const verified = await jwt.verify(token, content, keys, at);
     if (verified === 'mismatch') return verified;
     if ('problem' in verified) return toRefusal(verified);
     const head = given.token === undefined ? addToken(given, verified.token) : given;
@@ -56,6 +61,33 @@ function compileVerify(jwt: Jwt, addToken: AddToken, identify: Identify): Verify
     const identity = identify(head, message, () => [token.text.slice(0, token.text.lastIndexOf('.'))]);
     return 'problem' in identity ? malformed(identity.problem) : { key: verified.key, identity };
   };
+}
+
+function compileTokenReader({ readBody }: Jwt): (given: SignedHead, body: Buffer) => SealedToken | DecodedToken | Refusal {
+  return (given, body) => {
+    const token = given.token ?? readBody?.(body);
+    if (token === undefined) return refuse('missing_signature', 'missing_signature');
+    return 'problem' in token ? toRefusal(token) : token;
+  };
+}
+
+type ToHashedContent = (message: Message) => Buffer | Refusal;
+
+/** Selects the content whose digest is in the token: the body, or the parameters of a request without one. */
+export function compileHashedContent(description: SchemeDescription): ToHashedContent {
+  return ({ method, query = '', body }) => {
+    if (!coversQueryOf(description, method)) return body;
+    if (body.length > 0) return malformed(`a ${method} request has a body, which the token does not sign`);
+    const parsed = parseStrictQuery(query);
+    if (parsed.kind === 'problem') return malformed(`the query is ambiguous: ${parsed.problem}`);
+    const members = parsed.fields.map(({ name, value }) => `${toJsonText(name)}:${toJsonText(value)}`);
+    return Buffer.from(`{${members.join(',')}}`);
+  };
+}
+
+/** The JSON string of a text in latin1, one character per byte of UTF-8. */
+function toJsonText(text: string): string {
+  return JSON.stringify(Buffer.from(text, 'latin1').toString('utf8'));
 }
 
 function compileTokenHead(description: SchemeDescription, jwt: Jwt, addToken: AddToken): ReadHead {
@@ -99,12 +131,16 @@ function compileAddToken({ timestamp: time }: SchemeDescription, { toAlgorithm }
 export function compileTokenSigner(description: SchemeDescription, jwt: Jwt): Scheme['signRequest'] {
   const { name, signature, id, jwt: { content, chain: rules } = {} } = description;
   const { prefix = '' } = signature?.forms[0] ?? {};
+  const toHashedContent = compileHashedContent(description);
   return (request, secret, encoding) => {
     if (signature === undefined) throw cannotSign(`${name} has no signature`);
     const material = readSigningMaterial(description, { secret, encoding });
     const chain = rules === undefined ? undefined : readChain(secret, rules);
     const claims = content === undefined ? {} : readClaims(request.body);
-    const token = jwt.sign(request, material, { claims, chain });
+    const { url: target = '', method = 'POST' } = request;
+    const hashed = toHashedContent({ query: toQuery(target), ...request, url: target, method });
+    if (hashed instanceof Refusal) throw cannotSign(`the request cannot be signed: ${hashed.detail}`);
+    const token = jwt.sign({ ...request, body: hashed }, material, { claims, chain });
     const headers: [string, string][] = id !== undefined && 'header' in id ? [[id.header, request.id]] : [];
     const { url = '', body } = request;
     if (content !== undefined) return { headers, url, body: Buffer.from(toContent(content, token)) };

@@ -26,8 +26,8 @@ function toPortForms(url: string): string[] {
   return [url, `${scheme}//${host}${other}${url.slice(origin.length)}`];
 }
 
-/** The public URL of a route as the sender has it: with user and password before the host, if the sender signs them. */
-export function toPublicUrl(publicUrl: string, credentials: Secret | undefined): string {
+/** Adds user and password to the public URL of a route, if the sender signs them. */
+export function addCredentials(publicUrl: string, credentials: Secret | undefined): string {
   if (credentials === undefined) return publicUrl;
   return publicUrl.replace('//', () => `//${credentials.expose().toString('latin1')}@`);
 }

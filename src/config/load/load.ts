@@ -41,7 +41,8 @@ interface Rejected {
   readonly rest?: Pick<LoadedConfig, 'config' | 'locate'>;
 }
 
-const HASH_LENGTH = 16;
+/** 128 bits: `sidegate doctor` identifies the running config by the hash, and the author of a config could find two texts with one shorter hash. */
+const HASH_LENGTH = 32;
 
 /** Settings from outside the file. */
 export interface LoadOptions {
@@ -124,14 +125,24 @@ function checkRest(value: unknown, issues: readonly z.core.$ZodIssue[], { file, 
     });
     const found = toRules(watched, clock.now()).flatMap((rule) => {
       hasReadRemoved = false;
-      const ratings = rule();
-      return hasReadRemoved ? [] : ratings;
+      return runRule(rule, () => hasReadRemoved);
     });
     const isKept = ({ path }: Rating): boolean => !isRemoved(path, remainder.removed);
     const ratings = toDistinct([...missing, ...found].map(toOwnPath).filter(isKept));
     return { config: withoutFaulty(config, toErrorPaths(ratings)), ratings };
   }
   return undefined;
+}
+
+/** A rule may throw where a part is missing that the schema requires. */
+function runRule(rule: () => readonly Rating[], hasReadRemoved: () => boolean): readonly Rating[] {
+  try {
+    const ratings = rule();
+    return hasReadRemoved() ? [] : ratings;
+  } catch (thrown) {
+    if (hasReadRemoved()) return [];
+    throw thrown;
+  }
 }
 
 function toErrorPaths(ratings: readonly Rating[]): Path[] {

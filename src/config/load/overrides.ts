@@ -29,7 +29,7 @@ type PlainObject = Readonly<Record<string, unknown>>;
 const APP_PROBE = /^([^/=]*)\/([^/=]*)=(.+)$/s;
 const PROBE_FLAG = '--app-probe';
 /** Sections that a process that only delivers does not have. */
-const RECEIVING_SECTIONS: readonly string[] = ['routes', 'proxy', 'authz', 'upstream', 'workers'];
+const RECEIVING_SECTIONS: readonly string[] = ['routes', 'proxy', 'authz', 'store', 'upstream', 'workers'];
 
 /** Applies the overrides. A file that is not an object stays unchanged; the schema reports it. */
 export function override(value: unknown, overrides: Overrides): Overridden {

@@ -2,7 +2,7 @@
 import { mayBeEmpty, needsContent, readsBody, signsSortedForm, toSenderMethods } from '../../auth/schemes/coverage.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import { toHeaderNames } from '../../auth/schemes/head.ts';
-import { type MediaForm, NO_MEDIA_TYPE, toMediaForm } from '../../core/media-type.ts';
+import { type MediaForm, NO_MEDIA_TYPE, toEssence, toMediaForm } from '../../core/media-type.ts';
 import { METHODS_WITHOUT_CONTENT } from '../../core/method.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
@@ -54,16 +54,19 @@ function checkMethods(
 }
 
 function checkMediaTypes({ contentTypes, description, scheme }: WebhookConfig, path: Path): Rating[] {
-  return contentTypes.flatMap((contentType, index) => {
+  const own = description.contentTypes;
+  const found = contentTypes.flatMap((contentType, index) => {
     const problem = findProblem(contentType, description);
     if (problem === undefined) return [];
-    const fix = `remove it; the media types of ${scheme} are ${findPresetTypes(description)}`;
+    const fix = `remove it; the media types of ${scheme} are ${own.join(', ')}`;
     return [error([...path, index], `no delivery can be ${contentType}: ${problem}`, fix)];
   });
-}
-
-function findPresetTypes({ contentTypes }: SchemeDescription): string {
-  return contentTypes.join(', ');
+  const { from } = description;
+  const essences = new Set(own.map(toEssence));
+  if (found.length > 0 || from === undefined || contentTypes.some((each) => essences.has(toEssence(each)))) return found;
+  // A warning, because a sender may have settings that its documents do not name.
+  const message = `${from.title} sends ${own.join(' or ')}, so its deliveries get 415`;
+  return [warning(path, message, `contentTypes: [${own.join(', ')}]; or remove contentTypes`)];
 }
 
 const FORMS: ReadonlySet<MediaForm> = new Set(['form', 'multipart']);

@@ -60,6 +60,7 @@ export function checkPlaces(description: SchemeDescription, path: Path): Rating[
     ...checkSignatureParts(description, path),
     ...checkRemoval(description, [...path, 'signed']),
     ...checkOnlyFields(description, [...path, 'onlySignedFields']),
+    ...checkContentField(description, [...path, 'contentField']),
     ...checkSortedForm(description, [...path, 'signed']),
   ];
 }
@@ -119,6 +120,11 @@ function checkOnlyFields({ onlySignedFields, signed, signature }: SchemeDescript
   if (onlySignedFields === undefined) return [];
   const isForm = signed.some((piece) => isFieldPiece(piece) && 'form' in piece) && signature?.json === undefined;
   return isForm ? [] : [error(path, 'no form field is signed', 'signed: [{ form: NAME }]')];
+}
+
+function checkContentField({ contentField, signed }: SchemeDescription, path: Path): Rating[] {
+  if (contentField === undefined || signed.includes('body')) return [];
+  return [error(path, 'the body is not signed, so no field can take its place', 'signed: [body], or remove contentField')];
 }
 
 function checkSortedForm(description: SchemeDescription, path: Path): Rating[] {

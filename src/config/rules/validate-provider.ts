@@ -13,11 +13,19 @@ export function checkProvider(config: Config, now: EpochMilliseconds): Rating[] 
   return [
     ...checkAddress(provider, config),
     ...(provider.basic === undefined ? [] : checkUsers(provider.basic, ['provider', 'basic'], now)),
-    ...checkQueue(provider, config),
+    ...checkQueue(provider),
     ...checkNames(provider),
     ...checkEgress(provider),
     ...checkLimits(provider),
     ...checkSchedules(provider),
+  ];
+}
+
+/** Notes of `sidegate check` about secrets that are stored in plain text. */
+export function describeStoredSecrets({ provider }: Config): string[] {
+  if (provider === undefined || provider.encryption !== undefined || !provider.roles.includes('accept')) return [];
+  return [
+    'secrets and header values of endpoints that the API creates are stored in plain text; to encrypt them, set provider.encryption.keys',
   ];
 }
 
@@ -44,19 +52,17 @@ function checkAddress({ address, tls, token, basic, roles }: ProviderConfig, { l
   return found;
 }
 
-function checkQueue({ queue, roles }: ProviderConfig, { store }: Config): Rating[] {
+function checkQueue({ queue, roles }: ProviderConfig): Rating[] {
   const found: Rating[] = [];
   const path = ['provider', 'queue'];
-  if (queue.sqlite !== undefined && queue.redis !== undefined)
-    found.push(error(path, 'the queue is configured twice', 'set either sqlite or redis'));
-  if (queue.redis !== undefined && store.redis === undefined)
-    found.push(error([...path, 'redis'], 'no Redis is configured', 'set store.redis, or use queue.sqlite'));
-  if (roles.length === 1 && chooseQueue(queue, store.redis).kind === 'sqlite')
+  if (queue.sqlite !== undefined && queue.postgres !== undefined)
+    found.push(error(path, 'the queue is configured twice', 'set either sqlite or postgres'));
+  if (roles.length === 1 && chooseQueue(queue).kind === 'sqlite')
     found.push(
       error(
         ['provider', 'roles'],
-        'processes of different roles share the queue in Redis, and this config has no store.redis',
-        'set store.redis, or let one process do both: `sidegate run`, without provider.roles',
+        'processes with different roles share a queue, and this one is in a file',
+        'set provider.queue.postgres, or let one process do both: `sidegate run`, without provider.roles',
       ),
     );
   return found;
@@ -103,7 +109,7 @@ function checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout
       error(
         [...path, 'queue', 'deadRetention'],
         'it is below retention',
-        'dead deliveries are kept to be replayed; set it to at least retention',
+        'dead deliveries are kept to be retried; set it to at least retention',
       ),
     );
   if (timeout < MIN_TIMEOUT_MS) found.push(tooShort([...path, 'timeout']));
@@ -134,7 +140,7 @@ function checkSchedule(path: Path, schedule: readonly Milliseconds[], deadRetent
     warning(
       path,
       `the attempts can take ${attempts} days, and dead deliveries are removed ${kept} days after their event was accepted`,
-      'set provider.queue.deadRetention to more than the schedule takes, so that they can be replayed',
+      'set provider.queue.deadRetention to more than the schedule takes, so that they can be retried',
     ),
   ];
 }

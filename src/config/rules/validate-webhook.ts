@@ -4,6 +4,7 @@ import { isBearer } from '../../auth/schemes/description.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
 import {
+  type Config,
   type DedupConfig,
   fetchesCertificates,
   type KeyConfig,
@@ -11,7 +12,8 @@ import {
   type RouteConfig,
   type WebhookConfig,
 } from '../schema/config.ts';
-import { isUntimed } from '../schema/retention.ts';
+import { toAppendTimeout } from '../schema/queue-choice.ts';
+import { isUntimed, repeatsBytes } from '../schema/retention.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkContent } from './validate-content.ts';
 import { checkHandshake } from './validate-handshake.ts';
@@ -36,7 +38,9 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
       warning(
         [...path, 'dedup'],
         'duplicates, and replays within the tolerance, reach the app',
-        'remove dedup to restore the default',
+        repeatsBytes(webhook)
+          ? 'dedup: { retention: 10m }, if the app can miss events with the same bytes'
+          : 'remove dedup to restore the default',
       ),
     );
   } else {
@@ -74,12 +78,13 @@ function checkCapture({ description }: WebhookConfig, path: Path): Rating {
 }
 
 /** The timestamp is checked in whole seconds when the head arrives, but the ID is claimed only after the body was read. */
-export function checkRetention({ dedup, tolerance }: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Rating[] {
+export function checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Rating[] {
+  const { dedup, tolerance } = webhook;
   if (dedup === 'off') return [];
   const at = [...path, 'dedup', 'retention'];
   const minimum = tolerance === undefined ? 0 : tolerance.past + tolerance.future + bodyTimeout + CLOCK_ROUNDING_MS;
   if (dedup.retention >= minimum) {
-    const isShort = dedup.retention < SENDER_RETRY_HORIZON_MS;
+    const isShort = dedup.retention < SENDER_RETRY_HORIZON_MS && !repeatsBytes(webhook);
     const message = 'senders may retry for three days; a retry after the retention is handled again';
     return isShort ? [warning(at, message, 'retention: 3d')] : [];
   }
@@ -96,28 +101,43 @@ export function checkRetention({ dedup, tolerance }: WebhookConfig, bodyTimeout:
 type Wait = readonly [name: string, duration: Milliseconds];
 
 /** A claim must last while the app works. If it also lasts for every wait before that, the gate need not reject deliveries that waited. */
-export function checkLeases(webhook: WebhookConfig, route: RouteConfig, queueTimeout: Milliseconds, path: Path): Rating[] {
+export function checkLeases(webhook: WebhookConfig, route: RouteConfig, config: Config, path: Path): Rating[] {
   const { dedup, order } = webhook;
-  const { before, work } = toWaits(webhook, route, queueTimeout);
+  const { before, work } = toWaits(webhook, route, config);
   const found: Rating[] = [];
   if (dedup !== 'off') {
     // The claim of the ID is also held while the event waits for its turn.
     const needed: Wait[] = order === undefined ? work : [...work, ['order.maxWait', order.maxWait]];
-    found.push(...checkLease(dedup.lease, needed, before, [...path, 'dedup', 'lease'], 'delivery, so a retry'));
+    found.push(
+      ...checkLease(
+        dedup.lease,
+        needed,
+        before,
+        [...path, 'dedup', 'lease'],
+        webhook.ack === 'onAccept'
+          ? 'before the delivery is stored, so a retry'
+          : 'while the app still handles the delivery, so a retry',
+      ),
+    );
   }
   if (order !== undefined) {
-    const victim = 'event, so another event of the resource';
+    const victim = 'while the app still handles the event, so another event of the resource';
     found.push(...checkLease(order.lease, work, before, [...path, 'order', 'lease'], victim));
   }
   return found;
 }
 
+function toAppendWaits(config: Config): Wait[] {
+  const timeout = toAppendTimeout(config);
+  return timeout === 0 ? [] : [['provider.queue.postgres.statementTimeout', timeout]];
+}
+
 /** The waits before a byte is sent to the app, and those from then on. */
-function toWaits({ ack }: WebhookConfig, route: RouteConfig, queueTimeout: Milliseconds): Record<'before' | 'work', Wait[]> {
+function toWaits({ ack }: WebhookConfig, route: RouteConfig, config: Config): Record<'before' | 'work', Wait[]> {
   const { timeout, connectTimeout, resend } = route;
-  const queue: Wait = ['limits.queueTimeout', queueTimeout];
-  // A stored delivery is sent to the app without a claim.
-  if (ack === 'onAccept') return { before: [queue], work: [] };
+  const queue: Wait = ['limits.queueTimeout', config.limits.queueTimeout];
+  // A stored delivery is sent to the app without a claim; the claim must last until it is stored.
+  if (ack === 'onAccept') return { before: [queue], work: toAppendWaits(config) };
   const first: Wait[] = resend === 'always' ? [['timeout (of a first attempt)', timeout]] : [];
   return {
     before: [queue, ['timeout (for a free connection)', timeout], ...first],
@@ -132,8 +152,7 @@ function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly
   const toSum = (waits: readonly Wait[]): Milliseconds => waits.reduce((sum, [, duration]) => sum + duration, LEASE_MARGIN_MS);
   const toHint = (waits: readonly Wait[]): string =>
     `set more than ${toSum(waits)}ms: ${waits.map(([name]) => name).join(' + ')} + ${LEASE_MARGIN_MS}ms`;
-  if (lease <= toSum(work))
-    return [error(path, `the lease can end while the app still handles the ${victim} would run concurrently`, toHint(work))];
+  if (lease <= toSum(work)) return [error(path, `the lease can end ${victim} would run concurrently`, toHint(work))];
   const all = [...work, ...before];
   if (lease > toSum(all)) return [];
   return [warning(path, 'a delivery that waited for a slot or a connection can get 503, as the lease is too short', toHint(all))];
@@ -141,8 +160,16 @@ function checkLease(lease: Milliseconds, work: readonly Wait[], before: readonly
 
 function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Rating[] {
   const found: Rating[] = [];
-  if (dedup.isRetentionDefault && isUntimed(webhook)) {
-    const days = Math.round(dedup.retention / DAY_MS);
+  const days = Math.round(dedup.retention / DAY_MS);
+  if (dedup.isRetentionDefault && repeatsBytes(webhook)) {
+    found.push(
+      error(
+        path,
+        `${webhook.scheme} can send the same bytes for different events, and only the first of them reaches the app while it is remembered: the others get 200`,
+        'dedup: off, if the app can handle repeats and replays; or dedup: { retention: 10m }, no longer than the sender retries, if the app can miss such events',
+      ),
+    );
+  } else if (dedup.isRetentionDefault && isUntimed(webhook)) {
     found.push(
       warning(
         [...path, 'retention'],

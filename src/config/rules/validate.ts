@@ -120,7 +120,7 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
     () => checkUpstream(route, path, config),
     () => (route.webhook === undefined ? [] : checkWebhook(route.webhook, route, at, now)),
     () => (route.webhook === undefined ? [] : checkRetention(route.webhook, config.limits.bodyTimeout, at)),
-    () => (route.webhook === undefined ? [] : checkLeases(route.webhook, route, config.limits.queueTimeout, at)),
+    () => (route.webhook === undefined ? [] : checkLeases(route.webhook, route, config, at)),
     () => (route.webhook === undefined ? [] : checkStoreBody(route.webhook, [...at, 'storeBody'], config)),
     () => (route.basic === undefined ? [] : checkBasic(route.basic, config, [...path, 'basic'], now)),
     () => checkClientCertificate(route, path, config),

@@ -85,10 +85,14 @@ function isDefault({ message }: Issue): boolean {
   return message.startsWith('Invalid ') || message.startsWith('Too ');
 }
 
+/** Routes have several keys while one is rotated. */
+const KEYS_HINT = 'for example keys: [ { name: current, secret: { env: MY_SECRET } } ]';
+
 function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: JsonSchema): Finding {
   const known = toKnownKeys(schema, path);
   const nearest = findNearest(name, known);
-  const hint = nearest === undefined ? `allowed keys: ${[...new Set(known)].join(', ')}` : `did you mean "${nearest}"?`;
+  const near = nearest === undefined ? `allowed keys: ${[...new Set(known)].join(', ')}` : `did you mean "${nearest}"?`;
+  const hint = name === 'secret' && known.includes('keys') ? KEYS_HINT : near;
   return { path: [...path, name], message: `unknown key "${name}"`, hint, isAboutKey: true };
 }
 

@@ -63,6 +63,10 @@ export const customJwt = z
         claim: claimPath.describe('The claim with the digest.'),
         digest: z.enum(['sha256', 'sha512']).default('sha256').describe('Hash function.'),
         encoding: z.enum(['hex', 'base64', 'base64url']).default('hex').describe('Encoding of the digest.'),
+        query: z
+          .literal('json')
+          .optional()
+          .describe('Requests by GET have the digest of their parameters instead, as one JSON object of strings in their order.'),
       })
       .optional()
       .describe('The claim with the digest of the body. Without it, a token in a header does not sign the body.'),

@@ -22,14 +22,20 @@ function secretSource(fallback: string) {
     .describe('Source of the secret: { env: NAME } or { file: PATH }.');
 }
 
-/** A secret that is used as plain text. */
-export const tokenSource = z.union(
-  [
-    z.strictObject({ env: envName.describe('Environment variable that contains the token.') }),
-    z.strictObject({ file: filePath.describe('File that contains the token; watched for changes.') }),
-  ],
-  { error: NOT_INLINE },
-);
+/** A secret that is used as plain text. `name` is what the docs call it. */
+const textSource = (name: string) =>
+  z.union(
+    [
+      z.strictObject({ env: envName.describe(`Environment variable that contains the ${name}.`) }),
+      z.strictObject({ file: filePath.describe(`File that contains the ${name}; watched for changes.`) }),
+    ],
+    { error: NOT_INLINE },
+  );
+
+export const tokenSource = textSource('token');
+
+/** A key that encrypts what is stored. */
+export const encryptionKeySource = textSource('key');
 
 /** A key that verifies deliveries. */
 export const webhookKey = z.strictObject({

@@ -1,7 +1,7 @@
 /** The schema of the sending side: accepting events, endpoints, the queue, and where deliveries may be sent. */
 import * as z from 'zod';
 import { portBasic } from './basic-schema.ts';
-import { tokenSource } from './key-schema.ts';
+import { encryptionKeySource, tokenSource } from './key-schema.ts';
 import { addressRange, count, duration, filePath, listenAddress, nat64Prefix, size, timeLimit } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
 
@@ -13,7 +13,8 @@ export const DEFAULT_QUEUE_FILE = './sidegate-queue.db';
 /** Endpoint IDs become parts of URLs, of store keys, and metric labels. */
 export const ENDPOINT_NAME = /^[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?$/;
 const EVENT_PATTERN = /^(?:\*|[A-Za-z0-9_-]+)(?:\.(?:\*|[A-Za-z0-9_-]+))*$/;
-const CHANNEL = /^[A-Za-z0-9_:.-]{1,128}$/;
+const TENANT = /^[A-Za-z0-9_:.-]{1,128}$/;
+const ENCRYPTION_KEY_ID = /^[0-9a-f]{12}$/;
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
 
 const schedule = () =>
@@ -40,11 +41,13 @@ export const endpointSettings = {
     .meta({ examples: [['invoice.*']] })
     .default([])
     .describe('Event types that are delivered; `*` stands for one or more segments. Default: all types.'),
-  channels: z
-    .array(z.string().regex(CHANNEL, 'a channel is 1 to 128 letters, digits and _ : . -'))
-    .max(100)
-    .default([])
-    .describe('Only events with one of these channels are delivered. Default: all events.'),
+  tenant: z
+    .string()
+    .regex(TENANT, 'a tenant is 1 to 128 letters, digits and _ : . -')
+    .optional()
+    .meta({ examples: ['acme'] })
+    .describe('Tenant whose events are delivered. Default: none; only events without a tenant are delivered.'),
+  allTenants: z.boolean().default(false).describe('Delivers the events of all tenants, and those without a tenant.'),
   headers: z
     .record(z.string().regex(HEADER_NAME, 'a header name must be a token'), z.string().max(4096))
     .default({})
@@ -66,7 +69,9 @@ export const endpointSettings = {
   retryClientErrors: z
     .union([z.literal('all'), z.array(z.int().min(400).max(499)).max(100)])
     .default([])
-    .describe('Statuses of 4xx that are retried besides 408, 425 and 429, or `all`. 410 always disables the endpoint.'),
+    .describe(
+      'Statuses of 4xx that are retried besides 401, 403, 404, 408, 425 and 429, or `all`. 410 always disables the endpoint.',
+    ),
   orderBy: z
     .string()
     .max(256)
@@ -81,27 +86,38 @@ export const endpointSettings = {
     .describe('Receives only the operational events endpoint.disabled and message.exhausted, which no other endpoint receives.'),
 };
 
-const configEndpoint = z.strictObject({
-  name: z
-    .string()
-    .regex(
-      ENDPOINT_NAME,
-      'an endpoint name is 1 to 63 lower-case letters, digits, dashes and underscores, with a letter or digit at both ends',
-    )
-    .describe('Name of the endpoint in the API, logs and metrics.'),
-  ...endpointSettings,
-  secret: secretSource,
-  previousSecret: secretSource
-    .optional()
-    .describe('The secret before a rotation; deliveries are signed with both. Remove it once all receivers know the new one.'),
-  clientCertificate: z
-    .strictObject({
-      certFile: filePath.describe('PEM file of the client certificate chain.'),
-      keyFile: filePath.describe('PEM file of its private key.'),
-    })
-    .optional()
-    .describe('Client certificate that the endpoint requires (mTLS).'),
-});
+/** For `refine`: the endpoint is for one tenant, for all, or for events without a tenant. */
+export const ONE_TENANT_RULE = [
+  ({ tenant, allTenants }: { readonly tenant?: string | undefined; readonly allTenants: boolean }) =>
+    tenant === undefined || !allTenants,
+  { path: ['allTenants'], error: 'an endpoint is for one tenant or for all: set either `tenant` or `allTenants: true`' },
+] as const satisfies readonly [unknown, z.core.$ZodCustomParams];
+
+const configEndpoint = z
+  .strictObject({
+    name: z
+      .string()
+      .regex(
+        ENDPOINT_NAME,
+        'an endpoint name is 1 to 63 lower-case letters, digits, dashes and underscores, with a letter or digit at both ends',
+      )
+      .describe('Name of the endpoint in the API, logs and metrics.'),
+    ...endpointSettings,
+    secret: secretSource,
+    previousSecret: secretSource
+      .optional()
+      .describe('The secret before a rotation; deliveries are signed with both. Remove it once all receivers know the new one.'),
+    clientCertificate: z
+      .strictObject({
+        certFile: filePath.describe('PEM file of the client certificate chain.'),
+        keyFile: filePath.describe('PEM file of its private key.'),
+      })
+      .optional()
+      .describe('Client certificate that the endpoint requires (mTLS).'),
+  })
+  .refine(...ONE_TENANT_RULE);
+
+const share = (initial: number) => z.number().min(0.001).max(1).default(initial);
 
 const queue = z.strictObject({
   sqlite: z
@@ -116,33 +132,65 @@ const queue = z.strictObject({
     })
     .optional()
     .describe('Embedded queue in a SQLite file, for one process.'),
-  redis: z
+  postgres: z
     .strictObject({
-      shards: z
-        .int()
-        .min(1)
-        .max(64)
-        .default(1)
-        .describe(
-          'Number of key groups, each on one node of a Redis Cluster. Another number than the one the queue was created with is rejected at the start.',
-        ),
-      durability: z
-        .enum(['local', 'replicated'])
-        .default('local')
-        .describe('`replicated` accepts an event only after a Redis replica has it (WAIT 1).'),
-      allowVolatile: z
-        .boolean()
-        .default(false)
-        .describe('Allows a Redis that evicts keys or does not persist them, where accepted events can be lost.'),
+      url: tokenSource.describe(
+        'Source of the connection string (postgres://user:password@host:5432/database?sslmode=verify-full): { env: NAME } or { file: PATH }.',
+      ),
+      schema: z
+        .string()
+        .regex(/^[a-z_][a-z0-9_]{0,62}$/, 'a schema is 1 to 63 lower-case letters, digits and underscores')
+        .default('sidegate')
+        .describe('Schema of the tables, which is created if it does not exist.'),
+      maxConnections: z.int().min(2).max(100).default(8).describe('Maximum number of connections of each replica.'),
+      statementTimeout: timeLimit().prefault('10s').describe('Maximum time for one statement, and for a connection.'),
     })
     .optional()
-    .describe('Queue in the Redis of `store.redis`, shared by all replicas.'),
-  maxEvents: z.int().min(1).max(100_000_000).default(1_000_000).describe('Maximum number of stored events; then events get 503.'),
-  maxBytes: size().prefault('4Gi').describe('Maximum size of the stored events; then events get 503.'),
+    .describe('Queue in PostgreSQL, shared by all replicas.'),
+  redis: z
+    .unknown()
+    .refine(() => false, {
+      error: 'Redis can evict or lose accepted events: set postgres for several replicas, or sqlite for one',
+    })
+    .optional()
+    .describe('Not supported: set `postgres` for several replicas, or `sqlite` for one.'),
+  maxEvents: z
+    .int()
+    .min(1)
+    .max(100_000_000)
+    .default(1_000_000)
+    .describe('Maximum number of undelivered events; then events get 503. Delivered ones do not count.'),
+  maxBytes: size()
+    .prefault('4Gi')
+    .describe(
+      'Maximum size of the undelivered events; then events get 503. The oldest delivered events leave if all events exceed it.',
+    ),
+  endpointShare: share(0.25).describe(
+    'Part of maxEvents and maxBytes that may wait for one endpoint; an event that exceeds it gets 503, so that one dead endpoint leaves room for others.',
+  ),
+  tenantShare: share(0.5).describe('Part of maxEvents and maxBytes that may wait for one tenant.'),
   retention: duration().prefault('3d').describe('How long after they were accepted delivered events are kept.'),
   deadRetention: duration()
     .prefault('30d')
-    .describe('How long after they were accepted events with dead or skipped deliveries are kept for replays.'),
+    .describe('How long after they were accepted events with dead or skipped deliveries are kept for retries.'),
+});
+
+const outbox = z.strictObject({
+  postgres: z
+    .strictObject({
+      url: tokenSource.describe(
+        'Source of the URL, postgres://USER:PASSWORD@HOST:PORT/DATABASE: { env: NAME } or { file: PATH }. Its parameters sslmode (disable, require, verify-ca or verify-full), sslrootcert, sslcert and sslkey configure TLS. Without sslmode, TLS is used and verified except on this machine.',
+      ),
+      schema: z
+        .string()
+        .regex(/^[a-z_][a-z0-9_]{0,62}$/, 'a schema name is 1 to 63 lower-case letters, digits and underscores')
+        .default('public')
+        .describe('Schema of the tables.'),
+    })
+    .describe('The database that the app writes its events to.'),
+  pollInterval: duration()
+    .prefault('1s')
+    .describe('How often the table is searched. Notifications of PostgreSQL are faster, but a connection pooler may lose them.'),
 });
 
 /** The whole section. */
@@ -164,10 +212,35 @@ export const provider = z.strictObject({
     .array(z.enum(['accept', 'deliver']))
     .min(1)
     .default(['accept', 'deliver'])
-    .describe('`accept`: has the API; `deliver`: sends. Replicas with different roles share a Redis queue.'),
-  queue: queue
-    .prefault({})
-    .describe('Where events are stored. Default: Redis if `store.redis` is set, otherwise ./sidegate-queue.db.'),
+    .describe('`accept`: has the API; `deliver`: sends. Replicas with different roles share a queue in PostgreSQL.'),
+  queue: queue.prefault({}).describe('Where events are stored. Default: in the file ./sidegate-queue.db.'),
+  outbox: outbox
+    .optional()
+    .describe(
+      'Takes events from a table that the app writes to in its own transactions; see docs/outbox.md. Default: only the API.',
+    ),
+  encryption: z
+    .strictObject({
+      keys: z
+        .array(encryptionKeySource)
+        .min(1)
+        .max(10)
+        .meta({ examples: [[{ file: '/etc/sidegate/encryption-key' }]] })
+        .describe(
+          'Keys of 32 bytes in base64 (`openssl rand -base64 32`), each as { env: NAME } or { file: PATH }. The first encrypts; all decrypt.',
+        ),
+      lostKeys: z
+        .array(z.string().regex(ENCRYPTION_KEY_ID, 'a key ID has 12 hexadecimal digits; the error at the start names it'))
+        .max(100)
+        .default([])
+        .describe(
+          'IDs of keys that are permanently lost. At the start, endpoints that need them are disabled, and get a new secret and no header values.',
+        ),
+    })
+    .optional()
+    .describe(
+      'Encrypts the secrets and header values of endpoints that were created with the API (AES-256-GCM). Default: they are stored in plain text.',
+    ),
   egress: z
     .strictObject({
       allowHttp: z.boolean().default(false).describe('Allows http:// endpoints. Insecure.'),

@@ -1,25 +1,27 @@
 /** Where the provider stores events: this is decided here only. */
+import type { Milliseconds } from '../../core/clock.ts';
 import type { Config, ProviderQueueConfig } from './config.ts';
 import { DEFAULT_QUEUE_FILE } from './provider-schema.ts';
 
-/** The engine of the provider's queue, and its settings. */
-export type QueueChoice<Redis> =
+/** The database of the provider's queue, and its settings. */
+export type QueueChoice =
   | ({ readonly kind: 'sqlite' } & NonNullable<ProviderQueueConfig['sqlite']>)
-  | ({ readonly kind: 'redis'; readonly redis: Redis } & NonNullable<ProviderQueueConfig['redis']>);
+  | ({ readonly kind: 'postgres' } & NonNullable<ProviderQueueConfig['postgres']>);
 
-/** Chooses the engine that the config names; if it names none, Redis if there is one (`store.redis`), otherwise a SQLite file. */
-export function chooseQueue<Redis>(
-  { sqlite, redis: settings }: Pick<ProviderQueueConfig, 'sqlite' | 'redis'>,
-  redis: Redis | undefined,
-): QueueChoice<Redis> {
-  if (redis === undefined || sqlite !== undefined)
-    return { kind: 'sqlite', path: DEFAULT_QUEUE_FILE, allowVolatile: false, ...sqlite };
-  return { kind: 'redis', redis, shards: 1, durability: 'local', allowVolatile: false, ...settings };
+/** Chooses the database that the config names; a SQLite file if it names none. */
+export function chooseQueue({ sqlite, postgres }: Pick<ProviderQueueConfig, 'sqlite' | 'postgres'>): QueueChoice {
+  if (postgres !== undefined) return { kind: 'postgres', ...postgres };
+  return { kind: 'sqlite', path: DEFAULT_QUEUE_FILE, allowVolatile: false, ...sqlite };
 }
 
-/** The file of the embedded queue; undefined without `provider`, and if the queue is in Redis. */
-export function queueFileOf({ provider, store }: Config): string | undefined {
+/** How long storing an event can take; 0 without a limit: a file has none, and without `provider` nothing is stored. */
+export function toAppendTimeout({ provider }: Pick<Config, 'provider'>): Milliseconds {
+  return provider?.queue.postgres?.statementTimeout ?? 0;
+}
+
+/** The file of the embedded queue; undefined without `provider`, and if the queue is in PostgreSQL. */
+export function queueFileOf({ provider }: Pick<Config, 'provider'>): string | undefined {
   if (provider === undefined) return undefined;
-  const choice = chooseQueue(provider.queue, store.redis);
+  const choice = chooseQueue(provider.queue);
   return choice.kind === 'sqlite' ? choice.path : undefined;
 }

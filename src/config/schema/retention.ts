@@ -1,4 +1,5 @@
 /** How long IDs are remembered by default. */
+import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 
 const DAY_MS: Milliseconds = 86_400_000;
@@ -12,7 +13,7 @@ const UNTIMED_RETENTION_MS: Milliseconds = 30 * DAY_MS;
 
 /** The parts of a webhook section that determine its retention. */
 interface DedupSection {
-  readonly description: { readonly signed: readonly unknown[] };
+  readonly description: Pick<SchemeDescription, 'signed' | 'id' | 'repeatsBytes'>;
   readonly tolerance?: unknown;
   readonly dedup: 'off' | { readonly retention: Milliseconds; readonly isRetentionDefault: boolean };
 }
@@ -20,6 +21,11 @@ interface DedupSection {
 /** Whether the sender signs the body but no timestamp. If so, a captured delivery stays valid forever. */
 export function isUntimed({ description, tolerance }: Pick<DedupSection, 'description' | 'tolerance'>): boolean {
   return tolerance === undefined && description.signed.length > 0;
+}
+
+/** Whether an event can have the same bytes as an earlier one, which then counts as a repeat until the earlier one is forgotten. */
+export function repeatsBytes({ description: { id, repeatsBytes: isSame } }: Pick<DedupSection, 'description'>): boolean {
+  return isSame === true && id === undefined;
 }
 
 /** Extends the default retention of senders without a signed timestamp if the store is Redis. */

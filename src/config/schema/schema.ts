@@ -93,7 +93,7 @@ const route = z.strictObject({
     .enum(['idempotent', 'always'])
     .default('idempotent')
     .describe(
-      'Which requests are resent if a kept-alive connection to the app turns out to be closed: only those with an idempotent method, or `always`, which includes POST.',
+      'Which requests are resent if a kept-alive connection to the app turns out to be closed: only those with an idempotent method that are not webhooks, or `always`, which includes webhooks and POST.',
     ),
   forwardMethodOverride: z
     .boolean()
@@ -296,5 +296,7 @@ export const ConfigSchema = z.strictObject({
     .array(route)
     .default([])
     .meta({ examples: [[{ name: 'orders', match: { path: '/hooks/orders' }, upstream: 'http://127.0.0.1:3000' }]] })
-    .describe('Routes of the data port. Without routes the port is not opened; then `provider` is required.'),
+    .describe(
+      'Routes of the data port. Without routes the port is opened only if `--listen` names it, and rejects all requests; then `provider` or `proxy` is required.',
+    ),
 });

@@ -1,7 +1,7 @@
 /** The schema of a custom signature scheme, with the same fields as the presets. */
 import * as z from 'zod';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { FORMS, JSON_ONLY, minutes, URL_ENCODED } from '../../auth/schemes/presets/defaults.ts';
+import { FORMS, JSON_ONLY, JSON_OR_FORM, minutes, URL_ENCODED } from '../../auth/schemes/presets/defaults.ts';
 import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/signature-entries.ts';
 import { TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import { certificate, customJwt } from './jwt-schema.ts';
@@ -151,6 +151,9 @@ export const customScheme = z
       .literal(true)
       .optional()
       .describe('Rejects forms with other fields than those that are signed and the one with the signature.'),
+    contentField: fieldName
+      .optional()
+      .describe('The only field of a form, whose value is signed in place of the body. JSON bodies are signed as they are.'),
     timestamp: timestamp.optional().describe('Where the signed timestamp is. Default: no timestamp.'),
     kind: z
       .array(headerName)
@@ -159,6 +162,22 @@ export const customScheme = z
       .optional()
       .describe(
         'Unsigned headers that distinguish kinds of events with possibly identical bodies; each kind counts as a separate event.',
+      ),
+    perAttempt: z
+      .array(z.union([inHeader, inQuery, inSignature, inBody, inForm]))
+      .min(1)
+      .max(8)
+      .optional()
+      .describe(
+        'Values that are new in each attempt to deliver an event and mean nothing to the app, such as a signed nonce: a retry is recognized without them. The signature and a signed timestamp need not be listed. Anyone can change one that is not signed; it can then be missing, or be a list or an object.',
+      ),
+    comparedHeaders: z
+      .array(headerName)
+      .min(1)
+      .max(8)
+      .optional()
+      .describe(
+        'Unsigned headers that the app reads: a delivery with other values than the one that was handled gets 503. Names that end in `-Event`, `-Topic`, `-Type` and similar words need no entry.',
       ),
     id: idSource.optional().describe('Where the ID is. Default: the digest of the signed bytes serves as the ID.'),
     secret: z
@@ -211,8 +230,15 @@ function signsBody({ content, bodyHash }: z.output<typeof customJwt>): boolean {
   return content !== undefined || bodyHash !== undefined;
 }
 
+interface WrittenContent {
+  readonly signature: object;
+  readonly signed: readonly unknown[];
+  readonly contentField?: string | undefined;
+}
+
 /** A scheme that reads form fields gets forms, others JSON. */
-function toContentTypes({ signature, signed }: { signature: object; signed: readonly unknown[] }): readonly string[] {
+function toContentTypes({ signature, signed, contentField }: WrittenContent): readonly string[] {
+  if (contentField !== undefined) return JSON_OR_FORM;
   if (signed.some((piece) => typeof piece === 'object' && piece !== null && 'sortedForm' in piece)) return URL_ENCODED;
   const hasField = [signature, ...signed].some(
     (place) => typeof place === 'object' && place !== null && 'form' in place && place.form !== undefined,

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
+import { type PostgresTarget, readPostgresUrl } from './postgres-url.ts';
 import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 import { readSecret } from './secrets.ts';
 import type { SourceProblem } from './source-problem.ts';
@@ -24,8 +25,14 @@ export interface ProviderFiles {
   /** For each endpoint. */
   readonly endpoints: readonly EndpointSecrets[];
   readonly token: Secret | undefined;
+  /** Undefined for those that could not be read. */
+  readonly encryptionKeys: readonly (Secret | undefined)[];
   readonly proxyPassword: Secret | undefined;
+  /** The database of the queue. */
+  readonly queue: PostgresTarget | undefined;
   readonly ca: string | undefined;
+  /** The database of the outbox. */
+  readonly outbox: PostgresTarget | undefined;
   readonly problems: readonly SourceProblem[];
 }
 
@@ -60,20 +67,40 @@ export async function readProviderFiles(config: ProviderConfig): Promise<Provide
       clientCertificate: cert === undefined || key === undefined ? undefined : { cert: cert.toString(), key: new Secret(key) },
     };
   };
+  const readDatabase = async (source: SecretSource | undefined, path: string): Promise<PostgresTarget | undefined> => {
+    const url = await readText(source, path);
+    if (url === undefined) return undefined;
+    const read = await readPostgresUrl(url);
+    if ('target' in read) for (const message of read.warnings) problems.push({ severity: 'warning', path, message });
+    else problems.push({ severity: 'error', path, message: read.problem, hint: read.hint });
+    return 'target' in read ? read.target : undefined;
+  };
   const endpoints: EndpointSecrets[] = [];
   for (const [index, endpoint] of config.endpoints.entries())
     endpoints.push(await readEndpoint(endpoint, `provider.endpoints.${index}`));
   const token = await readText(config.token?.secret, 'provider.token.secret');
+  const encryptionKeys: (Secret | undefined)[] = [];
+  for (const [index, key] of (config.encryption?.keys ?? []).entries())
+    encryptionKeys.push(await readText(key, `provider.encryption.keys.${index}`));
   const proxyPassword = await readText(config.egress.proxy?.password, 'provider.egress.proxy.password');
+  const queue = await readDatabase(config.queue.postgres?.url, 'provider.queue.postgres.url');
   const ca = await readPem(config.egress.caFile, 'provider.egress.caFile');
-  return { endpoints, token, proxyPassword, ca: ca?.toString(), problems };
+  const outbox = await readDatabase(config.outbox?.postgres.url, 'provider.outbox.postgres.url');
+  return { endpoints, token, encryptionKeys, proxyPassword, queue, ca: ca?.toString(), outbox, problems };
 }
 
 /** The files to watch. */
 export function toProviderFiles(config: ProviderConfig | undefined): string[] {
   if (config === undefined) return [];
   const sources = config.endpoints.flatMap(({ secret, previousSecret }) => [secret, previousSecret]);
-  const secrets = [...sources, config.token?.secret, config.egress.proxy?.password];
+  const others = [
+    config.token?.secret,
+    ...(config.encryption?.keys ?? []),
+    config.egress.proxy?.password,
+    config.queue.postgres?.url,
+    config.outbox?.postgres.url,
+  ];
+  const secrets = [...sources, ...others];
   const files = config.endpoints.flatMap(({ clientCertificate }) => [clientCertificate?.certFile, clientCertificate?.keyFile]);
   return [
     ...secrets.flatMap((source) => (source !== undefined && 'file' in source ? [source.file] : [])),

@@ -11,6 +11,8 @@ export type SecretRead =
   | { readonly problem: string; readonly hint: string };
 
 const MAX_SECRET_BYTES = 65_536;
+/** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
+const USERINFO = /^[A-Za-z0-9._~!$&'()*+,;=:%-]{1,512}$/;
 const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
 /** Reads one secret. Trailing whitespace is removed, because editors and `echo` add it. */
@@ -18,6 +20,16 @@ export async function readSecret(source: SecretSource): Promise<SecretRead> {
   const fake = findFake(source);
   if (fake !== undefined) return toSecret(Buffer.from(fake), 'the fake text in the fixtures');
   return 'env' in source ? readVariable(source.env) : readSecretFile(source.file);
+}
+
+/** Reads the user and password of a URL, which must be the text that the sender has in it. */
+export async function readUrlCredentials(source: SecretSource): Promise<SecretRead> {
+  const read = await readSecret(source);
+  if ('problem' in read || USERINFO.test(read.secret.expose().toString('latin1'))) return read;
+  return {
+    problem: 'the text cannot be the user and password of a URL',
+    hint: 'write user:password exactly as in the URL at the sender, with special characters percent-encoded if it has them so',
+  };
 }
 
 function readVariable(name: string): SecretRead {

@@ -53,6 +53,10 @@ function parse(bytes: Buffer): z.output<typeof Har> {
   const parsed = Har.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
+  if (issue?.path.join('.') === 'log')
+    throw usageError(
+      'the JSON is not an HTTP Archive: it has no "log"; give the whole request with its headers, not only its body (docs/explain.md)',
+    );
   throw usageError(`the JSON is not an HTTP Archive: ${issue?.path.join('.')}: ${issue?.message}`);
 }
 

@@ -1,6 +1,9 @@
 /** Findings on a rejected JSON Web Token, from what it says: the analysis does not verify it again. */
 import { hash } from 'node:crypto';
+import { coversQueryOf } from '../../auth/schemes/coverage.ts';
 import type { Jwt } from '../../auth/schemes/scheme.ts';
+import { compileHashedContent } from '../../auth/schemes/token.ts';
+import { toQuery } from '../../auth/schemes/url.ts';
 import type { DecodedToken } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { AnalysisInput, Explanation, Finding } from './analysis.ts';
@@ -20,10 +23,8 @@ export function* analyzeToken(analysisInput: AnalysisInput, jwt: Jwt, meter: Met
   const findings = head.timestamp === undefined ? [] : toTimeHints(analysisInput, head.timestamp);
   if (token !== undefined) {
     findings.push(...toExpiry(analysisInput, token), ...toClaimHints(jwt, token), ...toKeyHints(analysisInput, token));
-    const changed =
-      request.body === undefined
-        ? undefined
-        : yield* findBody(analysisInput, jwt.readBodyHash(token.claims), request.body, meter);
+    const body = request.body ?? (coversQueryOf(scheme.description, request.method) ? Buffer.alloc(0) : undefined);
+    const changed = body === undefined ? undefined : yield* findBody(analysisInput, jwt.readBodyHash(token.claims), body, meter);
     if (changed !== undefined) findings.unshift(changed);
   }
   if (findings.length === 0)
@@ -59,13 +60,16 @@ function toKeyHints({ keys }: AnalysisInput, { header }: DecodedToken): Finding[
 
 /** The form of the body that has the digest in the token. */
 function* findBody(
-  { scheme }: AnalysisInput,
+  { scheme: { description }, request: { method, target } }: AnalysisInput,
   named: Buffer | undefined,
   body: Buffer,
   meter: Meter,
 ): Generator<void, Finding | undefined> {
-  const digest = scheme.description.jwt?.bodyHash?.digest;
-  if (digest === undefined || named === undefined || named.equals(hash(digest, body, 'buffer'))) return undefined;
+  const digest = description.jwt?.bodyHash?.digest;
+  const hashed = compileHashedContent(description)({ method, url: '', query: toQuery(target), body });
+  if (digest === undefined || named === undefined || hashed instanceof Refusal) return undefined;
+  if (named.equals(hash(digest, hashed, 'buffer'))) return undefined;
+  if (hashed !== body) return toFinding('url', 'the token has the digest of other parameters than those of the query');
   for (const form of toBodyForms(body, meter)) {
     yield;
     if (form?.cause === undefined || !meter.takeCandidate(form.bytes.length)) continue;

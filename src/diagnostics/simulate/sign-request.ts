@@ -6,10 +6,10 @@ import { compileScheme } from '../../auth/schemes/compile.ts';
 import { readsQuery } from '../../auth/schemes/coverage.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
-import { toPublicUrl } from '../../auth/schemes/url.ts';
+import { addCredentials } from '../../auth/schemes/url.ts';
 import type { KeyConfig, RouteConfig, WebhookConfig } from '../../config/schema/config.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
-import { readSecret } from '../../config/sources/secrets.ts';
+import { readSecret, readUrlCredentials } from '../../config/sources/secrets.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { pickMediaType } from '../../core/media-type.ts';
@@ -137,9 +137,9 @@ async function toSignedUrl(
   { isTls, host, path }: Unsigned,
 ): Promise<string> {
   if (!signsUrl && !readsQuery(description)) return '';
-  const read = urlCredentials && (await readSecret(urlCredentials));
+  const read = urlCredentials && (await readUrlCredentials(urlCredentials));
   const credentials = read !== undefined && 'secret' in read ? read.secret : undefined;
-  return `${toPublicUrl(publicUrl ?? `${isTls ? 'https' : 'http'}://${host}`, credentials)}${path}`;
+  return `${addCredentials(publicUrl ?? `${isTls ? 'https' : 'http'}://${host}`, credentials)}${path}`;
 }
 
 /** Signs the request, and changes one part of it afterwards. */

@@ -68,14 +68,23 @@ export class ProxyServer {
       rejectSocket: (info, socket, refusal) => handler.rejectSocket(info, socket, refusal),
     });
     // Clients upgrade through the proxy by CONNECT; in absolute-form requests an Upgrade field is ignored.
-    this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
+    this.#server = createStrictServer(limits, tls && { contexts: tls, clock, memory: parts.memory.guard, onLimit }, {
+      shouldUpgradeCallback: guardDecision(() => false, false),
+    });
     this.#listener = new Listener(this.#server, parts.address);
     this.#certificates = this.#watchCertificates();
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onConnect(request, socket, head),
     );
     watchConnections(this.#server, onConnections);
-    this.#clients = new PortClients(this.#server, { limits, shared: [], clock, onLimit, memory: parts.memory.guard });
+    this.#clients = new PortClients(this.#server, {
+      limits,
+      shared: [],
+      clock,
+      onLimit,
+      tls,
+      memory: parts.memory.guard,
+    });
     this.#requests = new PortRequests({
       errors: this.#clientErrors,
       clients: this.#clients,

@@ -1,10 +1,11 @@
 /** Relays bytes between a client and a destination until either closes, both are idle, or the maximum duration is reached. */
 import type { Socket } from 'node:net';
 import type { BodyStream } from '../../core/body.ts';
+import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
-import { pauseUntilDrained } from '../../core/read-pause.ts';
-import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import { pauseUntilDrained, writeCounted } from '../../core/read-pause.ts';
+import { afterWrite, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { ClientReads, type ReadLimits } from '../upstream/client-reads.ts';
 
 /** How long a tunnel may last. */
@@ -36,7 +37,7 @@ export function relayTunnel(
     let lastByteAt = startedAt;
     let bytesSent = 0;
     let bytesReceived = 0;
-    const reads = new ClientReads(limits.reads, clock);
+    const reads = new ClientReads(limits.reads, content.owner);
     const stopSweep = clock.every(SWEEP_MS, () => {
       const now = clock.monotonic();
       if (now - lastByteAt >= limits.idleTimeout || now - startedAt >= limits.maxDuration) server.destroy();
@@ -44,8 +45,11 @@ export function relayTunnel(
     onEvent(server, 'data', (chunk: Buffer) => {
       lastByteAt = clock.monotonic();
       bytesReceived += chunk.length;
+      if (client.writer.destroyed) return freeChunk(chunk);
       reads.onSent(chunk.length);
-      if (!client.write(chunk)) reads.waitFor(client.writer).hold(server);
+      // Memory that a broken TLS connection may still use is left to the garbage collector.
+      const onWritten = afterWrite(() => freeChunk(chunk));
+      if (!client.write(chunk, onWritten)) reads.waitFor(client.writer)?.hold(server);
     });
     // The content reports it only until the client has ended its side.
     onceEvent(client.writer, 'close', () => server.destroy());
@@ -64,7 +68,8 @@ export function relayTunnel(
       write: (chunk) => {
         lastByteAt = clock.monotonic();
         bytesSent += chunk.length;
-        return server.write(chunk) ? undefined : pauseUntilDrained(server, clock, limits.idleTimeout);
+        const isTaken = writeCounted(server, chunk, () => freeChunk(chunk));
+        return isTaken ? undefined : pauseUntilDrained(server, content.owner, limits.idleTimeout);
       },
       end: () => server.end(),
       fail: () => server.destroy(),

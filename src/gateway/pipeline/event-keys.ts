@@ -1,7 +1,10 @@
 /** Builds the store keys of events and resources: short, and readable where that is safe. Also clears events from the store. */
 import { hash } from 'node:crypto';
+import { isIP } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
+import { listForwarded } from '../../core/headers.ts';
+import { toComparedType } from '../../core/media-type.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 
@@ -45,24 +48,48 @@ export function toContentFingerprint(content: Buffer): string {
   return `${content.length.toString(RADIX)}-${crc32(content).toString(RADIX)}`;
 }
 
-/** Distinguishes requests by what few signatures cover: the method, the path with the query, and an unsigned kind. */
-export function toRequestFingerprint(
-  { method, target }: Pick<ParsedHead, 'method' | 'target'>,
-  { kind = '' }: VerifiedEvent,
-): string {
-  return toIdFingerprint(`${method} ${target.raw}\n${kind}`);
-}
+/**
+ * The last words of the headers by which senders say what an event is and where it is from. Other headers, such as counters of retries,
+ * can differ in a retry, so that not all of them can be compared.
+ */
+const TELLING =
+  /(?:^|[^a-z0-9])(?:event|topic|type|action|kind|operation|resource|source|project|dataset|domain|environment|subject|event[^a-z0-9]key|(?:event|source|webhook)[^a-z0-9]name)$/;
+/** Where a proxy found the app. */
+const FORWARDED = /^x[^a-z0-9]forwarded[^a-z0-9](?:host|prefix)$/;
 
 /**
- * Distinguishes bodies of one event ID so that no two are taken for each other, except for the time that the sender signed: a retry can
- * have a new one.
+ * Distinguishes requests by what few signatures cover and apps read: the method, the path with the query, the host, the media type, and
+ * headers that name the event. It is made of what the app gets.
  */
-export function toBodyFingerprint({ openContent, body: whole, timestamp }: VerifiedEvent): string {
-  const body = openContent ?? whole;
-  if (timestamp === undefined) return hash('sha256', body, 'base64url').slice(0, FINGERPRINT_LENGTH);
-  const times = [String(timestamp), String(Math.floor(timestamp / 1_000))];
-  const text = times.reduce((rest, time) => rest.replaceAll(time, ''), body.toString('latin1'));
-  return hash('sha256', Buffer.from(text, 'latin1'), 'base64url').slice(0, FINGERPRINT_LENGTH);
+export function toRequestFingerprint({ method, target, headers, client }: ComparedHead, { openHead }: VerifiedEvent): string {
+  const isTrusted = client.viaTrustedProxy || client.viaIdentityProxy;
+  const isPlace = (name: string): boolean => name === 'host' || (isTrusted && FORWARDED.test(name));
+  const isCompared = (name: string): boolean => isPlace(name) || (TELLING.test(name) && name !== 'content-type');
+  const fields = listForwarded(headers, isCompared).map(([name, value]) => [
+    name,
+    isPlace(name) && isAddress(value) ? '' : value,
+  ]);
+  const type = toComparedType(headers.all('content-type'));
+  return toIdFingerprint(JSON.stringify([method, openHead ?? target.raw, client.scheme, type, fields]));
+}
+
+/** An address selects no virtual host, and is another one for a retry at another replica. */
+function isAddress(host: string): boolean {
+  return isIP(host.replace(/:\d{0,5}$/, '').replace(/^\[|\]$/g, '')) !== 0;
+}
+
+/** The part of a head that identifies an event. */
+export type ComparedHead = Pick<ParsedHead, 'method' | 'target' | 'headers' | 'client'>;
+
+/** Distinguishes contents, so that no two are taken for each other. */
+export function toBodyFingerprint(content: Buffer): string {
+  return hash('sha256', content, 'base64url').slice(0, FINGERPRINT_LENGTH);
+}
+
+/** Distinguishes the events that may share an unsigned ID, with a digest of what was signed. */
+export function toEventFingerprint({ openContent, lastingContent }: VerifiedEvent, digest: string): string {
+  if (lastingContent !== undefined) return toBodyFingerprint(lastingContent);
+  return openContent === undefined ? digest : `${toBodyFingerprint(openContent)}${digest}`;
 }
 
 /** The value stored with a key, without spaces: what is compared, and at the end the digest, by which `forgetEvent` clears that key as well. */

@@ -23,36 +23,22 @@ export function joinGrants(earlier: ClaimGrant, later: ClaimGrant): ClaimGrant {
 /** Settles both, the later one first. */
 function joinClaims(earlier: Claim | undefined, later: Claim | undefined): Claim | undefined {
   if (earlier === undefined || later === undefined) return later ?? earlier;
-  const both = (settle: keyof Claim) => (): void => {
-    later[settle]();
-    earlier[settle]();
-  };
-  return { confirm: both('confirm'), release: both('release'), hold: both('hold') };
+  return toClaim((how) => {
+    later[how]();
+    earlier[how]();
+  });
 }
 
 /** Settles a claim once: the first settlement counts. */
-export class OneTimeClaim implements Claim {
-  #claim: Claim | undefined;
+export function toOneTimeClaim(claim: Claim): Claim {
+  let open: Claim | undefined = claim;
+  return toClaim((how) => {
+    const settled = open;
+    open = undefined;
+    settled?.[how]();
+  });
+}
 
-  constructor(claim: Claim) {
-    this.#claim = claim;
-  }
-
-  confirm(): void {
-    this.#take()?.confirm();
-  }
-
-  release(): void {
-    this.#take()?.release();
-  }
-
-  hold(): void {
-    this.#take()?.hold();
-  }
-
-  #take(): Claim | undefined {
-    const claim = this.#claim;
-    this.#claim = undefined;
-    return claim;
-  }
+function toClaim(settle: (how: keyof Claim) => void): Claim {
+  return { confirm: () => settle('confirm'), release: () => settle('release'), hold: () => settle('hold') };
 }

@@ -5,6 +5,7 @@ import type { ClientResponse } from '../../core/client-response.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { TurnEnd } from '../../core/turn-end.ts';
@@ -18,6 +19,9 @@ import { type RefusalFormat, writeRefusal, writeSocketRefusal } from './respond.
 import type { Decision as CountedDecision, RouteMetrics } from './route-metrics.ts';
 import { type GuardedRoute, runGates } from './run-gates.ts';
 import { toTrustLevel, VERIFIED_REFUSALS } from './trust-level.ts';
+
+const BAD_REQUEST = 400;
+const INTERNAL_ERROR = 500;
 
 /** The properties of a route that the lifecycle uses. */
 export interface LifecycleRoute extends GuardedRoute {
@@ -141,6 +145,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     const { refusal } = requestRecord;
     const metrics = route?.metrics ?? this.#metrics;
     const format = refusal && this.#port.toFormat?.(refusal, route);
+    if (refusal !== undefined && isClientFault(requestRecord, refusal)) response.onRejected?.();
     if (refusal !== undefined) this.#writeRefusal(requestRecord, refusal, response, { route, format, turnEnd });
     try {
       this.#record(format === undefined ? requestRecord : { ...requestRecord, status: format.status }, metrics);
@@ -177,6 +182,13 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
   #reportRefused({ head }: RequestRecord, route: Route | undefined, refusal: Refusal | undefined): void {
     if (route !== undefined && head !== undefined && refusal !== undefined) this.#port.onRefused?.(route, head, refusal);
   }
+}
+
+/** Whether the gate rejected the request for what it is, and not because of the app, a store or other clients. */
+function isClientFault({ decision }: RequestRecord, { code, reason }: Refusal): boolean {
+  if (decision?.kind === 'admitted') return false;
+  const { status } = REFUSALS[code];
+  return reason === 'client_limit' || (status >= BAD_REQUEST && status < INTERNAL_ERROR);
 }
 
 function freeBody(requestRecord: RequestRecord): void {

@@ -6,6 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { Refusal, RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS, type RefusalEntry } from '../../core/refusal-catalogue.ts';
 import type { TurnEnd } from '../../core/turn-end.ts';
+import { ClientErrors } from '../server/client-errors.ts';
 import { closeAfterResponse } from '../server/linger.ts';
 
 /** The context of a refusal's response. */
@@ -98,16 +99,18 @@ export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: 
   closeAfterResponse(socket as Socket, clock);
 }
 
-/** The problem details of the catalogue up to the request ID, which has no character that JSON would escape. */
-const PROBLEMS = new Map(Object.entries(REFUSALS).map(([code, entry]) => [code, toProblemStart(code, entry)]));
-
-function toProblemStart(code: string, { status, title }: RefusalEntry): string {
-  return JSON.stringify({ type: `urn:sidegate:refusal:${code}`, title, status, code, requestId: '' }).slice(0, -2);
+/** The errors on the connections of a port without routes: admin port, API of the sending side, injector. They count towards no limit. */
+export function createPlainErrors(clock: Clock): ClientErrors {
+  return new ClientErrors({
+    clock,
+    onLimit: () => undefined,
+    toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
+    rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, requestId, clock),
+  });
 }
 
-function toProblemDetails({ code }: Refusal, entry: RefusalEntry, requestId: string): string {
-  const start = entry === REFUSALS[code] ? PROBLEMS.get(code) : toProblemStart(code, entry);
-  return `${start}${requestId}"}`;
+function toProblemDetails({ code }: Refusal, { status, title }: RefusalEntry, requestId: string): string {
+  return JSON.stringify({ type: `urn:sidegate:refusal:${code}`, title, status, code, requestId });
 }
 
 function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<RefusalContext, 'challenges' | 'format'>): string[] {

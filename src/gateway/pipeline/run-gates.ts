@@ -5,7 +5,7 @@ import type { ClaimedEvent, VerifiedEvent } from '../../core/event.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { BodyCheck, PasswordGate, RouteGates, WebhookGates } from './gates/gate.ts';
-import { joinGrants, NOTHING_CLAIMED, OneTimeClaim } from './grants.ts';
+import { joinGrants, NOTHING_CLAIMED, toOneTimeClaim } from './grants.ts';
 import { settleRefused } from './settle.ts';
 
 /** The part of a route that decides about requests. */
@@ -160,5 +160,5 @@ function toAdmitted(
 function toClaimed({ event, grant }: Progress): ClaimedEvent | undefined {
   if (event === undefined) return undefined;
   const { claim, isStale, isUnchecked, expiresAt } = grant;
-  return { event, claim: claim && new OneTimeClaim(claim), isStale, isUnchecked, expiresAt };
+  return { event, claim: claim && toOneTimeClaim(claim), isStale, isUnchecked, expiresAt };
 }

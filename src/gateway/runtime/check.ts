@@ -4,7 +4,8 @@ import { findBcryptProblem } from '../../auth/passwords/native-bcrypt.ts';
 import { type LoadedConfig, loadConfig } from '../../config/load/load.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
 import { describeNeighbors } from '../../config/rules/validate-neighbors.ts';
-import { realmsOf } from '../../config/schema/config.ts';
+import { describeStoredSecrets } from '../../config/rules/validate-provider.ts';
+import { type Config, realmsOf } from '../../config/schema/config.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import { type Fingerprints, toFingerprints } from '../../config/sources/watch.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -123,7 +124,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
 export interface ConfigReport {
   /** Errors and warnings, in the order of the file. */
   readonly problems: readonly Problem[];
-  /** How overlapping routes are distinguished; empty if the config has errors. */
+  /** How overlapping routes are distinguished, and what is not encrypted; empty if the config has errors. */
   readonly notes: readonly string[];
 }
 
@@ -143,8 +144,12 @@ export async function reportConfig(file: string, clock: Clock, options: ReportOp
   const problems = [...ready.problems, ...(connections?.problems ?? [])];
   return {
     problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
-    notes: loaded === undefined ? [] : [...describeNeighbors(loaded.config.routes), ...(connections?.notes ?? [])],
+    notes: loaded === undefined ? [] : toNotes(loaded.config).concat(connections?.notes ?? []),
   };
+}
+
+function toNotes(config: Config): string[] {
+  return [...describeNeighbors(config.routes), ...describeStoredSecrets(config)];
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */

@@ -1,4 +1,4 @@
-/** Tests the connections of a config, to the store and the app of every route, for `sidegate check --connect`. */
+/** Tests the connections of a config, to the store, the queue and the app of every route, for `sidegate check --connect`. */
 import type { LoadedConfig } from '../../config/load/load.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import type { SocketAddress } from '../../config/schema/scalars.ts';
@@ -6,12 +6,14 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { formatAddress, toCause } from '../../state/redis/outage.ts';
 import { DialFailure, dial, systemResolve } from '../egress-proxy/dial.ts';
+import type { ProviderRead } from './provider-settings.ts';
 import { openStore, type StoreSettings } from './store.ts';
 
 /** The config to test. */
 interface ConnectionTargets {
   readonly loaded: LoadedConfig;
   readonly store: StoreSettings;
+  readonly provider: ProviderRead | undefined;
 }
 
 /** The results. */
@@ -33,7 +35,7 @@ interface ConnectionTest {
 /** Tests all connections at once, each with its timeout from the config. */
 export async function testConnections(
   file: string,
-  { loaded, store }: ConnectionTargets,
+  { loaded, store, provider }: ConnectionTargets,
   clock: Clock,
 ): Promise<ConnectionReport> {
   const { routes } = loaded.config;
@@ -44,6 +46,7 @@ export async function testConnections(
     ]),
   );
   const tests = await Promise.all([
+    ...(provider?.testDatabases() ?? []),
     ...(store.redis === undefined ? [] : [testStore(store, store.redis, clock)]),
     ...[...upstreams].map(([title, { upstream, connectTimeout, index }]) =>
       testUpstream(upstream, connectTimeout, { title, index }, clock),

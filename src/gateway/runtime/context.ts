@@ -40,7 +40,7 @@ export interface GateContext {
 
 /** Where a running gate listens. */
 export interface GateAddresses {
-  /** Undefined if there are no routes. */
+  /** Undefined without routes, unless the command line names the port. */
   readonly data?: BoundAddress;
   readonly admin: BoundAddress;
   readonly provider?: BoundAddress;

@@ -4,7 +4,7 @@ import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { toPublicUrl } from '../../auth/schemes/url.ts';
+import { addCredentials } from '../../auth/schemes/url.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -97,7 +97,7 @@ function toContext(name: string, { current }: ExplainParts): AnalysisContext | u
   const keys: CandidateKey[] = [];
   const others: CandidateKey[] = [];
   for (const [route, ring] of rings) (route === name ? keys : others).push(...toCandidateKeys(route, ring));
-  const signedUrl = toPublicUrl(publicUrl, rings.get(name)?.urlCredentials);
+  const signedUrl = addCredentials(publicUrl, rings.get(name)?.urlCredentials);
   return { scheme, allowDotInId, tolerance, publicUrl: signedUrl, keys, others, presets: PRESETS, compile: compileScheme };
 }
 

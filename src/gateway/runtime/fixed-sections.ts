@@ -25,6 +25,7 @@ const RELOADED_PROVIDER_KEYS: ReadonlySet<string> = new Set([
   'endpoints',
   'token',
   'rotationGrace',
+  'encryption',
 ]);
 
 /** Why `after` cannot replace `before` while the gate runs; undefined if it can. */
@@ -44,6 +45,8 @@ function findFixedProviderChange(before: Config, after: Config, file: string): P
   const [old, next] = [before.provider, after.provider].map((provider) => Object.entries(provider ?? {}));
   if ((before.provider === undefined) !== (after.provider === undefined))
     return { ...restart, path: 'provider', message: 'adding or removing provider requires a restart' };
+  if (before.provider?.encryption !== undefined && after.provider?.encryption === undefined)
+    return { ...restart, path: 'provider', message: 'removing provider.encryption requires a restart' };
   const fixed = (entries: [string, unknown][] = []): [string, unknown][] =>
     entries.filter(([key]) => !RELOADED_PROVIDER_KEYS.has(key));
   const changed = fixed(next).find(([key, value]) => JSON.stringify(value) !== JSON.stringify(new Map(old).get(key)));

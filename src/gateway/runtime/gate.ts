@@ -106,7 +106,7 @@ export class Gate {
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#services.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
-      degradedBecause: this.#services.storeProblem,
+      degradedBecause: () => this.#services.storeProblem() ?? this.#services.provider?.provider.problem,
       stuckFor: () => this.#services.eventLoopMonitor.stuckFor ?? this.#others.stuckFor,
       collect: context.others && (() => this.#others.collect(false)),
       leave: () => this.#leave(),
@@ -126,7 +126,7 @@ export class Gate {
       this.#context.logger.warn('dedup_in_memory', { hint: HINTS.dedupInMemory });
     await this.#configReloads.watch(this.#ready.seen);
     try {
-      const addresses = await openPorts({ admin: this.#admin, data: routes.length > 0 && this.#listen, ...this.#sidePorts });
+      const addresses = await openPorts({ admin: this.#admin, data: this.#hasDataPort && this.#listen, ...this.#sidePorts });
       await this.#others.start(toJoinedPorts(addresses), this.#ready.loaded.hash);
       this.#notReadyBecause = undefined;
       return addresses;
@@ -134,7 +134,7 @@ export class Gate {
       this.#listen.destroy();
       await this.#services.store.close();
       await this.#services.realms.close();
-      await this.#sidePorts.provider?.stop();
+      await this.#sidePorts.provider?.stop(0);
       this.#close();
       this.#services.unwatchErrors();
       throw thrown;
@@ -146,8 +146,15 @@ export class Gate {
     this.#apply(this.#ready);
     // Until it has joined, the first worker serves alone: deliveries that came now would be rejected for want of the store.
     await within(this.#context.clock, STORE_WAIT_MS, this.#services.storeTried);
-    const { routes } = this.#ready.loaded.config;
-    await joinPorts({ data: routes.length > 0 && this.#listen, ...this.#sidePorts }, this.#context.place?.ports?.own ?? []);
+    await joinPorts({ data: this.#hasDataPort && this.#listen, ...this.#sidePorts }, this.#context.place?.ports?.own ?? []);
+  }
+
+  /**
+   * Also without routes if the command line names the port, as in every pod with a sidecar: Services send requests there, and the app could
+   * answer them unverified in place of a sidecar that is ready and has its config.
+   */
+  get #hasDataPort(): boolean {
+    return this.#ready.loaded.config.routes.length > 0 || this.#context.overrides?.listen !== undefined;
   }
 
   /** Serves without a port: the caller passes in connections (diagnostics/simulate/simulator.ts). */

@@ -5,7 +5,7 @@ import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import { findNamedPreset } from '../../config/rules/suggest-preset.ts';
 import type { KeyConfig, RouteConfig } from '../../config/schema/config.ts';
-import { readSecret } from '../../config/sources/secrets.ts';
+import { readSecret, readUrlCredentials } from '../../config/sources/secrets.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -51,7 +51,7 @@ export async function readKeys({ config: route, webhook }: CompiledRoute, index:
     problems.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
   }
   const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, problems);
-  const urlCredentials = await readUrlCredentials(route, `routes.${index}.webhook.urlCredentials`, problems);
+  const urlCredentials = await readCredentials(route, `routes.${index}.webhook.urlCredentials`, problems);
   // Without them no signature matches, and that is not the sender's fault.
   if (webhook.config.urlCredentials !== undefined && urlCredentials === undefined) unavailable.push(URL_CREDENTIALS);
   const secrets = { ...(handshakeToken && { handshakeToken }), ...(urlCredentials && { urlCredentials }) };
@@ -91,24 +91,17 @@ async function readHandshakeToken(route: RouteConfig, path: string, problems: Ke
   return read.secret;
 }
 
-/** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
-const USERINFO = /^[A-Za-z0-9._~!$&'()*+,;=:%-]{1,512}$/;
-
-async function readUrlCredentials(route: RouteConfig, path: string, problems: KeyProblem[]): Promise<Secret | undefined> {
+async function readCredentials(route: RouteConfig, path: string, problems: KeyProblem[]): Promise<Secret | undefined> {
   const source = route.webhook?.urlCredentials;
   if (source === undefined) return undefined;
-  const common = { path, route: route.name, key: URL_CREDENTIALS, severity: 'error' } as const;
-  const read = await readSecret(source);
+  const common = { path, route: route.name, key: URL_CREDENTIALS };
+  const read = await readUrlCredentials(source);
   if ('problem' in read) {
-    problems.push({ ...common, message: read.problem, hint: read.hint });
+    problems.push({ ...common, severity: 'error', message: read.problem, hint: read.hint });
     return undefined;
   }
   for (const message of read.warnings) problems.push({ ...common, severity: 'warning', message });
-  if (USERINFO.test(read.secret.expose().toString('latin1'))) return read.secret;
-  const hint =
-    'write user:password exactly as in the URL at the sender, with special characters percent-encoded if it has them so';
-  problems.push({ ...common, message: 'the text cannot be the user and password of a URL', hint });
-  return undefined;
+  return read.secret;
 }
 
 /** The files that a route's secrets are read from. */

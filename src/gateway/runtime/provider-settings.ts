@@ -11,6 +11,8 @@ export interface ProviderRead {
   readonly settings: ProviderSettings;
   readonly tls: TlsRead | undefined;
   readonly problems: readonly SourceProblem[];
+  /** Connects to the databases of the queue and of the outbox. */
+  readonly testDatabases: () => ReturnType<typeof Provider.testDatabases>;
   readonly create: (parts: ProviderParts) => Provider;
 }
 
@@ -28,6 +30,7 @@ export async function readProvider({ provider }: Config, clock: Clock): Promise<
     settings,
     tls,
     problems: [...settings.problems, ...(tls?.problems ?? [])],
+    testDatabases: () => Provider.testDatabases(settings),
     create: (parts) => new Provider(settings, parts),
   };
 }

@@ -1,6 +1,7 @@
 /** Connects the sending side with the gate. */
 import { apiBasicOf, type Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { InboxApp } from '../../provider/inbox/inbox-sender.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';
@@ -49,7 +50,7 @@ export function buildProvider(
   const { create, tls } = ready.provider;
   const basic = apiBasicOf(ready.loaded.config);
   const contexts = toContexts('provider.tls', tls, metrics);
-  let apps: ReadonlyMap<string, Upstream> = new Map();
+  let apps: ReadonlyMap<string, InboxApp> = new Map();
   const provider = create({
     clock,
     logger,
@@ -57,7 +58,6 @@ export function buildProvider(
     registers: metrics.registers,
     onSpan: tracing.onSpan,
     journal: attemptJournal,
-    redis: ready.store.redis,
     tls: contexts,
     // Without `requireTls`: a rule of the config requires TLS everywhere but on loopback.
     password: basic && buildPortPassword(NAME, basic, context),
@@ -71,7 +71,7 @@ export function buildProvider(
     tls: contexts,
     apply(next, pools) {
       const { routes } = next.loaded.config;
-      apps = new Map(routes.map(({ name }, index) => [name, pools[index] as Upstream]));
+      apps = new Map(routes.map(({ name, upstream }, index) => [name, { ...upstream, pool: pools[index] as Upstream }]));
       const inbox = routes.flatMap(({ name, timeout, webhook }) =>
         webhook?.ack === 'onAccept' ? [{ route: name, timeout, maxBody: webhook.maxBody }] : [],
       );

@@ -4,7 +4,7 @@ import type { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
 import type { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
-import { mayBeEmpty } from '../../auth/schemes/coverage.ts';
+import { coversQueryOf, mayBeEmpty } from '../../auth/schemes/coverage.ts';
 import { toVerifyKey } from '../../auth/schemes/keys.ts';
 import { toAcceptedStatus, toAcknowledgement, toStatuses } from '../../auth/schemes/senders.ts';
 import { toRouting } from '../../config/rules/gate-identity.ts';
@@ -20,7 +20,7 @@ import {
   type WebhookConfig,
 } from '../../config/schema/config.ts';
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
-import type { InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
+import type { Inbox, InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
@@ -71,7 +71,7 @@ export interface RouteParts {
   readonly readLimits: ReadLimits;
   readonly bodies: BodyStorage;
   /** For routes with `ack: onAccept`, which the rules allow only with a provider. */
-  readonly createInboxForwarder: (options: InboxOptions, policy: RequestPolicy) => Forwarder;
+  readonly createInbox: (options: InboxOptions, policy: RequestPolicy) => Inbox;
 }
 
 /** The labels of the series that a route has before its first request. */
@@ -100,6 +100,8 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
   const metrics = parts.metrics.route(config.name);
   const { name, basic, webhook, clientCertificate, forwardMethodOverride } = config;
   const fields: HeaderContext = { route: name, signer: parts.signer, ...fieldSettingsOf(config) };
+  const policy = new HeaderPolicy(fields);
+  const inbox = webhook?.ack === 'onAccept' ? buildInbox(name, webhook, policy, parts) : undefined;
   return {
     name,
     ...toRouting(config),
@@ -108,13 +110,16 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
       handshake: buildOpenHandshake(route, ring, parts),
       content: webhook && buildContentGate(webhook),
       password: basic && buildBasicGate(basic, 'origin', metrics, parts),
-      webhook: route.webhook && buildWebhookGates(name, route.webhook, ring, metrics, parts),
+      webhook: route.webhook && {
+        ...buildWebhookGates(name, route.webhook, ring, metrics, parts),
+        claims: buildClaimGates(name, route.webhook.config, inbox, parts),
+      },
     },
     isOpen: config.allow === 'anyone',
     mode: config.mode,
     challenges: toChallenges(config),
-    forwarder: buildForwarder(route, fields, upstream, parts),
-    forwardTime: webhook?.ack === 'onAccept' ? 0 : config.connectTimeout + config.timeout,
+    forwarder: inbox?.forwarder ?? buildForwarder(config, policy, upstream, parts),
+    forwardTime: inbox !== undefined ? 0 : config.connectTimeout + config.timeout,
     verifiesContent: webhook !== undefined,
     forwardMethodOverride,
     ...(webhook === undefined
@@ -127,17 +132,16 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
   };
 }
 
-function buildForwarder({ config }: CompiledRoute, fields: HeaderContext, upstream: Upstream, parts: RouteParts): Forwarder {
-  const { name, resend, webhook } = config;
-  const policy = new HeaderPolicy(fields);
-  if (webhook?.ack === 'onAccept') {
-    const trustsUnsignedId = webhook.dedup !== 'off' && webhook.dedup.unsignedId === 'trust';
-    const accepted = { status: toAcceptedStatus(webhook.scheme), text: toAcknowledgement(webhook.scheme) };
-    return parts.createInboxForwarder({ route: name, trustsUnsignedId, ...accepted }, policy);
-  }
+function buildInbox(route: string, { scheme, dedup }: WebhookConfig, policy: RequestPolicy, parts: RouteParts): Inbox {
+  const trustsUnsignedId = dedup !== 'off' && dedup.unsignedId === 'trust';
+  const accepted = { status: toAcceptedStatus(scheme), text: toAcknowledgement(scheme) };
+  return parts.createInbox({ route, trustsUnsignedId, ...accepted }, policy);
+}
+
+function buildForwarder(config: RouteConfig, policy: RequestPolicy, upstream: Upstream, parts: RouteParts): Forwarder {
   const route = {
     policy,
-    resend,
+    resend: config.resend,
     allowResponseHeaders: new Set(config.allowResponseHeaders),
     connectFailureCode: 'upstream_away',
     readLimits: parts.readLimits,
@@ -167,6 +171,7 @@ function buildContentGate(webhook: WebhookConfig): ContentGate {
     allowQuery: isQueryAllowed(webhook),
     bindsMediaType,
     checksBody,
+    coversQueryOf: (method) => coversQueryOf(webhook.description, method),
     mayBeEmpty: (method) => mayBeEmpty(webhook.description, method),
   });
 }
@@ -194,7 +199,7 @@ function buildWebhookGates(
   ring: KeyRing,
   metrics: RouteMetrics,
   parts: RouteParts,
-): WebhookGates {
+): Omit<WebhookGates, 'claims'> {
   const { sns, envelope, kinds } = webhook.config;
   const { signed } = webhook.handshake;
   return {
@@ -207,17 +212,22 @@ function buildWebhookGates(
       ...(kinds === undefined ? [] : [createKindGate(new Set(kinds))]),
       ...(envelope.requireMatchingId ? [createEnvelopeGate()] : []),
     ],
-    claims: buildClaimGates(route, webhook.config, parts),
   };
 }
 
-function buildClaimGates(route: string, { dedup, order }: WebhookConfig, parts: RouteParts): ClaimGate[] {
+function buildClaimGates(
+  route: string,
+  { dedup, order }: WebhookConfig,
+  inbox: Inbox | undefined,
+  parts: RouteParts,
+): ClaimGate[] {
   const { store, settlements, clock, waiters, metrics } = parts;
   const gates: ClaimGate[] = [];
   if (dedup !== 'off') {
     const onEvent = metrics.dedup.bind(metrics);
     const onDuration = metrics.dedupDuration.bind(metrics);
-    gates.push(createDedupGate({ route, ...dedup }, { store, settlements, clock, waiters, onEvent, onDuration }));
+    const shared = { store, settlements, clock, waiters, onEvent, onDuration };
+    gates.push(createDedupGate({ route, ...dedup }, { ...shared, repeat: inbox?.repeat }));
   }
   // After dedup: otherwise a retry of the newest event would be forwarded again.
   if (order !== undefined) {

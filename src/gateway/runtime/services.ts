@@ -6,7 +6,7 @@ import { createHttpsGet } from '../../auth/keys/https-get.ts';
 import { type Clock, toInstant } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { Captures } from '../../diagnostics/explain/captures.ts';
-import type { InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
+import type { Inbox, InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
 import { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import { Journal } from '../../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
@@ -16,7 +16,7 @@ import { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { Settlements } from '../pipeline/settlements.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../server/memory.ts';
 import type { MemoryGuard } from '../server/memory-guard.ts';
-import { type Forwarder, type RequestPolicy, toReadLimits } from '../upstream/forwarder.ts';
+import { type RequestPolicy, toReadLimits } from '../upstream/forwarder.ts';
 import { IdentitySigner } from '../upstream/identity-token.ts';
 import { BodyStorage } from './body-storage.ts';
 import type { PreparedConfig } from './check.ts';
@@ -67,7 +67,7 @@ export interface Services {
 /** Builds the services; the store connects, but nothing is fetched and no port is opened yet. */
 export function buildServices(ready: PreparedConfig, context: GateContext): Services {
   const { clock, logger, createUpstream } = context;
-  const { limits } = ready.loaded.config;
+  const { limits, workers } = ready.loaded.config;
   const telemetry = buildTelemetry(ready, context);
   const { metrics } = telemetry;
   const { store, storeTried, storeProblem } = openReportedStore(ready, telemetry);
@@ -84,7 +84,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   metrics.watchPendingPasswords(() => realms.pending);
   const signer = new IdentitySigner(clock);
   const get = context.httpsGet ?? createHttpsGet(clock, context.connectOverride);
-  const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory()), clock, metrics.limitHit);
+  const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory(), workers), clock, metrics.limitHit);
   metrics.watchBufferedBytes(() => memory.bodies.buffered);
   const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
   logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });
@@ -104,10 +104,10 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     offeredTokens: new OfferedTokens(clock),
     readLimits: toReadLimits(limits, metrics.limitHit),
     bodies: buildBodies(ready, telemetry, memory.guard),
-    createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
+    createInbox(options: InboxOptions, policy: RequestPolicy): Inbox {
       // A rule of the config rejects such routes without a provider, and a reload cannot remove it.
       if (provider === undefined) throw new Error(`route ${options.route} has an inbox, but the config has no provider`);
-      return provider.provider.createInboxForwarder(options, policy);
+      return provider.provider.createInbox(options, policy);
     },
   };
   const remoteKeys = new RemoteKeys({ ...telemetry, get });

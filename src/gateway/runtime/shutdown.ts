@@ -17,7 +17,7 @@ export interface ShutdownParts {
   /** The forward proxy, if there is one. */
   readonly proxy: DrainedProxy | undefined;
   readonly authz: AuthzEndpoint | undefined;
-  readonly provider: { stopDelivering(): Promise<void>; stop(): Promise<void> } | undefined;
+  readonly provider: { stopDelivering(): Promise<void>; stop(atMost: Milliseconds): Promise<void> } | undefined;
   readonly pipeline: RequestPipeline;
   readonly capacity: Capacity;
   readonly settlements: Settlements;
@@ -37,6 +37,8 @@ export interface DrainedProxy {
 
 /** Time for the last settlements: the store may be slow, but the pod is about to terminate. */
 const SETTLE_TIMEOUT_MS: Milliseconds = 2_000;
+/** A replay may stream for long; its client repeats it. */
+const API_DRAIN_MS: Milliseconds = 5_000;
 const RECORD_TIMEOUT_MS: Milliseconds = 500;
 /** Time for the last spans: a collector that is unavailable must not delay the shutdown. */
 const EXPORT_TIMEOUT_MS: Milliseconds = 2_000;
@@ -54,15 +56,16 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
   const apps = authz === undefined && proxy === undefined ? config.routes : [];
   await waitForApps(apps, config.shutdown.grace, clock);
   enter('refusing');
+  const endsAt = clock.monotonic() + config.shutdown.drain;
   const isFinished = await within(
     clock,
     config.shutdown.drain,
     Promise.all([pipeline.idle(), authz?.idle(), proxy?.idle(), provider?.stopDelivering()]),
   );
   if (!isFinished) await giveUp(parts);
-  // After the requests: those of routes with an inbox are stored in its queue. Before the pools of the apps are closed.
-  await provider?.stop();
   await parts.settlements.drain(SETTLE_TIMEOUT_MS);
+  // After the requests: those of routes with an inbox are stored in its queue. Before the pools of the apps are closed.
+  await provider?.stop(Math.max(0, Math.min(API_DRAIN_MS, endsAt - clock.monotonic())));
   listen.destroy();
   proxy?.destroy();
   // The tunnels that were cut must still be recorded.

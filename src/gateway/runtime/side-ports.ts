@@ -84,7 +84,7 @@ interface Opened {
 /** All ports of a gate, those of the config's sections only if it has them. */
 interface AllPorts {
   readonly admin: Opened;
-  /** False if there are no routes. */
+  /** False without routes, unless the command line names the port. */
   readonly data: Opened | false;
   readonly authz: Opened | undefined;
   readonly proxy: ForwardProxy | undefined;

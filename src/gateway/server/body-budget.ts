@@ -12,11 +12,17 @@ export interface BudgetLimits {
   readonly maxLargeBodies: number;
 }
 
-/** A body in the budget. */
-export interface BudgetedBody {
+/** A body or a pause, which holds memory for a client. */
+export interface Holder {
   readonly startedAt: Milliseconds;
   /** The network of the client (core/client-network.ts). */
   readonly network: string;
+  /** In bytes. */
+  readonly held: number;
+}
+
+/** A body in the budget. */
+export interface BudgetedBody extends Holder {
   /** The bytes that it counts for: the capacity of its buffer, or its whole declared size once that was granted. */
   held: number;
   /**
@@ -36,7 +42,7 @@ const SMALL_SHARE = 1 / 4;
 /** The share of the budget that requests may use which wait behind another one on their connection: nothing can evict them. */
 const WAITING_SHARE = 1 / 8;
 /** Each eviction frees at least this share of the budget: evicting one body for each chunk would take quadratic time. */
-const EVICTED_SHARE = 1 / 16;
+export const EVICTED_SHARE = 1 / 16;
 
 /** The memory budget for bodies. */
 export class BodyBudget {
@@ -124,31 +130,9 @@ export class BodyBudget {
     return bytes <= this.#limits.maxBufferedBytes;
   }
 
-  /**
-   * Picks the unfinished bodies to evict to free `bytes`: the oldest of the client network that holds most, so that slow
-   * uploads of one client do not block others. Bodies younger than `minAge` are kept.
-   */
+  /** Picks the unfinished bodies to evict to free `bytes`. Bodies younger than `minAge` are kept. */
   pickVictims<B extends BudgetedBody>(bodies: Iterable<B>, bytes: number, now: Milliseconds, minAge: Milliseconds): B[] {
-    const clients = new Map<string, { held: number; bodies: B[] }>();
-    for (const body of bodies) {
-      if (body.held === 0) continue;
-      const { network } = body;
-      const client = clients.get(network) ?? { held: 0, bodies: [] };
-      client.held += body.held;
-      client.bodies.push(body);
-      clients.set(network, client);
-    }
-    const [heaviest] = [...clients.values()].sort((a, b) => b.held - a.held);
-    if (heaviest === undefined) return [];
-    const wanted = Math.max(bytes, this.#limits.maxBufferedBytes * EVICTED_SHARE);
-    const victims: B[] = [];
-    let freed = 0;
-    for (const body of heaviest.bodies.sort((a, b) => a.startedAt - b.startedAt)) {
-      if (freed >= wanted || now - body.startedAt < minAge) break;
-      victims.push(body);
-      freed += body.held;
-    }
-    return victims;
+    return pickVictims(bodies, Math.max(bytes, this.#limits.maxBufferedBytes * EVICTED_SHARE), now - minAge);
   }
 
   #add(body: BudgetedBody, bytes: number): void {
@@ -156,4 +140,29 @@ export class BodyBudget {
     this.#held += bytes;
     if (body.state !== 'small') this.#largeHeld += bytes;
   }
+}
+
+/**
+ * Picks what to end to free `bytes`: the oldest of the client network that holds most, so that one client does not use up the memory of
+ * others. Those that began after `latest` are kept.
+ */
+export function pickVictims<H extends Holder>(holders: Iterable<H>, bytes: number, latest: Milliseconds): H[] {
+  const clients = new Map<string, { held: number; holders: H[] }>();
+  for (const holder of holders) {
+    if (holder.held === 0) continue;
+    const { network } = holder;
+    const client = clients.get(network) ?? { held: 0, holders: [] };
+    client.held += holder.held;
+    client.holders.push(holder);
+    clients.set(network, client);
+  }
+  const [heaviest] = [...clients.values()].sort((a, b) => b.held - a.held);
+  const victims: H[] = [];
+  let freed = 0;
+  for (const holder of heaviest?.holders.sort((a, b) => a.startedAt - b.startedAt) ?? []) {
+    if (freed >= bytes || holder.startedAt > latest) break;
+    victims.push(holder);
+    freed += holder.held;
+  }
+  return victims;
 }

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import type { HeaderFields } from '../../core/headers.ts';
-import { shareListeners } from '../../core/safe-events.ts';
+import { onEvent } from '../../core/safe-events.ts';
 import { joinSmallChunks, MIN_PIECE } from './small-chunks.ts';
 
 /** Gets the chunks and the end of a body. */
@@ -16,6 +16,8 @@ export interface BodyReceiver {
 /** The source of a request body, in any version of HTTP. */
 export interface BodySource {
   readonly stream: Readable;
+  /** The address of the peer of the connection; empty if it is closed. */
+  readonly peer: string;
   /** In bytes; undefined if only the framing marks the end; 0 without a body. */
   readonly declaredLength: number | undefined;
   /** The whole body has arrived; false at the end of the stream means that it was cut off. */
@@ -29,10 +31,10 @@ export interface BodySource {
   receive(receiver: BodyReceiver): void;
 }
 
-const receiveEvents = shareListeners<Readable, BodyReceiver>({
-  data: (receiver, chunk: Buffer) => receiver.onChunk(chunk),
-  end: (receiver) => receiver.onEnd(),
-});
+function receiveEvents(stream: Readable, receiver: BodyReceiver): void {
+  onEvent(stream, 'data', (chunk: Buffer) => receiver.onChunk(chunk));
+  onEvent(stream, 'end', () => receiver.onEnd());
+}
 
 /** The body of a node:http request. */
 export class Http1BodySource implements BodySource {
@@ -49,6 +51,10 @@ export class Http1BodySource implements BodySource {
     if (this.declaredLength === undefined || this.declaredLength > MIN_PIECE) joinSmallChunks(request);
     this.expectsContinue = expectsContinue;
     this.#response = response;
+  }
+
+  get peer(): string {
+    return this.stream.socket.remoteAddress ?? '';
   }
 
   get isComplete(): boolean {
@@ -77,6 +83,10 @@ export class Http2BodySource implements BodySource {
     this.declaredLength = toStreamLength(fields, flags);
     // Frames may be as small as the sender likes, regardless of the declared length.
     if (this.declaredLength !== 0) joinSmallChunks(stream);
+  }
+
+  get peer(): string {
+    return this.stream.session?.socket.remoteAddress ?? '';
   }
 
   /** A stream that is reset ends like a complete one, but with another code (RFC 9113 §8.1). */

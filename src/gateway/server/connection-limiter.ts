@@ -5,7 +5,7 @@
 import type { Server } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
-import { onceEvent, onEvent, shareListeners } from '../../core/safe-events.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
 
 /** The limit that a new connection reached. */
 export type ConnectionLimit = 'connections' | 'client_connections' | 'memory';
@@ -14,7 +14,9 @@ export type ConnectionLimit = 'connections' | 'client_connections' | 'memory';
  * So many fit into the smallest container, which is the default of `maxConnections`. If memory is tight for another reason, fewer would
  * not help, and senders could lose connections that are new.
  */
-const KEPT_WHILE_TIGHT = 1_024;
+export const KEPT_WHILE_TIGHT = 1_024;
+/** Closed for each new connection, while memory is tight or exhausted: enough to have memory again soon, and few enough to find them quickly. */
+const CLOSED_AT_ONCE = 16;
 
 /** The limits for the connections of a port. */
 export interface ConnectionLimiterOptions {
@@ -27,10 +29,12 @@ export interface ConnectionLimiterOptions {
    */
   readonly toClient: (socket: Socket) => string | undefined;
   readonly onLimit?: (limit: ConnectionLimit) => void;
-  /** Whether memory is short: then a new connection replaces an idle one, even below the maximum. */
+  /** Whether memory is short: then a new connection replaces others that have no request, or whose request waits for the client. */
   readonly isTight?: () => boolean;
   /** So many connections are not replaced for that reason. Default: 1,024. */
   readonly keptWhileTight?: number;
+  /** Called for each connection that is closed because of a limit: its memory is free only after a collection. */
+  readonly onClosed?: () => void;
 }
 
 /** The body of a request in flight. */
@@ -91,7 +95,6 @@ export class ConnectionLimiter {
   readonly #shared: Network = { client: undefined, connections: new Set(), busy: 0 };
   /** In TLS, the socket of a request is not the socket of the connection. */
   readonly #bySocket = new WeakMap<Socket, TrackedConnection>();
-  readonly #listenForClose = shareListeners<ClosingEmitter, TrackedRequest>({ close: (tracked) => this.#untrack(tracked) });
   #changes = 0;
 
   constructor(options: ConnectionLimiterOptions) {
@@ -100,14 +103,12 @@ export class ConnectionLimiter {
 
   /** Adds a new connection, or destroys it if there is no room. */
   add(socket: Socket): void {
-    const { maxConnections, toClient, isTight = () => false, keptWhileTight = KEPT_WHILE_TIGHT } = this.#options;
+    const { maxConnections, toClient } = this.#options;
     const client = toClient(socket);
     const isAccepted =
       this.#makeRoomInNetwork(client) &&
-      (this.#connections.size < maxConnections ||
-        this.#close(this.#findIdle() ?? findUploading([...this.#networks.values()]), 'connections'));
-    // Each idle connection takes kilobytes: thousands of them would fill a small container, with or without requests.
-    if (isAccepted && this.#connections.size >= keptWhileTight && isTight()) this.#close(this.#findIdle(), 'memory');
+      (this.#connections.size < maxConnections || this.#close(this.#findReplaceable(), 'connections'));
+    if (isAccepted) this.freeMemory();
     if (!isAccepted) {
       socket.destroy();
       return;
@@ -144,7 +145,7 @@ export class ConnectionLimiter {
   track(socket: Socket, upload: Upload, response: TrackedResponse, emitter: ClosingEmitter): TrackedRequest {
     const connection = this.#find(socket);
     const tracked: TrackedRequest = { connection, upload, response, onEnd: undefined };
-    this.#listenForClose(emitter, tracked);
+    onEvent(emitter, 'close', () => this.#untrack(tracked));
     if (connection === undefined) return tracked;
     if (connection.inFlight.length === 0) connection.network.busy++;
     connection.inFlight.push(tracked);
@@ -152,9 +153,23 @@ export class ConnectionLimiter {
     return tracked;
   }
 
+  /** The number of open connections. */
+  get size(): number {
+    return this.#connections.size;
+  }
+
   /** All requests in flight. */
   *inFlight(): Generator<TrackedRequest> {
     for (const connection of this.#connections.values()) yield* connection.inFlight;
+  }
+
+  /** Memory is exhausted: closes idle connections, however few there are, first those of the client that has most. */
+  shed(): void {
+    for (let i = 0; i < CLOSED_AT_ONCE; i++) {
+      const victim = this.#findIdle();
+      if (victim === undefined) return;
+      this.#close(victim, 'memory');
+    }
   }
 
   #untrack(tracked: TrackedRequest): void {
@@ -179,7 +194,19 @@ export class ConnectionLimiter {
   #makeRoomInNetwork(client: string | undefined): boolean {
     const network = client === undefined ? undefined : this.#networks.get(client);
     if (network === undefined || network.connections.size < this.#options.maxPerClient) return true;
-    return this.#close(findIdle([network]) ?? findUploading([network]), 'client_connections');
+    return this.#close(findIdle([network]) ?? findWaiting([network]), 'client_connections');
+  }
+
+  /** Each connection takes kilobytes: hundreds of them would fill a small container, with or without requests. */
+  freeMemory(): void {
+    const { isTight = () => false, keptWhileTight = KEPT_WHILE_TIGHT } = this.#options;
+    for (let i = 0; i < CLOSED_AT_ONCE && this.#connections.size >= keptWhileTight && isTight(); i++)
+      if (!this.#close(this.#findReplaceable(), 'memory')) return;
+  }
+
+  /** Finds the connection to close for another one. */
+  #findReplaceable(): TrackedConnection | undefined {
+    return this.#findIdle() ?? findWaiting([...this.#networks.values()]);
   }
 
   /** Finds the least useful connection that has no request. */
@@ -193,6 +220,7 @@ export class ConnectionLimiter {
     if (victim === undefined) return false;
     this.#remove(victim);
     victim.socket.destroy();
+    this.#options.onClosed?.();
     return true;
   }
 
@@ -258,10 +286,10 @@ function findIdle(networks: readonly Network[]): TrackedConnection | undefined {
   return findEarliest(network, ({ inFlight }) => inFlight.length === 0);
 }
 
-/** Finds the connection whose body has been arriving longest. A complete request is never evicted. */
-function findUploading(networks: readonly Network[]): TrackedConnection | undefined {
-  const network = findLargest(networks, ({ connections }) => [...connections].some(isUploading));
-  return findEarliest(network, isUploading);
+/** Finds the connection that has waited longest for its client. A complete request is never evicted before its response. */
+function findWaiting(networks: readonly Network[]): TrackedConnection | undefined {
+  const network = findLargest(networks, ({ connections }) => [...connections].some(isWaiting));
+  return findEarliest(network, isWaiting);
 }
 
 function findEarliest(
@@ -274,6 +302,16 @@ function findEarliest(
   return found;
 }
 
-function isUploading({ inFlight }: TrackedConnection): boolean {
-  return inFlight.length > 0 && inFlight.every(({ upload }) => upload.declaredLength !== 0 && !upload.isComplete);
+/** Whether all its requests wait for the client: to send the rest of the body, or to take the end of the response. */
+function isWaiting({ inFlight }: TrackedConnection): boolean {
+  return inFlight.length > 0 && inFlight.every(({ upload, response }) => isUnread(response) || isIncomplete(upload));
+}
+
+function isIncomplete({ declaredLength, isComplete }: Upload): boolean {
+  return declaredLength !== 0 && !isComplete;
+}
+
+/** A pipelined response behind another one has no socket: it waits for the app, not for the client. */
+export function isUnread({ writableEnded, socket }: TrackedResponse): boolean {
+  return writableEnded && socket !== null;
 }

@@ -4,6 +4,7 @@
  */
 import type { Socket } from 'node:net';
 import { freeChunk } from '../../core/chunk-memory.ts';
+import { toClientNetwork } from '../../core/client-network.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { ReadPause } from '../../core/read-pause.ts';
 import { type AddedListener, offEvent, onEvent, takeListeners } from '../../core/safe-events.ts';
@@ -79,8 +80,10 @@ export class HeldBytes {
   /** Until the request is handled that waits. The response before it has separate deadlines, but may be a stream that goes on for hours. */
   #stopReading(): void {
     if (this.#pause !== undefined) return;
-    const { clock, limits } = this.#bodies;
-    this.#pause = new ReadPause(clock, limits.streamTimeout, () => this.#socket.destroy());
+    const { pauses, limits } = this.#bodies;
+    const owner = { network: toClientNetwork(this.#socket.remoteAddress ?? ''), pauses };
+    // The bytes themselves are counted already.
+    this.#pause = new ReadPause(owner, 0, limits.streamTimeout, () => this.#socket.destroy());
     this.#pause.hold(this.#socket);
   }
 }

@@ -1,8 +1,10 @@
 /** An HTTP/2 stream with the interface of node:http's response. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import { freeChunk } from '../../core/chunk-memory.ts';
 import type { ClientResponse, ResponseEvent } from '../../core/client-response.ts';
 import { acceptsTrailers, type HeaderFields } from '../../core/headers.ts';
-import { onceEvent } from '../../core/safe-events.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import type { CountedStream } from './rejected-streams.ts';
 
 /** RFC 8297. */
 const EARLY_HINTS = 103;
@@ -44,16 +46,23 @@ export class Http2Response implements ClientResponse {
   #hasLength = false;
   #trailers: OutgoingHttpHeaders = {};
   readonly #preset: OutgoingHttpHeaders = {};
+  readonly #counted: CountedStream;
   #isEnded = false;
+  /** Not by the client. */
+  #isDestroyed = false;
 
-  /** `headers`: the request header. */
-  constructor(stream: ServerHttp2Stream, headers: HeaderFields) {
+  /** `headers`: the request header; `counted`: counts the stream if it is rejected, or reset by the client. */
+  constructor(stream: ServerHttp2Stream, headers: HeaderFields, counted: CountedStream) {
     this.#stream = stream;
+    this.#counted = counted;
     this.#acceptsTrailers = acceptsTrailers(headers);
     onceEvent(stream, 'wantTrailers', () => this.#sendTrailers());
     // The rest of the request is not needed (RFC 9113 §8.1), and would use up the flow control window of all streams.
     onceEvent(stream, 'finish', () => {
       if (!stream.endAfterHeaders && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
+    });
+    onceEvent(stream, 'close', () => {
+      if (!this.#isEnded && !this.#isDestroyed) counted.reject();
     });
   }
 
@@ -113,6 +122,7 @@ export class Http2Response implements ClientResponse {
   end(last?: string, encoding: 'latin1' = 'latin1'): void {
     this.#isEnded = true;
     if (this.destroyed) return;
+    this.#discardRequest();
     if (last === undefined) this.#stream.end();
     else this.#stream.end(last, encoding);
   }
@@ -122,7 +132,18 @@ export class Http2Response implements ClientResponse {
    * one.
    */
   destroy(): void {
+    this.#isDestroyed = true;
     this.#stream.destroy(new Error('the response was cut off'));
+  }
+
+  /** Nothing has been done for the request, so the client may send it again (RFC 9113 §8.7). */
+  refuseStream(): void {
+    this.#isDestroyed = true;
+    this.#stream.close(constants.NGHTTP2_REFUSED_STREAM);
+  }
+
+  onRejected(): void {
+    this.#counted.reject();
   }
 
   /** The listener comes from `onEvent`: if it were guarded again, `off` would not find it. */
@@ -132,6 +153,15 @@ export class Http2Response implements ClientResponse {
 
   off(event: ResponseEvent, listener: () => void): void {
     this.#stream.off(event, listener);
+  }
+
+  /**
+   * Node keeps what arrives and nobody reads: a whole window for each stream, as long as the client does not take the response. The
+   * stream is closed once it has.
+   */
+  #discardRequest(): void {
+    const { endAfterHeaders, readableEnded } = this.#stream;
+    if (!endAfterHeaders && !readableEnded && this.#stream.listenerCount('data') === 0) onEvent(this.#stream, 'data', freeChunk);
   }
 
   /** The body is complete without trailers, so trailers that Node rejects are not sent. */

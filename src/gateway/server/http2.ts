@@ -8,27 +8,49 @@ import {
 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../../config/schema/config.ts';
+import { ClientCounts } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { IncomingHead } from './head-check.ts';
+import type { OnLimit } from './limits.ts';
 import { destroySoon } from './linger.ts';
+import { CountedStream, RejectedStreams } from './rejected-streams.ts';
 
 /** A stream as a request. */
 export interface Http2Request {
   readonly head: IncomingHead;
   /** The size of the fields after decompression in bytes, as RFC 9113 §6.5.2 counts it. */
   readonly headBytes: number;
+  /** With pseudo-header fields. */
+  readonly fieldLines: number;
   readonly source: BodySource;
   readonly stream: ServerHttp2Stream;
+  /** Counts the stream for its client, if it is rejected. */
+  readonly counted: CountedStream;
 }
 
-/** Handles a request. */
-export type OnHttp2Request = (request: Http2Request) => void;
+/** The dependencies of the sessions. */
+export interface Http2Parts {
+  readonly limits: LimitsConfig;
+  readonly clock: Clock;
+  readonly onLimit: OnLimit;
+  /** Handles a request. */
+  readonly onRequest: (request: Http2Request) => void;
+}
 
 /** The maximum number of concurrent streams on a connection; enough for a browser. */
 const MAX_CONCURRENT_STREAMS = 100;
+/**
+ * For new connections of a client that has used up its budget of rejected streams: it could open one after the other. Also for those that it
+ * has beyond `FULL_CONNECTIONS`: the event loop handles what has arrived on all of them before it serves others.
+ */
+const REDUCED_CONCURRENT_STREAMS = 10;
+const FULL_CONNECTIONS = 32;
+/** Covers what was on its way to sidegate, and the rest of the bodies of a few streams. */
+const MAX_BYTES_AFTER_GOAWAY = 256 * 1024;
+const FLOOD_CHECK_MS = 100;
 /** The bytes of body that a stream may buffer before it is read. */
 const STREAM_WINDOW = 64 * 1024;
 /** The maximum memory for the protocol state of a session, in MiB. */
@@ -47,25 +69,35 @@ const FIELD_OVERHEAD = 32;
  */
 const READ_LIMIT_FACTOR = 2;
 
+/** A session with its connection. */
+interface OpenSession {
+  readonly session: ServerHttp2Session;
+  readonly socket: Socket;
+  readonly client: string | undefined;
+}
+
 /** The HTTP/2 sessions of the port. */
 export class Http2Sessions {
-  readonly #limits: LimitsConfig;
-  readonly #clock: Clock;
-  readonly #onRequest: OnHttp2Request;
+  readonly #parts: Http2Parts;
+  readonly #rejected: RejectedStreams;
   readonly #sessions = new Map<Socket, ServerHttp2Session>();
+  /** The number of sessions of each client. */
+  readonly #counts = new ClientCounts();
 
-  constructor(limits: LimitsConfig, clock: Clock, onRequest: OnHttp2Request) {
-    this.#clock = clock;
-    this.#limits = limits;
-    this.#onRequest = onRequest;
+  constructor(parts: Http2Parts) {
+    this.#parts = parts;
+    this.#rejected = new RejectedStreams(parts.clock);
   }
 
-  /** Opens a session on a connection that negotiated HTTP/2 (ALPN). */
-  open(socket: Socket): void {
-    const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = this.#limits;
+  /** Opens a session on a connection that negotiated HTTP/2 (ALPN). `client`: undefined if the peer represents many clients. */
+  open(socket: Socket, client: string | undefined): void {
+    const { clock, limits } = this.#parts;
+    const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = limits;
+    if (client !== undefined) this.#counts.add(client, 1);
+    let isReduced = this.#isReduced(client);
     const session = performServerHandshake(socket, {
       settings: {
-        maxConcurrentStreams: MAX_CONCURRENT_STREAMS,
+        maxConcurrentStreams: isReduced ? REDUCED_CONCURRENT_STREAMS : MAX_CONCURRENT_STREAMS,
         maxHeaderListSize: maxHeaderBytes,
         initialWindowSize: STREAM_WINDOW,
         enableConnectProtocol: false,
@@ -78,21 +110,26 @@ export class Http2Sessions {
       streamResetRate: RESETS_PER_SECOND,
     });
     this.#sessions.set(socket, session);
-    const idle = new IdleTimer(this.#clock, keepAliveTimeout, () => {
+    const idle = new IdleTimer(clock, keepAliveTimeout, () => {
       session.close();
       // The client may ignore GOAWAY and the end of our side.
-      destroySoon(socket, this.#clock);
+      destroySoon(socket, clock);
     });
     onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
       onceEvent(stream, 'close', () => idle.leave());
-      this.#onStream(session, stream, headers, { flags, raw, socket });
+      if (isReduced && !this.#isReduced(client)) {
+        isReduced = false;
+        session.settings({ maxConcurrentStreams: MAX_CONCURRENT_STREAMS });
+      }
+      this.#onStream({ session, socket, client }, stream, headers, { flags, raw });
     });
     // GOAWAY has already informed a client that violates the protocol.
     onEvent(session, 'error', () => session.destroy());
     onEvent(session, 'close', () => {
       idle.stop();
       this.#sessions.delete(socket);
+      if (client !== undefined) this.#counts.add(client, -1);
     });
   }
 
@@ -114,10 +151,10 @@ export class Http2Sessions {
   }
 
   #onStream(
-    session: ServerHttp2Session,
+    { session, socket, client }: OpenSession,
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
-    { flags, raw, socket }: { flags: number; raw: RawHeaders; socket: Socket },
+    { flags, raw }: { flags: number; raw: RawHeaders },
   ): void {
     // The error ends only this stream; code that reads or writes it gets `close`.
     onEvent(stream, 'error', () => undefined);
@@ -131,7 +168,32 @@ export class Http2Sessions {
       isOld: false,
       socket,
     };
-    this.#onRequest({ head, headBytes: toHeadBytes(raw), source: new Http2BodySource(stream, fields, flags), stream });
+    const source = new Http2BodySource(stream, fields, flags);
+    const fieldLines = raw.length / 2;
+    // The streams in flight may be valid requests, which end normally.
+    const counted = new CountedStream(fieldLines, (streams, lines) => {
+      const isEnding = session.closed || session.destroyed;
+      if (client !== undefined && !this.#rejected.take(client, streams, lines) && !isEnding) this.#endFlood(session, socket);
+    });
+    onEvent(stream, 'trailers', (_trailers, _flags, lines) => counted.addFields(lines.length / 2));
+    this.#parts.onRequest({ head, headBytes: toHeadBytes(raw), fieldLines, source, stream, counted });
+  }
+
+  /** A client that goes on is cut off: what it sends is read and ignored until the streams in flight have ended. */
+  #endFlood(session: ServerHttp2Session, socket: Socket): void {
+    const { clock, onLimit } = this.#parts;
+    onLimit('rejected_streams');
+    session.close();
+    const before = socket.bytesRead;
+    const stop = clock.every(FLOOD_CHECK_MS, () => {
+      if (socket.bytesRead - before > MAX_BYTES_AFTER_GOAWAY) session.destroy();
+    });
+    onceEvent(session, 'close', stop);
+  }
+
+  #isReduced(client: string | undefined): boolean {
+    if (client === undefined) return false;
+    return this.#rejected.isSpent(client) || this.#counts.of(client) > FULL_CONNECTIONS;
   }
 }
 

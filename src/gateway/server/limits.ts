@@ -4,6 +4,7 @@ import type { Reason } from '../../core/refusal.ts';
 import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
 import { BodyBudget, type BudgetedBody, type BudgetLimits } from './body-budget.ts';
 import type { MemoryPressure } from './memory-guard.ts';
+import { PausedMemory } from './paused-memory.ts';
 
 /** The limit that was reached; a closed set, used as a metric label. */
 export type ListenLimit =
@@ -17,7 +18,10 @@ export type ListenLimit =
   | 'target'
   | 'connections'
   | 'client_connections'
+  | 'handshakes'
+  | 'handshake_bytes'
   | 'client_requests'
+  | 'rejected_streams'
   | 'pipelined'
   | 'upgrades'
   | 'client_upgrades'
@@ -87,6 +91,8 @@ const QUEUED_PER_SLOT = 4;
 export class BodyWatch {
   readonly limits: BodyLimits;
   readonly clock: Clock;
+  /** They may hold as much as bodies. */
+  readonly pauses: PausedMemory;
   readonly #onLimit: OnLimit;
   readonly #pressure: MemoryPressure;
   readonly #budget: BodyBudget;
@@ -104,6 +110,7 @@ export class BodyWatch {
     this.#onLimit = onLimit;
     this.#pressure = pressure;
     this.#budget = new BodyBudget(limits);
+    this.pauses = new PausedMemory(limits.maxBufferedBytes, clock, onLimit, pressure);
     this.#stop = clock.every(SWEEP_INTERVAL_MS, () => this.#sweep());
   }
 

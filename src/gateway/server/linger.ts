@@ -43,12 +43,9 @@ export function discardInput(socket: Socket, atMost = Number.MAX_SAFE_INTEGER): 
 }
 
 /** Destroys a connection that the client does not close, although its last response was sent. */
-export function destroySoon(socket: Socket, clock: Clock): void {
-  onceEvent(
-    socket,
-    'close',
-    clock.after(LINGER_MS, () => socket.destroy()),
-  );
+export function destroySoon(socket: Socket, clock: Clock, atMost: Milliseconds = LINGER_MS): void {
+  const cancel = clock.after(atMost, () => socket.destroy());
+  onceEvent(socket, 'close', cancel);
 }
 
 /** Closes a connection after the last response, even if the client never closes its side. */

@@ -13,7 +13,7 @@ const ANY_IPV6 = '::';
 const ANY_IPV4 = '0.0.0.0';
 /** The error codes of binding if IPv6 is not available. */
 const NO_IPV6: ReadonlySet<string | undefined> = new Set(['EAFNOSUPPORT', 'EADDRNOTAVAIL', 'EPROTONOSUPPORT']);
-/** The same options as in node:http: a client may half-close and still gets its response. */
+/** The same options as in node:http, which ends a connection once its client has half-closed it. */
 const ACCEPTING = { allowHalfOpen: true, noDelay: true, keepAlive: true } as const;
 
 /** The listening sockets of a server. */

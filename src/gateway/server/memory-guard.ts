@@ -5,12 +5,16 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 export interface MemoryPressure {
   /** The bytes that the process may use; undefined: the limit is unknown. */
   readonly limit: number | undefined;
+  /** The workers that share the limit; each has a part of what the connections may hold. */
+  readonly workers: number;
   /** Large bodies are rejected. */
   readonly isTight: boolean;
   /** The exhausted resource, if any: everything new is rejected. */
   readonly shortage: 'heap' | 'memory' | undefined;
   /** Counts received bytes, so that memory is measured more often than once a second during a flood. */
   onBytes(bytes: number): void;
+  /** Counts bytes that were given up, and are free only after a collection. */
+  onGarbage(bytes: number): void;
 }
 
 /** The dependencies of the guard. */
@@ -18,6 +22,8 @@ export interface MemoryGuardParts {
   readonly clock: Clock;
   /** The bytes that the process may use; undefined: there is no known limit, and nothing is rejected. */
   readonly limit: number | undefined;
+  /** The workers of the process. */
+  readonly workers: number;
   /** The share of the limit above which large bodies are rejected; new requests are rejected halfway between it and the limit. */
   readonly shed: number;
   /** The share of V8's heap limit above which new requests are rejected. */
@@ -44,6 +50,8 @@ const MAX_COLLECT_INTERVAL_MS: Milliseconds = 5_000;
 const SHRINK_INTERVAL_MS: Milliseconds = 10_000;
 /** If a collection frees less than this share of the limit, the next one waits twice as long. */
 const WORTHWHILE = 0.03;
+/** So much known garbage, as a share of the limit, is collected at once. */
+const MAX_GARBAGE = 0.06;
 
 /** Measures the heap once a second, and the process also for each mebibyte that arrives. */
 export class MemoryGuard implements MemoryPressure {
@@ -52,6 +60,7 @@ export class MemoryGuard implements MemoryPressure {
   readonly #sheds: (() => void)[] = [];
   #used = 0;
   #bytes = 0;
+  #garbage = 0;
   #isHeapFull = false;
   #collectedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #shrunkAt: Milliseconds = Number.NEGATIVE_INFINITY;
@@ -67,6 +76,10 @@ export class MemoryGuard implements MemoryPressure {
 
   get limit(): number | undefined {
     return this.#parts.limit;
+  }
+
+  get workers(): number {
+    return this.#parts.workers;
   }
 
   /** The bytes in use at the last measurement. */
@@ -99,6 +112,14 @@ export class MemoryGuard implements MemoryPressure {
     if (this.#bytes >= CHECK_BYTES && this.#parts.limit !== undefined) this.#check();
   }
 
+  onGarbage(bytes: number): void {
+    const { limit } = this.#parts;
+    this.#garbage += bytes;
+    if (limit === undefined || this.#garbage < limit * MAX_GARBAGE) return;
+    this.#collectedAt = Number.NEGATIVE_INFINITY;
+    this.#check();
+  }
+
   close(): void {
     this.#stop();
   }
@@ -125,6 +146,7 @@ export class MemoryGuard implements MemoryPressure {
     const now = clock.monotonic();
     if (now - this.#collectedAt < interval) return;
     const before = this.#used;
+    this.#garbage = 0;
     if (this.#isFull || (this.isTight && now - this.#shrunkAt >= SHRINK_INTERVAL_MS)) {
       collectAll();
       this.#shrunkAt = now;
@@ -137,4 +159,11 @@ export class MemoryGuard implements MemoryPressure {
 }
 
 /** For ports without a limit. */
-export const NO_PRESSURE: MemoryPressure = { limit: undefined, isTight: false, shortage: undefined, onBytes: () => undefined };
+export const NO_PRESSURE: MemoryPressure = {
+  limit: undefined,
+  workers: 1,
+  isTight: false,
+  shortage: undefined,
+  onBytes: () => undefined,
+  onGarbage: () => undefined,
+};

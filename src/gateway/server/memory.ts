@@ -11,6 +11,8 @@ import { createCollector, createFullCollector, createMemoryReader } from './proc
 const MIB = 1024 * 1024;
 /** The memory that an idle process needs, with a margin for compiled code: 41 to 48 MiB were measured. */
 const BASE_BYTES = 56 * MIB;
+/** Each worker after the first one needs so much more before it has requests: 32 MiB were measured. */
+const WORKER_BYTES = 32 * MIB;
 /**
  * Bodies get this share of the rest; the remainder is for connections, copies on their way to the app and uncollected garbage.
  */
@@ -28,6 +30,8 @@ const MAX_IDS_SHARE = 1 / 2;
 export interface MemoryBudget {
   /** The limit of the container in bytes; undefined if there is none. */
   readonly limit: number | undefined;
+  /** The workers of the process. */
+  readonly workers: number;
   readonly maxBufferedBytes: number;
   readonly maxLargeBodies: number;
 }
@@ -38,12 +42,21 @@ export interface MemorySettings {
   readonly maxLargeBodies?: number | undefined;
 }
 
-/** Derives the limits; explicit settings take precedence. `limit`: of the container, in bytes (readContainerMemory). */
-export function toMemoryBudget({ maxBufferedBytes, maxLargeBodies }: MemorySettings, limit: number | undefined): MemoryBudget {
-  const share = limit === undefined ? MAX_DERIVED_BYTES : (limit - BASE_BYTES) * BUFFER_SHARE;
+/** The bytes that an idle process leaves to all its workers together; `limit`: of the container. */
+export function toFreeBytes(limit: number, workers = 1): number {
+  return limit - BASE_BYTES - (workers - 1) * WORKER_BYTES;
+}
+
+/** Derives the limits of all workers together; explicit settings take precedence. `limit`: of the container, in bytes (readContainerMemory). */
+export function toMemoryBudget(
+  { maxBufferedBytes, maxLargeBodies }: MemorySettings,
+  limit: number | undefined,
+  workers = 1,
+): MemoryBudget {
+  const share = limit === undefined ? MAX_DERIVED_BYTES : toFreeBytes(limit, workers) * BUFFER_SHARE;
   const bytes = maxBufferedBytes ?? Math.floor(Math.min(Math.max(share, MIN_BUFFERED_BYTES), MAX_DERIVED_BYTES));
   const places = Math.min(Math.max(Math.floor(bytes / MIB), MIN_LARGE_BODIES), MAX_LARGE_BODIES);
-  return { limit, maxBufferedBytes: bytes, maxLargeBodies: maxLargeBodies ?? places };
+  return { limit, workers, maxBufferedBytes: bytes, maxLargeBodies: maxLargeBodies ?? places };
 }
 
 /** Finds settings that exceed the memory of the container or the heap: warnings with the path, the problem and the fix. */
@@ -55,7 +68,7 @@ export function findOversize(
   const { limit, maxBufferedBytes } = budget;
   const found: Oversize[] = [];
   // Each worker has a part of it.
-  if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) * config.workers > limit - BASE_BYTES)
+  if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) * config.workers > toFreeBytes(limit))
     found.push({
       path: 'limits.maxBufferedBytes',
       message: `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(BASE_BYTES)}`,
@@ -109,6 +122,7 @@ export function buildMemory(limits: MemoryPace, budget: MemoryBudget, clock: Clo
   const guard = new MemoryGuard({
     clock,
     limit: budget.limit,
+    workers: budget.workers,
     shed: limits.memoryShed,
     heapShed: limits.heapShed,
     readHeap: readHeapShare,

@@ -18,20 +18,16 @@ export function isFromLoopback({ socket }: Pick<IncomingMessage, 'socket'>): boo
 }
 
 /**
- * Whether a web page in a browser on this machine caused the request. A page can send POST requests without a body, or of type text/plain,
- * to any port here: it cannot read the responses, but the requests have an effect. Browsers mark them with `Origin` (Fetch §3.2).
- */
-export function isFromWebPage({ headers }: IncomingMessage): boolean {
-  return headers.origin !== undefined || !OWN_SITES.has(headers['sec-fetch-site']);
-}
-
-/**
- * Whether a page of another origin caused the request. Browsers mark requests with `Sec-Fetch-Site`, and those that may change something with
- * `Origin`, which pages cannot forge.
+ * Whether a page of another origin caused the request. A page can send POST requests without a body, or of type text/plain, to any port: it
+ * cannot read the responses, but the requests have an effect. Browsers mark requests with `Sec-Fetch-Site`, and those that may change something
+ * with `Origin` (Fetch §3.2), which pages cannot forge. Behind a TLS proxy that passes the Host on, the origin is https, and browsers always
+ * send both.
  */
 export function isFromOtherSite({ headers }: IncomingMessage): boolean {
-  const { origin, host } = headers;
-  return !OWN_SITES.has(headers['sec-fetch-site']) || (origin !== undefined && origin !== `http://${host}`);
+  const { origin, host, 'sec-fetch-site': site } = headers;
+  if (!OWN_SITES.has(site)) return true;
+  if (origin === undefined || origin === `http://${host}`) return false;
+  return site !== 'same-origin' || origin !== `https://${host}`;
 }
 
 /** The rule of one port. */

@@ -101,7 +101,7 @@ export class PortRequests {
     const { errors, handle } = this.#parts;
     const { socket } = request;
     // Behind a response that closes the connection: there can be no response, so the request must not be handled.
-    if (!socket.writable) return stopParsing(socket);
+    if (!socket.writable) return stopParsing(request);
     closeAfterIgnoredUpgrade(request, response);
     const known = this.#queues.get(socket);
     if (known !== undefined) known.count++;
@@ -109,7 +109,10 @@ export class PortRequests {
     if (before === undefined) return handle(this.track(request, response, arrival));
     const queue = known ?? this.#addQueue(socket);
     const release = this.#admitWaiting(request, queue);
-    if (release === undefined) return this.#endConnection(socket, queue);
+    if (release === undefined) {
+      stopParsing(request);
+      return this.#endConnection(socket, queue);
+    }
     queue.requests.push({ received: this.track(request, response, arrival), release });
     queue.held ??= this.#hold(socket, queue);
     onceEvent(before, 'close', () => this.#handleNext(socket, queue));
@@ -153,7 +156,7 @@ export class PortRequests {
     const { clients, bodies, errors, maxHeaderFields } = this.#parts;
     const { socket, rawHeaders } = request;
     if (queue.requests.length >= MAX_WAITING || rawHeaders.length > 2 * maxHeaderFields) return undefined;
-    const leave = clients.enter(socket, errors.toPeer(socket));
+    const leave = clients.enter(errors.toPeer(socket));
     if (leave === undefined) return undefined;
     const arriving = Math.min(toDeclaredLength(request), SMALL_BODY - queue.arriving);
     const free = bodies.takeForWaiting(WAITING_BYTES + toHeadBytes(rawHeaders) + arriving);
@@ -177,7 +180,6 @@ export class PortRequests {
   #endConnection(socket: Socket, queue: Queue): void {
     const { onLimit, errors, bodies } = this.#parts;
     onLimit('pipelined');
-    stopParsing(socket);
     queue.held ??= this.#hold(socket, queue);
     queue.held.discard();
     lingerOnClose(socket, bodies.clock);

@@ -1,12 +1,12 @@
 /** Reads a request body once, into one Buffer: limited in size, rate and in the memory of all requests together. */
-import type { Readable } from 'node:stream';
 import type { BodyStream, RequestBody } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
 import { toClientNetwork } from '../../core/client-network.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
+import type { Pauses } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
-import { onEvent, shareListeners } from '../../core/safe-events.ts';
+import { onEvent } from '../../core/safe-events.ts';
 import { type BodyState, SMALL_BODY } from './body-budget.ts';
 import type { BodyReceiver, BodySource } from './body-source.ts';
 import type { BodyWatch, BufferedBody } from './limits.ts';
@@ -20,17 +20,13 @@ const CHUNK_OVERHEAD = 400;
 
 /** The body of a request. */
 export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
-  static readonly #listenForBreak = shareListeners<Readable, IncomingBody>({
-    error: (body) => body.fail('body_aborted'),
-    close: (body) => body.fail('body_aborted'),
-  });
   readonly declaredLength: number | undefined;
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
   readonly isBuffered = true;
   /** It waits for a slot among the large bodies. */
   isPaused = false;
-  /** The address of the client; its network shares the budget with others. */
+  /** The address of the client, if it is not the peer of the connection; its network shares the budget with others. */
   client = '';
   #network: string | undefined;
   held = 0;
@@ -59,8 +55,12 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
   }
 
   get network(): string {
-    this.#network ??= toClientNetwork(this.client);
+    this.#network ??= toClientNetwork(this.client === '' ? this.#source.peer : this.client);
     return this.#network;
+  }
+
+  get pauses(): Pauses {
+    return this.#watch.pauses;
   }
 
   get received(): number {
@@ -81,7 +81,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
 
   open(): Buffer | BodyStream {
     if (this.declaredLength === 0) return EMPTY;
-    this.#stream = new IncomingStream(this.#source, this.#watch);
+    this.#stream = new IncomingStream(this.#source, this.#watch, this);
     if (this.#brokenBy !== undefined) this.#stream.fail(this.#brokenBy);
     return this.#stream;
   }
@@ -118,7 +118,8 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     this.lastByteAt = this.startedAt;
     return new Promise((resolve) => {
       this.#settle = resolve;
-      IncomingBody.#listenForBreak(this.#source.stream, this);
+      onEvent(this.#source.stream, 'error', () => this.fail('body_aborted'));
+      onEvent(this.#source.stream, 'close', () => this.fail('body_aborted'));
       this.#watch.addBuffered(this);
       const { declaredLength: size = 0 } = this;
       if (size <= SMALL_BODY) this.#listen();

@@ -3,7 +3,7 @@
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Milliseconds } from '../../core/clock.ts';
-import { ReadPause } from '../../core/read-pause.ts';
+import { type PauseOwner, ReadPause } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { BodySource } from './body-source.ts';
@@ -13,6 +13,7 @@ import type { BodyInProgress, BodyWatch } from './limits.ts';
 export class IncomingStream implements BodyStream, BodyInProgress {
   readonly length: number | undefined;
   readonly isBuffered = false;
+  readonly owner: PauseOwner;
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
   received = 0;
@@ -31,8 +32,9 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   #arrival: ReadPause | undefined;
   #brokenBy: Reason | undefined;
 
-  constructor(source: BodySource, watch: BodyWatch) {
+  constructor(source: BodySource, watch: BodyWatch, owner: PauseOwner) {
     this.#source = source;
+    this.owner = owner;
     this.length = source.declaredLength;
     this.#watch = watch;
   }
@@ -82,6 +84,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
 
   stop(): void {
     this.#finish();
+    this.#freeEarly();
     this.#source.stream.resume();
   }
 
@@ -90,6 +93,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     if (this.#hasEnded) return;
     this.#brokenBy ??= reason;
     this.#finish()?.fail(reason);
+    this.#freeEarly();
     this.#notifyAvailable();
   }
 
@@ -101,8 +105,9 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     this.lastByteAt = this.#watch.now();
     if (consumer !== undefined) return this.#write(consumer, chunk);
     this.#early.push(chunk);
-    const { clock, limits } = this.#watch;
-    this.#arrival ??= new ReadPause(clock, limits.streamTimeout, () => this.fail('body_timeout'));
+    this.#arrival ??= new ReadPause(this.owner, chunk.length, this.#watch.limits.streamTimeout, (isEvicted) =>
+      this.fail(isEvicted ? 'buffer_full' : 'body_timeout'),
+    );
     this.#hold(this.#arrival);
     this.#notifyAvailable();
   }
@@ -114,12 +119,10 @@ export class IncomingStream implements BodyStream, BodyInProgress {
 
   /** The sender did not cause the pause, so the time of the pause does not count for the limits. */
   #hold(pause: ReadPause): void {
-    if (pause.isOver || pause === this.#pause) return;
+    if (pause.isOver) return;
     const startedAt = this.#watch.now();
     this.#pause = pause;
-    pause.hold(this.#source.stream);
-    pause.onOver(() => {
-      if (pause !== this.#pause) return;
+    pause.hold(this.#source.stream, () => {
       this.#pause = undefined;
       const now = this.#watch.now();
       this.startedAt += now - startedAt;
@@ -132,6 +135,10 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     this.#hasEnded = true;
     this.#finish()?.end();
     this.#notifyAvailable();
+  }
+
+  #freeEarly(): void {
+    for (const chunk of this.#early.splice(0)) freeChunk(chunk);
   }
 
   #notifyAvailable(): void {

@@ -17,7 +17,8 @@ import { ClientErrors } from './client-errors.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Response } from './http2-response.ts';
-import { type BodyWatch, CONNECTION_BYTES, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
+import { Http2Streams } from './http2-streams.ts';
+import type { BodyWatch, ListenMemory, OnLimit } from './limits.ts';
 import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
 import { type PortRequest, PortRequests } from './port-requests.ts';
@@ -57,6 +58,18 @@ interface Incoming extends Omit<PortRequest, 'request' | 'response'> {
   readonly response: ClientResponse;
 }
 
+const STREAMS_PER_CONNECTION = 2;
+const MIN_STREAMS = 1_024;
+
+/** The most unfinished HTTP/2 streams of a port in one worker: more than the apps, their queue and all that wait for them can have. */
+function toMaxStreams({ maxConnections }: LimitsConfig, workers: number): number {
+  return Math.max(Math.ceil(MIN_STREAMS / workers), STREAMS_PER_CONNECTION * maxConnections);
+}
+
+function toSharedPeers({ trustedProxies, proxyProtocol }: SocketListen): string[] {
+  return [...trustedProxies, ...(proxyProtocol?.from ?? [])];
+}
+
 /** The phase of the shutdown: `leaving` closes connections after their next response, `closing` also idle ones, `refusing` responds with 503. */
 export type ListenPhase = 'open' | 'leaving' | 'closing' | 'refusing';
 
@@ -69,6 +82,7 @@ export class ListenServer {
   readonly #bodies: BodyWatch;
   readonly #certificates: ClientCertificates | undefined;
   readonly #http2: Http2Sessions;
+  readonly #streams: Http2Streams;
   readonly #proxyPeers: ProxyProtocolPeers;
   readonly #clients: PortClients;
   readonly #clientErrors: ClientErrors;
@@ -77,7 +91,8 @@ export class ListenServer {
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
-    const { limits, clock, tls } = parts;
+    const { limits, clock, tls, onLimit } = parts;
+    const { guard } = parts.memory;
     this.#parts = parts;
     this.#resolveClient = createClientResolver({
       address: parts.listen.trustedProxies,
@@ -89,12 +104,13 @@ export class ListenServer {
     });
     this.#clientErrors = new ClientErrors({
       clock,
-      onLimit: parts.onLimit,
+      onLimit,
       toPeer: (socket) => this.#toPeer(socket),
       rejectSocket: (info, socket, refusal) => parts.handler.rejectSocket(info, socket, refusal),
     });
     this.#bodies = parts.memory.bodies;
-    this.#server = createStrictServer(limits, tls, {
+    const tlsPort = tls && { contexts: tls, clock, memory: guard, onLimit, toPeer: (socket: Socket) => this.#toPeer(socket) };
+    this.#server = createStrictServer(limits, tlsPort, {
       // RFC 9110 §7.8: not for HTTP/1.0. Behind another pending request, it is served as if it did not ask for an upgrade.
       shouldUpgradeCallback: guardDecision(
         ({ method, headers, httpVersionMinor, socket }: IncomingMessage) =>
@@ -111,20 +127,14 @@ export class ListenServer {
       timeout: limits.headTimeout,
       clock,
     });
-    this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
+    this.#http2 = new Http2Sessions({ limits, clock, onLimit, onRequest: (request) => this.#onHttp2Request(request) });
+    this.#streams = new Http2Streams(toMaxStreams(limits, guard.workers), guard, onLimit);
     interceptConnections<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
       if (!this.#proxyPeers.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
-      else if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
+      else if (socket.alpnProtocol === 'h2') this.#http2.open(socket, this.#clients.toClient(this.#toPeer(socket)));
       else proceed();
     });
     interceptConnections(this.#server, 'connection', (socket, proceed) => {
-      this.#bodies.onBytes(tls === undefined ? CONNECTION_BYTES : TLS_CONNECTION_BYTES);
-      // A handshake takes memory before a request could be rejected with 503.
-      if (tls !== undefined && parts.memory.guard.shortage !== undefined) {
-        parts.onLimit(parts.memory.guard.shortage);
-        socket.destroy();
-        return;
-      }
       const onInvalid = (detail: string): void => {
         this.#clientErrors.reject(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
       };
@@ -135,14 +145,13 @@ export class ListenServer {
       };
       this.#proxyPeers.take(socket, { onReady, onInvalid });
     });
-    const { trustedProxies, proxyProtocol } = parts.listen;
-    const shared = parts.sharedPeers ?? [...trustedProxies, ...(proxyProtocol?.from ?? [])];
-    this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit: parts.onLimit, memory: parts.memory.guard });
+    const shared = parts.sharedPeers ?? toSharedPeers(parts.listen);
+    this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit, tls, memory: guard });
     this.#requests = new PortRequests({
       errors: this.#clientErrors,
       clients: this.#clients,
       bodies: this.#bodies,
-      onLimit: parts.onLimit,
+      onLimit,
       maxHeaderFields: limits.maxHeaderFields,
       handle: (received) => this.#accept(toIncomingHead(received.request), received),
     });
@@ -213,9 +222,12 @@ export class ListenServer {
     });
   }
 
-  #onHttp2Request({ head, headBytes, source, stream }: Http2Request): void {
-    const { handler, limits, onLimit } = this.#parts;
-    const response = new Http2Response(stream, head.headers);
+  #onHttp2Request({ head, headBytes, fieldLines, source, stream, counted }: Http2Request): void {
+    const { handler, limits, onLimit, clock } = this.#parts;
+    const response = new Http2Response(stream, head.headers, counted);
+    const body = new IncomingBody(source, this.#bodies);
+    if (!this.#streams.add({ stream, source, body, response, headBytes, fieldLines }, clock.monotonic()))
+      return response.refuseStream();
     const tracked = this.#clients.track(head.socket, source, response, stream);
     if (headBytes > limits.maxHeaderBytes) {
       onLimit('header_bytes');
@@ -223,7 +235,7 @@ export class ListenServer {
     }
     const isUnexpected = head.headers.get('expect') !== undefined && !source.expectsContinue;
     const refusal = isUnexpected ? refuse('expectation_failed', 'expectation_failed') : undefined;
-    this.#accept(head, { body: new IncomingBody(source, this.#bodies), response, tracked, refusal });
+    this.#accept(head, { body, response, tracked, refusal });
   }
 
   /** Handles one request, in any version of HTTP. */

@@ -157,9 +157,11 @@ function toContextOptions(settings: TlsSettings, index: number): SecureContextOp
 }
 
 function toClientOptions({ clientCa, clientCrl }: TlsSettings): SecureContextOptions {
-  if (clientCa === undefined) return {};
+  // TLS 1.2 would accept further handshakes later, whose messages nothing limits.
+  const secureOptions = constants.SSL_OP_NO_RENEGOTIATION;
+  if (clientCa === undefined) return { secureOptions };
   // A resumed session is not verified again, although a certificate of its chain may have expired or been revoked.
-  const verified = { ca: clientCa, secureOptions: constants.SSL_OP_NO_TICKET };
+  const verified = { ca: clientCa, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET };
   return clientCrl === undefined ? verified : { ...verified, crl: splitCrls(clientCrl) };
 }
 

@@ -3,11 +3,14 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
+import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
+import { type PauseOwner, writeCounted } from '../../core/read-pause.ts';
+import type { Reason } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import { closeAfterResponse } from './linger.ts';
+import { closeAfterResponse, destroySoon } from './linger.ts';
 
 /**
  * HTTP in any version, and TLS (RFC 2817) with HTTP in it: their requests would bypass the gates. Such a request is served
@@ -48,22 +51,21 @@ export class SocketUpgrade implements UpgradeRequest {
     this.#early = early;
   }
 
-  grant(statusLine: string, fields: RawHeaders): BodyStream {
+  grant(statusLine: string, fields: RawHeaders, owner: PauseOwner): BodyStream {
     let head = `HTTP/1.1 ${statusLine}\r\n`;
     for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
     // From here on, the connection no longer carries HTTP.
     this.#response.detachSocket(this.#socket as Parameters<ServerResponse['detachSocket']>[0]);
     this.#socket.write(`${head}\r\n`, 'latin1');
-    return new SocketStream(this.#socket, this.#early);
+    return new SocketStream(this.#socket, this.#early, owner);
   }
 
   get writer(): Duplex {
     return this.#socket;
   }
 
-  /** A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait. */
   write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean {
-    return this.#socket.write(chunk, onWritten) || this.#socket.writableLength === 0;
+    return writeCounted(this.#socket, chunk, onWritten);
   }
 
   end(): void {
@@ -74,11 +76,7 @@ export class SocketUpgrade implements UpgradeRequest {
   close(clock: Clock, atMost: Milliseconds): void {
     const socket = this.#socket as Socket;
     if (socket.writableFinished) return closeAfterResponse(socket, clock);
-    onceEvent(
-      socket,
-      'close',
-      clock.after(atMost, () => socket.destroy()),
-    );
+    destroySoon(socket, clock, atMost);
     onceEvent(socket, 'finish', () => closeAfterResponse(socket, clock));
     socket.end();
   }
@@ -91,11 +89,13 @@ export class SocketUpgrade implements UpgradeRequest {
 /** The bytes that arrive on the raw socket. */
 class SocketStream implements BodyStream {
   readonly length = undefined;
+  readonly owner: PauseOwner;
   readonly #socket: Duplex;
   readonly #early: Buffer;
   #consumer: BodyConsumer | undefined;
 
-  constructor(socket: Duplex, early: Buffer) {
+  constructor(socket: Duplex, early: Buffer, owner: PauseOwner) {
+    this.owner = owner;
     this.#socket = socket;
     this.#early = early;
   }
@@ -103,12 +103,20 @@ class SocketStream implements BodyStream {
   start(consumer: BodyConsumer): void {
     const socket = this.#socket;
     this.#consumer = consumer;
-    onEvent(socket, 'data', (chunk: Buffer) => this.#consumer?.write(chunk)?.hold(socket));
+    onEvent(socket, 'data', (chunk: Buffer) => {
+      this.owner.pauses.onBytes(chunk.length);
+      if (this.#consumer === undefined) freeChunk(chunk);
+      else this.#consumer.write(chunk)?.hold(socket);
+    });
     onEvent(socket, 'end', () => this.#take()?.end());
-    onEvent(socket, 'close', () => this.#take()?.fail('sender_gone'));
+    onEvent(socket, 'close', () => this.fail('sender_gone'));
     // Bytes that were sent before the upgrade was accepted; clients need not wait.
     if (this.#early.length > 0) consumer.write(this.#early)?.hold(socket);
-    if (socket.destroyed) this.#take()?.fail('sender_gone');
+    if (socket.destroyed) this.fail('sender_gone');
+  }
+
+  fail(reason: Reason): void {
+    this.#take()?.fail(reason);
   }
 
   stop(): void {

@@ -2,9 +2,9 @@
 import type { Socket } from 'node:net';
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
-import type { ReadPause } from '../../core/read-pause.ts';
+import { type ReadPause, writeCounted } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
-import { afterWrite } from '../../core/safe-events.ts';
+import { guardCallback } from '../../core/safe-events.ts';
 import type { UpstreamRequest } from './upstream.ts';
 
 /** Copying a small body is cheaper than writing a second buffer. */
@@ -12,10 +12,10 @@ const MAX_COPIED_BYTES = 16_384;
 
 /** The callbacks of a body writer. */
 export interface BodyWriterEvents {
-  /** Bytes were written, or can be written again. */
+  /** Bytes were written. */
   onProgress(): void;
   /** The app reads no more for now. */
-  startPause(): ReadPause;
+  startPause(): ReadPause | undefined;
   onWritten(): void;
   /** The sender disconnected or was too slow: the app must not take the partial request for a complete one. */
   onBroken(reason: Reason): void;
@@ -28,7 +28,6 @@ export class BodyWriter implements BodyConsumer {
   readonly #isChunked: boolean;
   readonly #events: BodyWriterEvents;
   #isOver = false;
-  #pause: ReadPause | undefined;
 
   constructor(socket: Socket, body: BodyStream, isChunked: boolean, events: BodyWriterEvents) {
     this.#isChunked = isChunked;
@@ -43,18 +42,15 @@ export class BodyWriter implements BodyConsumer {
   }
 
   write(chunk: Buffer): ReadPause | undefined {
-    // Memory that a broken connection may still use is left to the garbage collector.
-    const onWritten = afterWrite(() => freeChunk(chunk));
-    const hasRoom = this.#isChunked ? this.#writeChunk(chunk, onWritten) : this.#socket.write(chunk, onWritten);
-    // A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait.
+    // Also after an error: the socket is closed then, and nothing uses the memory any more.
+    const onWritten = (): void => freeChunk(chunk);
+    const hasRoom = this.#isChunked
+      ? this.#writeChunk(chunk, guardCallback(onWritten))
+      : writeCounted(this.#socket, chunk, onWritten);
     this.#events.onProgress();
+    // A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait.
     if (hasRoom || this.#socket.writableLength === 0) return undefined;
-    // Chunks that were already read still arrive.
-    if (this.#pause === undefined || this.#pause.isOver) {
-      this.#pause = this.#events.startPause();
-      this.#pause.onOver(() => this.#isOver || this.#events.onProgress());
-    }
-    return this.#pause;
+    return this.#events.startPause();
   }
 
   end(): void {

@@ -1,6 +1,6 @@
 /** Bounds how slowly a client may read what it is sent: a response, or the bytes of an upgraded connection or a tunnel. */
-import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { type BlockedWriter, pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
+import type { Milliseconds } from '../../core/clock.ts';
+import { type BlockedWriter, findPause, type PauseOwner, pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
 
 /** The minimum rate at which a client must read. */
 export interface ReadLimits {
@@ -16,41 +16,33 @@ export interface ReadLimits {
 /** The reads of one client. */
 export class ClientReads {
   readonly #limits: ReadLimits;
-  readonly #clock: Clock;
+  readonly #client: PauseOwner;
   #sentBytes = 0;
   /** How long its writer has waited for the client so far. */
   #waited: Milliseconds = 0;
-  #pause: ReadPause | undefined;
 
-  constructor(limits: ReadLimits, clock: Clock) {
+  constructor(limits: ReadLimits, client: PauseOwner) {
     this.#limits = limits;
-    this.#clock = clock;
-  }
-
-  /** The current pause; undefined while the client reads. */
-  get pause(): ReadPause | undefined {
-    return this.#pause;
+    this.#client = client;
   }
 
   onSent(bytes: number): void {
     this.#sentBytes += bytes;
+    this.#client.pauses.onBytes(bytes);
   }
 
   /** Pauses until the client takes more. A client that takes nothing for too long, or too little, is disconnected. */
-  waitFor(client: BlockedWriter): ReadPause {
-    // Chunks that were already read still arrive.
-    if (this.#pause !== undefined) return this.#pause;
-    const since = this.#clock.monotonic();
-    const disconnect = (): void => {
-      this.#limits.onStall();
-      client.destroy();
+  waitFor(writer: BlockedWriter): ReadPause | undefined {
+    const current = findPause(writer);
+    if (current !== undefined) return current;
+    const disconnect = (isEvicted: boolean): void => {
+      if (!isEvicted) this.#limits.onStall();
+      writer.destroy();
     };
-    const pause = pauseUntilDrained(client, this.#clock, this.#limits.sendTimeout, disconnect);
-    this.#pause = pause;
-    pause.onOver(() => {
-      this.#pause = undefined;
-      this.#waited += this.#clock.monotonic() - since;
-      if (this.#isTooSlow()) disconnect();
+    const pause = pauseUntilDrained(writer, this.#client, this.#limits.sendTimeout, disconnect);
+    pause?.onOver(() => {
+      this.#waited += this.#client.pauses.clock.monotonic() - pause.startedAt;
+      if (this.#isTooSlow()) disconnect(false);
     });
     return pause;
   }

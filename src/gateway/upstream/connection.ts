@@ -31,7 +31,6 @@ export interface ConnectionOwner {
   readonly buffers: ReadBuffers;
   readonly heads: ResponseHeads;
   readonly clock: Clock;
-  now(): Milliseconds;
   /** The exchange is over, and the connection is free for another. */
   onFree(connection: Connection): void;
   /** The connection switched to another protocol, and does not return to the pool. */
@@ -74,7 +73,7 @@ export class Connection implements ParserEvents {
     this.#job = job;
     job.connection = this;
     this.#idleTimeout = options.idleTimeout;
-    this.#deadline = owner.now() + options.connectTimeout;
+    this.#deadline = owner.clock.monotonic() + options.connectTimeout;
     this.#socket = connect({
       host: options.host,
       port: options.port,
@@ -156,11 +155,10 @@ export class Connection implements ParserEvents {
     const releaseBuffer = this.#reader.lend(chunk);
     const kept = releaseBuffer === undefined ? Buffer.from(chunk) : chunk;
     const pause = this.#job.listener.onData(kept, releaseBuffer);
-    if (pause === undefined || pause.isOver || pause === this.#pause || this.#isClosed) return;
+    if (pause === undefined || this.#isClosed) return;
     this.#pause = pause;
-    pause.hold(this.#socket);
-    pause.onOver(() => {
-      if (pause === this.#pause) this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
+    pause.hold(this.#socket, () => {
+      this.#deadline = this.#owner.clock.monotonic() + this.#owner.options.idleResponseTimeout;
     });
   }
 
@@ -174,7 +172,7 @@ export class Connection implements ParserEvents {
     const { body, leaseEndsAt } = request;
     this.#hasResponseBytes = false;
     this.#hasHead = false;
-    this.#deadline = this.#owner.now() + this.#owner.options.responseTimeout;
+    this.#deadline = this.#owner.clock.monotonic() + this.#owner.options.responseTimeout;
     // Checked here, where the first byte is sent: it may have waited for a connection, or for a first one that was dead.
     if (leaseEndsAt !== undefined && this.#deadline + LEASE_MARGIN_MS > leaseEndsAt)
       return this.#fail({ kind: 'timeout', nothingSent: !job.isSent, detail: 'the lease ends before the app would time out' });
@@ -185,24 +183,27 @@ export class Connection implements ParserEvents {
   }
 
   #send(body: BodyStream, isTunnel: boolean): void {
-    const {
-      clock,
-      options: { responseTimeout, idleResponseTimeout },
-    } = this.#owner;
+    const { responseTimeout, idleResponseTimeout } = this.#owner.options;
     const onProgress = (): void => {
-      if (isTunnel) this.#deadline = this.#owner.now() + idleResponseTimeout;
+      if (isTunnel) this.#deadline = this.#owner.clock.monotonic() + idleResponseTimeout;
     };
     this.#bodyWriter = new BodyWriter(this.#socket, body, !isTunnel && body.length === undefined, {
       onProgress,
       startPause: () => {
         const atMost = this.#hasHead ? idleResponseTimeout : responseTimeout;
         const detail = `the app read no more of the request for ${atMost} ms`;
-        return pauseUntilDrained(this.#socket, clock, atMost, () => this.#fail({ kind: 'timeout', nothingSent: false, detail }));
+        const pause = pauseUntilDrained(this.#socket, body.owner, atMost, (isEvicted) => {
+          // Its sender can send it again later. If it has sent the whole body, only the app can be at fault.
+          if (isEvicted) body.fail('buffer_full');
+          this.#fail({ kind: 'timeout', nothingSent: false, detail });
+        });
+        pause?.onOver(onProgress);
+        return pause;
       },
       onWritten: () => {
         this.#bodyWriter = undefined;
         if (isTunnel) this.#socket.end();
-        else if (!this.#hasHead) this.#deadline = this.#owner.now() + responseTimeout;
+        else if (!this.#hasHead) this.#deadline = this.#owner.clock.monotonic() + responseTimeout;
       },
       onBroken: () => this.destroy(),
     });
@@ -228,7 +229,7 @@ export class Connection implements ParserEvents {
     if (progress === 'malformed') this.#fail({ kind: 'protocol', nothingSent: false, detail: this.#parser.problem });
     else if (progress !== 'more') this.#complete(progress === 'complete');
     // Before the head is complete, nothing counts as progress, so that an app cannot hold the connection by sending single bytes.
-    else if (this.#hasHead) this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
+    else if (this.#hasHead) this.#deadline = this.#owner.clock.monotonic() + this.#owner.options.idleResponseTimeout;
   }
 
   /** Called only after all bytes were parsed: bytes after the response would be read as the next response (response desync). */
@@ -240,7 +241,7 @@ export class Connection implements ParserEvents {
     if (!isClean || !this.#keepsAlive || !isRequestWritten) return this.destroy();
     this.#pause?.release(this.#socket);
     this.#pause = undefined;
-    this.#deadline = this.#owner.now() + this.#idleTimeout;
+    this.#deadline = this.#owner.clock.monotonic() + this.#idleTimeout;
     this.#owner.onFree(this);
   }
 

@@ -20,7 +20,7 @@ export interface RequestPolicy {
 export interface ForwardRoute {
   /** Builds the request header for the app. */
   readonly policy: RequestPolicy;
-  /** `idempotent`: only idempotent requests are sent again if a reused connection was dead; `always`: also POST. */
+  /** Which requests are sent again if a reused connection was dead: `idempotent`, by their method, but no webhooks; `always`: all. */
   readonly resend: 'idempotent' | 'always';
   /** Lower-case names of response headers that are passed on although a sender may disable itself because of them. */
   readonly allowResponseHeaders: ReadonlySet<string>;
@@ -54,15 +54,18 @@ export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: 
   const responsePolicy = new ResponseHeaderPolicy(route.allowResponseHeaders);
   return {
     forward(admitted, response, trace) {
-      const { method, target, upgrade } = admitted.head;
+      const { head, claimed } = admitted;
+      const { method, target, upgrade } = head;
       const headers = route.policy.toUpstreamHeaders(admitted, trace);
+      // The app may have handled it before it closed the connection, and by any method a webhook must be handled once.
+      const isAllowed = route.resend === 'always' || (claimed === undefined && IDEMPOTENT.has(method));
       // A stream cannot be sent a second time.
-      const repeatable = Buffer.isBuffer(admitted.body) && (route.resend === 'always' || IDEMPOTENT.has(method));
+      const repeatable = isAllowed && Buffer.isBuffer(admitted.body);
       return new Promise((resolve) => {
         const { connectFailureCode, readLimits } = route;
         const relay = new Relay({ responsePolicy, connectFailureCode, readLimits, admitted, response, clock, resolve });
         const body = Buffer.isBuffer(admitted.body) ? admitted.body : relay.observe(admitted.body);
-        const leaseEndsAt = admitted.claimed?.expiresAt;
+        const leaseEndsAt = claimed?.expiresAt;
         const request = { method, path: target.raw, headers, body, repeatable, isUpgrade: upgrade !== undefined, leaseEndsAt };
         relay.attach(upstream.send(request, relay));
       });

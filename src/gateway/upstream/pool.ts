@@ -34,7 +34,7 @@ class Pool implements Upstream, ConnectionOwner {
 
   send(request: UpstreamRequest, listener: UpstreamListener): UpstreamExchange {
     const job = new PooledJob(this, request, listener);
-    const now = this.now();
+    const now = this.clock.monotonic();
     let connection = request.isUpgrade === true ? undefined : this.#free.pop();
     // The sweep may be late if the process was busy. Treat an overdue connection as closed by the app.
     while (connection?.isOverdue(now)) {
@@ -56,10 +56,6 @@ class Pool implements Upstream, ConnectionOwner {
     this.#isClosed = true;
     this.#waiting.clear();
     for (const connection of [...this.#connections, ...this.#upgraded]) connection.destroy();
-  }
-
-  now(): Milliseconds {
-    return this.clock.monotonic();
   }
 
   onFree(connection: Connection): void {
@@ -119,7 +115,7 @@ class Pool implements Upstream, ConnectionOwner {
   }
 
   #sweep(): void {
-    const now = this.now();
+    const now = this.clock.monotonic();
     for (const connection of [...this.#connections, ...this.#upgraded]) if (connection.isOverdue(now)) connection.expire();
     for (const job of this.#waiting) {
       // All jobs wait equally long, so the jobs after the first one that is not overdue are not overdue either.

@@ -6,7 +6,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { acceptsTrailers, type RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
-import type { ReadPause } from '../../core/read-pause.ts';
+import { findPause, type ReadPause } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, type RejectionCode, refuse } from '../../core/refusal.ts';
 import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
 import { ClientReads, type ReadLimits } from './client-reads.ts';
@@ -22,6 +22,12 @@ const REFUSALS: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonl
 };
 const SWITCHING_PROTOCOLS = 101;
 const EARLY_HINTS = 103;
+
+/**
+ * A link with parameters (RFC 8288 §3) that Node accepts over HTTP/1.1. Node's own expression takes exponential time to reject one: 40
+ * parameters and a quote would block the event loop for years. It accepts all links that this one accepts, in linear time.
+ */
+const LINK = /^<[^<>\r\n]*>(?:[\t ]*;[\t ]*[^;="\s]+(?:=(?:"[^;"\s]*"|[^;"\s]+))?)*$/;
 
 /** A body up to this size is written in one piece with the head: one string takes a fifth less of the CPU of a response than buffers. */
 const MAX_SINGLE_WRITE = 8_192;
@@ -66,7 +72,7 @@ export class Relay implements UpstreamListener {
     this.#parts = parts;
     this.#response = parts.response;
     this.#startedAt = parts.clock.monotonic();
-    this.#reads = new ClientReads(parts.readLimits, parts.clock);
+    this.#reads = new ClientReads(parts.readLimits, parts.admitted.head.body);
   }
 
   attach(exchange: UpstreamExchange): void {
@@ -81,7 +87,9 @@ export class Relay implements UpstreamListener {
     this.#isSending = true;
     return {
       length: body.length,
+      owner: body.owner,
       stop: () => body.stop(),
+      fail: (reason) => body.fail(reason),
       start: (consumer) =>
         body.start({
           write: (chunk) => consumer.write(chunk),
@@ -98,10 +106,11 @@ export class Relay implements UpstreamListener {
   }
 
   onInformation(status: number, headers: RawHeaders): void {
+    const { httpVersionMinor, socket } = this.#response.req;
     // Other 1xx responses are hop-by-hop or unknown. Hints (RFC 8297) are for the client, unless it uses HTTP/1.0 (RFC 9110 §15.2).
-    if (status !== EARLY_HINTS || !this.#canWrite() || this.#response.req.httpVersionMinor === 0) return;
-    const links: string[] = [];
-    for (let i = 0; i < headers.length; i += 2) if (headers[i]?.toLowerCase() === 'link') links.push(headers[i + 1] as string);
+    if (status !== EARLY_HINTS || !this.#canWrite() || httpVersionMinor === 0) return;
+    const all = headers.filter((_, i) => i % 2 === 1 && headers[i - 1]?.toLowerCase() === 'link');
+    const links = socket === undefined ? all : all.filter((link) => LINK.test(link));
     try {
       if (links.length > 0) this.#response.writeEarlyHints({ link: links });
     } catch {
@@ -123,7 +132,8 @@ export class Relay implements UpstreamListener {
     this.#resolve({ kind: 'upgraded', status: SWITCHING_PROTOCOLS, closed, upstreamMs: this.#elapsed() });
     // The stream of what the client sends reports it only until the client has ended its side.
     onceEvent(upgrade.writer, 'close', () => this.#abort('sender_gone'));
-    return this.observe(upgrade.grant('101 Switching Protocols', [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol]));
+    const granted = [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol];
+    return this.observe(upgrade.grant('101 Switching Protocols', granted, admitted.head.body));
   }
 
   onHead(status: number, statusText: string, headers: RawHeaders): void {
@@ -170,7 +180,7 @@ export class Relay implements UpstreamListener {
       return this.#onClosed();
     }
     // For node:http, the connection of an ended response is idle: the gate would close it at once on shutdown.
-    const { pause } = this.#reads;
+    const pause = findPause(this.#response);
     if (pause === undefined) this.#end(trailers);
     else pause.onOver(() => this.#end(trailers));
     const [status, contentBytes, upstreamMs] = [this.#status, this.#contentBytes, this.#elapsed()];
@@ -252,6 +262,7 @@ export class Relay implements UpstreamListener {
 }
 
 function toSenderRefusal(reason: Reason): Refusal {
+  if (reason === 'buffer_full') return refuse('overloaded', reason);
   return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
 }
 

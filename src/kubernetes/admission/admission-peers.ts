@@ -17,7 +17,7 @@ export interface PeerLimits {
   readonly requestsPerSecond: number;
   /** Maximum number of requests whose body has not been received completely. */
   readonly maxUploads: number;
-  /** Bytes of request bodies, by their Content-Length, from the head of a request to its response. */
+  /** Bytes of request bodies, by their Content-Length, and of their responses, until a response is sent. */
   readonly maxBytes: number;
 }
 
@@ -61,7 +61,9 @@ const BURST_S = 2;
 export interface AdmittedRequest {
   /** Call when the body was received. */
   startReview(): void;
-  /** Call once when the response is written, for any outcome. */
+  /** Call before the response is written. False if the network has no budget for so many bytes: it does not read its responses. */
+  startResponse(bytes: number): boolean;
+  /** Call once when the response is sent or its connection closed, for any outcome. */
   end(): void;
 }
 
@@ -82,8 +84,8 @@ export class AdmissionPeers {
   }
 
   /** Counts a request that waits for the response before it. Returns how to end that; undefined if its network has too many. */
-  enter(socket: Socket): (() => void) | undefined {
-    const network = this.#connections.get(toKey(socket))?.network;
+  enter(address: string): (() => void) | undefined {
+    const network = this.#networks.get(toClientNetwork(address));
     if (network === undefined || network.uploads >= this.#parts.limits.maxUploads) return undefined;
     network.uploads++;
     return () => network.uploads--;
@@ -112,6 +114,8 @@ export class AdmissionPeers {
 
   #toRequest(connection: Connection, bytes: number): AdmittedRequest {
     const { network } = connection;
+    const { maxBytes } = this.#parts.limits;
+    let held = bytes;
     let isUploading = true;
     network.uploads++;
     network.bytes += bytes;
@@ -124,9 +128,19 @@ export class AdmissionPeers {
         endUpload();
         connection.isReviewing = true;
       },
+      startResponse(more) {
+        endUpload();
+        connection.isReviewing = false;
+        touch(connection);
+        if (connection.isVerified) return true;
+        if (network.bytes + more > maxBytes) return false;
+        held += more;
+        network.bytes += more;
+        return true;
+      },
       end() {
         endUpload();
-        network.bytes -= bytes;
+        network.bytes -= held;
         connection.isReviewing = false;
         touch(connection);
       },
@@ -222,7 +236,7 @@ export class AdmissionPeers {
   }
 }
 
-const UNTRACKED: AdmittedRequest = { startReview: () => undefined, end: () => undefined };
+const UNTRACKED: AdmittedRequest = { startReview: () => undefined, startResponse: () => true, end: () => undefined };
 
 function touch(connection: Connection): void {
   const { connections } = connection.network;

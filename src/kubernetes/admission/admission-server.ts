@@ -1,13 +1,12 @@
 /** The webhook port, which the API server calls: HTTPS, one path, AdmissionReviews in JSON, bounded in size and time. */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { TLSSocket } from 'node:tls';
 import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import type { Reason, Refusal } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import { writeSocketRefusal } from '../../gateway/pipeline/respond.ts';
-import { ClientErrors } from '../../gateway/server/client-errors.ts';
+import { createPlainErrors } from '../../gateway/pipeline/respond.ts';
 import { type ListenMemory, TLS_CONNECTION_BYTES } from '../../gateway/server/limits.ts';
 import { type BoundAddress, Listener } from '../../gateway/server/listener.ts';
 import { type PortRequest, PortRequests } from '../../gateway/server/port-requests.ts';
@@ -17,7 +16,17 @@ import type { TlsContexts } from '../../gateway/server/tls.ts';
 import { AdmissionPeers, type AdmittedRequest, type PeerLimits } from './admission-peers.ts';
 import type { CallerNames } from './caller-names.ts';
 import type { ConnectionLimit, RejectionLabel } from './injector-metrics.ts';
-import type { ReviewReply } from './reviewer.ts';
+import { REVIEW_PATH, type ReviewReply, toRejection } from './reviewer.ts';
+
+/** A request that was not reviewed. */
+export interface Rejection {
+  readonly reason: RejectionLabel;
+  /** Its address. */
+  readonly client: string;
+  /** By its Content-Length. */
+  readonly bytes: number | undefined;
+  readonly problem: string;
+}
 
 /** The dependencies of the server. */
 export interface AdmissionServerParts {
@@ -32,21 +41,19 @@ export interface AdmissionServerParts {
   readonly requiresVerified: boolean;
   readonly perClient: Omit<PeerLimits, 'maxBytes'>;
   readonly onConnectionClosed: (limit: ConnectionLimit) => void;
-  /** `client`: its address; the API server only shows the status. */
-  readonly onRejected: (reason: RejectionLabel, client: string) => void;
+  readonly onRejected: (rejection: Rejection) => void;
   readonly onInFlight: (delta: 1 | -1) => void;
   readonly onHandshakeFailed: (problem: string) => void;
 }
 
-const PATH = '/inject';
 /** The API server accepts objects of up to 3 MiB, and wraps the pod into a review. */
 const MAX_REVIEW_BYTES = 4 * 1024 * 1024;
 /**
  * Bounds the total memory of untrusted callers within the chart's limit of 256 MiB, of which the heap may use half (128 MiB):
  * - bodies, outside the heap: 16 MiB, which is 1,600 reviews of common pods
  * - the review that is being parsed, one at a time: 8 MiB of text, and values for half of the heap (bounded-json.ts)
- * - responses that wait for warnings, for at most 300 ms: the size of the bodies, in base64
- * - the patch that is being created, one at a time: 20 MB
+ * - responses: 1.4 MB at most, and in total the share of a client network, which holds them until they are sent
+ * - the patch that is being created, one at a time: 1 MiB (injector/review.ts)
  * In a smaller container the bounds for bodies and values are smaller (gateway/server/memory.ts).
  */
 export const MAX_BODY_BYTES = 16 * 1024 * 1024;
@@ -72,10 +79,10 @@ export const ADMISSION_LIMITS = {
 const NO_LIMIT = (): void => undefined;
 const SEND_TIMEOUT_MS = 30_000;
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
-const REASONS: Partial<Readonly<Record<Reason, readonly [RejectionLabel, number]>>> = {
-  body_too_large: ['body_too_large', 413],
-  body_timeout: ['body_timeout', 408],
-  buffer_full: ['overloaded', 503],
+const REASONS: Partial<Readonly<Record<Reason, RejectionLabel>>> = {
+  body_too_large: 'body_too_large',
+  body_timeout: 'body_timeout',
+  buffer_full: 'overloaded',
 };
 
 /** The listening port. */
@@ -93,7 +100,9 @@ export class AdmissionServer {
 
   constructor(parts: AdmissionServerParts) {
     this.#parts = parts;
-    this.#server = createStrictServer(ADMISSION_LIMITS, parts.tls, {}) as TlsServer;
+    const { clock, memory } = parts;
+    const tls = { contexts: parts.tls, clock, memory: memory.guard, onLimit: parts.onHandshakeFailed };
+    this.#server = createStrictServer(ADMISSION_LIMITS, tls, {}) as TlsServer;
     this.#peers = new AdmissionPeers(this.#server, {
       limits: { ...parts.perClient, maxBytes: MAX_CLIENT_BODY_BYTES },
       maxConnections: MAX_CONNECTIONS,
@@ -101,13 +110,7 @@ export class AdmissionServer {
       onClosed: parts.onConnectionClosed,
     });
     this.#listener = new Listener(this.#server, parts.address);
-    const { clock, memory } = parts;
-    const errors = new ClientErrors({
-      clock,
-      onLimit: NO_LIMIT,
-      toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
-      rejectSocket: ({ requestId }, socket, refusal) => writeSocketRefusal(socket, refusal, requestId, clock),
-    });
+    const errors = createPlainErrors(clock);
     const handle = (received: PortRequest): Promise<void> => this.#onRequest(received);
     const requests = new PortRequests({
       errors,
@@ -164,7 +167,8 @@ export class AdmissionServer {
   async #onRequest({ request, response, body, refusal }: PortRequest): Promise<void> {
     this.#change(1);
     onceEvent(response, 'close', () => this.#change(-1));
-    const reply = await (refusal === undefined ? this.#handle(request, body) : this.#refuse(request, refusal));
+    const reply = await (refusal === undefined ? this.#handle(request, response, body) : toRefused(refusal));
+    if (reply.rejected !== undefined) this.#parts.onRejected(describeRejection(request, reply.rejected, reply.text));
     // Unread bytes of the body would be interpreted as the next request.
     const isOld = this.#generations.get(request.socket) !== this.#generation;
     if (this.#isClosing || isOld || !request.complete) response.shouldKeepAlive = false;
@@ -182,51 +186,36 @@ export class AdmissionServer {
     );
   }
 
-  async #handle(request: IncomingMessage, body: IncomingBody): Promise<ReviewReply> {
-    const client = request.socket.remoteAddress ?? '';
-    const problem = findHeadProblem(request);
-    if (problem !== undefined) return this.#reject(client, ...problem);
-    if (this.#parts.memory.guard.shortage !== undefined)
-      return this.#reject(client, 'overloaded', 503, 'the injector is out of memory');
+  async #handle(request: IncomingMessage, response: ServerResponse, body: IncomingBody): Promise<ReviewReply> {
+    const reason = findHeadProblem(request);
+    if (reason !== undefined) return toRejection(reason);
+    if (this.#parts.memory.guard.shortage !== undefined) return toRejection('overloaded');
     const isVerified = this.#parts.callers.isVerified(request.socket as TLSSocket);
-    if (this.#parts.requiresVerified && !isVerified)
-      return this.#reject(client, 'caller_unknown', 403, 'no client certificate with a name in server.clientAuth.allowedNames');
+    if (this.#parts.requiresVerified && !isVerified) return toRejection('caller_unknown');
     const admitted = this.#peers.admit(request.socket, toLength(request), isVerified);
-    if (admitted === undefined)
-      return this.#reject(client, 'client_limit', 429, 'this client exceeds a limit of server.perClient');
-    body.client = client;
+    if (admitted === undefined) return toRejection('client_limit');
+    // Until then, a response that the client does not read takes memory.
+    onceEvent(response, 'close', () => admitted.end());
+    body.client = request.socket.remoteAddress ?? '';
     try {
-      return await this.#review(body, admitted, isVerified);
+      const reply = await this.#review(body, admitted, isVerified);
+      return admitted.startResponse(Buffer.byteLength(reply.text)) ? reply : toRejection('client_limit');
     } catch {
+      admitted.startResponse(0);
       // For any error, the API server then applies the webhook's failurePolicy.
-      return this.#reject(client, 'internal', 500, 'internal error of the injector');
-    } finally {
-      admitted.end();
+      return toRejection('internal');
     }
   }
 
   async #review(body: IncomingBody, admitted: AdmittedRequest, isVerified: boolean): Promise<ReviewReply> {
     try {
       const content = await body.read(MAX_REVIEW_BYTES);
-      if (!Buffer.isBuffer(content)) {
-        const [reason, status] = REASONS[content.reason] ?? (['body_aborted', 400] as const);
-        return this.#reject(body.client, reason, status, 'the body could not be read completely');
-      }
+      if (!Buffer.isBuffer(content)) return toRejection(REASONS[content.reason] ?? 'body_aborted');
       admitted.startReview();
       return await this.#parts.review(content, isVerified);
     } finally {
       body.discard();
     }
-  }
-
-  #reject(client: string, reason: RejectionLabel, status: number, line: string): ReviewReply {
-    this.#parts.onRejected(reason, client);
-    return { status, text: `${line}\n` };
-  }
-
-  #refuse({ socket: { remoteAddress = '' } }: IncomingMessage, { code }: Refusal): ReviewReply {
-    if (code === 'expectation_failed') return this.#reject(remoteAddress, 'expectation', 417, 'Expect is not supported');
-    return this.#reject(remoteAddress, 'header_fields', 431, 'too many header fields');
   }
 
   #change(delta: 1 | -1): void {
@@ -236,16 +225,28 @@ export class AdmissionServer {
   }
 }
 
-function findHeadProblem({ url = '', method, headers }: IncomingMessage): [RejectionLabel, number, string] | undefined {
+function toRefused({ code }: Refusal): ReviewReply {
+  return toRejection(code === 'expectation_failed' ? 'expectation' : 'header_fields');
+}
+
+function describeRejection({ socket, headers }: IncomingMessage, reason: RejectionLabel, text: string): Rejection {
+  const bytes = headers['content-length'];
+  return {
+    reason,
+    client: socket.remoteAddress ?? '',
+    bytes: bytes === undefined ? undefined : Number(bytes),
+    problem: text.trimEnd(),
+  };
+}
+
+function findHeadProblem({ url = '', method, headers }: IncomingMessage): RejectionLabel | undefined {
   // The API server adds its timeout as a query.
-  if (url.split('?')[0] !== PATH) return ['path', 404, `not found: the path is ${PATH}`];
-  if (method !== 'POST') return ['method', 405, 'only POST is allowed'];
+  if (url.split('?')[0] !== REVIEW_PATH) return 'path';
+  if (method !== 'POST') return 'method';
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
-  if (!CONTENT_TYPE.test(contentType) || coding !== 'identity')
-    return ['content_type', 415, 'the body must be application/json without Content-Encoding'];
+  if (!CONTENT_TYPE.test(contentType) || coding !== 'identity') return 'content_type';
   // API servers always send it. It is required to count the body against the client's budget before it is received.
-  if (headers['content-length'] === undefined) return ['length_required', 411, 'Content-Length is required'];
-  return undefined;
+  return headers['content-length'] === undefined ? 'length_required' : undefined;
 }
 
 function toLength({ headers }: IncomingMessage): number {

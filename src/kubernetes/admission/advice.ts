@@ -57,7 +57,7 @@ async function advise(
   if (owner === undefined || replicas < 2) return all;
   if (queueFile !== undefined)
     all.push(
-      `${owner.kind} ${owner.name} has ${replicas} replicas without store.redis: each has its own queue, so limits of endpoints apply to each, and endpoints created with the API exist in one replica only`,
+      `${owner.kind} ${owner.name} has ${replicas} replicas, but its gate has no provider.queue.postgres: each has its own queue, so limits of endpoints apply to each, and endpoints created with the API exist in one replica only`,
     );
   if (unsharedRoute === undefined) return all;
   return [

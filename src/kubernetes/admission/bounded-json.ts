@@ -18,7 +18,7 @@ export function toMaxValues(heapBytes: number): number {
 
 /** Whether the text is small enough to be parsed. */
 export function isBounded(content: Buffer): boolean {
-  return countMembers(content, BOUNDS) !== undefined;
+  return typeof countMembers(content, BOUNDS) === 'number';
 }
 
 /** The value; undefined if the text is not JSON in UTF-8, is nested too deeply or has too many values. */

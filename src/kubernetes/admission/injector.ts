@@ -98,7 +98,7 @@ export class Injector {
     this.#unwatchErrors = watchEscapedErrors({ clock, logger, metrics });
     const notReadyBecause = (): string | undefined => this.notReadyBecause();
     metrics.watchReady(() => notReadyBecause() === undefined);
-    const endpoints = createProbedEndpoints({ metrics, notReadyBecause, stuckFor: () => this.#eventLoopMonitor.stuckFor });
+    const endpoints = createProbedEndpoints({ metrics, clock, notReadyBecause, stuckFor: () => this.#eventLoopMonitor.stuckFor });
     const router = new AdminRouter({ endpoints, access: new AdminAccess(undefined), onDenied: () => undefined });
     this.#admin = new AdminServer(server.adminAddress, clock, router);
     this.#stopReporting = clock.every(REPORT_DROPPED_EVERY_MS, () => logger.reportDropped());
@@ -170,9 +170,9 @@ export class Injector {
       requiresVerified: server.clientAuth?.mode === 'require',
       perClient: server.perClient,
       onConnectionClosed: (limit) => metrics.connectionClosed(limit),
-      onRejected: (reason, client) => {
-        metrics.rejected(reason);
-        logger.warn('review_rejected', { reason, client });
+      onRejected: (rejection) => {
+        metrics.rejected(rejection.reason);
+        logger.warn('review_rejected', { ...rejection });
       },
       onInFlight: (delta) => metrics.inFlight(delta),
       onHandshakeFailed: (problem) => this.#onHandshakeFailed(problem),

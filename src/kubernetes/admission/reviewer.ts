@@ -18,6 +18,8 @@ export interface ReviewReply {
   readonly status: number;
   /** JSON if the status is 200, otherwise a line of text. */
   readonly text: string;
+  /** Why there was no review. The server counts and logs it, because the API server shows only the status. */
+  readonly rejected?: RejectionLabel;
 }
 
 /** The parts of an injected pod that warnings depend on. */
@@ -57,6 +59,8 @@ export interface ReviewerParts {
   readonly sendEvent: (podEvent: PodEvent, isVerified: boolean) => void;
 }
 
+/** The only path of the webhook port. */
+export const REVIEW_PATH = '/inject';
 const INTERCEPTION_MODES = ['service', 'rename', 'same-port', 'env'] as const satisfies readonly Extract<
   Injection,
   { outcome: 'injected' }
@@ -68,12 +72,31 @@ export const ADMISSIONS: readonly (readonly [result: string, reason: string])[] 
   ...SKIP_REASONS.map((reason) => ['skipped', reason] as const),
   ...DENY_REASONS.map((reason) => ['denied', reason] as const),
 ];
-/** Responses to requests that are not reviewed. */
-const REPLIES = {
-  not_a_review: { status: 400, text: 'the body is not an AdmissionReview of admission.k8s.io/v1 with a request\n' },
-  too_complex: { status: 413, text: 'the AdmissionReview has too many values or levels: reduce the lists of the pod\n' },
-  excluded_namespace: { status: 403, text: 'the API server never calls the injector for this namespace\n' },
-} as const satisfies Partial<Readonly<Record<RejectionLabel, ReviewReply>>>;
+const INCOMPLETE = 'the body could not be read completely';
+const REJECTED: Readonly<Record<RejectionLabel, readonly [status: number, line: string]>> = {
+  path: [404, `not found: the path is ${REVIEW_PATH}`],
+  method: [405, 'only POST is allowed'],
+  content_type: [415, 'the body must be application/json without Content-Encoding'],
+  length_required: [411, 'Content-Length is required'],
+  caller_unknown: [403, 'no client certificate with a name in server.clientAuth.allowedNames'],
+  client_limit: [429, 'this client exceeds a limit of server.perClient'],
+  excluded_namespace: [403, 'the API server never calls the injector for this namespace'],
+  expectation: [417, 'Expect is not supported'],
+  header_fields: [431, 'too many header fields'],
+  body_too_large: [413, INCOMPLETE],
+  body_timeout: [408, INCOMPLETE],
+  body_aborted: [400, INCOMPLETE],
+  overloaded: [503, 'the injector is out of memory'],
+  not_a_review: [400, 'the body is not an AdmissionReview of admission.k8s.io/v1 with a request'],
+  too_complex: [413, 'the AdmissionReview has too many values or levels: reduce the lists of the pod'],
+  internal: [500, 'internal error of the injector'],
+};
+
+/** The response to a request that is not reviewed. */
+export function toRejection(rejected: RejectionLabel): ReviewReply {
+  const [status, line] = REJECTED[rejected];
+  return { status, text: `${line}\n`, rejected };
+}
 
 /** Creates the reviewer. It rejects only for internal errors. `isVerified`: the caller is authenticated as the API server. */
 export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerified: boolean) => Promise<ReviewReply> {
@@ -88,22 +111,14 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerifi
       namespace,
     }));
     // The API server requires the request's uid in the response.
-    if (request.uid === '') return reject(parts, isBounded(content) ? 'not_a_review' : 'too_complex', content);
-    if (excluded.has(request.namespace)) return reject(parts, 'excluded_namespace', content);
+    if (request.uid === '') return toRejection(isBounded(content) ? 'not_a_review' : 'too_complex');
+    if (excluded.has(request.namespace)) return toRejection('excluded_namespace');
     const advice = advised === undefined || !isVerified ? [] : await advise(advised);
     metrics.admission(injection.outcome, toReason(injection), clock.monotonic() - start);
     log(parts, request, injection, advice);
     if (!request.isDryRun) for (const podEvent of toPodEvents(request, injection, advice)) parts.sendEvent(podEvent, isVerified);
     return { status: 200, text: JSON.stringify(addWarnings(response, advice)) };
   };
-}
-
-/** The API server shows only the status, so the log says why. */
-function reject({ metrics, logger }: ReviewerParts, reason: keyof typeof REPLIES, content: Buffer): ReviewReply {
-  const reply = REPLIES[reason];
-  metrics.rejected(reason);
-  logger.warn('review_rejected', { reason, bytes: content.length, problem: reply.text.trim() });
-  return reply;
 }
 
 /** An injection without its patch, which would keep parts of the pod in memory. */

@@ -82,7 +82,7 @@ function checkOne(name: string, workload: Workload, facts: Facts): Finding[] {
         finding(
           'not-known',
           `the ConfigMap ${name} was not checked: ${config.reason}`,
-          'run sidegate doctor with an account that may get it',
+          'run sidegate doctor with an account that may get it, and sidegate check on a config that is too long',
         ),
       ];
     case 'valid':
@@ -100,6 +100,19 @@ function checkRoutes(name: string, { routes, open, observing }: ValidConfig): Fi
     const message = `no route in the ConfigMap ${name} rejects anything (${listNames([...new Set([...open, ...observing])])})`;
     return [finding('config-open', message, 'configure checks on the routes, and remove allow: anyone and mode: observe')];
   }
+  return [...checkOpen(name, open), ...checkObserving(name, observing)];
+}
+
+function checkOpen(name: string, open: readonly string[]): Finding[] {
+  if (open.length === 0) return [];
+  const [noun, verb] = open.length === 1 ? ['route', 'forwards'] : ['routes', 'forward'];
+  const message = `${noun} ${listNames(open)} in the ConfigMap ${name} ${verb} all requests without a check (allow: anyone)`;
+  return [
+    finding('config-opens', message, 'check that no request of these routes needs verification; otherwise configure checks'),
+  ];
+}
+
+function checkObserving(name: string, observing: readonly string[]): Finding[] {
   if (observing.length === 0) return [];
   const message = `${observing.length === 1 ? 'route' : 'routes'} ${listNames(observing)} in the ConfigMap ${name} ${observing.length === 1 ? 'forwards' : 'forward'} requests that should be rejected`;
   return [finding('config-observes', message, 'remove mode: observe once the log shows that no valid request would be rejected')];

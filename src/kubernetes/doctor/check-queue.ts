@@ -56,7 +56,7 @@ function checkPlace({ config, file, volume }: Queue): Finding[] {
     finding(
       'queue-not-mounted',
       `the ConfigMap ${config} has its queue in ${file}, which is not on a writable volume: the sidecar does not start`,
-      `use a StatefulSet with a volumeClaimTemplate, set the annotation ${DOMAIN}/queue-volume to its name, and set provider.queue.sqlite.path to ${QUEUE_FOLDER}/queue.db; or set store.redis`,
+      `use a StatefulSet with a volumeClaimTemplate, set the annotation ${DOMAIN}/queue-volume to its name, and set provider.queue.sqlite.path to ${QUEUE_FOLDER}/queue.db; or set provider.queue.postgres`,
     ),
   ];
 }
@@ -69,7 +69,7 @@ function checkLifetime({ pod, volume }: Queue): Finding[] {
     finding(
       'queue-not-durable',
       `the queue is on the volume ${volume} of the kind ${kind}, which is deleted with the pod, together with all events that are not delivered`,
-      'use a StatefulSet with a volumeClaimTemplate, or set store.redis',
+      'use a StatefulSet with a volumeClaimTemplate, or set provider.queue.postgres',
     ),
   ];
 }
@@ -87,14 +87,14 @@ function checkReplicas(queues: readonly Queue[], { kind, pods, wanted = 0 }: Wor
       finding(
         'queue-claim-shared',
         `${replicas} replicas share the volume claim ${listNames(same)}, but only one process can open the queue: the other replicas do not start`,
-        'use a StatefulSet with a volumeClaimTemplate, or set store.redis',
+        'use a StatefulSet with a volumeClaimTemplate, or set provider.queue.postgres',
       ),
     ];
   return [
     finding(
       'queue-not-shared',
-      `${replicas} replicas without Redis: each has its own queue. The concurrency and rate limit of an endpoint apply to each of them, an endpoint that is created with the API exists in one replica only, and events of a replica wait until that replica runs again`,
-      `set store.redis in the ConfigMap ${listNames(configs)}, or run one replica`,
+      `${replicas} replicas with a queue in a file: each has its own queue. The concurrency and rate limit of an endpoint apply to each of them, an endpoint that is created with the API exists in one replica only, and events of a replica wait until that replica runs again`,
+      `set provider.queue.postgres in the ConfigMap ${listNames(configs)}, or run one replica`,
     ),
   ];
 }

@@ -3,7 +3,7 @@ import { isIPv6 } from 'node:net';
 import { normalizeIp } from '../../core/ip-address.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding } from './finding.ts';
-import type { Pod, Service, ServicePort } from './objects.ts';
+import type { EndpointSlice, Pod, Service, ServicePort } from './objects.ts';
 import { classify, declares, findNamedPort, resolveTarget } from './ports.ts';
 import { fits } from './selector.ts';
 import { findSidecar, isProtected, isReady, type Sidecar } from './sidecar.ts';
@@ -11,9 +11,11 @@ import type { Workload } from './workloads.ts';
 
 /** From this minor version on, the endpoints controller resolves named ports of native sidecars. */
 const NAMES_FOUND_FROM = 33;
+/** The label of an EndpointSlice. */
+const SERVICE_NAME = 'kubernetes.io/service-name';
 
 /** The part of the facts that these findings depend on; it can also be derived from manifests alone. */
-export type ServiceFacts = Pick<Facts, 'version' | 'services' | 'ingresses' | 'ownEndpointSlices'>;
+export type ServiceFacts = Pick<Facts, 'version' | 'services' | 'ingresses' | 'endpointSlices'>;
 
 interface Case {
   readonly pod: Pod;
@@ -33,7 +35,12 @@ export function checkServices({ namespace, pods }: Pick<Workload, 'namespace' | 
     const cases = selecting.flatMap((service) =>
       (service.spec.ports ?? []).map((port) => ({ pod, sidecar, service, port, facts })),
     );
-    return [...cases.flatMap(checkPort), ...checkUnready(pod, selecting), ...checkSlices(pod, facts), ...checkHostPorts(pod)];
+    return [
+      ...cases.flatMap(checkPort),
+      ...checkUnready(pod, selecting),
+      ...checkSlices(pod, selecting, facts),
+      ...checkHostPorts(pod),
+    ];
   });
 }
 
@@ -100,7 +107,7 @@ function checkNothing(each: Case): Finding {
 }
 
 /** Such a Service also sends requests to pods that are not ready. */
-function checkUnready(pod: Pod, services: readonly Service[]): Finding[] {
+export function checkUnready(pod: Pod, services: readonly Service[]): Finding[] {
   const publishing = services.filter(({ spec }) => spec.publishNotReadyAddresses === true);
   if (isReady(pod) !== false) return [];
   return publishing.map(({ metadata: { name } }) =>
@@ -147,17 +154,36 @@ function ingressesOf({ metadata: { name, namespace } }: Service, facts: ServiceF
     });
 }
 
-function checkSlices(pod: Pod, facts: ServiceFacts): Finding[] {
+/** Derived from lists that can be long. */
+const slicesByAddress = new WeakMap<ServiceFacts['endpointSlices'], ReadonlyMap<string, readonly EndpointSlice[]>>();
+
+/** IPv6 has many spellings of one address, and the author of a slice may use any of them. */
+function indexSlices(slices: ServiceFacts['endpointSlices']): ReadonlyMap<string, readonly EndpointSlice[]> {
+  const known = slicesByAddress.get(slices);
+  if (known !== undefined) return known;
+  const index = new Map<string, EndpointSlice[]>();
+  for (const slice of itemsOf(slices)) {
+    const addresses = (slice.endpoints ?? []).flatMap((endpoint) => endpoint.addresses ?? []);
+    for (const address of new Set(addresses.map((each) => normalizeIp(each) ?? '')))
+      index.set(address, [...(index.get(address) ?? []), slice]);
+  }
+  slicesByAddress.set(slices, index);
+  return index;
+}
+
+/** Labels and owners of slices prove nothing, because anyone who may create slices can copy them. So all are checked. */
+function checkSlices(pod: Pod, selecting: readonly Service[], facts: ServiceFacts): Finding[] {
   const { podIP = '', podIPs = [] } = pod.status ?? {};
-  // IPv6 has many spellings of one address, and the author of a slice may use any of them.
   const own = new Set([podIP, ...podIPs.map(({ ip = '' }) => ip)].flatMap((ip) => normalizeIp(ip) ?? []));
-  return itemsOf(facts.ownEndpointSlices).flatMap(({ metadata, endpoints, ports }) => {
-    const address = (endpoints ?? [])
-      .flatMap(({ addresses }) => addresses ?? [])
-      .find((each) => own.has(normalizeIp(each) ?? ''));
-    if (address === undefined) return [];
-    return (ports ?? []).flatMap(({ port, protocol = 'TCP' }) => {
-      const target = protocol === 'TCP' ? classify(pod.spec, port) : 'other';
+  const index = indexSlices(facts.endpointSlices);
+  const found = [...own].flatMap((address) => (index.get(address) ?? []).map((slice) => ({ address, slice })));
+  return found.flatMap(({ address, slice: { metadata, ports } }) => {
+    const service = selecting.find((each) => each.metadata.name === metadata.labels?.[SERVICE_NAME]);
+    // The Service itself has a finding for them.
+    const known = (service?.spec.ports ?? []).map((port) => resolveTarget(pod.spec, port));
+    const others = (ports ?? []).filter(({ port, protocol = 'TCP' }) => protocol === 'TCP' && !known.includes(port));
+    return others.flatMap(({ port }) => {
+      const target = classify(pod.spec, port);
       const place = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
       if (target === 'beside') return [checkBeside(`EndpointSlice ${metadata.name} targets ${place},`, port)];
       if (target !== 'app') return [];
@@ -172,10 +198,11 @@ function checkSlices(pod: Pod, facts: ServiceFacts): Finding[] {
   });
 }
 
-function checkHostPorts(pod: Pod): Finding[] {
-  return pod.spec.containers.flatMap(({ name, ports = [] }) =>
+function checkHostPorts({ spec }: Pod): Finding[] {
+  const lasting = [...(spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always'), ...spec.containers];
+  return lasting.flatMap(({ name, ports = [] }) =>
     ports.flatMap(({ hostPort = 0, containerPort, protocol = 'TCP' }) => {
-      const target = hostPort === 0 || protocol !== 'TCP' ? 'other' : classify(pod.spec, containerPort);
+      const target = hostPort === 0 || protocol !== 'TCP' ? 'other' : classify(spec, containerPort);
       if (target === 'beside') return [checkBeside(`hostPort ${hostPort} of the container ${name} exposes`, containerPort)];
       if (target !== 'app') return [];
       return [

@@ -1,11 +1,12 @@
 /** Checks whether the container `sidegate` of each pod is what the injector creates, because labels and names prove nothing. */
+import { CONTAINER } from '../injector/names.ts';
 import { findDifferences, findPodFaults, type PodFault } from '../injector/sidecar-check.ts';
 import { isAllowedImage, repositoryOf } from '../injector/sidecar-rules.ts';
 import { configNameOf } from './check-config.ts';
 import { type Facts, keyOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { Pod } from './objects.ts';
-import { findSidecar, isProtected, isReady } from './sidecar.ts';
+import { findRace, findSidecar, isProtected, isReady } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
 /** Whether the pod has a sidecar that keeps running and is as the injector creates it. */
@@ -15,11 +16,38 @@ export function isGate(pod: Pod, facts: Facts): boolean {
   );
 }
 
+/** Whether the gate itself confirmed it: something did, and no other container could have. */
+export function isConfirmed(pod: Pod, facts: Facts): boolean {
+  return findDoubt(pod, facts) === undefined && isAnswered(pod, facts);
+}
+
+/** Why another container could have responded, or gets requests beside the gate. */
+function findDoubt(pod: Pod, facts: Facts): string | undefined {
+  return findRace(pod) ?? findSharing(pod, facts);
+}
+
 /**
- * Whether the gate itself confirmed it: the kubelet reports it as ready, and it responded on its admin port with the version that the injector recorded
- * and the config of its ConfigMap. The specification of a pod does not say which process has the port.
+ * Several workers share the data port, and the kernel lets every process of their user join it. The specification does not contain the user of
+ * an image, and a program with the setuid bit, or root, can become any user.
  */
-export function isConfirmed(pod: Pod, { live, configs }: Facts): boolean {
+function findSharing(pod: Pod, { configs }: Facts): string | undefined {
+  const { metadata, spec } = pod;
+  const config = configs.get(keyOf(metadata.namespace ?? '', configNameOf(pod) ?? ''));
+  if (config?.state !== 'valid' || !(config.workers > 1)) return undefined;
+  const others = [...(spec.initContainers ?? []), ...spec.containers, ...(spec.ephemeralContainers ?? [])];
+  const free = others.filter(({ name, securityContext = {} }) => {
+    const { runAsUser = spec.securityContext?.runAsUser ?? 0, allowPrivilegeEscalation } = securityContext;
+    return name !== CONTAINER && (runAsUser === 0 || allowPrivilegeEscalation !== false);
+  });
+  if (free.length === 0) return undefined;
+  return `its config has several workers, and ${listNames(free.map(({ name }) => name))} could run as their user and share their port`;
+}
+
+/**
+ * Whether the kubelet reports the sidecar as ready, and its admin port responded with the version that the injector recorded and the config of its
+ * ConfigMap. The specification of a pod does not say which process has the port.
+ */
+function isAnswered(pod: Pod, { live, configs }: Facts): boolean {
   const { namespace = '', name } = pod.metadata;
   const found = live.get(keyOf(namespace, name));
   const config = configs.get(keyOf(namespace, configNameOf(pod) ?? ''));
@@ -35,7 +63,12 @@ export function findForged({ pods }: Workload, facts: Facts): readonly Pod[] {
 
 /** All findings about the sidecar container. */
 export function checkSidecar(workload: Workload, facts: Facts): Finding[] {
-  return [...checkForged(workload, facts), ...checkFaults(workload), ...checkImages(workload, facts)];
+  return [
+    ...checkForged(workload, facts),
+    ...checkFaults(workload),
+    ...checkRaces(workload, facts),
+    ...checkImages(workload, facts),
+  ];
 }
 
 /** Excludes `restartPolicy`, which has a separate finding. Another tag of an allowed repository is stale, not forged. */
@@ -86,6 +119,21 @@ function checkFaults(workload: Workload): Finding[] {
           ),
         ]),
   ];
+}
+
+/** Says why a workload whose gates responded is not `protected`. */
+function checkRaces(workload: Workload, facts: Facts): Finding[] {
+  const raced = workload.pods.flatMap((pod) => {
+    const race = isGate(pod, facts) && isAnswered(pod, facts) ? findDoubt(pod, facts) : undefined;
+    return race === undefined ? [] : [{ name: pod.metadata.name, race }];
+  });
+  return [...new Set(raced.map(({ race }) => race))].map((race) =>
+    finding(
+      'gate-not-proven',
+      `the response of the sidecar of ${listNames(raced.filter((each) => each.race === race).map(({ name }) => name))} does not prove that the gate runs: ${race}`,
+      `use native sidecars (sidegate.dev/sidecar: native); with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; then ${restartOf(workload)}`,
+    ),
+  );
 }
 
 /** The allowed images are recorded on the chart's policies and in the injector's config. */

@@ -126,10 +126,10 @@ function toState(workload: Workload, facts: Facts, findings: readonly Finding[])
 
 /** Whether something is unknown that is required to say that the sidecar gets all requests. */
 function isDoubtful(workload: Workload, facts: Facts, findings: readonly Finding[]): boolean {
-  const { services, ownEndpointSlices } = facts;
+  const { services, endpointSlices } = facts;
   return (
     'unknown' in services ||
-    'unknown' in ownEndpointSlices ||
+    'unknown' in endpointSlices ||
     findings.some(({ code }) => DOUBTS.has(code)) ||
     !areConfigsKnown(workload, facts) ||
     // While the sidecar is not ready, the app may be listening on the port that Services target.
@@ -148,25 +148,15 @@ function compare(a: WorkloadReport, b: WorkloadReport): number {
 
 /** Findings about checks that were not possible because a list is unknown. */
 function checkUnknown(facts: Facts): Finding[] {
-  const {
-    services,
-    ownEndpointSlices,
-    ingresses,
-    networkPolicies,
-    webhooks,
-    policies,
-    bindings,
-    namespaces,
-    injectors,
-    current,
-  } = facts;
+  const { services, endpointSlices, ingresses, networkPolicies, webhooks, policies, bindings, namespaces, injectors, current } =
+    facts;
   const lists: readonly (readonly [Found<unknown>, string])[] = [
     [namespaces, 'which namespaces require the sidecar'],
     ...CONTROLLER_KINDS.map(
       (kind) => [facts.controllers[kind], `whether new pods of each ${kind} will have the sidecar`] as const,
     ),
     [services, 'which Services bypass the sidecar'],
-    [ownEndpointSlices, 'which EndpointSlices bypass the sidecar'],
+    [endpointSlices, 'which EndpointSlices bypass the sidecar'],
     [ingresses, 'which Ingresses route to such Services'],
     [networkPolicies, "which pods can connect to the app's port"],
     [webhooks, 'whether the webhook is configured'],

@@ -29,6 +29,7 @@ export type GateConfig =
   | {
       readonly state: 'valid';
       readonly hash: string;
+      readonly workers: number;
       readonly routes: number;
       /** Names of the routes with `allow: anyone`. */
       readonly open: readonly string[];
@@ -72,7 +73,7 @@ export interface Facts {
   readonly controllers: Readonly<Record<ControllerKind, Found<Controller>>>;
   readonly services: Found<Service>;
   /** EndpointSlices that are not derived from the selector of a Service. */
-  readonly ownEndpointSlices: Found<EndpointSlice>;
+  readonly endpointSlices: Found<EndpointSlice>;
   readonly ingresses: Found<Ingress>;
   readonly networkPolicies: Found<NetworkPolicy>;
   readonly webhooks: Found<WebhookConfiguration>;

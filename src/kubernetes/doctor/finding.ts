@@ -28,11 +28,12 @@ export const FINDINGS = {
   'processes-shared': {
     severity: 'error',
     meaning:
-      'Other containers can access the process of the sidecar, through `shareProcessNamespace`, `hostPID` or an ephemeral container that targets it.',
+      'Other containers can access the process of the sidecar, through `shareProcessNamespace`, `hostPID` or an ephemeral container that targets it or has its user or volumes.',
   },
   'service-shared': {
     severity: 'error',
-    meaning: 'A Service selects pods with the sidecar and pods without it: some of its requests are not verified.',
+    meaning:
+      'A Service selects pods with the sidecar and pods without it, which may be in deletion: some of its requests are not verified.',
   },
   'host-network': {
     severity: 'error',
@@ -57,7 +58,10 @@ export const FINDINGS = {
     meaning:
       "A headless Service uses the app's own port: clients that resolve it connect to the pod on that port, regardless of its targetPort.",
   },
-  'endpoints-to-app': { severity: 'error', meaning: "A manually created EndpointSlice targets the app's own port." },
+  'endpoints-to-app': {
+    severity: 'error',
+    meaning: "An EndpointSlice targets the app's own port, apart from the ports of a Service that selects the pod.",
+  },
   'host-port': { severity: 'error', meaning: "A hostPort exposes the app's own port on the node." },
   'service-publishes-unready': {
     severity: 'error',
@@ -170,6 +174,10 @@ export const FINDINGS = {
     meaning:
       'Several replicas have an embedded queue each: the limits of an endpoint apply to each replica, and an endpoint that is created with the API exists in one replica only.',
   },
+  'config-opens': {
+    severity: 'warning',
+    meaning: 'Some routes of the config have `allow: anyone` and forward all requests.',
+  },
   'config-observes': {
     severity: 'warning',
     meaning: 'Some routes of the config have `mode: observe` and forward requests that they would otherwise reject.',
@@ -183,6 +191,11 @@ export const FINDINGS = {
   'network-policy-admits': {
     severity: 'note',
     meaning: "A NetworkPolicy allows some clients to bypass the sidecar on the app's own port.",
+  },
+  'gate-not-proven': {
+    severity: 'note',
+    meaning:
+      'A sidecar responded as the gate, but it is a plain container or it restarted, so another container of its pod could have taken its ports before it. Or its config has several [workers](workers.md), and another container could run as their user and share their port: its `runAsUser` is not set or is 0, or `allowPrivilegeEscalation` is not `false`.',
   },
   'image-not-known': {
     severity: 'note',

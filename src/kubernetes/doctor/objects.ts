@@ -43,6 +43,7 @@ export interface Container {
   readonly ports?: readonly ContainerPort[];
   readonly volumeMounts?: readonly VolumeMount[];
   readonly resources?: { readonly limits?: Readonly<Record<string, string>> };
+  readonly securityContext?: { readonly runAsUser?: number; readonly allowPrivilegeEscalation?: boolean };
 }
 
 export interface VolumeMount {
@@ -64,6 +65,8 @@ export interface Volume {
 export interface PodSpec {
   readonly containers: readonly Container[];
   readonly initContainers?: readonly Container[];
+  readonly ephemeralContainers?: readonly Container[];
+  readonly securityContext?: { readonly runAsUser?: number };
   readonly volumes?: readonly Volume[];
   readonly hostNetwork?: boolean;
 }

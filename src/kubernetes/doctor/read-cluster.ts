@@ -40,8 +40,6 @@ const CONTROLLERS: Readonly<Record<ControllerKind, readonly [group: string, plur
 const ADMISSION = 'admissionregistration.k8s.io/v1';
 const OURS = { labelSelector: 'app.kubernetes.io/part-of=sidegate' };
 const INJECTOR = { labelSelector: 'app.kubernetes.io/part-of=sidegate,app.kubernetes.io/component=injector' };
-/** Slices of the endpoints controller are derived from Services, which are checked themselves. */
-const OWN_SLICES = { labelSelector: 'endpointslice.kubernetes.io/managed-by!=endpointslice-controller.k8s.io' };
 const FORBIDDEN = 403;
 const NOT_FOUND = 404;
 
@@ -50,11 +48,11 @@ export async function readFacts(client: KubeClient, scope: DoctorScope, clock: C
   const version = await readVersion(client);
   const reader = new Reader(client, scope.namespace);
   const webhooks = await reader.cluster<WebhookConfiguration>(ADMISSION, 'mutatingwebhookconfigurations');
-  const [pods, controllers, services, ownEndpointSlices, ingresses, networkPolicies] = await Promise.all([
+  const [pods, controllers, services, endpointSlices, ingresses, networkPolicies] = await Promise.all([
     reader.namespaced<Pod>('v1', 'pods'),
     readControllers(reader),
     reader.namespaced<Service>('v1', 'services'),
-    reader.namespaced<EndpointSlice>('discovery.k8s.io/v1', 'endpointslices', OWN_SLICES),
+    reader.namespaced<EndpointSlice>('discovery.k8s.io/v1', 'endpointslices'),
     reader.namespaced<Ingress>('networking.k8s.io/v1', 'ingresses'),
     reader.namespaced<NetworkPolicy>('networking.k8s.io/v1', 'networkpolicies'),
   ]);
@@ -69,7 +67,7 @@ export async function readFacts(client: KubeClient, scope: DoctorScope, clock: C
   ]);
   const known = {
     now: clock.now(),
-    ...{ version, namespaces, pods, controllers, services, ownEndpointSlices, ingresses, networkPolicies },
+    ...{ version, namespaces, pods, controllers, services, endpointSlices, ingresses, networkPolicies },
     ...{ webhooks, policies, bindings, mutatingPolicies, mutatingBindings, injectors, current },
     ...{ configs: new Map(), secrets: new Map(), live: new Map() },
   };

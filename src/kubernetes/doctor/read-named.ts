@@ -19,6 +19,9 @@ const FORBIDDEN = 403;
 const NOT_FOUND = 404;
 const LIVE_TIMEOUT_MS = 5_000;
 const MAX_EXPOSITION_BYTES = 8_388_608;
+/** Anyone with a namespace can fill ConfigMaps, and the checks of 1 MiB take minutes: they compare all routes. This many characters have a thousand. */
+const MAX_CONFIG_LENGTH = 131_072;
+const MAX_PROBLEMS = 20;
 
 /** Every ConfigMap with the config of a pod's gate. */
 export async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Promise<ByName<GateConfig>> {
@@ -103,8 +106,11 @@ async function readEach<T>(keys: readonly string[], read: (namespace: string, na
 function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): GateConfig {
   const text = data[CONFIG_KEY];
   if (text === undefined) return { state: 'without-key', keys: Object.keys(data) };
+  if (text.length > MAX_CONFIG_LENGTH)
+    return { state: 'unknown', reason: `${CONFIG_KEY} has ${text.length} characters; the maximum is ${MAX_CONFIG_LENGTH}` };
   // The upstream is in the sidecar's arguments.
-  const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock, { needsUpstream: false });
+  const options = { needsUpstream: false, maxProblems: MAX_PROBLEMS };
+  const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock, options);
   if (loaded.config === undefined) {
     const errors = loaded.problems.filter(({ severity }) => severity === 'error');
     return {
@@ -116,6 +122,7 @@ function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): Gat
   return {
     state: 'valid',
     hash,
+    workers: config.workers,
     routes: config.routes.length,
     open: config.routes.filter(({ allow }) => allow === 'anyone').map(({ name }) => name),
     observing: config.routes.filter(({ mode }) => mode === 'observe').map(({ name }) => name),

@@ -72,6 +72,18 @@ export function isReady(pod: Pod): boolean | undefined {
   return findStatus(pod)?.ready;
 }
 
+/**
+ * Why another container could have taken the sidecar's ports, so that its responses prove nothing; undefined if none could. Only a native sidecar
+ * starts before the containers of the app, and only until it restarts: a sidecar that finds its port taken ends, and the kubelet's probes of it
+ * reach the other container while it starts again.
+ */
+export function findRace(pod: Pod): string | undefined {
+  if (findSidecar(pod)?.form !== 'native') return 'it is a plain container, and another one can take its ports first';
+  const restarts = findStatus(pod)?.restartCount;
+  if (restarts === 0) return undefined;
+  return `it restarted ${restarts === undefined ? 'an unknown number of' : restarts} times, and another container could take its ports meanwhile`;
+}
+
 /** The end of the log of a sidecar that failed. */
 export function lastMessageOf(pod: Pod): string {
   const { state, lastState } = findStatus(pod) ?? {};

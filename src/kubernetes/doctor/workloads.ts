@@ -75,9 +75,14 @@ export function restartOf({ kind, name, namespace }: Workload): string {
 }
 
 /** Mirror pods represent static pods of a kubelet, which nothing in the cluster controls. */
-export function isActive({ metadata, status }: Pod): boolean {
-  if (metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined) return false;
-  return metadata.deletionTimestamp === undefined && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
+function isActive(pod: Pod): boolean {
+  const { annotations, deletionTimestamp } = pod.metadata;
+  return annotations?.['kubernetes.io/config.mirror'] === undefined && deletionTimestamp === undefined && mayServe(pod);
+}
+
+/** Whether its containers have not all ended. A pod that is being deleted can serve for hours: it chooses its grace period itself. */
+export function mayServe({ status }: Pod): boolean {
+  return status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 }
 
 function ownerOf({ metadata }: Named): OwnerReference | undefined {

@@ -2,6 +2,7 @@
 import { lastingContainersOf } from './app.ts';
 import type { Findings } from './findings.ts';
 import { type Handler, HOOK_PLACES, handlersOf, PROBE_PLACES } from './handlers.ts';
+import { DOMAIN } from './names.ts';
 import type { Patch } from './patch.ts';
 import type { Work } from './plan.ts';
 import { has, listAt, type Raw, textAt } from './raw.ts';
@@ -10,6 +11,10 @@ import { has, listAt, type Raw, textAt } from './raw.ts';
 export const APP_HEALTH = '/app-health';
 /** JSON escapes them, and the admission policies compare it as text. */
 const CONTROL = /\p{Cc}/u;
+
+/** Of the path, the host and the headers of one probe, and of all probes of a pod: the patch repeats each character up to 18 times. */
+const MAX_PROBE_LENGTH = 4_096;
+const MAX_PROBES_LENGTH = 32_768;
 
 type ProbeHeaders = readonly { readonly name: string; readonly value: string }[];
 
@@ -23,7 +28,9 @@ export function rewriteProbes(work: Work): readonly string[] {
   const ofKinds = (places: readonly (readonly [Handler['kind'], unknown])[]): Handler[] =>
     places.flatMap(([kind]) => handlers.filter((handler) => handler.kind === kind));
   for (const hook of ofKinds(HOOK_PLACES)) checkHook(hook, work);
-  return ofKinds(PROBE_PLACES).flatMap((handler) => {
+  const probes = ofKinds(PROBE_PLACES);
+  if (hasLong(probes, work)) return [];
+  return probes.flatMap((handler) => {
     const { container } = handler;
     const target = toTarget(handler, work);
     if (target === undefined) return [];
@@ -32,6 +39,31 @@ export function rewriteProbes(work: Work): readonly string[] {
       toAppProbe(`${container.name}/${handler.kind}`, target, handler.action === 'httpGet' ? readHeaders(handler.request) : []),
     ];
   });
+}
+
+/** Denies probes that are too long to be copied into the arguments and the paths of the sidecar. */
+function hasLong(probes: readonly Handler[], { findings }: Work): boolean {
+  const sized = probes.map((probe) => ({ probe, length: toLength(probe.request) }));
+  const long = sized.filter(({ length }) => length > MAX_PROBE_LENGTH);
+  for (const { probe, length } of long)
+    findings.deny(
+      'probe_unreachable',
+      `the container ${probe.container.name} (${probe.kind}) has a path and headers of ${length} characters; the maximum is ${MAX_PROBE_LENGTH}: use a shorter path and fewer headers`,
+    );
+  const total = sized.reduce((sum, { length }) => sum + length, 0);
+  if (long.length === 0 && total > MAX_PROBES_LENGTH)
+    findings.deny(
+      'probe_unreachable',
+      `the probes of the pod have paths and headers of ${total} characters in total; the maximum is ${MAX_PROBES_LENGTH}: use shorter paths and fewer headers`,
+    );
+  return total > MAX_PROBES_LENGTH || long.length > 0;
+}
+
+function toLength(request: Raw): number {
+  const texts = ['path', 'host', 'scheme'].map((key) => textAt(request, key) ?? '');
+  // As in the JSON of an argument.
+  const headers = readHeaders(request).map((header) => JSON.stringify(header));
+  return [...texts, ...headers].reduce((sum, { length }) => sum + length, 0);
 }
 
 /** Hooks are not redirected: anyone who can reach the admin port could trigger them, with the headers in the pod's spec. */
@@ -66,6 +98,14 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
     else findings.warn(`${place} uses gRPC on port ${port}: that port must stay open on the pod's address`);
     return undefined;
   }
+  // From inside of the pod, anyone who reaches the admin port could stop the sidecar by a probe of `/prestop`.
+  if (port === plan.adminPort) {
+    findings.deny(
+      'probe_unreachable',
+      `${place} uses port ${port}, which is the admin port of the sidecar: use a port of the app, or set ${DOMAIN}/admin-port to another`,
+    );
+    return undefined;
+  }
   if (action === 'tcpSocket') return `tcp://127.0.0.1:${port}`;
   const isTls = textAt(request, 'scheme')?.toUpperCase() === 'HTTPS';
   if (isTls && port === plan.app.port) {
@@ -82,6 +122,11 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
     return undefined;
   }
   return url;
+}
+
+/** Whether the URL of a probe has that port. */
+export function isProbeOf(port: number, url: string): boolean {
+  return url.split('/', 3)[2] === `127.0.0.1:${port}`;
 }
 
 /** The headers of a probe. */

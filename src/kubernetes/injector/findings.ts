@@ -1,17 +1,20 @@
 /** The findings of an injection: reasons to deny the pod, and warnings for its owner. */
 import type { DenyReason } from './outcome.ts';
 
+/** Of each kind; a response shows fewer. A pod can have thousands of ports and mounts. */
+const MAX_FINDINGS = 64;
+
 /** Collects all findings, so that they can be fixed at once. */
 export class Findings {
   readonly #denials: { readonly reason: DenyReason; readonly message: string }[] = [];
   readonly #warnings: string[] = [];
 
   deny(reason: DenyReason, message: string): void {
-    this.#denials.push({ reason, message });
+    if (this.#denials.length < MAX_FINDINGS) this.#denials.push({ reason, message });
   }
 
   warn(message: string): void {
-    this.#warnings.push(message);
+    if (this.#warnings.length < MAX_FINDINGS) this.#warnings.push(message);
   }
 
   get warnings(): readonly string[] {

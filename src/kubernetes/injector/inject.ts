@@ -6,8 +6,8 @@ import { CONTAINER, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './na
 import type { InjectContext, Injection } from './outcome.ts';
 import { Patch } from './patch.ts';
 import { type Plan, toPlan } from './plan.ts';
-import { checkPod, checkPortNames, checkPorts } from './pod-checks.ts';
-import { checkForm } from './pod-form.ts';
+import { checkOthers, checkPod } from './pod-checks.ts';
+import { checkForm, findOversize } from './pod-form.ts';
 import { raiseResources } from './pod-resources.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { readSettings } from './settings.ts';
@@ -22,7 +22,11 @@ export function injectPod(pod: unknown, context: InjectContext): Injection {
   const findings = new Findings();
   if (!isRaw(pod) || containersOf(pod, 'containers').length === 0)
     return { outcome: 'denied', reason: 'malformed', message: 'not a pod: it has no spec.containers' };
-  return findLabel(pod) ?? findEarlier(pod, context) ?? inject(pod, context, findings) ?? toDenied(findings);
+  const label = findLabel(pod);
+  if (label !== undefined) return label;
+  const oversize = findOversize(pod);
+  if (oversize !== undefined) return { outcome: 'denied', reason: 'malformed', message: oversize };
+  return findEarlier(pod, context) ?? inject(pod, context, findings) ?? toDenied(findings);
 }
 
 function findLabel(pod: Raw): Injection | undefined {
@@ -66,8 +70,7 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
   for (const warning of [warnOfUndeclaredPort(app), warnOfOtherPorts(pod, app)])
     if (warning !== undefined) findings.warn(warning);
   const plan = toPlan(app, { pod, settings: read.settings, context, findings });
-  checkPorts(pod, plan, findings);
-  checkPortNames(pod, plan, findings);
+  checkOthers(pod, plan, findings);
   const patch = new Patch();
   const work = { pod, plan, patch, findings };
   const appProbes = intercept(work);

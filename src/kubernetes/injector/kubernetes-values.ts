@@ -78,12 +78,50 @@ export const INTERCEPTION: ValueForm = {
   words: ['service', 'rename', 'same-port', 'env'],
 };
 
-/** Environment variables with these prefixes change the program or what it trusts; no setting allows them in a sidecar. */
-export const PROGRAM_VARIABLES = '^(?:NODE_|LD_|SSL_|OPENSSL_|GLIBC_|UV_|ICU_|SIDEGATE_)';
+/**
+ * Environment variables that change which code runs in the sidecar, or what it trusts and connects to. No setting allows them. They are those of
+ * Node.js and its libraries, of the dynamic loader and glibc, of bash, of other runtimes, and of proxies.
+ */
+const PROGRAM_PREFIXES = [
+  ...['NODE', 'NPM_', 'V8_', 'UV_', 'ICU_', 'SSL', 'OPENSSL_', 'OSSL_', 'CTLOG_', 'QLOG', 'RANDFILE', 'SIDEGATE_'],
+  ...[
+    'LD_',
+    'GLIBC_',
+    'MALLOC_',
+    'GCONV_',
+    'GETCONF_',
+    'LOCPATH',
+    'LOCALDOMAIN',
+    'NLSPATH',
+    'HOSTALIASES',
+    'RES_',
+    'RESOLV_',
+    'TZDIR',
+  ],
+  ...[
+    'BASH',
+    'SHELL',
+    'POSIXLY_',
+    'ENV$',
+    'PATH$',
+    'HOME$',
+    'IFS$',
+    'PS4$',
+    'CDPATH$',
+    'GLOBIGNORE$',
+    'PROMPT_COMMAND$',
+    'TMPDIR$',
+    'XDG_',
+  ],
+  ...['PYTHON', 'PERL', 'RUBY', 'GEM_', 'LUA_', 'PHP', 'JAVA_', '_JAVA_', 'JDK_', 'DOTNET_', 'COREHOST_', 'CORECLR_', 'DYLD_'],
+  ...['ASAN_', 'LSAN_', 'TSAN_', 'UBSAN_', 'HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY', 'FTP_PROXY'],
+];
+export const PROGRAM_VARIABLES = `^(?:${PROGRAM_PREFIXES.join('|')})`;
 /** The name of an environment variable that another webhook may add to a sidecar. */
 export const ADDED_VARIABLE: ValueForm = {
   pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
-  expected: 'the name of an environment variable, in capitals, that does not change the program: not NODE_…, LD_…, SSL_…',
+  expected:
+    'the name of an environment variable, in capitals, that does not change the program: not NODE_…, LD_…, SSL_…, BASH_ENV or PATH',
 };
 
 /** Directories with the program, its libraries, its config or the kernel's files; no setting allows a mount there in a sidecar. */
@@ -96,6 +134,8 @@ export const ADDED_MOUNT: ValueForm = {
 
 /** How the sidecar intercepts requests to the app. */
 export type InterceptionMode = 'service' | 'rename' | 'same-port' | 'env';
+/** The modes in which the sidecar listens on the port that the app used. */
+export const APP_PORT_MODES: readonly string[] = ['same-port', 'env'] satisfies InterceptionMode[];
 /** The mode, and the environment variable of the app that it sets. */
 export interface Interception {
   readonly mode: InterceptionMode;

@@ -3,7 +3,7 @@
 import type { App } from './app.ts';
 import type { Findings } from './findings.ts';
 import type { SidecarDefaults } from './injector-config.ts';
-import { type Interception, toAmount } from './kubernetes-values.ts';
+import { APP_PORT_MODES, type Interception, toAmount } from './kubernetes-values.ts';
 import { DATA_PORT, DOMAIN } from './names.ts';
 import { type InjectContext, isAtLeast } from './outcome.ts';
 import type { Patch } from './patch.ts';
@@ -101,13 +101,8 @@ function checkImage(image: string, { context: { defaults }, findings }: PlanInpu
   );
 }
 
-/** Whether the sidecar listens on the port that the app used. */
-export function takesAppPort({ mode }: Interception): boolean {
-  return mode === 'same-port' || mode === 'env';
-}
-
 function decidePort(app: App, interception: Interception, { settings, context, findings }: PlanInput): number {
-  if (!takesAppPort(interception)) return settings.port ?? context.defaults.port;
+  if (!APP_PORT_MODES.includes(interception.mode)) return settings.port ?? context.defaults.port;
   if (settings.port !== undefined && settings.port !== app.port)
     findings.deny(
       'invalid_setting',
@@ -158,7 +153,7 @@ function decideNative(interception: Interception, { pod, settings, context, find
   const isNative = wanted === 'native' || (wanted === 'auto' && isAtLeast(kube, since));
   if (!isNative) {
     checkEnd(pod, isJob === true, findings);
-    if (takesAppPort(interception)) denyRace(mode, wanted, findings);
+    if (APP_PORT_MODES.includes(mode)) denyRace(mode, wanted, findings);
   } else if (mode === 'service' && !seesNamedPorts)
     findings.warn(
       'before Kubernetes 1.33, Services do not resolve the port name sidegate of a native sidecar: write targetPort as a number',

@@ -1,14 +1,13 @@
 /** Denies pods that cannot be protected, or that already use names or ports of the sidecar. */
-import { type App, lastingContainersOf, tcpPortsOf } from './app.ts';
 import type { Findings } from './findings.ts';
+import { APP_PORT_MODES } from './kubernetes-values.ts';
 import { CONTAINER, DOMAIN } from './names.ts';
-import { hasSidecarUser, otherContainersOf } from './other-containers.ts';
-import type { InjectContext } from './outcome.ts';
-import { type Plan, takesAppPort } from './plan.ts';
+import { findTaken, type IsOfApp, type Taken } from './other-containers.ts';
+import type { DenyReason, InjectContext } from './outcome.ts';
+import type { Plan } from './plan.ts';
 import { has, listAt, objectAt, type Raw, textAt } from './raw.ts';
-import { USER } from './sidecar.ts';
 import { SHARING } from './sidecar-check.ts';
-import { isSidecarVolume, RESERVED_PORT_NAMES } from './sidecar-rules.ts';
+import { isSidecarVolume } from './sidecar-rules.ts';
 
 const OS_LABEL = 'kubernetes.io/os';
 /** The API group of Knative Services, and the prefix of their labels. */
@@ -42,21 +41,6 @@ export function checkPod(pod: Raw, context: InjectContext, findings: Findings): 
     if (isSidecarVolume(name))
       findings.deny('name_taken', `the pod has a volume named ${name}, which is reserved for the sidecar: rename it`);
   }
-  for (const { name, container } of otherContainersOf(pod)) checkContainer(pod, name, container, findings);
-}
-
-function checkContainer(pod: Raw, name: string, container: Raw, findings: Findings): void {
-  if (hasSidecarUser(pod, container))
-    findings.deny(
-      'port_taken',
-      `the container ${name} runs as user ${USER}, which is the user of the sidecar: with workers, it could take a share of the sidecar's connections; set securityContext.runAsUser to another`,
-    );
-  const reserved = listAt(container, 'volumeMounts').find((mount) => isSidecarVolume(textAt(mount, 'name') ?? ''));
-  if (reserved !== undefined)
-    findings.deny(
-      'name_taken',
-      `the container ${name} mounts ${textAt(reserved, 'name')}, a volume that is reserved for the sidecar: use a separate volume`,
-    );
 }
 
 /** Whether a field of the pod or of a container makes sense only on Windows. */
@@ -82,10 +66,10 @@ function isOfKnative(pod: Raw, { template }: InjectContext): boolean {
   return template?.apiVersion?.startsWith(KNATIVE) === true || labels.some((name) => name.startsWith(KNATIVE));
 }
 
-/** Checks for ports of the sidecar that other containers of the pod use. */
-export function checkPorts(pod: Raw, plan: Plan, findings: Findings): void {
-  const { app, interception, port, adminPort, appPort } = plan;
-  const takes = takesAppPort(interception);
+/** Checks for ports of the sidecar that are equal, and for anything of the sidecar that other containers of the pod have. */
+export function checkOthers(pod: Raw, plan: Plan, findings: Findings): void {
+  const { app, interception, port, adminPort, appPort, portName, queueVolume } = plan;
+  const takes = APP_PORT_MODES.includes(interception.mode);
   const isMoved = interception.mode === 'env';
   if (port === adminPort)
     findings.deny('port_taken', `the sidecar's data port and its admin port are both ${port}: set ${DOMAIN}/admin-port`);
@@ -103,34 +87,40 @@ export function checkPorts(pod: Raw, plan: Plan, findings: Findings): void {
     [port, takes ? 'app-port' : 'port'],
     [adminPort, 'admin-port'],
   ]);
-  for (const { number, container, isApp } of portsOf(pod, app)) {
-    const setting = settings.get(number);
-    if (setting !== undefined && !(isApp && number === app.port))
-      findings.deny(
+  const isApp: IsOfApp = ({ path }, { number, index }) =>
+    path.join() === app.path.join() && (interception.mode === 'rename' ? index === app.declared?.index : number === app.port);
+  for (const taken of findTaken(pod, { portName, ports: [...settings.keys()], queueVolume }, isApp))
+    findings.deny(...toDenial(taken, settings.get(Number(taken.what)), queueVolume));
+}
+
+function toDenial(
+  { kind, container, what }: Taken,
+  setting: string | undefined,
+  queueVolume: string | undefined,
+): [DenyReason, string] {
+  switch (kind) {
+    case 'port':
+      return [
         'port_taken',
-        `the container ${container} uses port ${number}, which the sidecar needs: change it, or ${DOMAIN}/${setting}`,
-      );
+        `the container ${container} uses port ${what}, which the sidecar needs: change it, or ${DOMAIN}/${setting}; if it is an init container, remove the port`,
+      ];
+    // A Service resolves port names in the app's containers before native sidecars, so the sidecar's names must not be there, by any protocol.
+    case 'port name':
+      return ['name_taken', `the container ${container} has a port named ${what}, which is reserved for the sidecar: rename it`];
+    case 'user':
+      return [
+        'port_taken',
+        `the container ${container} runs as user ${what}, which is the user of the sidecar: with workers, it could take a share of the sidecar's connections; set securityContext.runAsUser to another`,
+      ];
+    case 'volume':
+      return isSidecarVolume(what)
+        ? [
+            'name_taken',
+            `the container ${container} mounts ${what}, a volume that is reserved for the sidecar: use a separate volume`,
+          ]
+        : [
+            'invalid_setting',
+            `the container ${container} mounts the volume ${what}${what === queueVolume ? ' of' : ', which has the claim of'} ${DOMAIN}/queue-volume, so it could change queued events and read secrets of endpoints: use a separate volume`,
+          ];
   }
-}
-
-function portsOf(pod: Raw, app: App) {
-  return lastingContainersOf(pod).flatMap(({ container, name, path }) =>
-    tcpPortsOf(container).map((declared) => ({ ...declared, container: name, isApp: path.join() === app.path.join() })),
-  );
-}
-
-/** A Service resolves port names in the app's containers before native sidecars, so the sidecar's names must not be used there, by any protocol. */
-export function checkPortNames(pod: Raw, plan: Plan, findings: Findings): void {
-  const { app, portName, interception } = plan;
-  const names = [...RESERVED_PORT_NAMES, portName];
-  for (const { name: container, container: from, path } of otherContainersOf(pod))
-    for (const [index, port] of listAt(from, 'ports').entries()) {
-      const isRenamed = interception.mode === 'rename' && path.join() === app.path.join() && index === app.declared?.index;
-      const name = textAt(port, 'name') ?? '';
-      if (names.includes(name) && (!isRenamed || RESERVED_PORT_NAMES.includes(name)))
-        findings.deny(
-          'name_taken',
-          `the container ${container} has a port named ${name}, which is reserved for the sidecar: rename it`,
-        );
-    }
 }

@@ -1,7 +1,11 @@
-/** Checks the types of the fields that a patch would change. */
-import { lastingContainersOf } from './app.ts';
+/** Checks the types of the fields that a patch would change, and the size of what a patch or a message would repeat. */
+import { containersOf, lastingContainersOf } from './app.ts';
 import type { Findings } from './findings.ts';
-import { has, isRaw, objectAt, type Raw } from './raw.ts';
+import { MAX_NAME_LENGTH } from './kubernetes-values.ts';
+import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
+
+/** The admission policies have a smaller limit. */
+const MAX_CONTAINERS = 128;
 
 /** Denies pods that the API server would also reject as malformed. */
 export function checkForm(pod: Raw, findings: Findings): void {
@@ -18,6 +22,24 @@ export function checkForm(pod: Raw, findings: Findings): void {
     ),
   ];
   for (const problem of malformed) findings.deny('malformed', `not a valid pod: ${problem}`);
+}
+
+/**
+ * Why a pod is not read at all. The API server checks names only after the webhooks: a patch and messages that repeat long ones, once for each
+ * port, mount or probe, would exceed the memory of the injector.
+ */
+export function findOversize(pod: Raw): string | undefined {
+  const spec = objectAt(pod, 'spec');
+  const containers = [...containersOf(pod, 'initContainers'), ...containersOf(pod, 'containers')];
+  if (containers.length > MAX_CONTAINERS)
+    return `the pod has ${containers.length} containers; the maximum is ${MAX_CONTAINERS}: remove some`;
+  const lists = [
+    ...['initContainers', 'containers', 'ephemeralContainers', 'volumes'].map((list) => listAt(spec, list)),
+    ...containers.flatMap(({ container }) => ['ports', 'volumeMounts', 'volumeDevices'].map((list) => listAt(container, list))),
+  ];
+  const isLong = (item: unknown): boolean => (textAt(item, 'name') ?? '').length > MAX_NAME_LENGTH;
+  if (!lists.some((list) => list.some(isLong))) return undefined;
+  return `not a valid pod: the name of a container, port, volume or mount has more than ${MAX_NAME_LENGTH} characters: shorten it`;
 }
 
 interface Expected {

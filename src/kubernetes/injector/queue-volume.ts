@@ -1,5 +1,4 @@
 /** Checks the volume for the SQLite queue: it must belong to the sidecar alone, be writable for it, and outlive the pod. */
-import { containersOf } from './app.ts';
 import type { Findings } from './findings.ts';
 import { DOMAIN } from './names.ts';
 import type { InjectContext } from './outcome.ts';
@@ -7,10 +6,13 @@ import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
 import { USER } from './sidecar.ts';
 
-/** The kinds of volumes that no container can write to. The admission policies deny the same (scripts/policy-rules.ts). */
-export const READ_ONLY_SOURCES = ['configMap', 'secret', 'projected', 'downwardAPI', 'image'] as const;
 /** The kinds that are deleted with the pod. */
 export const TEMPORARY_SOURCES = ['emptyDir', 'ephemeral'] as const;
+/**
+ * The kinds of volumes for a queue: others are read-only, or can be in the pod a second time under another name, such as a path of the node. The
+ * admission policies allow the same.
+ */
+export const QUEUE_SOURCES = ['persistentVolumeClaim', ...TEMPORARY_SOURCES] as const;
 /** Controllers whose pods all get the same volume claim. */
 const SHARING_KINDS: ReadonlySet<string> = new Set(['Deployment', 'ReplicaSet', 'DaemonSet']);
 const SETTING = `${DOMAIN}/queue-volume`;
@@ -35,26 +37,47 @@ export function checkQueueVolume({ pod, settings: { queueVolume: name }, context
     );
     return;
   }
-  const readOnly = READ_ONLY_SOURCES.find((source) => has(volume, source));
-  if (readOnly !== undefined)
+  const kind = findOtherSource(pod, name);
+  if (kind !== undefined)
     findings.deny(
       'invalid_setting',
-      `${SETTING} is ${name}, a volume of the kind ${readOnly}, which is read-only: use a volume claim`,
-    );
-  const other = [...containersOf(pod, 'initContainers'), ...containersOf(pod, 'containers')].find(({ container }) =>
-    listAt(container, 'volumeMounts').some((mount) => textAt(mount, 'name') === name),
-  );
-  if (other !== undefined)
-    findings.deny(
-      'invalid_setting',
-      `the container ${other.name} mounts the volume ${name} of ${SETTING}, so it could change queued events and read secrets of endpoints: use a separate volume`,
+      `${SETTING} is ${name}, a volume of the kind ${kind}, which is read-only or not of the sidecar alone: use a volume claim`,
     );
   const temporary = TEMPORARY_SOURCES.find((source) => has(volume, source));
   if (temporary !== undefined)
     findings.warn(
-      `the volume ${name} of the queue is of the kind ${temporary} and is deleted with the pod, together with all events that are not delivered: use a StatefulSet with a volumeClaimTemplate, or Redis`,
+      `the volume ${name} of the queue is of the kind ${temporary} and is deleted with the pod, with all undelivered events: use a StatefulSet with a volumeClaimTemplate, or provider.queue.postgres`,
     );
   if (isClaimed || has(volume, 'persistentVolumeClaim')) warnOfClaim(name, kindOf(pod, template), spec, findings);
+}
+
+/** The kind of the queue's volume, if no queue may have it. In a template of a StatefulSet, the volume can be missing. */
+export function findOtherSource(pod: Raw, name: string): string | undefined {
+  const volume = volumesOf(pod).find((each) => textAt(each, 'name') === name) ?? {};
+  const known: readonly string[] = ['name', ...QUEUE_SOURCES];
+  return Object.keys(volume).find((key) => has(volume, key) && !known.includes(key));
+}
+
+/** The names of all volumes of the pod with the storage of the queue's: the same claim can have several names. */
+export function volumesOfQueue(pod: Raw, name: string): readonly string[] {
+  const queue = volumesOf(pod).find((volume) => textAt(volume, 'name') === name);
+  const others = volumesOf(pod).filter((volume) => isSameClaim(volume, queue) || isSameClaim(queue, volume));
+  return [name, ...others.map((volume) => textAt(volume, 'name') ?? '')];
+}
+
+/** The claim of an ephemeral volume is named POD-VOLUME. */
+function isSameClaim(first: unknown, second: unknown): boolean {
+  const claim = claimOf(first);
+  if (claim === undefined) return false;
+  return has(second, 'ephemeral') ? claim.endsWith(`-${textAt(second, 'name')}`) : claim === claimOf(second);
+}
+
+function claimOf(volume: unknown): string | undefined {
+  return textAt(objectAt(volume, 'persistentVolumeClaim'), 'claimName');
+}
+
+function volumesOf(pod: Raw): readonly Raw[] {
+  return listAt(objectAt(pod, 'spec'), 'volumes').filter(isRaw);
 }
 
 function warnOfClaim(name: string, kind: string | undefined, spec: Raw, findings: Findings): void {

@@ -1,5 +1,6 @@
 /** Responds to an AdmissionReview (admission.k8s.io/v1) with the patch, or with a status that gives the reason for a denial. */
 import { injectPod } from './inject.ts';
+import { MAX_NAME_LENGTH } from './kubernetes-values.ts';
 import { DOMAIN } from './names.ts';
 import type { DenyReason, InjectContext, Injection } from './outcome.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';
@@ -35,6 +36,8 @@ const MAX_WARNING_LENGTH = 256;
 const MAX_WARNINGS = 8;
 /** Each name of a Secret becomes a volume and a mount. A few kilobytes of annotations are enough for any pod; megabytes are an attack. */
 const MAX_SETTINGS_LENGTH = 8_192;
+/** Of the patch as JSON. A patch of a common pod has 3,000 characters; one with the most Secrets in its annotations, 600,000. */
+const MAX_PATCH_LENGTH = 1_048_576;
 /** kubectl shows it in one line. */
 const MAX_MESSAGE_LENGTH = 2_048;
 /** Mistakes of the pod's author are bad requests; all other denials are forbidden pods. */
@@ -45,9 +48,22 @@ export function respondToReview(review: unknown, toContext: (namespace: string) 
   const asked = objectAt(review, 'request');
   const pod = objectAt(asked, 'object');
   const request = toRequest(asked, pod);
-  const injection = decide(review, asked, pod, () => toContext(request.namespace));
-  const response = { uid: request.uid, ...toResponse(injection) };
+  const decided = decide(review, asked, pod, () => toContext(request.namespace));
+  const patch = decided.outcome === 'injected' ? JSON.stringify(decided.patch) : '';
+  const injection = patch.length > MAX_PATCH_LENGTH ? toOversized(patch.length) : decided;
+  const response = { uid: request.uid, ...toResponse(injection, patch) };
   return { response: { apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview', response }, injection, request };
+}
+
+function toOversized(length: number): Injection {
+  const message = `the patch that adds the sidecar would have ${length} characters; the maximum is ${MAX_PATCH_LENGTH}: use fewer containers, Secrets and probe headers`;
+  return { outcome: 'denied', reason: 'malformed', message };
+}
+
+/** Undefined if it is longer than any valid name: names are kept for Events and logs. */
+function nameAt(from: unknown, key: string): string | undefined {
+  const name = textAt(from, key);
+  return name !== undefined && name.length <= MAX_NAME_LENGTH ? name : undefined;
 }
 
 function toRequest(asked: Raw, pod: Raw): ReviewedRequest {
@@ -55,16 +71,16 @@ function toRequest(asked: Raw, pod: Raw): ReviewedRequest {
   const owners = listAt(metadata, 'ownerReferences').map(toOwner);
   const owner = owners.find(({ isController }) => isController) ?? owners[0];
   return {
-    uid: textAt(asked, 'uid') ?? '',
-    namespace: textAt(asked, 'namespace') ?? textAt(metadata, 'namespace') ?? 'default',
-    name: textAt(metadata, 'name') ?? textAt(asked, 'name') ?? `${textAt(metadata, 'generateName') ?? ''}…`,
+    uid: nameAt(asked, 'uid') ?? '',
+    namespace: nameAt(asked, 'namespace') ?? nameAt(metadata, 'namespace') ?? 'default',
+    name: nameAt(metadata, 'name') ?? nameAt(asked, 'name') ?? `${nameAt(metadata, 'generateName') ?? ''}…`,
     isDryRun: asked['dryRun'] === true,
     owner: owner?.reference,
   };
 }
 
 function toOwner(owner: unknown): { readonly reference: OwnerReference; readonly isController: boolean } {
-  const at = (key: string): string => textAt(owner, key) ?? '';
+  const at = (key: string): string => nameAt(owner, key) ?? '';
   const reference = { apiVersion: at('apiVersion'), kind: at('kind'), name: at('name'), uid: at('uid') };
   return {
     reference,
@@ -74,7 +90,7 @@ function toOwner(owner: unknown): { readonly reference: OwnerReference; readonly
 
 function decide(review: unknown, asked: Raw, pod: Raw, toContext: () => InjectContext): Injection {
   const version = textAt(review, 'apiVersion');
-  if (textAt(review, 'kind') !== 'AdmissionReview' || version !== 'admission.k8s.io/v1' || textAt(asked, 'uid') === undefined)
+  if (textAt(review, 'kind') !== 'AdmissionReview' || version !== 'admission.k8s.io/v1' || nameAt(asked, 'uid') === undefined)
     return {
       outcome: 'denied',
       reason: 'malformed',
@@ -103,7 +119,7 @@ function countSettings(pod: Raw): number {
   return length;
 }
 
-function toResponse(injection: Injection): object {
+function toResponse(injection: Injection, patch: string): object {
   switch (injection.outcome) {
     case 'denied': {
       const isBad = BAD_REQUESTS.has(injection.reason);
@@ -113,8 +129,7 @@ function toResponse(injection: Injection): object {
     case 'skipped':
       return { allowed: true };
     case 'injected': {
-      const patch = Buffer.from(JSON.stringify(injection.patch)).toString('base64');
-      return { allowed: true, patchType: 'JSONPatch', patch, ...toWarnings(injection) };
+      return { allowed: true, patchType: 'JSONPatch', patch: Buffer.from(patch).toString('base64'), ...toWarnings(injection) };
     }
   }
 }

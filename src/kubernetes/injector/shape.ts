@@ -63,38 +63,3 @@ function fillItem(shape: Shape, values: Values): unknown[] {
 function isSet(found: Values[string]): boolean {
   return found !== undefined && found !== false;
 }
-
-/** The place of a value in a shape, alone or at the end of a text. */
-export interface PlaceholderPosition {
-  readonly path: readonly (string | number)[];
-  /** The text before the value. */
-  readonly prefix: string;
-}
-
-/** The first place of a value whose path does not depend on the values: not in or after repeated and conditional items. */
-export function findPlaceholder(
-  shape: Shape,
-  name: string,
-  path: PlaceholderPosition['path'] = [],
-): PlaceholderPosition | undefined {
-  if (typeof shape !== 'object' || isEach(shape)) return undefined;
-  if (isPlaceholder(shape)) return shape.$value === name ? { path, prefix: '' } : undefined;
-  if (isText(shape)) {
-    const [last, ...before] = [...shape.$text].reverse();
-    const isOnly = typeof last === 'object' && last.$value === name && before.every((part) => typeof part === 'string');
-    return isOnly ? { path, prefix: before.reverse().join('') } : undefined;
-  }
-  if (isWhen(shape)) return findPlaceholder(shape.then, name, path);
-  const items = isList(shape) ? [...fixedItems(shape).entries()] : Object.entries(shape as ShapeMap);
-  for (const [key, inner] of items) {
-    const found = findPlaceholder(inner, name, [...path, key]);
-    if (found !== undefined) return found;
-  }
-  return undefined;
-}
-
-/** The items whose indices in the list do not depend on values. */
-function fixedItems(list: readonly Shape[]): readonly Shape[] {
-  const end = list.findIndex((item) => typeof item === 'object' && (isWhen(item) || isEach(item)));
-  return end === -1 ? list : list.slice(0, end);
-}

@@ -1,11 +1,14 @@
 /** Compares the container `sidegate` of a pod with the one that this version injects: labels and annotations prove nothing, because anyone can copy them. */
 import { isDeepStrictEqual } from 'node:util';
+import { containersOf, type Placed, tcpPortsOf } from './app.ts';
 import { toDefaulted } from './defaulted.ts';
+import { APP_PORT_MODES } from './kubernetes-values.ts';
 import { CONTAINER } from './names.ts';
-import { findIntrusions } from './other-containers.ts';
+import { findEarlier, findTaken, hasSidecarUser, type IsOfApp, type Taken } from './other-containers.ts';
+import { findOtherSource, volumesOfQueue } from './queue-volume.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { fill } from './shape.ts';
-import { CONTAINER_SHAPE, VOLUMES_SHAPE } from './sidecar.ts';
+import { CONTAINER_SHAPE, USER, VOLUMES_SHAPE } from './sidecar.ts';
 import {
   ADDED_MOUNT_FIELDS,
   ADDED_MOUNT_SOURCES,
@@ -14,19 +17,30 @@ import {
   isAllowedImage,
   isCredentialsPath,
   isSidecarVolume,
+  RESIZE_POLICY,
   RESOURCE_FIELDS,
+  RESOURCE_NAMES,
   type SidecarRules,
   TERMINATION_PATH,
 } from './sidecar-rules.ts';
-import { findOtherSettings, MAX_ITEMS, readSidecar } from './sidecar-values.ts';
+import { findOtherSettings, MAX_ITEMS, type ReadSidecar, readSidecar } from './sidecar-values.ts';
 
 const DEFAULTED_SHAPE = toDefaulted(CONTAINER_SHAPE);
 const DEFAULTED_VOLUMES = toDefaulted(VOLUMES_SHAPE);
-const MAX_SHOWN_LENGTH = 80;
+const MAX_SHOWN_LENGTH = 120;
 /** Maximum number of reported differences of one kind. */
 const MAX_REPORTED = 8;
 /** Fields of a pod that let containers access each other's processes. Not hostIPC: the gate has no shared memory and no message queue. */
 export const SHARING = ['hostPID', 'shareProcessNamespace'] as const;
+
+const PHRASES: Readonly<Record<Taken['kind'], (what: string) => string>> = {
+  port: (what) => `port ${what} of`,
+  'port name': () => 'a port name of',
+  user: (what) => `runAsUser ${what} of`,
+  volume: () => 'a volume of the sidecar in',
+};
+/** Of an added mount at an allowed path; the admission policies say the same. */
+export const OTHER_SOURCE = ' (its volume must be a Secret, a ConfigMap or projected)';
 
 /** The container `sidegate` of a pod. */
 export interface NamedSidecar {
@@ -63,7 +77,6 @@ export function findDifferences(pod: Raw, rules: SidecarRules): readonly string[
   const read = readSidecar(pod, named);
   const expected = [CONTAINER_SHAPE, DEFAULTED_SHAPE].map((shape) => fill(shape, read.values) as Raw);
   const image = textAt(container, 'image') ?? '';
-  const resources = Object.keys(objectAt(container, 'resources')).filter((key) => !RESOURCE_FIELDS.includes(key));
   return [
     ...(isAllowedImage(image, rules.allowedImages) ? [] : [`image ${show(image)}`]),
     ...Object.keys(container)
@@ -71,15 +84,39 @@ export function findDifferences(pod: Raw, rules: SidecarRules): readonly string[
       .slice(0, MAX_REPORTED),
     ...COMPARED.flatMap((key) => compareField(key, container, expected, toFree(pod, rules))),
     ...(['', TERMINATION_PATH].includes(textAt(container, 'terminationMessagePath') ?? '') ? [] : ['terminationMessagePath']),
-    ...(resources.length > 0 ? ['resources'] : []),
+    ...(areKnownResources(container) ? [] : ['resources']),
+    ...(listAt(container, 'resizePolicy').every((each) => textAt(each, 'restartPolicy') === RESIZE_POLICY)
+      ? []
+      : ['resizePolicy']),
     ...(countNamed(pod) > 1 ? ['several containers of the name'] : []),
     ...findVolumes(
       pod,
       [VOLUMES_SHAPE, DEFAULTED_VOLUMES].map((shape) => fill(shape, read.values) as readonly unknown[]),
     ),
+    ...findQueueVolume(pod, read.values.queueVolume),
     ...findOtherSettings(pod, read),
-    ...findIntrusions(pod, read, rules).slice(0, MAX_REPORTED),
+    ...(read.values.isNative ? findEarlier(pod, rules) : []).slice(0, MAX_REPORTED),
+    ...findIntrusions(pod, read).slice(0, MAX_REPORTED),
   ].map(show);
+}
+
+function areKnownResources(container: Raw): boolean {
+  const resources = objectAt(container, 'resources');
+  const names = RESOURCE_FIELDS.flatMap((field) => Object.keys(objectAt(resources, field)));
+  return (
+    Object.keys(resources).every((key) => RESOURCE_FIELDS.includes(key)) && names.every((name) => RESOURCE_NAMES.includes(name))
+  );
+}
+
+/** With `same-port` and `env`, one container beside the sidecar declares its data port: the app. */
+function findIntrusions(pod: Raw, { values: { portName, port, adminPort, queueVolume }, mode }: ReadSidecar): string[] {
+  const declares = ({ container }: Placed): boolean => tcpPortsOf(container).some(({ number }) => number === port);
+  const app = APP_PORT_MODES.includes(mode)
+    ? containersOf(pod, 'containers').find((each) => each.name !== CONTAINER && declares(each))
+    : undefined;
+  const isOfApp: IsOfApp = ({ path }, { number }) => number === port && path.join() === app?.path.join();
+  const taken = findTaken(pod, { portName, ports: [port, adminPort], queueVolume }, isOfApp);
+  return [...new Set(taken.map(({ kind, container, what }) => `${PHRASES[kind](what)} ${container}`))];
 }
 
 /** A problem with the pod around its sidecar. */
@@ -94,21 +131,35 @@ export function findPodFaults(pod: Raw): readonly PodFault[] {
   const spec = objectAt(pod, 'spec');
   const named = findNamed(pod);
   const fault = (kind: PodFault['kind'], text: string): PodFault => ({ kind, text });
-  const targeting = listAt(spec, 'ephemeralContainers').filter((each) => textAt(each, 'targetContainerName') === CONTAINER);
+  const ephemeral = named === undefined ? [] : listAt(spec, 'ephemeralContainers');
+  const queueVolume = named === undefined || ephemeral.length === 0 ? undefined : readSidecar(pod, named).values.queueVolume;
+  const queueVolumes = queueVolume === undefined ? [] : volumesOfQueue(pod, queueVolume);
+  const reaching = ephemeral.flatMap((each) => {
+    const how = findReach(pod, each, queueVolumes);
+    return how === undefined ? [] : [`the ephemeral container ${show(textAt(each, 'name') ?? '')} ${how}`];
+  });
   return [
     ...(spec['hostNetwork'] === true ? [fault('network', 'hostNetwork: true')] : []),
     ...SHARING.filter((key) => spec[key] === true).map((key) => fault('processes', `${key}: true`)),
-    ...targeting.map((each) =>
-      fault('processes', `the ephemeral container ${show(textAt(each, 'name') ?? '')} targets ${CONTAINER}`),
-    ),
+    ...reaching.map((text) => fault('processes', text)),
     ...(named?.isInit === false && (textAt(spec, 'restartPolicy') ?? 'Always') !== 'Always'
       ? [fault('end', `restartPolicy: ${show(textAt(spec, 'restartPolicy') ?? '')} of the pod`)]
       : []),
   ];
 }
 
-/** Which items of the lists other webhooks may add. */
-type Free = Readonly<Record<'env' | 'volumeMounts', (item: unknown) => boolean>>;
+/** How an ephemeral container reaches the sidecar. It is added to a running pod, by another right. */
+function findReach(pod: Raw, ephemeral: unknown, queueVolumes: readonly string[]): string | undefined {
+  if (textAt(ephemeral, 'targetContainerName') === CONTAINER) return `targets ${CONTAINER}`;
+  if (hasSidecarUser(pod, ephemeral)) return `runs as user ${USER}`;
+  const own = [...listAt(ephemeral, 'volumeMounts'), ...listAt(ephemeral, 'volumeDevices')]
+    .map((mount) => textAt(mount, 'name') ?? '')
+    .find((name) => isSidecarVolume(name) || queueVolumes.includes(name));
+  return own === undefined ? undefined : `mounts ${own}`;
+}
+
+/** Which items of the lists other webhooks may add; `note`: what is wrong with an item at an allowed path. */
+type Free = Readonly<Record<'env' | 'volumeMounts', (item: unknown) => boolean>> & { readonly note: (item: unknown) => string };
 
 function toFree(pod: Raw, { allowedEnv, allowedMounts }: SidecarRules): Free {
   const ofSources = new Set(
@@ -119,35 +170,39 @@ function toFree(pod: Raw, { allowedEnv, allowedMounts }: SidecarRules): Free {
   return {
     env: (entry) => allowedEnv.includes(textAt(entry, 'name') ?? ''),
     volumeMounts: (mount) => isFreeMount(mount, allowedMounts) && ofSources.has(textAt(mount, 'name')),
+    note: (mount) => (isFreeMount(mount, allowedMounts) ? OTHER_SOURCE : ''),
   };
 }
 
 function compareField(key: string, container: Raw, expected: readonly Raw[], free: Free): string[] {
   switch (key) {
     case 'env':
-      return compareList(key, 'name', container, expected, free.env);
+      return compareList(key, container, expected, { isFree: free.env, toName: (entry) => textAt(entry, 'name') ?? '' });
     case 'volumeMounts':
-      return [...new Set([...compareList(key, 'mountPath', container, expected, free.volumeMounts), ...findNested(container)])];
+      return [...new Set([...compareList(key, container, expected, toMounts(free)), ...findNested(container)])];
     default:
       return expected.some((each) => isSame(container[key], each[key])) ? [] : [key];
   }
 }
 
+interface ListItems {
+  readonly isFree: (item: unknown) => boolean;
+  readonly toName: (item: unknown) => string;
+}
+
+function toMounts({ volumeMounts, note }: Free): ListItems {
+  return { isFree: volumeMounts, toName: (mount) => `${textAt(mount, 'mountPath') ?? ''}${note(mount)}` };
+}
+
 /** Compares a list without its allowed extra items; returns the items that the sidecar does not have. */
-function compareList(
-  key: string,
-  label: string,
-  container: Raw,
-  expected: readonly Raw[],
-  isFree: (item: unknown) => boolean,
-): string[] {
+function compareList(key: string, container: Raw, expected: readonly Raw[], { isFree, toName }: ListItems): string[] {
   if (listAt(container, key).length > MAX_ITEMS) return [key];
   const without = (from: unknown): unknown[] => listAt(from, key).filter((item) => !isFree(item));
   const own = without(container);
   if (expected.some((each) => isDeepStrictEqual(own, without(each)))) return [];
   const known = new Set(expected.flatMap(without).map(toText));
   const strange = own.filter((item) => !known.has(toText(item))).slice(0, MAX_REPORTED);
-  return strange.length === 0 ? [key] : strange.map((item) => `${key} ${textAt(item, label) ?? ''}`);
+  return strange.length === 0 ? [key] : strange.map((item) => `${key} ${toName(item)}`);
 }
 
 /** Serializes a value independently of the order of its fields. */
@@ -179,6 +234,10 @@ function isSame(actual: unknown, expected: unknown): boolean {
 function isEmpty(value: unknown): boolean {
   if (value === undefined || value === null || value === '' || value === false) return true;
   return typeof value === 'object' && Object.keys(value).length === 0;
+}
+
+function findQueueVolume(pod: Raw, name: string | undefined): string[] {
+  return name === undefined || findOtherSource(pod, name) === undefined ? [] : [`volume ${name}`];
 }
 
 function findVolumes(pod: Raw, expected: readonly (readonly unknown[])[]): string[] {

@@ -2,7 +2,7 @@
 
 import { PORT_NUMBER } from './kubernetes-values.ts';
 import { ADMIN_PORT, CONFIG_VOLUME, DATA_PORT, NO_TOKEN_VOLUME, SECRET_VOLUME } from './names.ts';
-import { findPlaceholder, type PlaceholderPosition, type ShapeMap } from './shape.ts';
+import type { ShapeMap } from './shape.ts';
 import { CONTAINER_SHAPE } from './sidecar.ts';
 
 /** Fields that a cluster allows in addition to those that every sidecar contains. */
@@ -42,10 +42,15 @@ export const ADDED_MOUNT_SOURCES: readonly string[] = ['projected', 'secret', 'c
 /** The fields of `resources` that LimitRanges and autoscalers write; `claims` would add devices. */
 export const RESOURCE_FIELDS: readonly string[] = ['requests', 'limits'];
 
-/** Where the shutdown delay is in a sidecar. */
-export const PAUSE_PLACE: PlaceholderPosition = findPlaceholder(CONTAINER_SHAPE, 'pause') ?? { path: [], prefix: '' };
+/** The resources in these fields. Any other, such as that of a device plug-in, would add devices, files and variables. */
+export const RESOURCE_NAMES: readonly string[] = ['cpu', 'memory', 'ephemeral-storage'];
+/** The only policy of `resizePolicy`, the default: the app could take the port of a sidecar that restarts. */
+export const RESIZE_POLICY = 'NotRequired';
+
+/** Where the shutdown delay is in a sidecar. It is compared at this place like all values, so another place would deny every sidecar. */
+export const PAUSE_PATH = ['lifecycle', 'preStop', 'exec', 'command', 4] as const;
 /** Seconds. */
-export const PAUSE_PATTERN = '^[0-9]{1,4}$';
+export const PAUSE_PATTERN = '^(?:0|[1-9][0-9]{0,3})$';
 
 const SHAPED = Object.keys(CONTAINER_SHAPE as ShapeMap);
 /** Fields that must be as the injector creates them. */

@@ -1,8 +1,9 @@
 /** Reads the values of a sidecar from the pod that has it, each in its form, so that the sidecar can be rebuilt and compared. */
 import { containersOf, type DeclaredPort, lastingContainersOf, tcpPortsOf } from './app.ts';
-import { APP_HEALTH, readHeaders, toAppProbe } from './app-probes.ts';
+import { APP_HEALTH, isProbeOf, readHeaders, toAppProbe } from './app-probes.ts';
 import { PROBE_PLACES } from './handlers.ts';
 import {
+  APP_PORT_MODES,
   hasForm,
   MAX_NAME_LENGTH,
   OBJECT_NAME,
@@ -15,12 +16,10 @@ import {
 import { CONFIG_VOLUME, CONTAINER, DATA_PORT, DOMAIN, QUEUE_FOLDER, SECRET_VOLUME, SECRETS_FOLDER } from './names.ts';
 import { listAt, numberAt, objectAt, type Raw, textAt } from './raw.ts';
 import { SETTINGS, type Setting } from './settings.ts';
-import { POD_IPS, type SidecarValues, UPSTREAM_PREFIX } from './sidecar.ts';
-import { isSidecarVolume, PAUSE_PATTERN, PAUSE_PLACE, PROBE_TARGET_PATTERN, SECRET_NUMBER_PATTERN } from './sidecar-rules.ts';
+import { APP_PROBE, POD_IPS, type SidecarValues, UPSTREAM_PREFIX } from './sidecar.ts';
+import { isSidecarVolume, PAUSE_PATH, PAUSE_PATTERN, PROBE_TARGET_PATTERN, SECRET_NUMBER_PATTERN } from './sidecar-rules.ts';
 import { readStatusText } from './status.ts';
 
-/** The prefix of the argument for a probe of the app. */
-export const APP_PROBE = '--app-probe=';
 /** Maximum length of a list that is read or compared, which bounds the work; annotations of 8,192 characters name fewer Secrets. */
 export const MAX_ITEMS = 4_096;
 
@@ -91,7 +90,19 @@ export function findOtherSettings(pod: Raw, { values, mode }: ReadSidecar): stri
       return text === String(port) || otherPortsOf(pod).some(({ name, number }) => name === text && number === port);
     }),
     ...((mode === 'same-port') === values.isOnPodAddresses ? [] : [`annotation ${DOMAIN}/interception`]),
+    ...(hasOrder(values, mode) ? [] : [`interception mode ${mode} of a plain container`]),
+    ...(areDistinct(values) ? [] : ['the numbers of the ports']),
   ];
+}
+
+/** Only a native sidecar starts before the app, which could otherwise take the port that it used before. */
+function hasOrder({ isNative, isOnPodAddresses }: SidecarValues, mode: string): boolean {
+  return isNative || !(isOnPodAddresses || APP_PORT_MODES.includes(mode));
+}
+
+/** Verified requests must reach the app, not the admin port; only on the addresses of the pod, the sidecar has the port of the app. */
+function areDistinct({ port, adminPort, appPort, isOnPodAddresses }: SidecarValues): boolean {
+  return adminPort !== port && adminPort !== appPort && (port === appPort) === isOnPodAddresses;
 }
 
 function ofForm(form: ValueForm, text: string | undefined): string {
@@ -113,10 +124,8 @@ function readMode(pod: Raw, isOnPodAddresses: boolean): string {
 }
 
 function readPause(container: Raw): number {
-  const { path, prefix } = PAUSE_PLACE;
-  const found = path.reduce<unknown>((from, step) => (from as Raw | undefined)?.[step], container);
-  const text = typeof found === 'string' && found.startsWith(prefix) ? found.slice(prefix.length) : '';
-  return new RegExp(PAUSE_PATTERN).test(text) ? Number(text) : 0;
+  const found = PAUSE_PATH.reduce<unknown>((from, step) => (from as Raw | undefined)?.[step], container);
+  return new RegExp(PAUSE_PATTERN).test(String(found)) ? Number(found) : 0;
 }
 
 function findVolume(pod: Raw, name: string): unknown {
@@ -163,7 +172,7 @@ function findHealthProbes(pod: Raw, adminPort: number): string[] {
       const prefix = `${APP_HEALTH}/${name}/${kind}?`;
       const path = textAt(request, 'path') ?? '';
       const url = path.startsWith(prefix) ? path.slice(prefix.length) : '';
-      if (request['port'] !== adminPort || !new RegExp(PROBE_TARGET_PATTERN).test(url)) return [];
+      if (request['port'] !== adminPort || !new RegExp(PROBE_TARGET_PATTERN).test(url) || isProbeOf(adminPort, url)) return [];
       return [toAppProbe(`${name}/${kind}`, url, readHeaders(request))];
     }),
   );

@@ -59,6 +59,9 @@ export const UPSTREAM_PREFIX = 'http://127.0.0.1:';
 const PRESTOP_SCRIPT =
   "exec 3<>/dev/tcp/127.0.0.1/$0 && printf 'GET /prestop?pause=%s HTTP/1.0\\r\\n\\r\\n' $1 >&3 && read -r line <&3 && [[ $line == *' 200 '* ]]";
 
+/** The argument for a probe of the app, before its value. */
+export const APP_PROBE = '--app-probe=';
+
 /** The container. */
 export const CONTAINER_SHAPE: Shape = {
   name: CONTAINER,
@@ -76,7 +79,7 @@ export const CONTAINER_SHAPE: Shape = {
     text(':', value('adminPort')),
     '--upstream',
     text(UPSTREAM_PREFIX, value('appPort')),
-    each('appProbes', text('--app-probe=', value('appProbe'))),
+    each('appProbes', text(APP_PROBE, value('appProbe'))),
   ],
   env: when('isOnPodAddresses', [{ name: 'SIDEGATE_POD_IPS', valueFrom: { fieldRef: { fieldPath: 'status.podIPs' } } }]),
   ports: [

@@ -17,13 +17,14 @@ export interface InjectionStatus {
 }
 
 const HASH_LENGTH = 12;
-/** Formats of the status fields: anyone who can create pods can write any text there, and it is displayed. */
-const FORMS: Readonly<Record<keyof InjectionStatus, RegExp>> = {
-  version: /^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}$/,
-  takeover: /^(?:service|rename|same-port|env)$/,
-  sidecar: /^(?:native|container)$/,
-  hash: /^[0-9a-z]{1,64}$/,
-};
+/**
+ * The text of a valid status, with one of the modes, also for the admission policies: CEL cannot parse JSON. Anyone who can create pods can write any
+ * text there, and it is displayed.
+ */
+export function toStatusPattern(mode: string): string {
+  return `^\\{"version":"[0-9A-Za-z][0-9A-Za-z.+-]{0,63}","takeover":"(?:${mode})","sidecar":"(?:native|container)","hash":"[0-9a-z]{1,64}"\\}$`;
+}
+const STATUS = new RegExp(toStatusPattern('service|rename|same-port|env'));
 /** Used instead of the hash by the library chart, which does not know the defaults of an injector. */
 export const LIBRARY_HASH = 'library';
 
@@ -58,15 +59,6 @@ export function readStatus(pod: unknown): InjectionStatus | undefined {
 
 /** The valid status annotation of a pod, with or without the label. */
 export function readStatusText(pod: unknown): InjectionStatus | undefined {
-  const status = parse(textAt(objectAt(objectAt(pod, 'metadata'), 'annotations'), STATUS_ANNOTATION) ?? '');
-  const isValid = Object.entries(FORMS).every(([key, form]) => form.test(textAt(status, key) ?? ''));
-  return isValid ? (status as unknown as InjectionStatus) : undefined;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const text = textAt(objectAt(objectAt(pod, 'metadata'), 'annotations'), STATUS_ANNOTATION) ?? '';
+  return STATUS.test(text) ? (JSON.parse(text) as InjectionStatus) : undefined;
 }

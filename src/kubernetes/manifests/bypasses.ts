@@ -22,7 +22,7 @@ export function findBypasses(
     version: kube,
     services: { items: ofKind('Service').map((object) => toService(object, namespaceOf(object))) },
     ingresses: { items: ofKind('Ingress').map((object) => toIngress(object, namespaceOf(object))) },
-    ownEndpointSlices: { items: [] },
+    endpointSlices: { items: [] },
   };
   const workloads = values.flatMap((value) => findWorkloads(value));
   const found = workloads.flatMap(({ kind, name, namespace = fallback, pod }) =>

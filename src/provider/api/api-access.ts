@@ -5,7 +5,7 @@ import { toPlainAddress } from '../../core/ip-address.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
-import { isFromWebPage, PortAccess } from '../../gateway/server/port-access.ts';
+import { isFromOtherSite, PortAccess } from '../../gateway/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
 import { type ApiDenial, toDenial, toRefusalProblem } from './api-errors.ts';
 
@@ -40,7 +40,7 @@ export class ApiAccess {
     if (password === undefined) return this.#authorizeByPort(request);
     if (this.#port.hasToken && !BASIC.test(request.headers.authorization ?? '')) return this.#authorizeByPort(request);
     // Before the password: a browser adds the one that its user entered to the requests of any page, and a page must not cause bans.
-    if (isFromWebPage(request)) return this.#deny('cross_origin');
+    if (isFromPage(request)) return this.#deny('cross_origin');
     return this.#authorizeByPassword(request, password);
   }
 
@@ -48,7 +48,7 @@ export class ApiAccess {
     const denial = this.#port.authorize(request);
     if (denial !== undefined) return this.#deny(denial);
     // A page cannot know a token.
-    return !this.#port.hasToken && isFromWebPage(request) ? this.#deny('cross_origin') : undefined;
+    return !this.#port.hasToken && isFromPage(request) ? this.#deny('cross_origin') : undefined;
   }
 
   async #authorizeByPassword(request: IncomingMessage, password: ApiPassword): Promise<ApiResponse | undefined> {
@@ -65,4 +65,9 @@ export class ApiAccess {
     const basic = this.#password === undefined ? [] : [this.#password.challenge];
     return toDenial(denial, [...(this.#port.hasToken ? [bearer] : []), ...basic]);
   }
+}
+
+/** The API has no pages, so each `Origin` is another one. */
+function isFromPage(request: IncomingMessage): boolean {
+  return request.headers.origin !== undefined || isFromOtherSite(request);
 }

@@ -3,16 +3,8 @@ import * as z from 'zod';
 import { ENDPOINT_NAME } from '../../config/schema/provider-schema.ts';
 import type { PathParameters } from '../../http-api/api-router.ts';
 import type { OpenapiOptions } from '../../http-api/openapi.ts';
-import { EVENT_ID } from '../events/event.ts';
-import {
-  delivery,
-  deliveryPage,
-  deliveryWithAttempts,
-  receiverId,
-  replayedDelivery,
-  replayProgress,
-  replayRequest,
-} from './delivery-schemas.ts';
+import { EVENT_ID, TENANT } from '../events/event.ts';
+import { delivery, deliveryPage, deliveryWithAttempts, receiverId } from './delivery-schemas.ts';
 import {
   createdEndpoint,
   endpoint,
@@ -25,21 +17,35 @@ import {
   rotation,
   testEvent,
 } from './endpoint-schemas.ts';
-import { acceptedEvent, acceptedEvents, newEvent, newEvents, storedEvent } from './event-schemas.ts';
+import {
+  acceptedEvent,
+  acceptedEvents,
+  erasedPayloads,
+  event,
+  eventPage,
+  newEvent,
+  newEvents,
+  storedEvent,
+} from './event-schemas.ts';
+import { repairProgress, repairRequest, retriedDelivery } from './repair-schemas.ts';
 
 /** The forms of the parameters in paths. */
 export const PATH_PARAMETERS: PathParameters = {
+  tenant: z.string().regex(TENANT).describe('ID of the tenant.'),
   event: z.string().regex(EVENT_ID).describe('ID of the event.'),
   endpoint: z.string().regex(ENDPOINT_NAME).describe('ID of the endpoint.'),
   receiver: receiverId.describe('ID of the endpoint, or `inbox:` and the name of a route.'),
 };
 
 const REQUESTS = { NewEvent: newEvent, NewEvents: newEvents, NewEndpoint: newEndpoint, EndpointReplacement: endpointReplacement };
-const MORE_REQUESTS = { EndpointPatch: endpointPatch, Rotation: rotation, TestEvent: testEvent, ReplayRequest: replayRequest };
+const MORE_REQUESTS = { EndpointPatch: endpointPatch, Rotation: rotation, TestEvent: testEvent, RepairRequest: repairRequest };
 const RESPONSES = {
   AcceptedEvent: acceptedEvent,
   AcceptedEvents: acceptedEvents,
   StoredEvent: storedEvent,
+  Event: event,
+  EventPage: eventPage,
+  ErasedPayloads: erasedPayloads,
   Endpoint: endpoint,
   CreatedEndpoint: createdEndpoint,
   EndpointPage: endpointPage,
@@ -48,8 +54,8 @@ const RESPONSES = {
   Delivery: delivery,
   DeliveryWithAttempts: deliveryWithAttempts,
   DeliveryPage: deliveryPage,
-  ReplayedDelivery: replayedDelivery,
-  ReplayProgress: replayProgress,
+  RetriedDelivery: retriedDelivery,
+  RepairProgress: repairProgress,
 };
 
 /** The document of the provider's port. */

@@ -21,13 +21,6 @@ const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, st
 };
 const BY_ERROR: ReadonlyMap<string, readonly [ProblemCode, string]> = new Map([
   [
-    'queue_full',
-    [
-      'queue_full',
-      'the queue has reached provider.queue.maxEvents or maxBytes, or the memory of Redis is full: post the event again later, with the same ID',
-    ],
-  ],
-  [
     'queue_unavailable',
     ['queue_unavailable', 'the store of the queue does not respond: post the event again later, with the same ID'],
   ],
@@ -48,6 +41,7 @@ const DENIALS: Readonly<Record<ApiDenial, readonly [ProblemCode, string]>> = {
   no_password: ['unauthorized', 'send a user of provider.basic and the right password as Authorization: Basic'],
 };
 const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
+  conflict: 'conflict',
   unauthorized: 'unauthorized',
   forbidden: 'unauthorized',
   too_many_attempts: 'unauthorized',
@@ -83,6 +77,9 @@ export function toDenial(denial: ApiDenial, challenges: readonly string[]): ApiR
 
 /** Returns undefined for an error that is not expected. */
 export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
+  // The text names the endpoint or the tenant whose events do not leave.
+  if (thrown instanceof SidegateError && thrown.code === 'queue_full')
+    return toProblem('queue_full', `${thrown.message}; repeat the request later, an event with the same ID`);
   const known = thrown instanceof SidegateError ? BY_ERROR.get(thrown.code) : undefined;
   return known === undefined ? undefined : toProblem(...known);
 }

@@ -3,14 +3,16 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { EndpointRules } from '../endpoints/endpoint-rules.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
-import type { AppendResult, DeliveryQueue } from '../queue/delivery-queue.ts';
-import type { EventRejection } from '../telemetry/provider-metrics.ts';
+import type { DeliveryQueue } from '../queue/delivery-queue.ts';
+import type { AcceptResult, EventRejection } from '../telemetry/provider-metrics.ts';
 
 /** Reports what happens, for metrics and logs. */
 export interface ApiHooks {
   /** `operation`: its ID in the OpenAPI document, or `none` for requests that match no operation. */
   onRequest(operation: string, status: number, duration: Milliseconds): void;
-  onAccepted(result: AppendResult, count: number): void;
+  onAccepted(result: AcceptResult, count: number): void;
+  /** Events were stored that no endpoint selects; `type`: of one of them. */
+  onUnrouted(type: string, count: number): void;
   /** A request to accept events was rejected. */
   onRejected(reason: EventRejection): void;
   /** An endpoint was created, changed, enabled, disabled or deleted by hand. */
@@ -33,8 +35,8 @@ export interface ApiSettings {
 export interface OperationParts {
   readonly queue: DeliveryQueue;
   readonly registry: StoredRegistry;
-  /** The endpoints of `registry`, and the apps of routes with an inbox: their deliveries can be shown and repeated, too. */
-  readonly receivers: Pick<EndpointRegistry, 'get'>;
+  /** The endpoints of `registry`, and the apps of routes with an inbox: their deliveries can be shown and repaired, too. */
+  readonly receivers: Pick<EndpointRegistry, 'get' | 'list'>;
   readonly rules: EndpointRules;
   readonly clock: Clock;
   readonly hooks: ApiHooks;

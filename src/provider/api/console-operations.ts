@@ -8,6 +8,7 @@ import type { OperationParts } from './api-parts.ts';
 import { createDeliveryOperations } from './delivery-operations.ts';
 import { createEndpointActions } from './endpoint-actions.ts';
 import { createEndpointOperations } from './endpoint-operations.ts';
+import { createRepairOperations } from './repair-operations.ts';
 
 /** Operations, and what their document needs. */
 export interface ConsoleOperations extends Pick<OpenapiOptions, 'requests' | 'responses'> {
@@ -28,13 +29,18 @@ const OFFERED: ReadonlySet<string> = new Set([
   'testEndpoint',
   'listDeliveries',
   'getDelivery',
-  'replayDelivery',
-  'replayDeliveries',
+  'retryDelivery',
+  'repairDeliveries',
 ]);
 
 /** Builds the operations, with their paths on the provider's port. */
 export function createConsoleOperations(parts: OperationParts): ConsoleOperations {
-  const all = [...createEndpointOperations(parts), ...createEndpointActions(parts), ...createDeliveryOperations(parts)];
+  const all = [
+    ...createEndpointOperations(parts),
+    ...createEndpointActions(parts),
+    ...createDeliveryOperations(parts),
+    ...createRepairOperations(parts),
+  ];
   const { requests, responses } = toDocumentOptions('');
   return {
     operations: all.filter(({ id }) => OFFERED.has(id)),

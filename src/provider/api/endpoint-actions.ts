@@ -3,11 +3,12 @@ import { toInstant } from '../../core/clock.ts';
 import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
-import { createEventId, toBody } from '../events/event.ts';
+import { createEventId, OWN_METADATA, toBody } from '../events/event.ts';
 import { type FailureStreak, toFailureStreak } from '../lanes/lane-state.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
 import { toAttemptView, toOptionalInstant } from './attempt-view.ts';
 import {
+  cancelWaiting,
   findChangeProblem,
   readIfMatch,
   toChangeProblem,
@@ -80,7 +81,7 @@ function createEnable(parts: OperationParts): Operation {
     path: '/v1/endpoints/{endpoint}/enable',
     tag: 'Endpoints',
     summary: 'Enable an endpoint',
-    description: 'Also those of the config. Deliveries that were skipped meanwhile can be replayed.',
+    description: 'Also those of the config. Deliveries that were skipped meanwhile can be retried.',
     responses: { 200: { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] } },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { endpoint: id = '' } }) {
@@ -101,11 +102,14 @@ function createDisable(parts: OperationParts): Operation {
     path: '/v1/endpoints/{endpoint}/disable',
     tag: 'Endpoints',
     summary: 'Disable an endpoint',
-    description: 'Also those of the config. Its deliveries are skipped until it is enabled again.',
+    description:
+      'Also those of the config. Its waiting deliveries are canceled at once, and new ones are skipped until it is enabled again; all of them can be retried then.',
     responses: { 200: { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] } },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { endpoint: id = '' } }) {
       if (await registry.disable(id, 'manual', clock.now())) hooks.onEndpointChanged(id, 'disabled');
+      // Also if it was disabled already: an earlier request may have failed here.
+      if (registry.get(id)?.disabled !== undefined) await cancelWaiting(id, parts);
       return toCurrent(id, parts);
     },
   });
@@ -129,7 +133,9 @@ function createTest({ registry, queue, clock }: OperationParts): Operation {
       const id = createEventId();
       const now = clock.now();
       const body = toBody({ type: TEST_TYPE, id, created: Math.floor(now / 1_000), data });
-      await queue.append([{ id, type: TEST_TYPE, createdAt: now, body, metadata: '{}', targets: [{ endpoint }] }]);
+      await queue.append([
+        { id, type: TEST_TYPE, tenant: found.tenant, createdAt: now, body, metadata: OWN_METADATA, targets: [{ endpoint }] },
+      ]);
       return toJson(202, { id, duplicate: false, endpoints: 1 });
     },
   });

@@ -1,6 +1,7 @@
 /** The operations that create, show, change and delete endpoints. */
 import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
+import { toFoldedName } from '../../core/headers.ts';
 import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
@@ -16,14 +17,20 @@ import {
   endpointPatch,
   endpointReplacement,
   endpoint as endpointSchema,
+  type HeaderPatch,
   newEndpoint,
 } from './endpoint-schemas.ts';
 import { toEndpointView, toEtag } from './endpoint-view.ts';
 
 const RANDOM_ID_BYTES = 12;
 const MAX_ENDPOINTS = 100_000;
+/** A page ends with the endpoint that exceeds it: 250 endpoints with long URLs would have four times as much. */
+const MAX_PAGE_BYTES = 256 * 1024;
 const LEFT_BEHIND = 'deliveries to a deleted endpoint with this ID still wait: use another ID, or repeat this later';
 const IN_CONFIG = 'this endpoint is in the config file (provider.endpoints): change it there, and reload the config';
+const SEALED = 'the secrets of this endpoint cannot be decrypted (see the log); it can only be deleted';
+const TENANT_FIXED =
+  'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint';
 const CHANGED = { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
 
@@ -57,10 +64,15 @@ function createList(parts: OperationParts): Operation {
     handle({ query: { limit, iterator = '' } }) {
       const all = parts.registry.list();
       const start = all.findIndex(({ id }) => id > iterator);
-      const shown = start === -1 ? [] : all.slice(start, start + limit);
-      const isDone = start === -1 || start + limit >= all.length;
-      const data = shown.map((endpoint) => toEndpointView(endpoint, parts));
-      return toJson(200, { data, iterator: isDone ? null : (shown.at(-1)?.id ?? null), done: isDone });
+      const following = start === -1 ? [] : all.slice(start);
+      const data: object[] = [];
+      for (let bytes = 0; data.length < Math.min(limit, following.length) && bytes < MAX_PAGE_BYTES; ) {
+        const view = toEndpointView(following[data.length] as Endpoint, parts);
+        data.push(view);
+        bytes += JSON.stringify(view).length;
+      }
+      const last = data.length < following.length ? following[data.length - 1] : undefined;
+      return toJson(200, { data, iterator: last?.id ?? null, done: last === undefined });
     },
   });
 }
@@ -139,8 +151,7 @@ function createPut(parts: OperationParts): Operation {
     body: { schema: endpointReplacement, maxBytes: MAX_SMALL_BODY },
     responses: { 200: CHANGED },
     problems: CHANGE_PROBLEMS,
-    handle: (request) =>
-      changeSettings(request, (settings) => ({ ...request.body, headers: request.body.headers ?? settings.headers }), parts),
+    handle: (request) => changeSettings(request, (settings) => replaceSettings(settings, request.body), parts),
   });
 }
 
@@ -151,28 +162,35 @@ function createDelete(parts: OperationParts): Operation {
     path: '/v1/endpoints/{endpoint}',
     tag: 'Endpoints',
     summary: 'Delete an endpoint',
-    description: 'Its waiting deliveries are not sent.',
+    description: 'Its waiting deliveries are canceled.',
     acceptsIfMatch: true,
     responses: { 204: { description: 'It is deleted.' } },
     problems: CHANGE_PROBLEMS,
     async handle(request) {
       const id = request.params['endpoint'] ?? '';
-      const problem = findChangeProblem(id, parts);
+      const problem = parts.registry.isElsewhere(id) ? undefined : findChangeProblem(id, parts);
       if (problem !== undefined) return problem;
       const version = readIfMatch(request);
       if (typeof version === 'object') return version;
       const result = await parts.registry.remove(id, version);
       if (result !== 'changed') return toChangeProblem(result);
       parts.hooks.onEndpointChanged(id, 'deleted');
+      // It is deleted in any case: what is not canceled now is skipped later.
+      await cancelWaiting(id, parts).catch((thrown: unknown) => parts.hooks.onError('deleteEndpoint', thrown));
       return { status: 204 };
     },
   });
 }
 
+/** Frees the place of deliveries that can no longer be sent. */
+export async function cancelWaiting(endpoint: string, { queue, clock }: Pick<OperationParts, 'queue' | 'clock'>): Promise<void> {
+  for await (const _ of queue.repair('cancel', { endpoint }, clock.now()));
+}
+
 /** Why the endpoint cannot be changed by the API. */
 export function findChangeProblem(id: string, { registry }: OperationParts): ApiResponse | undefined {
   const endpoint = registry.get(id);
-  if (endpoint === undefined) return toUnknownEndpoint();
+  if (endpoint === undefined) return registry.isElsewhere(id) ? toProblem('conflict', SEALED) : toUnknownEndpoint();
   return endpoint.source === 'config' ? toProblem('conflict', IN_CONFIG) : undefined;
 }
 
@@ -204,26 +222,56 @@ async function changeSettings(
   if (problem !== undefined) return problem;
   const version = readIfMatch(request);
   if (typeof version === 'object') return version;
-  let errors: readonly FieldError[] = [];
+  const before = registry.get(id)?.schedule.join();
+  let rejection: ApiResponse | undefined;
   const result = await registry.update(
     id,
     (record): EndpointRecord | undefined => {
       const settings = change(record.settings);
-      errors = findSettingErrors(settings, rules);
-      return errors.length > 0 ? undefined : { ...record, settings, updatedAt: clock.now() };
+      rejection = findRejection(record.settings, settings, rules);
+      return rejection === undefined ? { ...record, settings, updatedAt: clock.now() } : undefined;
     },
     version,
   );
-  if (errors.length > 0) return toInvalid(errors);
+  if (rejection !== undefined) return rejection;
   const endpoint = registry.get(id);
   if (result !== 'changed' || endpoint === undefined) return toChangeProblem(result);
   hooks.onEndpointChanged(id, 'updated');
+  // Also if the request only repeats it: an earlier one may have failed here.
+  if (before !== endpoint.schedule.join() || (request.body as Partial<EndpointPatch>).schedule !== undefined)
+    await parts.queue.reschedule(id, endpoint.schedule, clock.now());
   return toEndpointResponse(200, endpoint, parts);
 }
 
-function mergePatch(settings: EndpointSettings, patch: EndpointPatch): EndpointSettings {
+/** JSON merge patch (RFC 7396). */
+function mergePatch(settings: EndpointSettings, { headers = {}, ...patch }: EndpointPatch): EndpointSettings {
   const changes = Object.entries(patch).map(([name, value]) => [name, value ?? undefined]);
-  return { ...settings, ...(Object.fromEntries(changes) as Partial<EndpointSettings>) };
+  return {
+    ...settings,
+    ...(Object.fromEntries(changes) as Partial<EndpointSettings>),
+    headers: mergeHeaders(settings.headers, headers),
+  };
+}
+
+/** Names are compared as `findHeaderProblem` does, so that `x-a` replaces `X-A`. */
+function mergeHeaders(headers: EndpointSettings['headers'], patch: HeaderPatch): EndpointSettings['headers'] {
+  const named = new Set(Object.keys(patch).map(toFoldedName));
+  const kept = Object.entries(headers).filter(([name]) => !named.has(toFoldedName(name)));
+  const added = Object.entries(patch).filter((entry): entry is [string, string] => entry[1] !== null);
+  return Object.fromEntries([...kept, ...added]);
+}
+
+/** Undefined members that have no default keep their value. */
+function replaceSettings(settings: EndpointSettings, given: z.output<typeof endpointReplacement>): EndpointSettings {
+  const { headers = settings.headers, tenant = settings.tenant, allTenants = settings.allTenants } = given;
+  return { ...given, headers, tenant, allTenants };
+}
+
+function findRejection(before: EndpointSettings, after: EndpointSettings, rules: EndpointRules): ApiResponse | undefined {
+  const field = (['tenant', 'allTenants'] as const).find((name) => before[name] !== after[name]);
+  if (field !== undefined) return toProblem('conflict', TENANT_FIXED, { errors: [{ field, message: 'cannot be changed' }] });
+  const errors = findSettingErrors(after, rules);
+  return errors.length > 0 ? toInvalid(errors) : undefined;
 }
 
 function findSettingErrors({ url, headers }: EndpointSettings, rules: EndpointRules): FieldError[] {

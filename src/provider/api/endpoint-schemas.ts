@@ -1,6 +1,6 @@
 /** The schemas of endpoints; the settings are those of the config. */
 import * as z from 'zod';
-import { ENDPOINT_NAME, endpointSettings } from '../../config/schema/provider-schema.ts';
+import { ENDPOINT_NAME, endpointSettings, ONE_TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { duration } from '../../config/schema/scalars.ts';
 import { DISABLED_REASONS } from '../endpoints/endpoint.ts';
 import { attempt } from './delivery-schemas.ts';
@@ -9,7 +9,9 @@ const MAX_SECRET_LENGTH = 256;
 const secret = z.string().max(MAX_SECRET_LENGTH);
 
 /** Settings that follow the config if they are absent or null. */
-const OPTIONAL: ReadonlySet<string> = new Set(['timeout', 'concurrency', 'rateLimit', 'schedule', 'orderBy']);
+const OPTIONAL: ReadonlySet<string> = new Set(['timeout', 'concurrency', 'rateLimit', 'schedule', 'orderBy', 'tenant']);
+
+const headers = endpointSettings.headers.unwrap();
 
 /** In a PATCH, an absent member keeps its value: defaults must not fill it in, and null removes it. */
 function toPatchShape(): Record<string, z.ZodType> {
@@ -41,21 +43,33 @@ export const newEndpoint = z
     ...endpointSettings,
     secret: secret.optional().describe('Signing secret (whsec_… or whsk_…). Default: a new random one.'),
   })
+  .refine(...ONE_TENANT_RULE)
   .describe('A new endpoint.');
 
 export const endpointReplacement = z
   .strictObject({
     ...endpointSettings,
-    headers: endpointSettings.headers
-      .unwrap()
-      .optional()
-      .describe('Headers that are sent in addition. Default: unchanged, as they cannot be read back.'),
+    allTenants: endpointSettings.allTenants.unwrap().optional().describe('Cannot be changed.'),
+    tenant: endpointSettings.tenant.describe('Cannot be changed.'),
+    headers: headers.optional().describe('Headers that are sent in addition. Default: unchanged, as they cannot be read back.'),
   })
-  .describe('All settings of an endpoint: absent ones get their default, except `headers`.');
+  .describe('All settings of an endpoint: absent ones get their default, except `headers`, `tenant` and `allTenants`.');
 
-export const endpointPatch = z.strictObject(toPatchShape()).describe('Settings to change. `null` stands for the default.');
+export const endpointPatch = z
+  .strictObject({
+    ...toPatchShape(),
+    headers: z
+      .record(headers.keyType, headers.valueType.nullable())
+      .optional()
+      .describe('Headers to set, or to remove (`null`). The others are kept.'),
+  })
+  .describe('Settings to change (JSON merge patch, RFC 7396), except `tenant` and `allTenants`. `null` stands for the default.');
 /** Durations in milliseconds. */
-export type EndpointPatch = { readonly [Name in keyof ParsedSettings]?: ParsedSettings[Name] | null };
+export type EndpointPatch = { readonly [Name in keyof Omit<ParsedSettings, 'headers'>]?: ParsedSettings[Name] | null } & {
+  readonly headers?: HeaderPatch | undefined;
+};
+/** A name with null is removed. */
+export type HeaderPatch = Readonly<Record<string, string | null>>;
 
 export const rotation = z
   .strictObject({
@@ -81,7 +95,8 @@ export const endpoint = z
     url: z.string(),
     description: z.string(),
     events: z.array(z.string()),
-    channels: z.array(z.string()),
+    tenant: z.string().optional(),
+    allTenants: z.boolean(),
     headerNames: z.array(z.string()).describe('Names of the additional headers. Their values are never shown.'),
     timeout: z.string(),
     concurrency: z.int(),
@@ -122,7 +137,7 @@ export const endpointStats = z
     oldestDue: z.iso.datetime().optional().describe('When the oldest overdue delivery became due; absent if none is overdue.'),
     failing: z
       .strictObject({
-        failures: z.int().min(1).describe('Failed attempts in a row, without those of replays.'),
+        failures: z.int().min(1).describe('Failed attempts in a row, without those of deliveries that were retried by hand.'),
         since: z.iso.datetime().describe('When the first of them ended.'),
         lastAttempt: attempt.optional().describe('The last of them.'),
         pausedUntil: z.iso.datetime().optional().describe('No attempt starts before.'),
@@ -134,7 +149,7 @@ export const endpointStats = z
 
 export const endpointPage = z
   .strictObject({
-    data: z.array(endpoint),
+    data: z.array(endpoint).describe('Can be fewer than the limit although more follow: a page ends after 256 KiB.'),
     iterator: z.string().nullable().describe('Position of the next page; null on the last one.'),
     done: z.boolean().describe('This is the last page.'),
   })

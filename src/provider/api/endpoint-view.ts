@@ -19,7 +19,8 @@ export function formatDuration(duration: Milliseconds): string {
 
 /** The endpoint's JSON. */
 export function toEndpointView(endpoint: Endpoint, { registry, rules, clock }: OperationParts): object {
-  const { id, source, url, description, events, channels, headers, concurrency, rateLimit, retryClientErrors } = endpoint;
+  const { id, source, url, description, events, tenant, allTenants, headers, concurrency, rateLimit, retryClientErrors } =
+    endpoint;
   const { orderBy, isOperational, keys, disabled } = endpoint;
   const record = registry.find(id)?.record;
   const now = clock.now();
@@ -29,7 +30,8 @@ export function toEndpointView(endpoint: Endpoint, { registry, rules, clock }: O
     url,
     description,
     events,
-    channels,
+    tenant,
+    allTenants,
     headerNames: headers.map(([name]) => name),
     timeout: formatDuration(endpoint.timeout),
     concurrency,

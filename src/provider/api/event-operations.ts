@@ -1,4 +1,4 @@
-/** The operations of events: they are accepted once the queue has stored them durably. */
+/** The operations of events: they are accepted once the queue has stored them durably, listed, shown, and erased. */
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { toInstant } from '../../core/clock.ts';
@@ -8,16 +8,29 @@ import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts
 import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
 import { createEventId, joinBody } from '../events/event.ts';
-import type { NewEvent } from '../queue/delivery-queue.ts';
+import type { AppendResult, EventRecord, NewEvent } from '../queue/delivery-queue.ts';
 import type { OperationParts } from './api-parts.ts';
-import { acceptedEvent, acceptedEvents, type NewEventBody, newEvent, newEvents, storedEvent } from './event-schemas.ts';
+import { toPage } from './delivery-operations.ts';
+import {
+  acceptedEvent,
+  acceptedEvents,
+  erasedPayloads,
+  eventPage,
+  eventQuery,
+  type NewEventBody,
+  newEvent,
+  newEvents,
+  storedEvent,
+} from './event-schemas.ts';
 
 /** For the members of a request besides `data`, and whitespace. */
 const ENVELOPE_BYTES = 2_048;
-/** In one request: they are stored in one transaction, which takes Redis about 10 µs for each, and Redis does nothing else meanwhile. */
+/** In one request: they are stored in one transaction, and the store does little else meanwhile. */
 const MAX_DELIVERIES = 10_000;
 const MIN_BATCH_BYTES = 1024 * 1024;
-const ACCEPT_PROBLEMS = ['too_large', 'queue_full', 'queue_unavailable', 'busy'] as const;
+/** Of all payloads of a tenant: each keeps the store busy. */
+const MAX_ERASURES = 4;
+const ACCEPT_PROBLEMS = ['conflict', 'too_large', 'queue_full', 'queue_unavailable', 'busy'] as const;
 
 /** The largest body of a request with one event. */
 function toMaxBytes(maxEventSize: number): number {
@@ -29,9 +42,20 @@ export function toMaxBatchBytes(maxEventSize: number): number {
   return Math.max(MIN_BATCH_BYTES, toMaxBytes(maxEventSize));
 }
 
+export function toUnknownEvent(): ApiResponse {
+  return toProblem('not_found', 'no event with this ID is stored');
+}
+
 /** Builds the operations. */
 export function createEventOperations(parts: OperationParts): Operation[] {
-  return [createAccept(parts), createAcceptBatch(parts), createGet(parts)];
+  return [
+    createAccept(parts),
+    createAcceptBatch(parts),
+    createList(parts),
+    createGet(parts),
+    createErase(parts),
+    createEraseTenant(parts),
+  ];
 }
 
 function createAccept(parts: OperationParts): Operation {
@@ -48,7 +72,7 @@ function createAccept(parts: OperationParts): Operation {
     problems: ACCEPT_PROBLEMS,
     handle({ body, content, incoming }) {
       const events = toNewEvents([{ body, content, span: toWholeSpan(content), field: '' }], incoming, parts);
-      return Array.isArray(events) ? store(events, parts).then(([accepted]) => toJson(202, accepted)) : (events as ApiResponse);
+      return Array.isArray(events) ? store(events, parts, ([accepted]) => accepted) : (events as ApiResponse);
     },
   });
 }
@@ -60,7 +84,8 @@ function createAcceptBatch(parts: OperationParts): Operation {
     path: '/v1/events:batch',
     tag: 'Events',
     summary: 'Accept up to 100 events',
-    description: 'Stores all events durably, or none of them.',
+    description:
+      'Stores all events durably, or none of them, except for those whose ID another event has: then the response is 409 and names them, and all others are stored.',
     body: { schema: newEvents, maxBytes: toMaxBatchBytes(parts.settings.maxEventSize) },
     responses: { 202: { description: 'All events are stored.', schema: acceptedEvents } },
     problems: ACCEPT_PROBLEMS,
@@ -74,9 +99,27 @@ function createAcceptBatch(parts: OperationParts): Operation {
         field: `events[${index}].`,
       }));
       const events = toNewEvents(posted, incoming, parts);
-      return Array.isArray(events)
-        ? store(events, parts).then((accepted) => toJson(202, { events: accepted }))
-        : (events as ApiResponse);
+      return Array.isArray(events) ? store(events, parts, (accepted) => ({ events: accepted })) : (events as ApiResponse);
+    },
+  });
+}
+
+function createList({ queue }: OperationParts): Operation {
+  return defineOperation({
+    id: 'listEvents',
+    method: 'GET',
+    path: '/v1/events',
+    tag: 'Events',
+    summary: 'List events',
+    query: eventQuery,
+    responses: { 200: { description: 'A page of events.', schema: eventPage } },
+    problems: ['queue_unavailable'],
+    async handle({ query: { limit, iterator, unrouted, ...filter } }) {
+      const isUnrouted = unrouted === 'true' ? true : undefined;
+      return toPage(async () => {
+        const { events, next } = await queue.findEvents({ ...filter, isUnrouted }, { limit, after: iterator });
+        return { data: events.map(toView), next };
+      });
     },
   });
 }
@@ -92,12 +135,58 @@ function createGet({ queue }: OperationParts): Operation {
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { event = '' } }) {
       const found = await queue.getEvent(event);
-      if (found === undefined) return toProblem('not_found', 'there is no event with this ID, or it is no longer stored');
-      const { id, type, channel, createdAt, body } = found;
+      if (found === undefined) return toUnknownEvent();
+      const { id, type, tenant, createdAt, body, isErased } = found;
       const text = isUtf8(body) ? { body: body.toString('utf8') } : { bodyBase64: body.toString('base64') };
-      return toJson(200, { id, type, channel, createdAt: toInstant(createdAt), ...text });
+      return toJson(200, { id, type, tenant, createdAt: toInstant(createdAt), erased: isErased, ...(isErased ? {} : text) });
     },
   });
+}
+
+function createErase({ queue, clock }: OperationParts): Operation {
+  return defineOperation({
+    id: 'erasePayload',
+    method: 'DELETE',
+    path: '/v1/events/{event}/payload',
+    tag: 'Events',
+    summary: 'Erase the payload of an event',
+    description:
+      'Deliveries that wait are skipped. The ID stays stored until the retention of the event is over, so that the event is not accepted again.',
+    responses: { 204: { description: 'It is erased.' } },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { event = '' } }) {
+      if ((await queue.erase({ event }, clock.now())) > 0 || (await queue.getEvent(event)) !== undefined) return { status: 204 };
+      return toUnknownEvent();
+    },
+  });
+}
+
+function createEraseTenant({ queue, clock }: OperationParts): Operation {
+  let running = 0;
+  return defineOperation({
+    id: 'eraseTenantPayloads',
+    method: 'DELETE',
+    path: '/v1/tenants/{tenant}/payloads',
+    tag: 'Events',
+    summary: 'Erase the payloads of all events of a tenant',
+    description:
+      'Of the events that are stored now. If the response does not arrive, the work may go on; repeating the request completes it.',
+    responses: { 200: { description: 'They are erased.', schema: erasedPayloads } },
+    problems: ['busy', 'queue_unavailable'],
+    async handle({ params: { tenant = '' } }) {
+      if (running >= MAX_ERASURES) return toProblem('busy', `there are ${MAX_ERASURES} such requests already`);
+      running++;
+      try {
+        return toJson(200, { erased: await queue.erase({ tenant }, clock.now()) });
+      } finally {
+        running--;
+      }
+    },
+  });
+}
+
+function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: EventRecord): object {
+  return { id, type, tenant, createdAt: toInstant(createdAt), deliveries, waiting, failed };
 }
 
 /** An event in a request. */
@@ -131,15 +220,17 @@ function toNewEvents(
   const ids = new Set<string>();
   let deliveries = 0;
   for (const { body, content, span, field } of posted) {
-    const { type, channel, id = createEventId(), created = Math.floor(createdAt / 1_000) } = body;
+    const { type, tenant, id = createEventId(), created = Math.floor(createdAt / 1_000) } = body;
     if (ids.has(id)) return toInvalid([{ field: `${field}id`, message: 'another event of the request has the same ID' }]);
     ids.add(id);
     const data = findMember(content, span, 'data') as JsonSpan;
     // Copied, because the request's buffer is freed after the response.
     const bytes = joinBody({ type, id, created }, content.subarray(data.from, data.to));
     if (bytes.length > settings.maxEventSize) return toTooLarge(bytes.length, settings.maxEventSize, field);
-    const targets = registry.route({ type, channel, data: body.data as Readonly<Record<string, unknown>> });
-    events.push({ id, type, channel, createdAt, body: bytes, metadata, targets });
+    const targets = registry.route({ type, tenant, data: body.data as Readonly<Record<string, unknown>> });
+    // An event that is posted again differs in the time that was filled in.
+    const comparedFrom = body.created === undefined ? bytes.length - (data.to - data.from) - 1 : 0;
+    events.push({ id, type, tenant, createdAt, body: bytes, comparedFrom, metadata, targets });
     deliveries += targets.length;
     if (deliveries > MAX_DELIVERIES && events.length > 1)
       return toProblem('too_large', `the request has more than ${MAX_DELIVERIES} deliveries: post fewer events at once`);
@@ -147,16 +238,34 @@ function toNewEvents(
   return events;
 }
 
-async function store(events: readonly NewEvent[], { queue, hooks }: OperationParts): Promise<Accepted[]> {
+async function store(
+  events: readonly NewEvent[],
+  { queue, hooks }: OperationParts,
+  toBody: (accepted: readonly Accepted[]) => unknown,
+): Promise<ApiResponse> {
   const results = await queue.append(events);
-  const duplicates = results.filter((result) => result === 'duplicate').length;
-  if (duplicates < results.length) hooks.onAccepted('stored', results.length - duplicates);
-  if (duplicates > 0) hooks.onAccepted('duplicate', duplicates);
-  return events.map(({ id, targets }, index) => ({
-    id,
-    duplicate: results[index] === 'duplicate',
-    endpoints: targets.length,
-  }));
+  for (const result of ['stored', 'duplicate'] as const) {
+    const count = results.filter((each) => each === result).length;
+    if (count > 0) hooks.onAccepted(result, count);
+  }
+  const unrouted = events.filter(({ targets }, index) => results[index] === 'stored' && targets.length === 0);
+  if (unrouted[0] !== undefined) hooks.onUnrouted(unrouted[0].type, unrouted.length);
+  if (results.includes('conflict')) return toConflict(events, results);
+  const accepted = events.map(({ id, targets }, index) => {
+    const isStored = results[index] === 'stored';
+    return { id, duplicate: !isStored, endpoints: isStored ? targets.length : 0 };
+  });
+  return toJson(202, toBody(accepted));
+}
+
+/** The IDs of other events that are stored. */
+function toConflict(events: readonly NewEvent[], results: readonly AppendResult[]): ApiResponse {
+  const indexes = results.flatMap((result, index) => (result === 'conflict' ? [index] : []));
+  const message = 'another event with this ID is stored';
+  const one = `another event with the ID ${events[0]?.id} is stored, with other content; nothing was changed`;
+  const many = `${indexes.length} of these IDs are stored already, with other content; all other events of the request are stored`;
+  const errors = indexes.map((index) => ({ field: events.length === 1 ? 'id' : `events[${index}].id`, message }));
+  return toProblem('conflict', events.length === 1 ? one : many, { errors });
 }
 
 function toTooLarge(bytes: number, most: number, field: string): ApiResponse {

@@ -5,8 +5,8 @@ import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
-import { writeSocketRefusal } from '../../gateway/pipeline/respond.ts';
-import { ClientErrors } from '../../gateway/server/client-errors.ts';
+import { createPlainErrors } from '../../gateway/pipeline/respond.ts';
+import type { ClientErrors } from '../../gateway/server/client-errors.ts';
 import { checkHead, toIncomingHead } from '../../gateway/server/head-check.ts';
 import { BodyWatch } from '../../gateway/server/limits.ts';
 import { lingerOnClose } from '../../gateway/server/linger.ts';
@@ -30,6 +30,7 @@ import { createDeliveryOperations } from './delivery-operations.ts';
 import { createEndpointActions } from './endpoint-actions.ts';
 import { createEndpointOperations } from './endpoint-operations.ts';
 import { createEventOperations, toMaxBatchBytes } from './event-operations.ts';
+import { createRepairOperations } from './repair-operations.ts';
 
 /** The dependencies of the API. */
 export interface ProviderApiParts extends OperationParts {
@@ -97,6 +98,7 @@ export function createOperations(parts: OperationParts, version: string): Operat
     ...createEndpointOperations(parts),
     ...createEndpointActions(parts),
     ...createDeliveryOperations(parts),
+    ...createRepairOperations(parts),
   ];
   return [...operations, createOpenapiOperation(operations, toDocumentOptions(version))];
 }
@@ -132,15 +134,17 @@ class ApiServer implements ProviderApi {
     this.#router = new ApiRouter(createOperations(parts, version), PATH_PARAMETERS);
     const maxBufferedBytes = Math.max(parts.maxBufferedBytes, toMaxBatchBytes(settings.maxEventSize));
     this.#bodies = new BodyWatch({ ...LIMITS, maxBufferedBytes, maxLargeBodies: MAX_LARGE_BODIES }, clock, NO_LIMIT, memory);
-    this.#server = createStrictServer(LIMITS, tls, {});
-    this.#clients = new PortClients(this.#server, { limits: LIMITS, shared: [], clock, onLimit: NO_LIMIT, memory });
-    this.#listener = new Listener(this.#server, address);
-    this.#clientErrors = new ClientErrors({
+    this.#server = createStrictServer(LIMITS, tls && { contexts: tls, clock, memory, onLimit: NO_LIMIT }, {});
+    this.#clients = new PortClients(this.#server, {
+      limits: LIMITS,
+      shared: [],
       clock,
       onLimit: NO_LIMIT,
-      toPeer: (socket) => socket.remoteAddress ?? 'unknown',
-      rejectSocket: (arrival, socket, refusal) => writeSocketRefusal(socket, refusal, arrival.requestId, clock),
+      tls,
+      memory,
     });
+    this.#listener = new Listener(this.#server, address);
+    this.#clientErrors = createPlainErrors(clock);
     const requests = new PortRequests({
       errors: this.#clientErrors,
       clients: this.#clients,
@@ -208,7 +212,7 @@ class ApiServer implements ProviderApi {
     body.discard();
     if (this.#isDraining) response.shouldKeepAlive = false;
     try {
-      await writeResponse(reply, response, this.#clock);
+      await writeResponse(reply, response, body);
     } catch (thrown) {
       // In the middle of a stream: the client must not take it for complete.
       this.#parts.hooks.onError(operation?.id ?? NO_OPERATION, thrown);

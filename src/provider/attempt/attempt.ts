@@ -42,6 +42,8 @@ export interface Sender {
    * is the same object, as the registry returns it until the endpoint changes.
    */
   send(delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): Promise<AttemptResult>;
+  /** Whether something listens at the endpoint; absent, or undefined: unknown without an attempt. Never rejects. */
+  isReachable?(endpoint: Endpoint): Promise<boolean> | undefined;
   /** Closes idle connections of endpoints that are no longer in use. */
   retain(endpoints: ReadonlySet<string>): void;
   close(): void;

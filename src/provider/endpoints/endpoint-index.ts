@@ -1,20 +1,21 @@
-/** Finds the endpoints of an event: indexed by channel and type, so that an event does not look at every endpoint. */
+/** Finds the endpoints of an event: indexed by tenant and type, so that an event does not look at every endpoint. */
 import { createHash } from 'node:crypto';
 import { type JsonPath, parseJsonPath, readJsonPath } from '../../core/json-path.ts';
-import type { Endpoint } from './endpoint.ts';
+import { type Endpoint, isForTenant } from './endpoint.ts';
 import { type EventPattern, matchesPattern, parseEventPattern } from './event-pattern.ts';
 import type { RoutedEvent } from './registry.ts';
 import type { Target } from './target.ts';
 
 interface Entry {
-  readonly channels: readonly string[];
+  readonly tenant: string | undefined;
+  readonly allTenants: boolean;
   readonly patterns: readonly EventPattern[];
   readonly orderBy: JsonPath | undefined;
   /** The target of events without an order. */
   readonly target: Target;
 }
 
-/** Types whose endpoints are remembered, for each channel. */
+/** Types whose endpoints are remembered, for each tenant. */
 const MAX_CACHED_TYPES = 1_000;
 /** Longer lists are not remembered: their fan-out takes longer than finding them. */
 const MAX_CACHED_ENTRIES = 256;
@@ -22,44 +23,47 @@ const MAX_CACHED_ENTRIES = 256;
 const MAX_ORDER_KEY_LENGTH = 256;
 const NONE: readonly Entry[] = [];
 
-/** The endpoints, by channel and type. */
+/** The endpoints, by tenant and type. */
 export class EndpointIndex {
   readonly #entries = new Map<string, Entry>();
-  /** Endpoints without channels receive the events of all channels. */
-  readonly #anyChannel = new TypeIndex();
-  readonly #byChannel = new Map<string, TypeIndex>();
+  readonly #allTenants = new TypeIndex();
+  /** Undefined: endpoints for events without a tenant. */
+  readonly #byTenant = new Map<string | undefined, TypeIndex>();
 
   /** Adds an endpoint, or replaces the one with the same ID. */
   set(endpoint: Endpoint): void {
     this.delete(endpoint.id);
     const entry = toEntry(endpoint);
     this.#entries.set(endpoint.id, entry);
-    if (entry.channels.length === 0) this.#anyChannel.add(entry);
-    for (const channel of entry.channels) {
-      const index = this.#byChannel.get(channel) ?? new TypeIndex();
-      this.#byChannel.set(channel, index);
-      index.add(entry);
-    }
+    const { tenant, allTenants } = entry;
+    const index = allTenants ? this.#allTenants : (this.#byTenant.get(tenant) ?? new TypeIndex());
+    if (!allTenants) this.#byTenant.set(tenant, index);
+    index.add(entry);
   }
 
   delete(id: string): void {
     const entry = this.#entries.get(id);
     if (entry === undefined) return;
     this.#entries.delete(id);
-    this.#anyChannel.remove(entry);
-    for (const channel of entry.channels) {
-      const index = this.#byChannel.get(channel);
-      if (index?.remove(entry) === 0) this.#byChannel.delete(channel);
-    }
+    if (entry.allTenants) this.#allTenants.remove(entry);
+    else if (this.#byTenant.get(entry.tenant)?.remove(entry) === 0) this.#byTenant.delete(entry.tenant);
+  }
+
+  /** The target of an event if this endpoint selects it. */
+  match(id: string, event: RoutedEvent): Target | undefined {
+    const entry = this.#entries.get(id);
+    if (entry === undefined || !isForTenant(entry, event.tenant)) return undefined;
+    const type = event.type.split('.');
+    const isSelected = entry.patterns.length === 0 || entry.patterns.some((pattern) => matchesPattern(pattern, type));
+    return isSelected ? toTarget(entry, event) : undefined;
   }
 
   /** The targets of an event, each endpoint once. */
   route(event: RoutedEvent): Target[] {
-    const { channel } = event;
     const targets: Target[] = [];
-    collect(this.#anyChannel, event, targets);
-    const ofChannel = channel === undefined ? undefined : this.#byChannel.get(channel);
-    if (ofChannel !== undefined) collect(ofChannel, event, targets);
+    collect(this.#allTenants, event, targets);
+    const ofTenant = this.#byTenant.get(event.tenant);
+    if (ofTenant !== undefined) collect(ofTenant, event, targets);
     return targets;
   }
 }
@@ -138,10 +142,11 @@ function toOrderKey(value: unknown): string | undefined {
   return `sha256:${createHash('sha256').update(text).digest('base64url')}`;
 }
 
-function toEntry({ id, events, channels, orderBy, disabled }: Endpoint): Entry {
+function toEntry({ id, events, tenant, allTenants, orderBy, disabled }: Endpoint): Entry {
   const path = orderBy === undefined ? undefined : parseJsonPath(orderBy);
   return {
-    channels: [...new Set(channels)],
+    tenant,
+    allTenants,
     patterns: events.map(parseEventPattern),
     orderBy: path === undefined || 'problem' in path ? undefined : path,
     target: disabled === undefined ? { endpoint: id } : { endpoint: id, isSkipped: true },

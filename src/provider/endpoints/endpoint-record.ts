@@ -1,13 +1,18 @@
-/** How endpoints are stored: JSON with a version, with the secrets inside. */
+/** How endpoints are stored: JSON with a version, in which secrets and header values are encrypted if the config has a key. */
 import * as z from 'zod';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
 import { DISABLED_REASONS, type Endpoint, type SigningKey } from './endpoint.ts';
+import { type EndpointCipher, encryptedValue, PLAIN, type StoredValue, type ValuePlace } from './endpoint-cipher.ts';
 
 const RECORD_VERSION = 1;
 
 const disabled = z.object({ at: z.number(), reason: z.enum(DISABLED_REASONS) });
-const key = z.object({ version: z.enum(['v1', 'v1a']), secret: z.base64(), expiresAt: z.number().optional() });
+const key = z.object({
+  version: z.enum(['v1', 'v1a']),
+  secret: z.union([z.base64(), encryptedValue]),
+  expiresAt: z.number().optional(),
+});
 
 /** Members that a later version adds are ignored, so that replicas of two versions can share a store during an update. */
 const apiRecord = z.object({
@@ -15,8 +20,9 @@ const apiRecord = z.object({
   url: z.string(),
   description: z.string(),
   events: z.array(z.string()),
-  channels: z.array(z.string()),
-  headers: z.record(z.string(), z.string()),
+  tenant: z.string().optional(),
+  allTenants: z.boolean(),
+  headers: z.record(z.string(), z.union([z.string(), encryptedValue])),
   timeout: z.number().optional(),
   concurrency: z.number().optional(),
   rateLimit: z.number().optional(),
@@ -42,7 +48,8 @@ export interface EndpointSettings {
   readonly url: string;
   readonly description: string;
   readonly events: readonly string[];
-  readonly channels: readonly string[];
+  readonly tenant?: string | undefined;
+  readonly allTenants: boolean;
   readonly headers: Readonly<Record<string, string>>;
   readonly timeout?: Milliseconds | undefined;
   readonly concurrency?: number | undefined;
@@ -69,18 +76,66 @@ export type ConfigState = Pick<EndpointRecord, 'disabled' | 'enabledAt'>;
 /** Settings of the config for endpoints that do not set them. */
 export type EndpointDefaults = Pick<Endpoint, 'timeout' | 'connectTimeout' | 'concurrency' | 'schedule'>;
 
-export function encodeRecord({ settings, keys, ...times }: EndpointRecord): string {
-  const plainKeys = keys.map(({ secret, ...rest }) => ({ ...rest, secret: secret.expose().toString('base64') }));
-  return JSON.stringify({ v: RECORD_VERSION, ...settings, keys: plainKeys, ...times });
+/** A stored record, as far as it could be decrypted. */
+export interface DecodedRecord {
+  /** Without the secrets and header values that could not be decrypted. */
+  readonly record: EndpointRecord;
+  /** False if there are such values: deliveries must not be sent without them. */
+  readonly isComplete: boolean;
+  /** The IDs of the keys that its values are encrypted with; `PLAIN` stands for plain text. */
+  readonly keyIds: readonly string[];
+}
+
+/** `id`: of the endpoint. */
+export function encodeRecord(id: string, { settings, keys, ...times }: EndpointRecord, cipher: EndpointCipher): string {
+  const headers = Object.entries(settings.headers).map(([name, text]) => [
+    name,
+    cipher.encrypt(text, toHeaderPlace(id, settings, name)),
+  ]);
+  const storedKeys = keys.map(({ secret, ...rest }, index) => ({
+    ...rest,
+    secret: cipher.encrypt(secret.expose().toString('base64'), toKeyPlace(id, settings, index, rest)),
+  }));
+  return JSON.stringify({ v: RECORD_VERSION, ...settings, headers: Object.fromEntries(headers), keys: storedKeys, ...times });
 }
 
 /** Returns undefined for text that is not a record of this version. */
-export function decodeRecord(json: string): EndpointRecord | undefined {
-  const record = parse(json, apiRecord);
-  if (record === undefined) return undefined;
-  const { v: _, keys, disabled: since, enabledAt, createdAt, updatedAt, ...settings } = record;
-  const secretKeys = keys.map(({ secret, ...rest }) => ({ ...rest, secret: new Secret(Buffer.from(secret, 'base64')) }));
-  return { settings, keys: secretKeys, disabled: since, enabledAt, createdAt, updatedAt };
+export function decodeRecord(id: string, json: string, cipher: EndpointCipher): DecodedRecord | undefined {
+  const stored = parse(json, apiRecord);
+  if (stored === undefined) return undefined;
+  const { v: _, keys, disabled: since, enabledAt, createdAt, updatedAt, ...settings } = stored;
+  const values: StoredValue[] = [...Object.values(settings.headers), ...keys.map(({ secret }) => secret)];
+  const headers = Object.entries(settings.headers).flatMap(([name, header]) => {
+    const text = cipher.decrypt(header, toHeaderPlace(id, settings, name));
+    return text === undefined ? [] : [[name, text] as const];
+  });
+  const secretKeys = keys.flatMap(({ secret, ...rest }, index) => {
+    const text = cipher.decrypt(secret, toKeyPlace(id, settings, index, rest));
+    return text === undefined ? [] : [{ ...rest, secret: new Secret(Buffer.from(text, 'base64')) }];
+  });
+  return {
+    record: {
+      settings: { ...settings, headers: Object.fromEntries(headers) },
+      keys: secretKeys,
+      disabled: since,
+      enabledAt,
+      createdAt,
+      updatedAt,
+    },
+    isComplete: headers.length + secretKeys.length === values.length,
+    keyIds: [...new Set(values.map((each) => (typeof each === 'string' ? PLAIN : each.key)))],
+  };
+}
+
+type Placed = Pick<EndpointSettings, 'url'>;
+
+function toHeaderPlace(id: string, { url }: Placed, name: string): ValuePlace {
+  return [id, url, 'header', name];
+}
+
+/** With the expiry, so that nobody who can only write to the store lets a leaked secret sign for longer. */
+function toKeyPlace(id: string, { url }: Placed, index: number, { version, expiresAt }: Omit<SigningKey, 'secret'>): ValuePlace {
+  return [id, url, 'key', index, version, expiresAt ?? 'current'];
 }
 
 export function encodeState({ disabled: since, enabledAt }: ConfigState): string {
@@ -96,13 +151,14 @@ export function decodeState(json: string): ConfigState | undefined {
 /** The endpoint as the rest of the provider sees it. */
 export function toEndpoint(id: string, record: EndpointRecord, defaults: EndpointDefaults): Endpoint {
   const { settings, keys, disabled: since, enabledAt, createdAt } = record;
-  const { operational, headers, timeout, concurrency, rateLimit, schedule, orderBy, ...rest } = settings;
+  const { operational, headers, tenant, timeout, concurrency, rateLimit, schedule, orderBy, ...rest } = settings;
   return {
     ...rest,
     id,
     source: 'api',
     keys,
     headers: Object.entries(headers),
+    tenant,
     timeout: timeout ?? defaults.timeout,
     connectTimeout: Math.min(defaults.connectTimeout, timeout ?? defaults.timeout),
     concurrency: concurrency ?? defaults.concurrency,

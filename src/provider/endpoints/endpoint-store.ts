@@ -1,4 +1,4 @@
-/** The durable store of endpoints, shared by all replicas. Part of the delivery queue, so that one file or one Redis holds everything. */
+/** The durable store of endpoints, shared by all replicas. Part of the delivery queue, so that one file or one schema holds everything. */
 
 /** An endpoint as the store keeps it. The store does not interpret `json`, which contains secrets. */
 export interface StoredEndpoint {

@@ -31,8 +31,9 @@ export interface Endpoint {
   readonly url: string;
   /** Patterns such as `invoice.*`; empty: all types. `*` matches one or more whole segments. */
   readonly events: readonly string[];
-  /** Empty: all events. Otherwise only events with one of these channels. */
-  readonly channels: readonly string[];
+  /** Undefined: events without a tenant only, unless it is for `allTenants`. Never changes for an endpoint of the API. */
+  readonly tenant: string | undefined;
+  readonly allTenants: boolean;
   readonly keys: readonly SigningKey[];
   /** Sent in addition; never framing, signature or `Host`. */
   readonly headers: readonly (readonly [string, string])[];
@@ -44,7 +45,7 @@ export interface Endpoint {
   readonly rateLimit: number | undefined;
   /** Delays between attempts; one attempt more than entries. */
   readonly schedule: readonly Milliseconds[];
-  /** Statuses of 4xx that are retried, besides 408, 425 and 429; `all`: every 4xx except 410. */
+  /** Statuses of 4xx that are retried, besides 401, 403, 404, 408, 425 and 429; `all`: every 4xx except 410. */
   readonly retryClientErrors: readonly number[] | 'all';
   /** A JSON path into `data`; undefined: no order. */
   readonly orderBy: string | undefined;
@@ -55,4 +56,9 @@ export interface Endpoint {
   readonly clientCertificate: ClientCertificate | undefined;
   /** Receives `endpoint.disabled` and `message.exhausted`, and only those. */
   readonly isOperational: boolean;
+}
+
+/** Whether the endpoint may receive events of this tenant; undefined: events without a tenant. */
+export function isForTenant(endpoint: Pick<Endpoint, 'tenant' | 'allTenants'>, tenant: string | undefined): boolean {
+  return endpoint.allTenants || endpoint.tenant === tenant;
 }

@@ -6,20 +6,20 @@ import type { Target } from './target.ts';
 /** The properties of an event that decide where it is delivered. */
 export interface RoutedEvent {
   readonly type: string;
-  readonly channel?: string | undefined;
+  readonly tenant?: string | undefined;
   readonly data: Readonly<Record<string, unknown>>;
 }
 
 /** Looks up endpoints without I/O; changes are written through to the store, and changes by other replicas arrive within seconds. */
 export interface EndpointRegistry {
   get(id: string): Endpoint | undefined;
-  /** Whether another replica may know an endpoint that is unknown here: its deliveries wait for that replica. */
+  /** Whether an endpoint that is unknown here may be known to another replica, or later: its deliveries wait. */
   isElsewhere?(id: string): boolean;
   list(): readonly Endpoint[];
   /** Where an event goes. Disabled endpoints are included, marked `isSkipped`; operational ones are not. */
   route(event: RoutedEvent): readonly Target[];
-  /** The operational endpoints that receive this type. */
-  routeOperational(type: string): readonly Target[];
+  /** The operational endpoints that receive this type about endpoints of this tenant. */
+  routeOperational(type: string, tenant: string | undefined): readonly Target[];
   /** Returns false if the endpoint was disabled already or does not exist. */
   disable(id: string, reason: DisabledReason, at: EpochMilliseconds): Promise<boolean>;
 }

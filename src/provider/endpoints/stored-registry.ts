@@ -2,7 +2,8 @@
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { DisabledReason, Endpoint } from './endpoint.ts';
+import type { DisabledReason, Endpoint, SigningKey } from './endpoint.ts';
+import { type EndpointCipher, PLAIN } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
 import {
   type ConfigState,
@@ -23,11 +24,26 @@ export interface RegistryParts {
   readonly store: EndpointStore;
   readonly clock: Clock;
   readonly defaults: EndpointDefaults;
+  readonly cipher: EndpointCipher;
   /** Endpoints were added, changed or removed. */
   readonly onChanged: () => void;
   /** A stored endpoint cannot be read, as if it did not exist. */
   readonly onUnreadable: (id: string) => void;
+  readonly onEncryption: (report: EncryptionReport) => void;
 }
+
+/** A report about endpoints and the keys that encrypt their secrets and header values. */
+export type EncryptionReport =
+  /** The config does not have the key that decrypts them. */
+  | { readonly kind: 'key_missing'; readonly key: string; readonly endpoints: readonly string[] }
+  /** Their values were changed outside of sidegate, or moved from another endpoint. */
+  | { readonly kind: 'altered'; readonly endpoints: readonly string[] }
+  /** Their key is lost: they have a new secret, and no longer the header values. */
+  | { readonly kind: 'reset'; readonly endpoints: readonly string[] }
+  /** The store has no value that is not encrypted with the first key. */
+  | { readonly kind: 'complete'; readonly key: string; readonly reencrypted: number; readonly unusedKeys: readonly string[] }
+  /** There is no key. */
+  | { readonly kind: 'plain'; readonly endpoints: number };
 
 /** How a change ended. */
 export type ChangeResult = 'changed' | 'unchanged' | 'not_found' | 'version_mismatch';
@@ -37,6 +53,10 @@ interface Stored {
   readonly json: string;
   /** Undefined if it cannot be read. */
   readonly record?: EndpointRecord | undefined;
+  /** Values of the record could not be decrypted: its events are stored, and its deliveries wait. */
+  readonly isSealed?: boolean;
+  /** The keys that its values are encrypted with. */
+  readonly keyIds?: readonly string[];
   readonly state?: ConfigState | undefined;
 }
 
@@ -47,6 +67,10 @@ const MAX_TRIES = 20;
 const RETRY_MS: Milliseconds = 5_000;
 /** Changes by other replicas within this time are read at once: each read is of the whole list. */
 const FOLLOW_MS: Milliseconds = 250;
+/** Replicas with the config before a rotation may have stored endpoints with the old key since the last time. */
+const REENCRYPT_INTERVAL_MS: Milliseconds = 600_000;
+/** Named in an error text. */
+const MAX_NAMED = 10;
 /** More changed endpoints are sorted together. */
 const MAX_INSERTED = 16;
 
@@ -60,6 +84,11 @@ export class StoredRegistry implements EndpointRegistry {
   readonly #operational = new EndpointIndex();
   #config = new Map<string, Endpoint>();
   #defaults: EndpointDefaults;
+  #cipher: EndpointCipher;
+  /** The cipher of the latest report that re-encryption is complete. */
+  #completed: EndpointCipher | undefined;
+  #isReencrypting = false;
+  #isClosed = false;
   #sorted: readonly Endpoint[] = [];
   /** Store IDs that this replica changed since the latest list was requested: the list may not have these changes yet. */
   #written = new Set<string>();
@@ -67,22 +96,51 @@ export class StoredRegistry implements EndpointRegistry {
   #isOutdated = false;
   #stopListening = (): void => undefined;
   #cancelFollowing: CancelTimer | undefined;
+  #cancelReencryption: CancelTimer | undefined;
 
   constructor(parts: RegistryParts) {
     this.#parts = parts;
     this.#store = parts.store;
     this.#defaults = parts.defaults;
+    this.#cipher = parts.cipher;
   }
 
-  /** Reads the store, and follows the changes by other replicas. */
-  async open(): Promise<void> {
+  /**
+   * Reads the store, and follows the changes by other replicas. Rejects with a SidegateError of kind `user` if endpoints are encrypted with a
+   * key that the config does not have. Those under one of `lostKeys` get a secret of `createKey`, and are disabled.
+   */
+  async open(lost?: { readonly lostKeys: readonly string[]; readonly createKey: () => SigningKey }): Promise<void> {
     this.#stopListening = this.#store.onChange(() => this.#follow(FOLLOW_MS));
     await this.reload();
+    const { missing, altered } = this.#findSealed([...this.#stored.keys()]);
+    const needed = missing.filter(({ key }) => lost?.lostKeys.includes(key) !== true);
+    if (needed.length > 0) throw toMissingKey(needed);
+    const ids = missing.flatMap(({ endpoints }) => endpoints);
+    if (ids.length > 0 && lost !== undefined) await this.#reset(ids, lost.createKey);
+    if (altered.length > 0) this.#parts.onEncryption({ kind: 'altered', endpoints: altered });
+    const plain = [...this.#stored.values()].filter(({ keyIds }) => keyIds?.includes(PLAIN)).length;
+    if (this.#cipher.keyId === PLAIN && plain > 0) this.#parts.onEncryption({ kind: 'plain', endpoints: plain });
+    this.#reencryptSoon();
+    this.#cancelReencryption = this.#parts.clock.every(REENCRYPT_INTERVAL_MS, () => this.#reencryptSoon());
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#stopListening();
     this.#cancelFollowing?.();
+    this.#cancelReencryption?.();
+  }
+
+  /** Encrypts with the first key of `cipher` from now on, also what is stored already. */
+  replaceCipher(cipher: EndpointCipher): void {
+    if (String(cipher.keyIds) === String(this.#cipher.keyIds)) return;
+    this.#cipher = cipher;
+    const sealed = [...this.#stored].filter(([, { isSealed }]) => isSealed === true);
+    for (const [id, { version, json }] of sealed) this.#stored.set(id, this.#decode(id, version, json));
+    if (sealed.length > 0) this.#rebuild(sealed.map(([id]) => id));
+    this.#reportSealed(sealed.map(([id]) => id));
+    // Those that were decrypted with a key that is gone are encrypted again from memory.
+    this.#reencryptSoon();
   }
 
   /** Replaces the endpoints of the config, and the defaults of all others. Their `disabled` and `enabledAt` come from the store. */
@@ -106,6 +164,11 @@ export class StoredRegistry implements EndpointRegistry {
     return this.#endpoints.get(id);
   }
 
+  /** Whether deliveries to the endpoint wait, because its secrets cannot be decrypted here. */
+  isElsewhere(id: string): boolean {
+    return !this.#config.has(id) && this.#stored.get(id)?.isSealed === true;
+  }
+
   /** Sorted by ID. */
   list(): readonly Endpoint[] {
     return this.#sorted;
@@ -115,14 +178,19 @@ export class StoredRegistry implements EndpointRegistry {
     return this.#index.route(event);
   }
 
-  routeOperational(type: string): readonly Target[] {
-    return this.#operational.route({ type, data: {} });
+  /** The target of an event if this endpoint, which is not an operational one, selects it. */
+  match(id: string, event: RoutedEvent): Target | undefined {
+    return this.#index.match(id, event);
+  }
+
+  routeOperational(type: string, tenant: string | undefined): readonly Target[] {
+    return this.#operational.route({ type, tenant, data: {} });
   }
 
   /** The stored form of an endpoint that was created with the API. */
   find(id: string): { readonly version: number; readonly record: EndpointRecord } | undefined {
-    const { version = 0, record } = this.#config.has(id) ? {} : (this.#stored.get(id) ?? {});
-    return record === undefined ? undefined : { version, record };
+    const { version = 0, record, isSealed } = this.#config.has(id) ? {} : (this.#stored.get(id) ?? {});
+    return record === undefined || isSealed === true ? undefined : { version, record };
   }
 
   async disable(id: string, reason: DisabledReason, at: EpochMilliseconds): Promise<boolean> {
@@ -143,7 +211,7 @@ export class StoredRegistry implements EndpointRegistry {
   /** Stores a new endpoint; returns false if the ID is in use. */
   async create(id: string, record: EndpointRecord): Promise<boolean> {
     if (this.#endpoints.has(id) || this.#stored.has(id)) return false;
-    const isStored = await this.#put(id, { version: 1, json: encodeRecord(record), record });
+    const isStored = await this.#put(id, this.#encode(id, 1, record));
     if (!isStored) await this.reload();
     return isStored;
   }
@@ -160,7 +228,7 @@ export class StoredRegistry implements EndpointRegistry {
       if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
       const record = change(found.record);
       if (record === undefined) return 'unchanged';
-      if (await this.#put(id, { version: found.version + 1, json: encodeRecord(record), record })) return 'changed';
+      if (await this.#put(id, this.#encode(id, found.version + 1, record))) return 'changed';
       await this.reload();
     }
     throw toConflict(id);
@@ -168,7 +236,7 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** Removes an endpoint that was created with the API. */
   async remove(id: string, expectedVersion?: number): Promise<ChangeResult> {
-    const found = this.find(id);
+    const found = this.isElsewhere(id) ? this.#stored.get(id) : this.find(id);
     if (found === undefined) return 'not_found';
     if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
     const isRemoved = await this.#store.remove(id, expectedVersion);
@@ -210,12 +278,91 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   async #put(id: string, stored: Stored): Promise<boolean> {
+    const isStored = await this.#write(id, stored);
+    if (isStored) this.#rebuild([toEndpointId(id)]);
+    return isStored;
+  }
+
+  async #write(id: string, stored: Stored): Promise<boolean> {
     const isStored = await this.#store.put({ id, version: stored.version, json: stored.json });
     if (!isStored) return false;
     this.#written.add(id);
     this.#stored.set(id, stored);
-    this.#rebuild([toEndpointId(id)]);
     return true;
+  }
+
+  #reencryptSoon(): void {
+    if (this.#isReencrypting || this.#cipher.keyId === PLAIN) return;
+    this.#isReencrypting = true;
+    const run = this.#reencrypt().finally(() => {
+      this.#isReencrypting = false;
+    });
+    // The store is down, which the queue reports: what is left follows at the next time.
+    runDetached(run.catch(() => undefined));
+  }
+
+  /**
+   * Stores the endpoints again that are not encrypted with the first key, one after the other. Another replica may do the same, or have the
+   * keys in another order during an update: two passes at most, so that the two never work against each other for long.
+   */
+  async #reencrypt(): Promise<void> {
+    let reencrypted = 0;
+    for (let outdated = this.#findOutdated(), pass = 1; outdated.length > 0 && pass <= 2; pass++) {
+      for (const id of outdated) if (await this.#reencryptOne(id)) reencrypted++;
+      await this.reload();
+      outdated = this.#findOutdated();
+    }
+    if (this.#findOutdated().length > 0 || (reencrypted === 0 && this.#completed === this.#cipher)) return;
+    this.#completed = this.#cipher;
+    const [key = PLAIN, ...unusedKeys] = this.#cipher.keyIds;
+    this.#parts.onEncryption({ kind: 'complete', key, reencrypted, unusedKeys });
+  }
+
+  /** Changes nothing that others see, so no endpoint is rebuilt. Returns false if another replica was faster. */
+  async #reencryptOne(id: string): Promise<boolean> {
+    const { record, isSealed, version = 0 } = this.#stored.get(id) ?? {};
+    if (record === undefined || isSealed === true || this.#isClosed) return false;
+    return this.#write(id, this.#encode(id, version + 1, record));
+  }
+
+  #findOutdated(): string[] {
+    const { keyId } = this.#cipher;
+    return [...this.#stored].flatMap(([id, { isSealed, keyIds = [] }]) =>
+      isSealed === true || keyIds.every((each) => each === keyId) ? [] : [id],
+    );
+  }
+
+  /** Endpoints whose key is lost get a new secret, lose the header values, and are disabled until somebody has set them again. */
+  async #reset(ids: readonly string[], createKey: () => SigningKey): Promise<void> {
+    const endpoints: string[] = [];
+    for (const id of ids) {
+      const { record, version = 0 } = this.#stored.get(id) ?? {};
+      if (record === undefined) continue;
+      const disabled = { at: this.#parts.clock.now(), reason: 'manual' } as const;
+      if (await this.#put(id, this.#encode(id, version + 1, { ...record, keys: [createKey()], disabled }))) endpoints.push(id);
+    }
+    // Another replica may have been faster.
+    if (endpoints.length < ids.length) await this.reload();
+    this.#parts.onEncryption({ kind: 'reset', endpoints });
+  }
+
+  /** Endpoints among `ids` that cannot be decrypted: by the key that is missing, and those whose values were altered. */
+  #findSealed(ids: readonly string[]) {
+    const sealed = ids.filter((id) => this.#stored.get(id)?.isSealed === true);
+    const groups = Map.groupBy(sealed, (id) => this.#stored.get(id)?.keyIds?.find((keyId) => !this.#cipher.has(keyId)));
+    const altered = groups.get(undefined) ?? [];
+    const missing = [...groups].flatMap(([key, endpoints]) => (key === undefined ? [] : [{ key, endpoints }]));
+    return { missing, altered };
+  }
+
+  #reportSealed(ids: readonly string[]): void {
+    const { missing, altered } = this.#findSealed(ids);
+    for (const each of missing) this.#parts.onEncryption({ kind: 'key_missing', ...each });
+    if (altered.length > 0) this.#parts.onEncryption({ kind: 'altered', endpoints: altered });
+  }
+
+  #encode(id: string, version: number, record: EndpointRecord): Stored {
+    return { version, json: encodeRecord(id, record, this.#cipher), record, keyIds: [this.#cipher.keyId] };
   }
 
   async #reload(): Promise<void> {
@@ -243,27 +390,36 @@ export class StoredRegistry implements EndpointRegistry {
       changed.push(toEndpointId(id));
     }
     if (changed.length > 0) this.#rebuild(changed);
+    // Those that are found at the start prevent it.
+    if (this.#cancelReencryption !== undefined) this.#reportSealed(changed);
   }
 
   #decode(id: string, version: number, json: string): Stored {
     const isState = id.startsWith(STATE_PREFIX);
-    const [record, state] = isState ? [undefined, decodeState(json)] : [decodeRecord(json), undefined];
-    if (record === undefined && state === undefined) this.#parts.onUnreadable(toEndpointId(id));
-    return { version, json, record, state };
+    const [decoded, state] = isState ? [undefined, decodeState(json)] : [decodeRecord(id, json, this.#cipher), undefined];
+    if (decoded === undefined && state === undefined) this.#parts.onUnreadable(toEndpointId(id));
+    return {
+      version,
+      json,
+      record: decoded?.record,
+      isSealed: decoded?.isComplete === false,
+      keyIds: decoded?.keyIds ?? [],
+      state,
+    };
   }
 
   /** Brings the endpoints with these IDs up to date. */
   #rebuild(ids: readonly string[]): void {
     for (const id of ids) {
       const endpoint = this.#build(id);
-      if (ids.length <= MAX_INSERTED) this.#sorted = replaceSorted(this.#sorted, id, endpoint);
+      // Events are stored for the endpoint even while its secrets cannot be decrypted.
+      const served = this.isElsewhere(id) ? undefined : endpoint;
+      if (ids.length <= MAX_INSERTED) this.#sorted = replaceSorted(this.#sorted, id, served);
       this.#index.delete(id);
       this.#operational.delete(id);
-      if (endpoint === undefined) this.#endpoints.delete(id);
-      else {
-        this.#endpoints.set(id, endpoint);
-        (endpoint.isOperational ? this.#operational : this.#index).set(endpoint);
-      }
+      if (served === undefined) this.#endpoints.delete(id);
+      else this.#endpoints.set(id, served);
+      if (endpoint !== undefined) (endpoint.isOperational ? this.#operational : this.#index).set(endpoint);
     }
     if (ids.length > MAX_INSERTED) this.#sorted = [...this.#endpoints.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
     this.#parts.onChanged();
@@ -297,4 +453,19 @@ function toEndpointId(storeId: string): string {
 
 function toConflict(id: string): SidegateError {
   return new SidegateError('system', 'endpoint_conflict', `endpoint ${id} is changed by others all the time`);
+}
+
+function toMissingKey(missing: readonly { readonly key: string; readonly endpoints: readonly string[] }[]): SidegateError {
+  const found = missing.map(({ key, endpoints }) => `key ${key} of ${formatNames(endpoints)}`).join('; ');
+  return new SidegateError(
+    'user',
+    'encryption_key_missing',
+    `provider.encryption.keys lacks a key that secrets of endpoints are encrypted with: ${found}. Add the key again; if it is lost, add its ID to provider.encryption.lostKeys`,
+  );
+}
+
+/** The first few names, and how many more there are. */
+function formatNames(names: readonly string[]): string {
+  const more = names.length - MAX_NAMED;
+  return `${names.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }

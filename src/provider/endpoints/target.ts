@@ -5,6 +5,6 @@ export interface Target {
   readonly endpoint: string;
   /** Deliveries with the same key to the same endpoint are sent strictly one after the other, in the order they were appended. */
   readonly orderKey?: string | undefined;
-  /** The endpoint is disabled: the delivery is stored as `skipped`, so that it can be replayed. */
+  /** The endpoint is disabled: the delivery is stored as `skipped`, so that it can be retried. */
   readonly isSkipped?: boolean | undefined;
 }

@@ -6,8 +6,11 @@ export const EVENT_ID = /^[A-Za-z0-9_:-]{1,128}$/;
 /** Segments of letters, digits, `_` and `-`, separated by dots. */
 export const EVENT_TYPE = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$/;
 export const MAX_EVENT_TYPE_LENGTH = 128;
-/** One tag, such as a tenant's ID. */
-export const CHANNEL = /^[A-Za-z0-9_:.-]{1,128}$/;
+/** The ID of the customer that an event belongs to. */
+export const TENANT = /^[A-Za-z0-9_:.-]{1,128}$/;
+
+/** Metadata of events that sidegate creates itself, for endpoints of its choice. */
+export const OWN_METADATA = '{"own":true}';
 
 /** The JSON that is sent; `created` is in seconds since 1970, or what the app gave. */
 export interface Envelope {

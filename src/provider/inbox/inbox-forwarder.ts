@@ -1,21 +1,29 @@
-/** Stores an admitted delivery in the queue instead of forwarding it, and answers 202, or what the sender needs, once it is durable (`ack: onAccept`). */
+/**
+ * Stores an admitted delivery in the queue instead of forwarding it, and answers 202, or what the sender needs, once it is durable
+ * (`ack: onAccept`).
+ */
 import { createHash, randomUUID } from 'node:crypto';
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
-import { refuse } from '../../core/refusal.ts';
+import type { VerifiedEvent } from '../../core/event.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
-import { toBodyFingerprint, toRequestFingerprint } from '../../gateway/pipeline/event-keys.ts';
+import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../../gateway/pipeline/event-keys.ts';
+import type { RepeatStored } from '../../gateway/pipeline/gates/dedup.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
-import { toInboxEndpoint, toInboxMetadata } from '../events/inbox-request.ts';
-import type { DeliveryQueue, NewEvent } from '../queue/delivery-queue.ts';
+import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/inbox-request.ts';
+import { type DeliveryQueue, mayLeaveEarly, type NewEvent } from '../queue/delivery-queue.ts';
 
 /** The dependencies of an inbox. */
 export interface InboxParts {
   readonly clock: Clock;
-  readonly queue: Pick<DeliveryQueue, 'append' | 'replay' | 'wake'>;
+  readonly queue: Pick<DeliveryQueue, 'append' | 'getEvent' | 'repair' | 'stats'>;
+  /** How long the queue keeps each event after it was accepted. */
+  readonly retention: Milliseconds;
 }
 
 /** The settings of a route that an inbox needs. */
@@ -29,39 +37,63 @@ export interface InboxOptions {
   readonly text?: string | undefined;
 }
 
-/** The type of the events in lists and metrics: the body belongs to the sender, and is not interpreted. */
-const INBOX_TYPE = 'inbox';
 /** The bound of `NewEvent.metadata`; request heads are limited to a fraction of it by default. */
 const MAX_METADATA_BYTES = 64 * 1024;
+/** The part of the retention in which the queue must know an event: IDs are confirmed later than events are stored, and clocks differ. */
+const KNOWN_SHARE = 0.9;
 
-/** Creates the forwarder of a route with an inbox. */
-export function createInboxForwarder(options: InboxOptions, policy: RequestPolicy, parts: InboxParts): Forwarder {
+/** The inbox of a route. */
+export interface Inbox {
+  readonly forwarder: Forwarder;
+  /**
+   * The sender repeats a delivery that was accepted before. If the app never handled it, because it is dead or skipped, it is sent again. A
+   * refusal if the queue cannot say: the sender has to retry. `lost` if the queue was replaced or went back to an earlier state.
+   */
+  readonly repeat: RepeatStored;
+}
+
+/** Creates the inbox of a route. */
+export function createInbox(options: InboxOptions, policy: RequestPolicy, parts: InboxParts): Inbox {
   const { clock, queue } = parts;
+  const repeat = (id: string): Promise<void> => makeDue(id, toInboxEndpoint(options.route), parts);
   return {
-    async forward(admitted, response, trace) {
-      const startedAt = clock.monotonic();
-      const took = (): Milliseconds => clock.monotonic() - startedAt;
+    forwarder: {
+      async forward(admitted, response, trace) {
+        const startedAt = clock.monotonic();
+        const took = (): Milliseconds => clock.monotonic() - startedAt;
+        try {
+          const event = toEvent(options, policy, admitted, trace, clock);
+          const [result] = await queue.append([event]);
+          // Its ID was forgotten: after a restart without a store, after `sidegate forget`, or after `dedup.retention`.
+          // A conflict: only values differ that are new in each attempt.
+          if (result !== 'stored') await repeat(event.id);
+        } catch (thrown) {
+          return toFailure(thrown, took());
+        }
+        return accept(response, options, took());
+      },
+    },
+    async repeat(event, head, ago) {
+      const id = toEventId(options, event, head);
+      if (id === undefined) return 'known';
       try {
-        const event = toEvent(options, policy, admitted, trace, clock);
-        const [result] = await queue.append([event]);
-        if (result === 'duplicate') await repeat(event.id, toInboxEndpoint(options.route), parts);
+        await repeat(id);
+        return (await isLost(id, ago, parts)) ? 'lost' : 'known';
       } catch (thrown) {
-        return toFailure(thrown, took());
+        return toRefusal(thrown);
       }
-      return accept(response, options, took());
     },
   };
 }
 
-/**
- * The gate allowed an event that the queue still has: after a restart without a store, after `sidegate forget`, or when its ID was forgotten. If
- * the app never handled it, it is sent again.
- */
-async function repeat(event: string, endpoint: string, { clock, queue }: InboxParts): Promise<void> {
-  let replayed = 0;
-  for await (const progress of queue.replay({ event, endpoint, states: ['dead', 'skipped'] }, clock.now()))
-    replayed = progress.replayed;
-  if (replayed > 0) await queue.wake(endpoint);
+async function makeDue(event: string, endpoint: string, { clock, queue }: InboxParts): Promise<void> {
+  for await (const _ of queue.repair('retry', { event, endpoint, states: ['dead', 'skipped'] }, clock.now()));
+}
+
+/** An event that is missing was delivered and has left the queue, unless it is too young for that. */
+async function isLost(id: string, ago: Milliseconds, { clock, queue, retention }: InboxParts): Promise<boolean> {
+  if (ago > retention * KNOWN_SHARE || (await queue.getEvent(id)) !== undefined) return false;
+  return !mayLeaveEarly(await queue.stats(clock.now()));
 }
 
 function toEvent(
@@ -77,8 +109,10 @@ function toEvent(
   const headers = policy.toUpstreamHeaders(admitted, trace);
   const metadata = toInboxMetadata({ method: head.method, path: head.target.raw, headers });
   if (Buffer.byteLength(metadata) > MAX_METADATA_BYTES) throw new Error(`the request head exceeds ${MAX_METADATA_BYTES} bytes`);
+  const { event, claim } = admitted.claimed ?? {};
+  const id = event === undefined || claim === undefined ? undefined : toEventId(options, event, head);
   return {
-    id: toEventId(options, admitted),
+    id: id ?? `in_${randomUUID()}`,
     type: INBOX_TYPE,
     createdAt: clock.now(),
     body,
@@ -90,14 +124,17 @@ function toEvent(
 /**
  * From what dedup claims and compares, and so the same for every repetition of a delivery: one that arrives again after a crash between here and
  * the confirmation of its ID is stored once. It covers all that the signature leaves open, so that another delivery is never taken for a
- * stored one. Hashed, because the IDs of senders may contain any character.
+ * stored one. Hashed, because the IDs of senders may contain any character. Undefined if the sender gives no ID.
  */
-function toEventId({ route, trustsUnsignedId }: InboxOptions, { claimed, head }: Admitted): string {
-  const { event, claim } = claimed ?? {};
-  const identity = trustsUnsignedId ? event?.id : (event?.digest ?? event?.id);
-  if (event === undefined || claim === undefined || identity === undefined) return `in_${randomUUID()}`;
-  const isBodyOpen = event.openContent !== undefined || trustsUnsignedId;
-  const open = [toRequestFingerprint(head, event), isBodyOpen ? toBodyFingerprint(event) : ''].join('\n');
+function toEventId({ route, trustsUnsignedId }: InboxOptions, event: VerifiedEvent, head: ParsedHead): string | undefined {
+  const { openContent, lastingContent, digest = '' } = event;
+  // Then the digest is new in each attempt.
+  const isByContent = trustsUnsignedId || lastingContent !== undefined;
+  const identity = isByContent ? event.id : (event.digest ?? event.id);
+  if (identity === undefined) return undefined;
+  const openText = openContent === undefined ? '' : toBodyFingerprint(openContent);
+  const content = isByContent ? toEventFingerprint(event, digest) : openText;
+  const open = [toRequestFingerprint(head, event), content].join('\n');
   return `in_${createHash('sha256').update(`${route}\n${identity}\n${open}`).digest('base64url')}`;
 }
 
@@ -119,8 +156,12 @@ const NO_CONTENT = 204;
 
 /** Nothing was stored, or the queue cannot say: the sender has to retry, and the same event is then stored once. */
 function toFailure(thrown: unknown, upstreamMs: Milliseconds): ForwardOutcome {
+  const failure = { kind: 'connect', nothingSent: true, detail: toErrorText(thrown) } as const;
+  return { kind: 'failed', refusal: toRefusal(thrown), failure, upstreamMs };
+}
+
+function toRefusal(thrown: unknown): Refusal {
   const isFull = thrown instanceof SidegateError && thrown.code === 'queue_full';
   const detail = toErrorText(thrown);
-  const refusal = isFull ? refuse('overloaded', 'queue_full', detail) : refuse('store_unavailable', 'queue_unavailable', detail);
-  return { kind: 'failed', refusal, failure: { kind: 'connect', nothingSent: true, detail }, upstreamMs };
+  return isFull ? refuse('overloaded', 'queue_full', detail) : refuse('store_unavailable', 'queue_unavailable', detail);
 }

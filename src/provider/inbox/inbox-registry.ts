@@ -3,7 +3,7 @@ import type { Milliseconds } from '../../core/clock.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
-import { INBOX_PREFIX, toInboxEndpoint } from '../events/inbox-request.ts';
+import { isInboxEndpoint, toInboxEndpoint } from '../events/inbox-request.ts';
 
 /** A route whose deliveries are stored. */
 export interface InboxRoute {
@@ -25,7 +25,7 @@ export class InboxRegistry implements EndpointRegistry {
     this.#isShared = isShared;
   }
 
-  /** Replaces the routes. Deliveries of a route that no longer exists are skipped, and can be replayed when it exists again. */
+  /** Replaces the routes. Deliveries of a route that no longer exists are skipped, and can be retried when it exists again. */
   replace(routes: readonly InboxRoute[], defaults: EndpointDefaults): void {
     this.#apps = new Map(
       routes.map((route) => {
@@ -36,11 +36,11 @@ export class InboxRegistry implements EndpointRegistry {
   }
 
   get(id: string): Endpoint | undefined {
-    return id.startsWith(INBOX_PREFIX) ? this.#apps.get(id) : this.#registry.get(id);
+    return isInboxEndpoint(id) ? this.#apps.get(id) : this.#registry.get(id);
   }
 
   isElsewhere(id: string): boolean {
-    return this.#isShared && id.startsWith(INBOX_PREFIX);
+    return isInboxEndpoint(id) ? this.#isShared : (this.#registry.isElsewhere?.(id) ?? false);
   }
 
   list(): readonly Endpoint[] {
@@ -49,11 +49,11 @@ export class InboxRegistry implements EndpointRegistry {
 
   route: EndpointRegistry['route'] = (event) => this.#registry.route(event);
 
-  routeOperational: EndpointRegistry['routeOperational'] = (type) => this.#registry.routeOperational(type);
+  routeOperational: EndpointRegistry['routeOperational'] = (type, tenant) => this.#registry.routeOperational(type, tenant);
 
   async disable(...[id, reason, at]: Parameters<EndpointRegistry['disable']>): Promise<boolean> {
     // The app in the same pod is never given up: its failures are what the inbox is for.
-    return id.startsWith(INBOX_PREFIX) ? false : this.#registry.disable(id, reason, at);
+    return isInboxEndpoint(id) ? false : this.#registry.disable(id, reason, at);
   }
 }
 
@@ -65,7 +65,8 @@ function toAppEndpoint({ route, timeout }: InboxRoute, defaults: EndpointDefault
     description: `app of the route ${route}`,
     url: '',
     events: [],
-    channels: [],
+    tenant: undefined,
+    allTenants: false,
     keys: [],
     headers: [],
     timeout,

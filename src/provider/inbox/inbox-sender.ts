@@ -1,21 +1,31 @@
 /** Sends deliveries of the inbox to the app of their route, exactly as the gate would have forwarded them. */
-import type { CancelTimer, Clock } from '../../core/clock.ts';
-import { onAbort } from '../../core/safe-events.ts';
+import { connect } from 'node:net';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { onAbort, onEvent } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange } from '../../gateway/upstream/upstream.ts';
 import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
 import { toOutcome } from '../attempt/outcomes.ts';
-import { INBOX_PREFIX, parseInboxMetadata } from '../events/inbox-request.ts';
+import { INBOX_PREFIX, isInboxEndpoint, parseInboxMetadata } from '../events/inbox-request.ts';
 
-/** The connection pools of the routes' apps. */
-export type FindApp = (route: string) => Upstream | undefined;
+/** The app of a route: where it listens, and the connections to it. */
+export interface InboxApp {
+  readonly host: string;
+  readonly port: number;
+  readonly pool: Pick<Upstream, 'send'>;
+}
+
+/** Finds the app of a route. */
+export type FindApp = (route: string) => InboxApp | undefined;
 
 const MAX_RESPONSE_BYTES = 64 * 1024;
+/** The app is in the same pod. */
+const MAX_CONNECT_MS: Milliseconds = 500;
 
 /** Sends inbox deliveries to the app, and all others with `other`. */
 export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender {
   return {
     send(delivery, endpoint, signal) {
-      if (!endpoint.id.startsWith(INBOX_PREFIX)) return other.send(delivery, endpoint, signal);
+      if (!isInboxEndpoint(endpoint.id)) return other.send(delivery, endpoint, signal);
       const startedAt = clock.now();
       const begin = clock.monotonic();
       const finish = (outcome: AttemptOutcome, more: Partial<AttemptResult> = {}): AttemptResult => ({
@@ -49,7 +59,7 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
           exchange?.abort();
           end(finish(toOutcome(status), { status }));
         };
-        exchange = app.send(
+        exchange = app.pool.send(
           { ...request, body: delivery.body, repeatable: false },
           {
             onInformation: () => undefined,
@@ -72,7 +82,27 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
         );
       });
     },
+    isReachable(endpoint) {
+      if (!isInboxEndpoint(endpoint.id)) return other.isReachable?.(endpoint);
+      const app = findApp(endpoint.id.slice(INBOX_PREFIX.length));
+      return app && acceptsConnections(app, clock);
+    },
     retain: (endpoints) => other.retain(endpoints),
     close: () => other.close(),
   };
+}
+
+/** Opens a connection and closes it: unlike an attempt, that costs the app nothing. */
+function acceptsConnections({ host, port }: InboxApp, clock: Clock): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port });
+    const end = (isAccepted: boolean): void => {
+      cancel();
+      socket.destroy();
+      resolve(isAccepted);
+    };
+    const cancel = clock.after(MAX_CONNECT_MS, () => end(false));
+    onEvent(socket, 'connect', () => end(true));
+    onEvent(socket, 'error', () => end(false));
+  });
 }

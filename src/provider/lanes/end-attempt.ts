@@ -1,14 +1,25 @@
 /** Turns the result of an attempt into the settlement of its delivery and the new state of its lane. */
-import type { Clock } from '../../core/clock.ts';
-import type { AttemptResult } from '../attempt/attempt.ts';
+import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
+import type { AttemptOutcome, AttemptResult } from '../attempt/attempt.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
+import { isInboxEndpoint } from '../events/inbox-request.ts';
 import type { AttemptRecord, Delivery, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
 import { decide } from '../schedule/decide.ts';
 import type { Decision } from '../schedule/schedule.ts';
 import type { LaneHooks } from './lane-hooks.ts';
-import { applyAttempt, type DisablePolicy, isBreakerOpen, type LaneUpdate, toRecord } from './lane-state.ts';
+import {
+  applyAttempt,
+  type DisablePolicy,
+  isBreakerOpen,
+  type LaneUpdate,
+  MAX_BREAKER_PAUSE_MS,
+  toRecord,
+} from './lane-state.ts';
 import type { OperationalEvents } from './operational-events.ts';
+
+/** Without a byte sent, these mean that there was no connection to the app. */
+const UNSENT_OUTCOMES: ReadonlySet<AttemptOutcome> = new Set(['connect', 'timeout', 'reset']);
 
 export interface EndingParts {
   readonly clock: Clock;
@@ -46,29 +57,39 @@ export function endAttempt(parts: EndingParts, state: LaneState, attempt: MadeAt
     settlement,
     record,
   });
-  if (result.outcome === 'aborted') {
-    // The endpoint may have it. It gets it again, with the same ID.
+  const postpone = (kept: LaneState): AttemptEnd => {
     parts.hooks.onAttempt(endpoint, delivery, result, undefined);
-    return { state, settled: settle({ kind: 'postponed', due: now }), isDisabling: false };
-  }
+    return { state: kept, settled: settle({ kind: 'postponed', due: now }), isDisabling: false };
+  };
+  // The endpoint may have it. It gets it again, with the same ID.
+  if (result.outcome === 'aborted') return postpone(state);
+  const isApp = isInboxEndpoint(endpoint.id);
   const decision = decide({ result, tries: delivery.tries, endpoint, now, random: parts.random() });
+  const maxPause = MAX_BREAKER_PAUSE_MS[isApp ? 'app' : 'endpoint'];
   const update = applyAttempt(state, {
+    delivery,
     result,
     decision,
-    isReplay: delivery.isReplay,
     now,
     random: parts.random(),
     disable: parts.disable,
+    maxPause,
   });
+  reportBreaker(parts, endpoint, update, now);
+  // Waits for its app as long as that takes, and is due at once when the app is back. An event that kills the app was sent.
+  if (isApp && UNSENT_OUTCOMES.has(result.outcome) && !result.isSent) return postpone(update.state);
   parts.hooks.onAttempt(endpoint, delivery, result, decision);
-  if (update.breaker !== undefined) parts.hooks.onBreaker(endpoint, update.breaker);
-  if (isBreakerOpen(update.state)) parts.hooks.onFailing(endpoint, update.state.pausedUntil ?? now);
   return {
     state: update.state,
     settled: settle(toSettlement(decision), toRecord(result)),
     before: follow(parts, attempt, decision, update),
     isDisabling: update.disable !== undefined,
   };
+}
+
+function reportBreaker({ hooks }: EndingParts, endpoint: Endpoint, { breaker, state }: LaneUpdate, now: EpochMilliseconds): void {
+  if (breaker !== undefined) hooks.onBreaker(endpoint, breaker);
+  if (isBreakerOpen(state)) hooks.onFailing(endpoint, state.pausedUntil ?? now);
 }
 
 function toSettlement(decision: Decision): Settlement {

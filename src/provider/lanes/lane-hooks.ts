@@ -13,13 +13,13 @@ export interface LaneHooks {
   onAttempt(endpoint: Endpoint, delivery: Delivery, result: AttemptResult, decision: Decision | undefined): void;
   /** A delivery is dead. */
   onExhausted(endpoint: Endpoint, delivery: Delivery, reason: DeadReason): void;
-  /** Deliveries were not sent because the endpoint is disabled or deleted. */
+  /** Deliveries were not sent because the endpoint is disabled or deleted, or has another tenant. */
   onSkipped(endpoint: string, count: number): void;
   /** The endpoint was disabled by its responses. */
   onDisabled(endpoint: Endpoint, reason: DisabledReason): void;
-  /** `open`: five failures in a row; from now on there is one attempt at a time, after growing pauses. `closed`: an attempt succeeded. */
+  /** `open`: the endpoint is unreachable, asks for less, or fails almost everything (see lane-state.ts). `closed`: no longer. */
   onBreaker(endpoint: Endpoint, state: 'open' | 'closed'): void;
-  /** An attempt failed while the breaker is open, or opened it. The next attempt, by any replica, does not start before `until`. */
+  /** An attempt failed while the breaker is open, or opened it, or the endpoint is still away. The next attempt, by any replica, does not start before `until`. */
   onFailing(endpoint: Endpoint, until: EpochMilliseconds): void;
   /** An operational event could not be stored, for instance because the queue is full. */
   onOperationalEventLost(type: string, error: unknown): void;

@@ -2,12 +2,22 @@
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
 import type { Sender } from '../attempt/attempt.ts';
-import type { Endpoint } from '../endpoints/endpoint.ts';
+import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery } from '../queue/delivery-queue.ts';
 import { withJitter } from '../schedule/decide.ts';
 import { type EndingParts, endAttempt } from './end-attempt.ts';
-import { isSetBack, takeToken, toConcurrency, toCurrentState, toHealth, toPause } from './lane-state.ts';
+import {
+  isBreakerOpen,
+  isSetBack,
+  MAX_BREAKER_PAUSE_MS,
+  takeToken,
+  toConcurrency,
+  toCurrentState,
+  toHealth,
+  toPause,
+  toRank,
+} from './lane-state.ts';
 import type { MemoryBudget } from './memory-budget.ts';
 import type { Slot, SlotPool, SlotRequest } from './slot-pool.ts';
 import type { Waiting } from './wait-line.ts';
@@ -15,7 +25,7 @@ import type { Waiting } from './wait-line.ts';
 export interface LaneContext {
   readonly ending: EndingParts;
   readonly registry: Pick<EndpointRegistry, 'get'>;
-  readonly sender: Pick<Sender, 'send'>;
+  readonly sender: Pick<Sender, 'send' | 'isReachable'>;
   readonly budget: MemoryBudget;
   readonly slots: SlotPool;
   readonly drainTimeout: Milliseconds;
@@ -50,11 +60,18 @@ export class LaneRun {
   readonly #taken: Delivery[] = [];
   /** Started, and not yet durably settled: so a crash repeats at most as many attempts as the endpoint may have at once. */
   #inFlight = 0;
+  /** Those of them that are retries, or of failing types. */
+  #suspectsInFlight = 0;
   /** Of the next attempt. */
   #slot: Slot | undefined;
+  #slotFor: Delivery | undefined;
   #ended: SettledDelivery[] = [];
   /** The last take returned fewer deliveries than asked for. */
   #isDrained = false;
+  /** So did the last take of first attempts only. */
+  #isDrainedOfFirsts = false;
+  /** The endpoint was found to be reachable. */
+  #isReachable = false;
   #nextTakeAt: Milliseconds = 0;
   #poll: Milliseconds = MIN_POLL_MS;
   #isDisabling = false;
@@ -114,14 +131,46 @@ export class LaneRun {
     const token =
       endpoint.rateLimit === undefined ? undefined : takeToken(this.#state, endpoint.rateLimit, this.#lane.storeTime());
     if (token?.wait !== undefined) return this.#waitForToken(token.state, token.wait, now);
-    const [delivery] = this.#taken;
+    if (!this.#isReachable && isBreakerOpen(this.#state)) return this.#checkReachable(endpoint, now);
+    const delivery = this.#findNext(concurrency);
+    if (delivery !== this.#slotFor) this.#dropSlot();
     if (delivery === undefined) return this.#take(concurrency);
+    if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery);
     const request = { health: toHealth(this.#state), bytes: toBytes(delivery) };
+    this.#slotFor = delivery;
     this.#slot ??= this.#context.slots.take(request);
     if (this.#slot === undefined) return this.#waitForSlot(request);
     if (token !== undefined) this.#state = token.state;
     this.#start(delivery, endpoint, this.#slot);
     return MORE;
+  }
+
+  /**
+   * The next delivery to start. Retries and failing types leave one attempt to others: they may be slow, and an event that comes meanwhile
+   * must not wait for them.
+   */
+  #findNext(concurrency: number): Delivery | undefined {
+    const first = this.#taken.find((delivery) => !this.#isSuspect(delivery));
+    if (first !== undefined) return first;
+    return this.#mayStartSuspect(concurrency) ? this.#taken[0] : undefined;
+  }
+
+  #isSuspect(delivery: Delivery): boolean {
+    return toRank(delivery, this.#state) > 0;
+  }
+
+  #mayStartSuspect(concurrency: number): boolean {
+    return this.#suspectsInFlight < Math.max(1, concurrency - 1);
+  }
+
+  /** Spares an event the attempt if the sender knows without one that the endpoint is still away. */
+  async #checkReachable(endpoint: Endpoint, now: EpochMilliseconds): Promise<Step> {
+    this.#isReachable = (await this.#context.sender.isReachable?.(endpoint)) ?? true;
+    if (this.#isReachable) return MORE;
+    const { random, hooks } = this.#context.ending;
+    const notBefore = Math.round(now + withJitter(MAX_BREAKER_PAUSE_MS.app, random()));
+    hooks.onFailing(endpoint, notBefore);
+    return { kind: 'end', notBefore };
   }
 
   #mustEnd(): boolean {
@@ -130,7 +179,8 @@ export class LaneRun {
   }
 
   async #take(concurrency: number): Promise<Step> {
-    if (this.#isDrained) {
+    const only = this.#mayStartSuspect(concurrency) ? undefined : 'first';
+    if (only === undefined ? this.#isDrained : this.#isDrainedOfFirsts) {
       if (this.#inFlight === 0) return END;
       const left = this.#nextTakeAt - this.#clock.monotonic();
       if (left > 0) return this.#waitForChange(left);
@@ -141,10 +191,11 @@ export class LaneRun {
     if (reserved === 0) return MORE;
     let bytes = 0;
     try {
-      const deliveries = await this.#lane.take(reserved, this.#clock.now());
+      const deliveries = await this.#lane.take(reserved, this.#clock.now(), only);
       for (const delivery of deliveries) bytes += toBytes(delivery);
       this.#taken.push(...deliveries);
-      this.#isDrained = deliveries.length < reserved;
+      this.#isDrainedOfFirsts = deliveries.length < reserved;
+      if (only === undefined) this.#isDrained = this.#isDrainedOfFirsts;
       this.#poll = deliveries.length > 0 ? MIN_POLL_MS : Math.min(MAX_POLL_MS, 2 * this.#poll);
       this.#nextTakeAt = this.#clock.monotonic() + this.#poll;
     } finally {
@@ -195,16 +246,31 @@ export class LaneRun {
   }
 
   #start(delivery: Delivery, endpoint: Endpoint, slot: Slot): void {
-    this.#taken.shift();
+    this.#taken.splice(this.#taken.indexOf(delivery), 1);
     this.#slot = undefined;
     this.#inFlight++;
     runDetached(this.#attempt(delivery, endpoint, slot));
   }
 
+  /** Its event is of another tenant: the config gave the endpoint another one since then, or the endpoint was deleted and created again. */
+  #skip(delivery: Delivery): Step {
+    this.#dropSlot();
+    this.#taken.shift();
+    this.#context.budget.release(toBytes(delivery));
+    this.#inFlight++;
+    this.#context.ending.hooks.onSkipped(this.#lane.endpoint, 1);
+    const { event, attempt } = delivery;
+    this.#settleSoon({ event, attempt, at: this.#clock.now(), settlement: { kind: 'skipped' } });
+    return MORE;
+  }
+
   async #attempt(delivery: Delivery, endpoint: Endpoint, slot: Slot): Promise<void> {
+    const suspects = this.#isSuspect(delivery) ? 1 : 0;
+    this.#suspectsInFlight += suspects;
     try {
       const result = await this.#context.sender.send(delivery, endpoint, this.#abort.signal);
       slot.release();
+      this.#suspectsInFlight -= suspects;
       const { state, settled, before, isDisabling } = endAttempt(this.#context.ending, this.#state, {
         endpoint,
         delivery,
@@ -241,7 +307,7 @@ export class LaneRun {
     this.#inFlight -= count;
     this.#failure ??= failure;
     // A delivery that waited for its predecessor with the same order key can be taken now.
-    this.#isDrained &&= this.#orderBy === undefined;
+    if (this.#orderBy !== undefined) this.#isDrained = this.#isDrainedOfFirsts = false;
     this.#resume?.();
   }
 

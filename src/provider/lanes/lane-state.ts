@@ -2,7 +2,7 @@
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { AttemptResult } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
-import { type AttemptRecord, type LaneState, MAX_LANE_PAUSE_MS } from '../queue/delivery-queue.ts';
+import { type AttemptRecord, type Delivery, type LaneState, MAX_LANE_PAUSE_MS } from '../queue/delivery-queue.ts';
 import { withJitter } from '../schedule/decide.ts';
 import type { Decision } from '../schedule/schedule.ts';
 
@@ -10,21 +10,36 @@ import type { Decision } from '../schedule/schedule.ts';
 export type DisablePolicy = 'off' | { readonly after: Milliseconds; readonly attempts: number };
 
 /**
- * `proven`: may have its full concurrency. `unproven`: never had a success. `failing`: its last attempt failed. The last two have one attempt
- * at a time.
+ * `proven`: may have its full concurrency. `unproven`: never had a success; one attempt at a time. `failing`: the last response, or none, said
+ * that it is unreachable or asks for less.
  */
 export type Health = 'proven' | 'unproven' | 'failing';
 
-/** So many failures in a row open the breaker. */
+/** So many signs in a row that the endpoint is unreachable, or asks for less, open the breaker. */
 export const BREAKER_THRESHOLD = 5;
-const BREAKER_PAUSE_MS = 5_000;
-/** After a response that asks for less: 429, 502, 504, or any with `Retry-After`. */
-const SLOW_DOWN_PAUSE_MS = 1_000;
-/** Pauses double with each further failure, up to this. */
-const MAX_BACKOFF_MS = 5 * 60_000;
+/** The first pause of the breaker, and the first after 429 or `Retry-After`. */
+const FIRST_PAUSE_MS = 1_000;
+/** Each further pause of the breaker is so much longer: an endpoint that is back waits for about a fifth of the time that it was away. */
+const BREAKER_GROWTH = 1.25;
+/** An endpoint that asks for less gets less soon. */
+const SLOW_DOWN_GROWTH = 2;
+/**
+ * The longest pause without `Retry-After`. `app`: of the inbox, which is in the same pod, so that its backlog starts within 2 s after it is back.
+ */
+export const MAX_BREAKER_PAUSE_MS = { endpoint: 60_000, app: 1_000 } as const;
 /** `Retry-After` pauses the whole endpoint by at most this; the delivery itself waits as long as the schedule allows. */
-const MAX_PAUSE_MS = 3_600_000;
-const SLOWING_STATUSES: ReadonlySet<number> = new Set([429, 502, 504]);
+const MAX_RETRY_AFTER_PAUSE_MS = 3_600_000;
+/** The endpoint, a proxy before it, or the handler of this event is overloaded or away. */
+const UNCLEAR_STATUSES: ReadonlySet<number> = new Set([502, 503, 504]);
+/** If so many first attempts failed in a row, with events of several types or since the endpoint exists, almost everything fails. */
+const ALL_FAILING_THRESHOLD = 20;
+/** After a failed retry while almost everything fails. First attempts wait for it, too, so it is short. */
+const RETRY_PAUSE_MS = 500;
+/** A type with so many failures in a row is failing. */
+const FAILING_TYPE_THRESHOLD = 3;
+const MAX_LISTED_TYPES = 64;
+/** For each type that is added, the queue may have to rank many deliveries again. */
+const MIN_ADDING_GAP_MS = 1_000;
 /** The bucket holds the attempts of so many seconds, at least one. */
 const BURST_SECONDS = 0.1;
 /** A clock that was set back by less has soon caught up. */
@@ -43,14 +58,32 @@ export function toHealth({ streak = 0, isProven }: LaneState): Health {
   return isProven ? 'proven' : 'unproven';
 }
 
-/** Whether the last attempts failed in a row, so that only single attempts are made, after pauses. */
-export function isBreakerOpen({ streak = 0 }: LaneState): boolean {
+/** Whether the endpoint is unreachable, or asks for less: single attempts are made, after pauses. */
+function isUnreachable({ streak = 0 }: LaneState): boolean {
   return streak >= BREAKER_THRESHOLD;
 }
 
-/** Attempts that may be in flight at once. */
+/** Whether the endpoint responds, but with failures to almost everything: retries are made slowly, first attempts as ever. */
+function isAllFailing({ failedFirsts = 0, isProven, failedTypes = [], failingTypes = [] }: LaneState): boolean {
+  return failedFirsts >= ALL_FAILING_THRESHOLD && (!isProven || failedTypes.length + failingTypes.length > 1);
+}
+
+export function isBreakerOpen(state: LaneState): boolean {
+  return isUnreachable(state) || isAllFailing(state);
+}
+
+/** Attempts that may be in flight at once. A failing event changes nothing: it must not hold up others. */
 export function toConcurrency(state: LaneState, endpoint: Endpoint): number {
-  return toHealth(state) === 'proven' ? endpoint.concurrency : 1;
+  return isUnreachable(state) || !state.isProven ? 1 : endpoint.concurrency;
+}
+
+/** The part of a delivery that decides when it has its turn. */
+type RankedDelivery = Pick<Delivery, 'type' | 'tries' | 'isReplay'>;
+
+/** 0: first attempts. 1: first attempts of failing types. 2: retries and replays. Deliveries with a higher rank are made way for. */
+export function toRank({ type, tries, isReplay }: RankedDelivery, { failingTypes }: LaneState): 0 | 1 | 2 {
+  if (tries > 0 || isReplay) return 2;
+  return failingTypes?.includes(type) === true ? 1 : 0;
 }
 
 /** When the next attempt may start; undefined: now. A pause longer than any that is ever set is of a clock that was wrong, and ends now. */
@@ -60,13 +93,15 @@ export function toPause({ pausedUntil = 0 }: LaneState, now: EpochMilliseconds):
 
 /** An attempt that ended, and what decides what it means. */
 export interface EndedAttempt {
+  readonly delivery: RankedDelivery;
   readonly result: AttemptResult;
   readonly decision: Decision;
-  readonly isReplay: boolean;
   readonly now: EpochMilliseconds;
   /** 0 to 1, for the jitter of pauses. */
   readonly random: number;
   readonly disable: DisablePolicy;
+  /** Of `MAX_BREAKER_PAUSE_MS`. */
+  readonly maxPause: Milliseconds;
 }
 
 /** The consequences of an attempt for its endpoint. */
@@ -78,24 +113,75 @@ export interface LaneUpdate {
 
 /** The state after an attempt. */
 export function applyAttempt(state: LaneState, attempt: EndedAttempt): LaneUpdate {
-  const { streak = 0 } = state;
-  if (attempt.decision.kind === 'delivered') {
-    // The same object, so that an engine need not store it again.
-    if (state.isProven && state.failures === 0 && streak === 0) return { state };
-    // The pause stays: a success of an attempt that began before a 429 must not end what the 429 asked for.
-    const proven = { ...state, failures: 0, firstFailureAt: undefined, lastFailure: undefined, streak: 0, isProven: true };
-    return { state: proven, breaker: streak >= BREAKER_THRESHOLD ? 'closed' : undefined };
-  }
-  const counted = attempt.isReplay ? state : countFailure(state, attempt);
-  if (isReason(attempt.decision, 'gone')) return { state: counted, disable: 'gone' };
-  const disable = attempt.isReplay ? undefined : findDisabling(counted, attempt);
-  if (isReason(attempt.decision, 'rejected')) return { state: counted, disable };
-  const failed = { ...counted, streak: streak + 1 };
+  const isDelivered = attempt.decision.kind === 'delivered';
+  const update = isDelivered ? { state: countSuccess(state, attempt.delivery) } : applyFailure(state, attempt);
+  const isOpen = isBreakerOpen(update.state);
+  return isOpen === isBreakerOpen(state) ? update : { ...update, breaker: isOpen ? 'open' : 'closed' };
+}
+
+function countSuccess(state: LaneState, { type }: RankedDelivery): LaneState {
+  const { failures, streak = 0, failedFirsts = 0, isProven, failedTypes = [], failingTypes = [] } = state;
+  const isListed = failingTypes.includes(type) || failedTypes.some(([each]) => each === type);
+  // The same object, so that an engine need not store it again.
+  if (isProven && failures + streak + failedFirsts === 0 && !isListed) return state;
+  // The pause stays: a success of an attempt that began before a 429 must not end what the 429 asked for.
   return {
-    state: { ...failed, pausedUntil: extendPause(failed, attempt) },
-    breaker: failed.streak === BREAKER_THRESHOLD ? 'open' : undefined,
-    disable,
+    ...state,
+    failures: 0,
+    firstFailureAt: undefined,
+    lastFailure: undefined,
+    streak: 0,
+    failedFirsts: 0,
+    isProven: true,
+    failedTypes: failedTypes.filter(([each]) => each !== type),
+    failingTypes: isListed ? failingTypes.filter((each) => each !== type) : failingTypes,
   };
+}
+
+function applyFailure(state: LaneState, attempt: EndedAttempt): LaneUpdate {
+  const { delivery, result, decision } = attempt;
+  const counted = delivery.isReplay ? state : countFailure(state, attempt);
+  if (isReason(decision, 'gone')) return { state: counted, disable: 'gone' };
+  const disable = delivery.isReplay ? undefined : findDisabling(counted, attempt);
+  const sign = isReason(decision, 'rejected') ? 'event' : toSign(result);
+  const streak = toStreak(state, sign, toRank(delivery, state));
+  const failed = { ...countEventFailure(counted, sign, attempt), streak };
+  return { state: { ...failed, pausedUntil: extendPause(failed, attempt) }, disable };
+}
+
+/**
+ * The meaning of a failure. `endpoint`: it is unreachable or asks for less, which cannot depend on the event. `event`: it responded, so only
+ * this event, or its type, fails. `unclear`: either of them.
+ */
+type Sign = 'endpoint' | 'event' | 'unclear';
+
+function toSign({ outcome, status = 0, isSent, retryAfter = 0 }: AttemptResult): Sign {
+  // An event that cannot be sent at all is damaged.
+  if (!isSent) return outcome === 'protocol' ? 'event' : 'endpoint';
+  if (outcome === 'tls' || outcome === 'throttled' || retryAfter > 0) return 'endpoint';
+  return outcome === 'timeout' || UNCLEAR_STATUSES.has(status) ? 'unclear' : 'event';
+}
+
+/** Retries and failing types open the breaker, but do not make its pauses longer: an endpoint that only they cannot reach works for others. */
+function toStreak({ streak = 0 }: LaneState, sign: Sign, rank: number): number {
+  if (sign === 'event') return 0;
+  return sign === 'unclear' && rank > 0 ? Math.max(streak, Math.min(streak + 1, BREAKER_THRESHOLD)) : streak + 1;
+}
+
+/** Says nothing about events if the endpoint is away. */
+function countEventFailure(state: LaneState, sign: Sign, { delivery, now }: EndedAttempt): LaneState {
+  if (sign === 'endpoint') return state;
+  const { failedFirsts = 0, failedTypes = [], failingTypes = [], failingTypeAt = 0 } = state;
+  const isFirst = delivery.tries === 0 && !delivery.isReplay;
+  const counted = isFirst ? { ...state, failedFirsts: Math.min(failedFirsts + 1, ALL_FAILING_THRESHOLD) } : state;
+  const { type } = delivery;
+  if (failingTypes.includes(type)) return counted;
+  const failures = (failedTypes.find(([each]) => each === type)?.[1] ?? 0) + 1;
+  const others = failedTypes.filter(([each]) => each !== type);
+  const mayAdd = isUnreachable(state) || Math.abs(now - failingTypeAt) >= MIN_ADDING_GAP_MS;
+  return failures >= FAILING_TYPE_THRESHOLD && mayAdd
+    ? { ...counted, failedTypes: others, failingTypes: [...failingTypes, type].slice(-MAX_LISTED_TYPES), failingTypeAt: now }
+    : { ...counted, failedTypes: [...others, [type, failures] as const].slice(-MAX_LISTED_TYPES) };
 }
 
 function isReason(decision: Decision, reason: 'gone' | 'rejected'): boolean {
@@ -145,22 +231,24 @@ function findDisabling({ failures, firstFailureAt }: LaneState, { disable, now }
   return now - firstFailureAt >= disable.after ? 'failing' : undefined;
 }
 
-function extendPause(
-  state: LaneState & { readonly streak: number },
-  { result, now, random }: EndedAttempt,
-): EpochMilliseconds | undefined {
-  const { streak } = state;
-  const { status = 0, retryAfter = 0 } = result;
-  const isSlowing = retryAfter > 0 || SLOWING_STATUSES.has(status);
-  const slowDown = isSlowing ? backOff(SLOW_DOWN_PAUSE_MS, streak - 1) : 0;
-  const breaker = streak >= BREAKER_THRESHOLD ? backOff(BREAKER_PAUSE_MS, streak - BREAKER_THRESHOLD) : 0;
-  const pause = Math.max(withJitter(Math.max(slowDown, breaker), random), Math.min(retryAfter, MAX_PAUSE_MS));
+function extendPause(state: LaneState & { readonly streak: number }, attempt: EndedAttempt): EpochMilliseconds | undefined {
+  const { result, now, random, maxPause } = attempt;
+  const asked = state.streak === 0 ? 0 : Math.min(result.retryAfter ?? 0, MAX_RETRY_AFTER_PAUSE_MS);
+  const pause = Math.max(withJitter(Math.min(findPause(state, attempt), maxPause), random), asked);
   const until = Math.max(toPause(state, now) ?? 0, Math.round(now + pause));
   return until > now ? until : undefined;
 }
 
-function backOff(first: Milliseconds, doublings: number): Milliseconds {
-  return Math.min(MAX_BACKOFF_MS, first * 2 ** Math.min(doublings, 30));
+function findPause(state: LaneState & { readonly streak: number }, { delivery, result }: EndedAttempt): Milliseconds {
+  const { streak } = state;
+  const asksForLess = result.outcome === 'throttled' || (result.retryAfter ?? 0) > 0;
+  if (streak > 0 && asksForLess) return backOff(SLOW_DOWN_GROWTH, streak - 1);
+  if (isUnreachable(state)) return backOff(BREAKER_GROWTH, streak - BREAKER_THRESHOLD);
+  return isAllFailing(state) && toRank(delivery, state) === 2 ? RETRY_PAUSE_MS : 0;
+}
+
+function backOff(growth: number, steps: number): Milliseconds {
+  return FIRST_PAUSE_MS * growth ** Math.min(steps, 30);
 }
 
 /** The state after a token was taken; or without one, with the time until there will be one. */

@@ -4,7 +4,7 @@ import { type Clock, toInstant } from '../../core/clock.ts';
 import type { AttemptResult } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
-import { toBody } from '../events/event.ts';
+import { OWN_METADATA, toBody } from '../events/event.ts';
 import type { Delivery, DeliveryQueue, LaneState } from '../queue/delivery-queue.ts';
 import type { DeadReason, LaneHooks } from './lane-hooks.ts';
 
@@ -42,11 +42,11 @@ export class OperationalEvents {
   }
 
   async exhausted({ endpoint, result }: EndpointIncident, reason: DeadReason, delivery: Delivery): Promise<void> {
-    const { event, type, channel, attempt, tries } = delivery;
+    const { event, type, tenant, attempt, tries } = delivery;
     await this.#append('message.exhausted', endpoint, [event, String(attempt)], {
       msgId: event,
       eventType: type,
-      ...(channel === undefined ? undefined : { channel }),
+      ...(tenant === undefined ? undefined : { tenant }),
       reason,
       attempts: tries + 1,
       lastAttempt: describeAttempt(result),
@@ -61,14 +61,16 @@ export class OperationalEvents {
     facts: Readonly<Record<string, unknown>>,
   ): Promise<void> {
     const { queue, registry, clock, hooks } = this.#parts;
-    const targets = endpoint.isOperational ? [] : registry.routeOperational(type);
+    // The tenant of the endpoint, not of its event: a tenant must not learn about the endpoints of the operator.
+    const { tenant } = endpoint;
+    const targets = endpoint.isOperational ? [] : registry.routeOperational(type, tenant);
     if (targets.length === 0) return;
     const now = clock.now();
     const id = toEventId([type, endpoint.id, ...identity]);
-    const data = { endpointId: endpoint.id, url: toPublicUrl(endpoint.url), ...facts };
+    const data = { endpointId: endpoint.id, url: toOrigin(endpoint.url), ...facts };
     const body = toBody({ type, id, created: Math.floor(now / 1_000), data });
     try {
-      await queue.append([{ id, type, createdAt: now, body, metadata: '{}', targets }]);
+      await queue.append([{ id, type, tenant, createdAt: now, body, metadata: OWN_METADATA, targets }]);
     } catch (error) {
       // The delivery itself must still be settled: a full queue empties only that way.
       hooks.onOperationalEventLost(type, error);
@@ -82,7 +84,7 @@ function toEventId(identity: readonly string[]): string {
 }
 
 /** The origin only: paths and queries of webhook URLs often contain secrets. */
-function toPublicUrl(url: string): string {
+function toOrigin(url: string): string {
   return URL.parse(url)?.origin ?? '';
 }
 

@@ -1,36 +1,44 @@
-/** Creates the queue with the chosen engine. */
-import type { QueueChoice } from '../../config/schema/queue-choice.ts';
+/** Creates the queue in the database that the config names. */
 import type { Clock } from '../../core/clock.ts';
-import type { RedisStoreOptions } from '../../state/redis/options.ts';
-import type { DeliveryQueue } from './delivery-queue.ts';
-import { createRedisQueue } from './redis/redis-queue.ts';
-import { createSqliteQueue } from './sqlite/sqlite-queue.ts';
+import { SidegateError } from '../../core/errors.ts';
+import type { ConnectionResult } from '../postgres/connection.ts';
+import type { DeliveryQueue, QueueBounds } from './delivery-queue.ts';
+import { openPostgresStore } from './postgres/postgres-client.ts';
+import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
+import { createSqlQueue, type SqlQueueHooks } from './sql-queue.ts';
+import { openSqliteStore, type SqliteSettings } from './sqlite/worker-client.ts';
+import type { StoreHooks } from './store-client.ts';
 
-/** Callbacks of all engines. */
-export interface QueueHooks {
-  /** The queue can no longer be used until the process is restarted. */
-  readonly onFatal: (error: unknown) => void;
-  readonly onUnavailable: (reason: string) => void;
-  readonly onAvailable: () => void;
-  /** Serving a lane failed because of a bug or the store; it is repeated. */
-  readonly onRunError: (endpoint: string, error: unknown) => void;
-}
+/** Reports of the queue. */
+export type QueueHooks = SqlQueueHooks & StoreHooks;
 
-/** The dependencies of the engines, and the bounds of the queue. */
+/** The dependencies of the queue, and its bounds. */
 export interface QueueParts {
   readonly clock: Clock;
-  readonly maxEvents: number;
-  readonly maxBytes: number;
+  readonly bounds: QueueBounds;
   readonly hooks: QueueHooks;
 }
 
+/** The database, with the secrets of its settings. */
+export type QueuePlace = ({ readonly kind: 'sqlite' } & SqliteSettings) | ({ readonly kind: 'postgres' } & PostgresSettings);
+
 /** Creates the queue; it is not opened yet. */
-export function createQueue(choice: QueueChoice<RedisStoreOptions>, parts: QueueParts): DeliveryQueue {
-  const { hooks } = parts;
-  if (choice.kind === 'sqlite') return createSqliteQueue({ ...parts, ...choice });
-  return createRedisQueue({
-    ...parts,
-    ...choice,
-    hooks: { ...hooks, onStoreError: (error) => hooks.onRunError('', error) },
-  });
+export function createQueue(place: QueuePlace, { clock, bounds, hooks }: QueueParts): DeliveryQueue {
+  const openStore =
+    place.kind === 'sqlite' ? openSqliteStore(place, bounds, hooks) : openPostgresStore(place, bounds, clock, hooks);
+  return createSqlQueue(openStore, clock, hooks);
+}
+
+/** Tests that the queue can be used, without a change; undefined for a file, which only one process can open. */
+export function testQueue(place: QueuePlace): Promise<ConnectionResult> | undefined {
+  if (place.kind === 'sqlite') return undefined;
+  const title = `PostgreSQL, schema ${place.schema}`;
+  const hint = 'docs/provider.md lists what the URL, the server and the role need';
+  return PostgresDatabase.test(place).then(
+    () => ({ title, hint, failure: undefined }),
+    (thrown: unknown) => {
+      if (thrown instanceof SidegateError) return { title, hint, failure: thrown.message };
+      throw thrown;
+    },
+  );
 }

@@ -1,4 +1,5 @@
-/** The interface of the delivery queue. Both engines implement it; test/contract/delivery-queue.contract.ts checks both. */
+/** The interface of the delivery queue; test/contract/delivery-queue.contract.ts checks it on each database. */
+import type pg from 'pg';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { EndpointStore } from '../endpoints/endpoint-store.ts';
 import type { Target } from '../endpoints/target.ts';
@@ -8,17 +9,23 @@ export interface NewEvent {
   /** Unique; see `EVENT_ID` in provider/events/event.ts. */
   readonly id: string;
   readonly type: string;
-  readonly channel?: string | undefined;
+  readonly tenant?: string | undefined;
   readonly createdAt: EpochMilliseconds;
   /** Sent unchanged in every attempt. */
   readonly body: Buffer;
+  /**
+   * The bytes of the body before this one are not compared with those of a stored event with the same ID: they have the time at which the
+   * event was posted. Default: 0.
+   */
+  readonly comparedFrom?: number | undefined;
   /** Up to 64 KiB of JSON that the queue does not interpret: the trace context, the head of an inbox request. */
   readonly metadata: string;
   /** At most one for each endpoint; may be empty. */
   readonly targets: readonly Target[];
 }
 
-export type AppendResult = 'stored' | 'duplicate';
+/** `duplicate`: the same event is stored already. `conflict`: another event is stored under this ID. */
+export type AppendResult = 'stored' | 'duplicate' | 'conflict';
 
 /**
  * `waiting`: due now or later, or in flight. `delivered`: acknowledged with 2xx. `dead`: rejected permanently, or all attempts failed.
@@ -32,7 +39,7 @@ export interface Delivery {
   readonly event: string;
   readonly endpoint: string;
   readonly type: string;
-  readonly channel?: string | undefined;
+  readonly tenant?: string | undefined;
   readonly createdAt: EpochMilliseconds;
   /** Attempts made so far, over all replays. It fences settlements: a settlement with another number is ignored. */
   readonly attempt: number;
@@ -50,7 +57,7 @@ export type Settlement =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'retry'; readonly due: EpochMilliseconds }
   | { readonly kind: 'dead' }
-  /** No attempt was made, as the endpoint is disabled or deleted. */
+  /** No attempt was made, as the endpoint is disabled or deleted, or has another tenant. */
   | { readonly kind: 'skipped' }
   /** No attempt was made; the delivery stays due at `due`. Does not change `attempt` and `tries`. */
   | { readonly kind: 'postponed'; readonly due: EpochMilliseconds };
@@ -88,11 +95,20 @@ export interface LaneState {
   readonly lastFailure?: AttemptRecord | undefined;
   /** No attempt starts before: the breaker, `Retry-After`, 429. */
   readonly pausedUntil?: EpochMilliseconds | undefined;
-  /**
-   * Failed attempts in a row, replays included, for the breaker and the concurrency. An event that the endpoint rejected permanently is
-   * neither a failure nor a success here.
-   */
+  /** Signs in a row, replays included, that the endpoint is unreachable or asks for less; any other response ends the streak. */
   readonly streak?: number | undefined;
+  /** First attempts that failed since the last success, up to 20. */
+  readonly failedFirsts?: number | undefined;
+  /**
+   * Types whose last attempts all failed although the endpoint responds, at most 64. The queue ranks their first attempts behind those of
+   * other types, also of deliveries that are queued already. A type is removed at its first success, and at most one is added per second
+   * while attempts are not paused.
+   */
+  readonly failingTypes?: readonly string[] | undefined;
+  /** When the last one was added. */
+  readonly failingTypeAt?: EpochMilliseconds | undefined;
+  /** Other types whose last attempts failed, and how many in a row; at most 64. */
+  readonly failedTypes?: readonly (readonly [type: string, failures: number])[] | undefined;
   /** Any success since the endpoint was created or enabled: opens the full concurrency. */
   readonly isProven: boolean;
   /** The rate limit's tokens, and when they were counted, in the time of the store. */
@@ -116,13 +132,19 @@ export interface Lane {
   readonly endpoint: string;
   /** Undefined for an endpoint that was never served. */
   readonly state: LaneState | undefined;
-  /** Aborts if the lease is lost or the queue stops; attempts in flight are then not settled by this holder if the lease was lost. */
+  /** Aborts if the lease is lost or the queue stops. */
   readonly signal: AbortSignal;
   /** The time of the store, for the rate limit: the clocks of the replicas that hold the lane one after the other may differ. */
   storeTime(): EpochMilliseconds;
-  /** Due deliveries, oldest due first, at most `limit`, never one that this lane already took and did not settle. */
-  take(limit: number, now: EpochMilliseconds): Promise<readonly Delivery[]>;
-  /** Durable when it resolves. Settlements whose `attempt` is outdated are ignored. */
+  /**
+   * Due deliveries, at most `limit`, never one that this lane already took and did not settle: first attempts, then first attempts of
+   * `failingTypes`, then retries and replays; of each rank the oldest due first. `only`: nothing of the later ranks.
+   */
+  take(limit: number, now: EpochMilliseconds, only?: 'first'): Promise<readonly Delivery[]>;
+  /**
+   * Durable when it resolves. Ignored are settlements whose `attempt` is outdated, and, once another replica has the lane, `state` and all
+   * settlements but `delivered`. That one also counts for a delivery that was canceled after its request was sent.
+   */
   settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void>;
 }
 
@@ -141,16 +163,33 @@ export interface LaneResult {
 /** Serves one lane for a slice of time; see provider/lanes/lane-runner.ts. */
 export type RunLane = (lane: Lane) => Promise<LaneResult>;
 
-/** Selects deliveries. All given fields must match. */
-export interface DeliveryFilter {
-  readonly event?: string | undefined;
-  readonly endpoint?: string | undefined;
+/** Selects events. All given fields must match. */
+export interface EventFilter {
   readonly type?: string | undefined;
-  readonly states?: readonly DeliveryState[] | undefined;
+  readonly tenant?: string | undefined;
   /** Events created at this time or later. */
   readonly from?: EpochMilliseconds | undefined;
   /** Events created before this time. */
   readonly to?: EpochMilliseconds | undefined;
+  /** Events that no endpoint selected. */
+  readonly isUnrouted?: true | undefined;
+}
+
+/** An endpoint, and whose events it may get. */
+export interface Receiver {
+  readonly endpoint: string;
+  readonly allTenants: boolean;
+  /** Undefined: events without a tenant, unless it is for `allTenants`. */
+  readonly tenant?: string | undefined;
+}
+
+/** Selects deliveries. All given fields must match. */
+export interface DeliveryFilter extends Omit<EventFilter, 'isUnrouted'> {
+  readonly event?: string | undefined;
+  readonly endpoint?: string | undefined;
+  /** Deliveries to one of these endpoints, of an event that it may get. */
+  readonly receivers?: readonly Receiver[] | undefined;
+  readonly states?: readonly DeliveryState[] | undefined;
 }
 
 /** A part of a list. */
@@ -166,7 +205,7 @@ export interface DeliveryRecord {
   readonly event: string;
   readonly endpoint: string;
   readonly type: string;
-  readonly channel?: string | undefined;
+  readonly tenant?: string | undefined;
   readonly state: DeliveryState;
   readonly createdAt: EpochMilliseconds;
   readonly attempts: number;
@@ -187,29 +226,58 @@ export interface DeliveryPage {
 export interface StoredEvent {
   readonly id: string;
   readonly type: string;
-  readonly channel?: string | undefined;
+  readonly tenant?: string | undefined;
   readonly createdAt: EpochMilliseconds;
+  /** Empty if it was erased. */
   readonly body: Buffer;
   readonly metadata: string;
+  readonly isErased: boolean;
 }
 
-/** The progress of a replay. */
-export interface ReplayProgress {
-  /** Deliveries that were made due so far; `total`: all that match, counted when the replay started; at the end, equal to `replayed`. */
-  readonly replayed: number;
+/** A stored event in a list. */
+export interface EventRecord {
+  readonly id: string;
+  readonly type: string;
+  readonly tenant?: string | undefined;
+  readonly createdAt: EpochMilliseconds;
+  /** How many endpoints it was for. */
+  readonly deliveries: number;
+  readonly waiting: number;
+  /** Dead or skipped. */
+  readonly failed: number;
+}
+
+export interface EventPage {
+  /** Newest first. Can be fewer than the limit, or none, although more follow. */
+  readonly events: readonly EventRecord[];
+  /** Absent on the last page. */
+  readonly next?: string | undefined;
+}
+
+/**
+ * `retry`: due now; what was settled starts its schedule again. `cancel`: what waits is skipped. `purge`: removed; their events stay, so that
+ * they are not accepted again.
+ */
+export const REPAIR_ACTIONS = ['retry', 'cancel', 'purge'] as const;
+export type RepairAction = (typeof REPAIR_ACTIONS)[number];
+
+/** The progress of a repair. */
+export interface RepairProgress {
+  /** Deliveries that were changed so far; `total`: all that match, counted when it started; at the end, equal to `changed`. */
+  readonly changed: number;
   readonly total: number;
 }
 
 /** Clocks of replicas may differ by this. A settlement that is further in the future was stored by a clock that was wrong. */
 const MAX_CLOCK_SKEW_MS: Milliseconds = 60_000;
 
-/** A delivery that was settled after `after` and not later than `until` is not part of a replay that started at `after`. */
+/** A delivery that was settled after `after` and not later than `until` is not part of a repair that started at `after`. */
 export interface SettledLater {
   readonly after: EpochMilliseconds;
   readonly until: EpochMilliseconds;
 }
 
-/** Describes the settlements during a replay that started at `start`. */
+/** Describes the settlements during a repair that started at `start`. */
 export function toSettledLater(start: EpochMilliseconds, now: EpochMilliseconds): SettledLater {
   return { after: start, until: now + MAX_CLOCK_SKEW_MS };
 }
@@ -221,13 +289,34 @@ export interface QueueStats {
   readonly skipped: number;
   /** When the oldest overdue delivery became due. */
   readonly oldestDue?: EpochMilliseconds | undefined;
+  /** Events of which a delivery waits, which the bounds count. */
   readonly events: number;
-  /** Bytes used by the store, as its bound counts them. */
+  /** Their size. */
   readonly bytes: number;
+  /** All events. */
+  readonly storedEvents: number;
+  readonly storedBytes: number;
   readonly maxEvents: number;
   readonly maxBytes: number;
-  /** Wake-ups that the sweep had to repair since the start; not 0 means that one was lost. */
-  readonly sweepFinds: number;
+}
+
+/** Beyond this part of `maxBytes`, events that do not wait can leave before their retention is over. */
+const PRUNED_SHARE = 0.9;
+
+/** Whether an event that is not stored may have left before its retention was over. */
+export function mayLeaveEarly({ storedBytes, maxBytes }: Pick<QueueStats, 'storedBytes' | 'maxBytes'>): boolean {
+  return storedBytes > PRUNED_SHARE * maxBytes;
+}
+
+/** The most that may wait in the queue. */
+export interface QueueBounds {
+  readonly maxEvents: number;
+  /** Of events that wait; beyond it, those that do not wait leave. */
+  readonly maxBytes: number;
+  /** The part of both that may wait for one endpoint, so that the others have room: 0 to 1. */
+  readonly endpointShare: number;
+  /** The part of both that may wait for one tenant. */
+  readonly tenantShare: number;
 }
 
 /** Waiting deliveries of one endpoint. */
@@ -247,36 +336,67 @@ export interface Serving {
   stop(): Promise<void>;
 }
 
+/** The queue in a transaction of another connection. */
+export interface JoinedQueue {
+  /**
+   * Like `DeliveryQueue.append`, and durable when the transaction commits. After `queue_full` the transaction can go on. Any other error is
+   * that of the connection, which has to roll back.
+   */
+  append(events: readonly NewEvent[]): Promise<readonly AppendResult[]>;
+  /** After the commit: the deliveries of these events are due. */
+  serve(events: readonly NewEvent[]): void;
+}
+
 /** Stores events and hands out lanes. */
 export interface DeliveryQueue {
   readonly endpoints: EndpointStore;
   /**
    * Connects or opens the file and checks the store's settings. Rejects with a SidegateError of kind `user` if the store would lose events
-   * (an evicting Redis, a file on tmpfs), with a text that says how to fix it.
+   * (a file on tmpfs), with a text that says how to fix it.
    */
   open(): Promise<readonly QueueWarning[]>;
   /**
-   * Stores events with all their deliveries, durably when it resolves. An ID that is already stored changes nothing: `duplicate`.
-   * All events of one call are stored, or none. Rejects with SidegateError `queue_full` at a bound, or `queue_unavailable`.
+   * Stores events with all their deliveries, durably when it resolves. An ID that is already stored changes nothing: `duplicate`, or
+   * `conflict` if it is another event. All other events of one call are stored, or none. Rejects with SidegateError `queue_full` at a bound or
+   * a share, with a text that names it, or `queue_unavailable`.
    */
   append(events: readonly NewEvent[]): Promise<readonly AppendResult[]>;
+  /** For the transactions of a connection; undefined if it is not to the database of the queue, or may not use its tables. */
+  join(client: pg.ClientBase): Promise<JoinedQueue | undefined>;
   /**
    * Runs `run` for each endpoint with due deliveries: at most one run for an endpoint over all replicas, at most `lanes` at once here.
    * Deliveries that a run took and did not settle are due again when it has ended. A run that rejected is repeated about a second later.
    */
   serve(lanes: number, run: RunLane): Serving;
-  /** Serves the endpoint soon, even before `notBefore`: it was enabled, or deliveries were replayed. */
+  /** Serves the endpoint soon, even before `notBefore`: it was enabled, or has another rate limit. Each repair does the same. */
   wake(endpoint: string): Promise<void>;
   getEvent(id: string): Promise<StoredEvent | undefined>;
   find(filter: DeliveryFilter, page: Page): Promise<DeliveryPage>;
   /** The newest 20 attempts, newest first; undefined if the delivery does not exist. */
   findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined>;
+  /** Lists events. */
+  findEvents(filter: EventFilter, page: Page): Promise<EventPage>;
   /**
-   * Makes matching deliveries that are not waiting due again, in small steps, with `tries` 0 and `isReplay` true. Those that are settled after
-   * `now`, while it runs, are not part of it. `event` with `endpoint` also creates a delivery that did not exist, if the event matches and `states` is not given. Ends with `replayed` equal to `total`.
+   * Changes matching deliveries, in small steps. Those that are settled after `now`, while it runs, are not part of it, nor are erased events
+   * part of a retry. Ends with `changed` equal to `total`. A retry that would exceed a bound or a share changes the
+   * deliveries that fit, and then rejects with SidegateError `queue_full`, whose text says how many do not and why.
    */
-  replay(filter: DeliveryFilter, now: EpochMilliseconds): AsyncIterable<ReplayProgress>;
-  /** Removes events of which no delivery is waiting: delivered ones created before `settledBefore`, others created before `deadBefore`. At most `most`; returns how many. */
+  repair(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds): AsyncIterable<RepairProgress>;
+  /** Counts what a repair would change. */
+  count(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds): Promise<number>;
+  /**
+   * Creates the delivery of an event to an endpoint, due now. False: it exists, the event does not, or it was erased. Rejects with SidegateError
+   * `queue_full` at a bound or a share.
+   */
+  addDelivery(event: string, endpoint: string, now: EpochMilliseconds, orderKey?: string): Promise<boolean>;
+  /** Removes the bodies of an event, or of all events of a tenant; what waits is skipped. Their IDs stay stored. Returns how many. */
+  erase(which: { readonly event: string } | { readonly tenant: string }, now: EpochMilliseconds): Promise<number>;
+  /** Deliveries that wait for a retry follow this schedule. Changes nothing if this was the last one that was given for the endpoint. */
+  reschedule(endpoint: string, delays: readonly Milliseconds[], now: EpochMilliseconds): Promise<void>;
+  /**
+   * Removes events of which no delivery is waiting: delivered ones created before `settledBefore`, others created before `deadBefore`, and
+   * the oldest ones while the store exceeds its size. At most `most`; returns how many.
+   */
   prune(settledBefore: EpochMilliseconds, deadBefore: EpochMilliseconds, most: number): Promise<number>;
   stats(now: EpochMilliseconds): Promise<QueueStats>;
   backlogs(endpoints: readonly string[], now: EpochMilliseconds): Promise<readonly EndpointBacklog[]>;

@@ -1,21 +1,26 @@
-/** The recurring work of the sending side: remove old events, and read the figures of the queue for the metrics. */
-import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+/** The recurring work of the sending side: remove old events, read the figures of the queue for the metrics, and watch that it keeps its events. */
+import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
-import type { DeliveryQueue } from '../queue/delivery-queue.ts';
+import type { DeliveryQueue, QueueStats } from '../queue/delivery-queue.ts';
 import type { ProviderLogEvent } from '../telemetry/log-events.ts';
 import type { ProviderMetrics } from '../telemetry/provider-metrics.ts';
 import type { FailingEndpoints } from './failing-endpoints.ts';
+import type { QueueCondition } from './queue-condition.ts';
+import { FillForecast, LossWatch, QueueFileWatch } from './queue-watch.ts';
 import { toLabel } from './telemetry-hooks.ts';
 
 export interface HousekeepingParts {
   readonly clock: Clock;
   readonly logger: Logger<ProviderLogEvent>;
   readonly metrics: ProviderMetrics;
-  readonly queue: Pick<DeliveryQueue, 'prune' | 'stats' | 'backlogs'>;
+  readonly queue: Pick<DeliveryQueue, 'prune' | 'stats' | 'backlogs' | 'findEvents' | 'getEvent'>;
+  readonly condition: QueueCondition;
+  /** The path of a queue in SQLite. */
+  readonly file: string | undefined;
   readonly registry: Pick<EndpointRegistry, 'list'>;
   /** Undefined without the role `deliver`: the alerts find pods that deliver by these figures. */
   readonly slots: (() => SlotFigures) | undefined;
@@ -33,40 +38,37 @@ export class Housekeeping {
   readonly #parts: HousekeepingParts;
   #timers: CancelTimer[] = [];
   #isPruning = false;
-  #hasFailed = false;
+  #isReplaced = false;
+  readonly #forecast = new FillForecast();
+  readonly #losses: LossWatch;
+  readonly #file: QueueFileWatch | undefined;
 
   constructor(parts: HousekeepingParts) {
     this.#parts = parts;
+    this.#losses = new LossWatch(parts.queue, parts.retention.retention);
+    this.#file = parts.file === undefined ? undefined : new QueueFileWatch(parts.file);
   }
 
   start(): void {
     const { clock } = this.#parts;
     this.#timers = [
-      clock.every(PRUNE_INTERVAL_MS, () => this.#run(this.#prune())),
-      clock.every(FIGURES_INTERVAL_MS, () => this.#run(this.#readFigures())),
+      clock.every(PRUNE_INTERVAL_MS, () => this.#run('pruning', this.#prune())),
+      clock.every(FIGURES_INTERVAL_MS, () => this.#run('figures', this.#readFigures())),
     ];
-    this.#run(this.#readFigures());
+    this.#run('figures', this.#readFigures());
   }
 
   stop(): void {
     for (const cancel of this.#timers.splice(0)) cancel();
   }
 
-  /** A queue that is down is logged once, and again after it was up. */
-  #run(work: Promise<void>): void {
-    const { logger, metrics } = this.#parts;
+  #run(part: 'pruning' | 'figures', work: Promise<void>): void {
+    const { condition } = this.#parts;
     runDetached(
       work.then(
-        () => {
-          metrics.queueUp(true);
-          if (this.#hasFailed) logger.info('queue_up');
-          this.#hasFailed = false;
-        },
+        () => condition.recover(part),
         (thrown: unknown) => {
-          if (this.#timers.length === 0) return;
-          metrics.queueUp(false);
-          if (!this.#hasFailed) logger.error('queue_down', { error: toErrorText(thrown) });
-          this.#hasFailed = true;
+          if (this.#timers.length > 0) condition.fail(part, toErrorText(thrown));
         },
       ),
     );
@@ -88,11 +90,44 @@ export class Housekeeping {
     }
   }
 
+  /** A file that was replaced is open still: what is written to it now is lost when it is closed. */
+  #watchFile(): void {
+    if (this.#file === undefined) return;
+    const { metrics, condition, logger, file } = this.#parts;
+    const { freeBytes, totalBytes, isSame } = this.#file.look();
+    metrics.queueDisk(freeBytes, totalBytes);
+    if (isSame) return condition.recover('file');
+    if (!this.#isReplaced) {
+      metrics.queueWentBack();
+      logger.error('queue_went_back', {
+        file,
+        hint: 'the file was deleted or replaced; restart sidegate, and post events since then again',
+      });
+    }
+    this.#isReplaced = true;
+    condition.fail('file', `${file} was deleted or replaced, and what is accepted now is lost at the next restart`);
+  }
+
+  async #watchLosses(stats: QueueStats, now: EpochMilliseconds): Promise<void> {
+    const event = await this.#losses.look(stats, now);
+    if (event === undefined) return;
+    const { metrics, logger } = this.#parts;
+    metrics.queueWentBack();
+    logger.error('queue_went_back', {
+      event,
+      storedEvents: stats.storedEvents,
+      hint: 'the database lost accepted events: a restore, a failover without synchronous replication, or deleted rows; post events since then again',
+    });
+  }
+
   async #readFigures(): Promise<void> {
     const { clock, metrics, queue, registry, slots, failing } = this.#parts;
     const now = clock.now();
     const stats = await queue.stats(now);
     metrics.queue(stats, stats.oldestDue === undefined ? 0 : Math.max(0, now - stats.oldestDue));
+    metrics.queueFullIn(this.#forecast.add(stats, clock.monotonic()));
+    this.#watchFile();
+    await this.#watchLosses(stats, now);
     const endpoints = registry.list();
     // Those of the config only: the others share a label.
     const named = endpoints.filter(({ source }) => source === 'config');

@@ -1,20 +1,21 @@
 /** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
 import type { Registry } from '@prometheus-io/client';
 import type { ProviderConfig } from '../../config/schema/config.ts';
-import { chooseQueue } from '../../config/schema/queue-choice.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import { runDetached } from '../../core/safe-events.ts';
 import { OwnPorts } from '../../gateway/egress-proxy/own-ports.ts';
 import type { BoundAddress } from '../../gateway/server/listener.ts';
 import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
-import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
-import type { RedisStoreOptions } from '../../state/redis/options.ts';
+import type { RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
 import type { ApiPassword } from '../api/api-access.ts';
 import type { OperationParts } from '../api/api-parts.ts';
 import { type ConsoleOperations, createConsoleOperations } from '../api/console-operations.ts';
+import { cancelWaiting } from '../api/endpoint-operations.ts';
 import { createProviderApi, type ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
 import { createSender, type ReloadableSender } from '../attempt/sender.ts';
@@ -24,11 +25,15 @@ import { createResolve } from '../egress-guard/resolve.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRules } from '../endpoints/endpoint-rules.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
-import { createInboxForwarder, type InboxOptions } from '../inbox/inbox-forwarder.ts';
+import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
 import { type FindApp, withInbox } from '../inbox/inbox-sender.ts';
+import type { LaneHooks } from '../lanes/lane-hooks.ts';
 import { createLaneRunner, type LaneRunner, toLaneCount } from '../lanes/lane-runner.ts';
-import { createQueue } from '../queue/create-queue.ts';
+import { Outbox } from '../outbox/outbox.ts';
+import { testOutbox } from '../outbox/outbox-session.ts';
+import type { ConnectionResult } from '../postgres/connection.ts';
+import { createQueue, testQueue } from '../queue/create-queue.ts';
 import type { DeliveryQueue, Serving } from '../queue/delivery-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
 import type { ProviderLogEvent } from '../telemetry/log-events.ts';
@@ -36,10 +41,17 @@ import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telem
 import { FailingEndpoints } from './failing-endpoints.ts';
 import { Housekeeping } from './housekeeping.ts';
 import { toMemoryShares } from './memory-shares.ts';
+import { QueueCondition } from './queue-condition.ts';
 import { RateLimits } from './rate-limits.ts';
-import { createApiHooks, createLaneHooks, createQueueHooks, type TelemetryParts, toLabel } from './telemetry-hooks.ts';
-
-const API_DRAIN_MS: Milliseconds = 5_000;
+import {
+  createApiHooks,
+  createEncryptionLog,
+  createLaneHooks,
+  createOutboxHooks,
+  createQueueHooks,
+  type TelemetryParts,
+  toLabel,
+} from './telemetry-hooks.ts';
 
 /** The dependencies of the provider. */
 export interface ProviderParts {
@@ -49,8 +61,6 @@ export interface ProviderParts {
   readonly onSpan: ((span: Span) => void) | undefined;
   readonly journal: Pick<AttemptJournal, 'add'>;
   readonly version: string;
-  /** The connection settings of `store.redis`. */
-  readonly redis: RedisStoreOptions | undefined;
   readonly tls: TlsContexts | undefined;
   /** Checks passwords of users of the API; undefined if it has none. */
   readonly password: ApiPassword | undefined;
@@ -77,13 +87,27 @@ export class Provider {
   readonly operations: ConsoleOperations;
   readonly #ownPorts = new OwnPorts();
   readonly #housekeeping: Housekeeping;
+  readonly #condition: QueueCondition;
   readonly #rateLimits = new RateLimits();
+  readonly #outbox: Outbox | undefined;
   #settings: ProviderSettings;
+  #isStopped = false;
   #serving: Serving | undefined;
 
   /** Reads what the section refers to. A static method, as the bundle of the gate loads only this class. */
   static readSettings(config: ProviderConfig): Promise<ProviderSettings> {
     return readProviderSettings(config);
+  }
+
+  /** Connects to the databases of the queue and of the outbox, for `check --connect`. */
+  static testDatabases({ config, queue, outbox }: ProviderSettings): Promise<ConnectionResult & { readonly path: string }>[] {
+    const tests = [
+      ['queue', queue && testQueue(queue)],
+      ['outbox', outbox && config.outbox && testOutbox(outbox, config.outbox.postgres.schema)],
+    ] as const;
+    return tests.flatMap(([name, test]) =>
+      test === undefined ? [] : [test.then((result) => ({ path: `provider.${name}.postgres.url`, ...result }))],
+    );
   }
 
   constructor(settings: ProviderSettings, parts: ProviderParts) {
@@ -92,18 +116,21 @@ export class Provider {
     this.#parts = parts;
     this.#settings = settings;
     this.#metrics = createProviderMetrics(parts.registers);
-    const choice = chooseQueue(config.queue, parts.redis);
-    const isShared = choice.kind === 'redis';
+    const place = settings.queue;
+    if (place === undefined) throw new Error('the URL of the queue could not be read');
+    const isShared = place.kind === 'postgres';
     const failing = new FailingEndpoints(clock, isShared);
-    const telemetry: TelemetryParts = { ...parts, metrics: this.#metrics, failing };
-    const { maxEvents, maxBytes } = config.queue;
-    this.#queue = createQueue(choice, { clock, maxEvents, maxBytes, hooks: createQueueHooks(telemetry) });
+    this.#condition = new QueueCondition(this.#metrics, logger);
+    const telemetry: TelemetryParts = { ...parts, metrics: this.#metrics, failing, condition: this.#condition };
+    this.#queue = createQueue(place, { clock, bounds: config.queue, hooks: createQueueHooks(telemetry) });
     this.#stored = new StoredRegistry({
       store: this.#queue.endpoints,
       clock,
       defaults: settings.defaults,
       onChanged: () => this.#onEndpoints(),
+      cipher: settings.cipher,
       onUnreadable: (endpoint) => logger.error('endpoint_unreadable', { endpoint }),
+      onEncryption: createEncryptionLog(logger),
     });
     this.#registry = new InboxRegistry(this.#stored, isShared);
     this.#endpointSender = createSender({
@@ -121,22 +148,30 @@ export class Provider {
       queue: this.#queue,
       registry: this.#registry,
       sender: this.#sender,
-      hooks: createLaneHooks(telemetry, (id) => this.#registry.get(id)),
+      hooks: this.#toLaneHooks(telemetry),
       settings: { ...config, drainTimeout: parts.drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
     });
     const operationParts = this.#toOperationParts(telemetry);
     this.#api = config.roles.includes('accept') ? this.#createApi(operationParts, shares.accepting) : undefined;
     this.operations = createConsoleOperations(operationParts);
+    this.#outbox = this.#createOutbox(telemetry);
     this.#housekeeping = new Housekeeping({
       clock,
       logger,
       metrics: this.#metrics,
       queue: this.#queue,
+      condition: this.#condition,
+      file: place.kind === 'sqlite' ? place.path : undefined,
       registry: this.#registry,
       slots: config.roles.includes('deliver') ? () => this.#lanes.slots : undefined,
       failing,
       retention: config.queue,
     });
+  }
+
+  /** Why the queue cannot store events, for /readyz; undefined if it can. */
+  get problem(): string | undefined {
+    return this.#condition.problem;
   }
 
   #createApi(operationParts: OperationParts, maxBufferedBytes: number): ProviderApi {
@@ -151,6 +186,44 @@ export class Provider {
       version,
       token,
       password,
+    });
+  }
+
+  #toLaneHooks(telemetry: TelemetryParts): LaneHooks {
+    const hooks = createLaneHooks(telemetry, (id) => this.#registry.get(id));
+    return {
+      ...hooks,
+      onDisabled: (endpoint, reason) => {
+        hooks.onDisabled(endpoint, reason);
+        this.#run(endpoint.id, cancelWaiting(endpoint.id, { queue: this.#queue, clock: this.#parts.clock }));
+      },
+    };
+  }
+
+  /** Work that can fail without harm: what is not canceled is skipped later, and what is not rescheduled keeps its time. */
+  #run(endpoint: string, work: Promise<void>): void {
+    const { logger } = this.#parts;
+    runDetached(
+      work.catch((thrown: unknown) => {
+        if (!this.#isStopped) logger.error('provider_failed', { endpoint, error: toErrorText(thrown) });
+      }),
+    );
+  }
+
+  /** Events are taken where they are also accepted from the API. */
+  #createOutbox(telemetry: TelemetryParts): Outbox | undefined {
+    const { config, outbox: target } = this.#settings;
+    if (config.outbox === undefined || target === undefined || !config.roles.includes('accept')) return undefined;
+    const { postgres, pollInterval } = config.outbox;
+    return new Outbox(target, {
+      clock: this.#parts.clock,
+      schema: postgres.schema,
+      pollInterval,
+      maxEventSize: config.maxEventSize,
+      route: (event) => this.#stored.route(event),
+      append: (events) => this.#queue.append(events),
+      join: (client) => this.#queue.join(client),
+      hooks: createOutboxHooks(telemetry),
     });
   }
 
@@ -175,10 +248,25 @@ export class Provider {
     const { logger } = this.#parts;
     for (const { message } of await this.#queue.open()) logger.warn('queue_warning', { message });
     this.#metrics.queueUp(true);
-    await this.#stored.open();
+    const lostKeys = this.#settings.config.encryption?.lostKeys ?? [];
+    await this.#stored.open({ lostKeys, createKey: createSigningSecret });
     const address = await this.#api?.listen();
+    this.#outbox?.start();
     this.#housekeeping.start();
+    this.#run('', this.#reschedule());
     return address;
+  }
+
+  /** Schedules may have changed since the last start. */
+  async #reschedule(): Promise<void> {
+    const { clock } = this.#parts;
+    const endpoints = this.#stored.list();
+    const backlogs = await this.#queue.backlogs(
+      endpoints.map(({ id }) => id),
+      clock.now(),
+    );
+    for (const [i, { id, schedule }] of endpoints.entries())
+      if (!this.#isStopped && (backlogs[i]?.waiting ?? 0) > 0) await this.#queue.reschedule(id, schedule, clock.now());
   }
 
   /** Starts to deliver. `ownPorts`: of this process, which deliveries must not reach. */
@@ -188,9 +276,10 @@ export class Provider {
     if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run);
   }
 
-  /** The forwarder of a route with `ack: onAccept`. */
-  createInboxForwarder(options: InboxOptions, policy: RequestPolicy): Forwarder {
-    return createInboxForwarder(options, policy, { clock: this.#parts.clock, queue: this.#queue });
+  /** The inbox of a route with `ack: onAccept`. */
+  createInbox(options: InboxOptions, policy: RequestPolicy): Inbox {
+    const { retention } = this.#settings.config.queue;
+    return createInbox(options, policy, { clock: this.#parts.clock, queue: this.#queue, retention });
   }
 
   /** Applies a config, a reloaded one, or reloaded secrets, in one turn of the event loop. */
@@ -198,7 +287,13 @@ export class Provider {
     this.#settings = settings;
     this.#endpointSender.replace(settings);
     this.#api?.replaceToken(settings.token);
+    this.#stored.replaceCipher(settings.cipher);
+    const before = new Map(this.#stored.list().map(({ id, schedule }) => [id, schedule.join()]));
     this.#stored.replaceConfig(settings.endpoints, settings.defaults);
+    for (const { id, schedule } of this.#stored.list())
+      if ((before.get(id) ?? schedule.join()) !== schedule.join())
+        this.#run(id, this.#queue.reschedule(id, schedule, this.#parts.clock.now()));
+    if (settings.outbox !== undefined) this.#outbox?.replace(settings.outbox);
   }
 
   /** Replaces the routes with `ack: onAccept`, whose bodies can be larger than those of events. */
@@ -219,12 +314,13 @@ export class Provider {
     this.#serving = undefined;
   }
 
-  /** Accepts nothing more, and closes the queue. Nothing that was accepted is lost. */
-  async stop(): Promise<void> {
+  /** Accepts nothing more, lets the API finish its requests for up to `atMost`, and closes the queue. Nothing that was accepted is lost. */
+  async stop(atMost: Milliseconds): Promise<void> {
+    this.#isStopped = true;
     this.#housekeeping.stop();
     await this.stopDelivering();
-    // A replay may stream for long; its client repeats it.
-    if (this.#api !== undefined) await within(this.#parts.clock, API_DRAIN_MS, this.#api.drain());
+    const isDrained = this.#api === undefined ? undefined : within(this.#parts.clock, atMost, this.#api.drain());
+    await Promise.all([this.#outbox?.stop(atMost), isDrained]);
     this.#api?.close();
     this.#sender.close();
     this.#stored.close();

@@ -7,8 +7,11 @@ import type { Decide } from './schedule.ts';
 /** Delays vary by this share in both directions, so that retries of many deliveries do not come at once. */
 const JITTER = 0.2;
 const MAX_RETRY_AFTER_MS = 24 * 3_600_000;
-/** Request timeout, too early, too many requests: the same request can succeed later. */
-const RETRIED_CLIENT_ERRORS: ReadonlySet<number> = new Set([408, 425, 429]);
+/**
+ * The same request can succeed later. 401, 403, 404: mostly a deployment, a secret or a route of the receiver that is being fixed. 408, 425, 429:
+ * request timeout, too early, too many requests.
+ */
+const RETRIED_CLIENT_ERRORS: ReadonlySet<number> = new Set([401, 403, 404, 408, 425, 429]);
 
 /**
  * An attempt that failed is retried after the next delay of the schedule, until the schedule ends. `Retry-After` can postpone the retry, never

@@ -1,6 +1,8 @@
 /** The settings of the sending side: the config, with everything that it refers to read, parsed and checked. */
 
 import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
+import { chooseQueue } from '../../config/schema/queue-choice.ts';
+import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
 import { type EndpointSecrets, type ProviderFiles, readProviderFiles } from '../../config/sources/provider-files.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
@@ -12,8 +14,10 @@ import { parseSigningSecret } from '../attempt/signing-keys.ts';
 import { compileEgressRules, type EgressRules, parseHostRule } from '../egress-guard/egress-rules.ts';
 import { findUrlProblem } from '../egress-guard/endpoint-url.ts';
 import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';
+import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
 import { findHeaderProblem, type SettingProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
+import type { QueuePlace } from '../queue/create-queue.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */
 export interface ProviderSettings {
@@ -23,8 +27,13 @@ export interface ProviderSettings {
   readonly defaults: EndpointDefaults;
   readonly rules: EgressRules;
   readonly token: Secret | undefined;
+  /** Undefined if its URL could not be read. */
+  readonly queue: QueuePlace | undefined;
+  readonly cipher: EndpointCipher;
   readonly proxy: EgressProxy | undefined;
   readonly ca: string | undefined;
+  /** The database of the outbox; undefined if there is none. */
+  readonly outbox: PostgresTarget | undefined;
   readonly problems: readonly SourceProblem[];
 }
 
@@ -52,10 +61,19 @@ export async function readProviderSettings(config: ProviderConfig): Promise<Prov
     defaults: toDefaults(config),
     rules,
     token: files.token,
+    queue: toPlace(config, files.queue),
+    cipher: reader.toCipher(files.encryptionKeys),
     proxy: reader.toProxy(files, ca),
     ca,
+    outbox: files.outbox,
     problems,
   };
+}
+
+function toPlace({ queue }: ProviderConfig, target: PostgresTarget | undefined): QueuePlace | undefined {
+  const choice = chooseQueue(queue);
+  if (choice.kind === 'sqlite') return choice;
+  return target && { ...choice, target };
 }
 
 function toDefaults({ timeout, concurrency, schedule }: ProviderConfig): EndpointDefaults {
@@ -94,6 +112,27 @@ class SettingsReader {
     return undefined;
   }
 
+  toCipher(texts: readonly (Secret | undefined)[]): EndpointCipher {
+    const path = `${PATH}.encryption.keys`;
+    const keys = texts.map((text, index) => {
+      if (text === undefined) return [];
+      const parsed = parseEncryptionKey(text);
+      if ('key' in parsed) return [parsed.key];
+      this.add(`${path}.${index}`, parsed);
+      return [];
+    });
+    const cipher = new EndpointCipher(keys.flat());
+    if (cipher.keyIds.length < keys.flat().length)
+      this.add(path, { problem: 'two keys are the same', hint: 'remove one of them' });
+    for (const [index, lost] of (this.#config.encryption?.lostKeys ?? []).entries())
+      if (cipher.has(lost))
+        this.add(`${PATH}.encryption.lostKeys.${index}`, {
+          problem: `the key ${lost} is among the keys`,
+          hint: 'remove it here',
+        });
+    return cipher;
+  }
+
   toProxy({ proxyPassword }: ProviderFiles, ca: string | undefined): EgressProxy | undefined {
     const { proxy } = this.#config.egress;
     if (proxy === undefined) return undefined;
@@ -125,6 +164,7 @@ class SettingsReader {
       rateLimit: endpoint.rateLimit,
       schedule: schedule ?? this.#config.schedule,
       orderBy: endpoint.orderBy,
+      tenant: endpoint.tenant,
       disabled: undefined,
       enabledAt: BEFORE_ALL,
       createdAt: BEFORE_ALL,

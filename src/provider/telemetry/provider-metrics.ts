@@ -3,11 +3,22 @@ import type { Registry } from '@prometheus-io/client';
 import type { Milliseconds } from '../../core/clock.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
 import { ATTEMPT_OUTCOMES, type AttemptOutcome } from '../attempt/attempt.ts';
-import type { EndpointBacklog, QueueStats } from '../queue/delivery-queue.ts';
+import type { AppendResult, EndpointBacklog, QueueStats } from '../queue/delivery-queue.ts';
 
 /** Why the API did not accept events. */
-export const EVENT_REJECTIONS = ['invalid', 'too_large', 'unauthorized', 'queue_full', 'queue_unavailable', 'busy'] as const;
+export const EVENT_REJECTIONS = [
+  'invalid',
+  'conflict',
+  'too_large',
+  'unauthorized',
+  'queue_full',
+  'queue_unavailable',
+  'busy',
+] as const;
 export type EventRejection = (typeof EVENT_REJECTIONS)[number];
+
+/** Of an accepted event. */
+export type AcceptResult = Exclude<AppendResult, 'conflict'>;
 
 const SETTLED_RESULTS = ['delivered', 'dead', 'skipped'] as const;
 export type SettledResult = (typeof SETTLED_RESULTS)[number];
@@ -25,7 +36,9 @@ const DELAY_BUCKETS = [0.01, 0.1, 1, 10, 60, 600, 3_600, 21_600, 86_400, 432_000
 export interface ProviderMetrics {
   /** Exports the series of these endpoint labels, and removes those of all others. */
   setEndpoints(labels: readonly string[]): void;
-  accepted(result: 'stored' | 'duplicate', count: number): void;
+  accepted(result: AcceptResult, count: number): void;
+  /** Stored events that no endpoint selects. */
+  unrouted(count: number): void;
   rejected(reason: EventRejection): void;
   attempt(endpoint: string, outcome: AttemptOutcome, duration: Milliseconds): void;
   settled(endpoint: string, result: SettledResult, count?: number): void;
@@ -36,21 +49,59 @@ export interface ProviderMetrics {
   endpointStates(states: EndpointStates): void;
   slots(fast: number, slow: number): void;
   queueUp(isUp: boolean): void;
+  /** Seconds; infinity: it does not fill up. */
+  queueFullIn(seconds: number): void;
+  queueWentBack(): void;
+  /** Of the file system with a queue in SQLite; the series exist from the first call. */
+  queueDisk(freeBytes: number, totalBytes: number): void;
+  /** The series exist only if the config has an outbox. */
+  watchOutbox(): OutboxMetrics;
   /** `operation`: from the OpenAPI document. */
   apiRequest(operation: string, status: number, duration: Milliseconds): void;
 }
 
-/** Registers the metrics. */
-export function createProviderMetrics(registers: readonly Registry[]): ProviderMetrics {
-  return { ...createEventMetrics(registers), ...createEndpointMetrics(registers), ...createQueueMetrics(registers) };
+/** The metrics of the outbox. */
+export interface OutboxMetrics {
+  up(isUp: boolean): void;
+  rejected(count: number): void;
+  figures(waiting: number, oldestAgeSeconds: number): void;
 }
 
-type EventMetrics = Pick<ProviderMetrics, 'accepted' | 'rejected' | 'delivered' | 'apiRequest'>;
-type QueueMetrics = Pick<ProviderMetrics, 'queue' | 'queueUp'>;
-type EndpointMetrics = Omit<ProviderMetrics, keyof EventMetrics | keyof QueueMetrics>;
+/** Registers the metrics. */
+export function createProviderMetrics(registers: readonly Registry[]): ProviderMetrics {
+  return {
+    ...createEventMetrics(registers),
+    ...createEndpointMetrics(registers),
+    ...createQueueMetrics(registers),
+    watchOutbox: () => createOutboxMetrics(registers),
+  };
+}
+
+function createOutboxMetrics(registers: readonly Registry[]): OutboxMetrics {
+  const up = gauge(registers, 'outbox_up', '1 if events are taken from the outbox, otherwise 0.').series();
+  const rejected = counter(registers, 'outbox_rejected_total', 'Invalid rows of the outbox.').series();
+  const waiting = gauge(registers, 'outbox_waiting', 'Rows in the outbox, counted up to 100,000.').series();
+  const help = 'How long the oldest row has been in the outbox; 0: it is empty.';
+  const oldestAge = gauge(registers, 'outbox_oldest_age_seconds', help).series();
+  return {
+    up(isUp) {
+      up.value = isUp ? 1 : 0;
+    },
+    rejected: (count) => rejected.add(count),
+    figures(count, age) {
+      waiting.value = count;
+      oldestAge.value = Math.max(0, age);
+    },
+  };
+}
+
+type EventMetrics = Pick<ProviderMetrics, 'accepted' | 'unrouted' | 'rejected' | 'delivered' | 'apiRequest'>;
+type QueueMetrics = Pick<ProviderMetrics, 'queue' | 'queueUp' | 'queueFullIn' | 'queueWentBack' | 'queueDisk'>;
+type EndpointMetrics = Omit<ProviderMetrics, keyof EventMetrics | keyof QueueMetrics | 'watchOutbox'>;
 
 function createEventMetrics(registers: readonly Registry[]): EventMetrics {
   const events = counter(registers, 'events_total', 'Accepted events, by whether the ID was new.', ['result']);
+  const unrouted = counter(registers, 'unrouted_events_total', 'Stored events that no endpoint selected.').series();
   const rejections = counter(registers, 'rejected_requests_total', 'Requests of the app that were not accepted, by reason.', [
     'reason',
   ]);
@@ -74,6 +125,7 @@ function createEventMetrics(registers: readonly Registry[]): EventMetrics {
   for (const reason of EVENT_REJECTIONS) rejections.series(reason);
   return {
     accepted: (result, count) => events.series(result).add(count),
+    unrouted: (count) => unrouted.add(count),
     rejected: (reason) => rejections.series(reason).add(),
     apiRequest(operation, status, took) {
       requests.series(operation, `${Math.floor(status / 100)}xx`).add();
@@ -96,9 +148,12 @@ function createEndpointMetrics(registers: readonly Registry[]): EndpointMetrics 
     registers,
   }).series();
   const waiting = gauge(registers, 'endpoint_waiting', 'Waiting deliveries of an endpoint.', ['endpoint']);
-  const states = gauge(registers, 'endpoints', 'Endpoints by state; failing: attempts are paused after failures in a row.', [
-    'state',
-  ]);
+  const states = gauge(
+    registers,
+    'endpoints',
+    'Endpoints by state; failing: unreachable, asking for less, or failing almost everything.',
+    ['state'],
+  );
   const slots = gauge(registers, 'attempts_in_flight', 'Attempts in flight; slow: for more than a second.', ['speed']);
   let known: readonly string[] = [];
   const show = (label: string): void => {
@@ -139,23 +194,39 @@ function createEndpointMetrics(registers: readonly Registry[]): EndpointMetrics 
 
 function createQueueMetrics(registers: readonly Registry[]): QueueMetrics {
   const deliveries = gauge(registers, 'queue_deliveries', 'Deliveries in the queue, by state.', ['state']);
-  const events = gauge(registers, 'queue_events', 'Stored events.').series();
+  const events = gauge(registers, 'queue_events', 'Undelivered events.').series();
   const eventsLimit = gauge(
     registers,
     'queue_events_limit',
-    'Maximum number of stored events (provider.queue.maxEvents).',
+    'Maximum number of undelivered events (provider.queue.maxEvents).',
   ).series();
-  const bytes = gauge(registers, 'queue_bytes', 'Bytes of the stored events.').series();
+  const bytes = gauge(registers, 'queue_bytes', 'Bytes of the undelivered events.').series();
   const bytesLimit = gauge(
     registers,
     'queue_bytes_limit',
-    'Maximum size of the stored events (provider.queue.maxBytes).',
+    'Maximum size of the undelivered events (provider.queue.maxBytes).',
   ).series();
+  const storedEvents = gauge(registers, 'queue_stored_events', 'All stored events, delivered ones included.').series();
+  const storedBytes = gauge(registers, 'queue_stored_bytes', 'Bytes of all stored events.').series();
   const help = 'How long the oldest due delivery has been waiting; 0: none is due.';
   const oldestDue = gauge(registers, 'queue_oldest_due_age_seconds', help).series();
-  const sweepFinds = gauge(registers, 'queue_sweep_finds', 'Lost wake-ups that the sweep repaired; expected: 0.').series();
   const up = gauge(registers, 'queue_up', '1 if the queue can store events, otherwise 0.').series();
+  const fullHelp =
+    'When the queue is full if undelivered events go on growing as in the last ten minutes; +Inf: they do not grow.';
+  const fullIn = gauge(registers, 'queue_full_in_seconds', fullHelp).series();
+  fullIn.value = Number.POSITIVE_INFINITY;
+  const wentBack = counter(registers, 'queue_went_back_total', 'How often stored events were missing.').series();
+  const diskFree = gauge(registers, 'queue_disk_free_bytes', 'Free space of the file system with the SQLite file.');
+  const diskSize = gauge(registers, 'queue_disk_bytes', 'Size of the file system with the SQLite file.');
   return {
+    queueFullIn(seconds) {
+      fullIn.value = seconds;
+    },
+    queueWentBack: () => wentBack.add(),
+    queueDisk(freeBytes, totalBytes) {
+      diskFree.series().value = freeBytes;
+      diskSize.series().value = totalBytes;
+    },
     queue(stats, oldestDueAge) {
       for (const state of ['waiting', 'dead', 'skipped'] as const) deliveries.series(state).value = stats[state];
       events.value = stats.events;
@@ -163,7 +234,8 @@ function createQueueMetrics(registers: readonly Registry[]): QueueMetrics {
       bytes.value = stats.bytes;
       bytesLimit.value = stats.maxBytes;
       oldestDue.value = oldestDueAge / 1_000;
-      sweepFinds.value = stats.sweepFinds;
+      storedEvents.value = stats.storedEvents;
+      storedBytes.value = stats.storedBytes;
     },
     queueUp(isUp) {
       up.value = isUp ? 1 : 0;

@@ -37,9 +37,8 @@ class MemorySeenIds implements SeenIds {
       this.#entries.put(key, { isHandled: false, token, fingerprint, expiresAt: now + leaseMs });
       return { state: 'new' };
     }
-    return entry.isHandled
-      ? { state: 'handled', fingerprint: entry.fingerprint }
-      : { state: 'in-progress', remainingMs: entry.expiresAt - now, fingerprint: entry.fingerprint };
+    const { isHandled, expiresAt, fingerprint: stored } = entry;
+    return { state: isHandled ? 'handled' : 'in-progress', remainingMs: expiresAt - now, fingerprint: stored };
   }
 
   async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {

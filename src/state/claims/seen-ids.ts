@@ -1,11 +1,11 @@
 /** The contract of dedup: of all concurrent claims of an ID, exactly one succeeds. */
 import type { Milliseconds } from '../../core/clock.ts';
 
-/** The result of a claim. `fingerprint`: the one that the ID is claimed or was confirmed with. */
+/** The result of a claim. `fingerprint`: the one that the ID is claimed or was confirmed with. `remainingMs`: of the lease or the retention. */
 export type ClaimResult =
   | { readonly state: 'new' }
   | { readonly state: 'in-progress'; readonly remainingMs: Milliseconds; readonly fingerprint: string }
-  | { readonly state: 'handled'; readonly fingerprint: string };
+  | { readonly state: 'handled'; readonly remainingMs: Milliseconds; readonly fingerprint: string };
 
 /** One attempt to claim an ID. */
 export interface ClaimRequest {

@@ -5,7 +5,6 @@ import { toErrorText } from '../../core/errors.ts';
 import { runDetached, runNextTurn } from '../../core/safe-events.ts';
 import { type StoreFailure, StoreUnavailable } from '../claims/seen-ids.ts';
 import { isOfReplica, type RedisClient } from './client.ts';
-import { ReplyDeadlines } from './reply-deadlines.ts';
 import { Script } from './script.ts';
 import { OPERATE } from './scripts.ts';
 
@@ -74,7 +73,7 @@ export class Operations {
   #isDue = false;
   #cancelWait: CancelTimer | undefined;
   readonly #clock: Clock;
-  readonly #deadlines: ReplyDeadlines;
+  readonly #replyWithin: Milliseconds;
   readonly #script = new Script(OPERATE);
   #claimedAt: Milliseconds;
   #reconnectAt: Milliseconds = 0;
@@ -84,7 +83,7 @@ export class Operations {
     this.#client = client;
     this.#events = events;
     this.#clock = clock;
-    this.#deadlines = new ReplyDeadlines(clock, replyWithin);
+    this.#replyWithin = replyWithin;
     this.#claimedAt = clock.monotonic();
     // In a Cluster all keys of a script call must be in one slot, so each operation is a call; ioredis pipelines the calls of a turn.
     this.#maxBatch = client.isCluster ? 1 : MAX_BATCH;
@@ -151,15 +150,23 @@ export class Operations {
       args.push(operation.name, first, second, third);
     }
     for (const { operation } of batch) if (operation.otherKey !== undefined) keys.push(operation.otherKey);
-    const call = this.#deadlines.begin(() => this.#fail(batch, new Error(TIMED_OUT)));
-    let replies: readonly RawReply[];
+    let isOver = false;
+    const fail = (): void => {
+      if (isOver) return;
+      isOver = true;
+      this.#fail(batch, new Error(TIMED_OUT));
+    };
+    // After a time without CPU, the timer runs before the socket is read: a reply that is already here counts.
+    const cancel = this.#clock.after(this.#replyWithin, () => runNextTurn(fail));
     try {
-      replies = await this.#operate(keys, args);
+      const replies = await this.#operate(keys, args);
+      if (!isOver) this.#settle(batch, replies);
     } catch (thrown) {
-      if (this.#deadlines.end(call)) this.#fail(batch, thrown);
-      return;
+      if (!isOver) this.#fail(batch, thrown);
+    } finally {
+      isOver = true;
+      cancel();
     }
-    if (this.#deadlines.end(call)) this.#settle(batch, replies);
   }
 
   #fail(batch: readonly Waiting[], thrown: unknown): void {
@@ -188,7 +195,7 @@ export class Operations {
 
   #execute(name: 'evalsha' | 'eval', args: (string | number)[]): Promise<RawReply[]> {
     const command = new Command(name, args, TEXT_REPLY);
-    // The deadlines replace its own timer. A function literal here would stay in the old generation of V8, and keep the command there.
+    // The deadline replaces its timer. A function literal here would stay in the old generation of V8, and keep the command there.
     command.setTimeout = noTimer;
     return this.#client.sendCommand(command) as Promise<RawReply[]>;
   }

@@ -259,10 +259,8 @@ class RedisStore implements RedisStoreParts {
 function toClaimResult(reply: Reply): ClaimResult {
   if (typeof reply === 'number') return NEW;
   const [value, remainingMs] = reply;
-  const fingerprint = toFingerprint(value);
-  return value.startsWith('h ')
-    ? { state: 'handled', fingerprint }
-    : { state: 'in-progress', remainingMs: Math.max(remainingMs, 0), fingerprint };
+  const state = value.startsWith('h ') ? 'handled' : 'in-progress';
+  return { state, remainingMs: Math.max(remainingMs, 0), fingerprint: toFingerprint(value) };
 }
 
 function toForgotten(reply: Reply): Forgotten {

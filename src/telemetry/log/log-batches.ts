@@ -28,6 +28,8 @@ export interface BatchTimes {
  */
 export class LogBatches implements DestinationStream {
   readonly #stream: ReturnType<typeof openDestination>;
+  /** For lines that must be written before the process goes on, or ends: `#stream` would write the first of them off the event loop. */
+  readonly #sync: ReturnType<typeof openDestination>;
   readonly #times: BatchTimes;
   #cancelFlush: CancelTimer | undefined;
   #lines: string[] = [];
@@ -37,8 +39,9 @@ export class LogBatches implements DestinationStream {
   constructor(fd: number, times: BatchTimes) {
     this.#times = times;
     this.#stream = openDestination({ fd, sync: false, maxLength: MAX_BUFFERED_BYTES });
+    this.#sync = openDestination({ fd, sync: true });
     // A full disk or a closed pipe must not crash the process.
-    onEvent(this.#stream, 'error', () => undefined);
+    for (const stream of [this.#stream, this.#sync]) onEvent(stream, 'error', () => undefined);
     onEvent(this.#stream, 'drop', (batch: string) => {
       this.#dropped += batch.split('\n').length - 1;
     });
@@ -53,19 +56,26 @@ export class LogBatches implements DestinationStream {
 
   /** Starts writing the collected lines. */
   flush(): void {
-    this.#cancelFlush?.();
-    this.#cancelFlush = undefined;
-    if (this.#length === 0) return;
-    const batch = this.#lines.join('');
-    this.#lines = [];
-    this.#length = 0;
-    this.#stream.write(batch);
+    const batch = this.#take();
+    if (batch !== '') this.#stream.write(batch);
   }
 
   /** Writes everything before it returns; throws the system's error. */
   flushSync(): void {
-    this.flush();
-    failOnce(() => this.#stream.flushSync());
+    const batch = this.#take();
+    failOnce(() => {
+      this.#stream.flushSync();
+      if (batch !== '') this.#sync.write(batch);
+    });
+  }
+
+  #take(): string {
+    this.#cancelFlush?.();
+    this.#cancelFlush = undefined;
+    const batch = this.#lines.join('');
+    this.#lines = [];
+    this.#length = 0;
+    return batch;
   }
 
   /** Returns the number of lines dropped since the last call, because the reader was too slow. */

@@ -50,7 +50,7 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
     expect(memory.peak).toBeLessThan(memory.limit);
   });
 
-  test('starts without an event that a probe failed, unless Node needs more than a second', async () => {
+  test('starts with at most one event that a probe failed, unless Node needs more than a second', async () => {
     const { items } = await node.ok('GET', `/api/v1/namespaces/${namespace}/events`);
     const ofSidecar = (items as Kube[]).filter(({ involvedObject }) => String(involvedObject.fieldPath).includes('{sidegate}'));
     const lines = (await node.logs(namespace, pod.metadata.name, 'sidegate')).split('\n');
@@ -59,7 +59,11 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
     const [now = 0, uptime = 0, ticks = 0] = stdout.split(' ').map(Number);
     const seconds = time / 1_000 - (now - (uptime - ticks / TICKS_PER_SECOND));
     console.log(`the sidecar listens ${seconds.toFixed(2)} s after its start`);
-    if (seconds < 0.9) expect(ofSidecar.map(({ reason }) => reason).sort()).toEqual(['Created', 'Pulled', 'Started']);
+    // The kubelet counts the delay of the first probe from a time without fractions: it may come at once.
+    const failed = ofSidecar.filter(({ reason }) => reason === 'Unhealthy');
+    const others = ofSidecar.filter(({ reason }) => reason !== 'Unhealthy');
+    expect(others.map(({ reason }) => reason).sort()).toEqual(['Created', 'Pulled', 'Started']);
+    if (seconds < 0.9) expect(failed.reduce((sum, { count, series }) => sum + (series?.count ?? count ?? 1), 0)).toBeLessThan(2);
   });
 
   test('is reached by its name from other pods', async () => {

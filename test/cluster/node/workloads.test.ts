@@ -84,7 +84,8 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node', () => {
     'the kubelet restarts an app whose liveness probe fails, and not its sidecar: %s',
     async (interception) => {
       const name = `ill-${interception.replace(/:.*/, '')}`;
-      const livenessProbe = { httpGet: { path: '/live', port: 'http' }, periodSeconds: 1, failureThreshold: 1 };
+      // Longer than Node takes to start on a busy machine: an app that is restarted before it listens waits longer each time.
+      const livenessProbe = { httpGet: { path: '/live', port: 'http' }, periodSeconds: 1, failureThreshold: 10 };
       const container = { command: ['node', '-e', FALLS_ILL], livenessProbe };
       const { url } = await deployApp(node, namespace, name, { interception, targetPort: 'http', container });
       expect(await deliver(url)).toBe(200);

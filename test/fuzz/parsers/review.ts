@@ -91,7 +91,8 @@ export const REVIEW: Target = {
   async check(input) {
     const { status, text } = await review(input, true);
     if (status !== 200) {
-      if ((status !== 400 && status !== 403) || text === '' || /\n\s+at /.test(text)) throw new Error(`${status} ${text}`);
+      // 413: nested deeper than strict JSON allows.
+      if (![400, 403, 413].includes(status) || text === '' || /\n\s+at /.test(text)) throw new Error(`${status} ${text}`);
       return;
     }
     const asked = JSON.parse(input.toString()) as { readonly request: { readonly uid: string; readonly object: object } };

@@ -1,24 +1,26 @@
 ------------------------------- MODULE Lanes -------------------------------
-(* The lane protocol of the provider: how the deliveries of one endpoint are accepted, leased, attempted and settled.     *)
-(* A lane is a job of BullMQ; a run serves it. A run is used again for the next job. Each step of a process is separate,  *)
-(* and other processes can take any number of steps in between.                                                           *)
-EXTENDS LaneStore, FiniteSets, TLC
+(* The lane protocol of the provider: how the deliveries of one endpoint are accepted, taken, attempted and settled.     *)
+(* The lane is a row in PostgreSQL, which a process leases (src/provider/queue/postgres). Taking a delivery writes        *)
+(* nothing; the number of the attempt is the fence of a settlement (src/provider/queue/sql/settle.ts). Each step of a     *)
+(* process is separate, and other processes can take any number of steps in between.                                      *)
+EXTENDS Naturals, FiniteSets, TLC
 
 CONSTANTS
-  Runs,        \* Processes that serve lanes; their tokens.
+  Events,
+  Runs,        \* Processes; also their names as owners.
+  MaxAttempts, \* After so many, a delivery is dead.
   MaxFaults,   \* Faults in one behaviour.
   Faults,      \* The kinds of fault that can happen.
-  Durability,  \* "replicated": an event is accepted once the replica has it. "local" otherwise.
-  HasSweep,    \* Whether the sweep runs.
+  Standby,     \* "synchronous": an event is accepted once the standby has it. "asynchronous" otherwise.
   Listed,      \* The causes of a double that the documentation names.
-  ListedOverlaps \* The causes of two attempts at once that it names.
+  ListedOverlaps, \* The causes of two attempts at once that it names.
+  Mutation     \* "none", or a deliberate defect that a check must notice.
 
 VARIABLES
-  store,      \* Deliveries and lane.
-  replica,    \* What a failover keeps of the deliveries.
-  job,        \* The job that is the lease of the lane.
-  delayed,    \* When the delayed job adds one.
-  isWaking,   \* The API has yet to add a job for what it stored.
+  deliveries, \* As they are in the database.
+  replica,    \* What a failover keeps of them.
+  lane,       \* Its owner, and whether the lease is over.
+  knows,      \* Processes that know of due deliveries, by their own API, a notification or a poll.
   run,        \* The state of each process.
   isEnabled,  \* The endpoint.
   accepted,   \* Events that the API accepted with 202.
@@ -26,21 +28,29 @@ VARIABLES
   answered,   \* Events for which the endpoint sent a 2xx.
   causes,     \* For each event, the faults that can lead to a double.
   faults,
-  isForeign   \* A settlement changed a delivery that was settled before, or that another run was to settle.
+  isForeign   \* A settlement changed a delivery that had ended, or whose attempt was settled before.
 
-vars == <<store, replica, job, delayed, isWaking, run, isEnabled, accepted, received, answered, causes, faults, isForeign>>
+vars == <<deliveries, replica, lane, knows, run, isEnabled, accepted, received, answered, causes, faults, isForeign>>
 
-NoJob == [state |-> "none", holder |-> 0, again |-> FALSE]
+\* Times are relative: 0 is now or earlier, 1 is later.
+Never == 99
+Later(time) == IF time = 1 THEN 0 ELSE time
+
+\* Owners that are no process: nobody, and a process that crashed.
+Nobody == 0
+Gone == 1
+
+\* `attempt`: attempts made so far. `tries`: since the last replay.
+NoDelivery == [state |-> "absent", attempt |-> 0, tries |-> 0, due |-> Never]
 NoFlight == [state |-> "none", taken |-> NoDelivery]
-\* `late`: why another run can have the lane already, or "no".
-IdleRun == [pc |-> "idle", at |-> Never, late |-> "no", flights |-> [e \in Events |-> NoFlight]]
+\* owns: the process believes that it has the lane. late: why another one can have it already, or "no". nb: not before.
+IdleRun == [pc |-> "idle", owns |-> FALSE, late |-> "no", nb |-> 0, flights |-> [e \in Events |-> NoFlight]]
 
 Init ==
-  /\ store = EmptyStore
-  /\ replica = EmptyStore.deliveries
-  /\ job = NoJob
-  /\ delayed = Never
-  /\ isWaking = FALSE
+  /\ deliveries = [e \in Events |-> NoDelivery]
+  /\ replica = deliveries
+  /\ lane = [owner |-> Nobody, isOver |-> FALSE]
+  /\ knows = {}
   /\ run = [r \in Runs |-> IdleRun]
   /\ isEnabled = TRUE
   /\ accepted = {}
@@ -53,114 +63,130 @@ Init ==
 CanFail(kind) == kind \in Faults /\ faults < MaxFaults
 Fail(kind) == CanFail(kind) /\ faults' = faults + 1
 Count(n) == IF n < 2 THEN n + 1 ELSE 2
+Waiting == {e \in Events : deliveries[e].state = "waiting"}
+Due == {e \in Waiting : deliveries[e].due = 0}
 Flights(r, states) == {e \in Events : run[r].flights[e].state \in states}
-AddCauses(set, cause) == causes' = [e \in Events |-> IF e \in set THEN causes[e] \cup {cause} ELSE causes[e]]
-\* A run that lost its lease, and does not know it yet.
-MakeLate(set, cause) == [r \in Runs |-> IF r \in set THEN [run[r] EXCEPT !.late = cause] ELSE run[r]]
 Held(set) == {e \in Events : \E r \in set : run[r].flights[e].state # "none"}
+AddCauses(set, cause) == causes' = [e \in Events |-> IF e \in set THEN causes[e] \cup {cause} ELSE causes[e]]
+\* Processes that lost their lease, and do not know it yet.
+MakeLate(set, cause) == [r \in Runs |-> IF r \in set THEN [run[r] EXCEPT !.late = cause] ELSE run[r]]
 AddLateCause(r, set) == IF run[r].late = "no" THEN UNCHANGED causes ELSE AddCauses(set, run[r].late)
 Receive(set) == received' = [e \in Events |-> IF e \in set THEN Count(received[e]) ELSE received[e]]
 
-\* BullMQ: one job for each endpoint. A job that is added while one is active follows it.
-Added(j) ==
-  CASE j.state = "none" -> [NoJob EXCEPT !.state = "waiting"]
-    [] j.state = "active" /\ Mutation # "wake-up during a run is lost" -> [j EXCEPT !.again = TRUE]
-    [] OTHER -> j
-Completed(j, r) ==
-  IF j.state # "active" \/ j.holder # r THEN j ELSE IF j.again THEN [NoJob EXCEPT !.state = "waiting"] ELSE NoJob
-
 ---------------------------------------------------------------------------
-(* The API. *)
+(* The API, in any process. Others get a notification, or not. *)
+
+Tell == \E set \in {Runs} \cup {{r} : r \in Runs} : knows' = knows \cup set
 
 Accept(e) ==
-  LET reply == Append(store, e) IN
-  /\ reply.result = "stored"
-  /\ store' = reply.next
-  /\ replica' = IF Durability = "replicated" THEN [replica EXCEPT ![e] = reply.next.deliveries[e]] ELSE replica
-  /\ isWaking' = (isWaking \/ reply.wake)
+  LET delivery == [NoDelivery EXCEPT !.state = "waiting", !.due = 0] IN
+  /\ deliveries[e].state = "absent" /\ e \notin accepted
+  /\ deliveries' = [deliveries EXCEPT ![e] = delivery]
+  /\ replica' = IF Standby = "synchronous" THEN [replica EXCEPT ![e] = delivery] ELSE replica
+  /\ Tell
   /\ accepted' = accepted \cup {e}
-  /\ UNCHANGED <<job, delayed, run, isEnabled, received, answered, causes, faults, isForeign>>
+  /\ UNCHANGED <<lane, run, isEnabled, received, answered, causes, faults, isForeign>>
 
 ReplayDelivery(e) ==
-  LET reply == Replay(store, e) IN
-  /\ reply.changed = 1
+  /\ deliveries[e].state \notin {"absent", "waiting"}
   /\ Fail("replay")
-  /\ store' = reply.next
-  /\ isWaking' = (isWaking \/ reply.wake)
+  /\ deliveries' = [deliveries EXCEPT ![e].state = "waiting", ![e].tries = 0, ![e].due = 0]
+  /\ Tell
   /\ AddCauses({e}, "replay")
-  /\ UNCHANGED <<replica, job, delayed, run, isEnabled, accepted, received, answered, isForeign>>
-
-AddJob ==
-  /\ isWaking
-  /\ isWaking' = FALSE
-  /\ job' = Added(job)
-  /\ UNCHANGED <<store, replica, delayed, run, isEnabled, accepted, received, answered, causes, faults, isForeign>>
-
-ApiCrashes ==
-  /\ isWaking
-  /\ Fail("crash")
-  /\ isWaking' = FALSE
-  /\ UNCHANGED <<store, replica, job, delayed, run, isEnabled, accepted, received, answered, causes, isForeign>>
+  /\ UNCHANGED <<replica, lane, run, isEnabled, accepted, received, answered, isForeign>>
 
 Disable ==
   /\ isEnabled
   /\ Fail("disabling")
   /\ isEnabled' = FALSE
-  /\ UNCHANGED <<store, replica, job, delayed, isWaking, run, accepted, received, answered, causes, isForeign>>
+  /\ UNCHANGED <<deliveries, replica, lane, knows, run, accepted, received, answered, causes, isForeign>>
 
 Enable ==
   /\ ~isEnabled
   /\ isEnabled' = TRUE
-  /\ store' = Wake(store)
-  /\ isWaking' = TRUE
-  /\ UNCHANGED <<replica, job, delayed, run, accepted, received, answered, causes, faults, isForeign>>
+  /\ UNCHANGED <<deliveries, replica, lane, knows, run, accepted, received, answered, causes, faults, isForeign>>
+
+---------------------------------------------------------------------------
+(* The lease. *)
+
+IsFree(r) == lane.owner \in {Nobody, r} \/ lane.isOver
+
+Poll(r) ==
+  /\ Mutation # "no polls"
+  /\ run[r].pc = "idle" /\ r \notin knows
+  /\ Due # {} /\ IsFree(r)
+  /\ knows' = knows \cup {r}
+  /\ UNCHANGED <<deliveries, replica, lane, run, isEnabled, accepted, received, answered, causes, faults, isForeign>>
+
+\* A process that believes to have the lane does not ask the database.
+Claim(r) ==
+  /\ run[r].pc = "idle" /\ run[r].nb = 0 /\ r \in knows /\ Due # {}
+  /\ CASE run[r].owns -> run' = [run EXCEPT ![r].pc = "claiming"] /\ UNCHANGED <<lane, knows>>
+       [] ~run[r].owns /\ IsFree(r) ->
+            /\ run' = [run EXCEPT ![r].pc = "claiming"]
+            /\ lane' = [owner |-> r, isOver |-> FALSE]
+            /\ UNCHANGED knows
+       [] OTHER -> knows' = knows \ {r} /\ UNCHANGED <<lane, run>>
+  /\ UNCHANGED <<deliveries, replica, isEnabled, accepted, received, answered, causes, faults, isForeign>>
+
+\* The lease of an owner that lives ends only if it is paused, or cannot reach the database.
+LeaseEnds ==
+  LET r == lane.owner IN
+  /\ r # Nobody /\ ~lane.isOver
+  /\ lane' = [lane EXCEPT !.isOver = TRUE]
+  /\ IF r = Gone
+     THEN Mutation # "lease of a crashed process stays" /\ UNCHANGED <<run, causes, faults>>
+     ELSE IF Mutation = "lease is too short" THEN UNCHANGED <<run, causes, faults>>
+     ELSE Fail("pause") /\ run' = MakeLate({r}, "pause") /\ AddCauses(Held({r}), "pause")
+  /\ UNCHANGED <<deliveries, replica, knows, isEnabled, accepted, received, answered, isForeign>>
+
+\* The process has its lane again, or learns that it lost it: the run ends.
+Renew(r) ==
+  /\ run[r].owns /\ run[r].late # "no"
+  /\ IF lane.owner = r
+     THEN lane' = [lane EXCEPT !.isOver = FALSE] /\ run' = [run EXCEPT ![r].late = "no"]
+     ELSE run' = [run EXCEPT ![r].owns = FALSE, ![r].late = IF run[r].pc = "idle" THEN "no" ELSE @] /\ UNCHANGED lane
+  /\ UNCHANGED <<deliveries, replica, knows, isEnabled, accepted, received, answered, causes, faults, isForeign>>
+
+\* A lane that was not served for a while.
+GiveBack(r) ==
+  /\ \/ run[r].pc = "idle" /\ run[r].owns
+     \/ run[r].pc = "claiming" /\ Mutation = "lane is given back during its claim"
+  /\ lane' = IF lane.owner = r THEN [owner |-> Nobody, isOver |-> FALSE] ELSE lane
+  /\ run' = [run EXCEPT ![r].owns = FALSE, ![r].late = "no"]
+  /\ UNCHANGED <<deliveries, replica, knows, isEnabled, accepted, received, answered, causes, faults, isForeign>>
 
 ---------------------------------------------------------------------------
 (* A run of the lane. *)
 
-GetJob(r) ==
-  /\ run[r].pc = "idle" /\ job.state = "waiting"
-  /\ job' = [job EXCEPT !.state = "active", !.holder = r]
-  /\ run' = [run EXCEPT ![r].pc = "starting"]
-  /\ UNCHANGED <<store, replica, delayed, isWaking, isEnabled, accepted, received, answered, causes, faults, isForeign>>
-
 \* The deliveries that a run takes, added to those that it has.
-WithTaken(r, taken, s) ==
-  [e \in Events |-> IF e \in taken THEN [state |-> "taken", taken |-> s.deliveries[e]] ELSE run[r].flights[e]]
+WithTaken(r, taken) ==
+  [e \in Events |-> IF e \in taken THEN [state |-> "taken", taken |-> [deliveries[e] EXCEPT !.due = 0]] ELSE run[r].flights[e]]
 
-BeginRun(r) ==
-  LET reply == Begin(store, r) IN
-  /\ run[r].pc = "starting"
-  /\ store' = reply.next
-  /\ run' = [run EXCEPT ![r] =
-       CASE reply.hasWork -> [@ EXCEPT !.pc = "serving", !.flights = WithTaken(r, Due(reply.next), reply.next)]
-         [] reply.at = Never -> [@ EXCEPT !.pc = "completing"]
-         [] OTHER -> [@ EXCEPT !.pc = "scheduling", !.at = reply.at]]
-  /\ AddLateCause(r, Waiting(store))
-  /\ UNCHANGED <<replica, job, delayed, isWaking, isEnabled, accepted, received, answered, faults, isForeign>>
-
-\* The run learns that another one owns the lane: it drops what it has, and ends.
-Lose(r) == run' = [run EXCEPT ![r] = [IdleRun EXCEPT !.pc = "completing"]]
+Begin(r) ==
+  /\ run[r].pc = "claiming"
+  /\ run' = [run EXCEPT ![r].pc = "serving", ![r].owns = TRUE, ![r].flights = WithTaken(r, Due)]
+  /\ AddLateCause(r, Due)
+  /\ UNCHANGED <<deliveries, replica, lane, knows, isEnabled, accepted, received, answered, faults, isForeign>>
 
 TakeMore(r) ==
-  LET reply == Take(store, r, Held({r})) IN
-  /\ run[r].pc = "serving"
-  /\ IF reply.isHeld
-     THEN reply.taken # {} /\ run' = [run EXCEPT ![r].flights = WithTaken(r, reply.taken, store)]
-     ELSE Lose(r)
-  /\ AddLateCause(r, reply.taken)
-  /\ UNCHANGED <<store, replica, job, delayed, isWaking, isEnabled, accepted, received, answered, faults, isForeign>>
+  LET taken == Due \ Held({r}) IN
+  /\ run[r].pc = "serving" /\ run[r].owns
+  /\ taken # {}
+  /\ run' = [run EXCEPT ![r].flights = WithTaken(r, taken)]
+  /\ AddLateCause(r, taken)
+  /\ UNCHANGED <<deliveries, replica, lane, knows, isEnabled, accepted, received, answered, faults, isForeign>>
 
 Attempt(r, e) ==
   /\ run[r].pc = "serving" /\ run[r].flights[e].state = "taken"
   /\ isEnabled
   /\ run' = [run EXCEPT ![r].flights[e].state = IF Mutation = "settlement before the response" THEN "delivered" ELSE "sent"]
-  /\ UNCHANGED <<store, replica, job, delayed, isWaking, isEnabled, accepted, received, answered, causes, faults, isForeign>>
+  /\ UNCHANGED <<deliveries, replica, lane, knows, isEnabled, accepted, received, answered, causes, faults, isForeign>>
 
 Respond(r, e, result) ==
   /\ run[r].flights[e].state = "sent"
   /\ run' = [run EXCEPT ![r].flights[e].state = result]
-  /\ UNCHANGED <<store, replica, job, delayed, isWaking, isEnabled, accepted, isForeign>>
+  /\ UNCHANGED <<deliveries, replica, lane, knows, isEnabled, accepted, isForeign>>
 
 EndpointHandles(r, e) ==
   /\ Respond(r, e, "delivered")
@@ -190,161 +216,110 @@ Abort(r, e) ==
   /\ AddCauses({e}, "shutdown")
   /\ UNCHANGED answered
 
-\* A failed attempt is repeated later, or was the last one.
-Kinds(flight) ==
-  CASE flight.state = "delivered" -> {<<"delivered", Never>>}
-    [] flight.state = "postponed" -> {<<"postponed", 0>>}
-    [] flight.taken.tries + 1 = MaxAttempts -> {<<"dead", Never>>}
-    [] OTHER -> {<<"retry", 1>>}
+Ended(delivery, state, made) ==
+  [delivery EXCEPT !.state = state, !.attempt = @ + made, !.tries = @ + made, !.due = Never]
 
-SettleAs(r, e, kind, due) ==
-  LET taken == run[r].flights[e].taken
-      reply == Settle(store, r, e, taken, kind, due)
-      before == store.deliveries[e]
-      isOther == before.state # "waiting" \/ before.attempt # taken.attempt \/ store.lane.own # r
+Apply(delivery, kind) ==
+  CASE kind = "delivered" -> Ended(delivery, "delivered", 1)
+    [] kind = "dead" -> Ended(delivery, "dead", 1)
+    [] kind = "skipped" -> Ended(delivery, "skipped", 0)
+    [] kind = "retry" -> [delivery EXCEPT !.attempt = @ + 1, !.tries = @ + 1, !.due = 1]
+    [] kind = "postponed" -> [delivery EXCEPT !.due = 0]
+
+\* A failed attempt is repeated later, or was the last one.
+Kind(flight) ==
+  CASE flight.state = "delivered" -> "delivered"
+    [] flight.state = "postponed" -> "postponed"
+    [] flight.taken.tries + 1 = MaxAttempts -> "dead"
+    [] OTHER -> "retry"
+
+\* The owner of the lane does not count, only the number of the attempt.
+SettleAs(r, e, kind) ==
+  LET before == deliveries[e]
+      isCurrent == before.state = "waiting" /\ before.attempt = run[r].flights[e].taken.attempt
+      isApplied == isCurrent \/ (Mutation = "settlement without the fence" /\ before.state # "absent")
   IN
-  /\ store' = reply.next
-  /\ isForeign' = (isForeign \/ (isOther /\ reply.next # store))
-  /\ IF ~reply.isHeld THEN Lose(r)
-     ELSE run' = [run EXCEPT
-       ![r].flights[e] = NoFlight,
-       ![r].pc = IF reply.isEmpty /\ Held({r}) = {e}
-                 THEN "completing" ELSE @]
+  /\ deliveries' = IF isApplied THEN [deliveries EXCEPT ![e] = Apply(before, kind)] ELSE deliveries
+  /\ isForeign' = (isForeign \/ (isApplied /\ ~isCurrent))
+  /\ run' = [run EXCEPT ![r].flights[e] = NoFlight]
 
 SettleAttempt(r, e) ==
   /\ run[r].pc = "serving"
   /\ run[r].flights[e].state \in {"delivered", "failed", "postponed"}
-  /\ \E how \in Kinds(run[r].flights[e]) : SettleAs(r, e, how[1], how[2])
-  /\ UNCHANGED <<replica, job, delayed, isWaking, isEnabled, accepted, received, answered, causes, faults>>
+  /\ SettleAs(r, e, Kind(run[r].flights[e]))
+  /\ UNCHANGED <<replica, lane, knows, isEnabled, accepted, received, answered, causes, faults>>
 
 \* The endpoint is disabled.
 Skip(r, e) ==
   /\ run[r].pc = "serving" /\ run[r].flights[e].state = "taken"
   /\ ~isEnabled
-  /\ SettleAs(r, e, "skipped", Never)
-  /\ UNCHANGED <<replica, job, delayed, isWaking, isEnabled, accepted, received, answered, causes, faults>>
+  /\ SettleAs(r, e, "skipped")
+  /\ UNCHANGED <<replica, lane, knows, isEnabled, accepted, received, answered, causes, faults>>
 
-\* Nothing is in flight. What was taken and not started stays due: the slice is over. `notBefore`: the endpoint asked for a pause.
+\* Nothing is in flight. What was taken and not started stays due: the slice is over, or the lease was lost.
 EndRun(r) ==
+  LET ended == [IdleRun EXCEPT !.owns = run[r].owns, !.late = IF run[r].owns THEN run[r].late ELSE "no"] IN
   /\ run[r].pc = "serving"
   /\ Flights(r, {"sent", "delivered", "failed", "postponed"}) = {}
-  /\ \/ /\ IF Flights(r, {"taken"}) = {} THEN UNCHANGED faults ELSE Fail("slice")
-        /\ run' = [run EXCEPT ![r] = [IdleRun EXCEPT !.pc = "finishing", !.late = run[r].late]]
+  /\ \/ /\ IF Flights(r, {"taken"}) = {} \/ ~run[r].owns THEN UNCHANGED faults ELSE Fail("slice")
+        /\ run' = [run EXCEPT ![r] = ended]
      \/ /\ Fail("pause of the endpoint")
-        /\ run' = [run EXCEPT ![r] = [IdleRun EXCEPT !.pc = "finishing", !.at = MaxTime, !.late = run[r].late]]
-  /\ UNCHANGED <<store, replica, job, delayed, isWaking, isEnabled, accepted, received, answered, causes, isForeign>>
+        /\ run' = [run EXCEPT ![r] = [ended EXCEPT !.nb = 1]]
+  /\ knows' = IF Waiting = {} THEN knows \ {r} ELSE knows
+  /\ UNCHANGED <<deliveries, replica, lane, isEnabled, accepted, received, answered, causes, isForeign>>
 
-FinishRun(r) ==
-  LET reply == Finish(store, r, run[r].at) IN
-  /\ run[r].pc = "finishing"
-  /\ store' = reply.next
-  /\ run' = [run EXCEPT ![r].at = reply.at, ![r].pc =
-       CASE ~reply.isHeld \/ reply.at = Never -> "completing"
-         [] reply.at = 0 -> "adding"
-         [] reply.isScheduled -> "scheduling"
-         [] OTHER -> "completing"]
-  /\ UNCHANGED <<replica, job, delayed, isWaking, isEnabled, accepted, received, answered, causes, faults, isForeign>>
-
-\* The next job of the lane, now or later. A later one replaces the one that was scheduled.
-AddNext(r) ==
-  /\ run[r].pc \in {"adding", "scheduling"}
-  /\ IF run[r].pc = "adding" THEN job' = Added(job) /\ UNCHANGED delayed ELSE delayed' = run[r].at /\ UNCHANGED job
-  /\ run' = [run EXCEPT ![r].pc = "completing"]
-  /\ UNCHANGED <<store, replica, isWaking, isEnabled, accepted, received, answered, causes, faults, isForeign>>
-
-Complete(r) ==
-  /\ run[r].pc = "completing"
-  /\ job' = Completed(job, r)
-  /\ run' = [run EXCEPT ![r] = IdleRun]
-  /\ UNCHANGED <<store, replica, delayed, isWaking, isEnabled, accepted, received, answered, causes, faults, isForeign>>
-
-\* The endpoint may have handled what was sent.
+\* The endpoint may have handled what was sent. The process that starts again is another owner.
 Crash(r) ==
-  /\ run[r].pc # "idle"
+  /\ run[r].pc # "idle" \/ run[r].owns
   /\ Fail("crash")
   /\ run' = [run EXCEPT ![r] = IdleRun]
-  /\ job' = IF job.holder = r THEN [job EXCEPT !.holder = 0] ELSE job
+  /\ knows' = knows \ {r}
+  /\ lane' = IF lane.owner = r THEN [lane EXCEPT !.owner = Gone] ELSE lane
   /\ \E set \in SUBSET Flights(r, {"sent"}) : Receive(set)
   /\ AddCauses(Flights(r, {"sent", "delivered", "failed", "postponed"}), "crash")
-  /\ UNCHANGED <<store, replica, delayed, isWaking, isEnabled, accepted, answered, isForeign>>
+  /\ UNCHANGED <<deliveries, replica, isEnabled, accepted, answered, isForeign>>
 
 ---------------------------------------------------------------------------
-(* BullMQ, Redis and time. *)
-
-\* A running process renews its lease, unless it is paused or cannot reach Redis.
-LeaseEnds ==
-  LET r == job.holder IN
-  /\ job.state = "active"
-  /\ job' = [job EXCEPT !.state = "waiting", !.holder = 0]
-  /\ IF r = 0 \/ Mutation = "lease is too short"
-     THEN UNCHANGED <<run, causes, faults>>
-     ELSE Fail("pause") /\ run' = MakeLate({r}, "pause") /\ AddCauses(Held({r}), "pause")
-  /\ UNCHANGED <<store, replica, delayed, isWaking, isEnabled, accepted, received, answered, isForeign>>
-
-FireDelayed ==
-  /\ delayed = 0
-  /\ delayed' = Never
-  /\ \/ job' = Added(job) /\ UNCHANGED faults
-     \/ Fail("crash") /\ UNCHANGED job
-  /\ UNCHANGED <<store, replica, isWaking, run, isEnabled, accepted, received, answered, causes, isForeign>>
-
-JobsLost ==
-  /\ job # NoJob \/ delayed # Never
-  /\ Fail("lost jobs")
-  /\ job' = NoJob
-  /\ delayed' = Never
-  /\ run' = MakeLate({job.holder}, "data loss")
-  /\ AddCauses(Held({job.holder} \cap Runs), "data loss")
-  /\ UNCHANGED <<store, replica, isWaking, isEnabled, accepted, received, answered, isForeign>>
+(* PostgreSQL and time. *)
 
 Replicate(e) ==
-  /\ CanFail("data loss") /\ replica[e] # store.deliveries[e]
-  /\ replica' = [replica EXCEPT ![e] = store.deliveries[e]]
-  /\ UNCHANGED <<store, job, delayed, isWaking, run, isEnabled, accepted, received, answered, causes, faults, isForeign>>
+  /\ CanFail("data loss") /\ replica[e] # deliveries[e]
+  /\ replica' = [replica EXCEPT ![e] = deliveries[e]]
+  /\ UNCHANGED <<deliveries, lane, knows, run, isEnabled, accepted, received, answered, causes, faults, isForeign>>
 
-\* A failover to a replica, without the jobs.
+\* A failover to a standby that does not have the last changes, also not of the lane.
 DataLoss ==
-  /\ replica # store.deliveries
+  LET owners == {r \in Runs : run[r].owns \/ run[r].pc = "claiming"} IN
   /\ Fail("data loss")
-  /\ store' = [store EXCEPT !.deliveries = replica]
-  /\ job' = NoJob
-  /\ delayed' = Never
-  /\ run' = MakeLate({job.holder}, "data loss")
-  /\ AddCauses({e \in Events : replica[e] # store.deliveries[e]} \cup Held({job.holder} \cap Runs), "data loss")
-  /\ UNCHANGED <<replica, isWaking, isEnabled, accepted, received, answered, isForeign>>
-
-Sweep ==
-  /\ HasSweep
-  /\ Due(store) # {} /\ store.lane.nb \in {Never, 0}
-  /\ job.state = "none" /\ delayed # 0
-  /\ job' = Added(job)
-  /\ UNCHANGED <<store, replica, delayed, isWaking, run, isEnabled, accepted, received, answered, causes, faults, isForeign>>
+  /\ deliveries' = replica
+  /\ lane' = [owner |-> Nobody, isOver |-> FALSE]
+  /\ run' = MakeLate(owners, "data loss")
+  /\ AddCauses({e \in Events : replica[e] # deliveries[e]} \cup Held(owners), "data loss")
+  /\ UNCHANGED <<replica, knows, isEnabled, accepted, received, answered, isForeign>>
 
 TimePasses ==
-  /\ Tick(store) # store \/ delayed \notin {0, Never} \/ \E r \in Runs : run[r].at \notin {0, Never}
-  /\ store' = Tick(store)
+  /\ (\E e \in Events : deliveries[e].due = 1) \/ (\E r \in Runs : run[r].nb = 1)
+  /\ deliveries' = [e \in Events |-> [deliveries[e] EXCEPT !.due = Later(@)]]
   /\ replica' = [e \in Events |-> [replica[e] EXCEPT !.due = Later(@)]]
-  /\ delayed' = Later(delayed)
-  /\ run' = [r \in Runs |-> [run[r] EXCEPT !.at = Later(@), !.flights = [e \in Events |-> [@[e] EXCEPT !.taken.due = Later(@)]]]]
-  /\ UNCHANGED <<job, isWaking, isEnabled, accepted, received, answered, causes, faults, isForeign>>
+  /\ run' = [r \in Runs |-> [run[r] EXCEPT !.nb = Later(@)]]
+  /\ UNCHANGED <<lane, knows, isEnabled, accepted, received, answered, causes, faults, isForeign>>
 
 ---------------------------------------------------------------------------
-
-Step(r) == GetJob(r) \/ BeginRun(r) \/ FinishRun(r) \/ AddNext(r) \/ Complete(r)
 
 Next ==
   \/ \E e \in Events : Accept(e) \/ ReplayDelivery(e) \/ Replicate(e)
-  \/ AddJob \/ ApiCrashes \/ Disable \/ Enable
-  \/ \E r \in Runs : Step(r) \/ TakeMore(r) \/ EndRun(r) \/ Crash(r)
+  \/ Disable \/ Enable
+  \/ \E r \in Runs :
+       Poll(r) \/ Claim(r) \/ Renew(r) \/ GiveBack(r) \/ Begin(r) \/ TakeMore(r) \/ EndRun(r) \/ Crash(r)
   \/ \E r \in Runs, e \in Events :
        Attempt(r, e) \/ EndpointHandles(r, e) \/ EndpointRejects(r, e) \/ EndpointErrs(r, e) \/ Abort(r, e)
        \/ SettleAttempt(r, e) \/ Skip(r, e)
-  \/ LeaseEnds \/ FireDelayed \/ JobsLost \/ DataLoss \/ Sweep \/ TimePasses
+  \/ LeaseEnds \/ DataLoss \/ TimePasses
 
 \* Processes that run take their next step. Events may never come, and no fault must happen.
 Fairness ==
-  /\ WF_vars(AddJob) /\ WF_vars(LeaseEnds) /\ WF_vars(FireDelayed) /\ WF_vars(Sweep) /\ WF_vars(TimePasses)
-  /\ \A r \in Runs : WF_vars(Step(r)) /\ WF_vars(EndRun(r))
+  /\ WF_vars(LeaseEnds) /\ WF_vars(TimePasses)
+  /\ \A r \in Runs : WF_vars(Poll(r)) /\ WF_vars(Claim(r)) /\ WF_vars(Renew(r)) /\ WF_vars(Begin(r)) /\ WF_vars(EndRun(r))
   /\ \A r \in Runs, e \in Events :
        WF_vars(Attempt(r, e)) /\ WF_vars(EndpointHandles(r, e)) /\ WF_vars(SettleAttempt(r, e)) /\ WF_vars(Skip(r, e))
 
@@ -354,24 +329,24 @@ Spec == Init /\ [][Next]_vars /\ Fairness
 (* What the documentation promises. *)
 
 \* No accepted event is lost.
-AcceptedIsKept == \A e \in accepted : store.deliveries[e].state # "absent"
+AcceptedIsKept == \A e \in accepted : deliveries[e].state # "absent"
 
 \* A delivery counts as delivered only if the endpoint responded with 2xx.
-DeliveredIsAnswered == \A e \in Events : store.deliveries[e].state = "delivered" => e \in answered
+DeliveredIsAnswered == \A e \in Events : deliveries[e].state = "delivered" => e \in answered
 
-\* A settlement changes only the attempt that it settles, and only while its run owns the lane.
-SettledByHolder == ~isForeign
+\* A settlement changes only a delivery that waits, and whose attempt nobody settled before.
+SettledByAttempt == ~isForeign
 
 \* The endpoint handles an event more than once only for one of the listed causes.
 IsDouble(e) == received[e] > 1
 DoubleHasCause == \A e \in Events : IsDouble(e) => causes[e] \cap Listed # {}
 
-\* Two runs send an event at once only for one of the listed causes.
+\* Two processes send an event at once only for one of the listed causes.
 IsOverlap(e) == Cardinality({r \in Runs : run[r].flights[e].state = "sent"}) > 1
 OneSender == \A e \in Events : IsOverlap(e) => causes[e] \cap ListedOverlaps # {}
 
 \* Every accepted delivery ends, and every replayed one: no lane is stuck.
-AcceptedEnds == \A e \in Events : [](store.deliveries[e].state = "waiting" => <>(store.deliveries[e].state # "waiting"))
+AcceptedEnds == \A e \in Events : [](deliveries[e].state = "waiting" => <>(deliveries[e].state # "waiting"))
 
 \* Always true; prints the causes of each double and each overlap, so that a control can find that each listed cause occurs.
 ReportCauses == \A e \in Events :

@@ -7,17 +7,25 @@ export const CAUSES = ['crash', 'pause', 'shutdown', 'data loss', 'endpoint erro
 /** The causes of two attempts at once for one delivery. */
 export const OVERLAPS = ['pause', 'data loss'] as const;
 
-/** Faults after which the sweep has nothing to repair. */
-const HARMLESS = ['replay', 'disabling', 'rejection', 'slice', 'pause of the endpoint'] as const;
-const FAULTS = [...HARMLESS, 'crash', 'endpoint error', 'shutdown', 'pause', 'lost jobs', 'data loss'] as const;
+const FAULTS = [
+  'replay',
+  'disabling',
+  'rejection',
+  'slice',
+  'pause of the endpoint',
+  'crash',
+  'endpoint error',
+  'shutdown',
+  'pause',
+  'data loss',
+] as const;
 type Fault = (typeof FAULTS)[number];
 
 interface Scope {
   readonly events?: number;
   readonly maxFaults?: number;
   readonly faults?: readonly Fault[];
-  readonly durability?: 'replicated' | 'local';
-  readonly hasSweep?: boolean;
+  readonly standby?: 'synchronous' | 'asynchronous';
   readonly mutation?: string;
   /** Also checks liveness. */
   readonly isLive?: boolean;
@@ -25,7 +33,7 @@ interface Scope {
   readonly isReporting?: boolean;
 }
 
-const INVARIANTS = ['AcceptedIsKept', 'DeliveredIsAnswered', 'SettledByHolder', 'DoubleHasCause', 'OneSender'];
+const INVARIANTS = ['AcceptedIsKept', 'DeliveredIsAnswered', 'SettledByAttempt', 'DoubleHasCause', 'OneSender'];
 
 export function toCheck(scope: Scope): Check {
   const { events = 1, maxFaults = 2, isLive = false, isReporting = false } = scope;
@@ -34,12 +42,10 @@ export function toCheck(scope: Scope): Check {
     constants: {
       Events: toModelValues('e', events),
       Runs: toModelValues('r', 2),
-      MaxTime: 2,
       MaxAttempts: 2,
       MaxFaults: maxFaults,
       Faults: scope.faults ?? FAULTS,
-      Durability: scope.durability ?? 'replicated',
-      HasSweep: scope.hasSweep ?? true,
+      Standby: scope.standby ?? 'synchronous',
       Listed: CAUSES,
       ListedOverlaps: OVERLAPS,
       Mutation: scope.mutation ?? 'none',
@@ -53,28 +59,19 @@ export function toCheck(scope: Scope): Check {
 
 /** docs/reliability.md lists them. */
 export const SCOPES: readonly (Scope & CompleteScope)[] = [
-  { name: '2 processes, 1 event, 1 fault, with liveness', maxFaults: 1, isLive: true, states: 3188 },
-  { name: '2 processes, 1 event, 2 faults', states: 63432 },
-  { name: '2 processes, 1 event, 2 faults, with liveness', isLive: true, isLong: true, states: 126794 },
-  { name: '2 processes, 2 events, 1 fault', events: 2, maxFaults: 1, states: 16343 },
-  {
-    name: '2 processes, 2 events, 1 harmless fault, without the sweep, with liveness',
-    events: 2,
-    maxFaults: 1,
-    faults: HARMLESS,
-    hasSweep: false,
-    isLive: true,
-    states: 3602,
-  },
+  { name: '2 processes, 1 event, 1 fault, with liveness', maxFaults: 1, isLive: true, states: 1359 },
+  { name: '2 processes, 1 event, 2 faults', states: 17495 },
+  { name: '2 processes, 1 event, 2 faults, with liveness', isLive: true, isLong: true, states: 34175 },
+  { name: '2 processes, 2 events, 1 fault', events: 2, maxFaults: 1, states: 7560 },
 ];
 
 /** Deliberate defects, and the property that notices each one. `temporal` is AcceptedEnds. */
 export const DEFECTS: Readonly<Record<string, Scope & { readonly violated: string }>> = {
-  'settlement without the lane': { mutation: 'settlement without the lane', faults: ['pause'], violated: 'SettledByHolder' },
-  'settlement of another attempt': {
-    mutation: 'settlement of another attempt',
-    faults: ['rejection', 'data loss'],
-    violated: 'SettledByHolder',
+  'settlement without the fence': {
+    mutation: 'settlement without the fence',
+    faults: ['pause'],
+    maxFaults: 1,
+    violated: 'SettledByAttempt',
   },
   'settlement before the response': {
     mutation: 'settlement before the response',
@@ -82,14 +79,23 @@ export const DEFECTS: Readonly<Record<string, Scope & { readonly violated: strin
     violated: 'DeliveredIsAnswered',
   },
   'lease is too short': { mutation: 'lease is too short', maxFaults: 0, violated: 'OneSender' },
-  'wake-up during a run is lost': {
-    mutation: 'wake-up during a run is lost',
-    events: 2,
+  'lane is given back during its claim': {
+    mutation: 'lane is given back during its claim',
     maxFaults: 0,
-    hasSweep: false,
+    violated: 'OneSender',
+  },
+  'lease of a crashed process stays': {
+    mutation: 'lease of a crashed process stays',
+    faults: ['crash'],
+    maxFaults: 1,
     isLive: true,
     violated: 'temporal',
   },
-  'no sweep after a crash': { faults: ['crash'], maxFaults: 1, hasSweep: false, isLive: true, violated: 'temporal' },
-  'durability: local, and a failover': { durability: 'local', faults: ['data loss'], maxFaults: 1, violated: 'AcceptedIsKept' },
+  'no polls': { mutation: 'no polls', faults: ['crash'], maxFaults: 1, isLive: true, violated: 'temporal' },
+  'asynchronous standby, and a failover': {
+    standby: 'asynchronous',
+    faults: ['data loss'],
+    maxFaults: 1,
+    violated: 'AcceptedIsKept',
+  },
 };

@@ -12,6 +12,8 @@ import { readFile } from './tar.ts';
 const ROOT = resolve(import.meta.dirname, '..', '..', '..');
 /** The form of the sidecar, which the injector, the policies and the sidecar itself must agree on. */
 const SHAPE = 'chart/sidegate/templates/_sidecar.tpl';
+/** The packages of a release. */
+const LOCK = 'package-lock.json';
 /** Where the Dockerfile puts the bundles. */
 const PROGRAM = 'opt/sidegate';
 
@@ -44,12 +46,18 @@ function git(...args: readonly string[]): string | undefined {
   return status === 0 && stdout.trim() !== '' ? stdout.trim() : undefined;
 }
 
-/** Builds it below a folder, with the packages of today. */
+/** Builds it below a folder, with its own packages. */
 export async function buildPreviousRelease(commit: string, folder: string): Promise<PreviousRelease> {
   const source = join(folder, 'source');
   mkdirSync(source);
   await expectSuccess('sh', ['-c', 'git -C "$1" archive "$2" | tar -x -C "$3"', 'sh', ROOT, commit, source]);
-  symlinkSync(join(ROOT, 'node_modules'), join(source, 'node_modules'));
+  if (git('diff', '--name-only', commit, '--', LOCK) === undefined)
+    symlinkSync(join(ROOT, 'node_modules'), join(source, 'node_modules'));
+  else {
+    // npm's settings may be in the environment, or in the home of the user.
+    const env = process.env as Readonly<Record<string, string>>;
+    await expectSuccess('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--prefix', source], env);
+  }
   const dist = join(source, 'dist');
   const script = pathToFileURL(join(source, 'scripts', 'bundle.ts')).href;
   const build = `const { bundle } = await import(${JSON.stringify(script)}); await bundle(${JSON.stringify(dist)});`;

@@ -110,6 +110,7 @@ JUDGES = {
     "plaid": judge_plaid,
     "google-pubsub": judge_google,
     "azure-event-grid": judge_event_grid,
+    "azure-event-grid-cloudevents": judge_event_grid,
     "vonage": judge_vonage,
     "netlify": judge_netlify,
     "monday": judge_monday,

@@ -3,6 +3,7 @@ import type { OutgoingHttpHeaders } from 'node:http';
 import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { createProviderApi, type ProviderApi, type ProviderApiParts } from '../../../src/provider/api/provider-api.ts';
+import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-cipher.ts';
 import { StoredRegistry } from '../../../src/provider/endpoints/stored-registry.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
 import { type Answer, send } from '../client.ts';
@@ -13,6 +14,7 @@ import { MemoryQueue } from './memory-queue.ts';
 export interface Reported {
   readonly requests: [operation: string, status: number][];
   readonly accepted: [result: string, count: number][];
+  readonly unrouted: [type: string, count: number][];
   readonly rejected: string[];
   readonly changes: [endpoint: string, change: string][];
   readonly errors: unknown[];
@@ -48,15 +50,17 @@ export async function startApiOver<Queue extends DeliveryQueue>(
   queue: Queue,
   { token, ...over }: TestApiOptions = {},
 ): Promise<TestApi<Queue>> {
-  const reported: Reported = { requests: [], accepted: [], rejected: [], changes: [], errors: [] };
+  const reported: Reported = { requests: [], accepted: [], unrouted: [], rejected: [], changes: [], errors: [] };
   const clock = over.clock ?? systemClock;
   const store = queue.endpoints;
   const registry = new StoredRegistry({
     store,
     clock,
     defaults: DEFAULTS,
+    cipher: new EndpointCipher([]),
     onChanged: () => undefined,
     onUnreadable: () => undefined,
+    onEncryption: () => undefined,
   });
   registry.replaceConfig([toConfigEndpoint('acme', { events: ['invoice.*'] })], DEFAULTS);
   await registry.open();
@@ -72,11 +76,19 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     password: undefined,
     token: token === undefined ? undefined : new Secret(Buffer.from(token)),
     maxBufferedBytes: 16 * 1_024 * 1_024,
-    memory: { limit: undefined, shortage: undefined, isTight: false, onBytes: () => undefined },
+    memory: {
+      limit: undefined,
+      workers: 1,
+      shortage: undefined,
+      isTight: false,
+      onBytes: () => undefined,
+      onGarbage: () => undefined,
+    },
     version: '1.2.3',
     hooks: {
       onRequest: (operation, status) => void reported.requests.push([operation, status]),
       onAccepted: (result, count) => void reported.accepted.push([result, count]),
+      onUnrouted: (type, count) => void reported.unrouted.push([type, count]),
       onRejected: (reason) => void reported.rejected.push(reason),
       onEndpointChanged: (endpoint, change) => void reported.changes.push([endpoint, change]),
       onError: (_, error) => void reported.errors.push(error),

@@ -1,6 +1,7 @@
 /** Endpoints and rules for tests of the provider. */
 import { Secret } from '../../../src/core/secret.ts';
 import type { Endpoint } from '../../../src/provider/endpoints/endpoint.ts';
+import { findHeaderProblem } from '../../../src/provider/endpoints/endpoint-headers.ts';
 import type { EndpointDefaults, EndpointRecord, EndpointSettings } from '../../../src/provider/endpoints/endpoint-record.ts';
 import type { EndpointRules } from '../../../src/provider/endpoints/endpoint-rules.ts';
 
@@ -14,7 +15,7 @@ export function toSettings(over: Partial<EndpointSettings> = {}): EndpointSettin
     url: 'https://acme.example/hooks',
     description: '',
     events: [],
-    channels: [],
+    allTenants: false,
     headers: {},
     retryClientErrors: [],
     operational: false,
@@ -36,7 +37,8 @@ export function toConfigEndpoint(id: string, over: Partial<Endpoint> = {}): Endp
     description: '',
     url: 'https://config.example/hooks',
     events: [],
-    channels: [],
+    tenant: undefined,
+    allTenants: false,
     keys: toRecord().keys,
     headers: [],
     ...DEFAULTS,
@@ -58,10 +60,7 @@ let secrets = 0;
 export const RULES: EndpointRules = {
   findUrlProblem: (url) =>
     URL.canParse(url) && url.startsWith('https://') ? undefined : { problem: 'it is not an https URL', hint: 'write https://…' },
-  findHeaderProblem: (headers) =>
-    headers.some(([name]) => name.toLowerCase() === 'host')
-      ? { problem: 'the header Host cannot be set', hint: 'choose another name' }
-      : undefined,
+  findHeaderProblem,
   parseSecret: (text) =>
     text.startsWith('whsec_')
       ? { version: 'v1', secret: new Secret(Buffer.from(text.slice(6), 'base64')) }

@@ -5,6 +5,7 @@ import type { EndpointRegistry } from '../../../src/provider/endpoints/registry.
 import type { Target } from '../../../src/provider/endpoints/target.ts';
 import type { LaneHooks } from '../../../src/provider/lanes/lane-hooks.ts';
 import { createLaneRunner, type LaneRunner, type LaneSettings } from '../../../src/provider/lanes/lane-runner.ts';
+import { toRank } from '../../../src/provider/lanes/lane-state.ts';
 import type {
   Delivery,
   Lane,
@@ -15,6 +16,8 @@ import type {
 } from '../../../src/provider/queue/delivery-queue.ts';
 import type { FakeClock } from '../fake-clock.ts';
 import { aDelivery } from './endpoint.ts';
+
+const NO_STATE: LaneState = { failures: 0, isProven: false, since: 0 };
 
 /** The lane of one endpoint; what is not settled is due. */
 export class FakeLane implements Lane {
@@ -63,9 +66,16 @@ export class FakeLane implements Lane {
     return this.clock?.now() ?? 0;
   }
 
-  take(limit: number, now: number): Promise<readonly Delivery[]> {
+  /** As an engine: by rank, then in the order in which they were added. */
+  take(limit: number, now: number, only?: 'first'): Promise<readonly Delivery[]> {
     this.takes++;
-    const due = this.deliveries.filter(({ event, due }) => due <= now && !this.#taken.has(event)).slice(0, limit);
+    const rank = (delivery: Delivery): number => toRank(delivery, this.state ?? NO_STATE);
+    const due = this.deliveries
+      .filter(
+        (delivery) => delivery.due <= now && !this.#taken.has(delivery.event) && (only === undefined || rank(delivery) === 0),
+      )
+      .sort((a, b) => rank(a) - rank(b))
+      .slice(0, limit);
     for (const { event } of due) this.#taken.add(event);
     return Promise.resolve(due);
   }
@@ -105,6 +115,8 @@ export class FakeSender implements Pick<Sender, 'send'> {
   readonly inFlight: HeldAttempt[] = [];
   readonly started: Delivery[] = [];
   respond: ((delivery: Delivery, endpoint: Endpoint) => AttemptResult | Promise<AttemptResult> | undefined) | undefined;
+
+  isReachable?: NonNullable<Sender['isReachable']>;
 
   send(delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): Promise<AttemptResult> {
     this.started.push(delivery);

@@ -7,10 +7,13 @@ import type {
   DeliveryPage,
   DeliveryQueue,
   DeliveryRecord,
+  EventFilter,
+  EventPage,
   LaneState,
   NewEvent,
   Page,
-  ReplayProgress,
+  RepairAction,
+  RepairProgress,
 } from '../../../src/provider/queue/delivery-queue.ts';
 
 /** A store whose replicas are several `MemoryEndpointStore` objects over one map. */
@@ -83,8 +86,10 @@ export class MemoryQueue implements DeliveryQueue {
   gate: Promise<void> | undefined;
   /** Calls of append. */
   appends = 0;
-  /** Deliveries in one step of a replay. */
-  replayStep = 2;
+  /** Deliveries in one step of a repair. */
+  repairStep = 2;
+  readonly rescheduled: [endpoint: string, delays: readonly number[]][] = [];
+  readonly #erased = new Set<string>();
 
   async open() {
     return [];
@@ -95,7 +100,9 @@ export class MemoryQueue implements DeliveryQueue {
     await this.gate;
     await this.#respond();
     const fresh = events.filter(({ id }) => !this.events.has(id));
-    if (this.events.size + fresh.length > this.maxEvents) throw new SidegateError('system', 'queue_full', 'full');
+    if (this.events.size + fresh.length > this.maxEvents)
+      throw new SidegateError('system', 'queue_full', 'the endpoint acme has 7 undelivered events');
+    const known = new Map(this.events);
     for (const event of fresh) {
       this.events.set(event.id, event);
       for (const { endpoint, isSkipped } of event.targets)
@@ -105,12 +112,21 @@ export class MemoryQueue implements DeliveryQueue {
           isSkipped === true ? { state: 'skipped', attempts: 0 } : { state: 'waiting', attempts: 0, due: event.createdAt },
         );
     }
-    return events.map((event) => (fresh.includes(event) ? 'stored' : 'duplicate'));
+    return events.map((event) => {
+      const before = known.get(event.id);
+      if (before === undefined) return 'stored';
+      const isSame = before.type === event.type && before.tenant === event.tenant && toData(before) === toData(event);
+      return isSame ? 'duplicate' : 'conflict';
+    });
   }
 
   /** Ends a delivery. */
   settle(event: string, endpoint: string, settled: Settled): void {
     this.#put(this.events.get(event) as NewEvent, endpoint, settled);
+  }
+
+  async join() {
+    return undefined;
   }
 
   serve() {
@@ -123,7 +139,10 @@ export class MemoryQueue implements DeliveryQueue {
 
   async getEvent(id: string) {
     await this.#respond();
-    return this.events.get(id);
+    const event = this.events.get(id);
+    if (event === undefined) return undefined;
+    const isErased = this.#erased.has(id);
+    return { ...event, body: isErased ? Buffer.alloc(0) : event.body, isErased };
   }
 
   async find(filter: DeliveryFilter, { limit, after }: Page): Promise<DeliveryPage> {
@@ -145,25 +164,68 @@ export class MemoryQueue implements DeliveryQueue {
     return found.lastAttempt === undefined ? [] : [found.lastAttempt];
   }
 
-  async *replay(filter: DeliveryFilter, now: number): AsyncIterable<ReplayProgress> {
+  async findEvents(filter: EventFilter, { limit, after }: Page): Promise<EventPage> {
     await this.#respond();
-    const event = this.events.get(filter.event ?? '');
-    if (event !== undefined && filter.endpoint !== undefined && !this.#deliveries.has(`${event.id}~${filter.endpoint}`))
-      this.#put(event, filter.endpoint, { state: 'skipped', attempts: 0 });
-    const found = this.#select(filter).filter(({ state }) => state !== 'waiting');
-    let replayed = 0;
+    const all = [...this.events.values()].reverse().filter((event) => matches(event, filter));
+    const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
+    if (after !== undefined && start === 0) throw new SidegateError('user', 'invalid_position', 'not a position');
+    const shown = all.slice(start, start + limit);
+    const last = shown.at(-1);
+    const events = shown.map(({ id, type, tenant, createdAt }) => {
+      const states = this.#select({ event: id }).map(({ state }) => state);
+      const count = (...given: readonly string[]) => states.filter((state) => given.includes(state)).length;
+      const counted = { deliveries: states.length, waiting: count('waiting'), failed: count('dead', 'skipped') };
+      return { id, type, tenant, createdAt, ...counted };
+    });
+    return start + limit < all.length && last !== undefined ? { events, next: last.id } : { events };
+  }
+
+  async *repair(action: RepairAction, filter: DeliveryFilter, now: number): AsyncIterable<RepairProgress> {
+    await this.#respond();
+    const found = this.#selectRepaired(action, filter);
+    let changed = 0;
     for (const record of found) {
-      this.#put(this.events.get(record.event) as NewEvent, record.endpoint, {
-        state: 'waiting',
-        attempts: record.attempts,
-        due: now,
-      });
-      if (++replayed % this.replayStep === 0) {
-        yield { replayed, total: found.length };
+      const event = this.events.get(record.event) as NewEvent;
+      const { attempts } = record;
+      if (action === 'purge') this.#deliveries.delete(`${record.event}~${record.endpoint}`);
+      else if (action === 'cancel') this.#put(event, record.endpoint, { state: 'skipped', attempts, settledAt: now });
+      else this.#put(event, record.endpoint, { state: 'waiting', attempts, due: now });
+      if (++changed % this.repairStep === 0) {
+        yield { changed, total: found.length };
         await this.#respond();
       }
     }
-    yield { replayed, total: found.length };
+    yield { changed, total: found.length };
+  }
+
+  async count(action: RepairAction, filter: DeliveryFilter): Promise<number> {
+    await this.#respond();
+    return this.#selectRepaired(action, filter).length;
+  }
+
+  async addDelivery(id: string, endpoint: string, now: number): Promise<boolean> {
+    await this.#respond();
+    const event = this.events.get(id);
+    if (event === undefined || this.#erased.has(id) || this.#deliveries.has(`${id}~${endpoint}`)) return false;
+    this.#put(event, endpoint, { state: 'waiting', attempts: 0, due: now });
+    return true;
+  }
+
+  async erase(which: { readonly event: string } | { readonly tenant: string }, now: number): Promise<number> {
+    await this.#respond();
+    const found = [...this.events.values()].filter(
+      ({ id, tenant }) => !this.#erased.has(id) && ('event' in which ? id === which.event : tenant === which.tenant),
+    );
+    for (const { id } of found) {
+      this.#erased.add(id);
+      for await (const _ of this.repair('cancel', { event: id }, now));
+    }
+    return found.length;
+  }
+
+  async reschedule(endpoint: string, delays: readonly number[]): Promise<void> {
+    await this.#respond();
+    this.rescheduled.push([endpoint, delays]);
   }
 
   async prune() {
@@ -171,7 +233,7 @@ export class MemoryQueue implements DeliveryQueue {
   }
 
   async stats() {
-    return { waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, maxEvents: 0, maxBytes: 0, sweepFinds: 0 };
+    return { waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, storedEvents: 0, storedBytes: 0, maxEvents: 0, maxBytes: 0 };
   }
 
   async backlogs(endpoints: readonly string[]) {
@@ -195,19 +257,41 @@ export class MemoryQueue implements DeliveryQueue {
     if (this.failure !== undefined) throw this.failure;
   }
 
-  #put({ id, type, channel, createdAt }: NewEvent, endpoint: string, settled: Settled): void {
-    this.#deliveries.set(`${id}~${endpoint}`, { event: id, endpoint, type, channel, createdAt, ...settled });
+  #put({ id, type, tenant, createdAt }: NewEvent, endpoint: string, settled: Settled): void {
+    this.#deliveries.set(`${id}~${endpoint}`, { event: id, endpoint, type, tenant, createdAt, ...settled });
   }
 
-  #select({ event, endpoint, type, states, from, to }: DeliveryFilter): DeliveryRecord[] {
+  #selectRepaired(action: RepairAction, filter: DeliveryFilter): DeliveryRecord[] {
+    return this.#select(filter).filter(({ event, state }) => {
+      if (action === 'cancel') return state === 'waiting';
+      return action === 'purge' || !this.#erased.has(event);
+    });
+  }
+
+  #select({ event, endpoint, states, receivers, ...filter }: DeliveryFilter): DeliveryRecord[] {
+    const isReceiver = (each: DeliveryRecord): boolean =>
+      receivers?.some((to) => to.endpoint === each.endpoint && (to.allTenants || to.tenant === each.tenant)) !== false;
     return [...this.#deliveries.values()].filter(
       (each) =>
         (event === undefined || each.event === event) &&
         (endpoint === undefined || each.endpoint === endpoint) &&
-        (type === undefined || each.type === type) &&
         (states === undefined || states.includes(each.state)) &&
-        each.createdAt >= (from ?? 0) &&
-        each.createdAt < (to ?? Number.POSITIVE_INFINITY),
+        isReceiver(each) &&
+        matches({ ...(this.events.get(each.event) as NewEvent), targets: [] }, filter),
     );
   }
+}
+
+function matches({ type, tenant, createdAt, targets }: NewEvent, filter: EventFilter): boolean {
+  return (
+    (filter.type === undefined || type === filter.type) &&
+    (filter.tenant === undefined || tenant === filter.tenant) &&
+    createdAt >= (filter.from ?? 0) &&
+    createdAt < (filter.to ?? Number.POSITIVE_INFINITY) &&
+    (filter.isUnrouted === undefined || targets.length === 0)
+  );
+}
+
+function toData({ body, comparedFrom = 0 }: NewEvent): string {
+  return body.subarray(comparedFrom).toString();
 }

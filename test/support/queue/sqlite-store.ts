@@ -3,13 +3,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../src/core/clock.ts';
+import { createQueue, type QueueHooks, type QueueParts } from '../../../src/provider/queue/create-queue.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
-import { createSqliteQueue, type SqliteQueueOptions } from '../../../src/provider/queue/sqlite/sqlite-queue.ts';
 import { FakeClock } from '../fake-clock.ts';
-import type { QueueStore } from './store.ts';
+import type { QueueBounds, QueueStore } from './store.ts';
 
 /** Fails the test for whatever a queue reports. */
-export const NO_HOOKS: SqliteQueueOptions['hooks'] = {
+export const NO_HOOKS: QueueHooks = {
   onFatal: (error) => {
     throw error;
   },
@@ -20,14 +20,25 @@ export const NO_HOOKS: SqliteQueueOptions['hooks'] = {
   onRunError: () => undefined,
 };
 
-/** Options for a file in a temporary folder, which may be on any file system. */
-export function toOptions(path: string, over: Partial<SqliteQueueOptions> = {}): SqliteQueueOptions {
-  return { path, allowVolatile: true, maxEvents: 1_000_000, maxBytes: 2 ** 32, clock: systemClock, hooks: NO_HOOKS, ...over };
+/** Bounds that no test reaches unless it sets others. */
+export const WIDE_BOUNDS: QueueBounds = { maxEvents: 1_000_000, maxBytes: 2 ** 32, endpointShare: 1, tenantShare: 1 };
+
+/** What a queue under test gets. */
+export type QueueOptions = Partial<QueueBounds & Pick<QueueParts, 'clock' | 'hooks'>> & { readonly allowVolatile?: boolean };
+
+/** Parts of a queue under test. */
+export function toParts({ clock = systemClock, hooks = NO_HOOKS, ...bounds }: QueueOptions = {}): QueueParts {
+  return { clock, hooks, bounds: { ...WIDE_BOUNDS, ...bounds } };
+}
+
+/** Creates a queue in a file, which may be on any file system. */
+export function createSqliteQueue(path: string, { allowVolatile = true, ...over }: QueueOptions = {}): DeliveryQueue {
+  return createQueue({ kind: 'sqlite', path, allowVolatile }, toParts(over));
 }
 
 /** Opens a queue. */
-export async function openSqliteQueue(path: string, over: Partial<SqliteQueueOptions> = {}): Promise<DeliveryQueue> {
-  const queue = createSqliteQueue(toOptions(path, over));
+export async function openSqliteQueue(path: string, over: QueueOptions = {}): Promise<DeliveryQueue> {
+  const queue = createSqliteQueue(path, over);
   await queue.open();
   return queue;
 }

@@ -1,12 +1,8 @@
 /** What the contract suite of the delivery queue needs to know about an engine. */
 import type { Clock, Milliseconds } from '../../../src/core/clock.ts';
-import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
+import type { DeliveryQueue, QueueBounds } from '../../../src/provider/queue/delivery-queue.ts';
 
-/** Bounds of a queue. */
-export interface QueueBounds {
-  readonly maxEvents: number;
-  readonly maxBytes: number;
-}
+export type { QueueBounds };
 
 /** An empty store under test. */
 export interface QueueStore {

@@ -10,6 +10,7 @@ import { SharedEntries, type SharedEntry } from '../../../src/admin/console/shar
 import type { DeliveryBatch, SharedDeliveries } from '../../../src/state/shared-deliveries.ts';
 import { Journal } from '../../../src/telemetry/journal/journal.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
+import { makePauseOwner } from '../../support/pauses.ts';
 import { makeRequestLine } from '../../support/request-line.ts';
 
 const INSTANCE = 'aaaaaaaa';
@@ -84,7 +85,7 @@ function start() {
   };
   const open = (lastId?: string, isSelected: (row: Row) => boolean = () => true): FakeResponse => {
     const response = new FakeResponse();
-    stream.open(response as unknown as ServerResponse, lastId, isSelected);
+    stream.open(response as unknown as ServerResponse, makePauseOwner(clock), lastId, isSelected);
     return response;
   };
   const record = (id: number): void => journal.add(1, makeRequestLine({ requestId: toId(id), route: 'own' }));
@@ -217,7 +218,7 @@ test('does not count a client that left before its stream began', async () => {
   const [, response] = (await once(server, 'request')) as [unknown, ServerResponse];
   request.destroy();
   await once(response, 'close');
-  for (let i = 0; i < MAX_STREAMS; i++) stream.open(response, undefined, () => true);
+  for (let i = 0; i < MAX_STREAMS; i++) stream.open(response, makePauseOwner(clock), undefined, () => true);
   expect([stream.isFull, clock.timers]).toEqual([false, 0]);
   expect(open().text).toBe(': open\n\n');
   server.close();

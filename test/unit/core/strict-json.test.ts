@@ -3,7 +3,8 @@ import { findMember, listElements, toWholeSpan } from '../../../src/core/json-sc
 import { parseStrictJson } from '../../../src/core/strict-json.ts';
 import { fc } from '../../support/property.ts';
 
-const BOUNDS = { maxDepth: 8, maxValues: 1_000 };
+const BOUNDS = { maxDepth: 8, maxValues: 1_000, maxMembers: 100 };
+const toMembers = (count: number) => Array.from({ length: count }, (_, i) => `"${i}":0`).join();
 const parse = (text: string | Buffer) => parseStrictJson(Buffer.from(text as string), BOUNDS);
 
 test.each([
@@ -23,9 +24,10 @@ test.each([
   ],
   ['an unpaired surrogate', '{"a":"\\ud800"}', 'a string contains an unpaired surrogate'],
   ['an unpaired surrogate in a name', '{"\\uDFFF":1}', 'a string contains an unpaired surrogate'],
-  ['too many levels', `${'['.repeat(9)}${']'.repeat(9)}`, 'it has more than 8 levels or more than 1000 values'],
-  ['too many values', `[${'0,'.repeat(1_001)}0]`, 'it has more than 8 levels or more than 1000 values'],
-  ['millions of levels', '['.repeat(5_000_000), 'it has more than 8 levels or more than 1000 values'],
+  ['too many levels', `${'['.repeat(9)}${']'.repeat(9)}`, 'it has more than 8 levels'],
+  ['too many values', `[${'0,'.repeat(1_001)}0]`, 'it has more than 1000 values'],
+  ['too many members of one object', `{"a":[{${toMembers(101)}}]}`, 'an object has more than 100 members'],
+  ['millions of levels', '['.repeat(5_000_000), 'it has more than 8 levels'],
 ])('rejects %s', (_, text, problem) => {
   expect(parse(text)).toEqual({ kind: 'problem', problem });
 });
@@ -43,6 +45,11 @@ test.each(['{"exp":1e400}', '[-1e309]'])('rejects %s only where numbers must be 
 
 test('accepts a pair of surrogate escapes, colons in strings, and __proto__ as a plain member', () => {
   const text = '{"a":"\\ud83d\\ude00:\\":","__proto__":{"b":[]}}';
+  expect(parse(text)).toEqual({ kind: 'value', value: JSON.parse(text) });
+});
+
+test('accepts as many members in each of several objects', () => {
+  const text = `[{${toMembers(99)},"a":{${toMembers(100)}}},{${toMembers(100)}}]`;
   expect(parse(text)).toEqual({ kind: 'value', value: JSON.parse(text) });
 });
 

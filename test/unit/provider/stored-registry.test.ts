@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-cipher.ts';
 import { StoredRegistry } from '../../../src/provider/endpoints/stored-registry.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { DEFAULTS, toConfigEndpoint, toRecord } from '../../support/provider/endpoints.ts';
@@ -12,48 +13,57 @@ async function open(store = new MemoryEndpointStore(), clock = new FakeClock()) 
     store,
     clock,
     defaults: DEFAULTS,
+    cipher: new EndpointCipher([]),
     onChanged: () => undefined,
     onUnreadable: (id) => void unreadable.push(id),
+    onEncryption: () => undefined,
   });
   await registry.open();
   return { registry, store, clock, unreadable };
 }
 
-const event = (type: string, channel?: string, data: Record<string, unknown> = {}) => ({ type, channel, data });
+const event = (type: string, tenant?: string, data: Record<string, unknown> = {}) => ({ type, tenant, data });
 const names = (targets: readonly { endpoint: string }[]): string[] => targets.map(({ endpoint }) => endpoint).toSorted();
 
 describe('routing', () => {
-  test('selects by type and channel, each endpoint once', async () => {
+  test('selects by type and tenant, each endpoint once', async () => {
     const { registry } = await open();
-    await registry.create('all', toRecord());
-    await registry.create('paid', toRecord({ events: ['invoice.paid', 'invoice.*', '*'] }));
-    await registry.create('tenant', toRecord({ channels: ['t1', 't1', 't2'], events: ['invoice.paid'] }));
+    await registry.create('all', toRecord({ allTenants: true }));
+    await registry.create('paid', toRecord({ allTenants: true, events: ['invoice.paid', 'invoice.*', '*'] }));
+    await registry.create('t1', toRecord({ tenant: 't1', events: ['invoice.paid'] }));
+    await registry.create('t2', toRecord({ tenant: 't2' }));
+    await registry.create('none', toRecord());
     await registry.create('other', toRecord({ events: ['user.*'] }));
-    expect(names(registry.route(event('invoice.paid')))).toEqual(['all', 'paid']);
-    expect(names(registry.route(event('invoice.paid', 't2')))).toEqual(['all', 'paid', 'tenant']);
+    expect(names(registry.route(event('invoice.paid')))).toEqual(['all', 'none', 'paid']);
+    expect(names(registry.route(event('invoice.paid', 't1')))).toEqual(['all', 'paid', 't1']);
+    expect(names(registry.route(event('invoice.paid', 't2')))).toEqual(['all', 'paid', 't2']);
     expect(names(registry.route(event('invoice.paid', 't3')))).toEqual(['all', 'paid']);
-    expect(names(registry.route(event('user.created', 't1')))).toEqual(['all', 'other', 'paid']);
+    expect(names(registry.route(event('user.created', 't1')))).toEqual(['all', 'paid']);
+    expect(names(registry.route(event('user.created')))).toEqual(['all', 'none', 'other', 'paid']);
   });
 
   test('follows changed settings, and forgets removed endpoints', async () => {
     const { registry } = await open();
-    await registry.create('a', toRecord({ events: ['x'], channels: ['c'] }));
+    await registry.create('a', toRecord({ events: ['x'], tenant: 'c' }));
     expect(names(registry.route(event('x', 'c')))).toEqual(['a']);
-    await registry.update('a', (record) => ({ ...record, settings: { ...record.settings, events: ['y.*'], channels: [] } }));
+    await registry.update('a', (record) => ({ ...record, settings: { ...record.settings, events: ['y.*'] } }));
     expect(registry.route(event('x', 'c'))).toEqual([]);
-    expect(names(registry.route(event('y.z')))).toEqual(['a']);
+    expect(names(registry.route(event('y.z', 'c')))).toEqual(['a']);
     expect(await registry.remove('a')).toBe('changed');
-    expect(registry.route(event('y.z'))).toEqual([]);
+    expect(registry.route(event('y.z', 'c'))).toEqual([]);
     expect(await registry.remove('a')).toBe('not_found');
   });
 
-  test('sends operational events to operational endpoints only', async () => {
+  test('sends operational events to operational endpoints of the tenant only', async () => {
     const { registry } = await open();
-    await registry.create('ops', toRecord({ operational: true, events: ['endpoint.*'] }));
-    await registry.create('all', toRecord());
+    await registry.create('ops', toRecord({ operational: true, events: ['endpoint.*'], allTenants: true }));
+    await registry.create('ops-t1', toRecord({ operational: true, tenant: 't1' }));
+    await registry.create('all', toRecord({ allTenants: true }));
     expect(names(registry.route(event('endpoint.disabled')))).toEqual(['all']);
-    expect(names(registry.routeOperational('endpoint.disabled'))).toEqual(['ops']);
-    expect(registry.routeOperational('message.exhausted')).toEqual([]);
+    expect(names(registry.routeOperational('endpoint.disabled', 't1'))).toEqual(['ops', 'ops-t1']);
+    expect(names(registry.routeOperational('endpoint.disabled', 't2'))).toEqual(['ops']);
+    expect(names(registry.routeOperational('endpoint.disabled', undefined))).toEqual(['ops']);
+    expect(registry.routeOperational('message.exhausted', 't2')).toEqual([]);
   });
 
   test('keeps the order of events with the same value, and has none without a usable value', async () => {
@@ -68,7 +78,7 @@ describe('routing', () => {
   test('selects among 10,000 endpoints without looking at each of them for each event', async () => {
     const { registry } = await open();
     const endpoints = Array.from({ length: 10_000 }, (_, i) =>
-      toConfigEndpoint(`e${i}`, i % 2 === 0 ? { channels: [`t${i}`] } : { events: [`kind${i}.*`, `kind${i}`] }),
+      toConfigEndpoint(`e${i}`, i % 2 === 0 ? { tenant: `t${i}` } : { allTenants: true, events: [`kind${i}.*`, `kind${i}`] }),
     );
     registry.replaceConfig(endpoints, DEFAULTS);
     const before = process.cpuUsage();

@@ -5,7 +5,7 @@ import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toWords } from '../format.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import { act, describeAttempt, type Endpoint, type EndpointStats, replayAll, toEndpointPath } from './outgoing-api.ts';
+import { act, describeAttempt, type Endpoint, type EndpointStats, repair, toEndpointPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
@@ -47,7 +47,7 @@ interface RowProps {
 }
 
 function Row({ endpoint, onChange }: RowProps): JSX.Element {
-  const { id, url, disabled } = endpoint;
+  const { id, url, tenant, allTenants, disabled } = endpoint;
   const { data, reload } = usePolled<EndpointStats>(`${toEndpointPath(id)}/stats`, INTERVAL_MS);
   const onEnd = (): void => {
     onChange();
@@ -58,6 +58,8 @@ function Row({ endpoint, onChange }: RowProps): JSX.Element {
       <th scope="row">
         <a href={`/?view=outgoing&endpoint=${encodeURIComponent(id)}`}>{id}</a>
         <span class="aside url">{url}</span>
+        {tenant !== undefined && <span class="aside">tenant {tenant}</span>}
+        {allTenants && <span class="aside">all tenants</span>}
       </th>
       <td>
         <State disabled={disabled} failing={data?.failing} />
@@ -114,9 +116,17 @@ function toActions({ id, source, disabled }: Endpoint): Action[] {
       return { text };
     },
   });
+  const cancelAll: Action = {
+    label: 'Cancel all',
+    question: 'Its waiting deliveries are not sent, unless they are retried.',
+    run: async (onProgress, signal) => {
+      const count = await repair({ action: 'cancel', endpoint: id }, onProgress, signal);
+      return { text: `${toCount(count)} canceled.` };
+    },
+  };
   if (disabled !== undefined)
     return [
-      post('Enable', 'enable', 'New deliveries are sent to it again. Those that were skipped can be replayed.', 'It is enabled.'),
+      post('Enable', 'enable', 'New deliveries are sent to it again. Those that were skipped can be retried.', 'It is enabled.'),
     ];
   const rotate: Action = {
     label: 'Rotate secret',
@@ -129,12 +139,25 @@ function toActions({ id, source, disabled }: Endpoint): Action[] {
   };
   return [
     {
-      label: 'Replay all',
+      label: 'Retry all',
       question: 'All its dead and skipped deliveries are sent again.',
-      run: (onProgress, signal) => replayAll(id, onProgress, signal),
+      run: async (onProgress, signal) => {
+        const count = await repair({ action: 'retry', endpoint: id }, onProgress, signal);
+        return { text: `${toCount(count)} due now.` };
+      },
     },
+    cancelAll,
     post('Test', 'test', 'It gets a test event.', 'The test event is queued.'),
     ...(source === 'api' ? [rotate] : []),
-    post('Disable', 'disable', 'Its deliveries are skipped until it is enabled again.', 'It is disabled.'),
+    post(
+      'Disable',
+      'disable',
+      'Its waiting deliveries are canceled, and new ones are skipped until it is enabled again. All of them can be retried then.',
+      'It is disabled.',
+    ),
   ];
+}
+
+function toCount(deliveries: number): string {
+  return deliveries === 1 ? '1 delivery is' : `${deliveries.toLocaleString('en')} deliveries are`;
 }

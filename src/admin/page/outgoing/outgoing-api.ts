@@ -1,5 +1,5 @@
 /** The part of the API that shows and repairs what the sending side sends. */
-import type { ActionResult, Progress } from '../action.tsx';
+import type { Progress } from '../action.tsx';
 import { ApiError, request } from '../api.ts';
 import { toWords } from '../format.ts';
 
@@ -9,6 +9,8 @@ export interface Endpoint {
   /** Only those of the API have a secret that can be rotated. */
   readonly source: 'config' | 'api';
   readonly url: string;
+  readonly tenant?: string;
+  readonly allTenants: boolean;
   readonly disabled?: { readonly at: string; readonly reason: string };
 }
 
@@ -46,6 +48,7 @@ export interface OutgoingDelivery {
   readonly event: string;
   readonly endpoint: string;
   readonly type: string;
+  readonly tenant?: string;
   readonly state: (typeof STATES)[number];
   readonly createdAt: string;
   readonly attempts: number;
@@ -60,14 +63,21 @@ export interface ListPage<T> {
   readonly iterator: string | null;
 }
 
-interface ReplayLine {
-  readonly replayed: number;
+interface RepairLine {
+  readonly changed: number;
   readonly total: number;
   readonly done: boolean;
   readonly error?: string;
 }
 
-const INTERRUPTED = 'The replay was interrupted. Start it again: it continues with the rest.';
+/** A change of many deliveries, or of one. */
+export interface Repair {
+  readonly action: 'retry' | 'cancel';
+  readonly endpoint: string;
+  readonly event?: string;
+}
+
+const INTERRUPTED = 'It was interrupted. Start it again: it continues with the rest.';
 
 /** The path of an endpoint. */
 export function toEndpointPath(id: string): string {
@@ -84,22 +94,18 @@ export async function act(path: string, signal: AbortSignal): Promise<Response> 
   return request(path, { method: 'POST', signal });
 }
 
-/** Repeats all dead and skipped deliveries of an endpoint; resolves when all are due again. */
-export async function replayAll(
-  endpoint: string,
-  onProgress: (progress: Progress) => void,
-  signal: AbortSignal,
-): Promise<ActionResult> {
+/** Retries dead and skipped deliveries, or cancels waiting ones; resolves to how many. */
+export async function repair(body: Repair, onProgress: (progress: Progress) => void, signal: AbortSignal): Promise<number> {
   const headers = { 'Content-Type': 'application/json' };
-  const response = await request('/outgoing/replays', { method: 'POST', headers, body: JSON.stringify({ endpoint }), signal });
-  let last: ReplayLine | undefined;
+  const response = await request('/outgoing/repairs', { method: 'POST', headers, body: JSON.stringify(body), signal });
+  let last: RepairLine | undefined;
   for await (const line of readLines(response)) {
-    last = JSON.parse(line) as ReplayLine;
+    last = JSON.parse(line) as RepairLine;
     if (last.error !== undefined) throw new ApiError(0, last.error);
-    onProgress({ done: last.replayed, total: last.total });
+    onProgress({ done: last.changed, total: last.total });
   }
   if (last?.done !== true) throw new ApiError(0, INTERRUPTED);
-  return { text: `${last.replayed} deliveries are due again.` };
+  return last.changed;
 }
 
 async function* readLines({ body }: Response): AsyncGenerator<string> {

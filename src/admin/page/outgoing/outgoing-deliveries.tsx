@@ -1,4 +1,4 @@
-/** Deliveries of the sending side: dead letters, and the next attempts. */
+/** Deliveries of the sending side: dead letters and the next attempts, and how to repair them. */
 import type { JSX } from 'preact';
 import { type Action, ActionButton } from '../action.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
@@ -8,21 +8,30 @@ import { formatMs, formatTime } from '../format.ts';
 import type { Place } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import { type Attempt, act, describeAttempt, type OutgoingDelivery, STATES, toDeliveryPath } from './outgoing-api.ts';
+import { type Attempt, act, describeAttempt, type OutgoingDelivery, repair, STATES, toDeliveryPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
 
-/** The list, by state and endpoint. */
+/** The list, by state, endpoint and tenant. */
 export function OutgoingDeliveries({ place: { query, go } }: { readonly place: Place }): JSX.Element {
   const state = query.get('state') ?? 'dead';
   const endpoint = query.get('endpoint');
-  const filter = new URLSearchParams({ state, limit: '50', ...(endpoint !== null && { endpoint }) });
+  const tenant = query.get('tenant');
+  const filter = new URLSearchParams({
+    state,
+    limit: '50',
+    ...(endpoint !== null && { endpoint }),
+    ...(tenant !== null && { tenant }),
+  });
   const { page, error, reload, controls } = usePages<OutgoingDelivery>(`/outgoing/deliveries?${filter}`, 'deliveries');
   const shown = query.get('delivery');
   return (
     <section aria-labelledby="deliveries">
-      <h2 id="deliveries">Deliveries{endpoint !== null && ` to ${endpoint}`}</h2>
+      <h2 id="deliveries">
+        Deliveries{endpoint !== null && ` to ${endpoint}`}
+        {tenant !== null && ` of ${tenant}`}
+      </h2>
       <form class="filters" aria-label="State of deliveries">
         <label>
           State{' '}
@@ -35,6 +44,11 @@ export function OutgoingDeliveries({ place: { query, go } }: { readonly place: P
         {endpoint !== null && (
           <button type="button" onClick={() => go({ endpoint: null })}>
             All endpoints
+          </button>
+        )}
+        {tenant !== null && (
+          <button type="button" onClick={() => go({ tenant: null })}>
+            All tenants
           </button>
         )}
       </form>
@@ -58,7 +72,13 @@ export function OutgoingDeliveries({ place: { query, go } }: { readonly place: P
           </thead>
           <tbody>
             {page.data.map((delivery) => (
-              <Row key={delivery.id} delivery={delivery} onOpen={(id) => go({ delivery: id })} onEnd={reload} />
+              <Row
+                key={delivery.id}
+                delivery={delivery}
+                onOpen={(id) => go({ delivery: id })}
+                onTenant={(name) => go({ tenant: name })}
+                onEnd={reload}
+              />
             ))}
           </tbody>
         </table>
@@ -77,17 +97,27 @@ const EMPTY: Readonly<Record<string, string>> = {
 interface RowProps {
   readonly delivery: OutgoingDelivery;
   readonly onOpen: (id: string) => void;
+  readonly onTenant: (tenant: string) => void;
   readonly onEnd: () => void;
 }
 
-function Row({ delivery, onOpen, onEnd }: RowProps): JSX.Element {
-  const { id, event, endpoint, type, state, attempts, due, settledAt, lastAttempt } = delivery;
-  const replay: Action = {
-    label: 'Replay',
-    question: `The event ${event} is sent to ${endpoint} again.`,
+function Row({ delivery, onOpen, onTenant, onEnd }: RowProps): JSX.Element {
+  const { id, event, endpoint, type, tenant, state, attempts, due, settledAt, lastAttempt } = delivery;
+  const retry: Action = {
+    label: 'Retry',
+    question:
+      state === 'waiting' ? `The event ${event} is sent to ${endpoint} now.` : `The event ${event} is sent to ${endpoint} again.`,
     run: async (_, signal) => {
-      await act(`${toDeliveryPath(delivery)}/replay`, signal);
-      return { text: 'It is due again.' };
+      await act(`${toDeliveryPath(delivery)}/retry`, signal);
+      return { text: 'It is due now.' };
+    },
+  };
+  const cancel: Action = {
+    label: 'Cancel',
+    question: `The event ${event} is not sent to ${endpoint}, unless it is retried.`,
+    run: async (onProgress, signal) => {
+      const count = await repair({ action: 'cancel', event, endpoint }, onProgress, signal);
+      return { text: count === 0 ? 'It did not wait any more.' : 'It is canceled.' };
     },
   };
   const at = due ?? settledAt;
@@ -98,6 +128,11 @@ function Row({ delivery, onOpen, onEnd }: RowProps): JSX.Element {
           {event}
         </button>
         <span class="aside url">{type}</span>
+        {tenant !== undefined && (
+          <button type="button" class="link aside" onClick={() => onTenant(tenant)}>
+            tenant {tenant}
+          </button>
+        )}
       </th>
       <td data-label="Endpoint">{endpoint}</td>
       <td class="number" data-label="Attempts">
@@ -107,7 +142,10 @@ function Row({ delivery, onOpen, onEnd }: RowProps): JSX.Element {
       <td class="time" data-label={state === 'waiting' ? 'Next attempt' : 'Since'}>
         {at === undefined ? '–' : formatTime(at)}
       </td>
-      <td class="actions">{state !== 'waiting' && <ActionButton action={replay} of={event} onEnd={onEnd} />}</td>
+      <td class="actions">
+        <ActionButton action={retry} of={event} onEnd={onEnd} />
+        {state === 'waiting' && <ActionButton action={cancel} of={event} onEnd={onEnd} />}
+      </td>
     </tr>
   );
 }
@@ -126,6 +164,7 @@ function Detail({ id, onClose }: { readonly id: string; readonly onClose: () => 
             facts={[
               ['Event', data.event],
               ['Type', data.type],
+              ['Tenant', data.tenant ?? null],
               ['Endpoint', data.endpoint],
               ['State', data.state],
               ['Accepted', data.createdAt],

@@ -23,6 +23,7 @@ export const wise: SchemeDescription = {
   publicKey: RSA_KEY,
   tolerance: minutes(5),
   contentTypes: JSON_ONLY,
+  comparedHeaders: ['X-Test-Notification'],
 };
 
 /**

@@ -1,5 +1,6 @@
 /** Senders that host code, build it and run it; most sign only the raw body. */
 import type { SchemeDescription } from '../description.ts';
+import { JSON_OR_FORM } from './defaults.ts';
 import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY, VERSION_TIME_AND_BODY } from './shapes.ts';
 
 /** Jira: https://developer.atlassian.com/cloud/jira/platform/webhooks. Webhooks without a secret, and those of apps, are not signed. */
@@ -29,7 +30,7 @@ const bitbucket: SchemeDescription = {
   id: { header: 'X-Request-UUID' },
 };
 
-/** Gitea and its relatives. For forms they sign the JSON in the form, not the body, so only JSON is accepted. */
+/** Gitea and its relatives. In a form they sign the JSON of its only field, not the form. */
 function toForge(name: string, title: string, docs: string): SchemeDescription {
   return {
     ...BODY,
@@ -37,6 +38,8 @@ function toForge(name: string, title: string, docs: string): SchemeDescription {
     from: { title, docs, key: "the webhook's secret, as it was entered" },
     signature: hexIn(`X-${title}-Signature`),
     id: { header: `X-${title}-Delivery` },
+    contentField: 'payload',
+    contentTypes: JSON_OR_FORM,
   };
 }
 

@@ -1,6 +1,6 @@
 /** Senders that sign only the raw body, without a timestamp or an ID, so that the signed bytes identify duplicates. */
 import type { SchemeDescription } from '../description.ts';
-import { JSON_OR_FORM, minutes } from './defaults.ts';
+import { JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
 import { BODY, base64In, hexIn, hexListIn } from './shapes.ts';
 
 /** The header that GitHub and Meta both use. */
@@ -18,6 +18,7 @@ export const github: SchemeDescription = {
   signature: HUB_SIGNATURE,
   id: { header: 'X-GitHub-Delivery' },
   contentTypes: JSON_OR_FORM,
+  comparedHeaders: ['X-GitHub-Hook-Installation-Target-ID'],
 };
 
 /** Shopify, webhooks: https://shopify.dev/docs/apps/build/webhooks/verify-deliveries. */
@@ -32,6 +33,8 @@ export const shopify: SchemeDescription = {
   signature: base64In('X-Shopify-Hmac-Sha256'),
   kind: ['X-Shopify-Topic'],
   id: { header: 'X-Shopify-Webhook-Id' },
+  // A subscription has the format JSON or XML.
+  contentTypes: [...JSON_ONLY, 'application/xml'],
 };
 
 /** Shopify, events: as for webhooks, with headers without `X-` (https://shopify.dev/docs/apps/build/events/verify-deliveries). */
@@ -156,6 +159,7 @@ export const woocommerce: SchemeDescription = {
   signature: base64In('X-WC-Webhook-Signature'),
   kind: ['X-WC-Webhook-Topic'],
   secret: { encoding: 'utf8', transform: 'html-entities' },
+  comparedHeaders: ['X-WC-Webhook-ID'],
 };
 
 /** X: https://docs.x.com/x-api/webhooks/quickstart. Anyone can get the HMAC of a token through the CRC, so only JSON objects are events. */

@@ -1,12 +1,15 @@
 /** Senders of answers to forms, of bookings, and of checks of identities. */
 import type { SchemeDescription } from '../description.ts';
-import { minutes } from './defaults.ts';
+import { JSON_OR_FORM, minutes } from './defaults.ts';
 import { BODY, base64In, hexIn, hexListIn, TIME_AND_BODY } from './shapes.ts';
 
 /** The time is an entry of the signature header, as Stripe writes it. */
 const AS_STRIPE = { ...TIME_AND_BODY, timestamp: { from: { entry: 't=' }, unit: 's' } } as const;
 
-/** Cal.com: https://cal.com/docs/developing/guides/automation/webhooks. Without a secret, its header contains no signature. */
+/**
+ * Cal.com: https://cal.com/docs/developing/guides/automation/webhooks. Without a secret, its header contains no signature. A custom
+ * payload that is not JSON is sent as a form.
+ */
 const calCom: SchemeDescription = {
   ...BODY,
   name: 'cal-com',
@@ -16,6 +19,7 @@ const calCom: SchemeDescription = {
     key: "the webhook's secret, as it was entered",
   },
   signature: hexIn('X-Cal-Signature-256'),
+  contentTypes: JSON_OR_FORM,
 };
 
 /** Calendly: https://developer.calendly.com/api-docs/overview/webhooks/webhook-signatures, whose example allows three minutes. */

@@ -45,6 +45,8 @@ export const googlePubsub: SchemeDescription = {
   signature: tokenIn('Authorization', 'rsa-sha256', 'Bearer '),
   signed: [],
   id: { json: '$.message.messageId' },
+  // With a dead-letter topic.
+  perAttempt: [{ json: '$.deliveryAttempt' }],
   jwksUrl: 'https://www.googleapis.com/oauth2/v3/certs',
   jwt: {
     issuers: ['https://accounts.google.com', 'accounts.google.com'],
@@ -78,6 +80,20 @@ export const azureEventGrid: SchemeDescription = {
   },
 };
 
+/** Azure Event Grid, CloudEvents schema: another Content-Type, one event in each delivery, and a handshake by OPTIONS. */
+export const azureCloudEvents: SchemeDescription = {
+  ...azureEventGrid,
+  name: 'azure-event-grid-cloudevents',
+  handshake: 'cloudevents',
+  from: {
+    title: 'Azure Event Grid (Microsoft Entra ID, CloudEvents)',
+    docs: 'https://learn.microsoft.com/azure/event-grid/cloud-event-schema',
+    key: "none: Microsoft's keys are fetched; jwt.audience is the application ID URI of the webhook, jwt.claims.iss names your tenant",
+  },
+  id: { json: '$.id' },
+  contentTypes: ['application/cloudevents+json'],
+};
+
 /** Vonage, Messages and Voice: https://developer.vonage.com/en/getting-started/concepts/webhooks. */
 export const vonage: SchemeDescription = {
   ...COMMON,
@@ -91,8 +107,10 @@ export const vonage: SchemeDescription = {
   signed: ['body'],
   timestamp: { from: { claim: '$.iat' }, unit: 's' },
   id: { claim: '$.jti' },
-  jwt: { issuers: ['Vonage'], bodyHash: { claim: '$.payload_hash', digest: 'sha256', encoding: 'hex' } },
+  jwt: { issuers: ['Vonage'], bodyHash: { claim: '$.payload_hash', digest: 'sha256', encoding: 'hex', query: 'json' } },
   contentTypes: JSON_OR_FORM,
+  // The default of answer_url is GET.
+  methods: ['POST', 'GET'],
 };
 
 /** Netlify, deploy notifications: https://docs.netlify.com/deploy/deploy-notifications. */

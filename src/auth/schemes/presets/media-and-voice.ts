@@ -43,7 +43,7 @@ const frameio: SchemeDescription = {
   timestamp: { from: { header: 'X-Frameio-Request-Timestamp' }, unit: 's' },
 };
 
-/** Bunny Stream: https://docs.bunny.net/stream/webhooks. */
+/** Bunny Stream: https://docs.bunny.net/stream/webhooks. Each finished resolution of a video is an event, and all of them are the same bytes. */
 const bunnyStream: SchemeDescription = {
   ...BODY,
   name: 'bunny-stream',
@@ -53,6 +53,7 @@ const bunnyStream: SchemeDescription = {
     key: "the video library's read-only API key",
   },
   signature: hexIn('X-BunnyStream-Signature'),
+  repeatsBytes: true,
 };
 
 /**

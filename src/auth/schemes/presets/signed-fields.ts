@@ -11,7 +11,8 @@ function inItem(path: string, options: FieldOptions = {}): FieldPiece {
 
 /**
  * Adyen, standard webhooks: https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures. The libraries join the fields
- * with colons and escape none, so only the merchant's own reference may contain one. A JSON webhook has exactly one item.
+ * with colons and escape none, so only the merchant's own reference may contain one. A JSON webhook has exactly one item. The details that
+ * differ in duplicates are not proven: those of the first notification count.
  */
 export const adyenPayments: SchemeDescription = {
   ...BODY,
@@ -39,12 +40,14 @@ export const adyenPayments: SchemeDescription = {
   ],
   separator: ':',
   unsignedBody: true,
+  // In a duplicate they can differ or be missing, and Adyen sends nothing else until it gets a 2xx.
+  perAttempt: ['eventDate', 'reason', 'additionalData', 'operations', 'paymentMethod'].map((name) => inItem(name)),
   secret: { encoding: 'hex' },
 };
 
 /**
  * Mailgun, webhooks: https://documentation.mailgun.com/docs/mailgun/user-manual/events/webhooks. It signs a time and a random token, but
- * nothing of the event. It is not documented that a retry gets a new token, so the ID of the event is compared as well.
+ * nothing of the event. A retry has a new time and token, and the ID and the content of the first attempt.
  */
 export const mailgun: SchemeDescription = {
   ...BODY,
@@ -61,6 +64,7 @@ export const mailgun: SchemeDescription = {
     forms: [{ prefix: '', algorithm: 'hmac-sha256' }],
   },
   signed: ['timestamp', { json: '$.signature.token' }],
+  perAttempt: [{ json: '$.signature.token' }],
   unsignedBody: true,
   timestamp: { from: { json: '$.signature.timestamp' }, unit: 's' },
   id: { json: '$.event-data.id' },

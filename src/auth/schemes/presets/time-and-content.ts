@@ -50,6 +50,7 @@ export const sanity: SchemeDescription = {
   timestamp: { from: { entry: 't=' }, unit: 'ms' },
   id: { header: 'Idempotency-Key' },
   tolerance: minutes(60, 5),
+  comparedHeaders: ['sanity-document-id', 'sanity-project-id'],
   methods: ANY_METHOD,
 };
 

@@ -34,6 +34,7 @@ export const gitlab: SchemeDescription = {
   },
   signature: tokenIn('X-Gitlab-Token'),
   id: { header: 'Idempotency-Key' },
+  comparedHeaders: ['X-Gitlab-Instance'],
 };
 
 /** The route's `basic` or `clientCertificate` authenticates the sender; this scheme only covers the body, IDs and duplicates. */

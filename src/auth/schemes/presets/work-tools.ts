@@ -65,7 +65,10 @@ const airtable: SchemeDescription = {
   tolerance: minutes(25 * 60, 5),
 };
 
-/** ClickUp: https://developer.clickup.com/docs/webhooksignature. Several events can share an item of the history, so it is not an ID. */
+/**
+ * ClickUp: https://developer.clickup.com/docs/webhooksignature. Several events can share an item of the history, so it is not an ID. Events of
+ * spaces, folders and goals have only their names and IDs: two changes of one space are the same bytes.
+ */
 const clickup: SchemeDescription = {
   ...BODY,
   name: 'clickup',
@@ -75,6 +78,7 @@ const clickup: SchemeDescription = {
     key: 'the secret of the response that created the webhook; not an API token pk_…',
   },
   signature: hexIn('X-Signature'),
+  repeatsBytes: true,
 };
 
 /** Todoist: https://developer.todoist.com/api/v1/#tag/Webhooks. */
@@ -101,6 +105,7 @@ const segment: SchemeDescription = {
   },
   signature: { header: 'X-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha1' }] },
   id: { json: '$.messageId' },
+  methods: ['POST', 'PUT', 'PATCH'],
 };
 
 /** Nylas v3: https://developer.nylas.com/docs/v3/notifications/webhooks. */

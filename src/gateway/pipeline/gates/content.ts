@@ -13,6 +13,8 @@ export interface ContentOptions {
   /** Maximum size of the content, in bytes. */
   readonly maxBody: number;
   readonly allowQuery: boolean;
+  /** Whether the signature covers the query of requests by this method. Default: none. */
+  readonly coversQueryOf?: (method: string) => boolean;
   readonly allowContentEncoding: boolean;
   /** The content is signed, so it must have only one interpretation: UTF-8, and no parameter that parsers disagree about. */
   readonly bindsMediaType: boolean;
@@ -28,7 +30,8 @@ export function createContentGate(options: ContentOptions): ContentGate {
   return {
     check(head) {
       // The signature covers neither, so an attacker with one valid delivery could change them at will.
-      if (head.target.query !== undefined && !options.allowQuery) return refuse('malformed_request', 'query_not_signed');
+      const allowsQuery = options.allowQuery || options.coversQueryOf?.(head.method) === true;
+      if (head.target.query !== undefined && !allowsQuery) return refuse('malformed_request', 'query_not_signed');
       if (!options.allowContentEncoding && isEncoded(head)) return refuse('unsupported_media_type', 'content_encoding');
       const checkBody = checkType(head);
       if (checkBody instanceof Refusal) return checkBody;

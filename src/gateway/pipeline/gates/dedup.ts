@@ -12,6 +12,7 @@ import {
   toBodyFingerprint,
   toContentFingerprint,
   toDigestKey,
+  toEventFingerprint,
   toIdFingerprint,
   toIdKey,
   toKindKey,
@@ -83,7 +84,17 @@ export interface DedupParts {
   readonly waiters: ClaimWaiters;
   readonly onEvent: (event: DedupEvent) => void;
   readonly onDuration: (duration: Milliseconds) => void;
+  /** For a route whose deliveries are stored: the ID is confirmed when the delivery is accepted, which does not mean that the app handled it. */
+  readonly repeat?: RepeatStored | undefined;
 }
+
+/**
+ * The delivery was accepted `ago`. Resolves with a refusal if nobody can say what became of it, and with `lost` if its queue has lost it: then it
+ * must be stored again.
+ */
+export type RepeatStored = (event: VerifiedEvent, head: ParsedHead, ago: Milliseconds) => Promise<'known' | 'lost' | Refusal>;
+
+const NOTHING_TO_SETTLE: Claim = { confirm: () => undefined, release: () => undefined, hold: () => undefined };
 
 /** Claims the ids of a route's events. */
 export function createDedupGate(options: DedupOptions, parts: DedupParts): ClaimGate {
@@ -150,7 +161,7 @@ class DedupAttempt implements ClaimAttempt {
     });
   }
 
-  #concludeFirst(found: ClaimsResult): ClaimReply {
+  #concludeFirst(found: ClaimsResult): ClaimReply | Promise<ClaimReply> {
     const { onEvent } = this.#parts;
     const verdict = found.state === 'new' ? 'repeated' : this.#judge(found);
     if (verdict === 'replayed') onEvent('replayed_under_new_id');
@@ -158,9 +169,9 @@ class DedupAttempt implements ClaimAttempt {
     return this.#conclude(found, 'new');
   }
 
-  #conclude(found: ClaimsResult, whenNew: 'new' | 'taken_over'): ClaimReply {
+  #conclude(found: ClaimsResult, whenNew: 'new' | 'taken_over'): ClaimReply | Promise<ClaimReply> {
     if (found.state === 'in-progress') return new Busy(found.remainingMs);
-    if (found.state === 'handled') return this.#refuseHandled(found);
+    if (found.state === 'handled') return this.#concludeHandled(found);
     this.#parts.onEvent(whenNew);
     return { claim: this.#toClaim(found.held ?? toAll(this.#attempted)), isStale: false, isUnchecked: false };
   }
@@ -203,8 +214,8 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   /** A 2xx needs the proof that this very event was handled: what an attacker can write or use up proves nothing. */
-  #refuseHandled(found: HandledConflict): Refusal {
-    const { onEvent } = this.#parts;
+  #concludeHandled(found: HandledConflict): Refusal | Promise<ClaimReply> {
+    const { onEvent, repeat } = this.#parts;
     const verdict = this.#judge(found);
     if (verdict === 'kinds-exhausted') {
       onEvent('kinds_exhausted');
@@ -213,7 +224,20 @@ class DedupAttempt implements ClaimAttempt {
     }
     if (verdict === 'other-request' || verdict === 'other-content')
       return refuse('event_conflict', 'id_reused', this.#explain(found, verdict));
+    if (repeat !== undefined) return this.#repeat(repeat, found, verdict);
     onEvent('duplicate');
+    return this.#acknowledge(verdict);
+  }
+
+  async #repeat(repeat: RepeatStored, { remainingMs }: HandledConflict, verdict: Verdict): Promise<ClaimReply> {
+    const result = await repeat(this.#event, this.#head, this.#options.retention - remainingMs);
+    this.#parts.onEvent(result === 'lost' ? 'new' : 'duplicate');
+    if (result === 'known') return this.#acknowledge(verdict);
+    // The ID stays confirmed: the queue stores the event once, however many repetitions arrive.
+    return result === 'lost' ? { claim: NOTHING_TO_SETTLE, isStale: false, isUnchecked: false } : result;
+  }
+
+  #acknowledge(verdict: Verdict): Refusal {
     const { digest } = this.#event;
     if (digest === undefined || verdict !== 'replayed')
       return acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
@@ -224,7 +248,7 @@ class DedupAttempt implements ClaimAttempt {
 
   #explain({ step }: HandledConflict, verdict: 'other-request' | 'other-content'): string {
     if (verdict === 'other-request')
-      return 'the event was handled with another method, path, query or kind, which are not signed; to forward this one, forget its ID';
+      return 'the event was handled with another method, path, query, media type, kind or header, which are not signed; to forward this one, forget its ID';
     return (step ?? this.#steps[0])?.of === 'unsigned-id'
       ? 'an event with other content was handled under this ID, which is not signed; to forward this one, forget the ID'
       : 'the signature does not cover the whole body, and another body with the same signature was handled';
@@ -259,8 +283,8 @@ class DedupAttempt implements ClaimAttempt {
 
 /**
  * Claims by the id if the signature covers it. If not, first by the digest of what was signed: an attacker with a valid delivery
- * could give it another id. The entry of the id stores the digest, so that forgetting the id clears both; if the digest covers the time
- * of the attempt, the body is compared in its place, so that a retry is recognized.
+ * could give it another id. The entry of the id stores the digest, so that forgetting the id clears both; if the digest differs in
+ * each attempt, what lasts is compared in its place, so that a retry is recognized.
  */
 function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent): Steps {
   const { route, lease, unsignedId } = options;
@@ -272,11 +296,10 @@ function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent):
   });
   if (id === undefined) return [];
   const request = toRequestFingerprint(head, event);
-  const open = event.openContent === undefined ? undefined : toBodyFingerprint(event);
+  const open = event.openContent === undefined ? undefined : toBodyFingerprint(event.openContent);
   if (digest === undefined)
     return [toStep('signed-id', joinFingerprint(request, open ?? toContentFingerprint(event.body)), toIdKey(route, id))];
-  const content = event.timestamp === undefined ? `${open ?? ''}${digest}` : toBodyFingerprint(event);
-  const byId = toStep('unsigned-id', joinFingerprint(request, content, digest), toIdKey(route, id));
+  const byId = toStep('unsigned-id', joinFingerprint(request, toEventFingerprint(event, digest), digest), toIdKey(route, id));
   const hasOwnId = id !== toDigestId(digest);
   if (hasOwnId && unsignedId === 'trust') return [byId];
   const byDigest = toStep('digest', joinFingerprint(request, open ?? toIdFingerprint(id)), toDigestKey(route, digest));

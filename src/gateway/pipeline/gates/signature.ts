@@ -4,11 +4,12 @@ import type { KeyRing } from '../../../auth/keys/key-ring.ts';
 import { isBodyPlace } from '../../../auth/schemes/body-values.ts';
 import type { SchemeDescription } from '../../../auth/schemes/description.ts';
 import type { HeadOptions, Message, Scheme, VerifyKey } from '../../../auth/schemes/scheme.ts';
-import { toPublicUrl } from '../../../auth/schemes/url.ts';
+import { addCredentials } from '../../../auth/schemes/url.ts';
 import type { Sender } from '../../../core/admitted.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
-import type { SignedHead, VerifiedEvent } from '../../../core/event.ts';
+import type { EventIdentity, SignedHead, VerifiedEvent } from '../../../core/event.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
+import { cutBoundary } from '../../../core/media-type.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { EventGate } from './gate.ts';
@@ -33,7 +34,6 @@ export type FetchKeys = (headers: HeaderFields) => Promise<readonly VerifyKey[] 
 export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: SignatureOptions): EventGate {
   const readSignedHead = createSignedHeadReader(scheme, options);
   const { description, token } = scheme;
-  const { fetchKeys } = options;
   const isSigned = description.signature !== undefined;
   /** Undefined if the time was checked before the body was read. */
   const recency = isTimeInBody(description) ? options : undefined;
@@ -41,63 +41,76 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     async verify(head, sender) {
       const signedHead = readSignedHead(head);
       if (signedHead instanceof Refusal) return signedHead;
-      const live = fetchKeys === undefined ? ring.live(head.receivedAt) : undefined;
+      const live = options.fetchKeys === undefined ? ring.live(head.receivedAt) : undefined;
       // The gate's own problems are never a 4xx: a sender may drop the event permanently on one.
       if (isSigned && live?.length === 0) return toUnavailable(ring);
       const body = await head.body.read(options.maxBody);
       if (!Buffer.isBuffer(body)) return body;
       const signed = completeHead(scheme, signedHead, body, options);
       if (signed instanceof Refusal) return signed;
-      const message = toMessage(head, body);
+      const delivery = { head, signed, message: toMessage(head, body) };
       // User names are not counted as keys: labels must not have an unbounded number of values.
-      return isSigned ? check(head, signed, message, live) : identify(head, signed, message, toSenderName(sender));
+      return isSigned ? check(delivery, live) : identify(delivery, toSenderName(sender));
     },
   };
 
   function check(
-    head: ParsedHead,
-    signed: SignedHead,
-    message: Message,
+    delivery: Delivery,
     live: readonly VerifyKey[] | undefined,
   ): VerifiedEvent | Refusal | Promise<VerifiedEvent | Refusal> {
-    if (live === undefined || token !== undefined) return checkLater(head, signed, message, live);
-    return checkNow(head, signed, message, live);
+    if (live === undefined || token !== undefined) return checkLater(delivery, live);
+    return checkNow(delivery, live);
   }
 
-  function checkNow(head: ParsedHead, signed: SignedHead, message: Message, keys: readonly VerifyKey[]): VerifiedEvent | Refusal {
+  function checkNow(delivery: Delivery, keys: readonly VerifyKey[]): VerifiedEvent | Refusal {
+    const { head, signed, message } = delivery;
     const key = scheme.verify(signed, message, keys);
     if (key === undefined) return toMismatch(ring, signed);
     options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
-    return identify(head, signed, message, key.name);
+    return identify(delivery, key.name);
   }
 
   /** If keys must be fetched, or the signature is a token. */
-  async function checkLater(
-    head: ParsedHead,
-    signed: SignedHead,
-    message: Message,
-    live: readonly VerifyKey[] | undefined,
-  ): Promise<VerifiedEvent | Refusal> {
-    const keys = live ?? (await fetchKeys?.(head.headers)) ?? [];
+  async function checkLater(delivery: Delivery, live: readonly VerifyKey[] | undefined): Promise<VerifiedEvent | Refusal> {
+    const { head, signed, message } = delivery;
+    const keys = live ?? (await options.fetchKeys?.(head.headers)) ?? [];
     if (keys instanceof Refusal) return keys;
-    if (token === undefined) return checkNow(head, signed, message, keys);
+    if (token === undefined) return checkNow(delivery, keys);
     const verified = await token.verify(signed, message, keys, head.receivedAt);
     if (verified instanceof Refusal) return verified;
     if (verified === 'mismatch') return toMismatch(ring, signed);
     const { key, identity } = verified;
     options.onKeyUsed(key.name, head.receivedAt, keys[0]?.name ?? key.name);
-    return toEvent(recency, head, { ...identity, keyName: key.name, body: message.body, kind: signed.kind });
+    return checkAge(recency, head, toEvent(scheme, delivery, identity, key.name));
   }
 
-  function toMessage({ method, target }: ParsedHead, body: Buffer): Message {
-    return { method, url: scheme.signsUrl ? toPublicUrl(options.publicUrl, ring.urlCredentials) + target.raw : '', body };
+  function toMessage({ method, target, headers }: ParsedHead, body: Buffer): Message {
+    const url = scheme.signsUrl ? addCredentials(options.publicUrl, ring.urlCredentials) + target.raw : '';
+    return { method, url, query: target.query, body, isMultipart: cutBoundary(headers.get('content-type') ?? '') !== undefined };
   }
 
-  function identify(head: ParsedHead, signed: SignedHead, message: Message, keyName: string): VerifiedEvent | Refusal {
-    const identity = scheme.identify(signed, message);
+  function identify(delivery: Delivery, keyName: string): VerifiedEvent | Refusal {
+    const identity = scheme.identify(delivery.signed, delivery.message);
     if ('problem' in identity) return refuse('malformed_signature', 'malformed_signature', identity.problem);
-    return toEvent(recency, head, { ...identity, keyName, body: message.body, kind: signed.kind });
+    return checkAge(recency, delivery.head, toEvent(scheme, delivery, identity, keyName));
   }
+}
+
+/** A delivery whose signature is being checked. */
+interface Delivery {
+  readonly head: ParsedHead;
+  readonly signed: SignedHead;
+  readonly message: Message;
+}
+
+function toEvent(
+  { toOpenHead }: Scheme,
+  { head, signed, message }: Delivery,
+  identity: EventIdentity,
+  keyName: string,
+): VerifiedEvent {
+  const event = { ...identity, keyName, body: message.body, kind: signed.kind };
+  return toOpenHead === undefined ? event : { ...event, openHead: toOpenHead(head.target.raw, head.headers) };
 }
 
 function completeHead({ readBody }: Scheme, signed: SignedHead, body: Buffer, options: HeadOptions): SignedHead | Refusal {
@@ -105,7 +118,11 @@ function completeHead({ readBody }: Scheme, signed: SignedHead, body: Buffer, op
 }
 
 /** The event, if it is recent. */
-function toEvent(recency: RecencyOptions | undefined, { receivedAt }: ParsedHead, event: VerifiedEvent): VerifiedEvent | Refusal {
+function checkAge(
+  recency: RecencyOptions | undefined,
+  { receivedAt }: ParsedHead,
+  event: VerifiedEvent,
+): VerifiedEvent | Refusal {
   if (recency === undefined || event.timestamp === undefined) return event;
   return checkRecency(event.timestamp, receivedAt, recency) ?? event;
 }

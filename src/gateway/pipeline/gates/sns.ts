@@ -1,7 +1,7 @@
 /** Verifies that Amazon SNS signed a message of one of the route's topics, and confirms the route's subscriptions for the app. */
 import type { KeyObject } from 'node:crypto';
 import { RemoteFailure } from '../../../auth/keys/https-get.ts';
-import { isSignedByCertificate, parseSnsMessage, type SnsMessage } from '../../../auth/schemes/aws-sns.ts';
+import { isSignedByCertificate, parseSnsMessage, type SnsMessage, toSnsOpenContent } from '../../../auth/schemes/aws-sns.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
 import { acknowledge, type Proof, type Refusal, refuse } from '../../../core/refusal.ts';
@@ -46,7 +46,7 @@ export function createSnsGate(options: SnsOptions, parts: SnsParts): EventGate {
       options.onKeyUsed(message.topic, head.receivedAt);
       if (message.type !== 'Notification') return handleHandshake(message, options, parts);
       const { id, timestamp, topic } = message;
-      return { id, timestamp, keyName: topic, body };
+      return { id, timestamp, keyName: topic, body, openContent: toSnsOpenContent(body) };
     },
   };
 }

@@ -8,9 +8,6 @@ import { readContainerMemory } from '../../../core/container-memory.ts';
 import type { ListenAddress } from '../../../core/listen-address.ts';
 import { toMemoryBudget } from '../../server/memory.ts';
 
-/** Memory that each worker after the first one needs before it has requests: 32 MiB were measured. */
-const WORKER_BYTES = 32 * 1024 * 1024;
-
 /** The ports that a worker joins; they are known once the first worker listens. */
 export interface JoinedPorts {
   readonly listen: number | undefined;
@@ -49,8 +46,7 @@ export function toShare(loaded: LoadedConfig, place: WorkerPlace): LoadedConfig 
 
 function toLimits({ limits, workers }: Config, index: number): Config['limits'] {
   const container = readContainerMemory();
-  const others = (workers - 1) * WORKER_BYTES;
-  const { maxBufferedBytes, maxLargeBodies } = toMemoryBudget(limits, container === undefined ? undefined : container - others);
+  const { maxBufferedBytes, maxLargeBodies } = toMemoryBudget(limits, container, workers);
   const passwordMemory = limits.passwordMemory ?? toHashBudget(container);
   const passwordThreads = limits.passwordThreads ?? Math.max(workers, availableParallelism() - 1);
   const all: Config['limits'] = {

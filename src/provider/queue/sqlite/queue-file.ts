@@ -47,7 +47,7 @@ export function prepareQueueFile(path: string, allowVolatile: boolean): QueueWar
     throw new SidegateError(
       'user',
       'queue_volatile',
-      `cannot keep the queue in ${path}: ${risk}. Give provider.queue.sqlite.path a file on a persistent local volume, use Redis, or set provider.queue.sqlite.allowVolatile: true to risk accepted events`,
+      `cannot keep the queue in ${path}: ${risk}. Give provider.queue.sqlite.path a file on a persistent local volume, set provider.queue.postgres, or set provider.queue.sqlite.allowVolatile: true to risk accepted events`,
     );
   attempt(path, () => {
     createFile(path);
@@ -80,7 +80,7 @@ function attempt<T>(path: string, action: () => T): T {
 export function describeHolder(path: string): string {
   const pid = findHolder(path);
   const who = pid === undefined ? 'another process, perhaps in another container' : `process ${pid}`;
-  return `the queue ${path} is in use by ${who}; only one process can use it. Stop that one, give this one another provider.queue.sqlite.path, or use Redis for several replicas`;
+  return `the queue ${path} is in use by ${who}; only one process can use it. Stop that one, give this one another provider.queue.sqlite.path, or set provider.queue.postgres for several replicas`;
 }
 
 /** Linux lists who has locked a file: `1: POSIX  ADVISORY  WRITE 4711 08:01:1234 1073741824 1073742335`. */

@@ -2,39 +2,60 @@
 import { Worker } from 'node:worker_threads';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { onceEvent, onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
-import { toOwnBytes } from '../own-bytes.ts';
-import { packBytes, splitBytes } from './byte-pack.ts';
+import type { QueueBounds } from '../delivery-queue.ts';
 import type {
   Batch,
   BatchReply,
-  EventMessage,
   Opened,
-  OpenedLane,
   OperationKind,
   Operations,
   Reply,
   Results,
   TakenMessage,
   WorkerSettings,
-} from './messages.ts';
+} from '../operations.ts';
+import { toOwnBytes } from '../own-bytes.ts';
+import {
+  Availability,
+  type Claimed,
+  type OpenStore,
+  type StoreClient,
+  type StoreEvents,
+  type StoreHooks,
+  takeBatch,
+  toReplyError,
+} from '../store-client.ts';
+import { packBytes, splitBytes } from './byte-pack.ts';
+import { describeHolder, prepareQueueFile } from './queue-file.ts';
 
-/** The worker's file: beside this one's folder in the sources, beside the bundle otherwise. */
-const WORKER = new URL(import.meta.url.endsWith('.ts') ? './worker/queue-worker.ts' : './queue-worker.cjs', import.meta.url);
-/** Bodies beyond this wait for the next message, so that a batch does not need much memory twice. */
-const MAX_BATCH_BYTES = 8_388_608;
+/** The worker's file: beside this one in the sources, beside the bundle otherwise. */
+const WORKER = new URL(import.meta.url.endsWith('.ts') ? './queue-worker.ts' : './queue-worker.cjs', import.meta.url);
 /** Messages are short-lived: a small young generation frees their buffers sooner. The heap itself has a few megabytes. */
 const RESOURCE_LIMITS = { maxYoungGenerationSizeMb: 6 } as const;
 const NO_BODIES: readonly Buffer[] = [];
 
-/** Reports of the thread. */
-export interface WorkerHooks {
-  /** The thread ended unexpectedly; every operation rejects from now on. */
-  readonly onFatal: (error: Error) => void;
-  /** A write failed: the disk is full, or broken. */
-  readonly onUnavailable: (reason: string) => void;
-  /** A write succeeded again. */
-  readonly onAvailable: () => void;
+/** Where the file is. */
+export interface SqliteSettings {
+  readonly path: string;
+  /** Accept a file system on which accepted events can be lost. */
+  readonly allowVolatile: boolean;
 }
+
+/** Opens the store in a file. */
+export function openSqliteStore({ path, allowVolatile }: SqliteSettings, bounds: QueueBounds, hooks: StoreHooks): OpenStore {
+  return async ({ onFatal }) => {
+    const warnings = prepareQueueFile(path, allowVolatile);
+    try {
+      return { client: await WorkerClient.open({ path, bounds }, { ...hooks, onFatal }), warnings };
+    } catch (thrown) {
+      if (!(thrown instanceof SidegateError) || thrown.code !== 'queue_in_use') throw thrown;
+      throw new SidegateError('user', 'queue_in_use', describeHolder(path), { cause: thrown });
+    }
+  };
+}
+
+/** `onFatal`: the thread ended unexpectedly; every operation rejects from now on. */
+type WorkerHooks = StoreHooks & Pick<StoreEvents, 'onFatal'>;
 
 interface Call {
   readonly operation: { readonly kind: OperationKind };
@@ -45,13 +66,15 @@ interface Call {
 }
 
 /** The thread, as the queue sees it. */
-export class WorkerClient {
+class WorkerClient implements StoreClient {
+  /** Times are those of this process. */
+  readonly clockOffset = 0;
   readonly #hooks: WorkerHooks;
+  readonly #availability: Availability;
   readonly #worker: Worker;
   #waiting: Call[] = [];
   #sent: readonly Call[] = [];
   #isScheduled = false;
-  #isAvailable = true;
   #isClosing = false;
   #failure: Error | undefined;
   readonly #ended: Promise<void>;
@@ -64,6 +87,7 @@ export class WorkerClient {
   private constructor(worker: Worker, hooks: WorkerHooks) {
     this.#worker = worker;
     this.#hooks = hooks;
+    this.#availability = new Availability(hooks);
     onEvent(worker, 'message', (reply: BatchReply) => this.#receive(reply));
     onEvent(worker, 'error', (error) => this.#fail(error));
     this.#ended = new Promise((resolve) => {
@@ -77,16 +101,33 @@ export class WorkerClient {
   }
 
   /** Starts the thread and opens the file. Rejects with a SidegateError if that fails. */
-  static async open(
-    settings: WorkerSettings,
-    hooks: WorkerHooks,
-  ): Promise<{ readonly client: WorkerClient; readonly lanes: readonly OpenedLane[] }> {
+  static async open(settings: WorkerSettings, hooks: WorkerHooks): Promise<WorkerClient> {
     // `node:sqlite` is a release candidate, which some releases of Node say on standard error.
     const execArgv = ['--disable-warning=ExperimentalWarning'];
     const worker = new Worker(WORKER, { workerData: settings, execArgv, resourceLimits: RESOURCE_LIMITS });
     const opened = await waitForOpen(worker);
     if (!opened.isOpen) throw new SidegateError(opened.kind, opened.code, opened.message);
-    return { client: new WorkerClient(worker, hooks), lanes: opened.lanes };
+    return new WorkerClient(worker, hooks);
+  }
+
+  /** This process has all lanes. */
+  async claim(endpoint: string): Promise<Claimed> {
+    const [state] = await this.call('laneStates', { endpoints: [endpoint] });
+    // JSON has no undefined.
+    return { state: state ?? undefined, holder: null };
+  }
+
+  /** No other connection can use the file. */
+  async join(): Promise<undefined> {
+    return undefined;
+  }
+
+  release(): void {
+    // No other process waits for it.
+  }
+
+  announce(): void {
+    // No other process can open the file.
   }
 
   /** Runs an operation with the others of this turn. Rejects with a SidegateError. */
@@ -109,10 +150,12 @@ export class WorkerClient {
   async close(): Promise<void> {
     if (this.#isClosing) return this.#ended;
     if (this.#failure === undefined) {
-      const closed = this.call('close', {});
+      const finished = this.#waiting.length + this.#sent.length === 0 ? undefined : this.call('dueLanes', { owner: '', now: 0 });
       this.#isClosing = true;
-      // A file that cannot be closed properly is recovered when it is opened. Otherwise the thread ends by itself.
-      await closed.catch(() => this.#worker.terminate());
+      await finished?.catch(() => undefined);
+      this.#worker.ref();
+      // A file that cannot be closed properly is recovered when it is opened.
+      this.#worker.postMessage('close');
     }
     return this.#ended;
   }
@@ -136,7 +179,7 @@ export class WorkerClient {
   #send(): void {
     this.#isScheduled = false;
     if (this.#failure !== undefined) return;
-    const calls = this.#nextCalls();
+    const calls = takeBatch(this.#waiting);
     const bodies = packBytes(calls.flatMap((call) => call.bodies));
     this.#sent = calls;
     this.#worker.ref();
@@ -152,16 +195,6 @@ export class WorkerClient {
     }
   }
 
-  #nextCalls(): readonly Call[] {
-    let bytes = 0;
-    const end = this.#waiting.findIndex((call) => {
-      for (const { length } of call.bodies) bytes += length;
-      return bytes > MAX_BATCH_BYTES;
-    });
-    if (end === -1) return this.#waiting.splice(0);
-    return this.#waiting.splice(0, Math.max(end, 1));
-  }
-
   #receive({ replies: text, bodies }: BatchReply): void {
     const replies = JSON.parse(text) as readonly Reply[];
     const calls = this.#sent;
@@ -172,7 +205,7 @@ export class WorkerClient {
       const reply = replies[i];
       if (reply === undefined) continue;
       if (!reply.isDone) {
-        call.reject(this.#toError(reply));
+        call.reject(toReplyError(reply));
         continue;
       }
       const lengths = findBodyLengths(call.operation.kind, reply.result);
@@ -180,23 +213,9 @@ export class WorkerClient {
       for (const length of lengths) offset += length;
       call.resolve(reply.result as never, views);
     }
-    this.#noteAvailability(calls, replies);
+    const hasWrite = calls.some(({ operation: { kind } }) => kind === 'append' || kind === 'settle');
+    this.#availability.note(replies, hasWrite);
     this.#schedule();
-  }
-
-  #noteAvailability(calls: readonly Call[], replies: readonly Reply[]): void {
-    const failed = replies.find((reply) => !reply.isDone && reply.kind === 'system');
-    if (failed !== undefined && !failed.isDone) {
-      if (this.#isAvailable) this.#hooks.onUnavailable(failed.message);
-      this.#isAvailable = false;
-    } else if (!this.#isAvailable && calls.some(({ operation: { kind } }) => kind === 'append' || kind === 'settle')) {
-      this.#isAvailable = true;
-      this.#hooks.onAvailable();
-    }
-  }
-
-  #toError({ kind, code, message }: Extract<Reply, { isDone: false }>): SidegateError {
-    return new SidegateError(kind, code, code === 'queue_unavailable' ? `the queue cannot use its file: ${message}` : message);
   }
 
   #fail(error: Error): void {
@@ -225,6 +244,6 @@ function waitForOpen(worker: Worker): Promise<Opened> {
 
 function findBodyLengths(kind: OperationKind, result: Results[OperationKind]): readonly number[] {
   if (kind === 'take') return (result as { readonly taken: readonly TakenMessage[] }).taken.map(({ bodyLength }) => bodyLength);
-  if (kind === 'getEvent' && result !== undefined) return [(result as EventMessage).bodyLength];
+  if (kind === 'getEvent' && result !== undefined) return [(result as NonNullable<Results['getEvent']>).bodyLength];
   return [];
 }

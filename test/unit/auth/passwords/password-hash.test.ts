@@ -145,13 +145,75 @@ describe('a password in plain text', () => {
     '$P$BabcdefghijklmnopqrstuvwxyzABCD',
     '_J9..rasmBYk8r9AiWnU',
     'rqXexS6ZhobKA',
+    '$1$ab',
+    '$2$10$abc',
+    '$2y$',
+    '$y$j9T$abc',
+    '$7$CU..../....abc',
+    '$sha1$40000$jtNX3nZ2$hBNaIXkt4wBI2o5rsi8KejSjNqIq',
+    '$md5,rounds=904$iPPKEBnEkp3JV8uX$0L6m7rOFTVFn.SGqo2M9W1',
+    '$argon2i$v=19$m=8',
+    '$argon2id$',
+    '$scrypt$ln=16,r=8,p=1$aM15713r3Xsvxbi31lqr1Q$nFNh2CVHVjNldFVKDHDlm4CbdRSCdEBsjjJxD+iCs5E',
+    '$pbkdf2-sha256$6400$0ZrzXitFSGltTQnBWOsdeA$Y11AchqV4b0sUisdZd0Xr97KWoymNE0LNNrnEgY4H9M',
+    '$H$9aaaaaSXBjgypwqm.JsMssPLiS8YQ00',
+    '$S$DKIs1F9Pp.M/DBuRqAcSBGmvGbLFNYBdFoXPJZbAEDDnyVjQ6cOC',
+    '$A$005$THISISACOMBINATIONOFINVALIDSALT',
+    '$sm3$rounds=5000$salt$W2hwcjLsuzB6yJ1WWRWnhKbVNjnwJnv1uyOEwyMCqn4',
+    '$unknown$x$5f4dcc3b5aa765d61d8327deb882cf99',
     'pbkdf2_sha256$260000$salt$hash',
+    'pbkdf2_sha1$260000$salt$hash',
+    'pbkdf2:sha256:600000$salt$5f4d',
+    'pbkdf2$10000$5f4d$5f4d',
+    'scrypt:32768:8:1$salt$5f4d',
+    'scrypt$16384$salt$8$1$hash',
+    'argon2$argon2id$v=19$m=512,t=2,p=2$salt$hash',
+    'bcrypt$$2b$12$abc',
+    'bcrypt_sha256$$2b$12$abc',
+    'unsalted_md5$$5f4d',
+    'md5$salt$5f4d',
+    'sha1$salt$5f4d',
+    'sha256$salt$1$5f4d',
+    'crypt$$rqXexS6ZhobKA',
+    'blake2b$salt$5f4dcc3b5aa765d61d8327deb882cf99',
+    'SCRAM-SHA-256$4096:c2FsdA==$sT0redHaxKey0000000000000000000000000000000=:sErver00',
   ])('is not %s, with a hint for a password that looks so', (text) => {
     const found = parsePasswordHash(text, { allowPlainText: true });
     expect(found).toHaveProperty('hint', expect.stringContaining('write {PLAIN} before it'));
     const plain = parse(`{PLAIN}${text}`, { allowPlainText: true });
     expect(verifyPassword(plain, Buffer.from(text))).toBe(true);
   });
+});
+
+test.each([
+  'a$b',
+  'pa$$word',
+  '$',
+  '$$',
+  '$ecret',
+  '$ecret$',
+  '$HOME/bin',
+  '$correct$horse$battery',
+  'US$5$off',
+  'sharon$1',
+  'sharon$1$2',
+  'shadow$x$y',
+  'md5$um',
+  'sha$1$2',
+  'scrypt$1',
+  'pbkdf2-is-fun$',
+  'pbkdf2',
+  'argon2lover$x$y',
+  'bcrypt$',
+  'cryptic$a$b',
+  'my$pass$averylongpassphrasewithoutdigits',
+  '{}$x',
+  '{a b}$x',
+  'a{SHA}$x',
+])('%s is a password in plain text, not a hash', (text) => {
+  const hash = parse(text, { allowPlainText: true });
+  expect([hash.algorithm, verifyPassword(hash, Buffer.from(text))]).toEqual(['plain', true]);
+  expect(reject(text).problem).toBe('not a hash; plain-text passwords are not accepted');
 });
 
 describe('a hash that would occupy a thread for too long is rejected:', () => {

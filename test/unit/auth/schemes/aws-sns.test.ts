@@ -120,6 +120,25 @@ describe('two different messages that are accepted', () => {
   });
 });
 
+describe('the work for a sender that is not verified is bounded', () => {
+  const text = JSON.stringify(NOTIFICATION).slice(0, -1);
+  const toMembers = (count: number): string => Array.from({ length: count }, (_, i) => `"${i}":0`).join();
+  test.each([
+    ['levels', `${text},"x":${'['.repeat(500_000)}${']'.repeat(500_000)}}`, 'it has more than 64 levels'],
+    ['values', `${text},"x":[${'{},'.repeat(300_000)}{}]}`, 'it has more than 25000 values'],
+    ['members', `${text},${toMembers(90_000)}}`, 'an object has more than 1000 members'],
+    ['fields', `${text},${toMembers(60)}}`, 'the message has more than 64 fields'],
+    ['characters in a name', `${text},"${'_'.repeat(257)}":0}`, 'an object has a name of more than 256 characters'],
+  ])('by the number of %s', (_, body, problem) => {
+    expect(parseSnsMessage(Buffer.from(body))).toEqual({ problem: expect.stringContaining(problem) });
+  });
+
+  test('for a message with as many attributes as fit into it', () => {
+    const attributes = Array.from({ length: 900 }, (_, i) => [`attribute${i}`, { Type: 'String', Value: 'v'.repeat(200) }]);
+    expect(toSigned({ ...NOTIFICATION, MessageAttributes: Object.fromEntries(attributes) })).toBe(toSigned(NOTIFICATION));
+  });
+});
+
 describe('a field that the signature does not cover', () => {
   test.each([
     'subject',
@@ -131,6 +150,10 @@ describe('a field that the signature does not cover', () => {
     '\u017figningCertURL',
     'TYPE',
     'to\u212aen',
+    'Sub_ject',
+    'Subject\0x',
+    'un-subscribe-url',
+    'me\u017f\u017fage',
   ])('is rejected under a name that case-insensitive decoders read as a known one: %s', (name) => {
     expect(toSigned({ ...NOTIFICATION, [name]: 'forged' })).toBeUndefined();
     const escaped = [...name].map((letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');

@@ -3,8 +3,10 @@ import { describe, expect, test, vi } from 'vitest';
 import { findPreset } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
-import { MAX_PARAMETERS, toFormText } from '../../../../src/auth/schemes/form.ts';
+import { decodeFormText, MAX_PARAMETERS, toFormText } from '../../../../src/auth/schemes/form.ts';
+import { parseStrictForm } from '../../../../src/auth/schemes/strict-form.ts';
 import { Secret } from '../../../../src/core/secret.ts';
+import { fc } from '../../../support/property.ts';
 
 const SECRET = '12345678901234567890123456789012';
 const URL = 'https://hooks.example.com/sms';
@@ -85,6 +87,33 @@ describe('an ID in a form whose names and values are signed without separators',
     const [genuine, moved] = [identify('Id=1&To=2'), identify('Id=1To2')];
     expect(toFormText(Buffer.from('Id=1&To=2'))).toEqual(toFormText(Buffer.from('Id=1To2')));
     expect(genuine).toMatchObject({ id: '1', digest: expect.stringMatching(/./) });
-    expect(moved).toEqual({ ...genuine, id: '1To2' });
+    expect(moved).toEqual({ ...genuine, id: '1To2', openContent: Buffer.from('Id=1To2') });
+  });
+});
+
+describe('a name or value', () => {
+  test('is decoded as by the URL Standard, byte by byte', () => {
+    const piece = fc.constantFrom('%', '%4', '%41', '%zz', '%2B', '%2b', '%fF', '+', 'a', '\u00ff', '0', 'G', '%0g');
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
+        const text = pieces.join('');
+        const expected = text
+          .replaceAll('+', ' ')
+          .replace(/%([0-9a-f]{2})/gi, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)));
+        expect(decodeFormText(text)).toBe(expected);
+      }),
+    );
+  });
+
+  test.each(['+', '%41', '%2b', '%zz'])('is decoded without a call for each of its characters: %s', (piece) => {
+    const spies = [vi.spyOn(String, 'fromCharCode'), vi.spyOn(Number, 'parseInt'), vi.spyOn(String.prototype, 'replaceAll')];
+    try {
+      const body = Buffer.from(`a=${piece.repeat(1_000)}`);
+      toFormText(body);
+      parseStrictForm(body);
+      expect(spies.map((spy) => spy.mock.calls.length)).toEqual([0, 0, 0]);
+    } finally {
+      for (const spy of spies) spy.mockRestore();
+    }
   });
 });

@@ -3,6 +3,7 @@ import { ALGORITHMS } from '../../../../src/auth/schemes/algorithms.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import { microsoftGraph } from '../../../../src/auth/schemes/presets/microsoft-graph.ts';
 import type { VerifyKey } from '../../../../src/auth/schemes/scheme.ts';
+import type { EventIdentity } from '../../../../src/core/event.ts';
 import { parseJsonListPath, readJsonList } from '../../../../src/core/json-path.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { fc } from '../../../support/property.ts';
@@ -59,6 +60,41 @@ describe('the clientState of a notification', () => {
     expect(verify(content)).toBeUndefined();
   });
 
+  test('is not searched for in JSON that is larger than any batch, which is not parsed', () => {
+    const spy = vi.spyOn(JSON, 'parse');
+    try {
+      for (const text of ['['.repeat(1 << 20), `{"value":[${'{},'.repeat(25_000)}{}]}`, `{"value":[${'0,'.repeat(500_000)}0]}`])
+        expect(verify(text)).toBeUndefined();
+      expect(spy).not.toHaveBeenCalled();
+    } finally {
+      spy.mockRestore();
+    }
+  });
+
+  test.each([
+    ['['.repeat(1 << 20), 'it has more than 64 levels'],
+    [`{"value":[${'{},'.repeat(25_000)}{}]}`, 'it has more than 25000 values'],
+  ])('is rejected in JSON that is too large, with the limit: %.20s', (text, limit) => {
+    expect(scheme.readBody?.(HEAD, Buffer.from(text), { allowDotInId: false })).toMatchObject({
+      code: 'malformed_signature',
+      detail: `the body cannot be read as JSON: ${limit}`,
+    });
+    expect(scheme.readBody?.(HEAD, toMessage({ value: [] }).body, { allowDotInId: false })).toBe(HEAD);
+  });
+
+  test('verifies a batch of 1,000 with encrypted content', () => {
+    const encrypted = {
+      data: 'x',
+      dataKey: 'x',
+      dataSignature: 'x',
+      encryptionCertificateId: 'x',
+      encryptionCertificateThumbprint: 'x',
+    };
+    const resourceData = { '@odata.type': '#x', '@odata.id': 'x', '@odata.etag': 'x', id: 'x' };
+    const item = { ...toItem(NEW, 'x'), tenantId: 'x', resourceData, encryptedContent: encrypted };
+    expect(verify({ value: Array(1_000).fill(item), validationTokens: ['x'] })).toBe('new');
+  });
+
   test('is compared up to the first item that no key matches, with every key', () => {
     const { checker } = ALGORITHMS.token;
     let compared = 0;
@@ -106,7 +142,10 @@ describe('the clientState of a notification', () => {
 });
 
 describe('the id of notifications', () => {
-  const idOf = (content: unknown) => scheme.identify(HEAD, toMessage(content));
+  const idOf = (content: unknown) => {
+    const { openContent: _, ...identity } = scheme.identify(HEAD, toMessage(content)) as EventIdentity;
+    return identity;
+  };
 
   test('is the ID of a single one, and a digest of several', () => {
     expect(idOf({ value: [toItem(NEW, 'lsgTZMr9KwAAA')] })).toEqual({ id: 'lsgTZMr9KwAAA', timestamp: undefined });

@@ -1,10 +1,16 @@
 /** What is peculiar to single senders, and what their users do wrong. */
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SecretEncoding } from '../../../../src/auth/schemes/description.ts';
+import { toEssence } from '../../../../src/core/media-type.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { hmac, judgeParts, NOW, PUBLIC_URL, toPreset } from '../../../support/preset-cases.ts';
+import { SENT_HEADS } from '../../../support/sent-heads.ts';
 
 const SECONDS = String(NOW / 1000);
 
@@ -236,3 +242,24 @@ describe('a key of the wrong kind', () => {
     expect(sign('base64')).toBe(expected(Buffer.from(secret.slice(6), 'base64')));
   });
 });
+
+describe('the head of each sender', () => {
+  const notes = parse(readFileSync(join(import.meta.dirname, '../../../../docs/senders/notes.yaml'), 'utf8')) as Notes;
+  const senders = PRESETS.filter(({ from }) => from !== undefined);
+
+  test('is known, or marked as not confirmed', () => {
+    const marked = senders.filter(({ name }) => notes[name]?.unconfirmed?.includes('the Content-Type') === true);
+    const isMarked = new Set(marked.map(({ name }) => name));
+    expect(senders.filter(({ name }) => (SENT_HEADS[name] !== undefined) === isMarked.has(name))).toEqual([]);
+    expect(Object.keys(SENT_HEADS).filter((name) => findPreset(name)?.from === undefined)).toEqual([]);
+  });
+
+  test.each(Object.entries(SENT_HEADS))('of %s is one that its preset names', (name, { types, methods = ['POST'] }) => {
+    const preset = toPreset(name);
+    const accepted = new Set(preset.contentTypes.flatMap((type) => [type, toEssence(type)]));
+    expect(types.filter((type) => !accepted.has(toEssence(type)))).toEqual([]);
+    expect([...methods].sort()).toEqual([...(preset.methods ?? ['POST'])].sort());
+  });
+});
+
+type Notes = Readonly<Record<string, { readonly unconfirmed?: string }>>;

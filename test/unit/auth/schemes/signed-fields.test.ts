@@ -207,6 +207,7 @@ describe('a value in the body', () => {
     createHmac('sha256', key).update(text).digest(encoding);
   const time = String(NOW / 1000);
   const signature = hmac(mailgun.secret, `${time}tok`, 'hex');
+  const toMembers = (count: number): string => Array.from({ length: count }, (_, i) => `"${i}":0`).join();
   const judgeMailgun = (body: string | Buffer): string =>
     judgeArrived(mailgun, { method: 'POST', url: `${PUBLIC_URL}/hook`, headers: [], body: Buffer.from(body) });
 
@@ -233,6 +234,46 @@ describe('a value in the body', () => {
       'repeated above',
       `{"Signature":{},"signature":{"timestamp":"${time}","token":"tok","signature":"${signature}"}}`,
       /in another case/,
+    ],
+    ...[
+      'timesta\u006dp_',
+      '_timestamp',
+      'time-stamp',
+      'to\u212aen',
+      'to\\u212Aen',
+      '\u017fignature',
+      'token\\u0000x',
+      'to_ken',
+      'T-O-KEN',
+    ].map((name): [string, string, RegExp] => [
+      `beside ${JSON.stringify(name)}`,
+      `{"signature":{"timestamp":"${time}","token":"tok","signature":"${signature}","${name}":"x"}}`,
+      /in another case/,
+    ]),
+    [
+      'beside a name that is too long to be folded',
+      `{"signature":{"timestamp":"${time}","token":"tok","signature":"${signature}","to${'_'.repeat(252)}ken":"x"}}`,
+      /an object has a name of more than 256 characters/,
+    ],
+    [
+      'beside a long s above',
+      `{"\u017fignature":{},"signature":{"timestamp":"${time}","token":"tok","signature":"${signature}"}}`,
+      /in another case/,
+    ],
+    [
+      'among too many members',
+      `{"signature":{"timestamp":"${time}","token":"tok","signature":"${signature}",${toMembers(998)}}}`,
+      /an object has more than 1000 members/,
+    ],
+    [
+      'among many members',
+      `{"signature":{"timestamp":"${time}","token":"tok","signature":"${signature}",${toMembers(997)}}}`,
+      'ok',
+    ],
+    [
+      'among too many values',
+      `{"x":[${'0,'.repeat(25_000)}0],"signature":{"timestamp":"${time}","token":"tok","signature":"${signature}"}}`,
+      /it has more than 25000 values/,
     ],
     [
       'not text',

@@ -42,6 +42,9 @@ test.each([
   ['a[b]', 'a-b', true],
   ['A', 'a', true],
   [' a', 'a', true],
+  ['\u017fign', 'sign', true],
+  ['TO\u212aEN[\u017f]', 'token', true],
+  ['s\u0131gn', 'sign', true],
   ['ab', 'a', false],
   ['[a', 'a', true],
 ])('%s and %s: an app may take one for the other is %s', (name, wanted, expected) => {

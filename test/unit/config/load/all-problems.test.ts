@@ -52,6 +52,12 @@ describe('a config with problems of several kinds', () => {
     );
   });
 
+  test('reports a missing section that a rule needs, together with an unknown key', async () => {
+    const proxy = { address: '127.0.0.1:0', allow: ['app.example:80'], unknown: true };
+    const problems = await check({ routes: [], proxy });
+    expect(problems.map((problem) => problem.split(':')[0])).toEqual(['error proxy.basic', 'error proxy.unknown']);
+  });
+
   test('reports missing files together with the error of a rule', async () => {
     const problems = await check({ routes: [asksNothing('a'), route('b', { allow: undefined, webhook: { keys: [GONE] } })] });
     expect(problems).toHaveLength(2);

@@ -71,6 +71,7 @@ describe.each(SIGNING.map((description) => ({ name: description.name, descriptio
       handshake: _handshake,
       leastSecretBytes: _least,
       methods: _methods,
+      repeatsBytes: _repeats,
       secret,
       ...own
     } = description;

@@ -193,6 +193,7 @@ describe('sidegate scheme', () => {
       name: _name,
       tolerance: _tolerance,
       contentTypes: _types,
+      methods: _methods,
       jwt,
       ...own
     } = preset.webhook?.description ?? {

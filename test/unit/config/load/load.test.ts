@@ -109,11 +109,11 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
   expect(JSON.parse(JSON.stringify(schema))).toEqual(schema);
 });
 
-test('the hash changes with the text', () => {
+test('the hash changes with the text, and has 128 bits, so that nobody finds two texts with one hash', () => {
   const text =
     'routes: [{ name: a, match: { path: /a }, upstream: "http://a", webhook: { keys: [{ name: k, secret: { env: A } }] } }]\n';
   const [one, two] = [parseConfig('f', text, clock), parseConfig('f', `${text}\n`, clock)];
   if (one.config === undefined || two.config === undefined) throw new Error('both are sound');
-  expect(one.hash).toMatch(/^[0-9a-f]{16}$/);
+  expect(one.hash).toMatch(/^[0-9a-f]{32}$/);
   expect(one.hash).not.toBe(two.hash);
 });

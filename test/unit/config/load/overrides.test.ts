@@ -78,7 +78,8 @@ describe('a setting of the command line', () => {
     expect(found).toMatch(/^--upstream: error upstream: the upstream points to the API of provider.*\n.*127\.0\.0\.1:8483/);
     expect(tell({ provider: { address: '127.0.0.1:8483' } }, overrides)).toEqual([]);
     const redis = { url: 'redis://127.0.0.1:6379' };
-    expect(tell({ store: { redis }, provider: { roles: ['deliver'] } }, overrides)).toEqual([]);
+    const postgres = { url: { env: 'QUEUE_URL' } };
+    expect(tell({ store: { redis }, provider: { roles: ['deliver'], queue: { postgres } } }, overrides)).toEqual([]);
   });
 
   test('is never shown if it could contain a secret', () => {

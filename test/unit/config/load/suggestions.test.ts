@@ -57,6 +57,12 @@ describe('a missing object', () => {
   });
 });
 
+test('a secret beside the keys gets an example of keys', () => {
+  const problems = toProblems({ routes: [{ ...ROUTE, webhook: { scheme: 'github', secret: 'abc' } }] });
+  expect(problems).toContain('hint: for example keys: [ { name: current, secret: { env: MY_SECRET } } ]');
+  expect(problems).not.toContain('abc');
+});
+
 describe('a GitHub secret under standard-webhooks', () => {
   const check = async (route: object, secret: string): Promise<string> => {
     const [file, config] = [join(folder, 'secret'), join(folder, 'gate.yaml')];

@@ -7,11 +7,11 @@ import { FakeClock } from '../../../support/fake-clock.ts';
 const ORDER = { key: '$.id', version: '$.v' };
 
 /** What is said about leases. */
-function findProblems(over: { webhook?: object; route?: object; limits?: object }): string[] {
+function findProblems(over: { webhook?: object; route?: object; limits?: object; queue?: object }): string[] {
   const config = {
     listen: { address: '127.0.0.1:0' },
     ...(over.limits && { limits: over.limits }),
-    ...(over.webhook && 'ack' in over.webhook ? { provider: {} } : {}),
+    ...(over.webhook && 'ack' in over.webhook ? { provider: over.queue ? { queue: over.queue } : {} } : {}),
     routes: [
       {
         name: 'a',
@@ -60,6 +60,17 @@ describe('the lease', () => {
 
   test('need not cover the time of the app if deliveries are stored', () => {
     expect(findProblems({ webhook: { ack: 'onAccept', dedup: { lease: '6s' } }, route: { timeout: '60s' } })).toEqual([]);
+  });
+
+  test('must last until the queue in PostgreSQL has stored a delivery', () => {
+    const needed = 3_100;
+    const queue = { postgres: { url: { env: 'QUEUE_URL' }, statementTimeout: '3s' } };
+    const find = (lease: number): string[] =>
+      findProblems({ webhook: { ack: 'onAccept', dedup: { lease: `${lease}ms`, maxWait: '1s' } }, queue });
+    expect(find(needed)[0]).toContain('the lease can end before the delivery is stored, so a retry would run concurrently');
+    expect(find(needed)[0]).toContain(`set more than ${needed}ms: provider.queue.postgres.statementTimeout + 100ms`);
+    expect(find(needed + 1)[0]).toContain(`set more than ${needed + 5_000}ms`);
+    expect(find(needed + 5_001)).toEqual([]);
   });
 
   test('of the defaults covers everything', () => {

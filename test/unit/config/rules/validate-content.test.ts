@@ -147,6 +147,34 @@ test('a method without content that the sender does not use is a warning', () =>
   );
 });
 
+describe('media types of which the sender sends none', () => {
+  const toWarnings = (webhook: object): string[] => {
+    const keys = [{ name: 'k', secret: { env: 'SECRET' } }];
+    const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook: { keys, ...webhook } };
+    return parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock).problems.map(formatProblem);
+  };
+
+  test.each([
+    ['gitlab', 'application/x-www-form-urlencoded', 'GitLab (secret token) sends application/json, so its deliveries get 415'],
+    ['stripe', 'text/json', 'Stripe sends application/json, so its deliveries get 415'],
+    ['chargify', 'application/json', 'Maxio (Chargify) sends application/x-www-form-urlencoded, so its deliveries get 415'],
+    ['quickbooks', 'none', 'sends application/json or application/cloudevents-batch+json'],
+    ['github', 'text/plain', 'hint: contentTypes: [application/json, application/x-www-form-urlencoded]; or remove contentTypes'],
+  ])('are a warning for %s with %s', (scheme, type, expected) => {
+    expect(toWarnings({ scheme, contentTypes: [type] }).join('\n')).toContain(expected);
+  });
+
+  test.each([
+    ['github', ['application/x-www-form-urlencoded']],
+    ['github', ['text/plain', 'application/json']],
+    ['github', ['application/json; x=1']],
+    ['alipay', ['application/x-www-form-urlencoded']],
+    ['bearer', ['text/plain']],
+  ])('are no warning for %s with %s', (scheme, contentTypes) => {
+    expect(toWarnings({ scheme, contentTypes }).join('\n')).not.toContain('so its deliveries get 415');
+  });
+});
+
 test('no preset lists what it cannot accept', () => {
   for (const { name, methods } of PRESETS) {
     const problems = toProblems({ scheme: name, publicUrl }, methods === undefined ? {} : { methods });

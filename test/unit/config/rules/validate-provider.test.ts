@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../../../src/config/load/load.ts';
+import { describeStoredSecrets } from '../../../../src/config/rules/validate-provider.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const TLS = { certFile: 'c', keyFile: 'k' };
@@ -70,13 +71,38 @@ describe('the users of the API', () => {
   });
 
   test('are not needed by a process that only delivers', () => {
-    const store = { redis: { url: 'redis://127.0.0.1:6379' } };
-    expect(check({ roles: ['deliver'], basic: { realm: 'api' } }, { store })).toEqual([]);
+    const queue = { postgres: { url: { env: 'QUEUE_URL' } } };
+    expect(check({ roles: ['deliver'], basic: { realm: 'api' }, queue })).toEqual([]);
   });
 
   test('are guessed without a limit only with a warning', () => {
     expect(check({ basic: { ...BASIC, limit: 'off' } })).toEqual([
       'warning provider.basic.limit: the rate of password guesses is limited only by hashing',
+    ]);
+  });
+});
+
+describe('the queue', () => {
+  const postgres = { url: { env: 'QUEUE_URL' } };
+
+  test('is in one database', () => {
+    expect(check({ queue: { postgres } })).toEqual([]);
+    expect(check({ queue: { sqlite: { path: 'q.db' } } })).toEqual([]);
+    expect(check({ queue: { postgres, sqlite: { path: 'q.db' } } })).toEqual([
+      'error provider.queue: the queue is configured twice',
+    ]);
+  });
+
+  test('is never in Redis, and the error names both ways out', () => {
+    expect(check({ queue: { redis: {} } })).toEqual([
+      'error provider.queue.redis: Redis can evict or lose accepted events: set postgres for several replicas, or sqlite for one',
+    ]);
+  });
+
+  test.each(['accept', 'deliver'])('is shared with processes that do not only %s', (role) => {
+    expect(check({ roles: [role], queue: { postgres } })).toEqual([]);
+    expect(check({ roles: [role] })).toEqual([
+      'error provider.roles: processes with different roles share a queue, and this one is in a file',
     ]);
   });
 });
@@ -95,5 +121,31 @@ describe('dead deliveries', () => {
     expect(check({ schedule })).toEqual([`warning provider.schedule: ${TOO_LONG}`]);
     expect(check({ endpoints: [{ ...endpoint, schedule }] })).toEqual([`warning provider.endpoints.0.schedule: ${TOO_LONG}`]);
     expect(check({ schedule, queue: { deadRetention: '60d' } })).toEqual([]);
+  });
+});
+
+describe('keys that encrypt secrets', () => {
+  const notes = (sections: object): string[] => {
+    const { config } = parseConfig('f', stringify(sections), new FakeClock());
+    if (config === undefined) throw new Error('the config is not valid');
+    return describeStoredSecrets(config);
+  };
+
+  test('are recommended where the API can create endpoints', () => {
+    const plain = [expect.stringMatching(/^secrets and header values of endpoints .* set provider\.encryption\.keys$/)];
+    expect(notes({ provider: {} })).toEqual(plain);
+    expect(notes({ provider: { encryption: { keys: [{ env: 'K' }] } } })).toEqual([]);
+    const queue = { postgres: { url: { env: 'QUEUE_URL' } } };
+    expect(notes({ provider: { roles: ['deliver'], queue } })).toEqual([]);
+    expect(notes({ provider: { roles: ['accept'], queue } })).toEqual(plain);
+  });
+
+  test.each([
+    [{ keys: [] }, 'provider.encryption.keys'],
+    [{}, 'provider.encryption.keys'],
+    [{ keys: ['AAAA'] }, 'provider.encryption.keys.0'],
+    [{ keys: [{ env: 'K' }], lostKeys: ['ABC'] }, 'provider.encryption.lostKeys.0'],
+  ])('are an error if they are %j', (encryption, path) => {
+    expect(check({ encryption }).map((line) => line.split(': ')[0])).toEqual([`error ${path}`]);
   });
 });

@@ -54,7 +54,12 @@ test.each([[0], [65], [1.5], ['two']])('workers: %s is rejected', (workers) => {
 });
 
 test('a process that only delivers ignores workers', () => {
-  const text = stringify({ workers: 2, provider: { queue: { redis: {} } }, routes: [ROUTE], store: STORE });
+  const text = stringify({
+    workers: 2,
+    provider: { queue: { postgres: { url: { env: 'QUEUE_URL' } } } },
+    routes: [ROUTE],
+    store: STORE,
+  });
   const { config } = parseConfig('f', text, new FakeClock(), { overrides: { isDeliverOnly: true } });
   expect(config?.workers).toBe(1);
 });

@@ -237,6 +237,7 @@ describe('an HTTP Archive', () => {
   test.each([
     ['{', 'not valid JSON'],
     ['{"log":{}}', 'not an HTTP Archive: log.entries'],
+    ['{"id":1}', 'give the whole request with its headers'],
   ])('that is not valid is a clear error: %s', (bytes, message) => {
     expect(() => read(bytes)).toThrow(message);
   });

@@ -10,6 +10,7 @@ import { isPublicAddress } from '../../../../src/gateway/egress-proxy/special-ad
 import { relayTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { startServer } from '../../../support/fixtures.ts';
+import { makePauseOwner } from '../../../support/pauses.ts';
 
 const READS = { sendTimeout: 30_000, minRate: 0, enforcedAfter: 30_000, onStall: () => undefined };
 
@@ -198,6 +199,8 @@ describe('over a real connection', () => {
     } as unknown as UpgradeRequest;
     const content: BodyStream = {
       length: undefined,
+      owner: makePauseOwner(clock),
+      fail: () => undefined,
       start: (consumer) => {
         send = (chunk) => void consumer.write(chunk);
       },

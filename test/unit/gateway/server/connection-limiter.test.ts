@@ -23,11 +23,13 @@ afterEach(() => {
   server?.close();
 });
 
-/** The response to `/hold` waits until the test sends it. */
+/** Paths whose response waits until the test sends it. The port takes it for one that is not read, or the body for incomplete. */
+const HELD = ['/hold', '/unread', '/upload'];
+
 async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {}) {
   const held: (() => void)[] = [];
   const answer = (request: { url?: string | undefined }, response: { end: (text: string) => void }): void => {
-    if (request.url === '/hold') held.push(() => response.end('held'));
+    if (HELD.includes(request.url ?? '')) held.push(() => response.end('held'));
     else response.end('ok');
   };
   const pair = isTls ? makeAuthority(folder, 'root').issue('server', 'IP:127.0.0.1') : undefined;
@@ -38,10 +40,11 @@ async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {
   server = made;
   const limits = { maxConnections: MOST, maxPerClient: MOST, ...over };
   const limiter = limitConnections(made, { toClient: ({ remoteAddress }) => remoteAddress, ...limits });
-  made.on(
-    'request',
-    ({ socket }, response) => void limiter.track(socket, { declaredLength: 0, isComplete: true }, response, response),
-  );
+  made.on('request', ({ socket, url }, response) => {
+    const upload = { declaredLength: undefined, isComplete: url !== '/upload' };
+    const tracked = { writableEnded: url === '/unread', destroy: () => response.destroy() };
+    limiter.track(socket, upload, tracked, response);
+  });
   await new Promise<void>((done) => void made.listen(0, '127.0.0.1', () => done()));
   const { port } = made.address() as AddressInfo;
   const dial = async (localAddress = '127.0.0.1') => {
@@ -63,7 +66,7 @@ async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {
     });
     const ask = async (path: string, wanted = 'ok'): Promise<void> => {
       socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
-      if (path !== '/hold') await until(() => text.endsWith(wanted));
+      if (!HELD.includes(path)) await until(() => text.endsWith(wanted));
     };
     return { ask, isClosed: () => state.isClosed, text: () => text };
   };
@@ -122,6 +125,28 @@ describe.each([
     const last = await dial();
     await last.ask('/');
     expect([busy.isClosed(), next.isClosed(), hits]).toEqual([false, false, ['memory', 'memory']]);
+  });
+
+  test('replaces several while memory is tight, those without a request first, then those that wait for their client', async () => {
+    let isTight = false;
+    let closed = 0;
+    const options = {
+      maxConnections: 100,
+      maxPerClient: 100,
+      isTight: () => isTight,
+      keptWhileTight: 2,
+      onClosed: () => closed++,
+    };
+    const { dial, held } = await start(isTls, options);
+    const [busy, unread, uploading, idle] = [await dial(), await dial(), await dial(), await dial()];
+    await busy.ask('/hold');
+    await unread.ask('/unread');
+    await uploading.ask('/upload');
+    await until(() => held.length === 3);
+    isTight = true;
+    await (await dial()).ask('/');
+    for (const each of [unread, uploading, idle]) await until(() => each.isClosed());
+    expect([busy.isClosed(), closed]).toEqual([false, 3]);
   });
 
   test('replaces the idle connection of a client at its limit, although the port has room', async () => {

@@ -10,6 +10,7 @@ function start(limit: number | undefined) {
   const guard = new MemoryGuard({
     clock,
     limit,
+    workers: 1,
     shed: 0.8,
     heapShed: 0.85,
     readHeap: () => state.heap,
@@ -92,10 +93,22 @@ test('memory is measured for each mebibyte that arrives, without waiting for a s
   expect(guard.shortage).toBe('memory');
 });
 
+test('known garbage is collected at once, however little the last collection freed', async () => {
+  const { clock, state, guard } = start(100);
+  Object.assign(state, { used: 75, live: 75 });
+  await clock.advance(20_000);
+  const before = state.collections;
+  guard.onGarbage(5);
+  expect(state.collections).toBe(before);
+  guard.onGarbage(1);
+  expect(state.collections).toBe(before + 1);
+});
+
 test('without a limit memory is neither measured nor short', async () => {
   const { clock, state, guard } = start(undefined);
   state.used = 1_000_000;
   guard.onBytes(5 * MIB);
+  guard.onGarbage(5 * MIB);
   await clock.advance(1_000);
   expect([state.reads, guard.isTight, guard.shortage]).toEqual([0, false, undefined]);
 });

@@ -34,11 +34,17 @@ interface Relay {
   readonly responses: ServerResponse[];
 }
 
+interface RelayOptions {
+  readonly body?: string;
+  /** The requests are verified webhooks. */
+  readonly isEvent?: boolean;
+}
+
 async function startRelay(
   upstream: Upstream,
   clock: Clock = systemClock,
   route: ForwardRoute = ROUTE,
-  body = '{}',
+  { body = '{}', isEvent = true }: RelayOptions = {},
 ): Promise<Relay> {
   const forwarder = createForwarder(route, upstream, clock);
   const outcomes: ForwardOutcome[] = [];
@@ -46,13 +52,27 @@ async function startRelay(
   const server = createServer((request, response) => {
     const { method = '', url = '', rawHeaders } = request;
     responses.push(response);
-    const admitted = makeAdmitted({ method, path: url, headers: rawHeaders, body, claimed: {} });
+    const admitted = makeAdmitted({ method, path: url, headers: rawHeaders, body, clock, ...(isEvent && { claimed: {} }) });
     void forwarder.forward(admitted, response).then((outcome) => {
       outcomes.push(outcome);
       if (outcome.kind === 'failed') response.writeHead(599).end();
     });
   });
   return { port: await startServer(server), outcomes, responses };
+}
+
+/** An app that reads its second request on a connection that was kept alive, and closes it without a response. */
+function scriptDyingOnSecond(): { readonly script: Script; readonly requests: number } {
+  const dying = {
+    requests: 0,
+    script: (socket: Socket): void => {
+      socket.on('data', () => {
+        if (++dying.requests === 2) socket.destroy();
+        else socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+      });
+    },
+  };
+  return dying;
 }
 
 async function openUpstream(script: Script, clock: Clock = systemClock): Promise<Upstream> {
@@ -73,8 +93,13 @@ async function openUpstream(script: Script, clock: Clock = systemClock): Promise
   return upstream;
 }
 
-async function startRelayTo(script: Script, clock: Clock = systemClock, route: ForwardRoute = ROUTE): Promise<Relay> {
-  return startRelay(await openUpstream(script, clock), clock, route);
+async function startRelayTo(
+  script: Script,
+  clock: Clock = systemClock,
+  route: ForwardRoute = ROUTE,
+  options: RelayOptions = {},
+): Promise<Relay> {
+  return startRelay(await openUpstream(script, clock), clock, route, options);
 }
 
 /** The response that a client gets, without Date. */
@@ -117,7 +142,7 @@ describe('the memory of the request body', () => {
     ['is unused after the response of an app that read it', read, true],
     ['is still used after the response of an app that did not read it', respondFirst, false],
   ])('%s', async (_, script, isRequestWritten) => {
-    const relay = await startRelay(await openUpstream(script), systemClock, ROUTE, LARGE_BODY);
+    const relay = await startRelay(await openUpstream(script), systemClock, ROUTE, { body: LARGE_BODY });
     await askRaw(relay, 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close');
     expect(relay.outcomes).toMatchObject([{ kind: 'responded', status: 200, isRequestWritten }]);
   });
@@ -224,19 +249,22 @@ describe('the response', () => {
   });
 
   test.each([
-    ['POST', 'always' as const],
-    ['PUT', 'idempotent' as const],
-  ])('is requested again if the connection was dead: %s, resend: %s', async (method, resend) => {
-    let requests = 0;
-    const script: Script = (socket) => {
-      socket.on('data', () => {
-        if (++requests === 2) socket.destroy();
-        else socket.write('HTTP/1.1 204 No Content\r\n\r\n');
-      });
-    };
-    const relay = await startRelayTo(script, systemClock, { ...ROUTE, resend });
+    ['a POST with an event', 'always' as const, 'POST', true],
+    ['a PUT with an event', 'always' as const, 'PUT', true],
+    ['a PUT of a user', 'idempotent' as const, 'PUT', false],
+  ])('is requested again if the connection was dead: %s, resend: %s', async (_title, resend, method, isEvent) => {
+    const dying = scriptDyingOnSecond();
+    const relay = await startRelayTo(dying.script, systemClock, { ...ROUTE, resend }, { isEvent });
     for (let i = 0; i < 2; i++) expect((await send(relay.port, { method })).status).toBe(204);
-    expect(requests).toBe(3);
+    expect(dying.requests).toBe(3);
+  });
+
+  test.each(['PUT', 'DELETE', 'GET'])('of an event by %s is not requested again: the app may have handled it', async (method) => {
+    const dying = scriptDyingOnSecond();
+    const relay = await startRelayTo(dying.script);
+    for (const expected of [204, 599]) expect((await send(relay.port, { method })).status).toBe(expected);
+    expect(dying.requests).toBe(2);
+    expect(relay.outcomes[1]).toMatchObject({ kind: 'failed', failure: { kind: 'reset', nothingSent: false } });
   });
 });
 

@@ -50,6 +50,34 @@ test.each(RESPONSES)('parses a response identically however its bytes are split 
   );
 });
 
+/** What `onBody` gets for each push of a chunked response. */
+function readContents(pushes: readonly string[]): string[][] {
+  let contents: string[] = [];
+  const ignore = (): void => undefined;
+  const onBody = (content: Buffer): void => void contents.push(content.toString('latin1'));
+  const parser = new ResponseParser({ onUpgrade: ignore, onInformation: ignore, onHead: ignore, onBody }, 4_096);
+  parser.expect('GET', false);
+  parser.push(Buffer.from('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'));
+  return pushes.map((text) => {
+    contents = [];
+    parser.push(Buffer.from(text, 'latin1'));
+    return contents;
+  });
+}
+
+test('passes on the content of all chunks of one read at once', () => {
+  expect(readContents([`${'1\r\na\r\n'.repeat(10_000)}0\r\n\r\n`])).toEqual([['a'.repeat(10_000)]]);
+});
+
+test('passes on what each read has of a chunk without waiting for the next read', () => {
+  const pushes = ['3;x=y\r\nabc\r\n2\r\nd', 'e\r\n', '4', '\r\nfg', 'hi\r\n1\r\nj\r\n0\r\nX-A: 1\r\n', '\r\n'];
+  expect(readContents(pushes)).toEqual([['abcd'], ['e'], [], ['fg'], ['hij'], []]);
+});
+
+test('passes on the content that precedes an invalid chunk', () => {
+  expect(readContents(['1\r\na\r\n1\r\nb\r\nx\r\n'])).toEqual([['ab']]);
+});
+
 test('never throws, whatever the bytes', () => {
   const pieces = fc.oneof(
     fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes).toString('latin1')),
@@ -105,6 +133,10 @@ test.each([
   [`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;${'x'.repeat(2_000)}`, 'malformed: a chunk size line is too long'],
   [`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ${'x'.repeat(5_000)}`, 'malformed: the trailers are too large'],
   ['HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nbad trailer\r\n\r\n', 'malformed: a trailer line is malformed'],
+  ...['', 'g', '-1', '+1', '0x1', ' 1', '1 ', '123456789', '1;\x01', '1\n', '1x'].map((size) => [
+    `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${size}\r\na\r\n`,
+    'malformed: a chunk size is malformed',
+  ]),
   ['HTTP/1.1 102 P\r\n\r\n'.repeat(17), 'malformed: too many 1xx responses'],
 ])('rejects %j', (text, error) => {
   expect(parse(Buffer.from(text), []).filter((said) => said.startsWith('malformed'))).toEqual([error]);

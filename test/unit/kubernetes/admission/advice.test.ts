@@ -107,7 +107,14 @@ describe('advice', () => {
 
   test.each([
     ['nothing on a queue on its volume', QUEUE('/var/lib/sidegate/a/queue.db'), 1, []],
-    ['nothing on a queue in Redis', GATE('provider: {}\nstore: { redis: { url: "redis://redis:6379" } }'), 2, []],
+    [
+      'nothing on a queue in PostgreSQL',
+      GATE(
+        'provider: { queue: { postgres: { url: { file: ../secrets/postgres/url } } } }\nstore: { redis: { url: "redis://redis:6379" } }',
+      ),
+      2,
+      [],
+    ],
     [
       'a queue in the default file',
       GATE('provider: {}'),
@@ -124,7 +131,7 @@ describe('advice', () => {
       'replicas with a queue each',
       QUEUE('/var/lib/sidegate/queue.db').replace('webhook: {', 'webhook: { dedup: off,'),
       3,
-      [/^ReplicaSet web has 3 replicas without store\.redis: each has its own queue/],
+      [/^ReplicaSet web has 3 replicas, but its gate has no provider\.queue\.postgres: each has its own queue/],
     ],
   ] as const)('gives %s', async (_, config, replicas, expected) => {
     const { advise } = start({ ...toConfigMap(config), ...toReplicas(replicas) });

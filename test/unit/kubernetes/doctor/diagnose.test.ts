@@ -236,9 +236,27 @@ describe('the sidecar', () => {
 
   test('can also be a container', () => {
     expect(examine(of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } })))).toMatchObject({
-      codes: [],
-      web: { state: 'protected', forms: ['container'] },
+      codes: ['gate-not-proven'],
+      web: { state: 'injected', forms: ['container'] },
     });
+  });
+
+  test('proves nothing with several workers if another container could have its user, and so share its port', () => {
+    const stateOf = (container: Json, pod: Json = {}, workers = 2): string => {
+      const its = makeTemplate({ container: { securityContext: container }, spec: { securityContext: pod } });
+      const { web, codes } = examine(of(its, { configs: sound({ workers }) }));
+      expect(codes).toEqual(web.state === 'protected' ? [] : ['gate-not-proven']);
+      return web.state;
+    };
+    const closed = { allowPrivilegeEscalation: false };
+    expect(stateOf({ ...closed, runAsUser: 1000 })).toBe('protected');
+    expect(stateOf(closed, { runAsUser: 1000 })).toBe('protected');
+    expect(stateOf({}, {}, 1)).toBe('protected');
+    for (const container of [undefined, closed, { runAsUser: 1000 }, { ...closed, runAsUser: 0 }])
+      expect(stateOf(container), JSON.stringify(container)).toBe('injected');
+    expect(examine(of(template, { configs: sound({ workers: 2 }) })).messageOf('gate-not-proven')).toMatch(
+      /has several workers, and web could run as their user/,
+    );
   });
 
   test('is not ready', () => {
@@ -270,6 +288,22 @@ describe('the sidecar', () => {
     expect(messageOf('port-occupied')).toContain('a (:::8480)');
     expect(messageOf('service-publishes-unready')).toContain('Service web has publishNotReadyAddresses and selects a');
     expect(examine({ services }).codes).toEqual([]);
+  });
+
+  test('is not ready in a pod that is being deleted, which a Service with publishNotReadyAddresses still selects', () => {
+    const leaving = (isReady: boolean): Pod => {
+      const pod: Json = makePod('b', with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } }));
+      pod.metadata.deletionTimestamp = '2026-05-01T00:00:00Z';
+      pod.status.containerStatuses = [{ name: 'sidegate', ready: isReady, restartCount: 0 }];
+      return pod;
+    };
+    const services = [makeService({ publishNotReadyAddresses: true })];
+    const pods = [makePod('a', template, OWNER), leaving(false)];
+    const { codes, web, messageOf } = examine({ pods, services });
+    expect([web.state, codes]).toEqual(['bypassed', ['service-publishes-unready']]);
+    expect(messageOf('service-publishes-unready')).toContain('selects b, whose sidecar is not ready');
+    expect(examine({ pods: [makePod('a', template, OWNER), leaving(true)], services }).web.state).toBe('protected');
+    expect(examine({ pods }).web.state).toBe('protected');
   });
 
   test('throttles if a LimitRange sets its CPU limit', () => {
@@ -388,10 +422,10 @@ describe('the embedded queue', () => {
   test('exists once for each replica of a StatefulSet', () => {
     const { codes, messageOf } = examine(stateful([ofSet('web-0', claim('queue-web-0')), ofSet('web-1', claim('queue-web-1'))]));
     expect(codes).toEqual(['queue-not-shared']);
-    expect(messageOf('queue-not-shared')).toMatch(/^2 replicas without Redis: each has its own queue/);
+    expect(messageOf('queue-not-shared')).toMatch(/^2 replicas with a queue in a file: each has its own queue/);
   });
 
-  test('is not asked about with a queue in Redis', () => {
+  test('is not asked about with a queue in PostgreSQL', () => {
     expect(examine({ ...of(template), ...makeDeployment(template, { spec: { replicas: 3 } }), configs: sound() }).codes).toEqual(
       [],
     );
@@ -476,7 +510,7 @@ describe('a Service', () => {
       examine(
         of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } }), { version: { major: 1, minor: 32 } }),
       ).codes,
-    ).toEqual([]);
+    ).toEqual(['gate-not-proven']);
     expect(examine({ version: undefined }).codes).toEqual([]);
   });
 
@@ -486,12 +520,12 @@ describe('a Service', () => {
       endpoints: [{ addresses: [address] }],
       ports: [{ port }],
     });
-    expect(examine({ ownEndpointSlices: [slice(8080)] }).messageOf('endpoints-to-app')).toMatch(
+    expect(examine({ endpointSlices: [slice(8080)] }).messageOf('endpoints-to-app')).toMatch(
       /^EndpointSlice by-hand targets 10\.1\.0\.1:8080/,
     );
     expect(
       examine({
-        ownEndpointSlices: [slice(8480), slice(8080, '10.1.0.2'), { metadata: { name: 'x' }, endpoints: null, ports: null }],
+        endpointSlices: [slice(8480), slice(8080, '10.1.0.2'), { metadata: { name: 'x' }, endpoints: null, ports: null }],
       }).codes,
     ).toEqual([]);
   });
@@ -512,6 +546,15 @@ test.each([
       }),
     ).codes,
   ).toEqual(codes);
+});
+
+test('reports a hostPort that another native sidecar declares', () => {
+  const over = changed('service', (pod) => {
+    const ports = [{ containerPort: 8080, hostPort: 18_080 }];
+    pod.spec.initContainers.push({ name: 'helper', image: 'x:1', restartPolicy: 'Always', ports });
+  });
+  expect(examine(over).web).toMatchObject({ state: 'bypassed' });
+  expect(examine(over).messageOf('host-port')).toContain('hostPort 18080 of the container helper exposes port 8080');
 });
 
 test('a fix never repeats the targetPort that is there: the app may have a port of the same name as the sidecar', () => {
@@ -591,7 +634,7 @@ describe('a NetworkPolicy', () => {
     expect(judge(named).fixOf('network-policy-name')).toBe('write 8480 instead');
     expect(
       examine(of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } }), { networkPolicies: [named] })).codes,
-    ).toEqual([]);
+    ).toEqual(['gate-not-proven']);
   });
 
   test('blocks all clients of the sidecar', () => {
@@ -781,7 +824,7 @@ describe('a resource that may not be read', () => {
   const LISTS = [
     'namespaces',
     'services',
-    'ownEndpointSlices',
+    'endpointSlices',
     'ingresses',
     'networkPolicies',
     'webhooks',
@@ -864,7 +907,7 @@ const STRANGER: Json = {
   spec: { containers: [{ name: 'x', image: 'x:1', ports: [{ name: 'sidegate', containerPort: 8480 }] }] },
 };
 const sliceTo = (address: string, port = 8080): Over => ({
-  ownEndpointSlices: [
+  endpointSlices: [
     { metadata: { name: 'by-hand', namespace: NAMESPACE }, endpoints: [{ addresses: [address] }], ports: [{ port }] },
   ],
 });
@@ -872,10 +915,37 @@ const dual = (pod: Json) => {
   pod.status.podIPs = [{ ip: '10.1.0.1' }, { ip: 'fd00::a1' }];
 };
 
+/** As of the endpoints controller: anyone who may create slices can copy its labels and owner. */
+const sliceOf = (service: string, port: number): Over => ({
+  endpointSlices: [
+    {
+      metadata: {
+        name: `${service}-x`,
+        namespace: NAMESPACE,
+        labels: {
+          'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
+          'kubernetes.io/service-name': service,
+        },
+        ownerReferences: [{ apiVersion: 'v1', kind: 'Service', name: service, uid: 'web', controller: true }],
+      },
+      endpoints: [{ addresses: ['10.1.0.1'] }],
+      ports: [{ port }],
+    },
+  ],
+});
+
+test('an EndpointSlice of a Service that selects the pod repeats no finding of the Service', () => {
+  const services = [makeService({ ports: [{ port: 80, targetPort: 8080 }] })];
+  expect(examine({ ...sliceOf('web', 8480) }).codes).toEqual([]);
+  expect(examine({ services, ...sliceOf('web', 8080) }).codes).toEqual(['service-to-app']);
+});
+
 describe('no workload is reported as protected', () => {
   test.each<[string, Over, string, string]>([
+    ['behind an EndpointSlice with the labels of another Service', sliceOf('direct', 8080), 'bypassed', 'endpoints-to-app'],
+    ['behind an EndpointSlice with the labels of its Service', sliceOf('web', 8080), 'bypassed', 'endpoints-to-app'],
     ['where Services are not known', { services: { unknown: 'x' } }, 'unknown', 'not-known'],
-    ['where EndpointSlices are not known', { ownEndpointSlices: { unknown: 'x' } }, 'unknown', 'not-known'],
+    ['where EndpointSlices are not known', { endpointSlices: { unknown: 'x' } }, 'unknown', 'not-known'],
     [
       'where its config may not be read',
       { configs: new Map([['shop/web-gate', { state: 'unknown', reason: 'x' }]]) },
@@ -1051,8 +1121,8 @@ describe('no workload is reported as protected', () => {
 
   test.each<[string, Over, string[]]>([
     ['a slice leads to another address', { ...changed('service', dual), ...sliceTo('fd00::a2') }, []],
+    ['some routes are open', configured({ routes: 2, open: ['a'] }), ['config-opens']],
     ['some routes only observe', configured({ routes: 2, observing: ['a'] }), ['config-observes']],
-    ['some routes are open', configured({ routes: 2, open: ['a'] }), []],
     ['a config has no routes at all', configured({ routes: 0 }), []],
   ])('but one is if %s', (_, over, expected) => {
     const { web, codes } = examine(over);

@@ -73,6 +73,22 @@ describe('a container with the name of the sidecar and the marks of an injected 
   });
 });
 
+describe('a sidecar whose ports another container could take first', () => {
+  const plain = makeTemplate({ annotations: { 'sidegate.dev/sidecar': 'container' } });
+  const restart = (restartCount: number | undefined) => (_sidecar: Json, pod: Json) => {
+    Object.assign(pod.status.initContainerStatuses[0], { restartCount });
+  };
+  test.each([
+    ['is a plain container', () => undefined, plain, 'it is a plain container'],
+    ['restarted', restart(2), undefined, 'it restarted 2 times'],
+    ['may have restarted', restart(undefined), undefined, 'it restarted an unknown number of times'],
+  ])('leaves its workload injected although it responded, if it %s', (_what, change, template, race) => {
+    const { state, pods, codes, web } = examinePod(change, template);
+    expect([state, pods?.protected, codes]).toEqual(['injected', 0, ['gate-not-proven']]);
+    expect(web?.findings[0]?.message).toContain(race);
+  });
+});
+
 describe('a pod around its sidecar', () => {
   test.each([
     ['shareProcessNamespace', { shareProcessNamespace: true }],
@@ -138,6 +154,11 @@ describe('a Service', () => {
     ['by the name of its port', stranger(), {}],
     ['by number', stranger({ containers: [{ name: 'x' }] }), { ports: [{ port: 80, targetPort: 8480 }] }],
     ['headless', stranger({ containers: [{ name: 'x' }] }), { clusterIP: 'None' }],
+    [
+      'that is being deleted',
+      { ...stranger(), metadata: { ...stranger().metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } },
+      {},
+    ],
   ])('that also selects a pod without the sidecar makes the workload bypassable: %s', (_how, pod, service) => {
     const { state, web } = examine(beside(pod, service));
     expect(state).toBe('bypassed');

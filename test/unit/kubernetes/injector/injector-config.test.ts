@@ -35,6 +35,25 @@ describe("the injector's config", () => {
     expect(problems.map((problem) => problem.message).join()).toContain(message);
   });
 
+  test.each([
+    ...['NODE_OPTIONS', 'NODE_PATH', 'NODE_EXTRA_CA_CERTS', 'NODE_TLS_REJECT_UNAUTHORIZED', 'NODE_USE_ENV_PROXY'],
+    ...['LD_PRELOAD', 'LD_AUDIT', 'GLIBC_TUNABLES', 'GCONV_PATH', 'LOCPATH', 'MALLOC_ARENA_MAX', 'HOSTALIASES', 'RES_OPTIONS'],
+    ...['OPENSSL_CONF', 'OPENSSL_MODULES', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'SSLKEYLOGFILE', 'UV_THREADPOOL_SIZE', 'ICU_DATA'],
+    ...['BASH_ENV', 'ENV', 'BASHOPTS', 'SHELLOPTS', 'PATH', 'HOME', 'IFS', 'PS4', 'PROMPT_COMMAND', 'XDG_CONFIG_HOME'],
+    ...['PYTHONPATH', 'PYTHONSTARTUP', 'PERL5OPT', 'RUBYOPT', 'JAVA_TOOL_OPTIONS', '_JAVA_OPTIONS', 'DOTNET_STARTUP_HOOKS'],
+    ...['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY', 'SIDEGATE_POD_IPS'],
+  ])('allows no webhook to add the variable %s to sidecars', (name) => {
+    const { problems } = parseInjectorConfig('injector.yaml', `sidecar: { image: a, allowedEnv: ["${name}"] }`);
+    expect(problems.map(({ message }) => message).join()).toContain(`${name} changes the program of the sidecar`);
+  });
+
+  test.each(['AWS_REGION', 'GOOGLE_APPLICATION_CREDENTIALS', 'OTEL_SERVICE_NAME', 'POD_NAME', 'ENVIRONMENT', 'PATH_PREFIX'])(
+    'allows a webhook to add the variable %s to sidecars',
+    (name) => {
+      expect(problemsOf(`sidecar: { image: a, allowedEnv: ["${name}"] }`)).toEqual([]);
+    },
+  );
+
   test('has the server settings of the chart', () => {
     const { config } = parseInjectorConfig(
       'injector.yaml',

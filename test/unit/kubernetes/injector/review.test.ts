@@ -52,6 +52,72 @@ describe('an admission review', () => {
     expect((response['status'] as { message: string }).message).toMatch(/^.{1,2047}…$/u);
   });
 
+  const withProbes = (httpGet: object, containers = 1): object => {
+    const probes = { livenessProbe: { httpGet: { port: 8080, ...httpGet } } };
+    const web = { name: 'web', ports: [{ containerPort: 8080 }], ...probes };
+    const others = Array.from({ length: containers - 1 }, (_, i) => ({ name: `other${i}`, ...probes }));
+    const annotations = {
+      ...POD.metadata.annotations,
+      'sidegate.dev/interception': 'same-port',
+      'sidegate.dev/app-container': 'web',
+    };
+    return { metadata: { ...POD.metadata, annotations }, spec: { containers: [web, ...others] } };
+  };
+
+  test.each([
+    ['a path', { path: `/${'é'.repeat(4_096)}` }],
+    ['the value of a header', { httpHeaders: [{ name: 'A', value: 'x'.repeat(4_096) }] }],
+    ['the name of a header', { httpHeaders: [{ name: 'A'.repeat(4_096), value: 'x' }] }],
+    ['thousands of headers', { httpHeaders: Array.from({ length: 4_000 }, () => ({ name: '', value: '' })) }],
+  ])('is denied if %s of a probe is too long for the arguments of the sidecar', (_what, httpGet) => {
+    const { response } = answer(review(withProbes(httpGet)));
+    expect(response['status']).toMatchObject({
+      message: expect.stringMatching(
+        /^the container web \(livez\) has a path and headers of \d+ characters; the maximum is 4096: use a shorter path/,
+      ),
+    });
+  });
+
+  test('is denied if its probes are too long in total, and accepted below that, with a patch of bounded size', () => {
+    const httpGet = { path: `/${'€'.repeat(4_000)}` };
+    expect(answer(review(withProbes(httpGet, 9))).response['status']).toMatchObject({
+      message: expect.stringMatching(
+        /^the probes of the pod have paths and headers of \d+ characters in total; the maximum is 32768/,
+      ),
+    });
+    const { response } = answer(review(withProbes(httpGet, 8)));
+    expect(response['allowed']).toBe(true);
+    expect(String(response['patch']).length).toBeLessThan(1_048_576);
+  });
+
+  test.each([
+    ['a container', { containers: [{ name: 'x'.repeat(254), ports: [{ containerPort: 80 }] }] }],
+    ['an init container', { containers: POD.spec.containers, initContainers: [{ name: 'x'.repeat(254) }] }],
+    ['a port', { containers: [{ name: 'web', ports: [{ containerPort: 80, name: 'x'.repeat(254) }] }] }],
+    ['a volume', { ...POD.spec, volumes: [{ name: 'x'.repeat(254) }] }],
+    ['a mount', { containers: [{ ...POD.spec.containers[0], volumeMounts: [{ name: 'x'.repeat(254) }] }] }],
+  ])('is denied if the name of %s is longer than any that is valid', (_what, spec) => {
+    expect(answer(review({ ...POD, spec })).response['status']).toMatchObject({
+      message: 'not a valid pod: the name of a container, port, volume or mount has more than 253 characters: shorten it',
+    });
+  });
+
+  test('is denied if it has hundreds of containers', () => {
+    const containers = Array.from({ length: 129 }, (_, i) => ({ name: `c${i}` }));
+    expect(answer(review({ ...POD, spec: { containers } })).response['status']).toMatchObject({
+      message: 'the pod has 129 containers; the maximum is 128: remove some',
+    });
+  });
+
+  test('does not keep names that are longer than any that is valid for Events and logs', () => {
+    const name = 'x'.repeat(254);
+    const metadata = { ...POD.metadata, name, ownerReferences: [{ apiVersion: 'v1', kind: name, name, uid: name }] };
+    expect(respondToReview(review({ ...POD, metadata }), toContext).request).toMatchObject({
+      name: 'web-…',
+      owner: { kind: '', name: '', uid: '' },
+    });
+  });
+
   test('gets its UID, a patch in base64 and a warning that describes the change', () => {
     const { response } = answer(review(POD));
     expect(response).toMatchObject({ uid: 'u1', allowed: true, patchType: 'JSONPatch' });

@@ -5,7 +5,8 @@ import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-
 import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.ts';
 import { findDifferences, findNamed, findPodFaults } from '../../../../src/kubernetes/injector/sidecar-check.ts';
 import { isAllowedImage } from '../../../../src/kubernetes/injector/sidecar-rules.ts';
-import { changesOf, isFreeChange, withTwoMounts } from '../../../support/changed-pods.ts';
+import { readStatusText } from '../../../../src/kubernetes/injector/status.ts';
+import { changesOf, isFreeChange, takingsOf, withTwoMounts } from '../../../support/changed-pods.ts';
 import { TAMPERED } from '../../../support/tampered-sidecars.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
@@ -83,6 +84,7 @@ describe('an injected sidecar', () => {
     sidecar.env.push({ name: 'AWS_ROLE_ARN', value: 'arn' });
     expect(findDifferences(pod, RULES)).toEqual(['env AWS_ROLE_ARN']);
     expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'] })).toEqual([]);
+    sidecar.resources.limits['ephemeral-storage'] = '1Gi';
     sidecar.volumeMounts.push({ name: 'vault', mountPath: '/vault/secrets' });
     expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'] })).toEqual(['volumeMounts /vault/secrets']);
     expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'], allowedMounts: ['/vault/secrets'] })).toEqual([]);
@@ -140,8 +142,8 @@ const CASES: readonly (readonly [string, Json])[] = [
 test.each(CASES)('any change of an injected pod with %s is found', (_which, annotations) => {
   const pod = makeInjected(annotations);
   const isFound = (changed: Json): boolean => (findDifferences(changed, RULES) ?? ['no sidecar']).length > 0;
-  const changes = [...changesOf(pod)];
-  expect(changes.length).toBeGreaterThan(200);
+  const changes = [...changesOf(pod), ...takingsOf(pod)];
+  expect(changes.length).toBeGreaterThan(220);
   expect(changes.filter(({ what, pod: changed }) => !isFreeChange(what) && !isFound(changed)).map(({ what }) => what)).toEqual(
     [],
   );
@@ -164,6 +166,27 @@ test.each<[string, string, Json]>([
   sidecarOf(pod).volumeMounts.push({ name: 'mine', mountPath });
   expect(findDifferences(pod, { ...RULES, allowedMounts: [mountPath] })?.join()).toContain('volumeMounts');
 });
+
+test('the message about an added mount at an allowed path names the kinds of volumes that it may have', () => {
+  const pod = makeInjected();
+  pod.spec.volumes.push({ name: 'home', emptyDir: { medium: 'Memory' } });
+  sidecarOf(pod).volumeMounts.push({ name: 'home', mountPath: '/vault/secrets' });
+  expect(findDifferences(pod, { ...RULES, allowedMounts: ['/vault/secrets'] })).toEqual([
+    'volumeMounts /vault/secrets (its volume must be a Secret, a ConfigMap or projected)',
+  ]);
+  expect(findDifferences(pod, RULES)).toEqual(['volumeMounts /vault/secrets']);
+});
+
+test.each(['http://127.0.0.1:8481/prestop', 'tcp://127.0.0.1:8481'])(
+  'differs if a probe of the app makes the sidecar ask %s',
+  (url) => {
+    const pod = makeInjected({ 'sidegate.dev/interception': 'same-port' });
+    Object.assign(pod.spec.containers[0].livenessProbe.httpGet, { path: `/app-health/web/livez?${url}`, httpHeaders: [] });
+    const { args } = sidecarOf(pod);
+    args[args.length - 1] = `--app-probe=web/livez=${url}`;
+    expect(findDifferences(pod, RULES)).toEqual(['args']);
+  },
+);
 
 describe('a container with the name of the sidecar and the marks of an injected pod', () => {
   test.each(TAMPERED.map(({ what, tamper, named }) => [what, tamper, named] as const))(
@@ -201,6 +224,16 @@ describe('a container with the name of the sidecar and the marks of an injected 
     expect(performance.now() - started).toBeLessThan(2_000);
     expect(injection.outcome).toBe('denied');
     expect(injection.message.length).toBeLessThan(1_000);
+  });
+
+  test('does not block the injector with 80,000 names of the claim of its queue', () => {
+    const pod = makeInjected({ 'sidegate.dev/queue-volume': 'queue' });
+    const names = Array.from({ length: 80_000 }, (_, index) => `again-${index}`);
+    for (const name of names) pod.spec.volumes.push({ name, persistentVolumeClaim: { claimName: 'queue' } });
+    pod.spec.containers[0].volumeMounts = names.toReversed().map((name) => ({ name, mountPath: `/${name}` }));
+    const started = performance.now();
+    expect(findDifferences(pod, RULES)).toEqual(['a volume of the sidecar in web']);
+    expect(performance.now() - started).toBeLessThan(2_000);
   });
 
   test('does not block the injector with probes of 20,000 containers in another order', () => {
@@ -242,6 +275,26 @@ describe('a pod with a valid sidecar', () => {
       { ephemeralContainers: [{ name: 'debug', targetContainerName: 'sidegate' }] },
       'ephemeral container debug',
     ],
+    [
+      'an ephemeral container with its user',
+      { ephemeralContainers: [{ name: 'debug', securityContext: { runAsUser: 64_480 } }] },
+      'debug runs as user 64480',
+    ],
+    [
+      'an ephemeral container with its user from the pod',
+      { securityContext: { runAsUser: 64_480 }, ephemeralContainers: [{ name: 'debug' }] },
+      'debug runs as user 64480',
+    ],
+    [
+      'an ephemeral container with one of its volumes',
+      { ephemeralContainers: [{ name: 'debug', volumeMounts: [{ name: 'sidegate-secret-1', mountPath: '/a' }] }] },
+      'debug mounts sidegate-secret-1',
+    ],
+    [
+      'an ephemeral container with one of its devices',
+      { ephemeralContainers: [{ name: 'debug', volumeDevices: [{ name: 'sidegate-secret-1', devicePath: '/a' }] }] },
+      'debug mounts sidegate-secret-1',
+    ],
   ])('has a fault with %s, and is denied', (_what, spec, named) => {
     const pod = makeInjected();
     Object.assign(pod.spec, spec);
@@ -251,6 +304,29 @@ describe('a pod with a valid sidecar', () => {
         .join(),
     ).toContain(named);
     expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'denied' });
+  });
+
+  test.each(['queue', 'again'])(
+    'has a fault with an ephemeral container that mounts %s, which has the claim of its queue',
+    (name) => {
+      const claim = (volume: string): Json => ({ name: volume, persistentVolumeClaim: { claimName: 'q' } });
+      const pod = makeInjected({ 'sidegate.dev/queue-volume': 'queue' });
+      pod.spec.volumes = pod.spec.volumes
+        .filter((volume: Json) => volume.name !== 'queue')
+        .concat([claim('queue'), claim('again')]);
+      pod.spec.ephemeralContainers = [{ name: 'debug', volumeMounts: [{ name, mountPath: '/a' }] }];
+      expect(findPodFaults(pod).map(({ text }) => text)).toEqual([`the ephemeral container debug mounts ${name}`]);
+    },
+  );
+
+  test.each([
+    ['is not JSON', 'x"takeover":"rename"'],
+    ['has spaces', '{"version":"1.0.0", "takeover":"rename","sidecar":"native","hash":"a"}'],
+    ['has another mode', '{"version":"1.0.0","takeover":"renamed","sidecar":"native","hash":"a"}'],
+  ])('has no status if its annotation %s, as for the admission policies', (_what, status) => {
+    const pod = makeInjected();
+    pod.metadata.annotations['sidegate.dev/status'] = status;
+    expect(readStatusText(pod)).toBeUndefined();
   });
 
   test.each(['Never', 'OnFailure'])('has a fault with restartPolicy: %s beside a plain container', (restartPolicy) => {
@@ -298,6 +374,53 @@ describe('a new pod', () => {
     );
     expect(injection).toMatchObject({ outcome: 'denied', reason });
     expect((injection as { message: string }).message).toContain(message);
+  });
+
+  test.each(['httpGet', 'tcpSocket'])('is denied with a probe (%s) of the admin port that the sidecar would answer', (action) => {
+    const livenessProbe = { [action]: { port: 8481 } };
+    const pod = make(
+      { containers: [{ name: 'web', ports: [{ containerPort: 8080 }], livenessProbe }] },
+      { 'sidegate.dev/interception': 'same-port' },
+    );
+    const injection = injectPod(pod, CONTEXT);
+    expect(injection).toMatchObject({ outcome: 'denied', reason: 'probe_unreachable' });
+    expect((injection as { message: string }).message).toContain('8481, which is the admin port of the sidecar');
+  });
+
+  test.each([8480, 8481])('is denied with an init container that ends and declares port %i', (containerPort) => {
+    const pod = make({ initContainers: [{ name: 'first', ports: [{ containerPort }] }] });
+    expect(injectPod(pod, CONTEXT)).toMatchObject({
+      outcome: 'denied',
+      message: expect.stringContaining(`the container first uses port ${containerPort}`),
+    });
+  });
+
+  test.each<[string, Json, Json]>([
+    [
+      'in the app under another name',
+      { persistentVolumeClaim: { claimName: 'q' } },
+      { volumeMounts: [{ name: 'b', mountPath: '/a' }] },
+    ],
+    [
+      'in the app as a device',
+      { persistentVolumeClaim: { claimName: 'q' } },
+      { volumeDevices: [{ name: 'a', devicePath: '/a' }] },
+    ],
+  ])('is denied with the volume of its queue %s', (_how, source, container) => {
+    const volumes = ['a', 'b'].map((name) => ({ name, ...source }));
+    const pod = make(
+      { volumes, containers: [{ name: 'web', ports: [{ containerPort: 8080 }], ...container }] },
+      { 'sidegate.dev/queue-volume': 'a' },
+    );
+    expect(injectPod(pod, CONTEXT)).toMatchObject({
+      outcome: 'denied',
+      message: expect.stringMatching(/mounts the volume (?:a of|b, which has the claim of) sidegate.dev\/queue-volume/),
+    });
+  });
+
+  test.each(['hostPath', 'nfs', 'csi', 'configMap'])('is denied with a queue on a volume of the kind %s', (kind) => {
+    const pod = make({ volumes: [{ name: 'a', [kind]: {} }] }, { 'sidegate.dev/queue-volume': 'a' });
+    expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'denied', message: expect.stringContaining(`of the kind ${kind}`) });
   });
 
   test('is denied with a control character in a header of a probe that the sidecar answers', () => {

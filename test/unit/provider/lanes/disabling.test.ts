@@ -68,8 +68,7 @@ describe('disabling', () => {
   test('disables an operational endpoint without a report about it', async () => {
     scene.registry.set(anEndpoint('ops', { isOperational: true }));
     lane = new FakeLane('ops', PROVEN);
-    lane.add(1, { tries: 9 });
-    lane.add(1);
+    lane.add(2, { tries: 9 });
     scene.sender.respond = ({ event }) => responded(event === 'msg_1' ? 500 : 410);
     await scene.run(lane);
     expect(scene.registry.disabled).toEqual([['ops', 'gone']]);
@@ -91,7 +90,8 @@ describe('disabling', () => {
 
 describe('a message that will not be delivered', () => {
   test('is reported with its last attempt', async () => {
-    lane.add(1, { tries: 9, attempt: 12, channel: 'tenant-1' });
+    scene.registry.set(anEndpoint('acme', { allTenants: true }));
+    lane.add(1, { tries: 9, attempt: 12, tenant: 'tenant-1' });
     scene.sender.respond = () => responded(503, { startedAt: NOW, detail: 'HTTP 503' });
     await scene.run(lane);
     expect(lane.kinds).toEqual(['dead']);
@@ -106,7 +106,7 @@ describe('a message that will not be delivered', () => {
           url: 'https://acme.example',
           msgId: 'msg_1',
           eventType: 'invoice.paid',
-          channel: 'tenant-1',
+          tenant: 'tenant-1',
           reason: 'exhausted',
           attempts: 10,
           lastAttempt: {
@@ -119,6 +119,14 @@ describe('a message that will not be delivered', () => {
         },
       },
     ]);
+  });
+
+  test('is reported to the tenant of the endpoint', async () => {
+    scene.registry.set(anEndpoint('acme', { tenant: 't1' }));
+    lane.add(1, { tries: 9, attempt: 9, tenant: 't1' });
+    scene.sender.respond = () => responded(503);
+    await scene.run(lane);
+    expect(scene.appended.map(({ type, tenant }) => [type, tenant])).toEqual([['message.exhausted', 't1']]);
   });
 
   test('is reported when the endpoint rejects it', async () => {

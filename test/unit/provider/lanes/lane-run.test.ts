@@ -5,7 +5,7 @@ import { anEndpoint, failed, responded } from '../../../support/provider/endpoin
 import { createLaneScene, FakeLane, type LaneScene } from '../../../support/provider/fake-lane.ts';
 
 const PROVEN: LaneState = { failures: 0, isProven: true, since: 1_000 };
-const FAILING: LaneState = { ...PROVEN, failures: 3, streak: 3, firstFailureAt: 1_799_000_000_000 };
+const FAILING: LaneState = { ...PROVEN, failures: 5, streak: 5, firstFailureAt: 1_799_000_000_000 };
 const MIB = 1_024 * 1_024;
 
 let clock: FakeClock;
@@ -42,6 +42,47 @@ async function endOne(status = 200, at = 0): Promise<void> {
   scene.sender.inFlight[at]?.end(responded(status));
   await settle();
 }
+
+describe('tenants', () => {
+  test('an event of another tenant is skipped without an attempt', async () => {
+    scene.registry.set(anEndpoint('acme', { tenant: 't2' }));
+    for (const tenant of ['t1', undefined, 't2', 't1']) lane.add(1, { tenant });
+    scene.sender.respond = () => responded(200);
+    await scene.run(lane);
+    expect(scene.sender.started.map(({ event }) => event)).toEqual(['msg_3']);
+    expect(lane.kinds.toSorted()).toEqual(['delivered', 'skipped', 'skipped', 'skipped']);
+    expect(scene.hooks.filter((line) => line === 'skipped acme 1')).toHaveLength(3);
+  });
+
+  test('an endpoint for all tenants gets everything, one without a tenant only events without', async () => {
+    scene.registry.set(anEndpoint('acme', { allTenants: true }));
+    for (const tenant of ['t1', undefined]) lane.add(1, { tenant });
+    scene.sender.respond = () => responded(200);
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['delivered', 'delivered']);
+    scene.registry.set(anEndpoint('acme'));
+    lane = new FakeLane('acme', PROVEN);
+    for (const tenant of ['t1', undefined]) lane.add(1, { tenant });
+    await scene.run(lane);
+    expect(lane.kinds.toSorted()).toEqual(['delivered', 'skipped']);
+  });
+
+  test('an endpoint that gets another tenant while its delivery waits for a slot does not get it, and gives the slot back', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme', { tenant: 't1' }), anEndpoint('other')], { maxConcurrency: 1 });
+    const other = new FakeLane('other', PROVEN);
+    other.add(1);
+    await start(other);
+    lane.add(1, { tenant: 't1' });
+    const second = await start();
+    scene.registry.set(anEndpoint('acme', { tenant: 't2' }));
+    await endOne();
+    expect([second.isOver, lane.kinds]).toEqual([true, ['skipped']]);
+    other.add(1);
+    await start(other);
+    await endOne();
+    expect(other.kinds).toEqual(['delivered', 'delivered']);
+  });
+});
 
 describe('a run', () => {
   test('delivers what is due, records each attempt, and ends', async () => {
@@ -113,15 +154,17 @@ describe('a run', () => {
     expect(scene.sender.inFlight).toHaveLength(4);
   });
 
-  test('returns to one at a time after a failure', async () => {
-    lane.add(10);
+  test('sends as many at a time while events fail, and one at a time once the endpoint is unreachable', async () => {
+    lane.add(30);
     await start();
-    await endOne(500);
-    await endOne(500);
-    await endOne(500);
-    await endOne(500);
+    for (let count = 0; count < 8; count++) await endOne(500);
+    // One is left to types that do not fail.
+    expect(scene.sender.inFlight).toHaveLength(3);
+    for (let count = 0; count < 8; count++) await endOne(503);
+    expect(scene.sender.inFlight).toHaveLength(0);
+    await clock.advance(60_000);
+    await start();
     expect(scene.sender.inFlight).toHaveLength(1);
-    expect(lane.kinds).toEqual(['retry', 'retry', 'retry', 'retry']);
   });
 
   test('settles each delivery when its attempt ends, although another one hangs', async () => {
@@ -252,6 +295,165 @@ describe('a paused endpoint', () => {
     await scene.run(lane);
     expect(scene.hooks.filter((line) => line.startsWith('breaker'))).toEqual(['breaker acme open', 'breaker acme closed']);
   });
+});
+
+describe('failing events', () => {
+  const retries = { tries: 1, due: 1_700_000_000_000 } as const;
+  const types = (): string[] => scene.sender.started.map(({ type }) => type);
+
+  test('have their retries made after all first attempts', async () => {
+    scene.sender.respond = () => responded(200);
+    lane.add(20, { ...retries, type: 'old' });
+    lane.add(20, { type: 'new' });
+    await scene.run(lane);
+    expect(types()).toEqual([...Array(20).fill('new'), ...Array(20).fill('old')]);
+  });
+
+  test('leave one attempt to others, which start although retries hang', async () => {
+    lane.add(20, { ...retries, type: 'old' });
+    await start();
+    expect(scene.sender.inFlight).toHaveLength(3);
+    lane.add(1, { type: 'new' });
+    await clock.advance(50);
+    expect(types()).toEqual(['old', 'old', 'old', 'new']);
+    await endOne(200, 3);
+    lane.add(2, { type: 'new' });
+    await clock.advance(200);
+    expect(types().slice(4)).toEqual(['new']);
+    await endOne(200, 3);
+    expect(types().slice(4)).toEqual(['new', 'new']);
+  });
+
+  test('of a failing type leave it to other types, until one of them succeeds', async () => {
+    lane.state = { ...PROVEN, failingTypes: ['bad'] };
+    lane.add(20, { type: 'bad' });
+    await start();
+    expect(scene.sender.inFlight).toHaveLength(3);
+    await endOne(200);
+    expect(scene.sender.inFlight).toHaveLength(4);
+    expect(lane.state?.failingTypes).toEqual([]);
+  });
+
+  test('are made way for in the middle of a run, once three of their type have failed', async () => {
+    scene.sender.respond = ({ type }) => responded(type === 'bad' ? 500 : 200);
+    lane.add(100, { type: 'bad' });
+    lane.add(10, { type: 'good' });
+    await scene.run(lane);
+    const last = types().lastIndexOf('good');
+    expect(last).toBeLessThanOrEqual(4 + 4 + 10);
+    expect(types()).toHaveLength(110);
+  });
+
+  test('have their turn alone if the endpoint has one attempt at a time', async () => {
+    scene.registry.set(anEndpoint('acme', { concurrency: 1 }));
+    lane.add(2, retries);
+    await start();
+    expect(scene.sender.inFlight).toHaveLength(1);
+    await endOne();
+    expect(scene.sender.inFlight).toHaveLength(1);
+  });
+
+  test('do not keep the breaker of an endpoint open, which is probed with an event of another type', async () => {
+    lane.state = { ...FAILING, failingTypes: ['bad'] };
+    scene.sender.respond = ({ type }) => responded(type === 'bad' ? 503 : 200);
+    lane.add(100, { type: 'bad' });
+    lane.add(10, { type: 'good' });
+    await scene.run(lane);
+    expect(types().slice(0, 10)).toEqual(Array(10).fill('good'));
+    expect(scene.hooks).toContain('breaker acme closed');
+  });
+
+  test('keep the memory of the lane balanced, whichever delivery gets a slot', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme'), anEndpoint('other')], { maxConcurrency: 2, maxConnections: 3 });
+    const other = new FakeLane('other', PROVEN);
+    other.add(2);
+    await start(other);
+    lane.add(3, { body: Buffer.alloc(1_000) });
+    const run = await start();
+    expect(scene.runner.slots.waiting).toBe(1);
+    await endOne();
+    await endOne();
+    for (let left = 3; left > 0; left--) await endOne(500);
+    await run.done;
+    expect(scene.runner.slots).toEqual({ fast: 0, slow: 0, waiting: 0 });
+  });
+});
+
+describe('an endpoint whose sender knows whether it is there', () => {
+  beforeEach(() => {
+    lane.state = FAILING;
+    lane.add(3);
+    scene.sender.respond = () => responded(200);
+  });
+
+  test('gets no attempt while the breaker is open and it is away, and is asked again after a second', async () => {
+    scene.sender.isReachable = () => Promise.resolve(false);
+    expect(await scene.run(lane)).toEqual({ notBefore: clock.now() + 1_000 });
+    expect(scene.sender.started).toHaveLength(0);
+    scene.sender.isReachable = () => Promise.resolve(true);
+    await scene.run(lane);
+    expect(scene.sender.started).toHaveLength(3);
+  });
+
+  test('is asked once for each run, and not while the breaker is closed', async () => {
+    let asked = 0;
+    scene.sender.isReachable = () => {
+      asked++;
+      return Promise.resolve(true);
+    };
+    await scene.run(lane);
+    lane.add(3);
+    await scene.run(lane);
+    expect(asked).toBe(1);
+  });
+
+  test('gets attempts if the sender does not know', async () => {
+    scene.sender.isReachable = () => undefined;
+    await scene.run(lane);
+    expect(scene.sender.started).toHaveLength(3);
+  });
+});
+
+describe('the app of an inbox', () => {
+  beforeEach(() => {
+    scene = createLaneScene(clock, [anEndpoint('inbox:billing')]);
+    lane = new FakeLane('inbox:billing', PROVEN);
+    lane.add(3);
+  });
+
+  test('gets events again that could not be sent, without a use of their schedule, as soon as it is back', async () => {
+    scene.sender.respond = () => failed('connect');
+    let pauses = 0;
+    for (let at = 0; at < 100; at++) {
+      const { notBefore = clock.now() } = await scene.run(lane);
+      if (notBefore > clock.now()) pauses++;
+      expect(notBefore - clock.now()).toBeLessThanOrEqual(1_000);
+      await clock.advance(notBefore - clock.now());
+    }
+    expect(pauses).toBeGreaterThanOrEqual(95);
+    expect(lane.deliveries.map(({ tries, attempt }) => [tries, attempt])).toEqual(Array(3).fill([0, 0]));
+    scene.sender.respond = () => responded(200);
+    await scene.run(lane);
+    expect(lane.deliveries).toEqual([]);
+  });
+
+  test('uses the schedule for an event that was sent: the event may be what ends the app', async () => {
+    scene.sender.respond = () => failed('reset', { isSent: true });
+    await scene.run(lane);
+    expect(lane.kinds).toEqual(['retry', 'retry', 'retry']);
+  });
+});
+
+test('starts the backlog of an endpoint that was away for 40 s within 10 s after it is back', async () => {
+  const wentAt = clock.now();
+  scene.sender.respond = () => (clock.now() - wentAt < 40_000 ? failed('connect') : responded(200));
+  lane.add(100);
+  while (lane.deliveries.length === 100) {
+    const { notBefore = clock.now() + 1_000 } = await scene.run(lane);
+    if (lane.deliveries.length === 100) await clock.advance(Math.max(0, notBefore - clock.now()));
+  }
+  expect(clock.now() - wentAt).toBeLessThanOrEqual(50_000);
+  expect(scene.sender.started.length).toBeLessThanOrEqual(30 + 100);
 });
 
 describe('the rate limit', () => {

@@ -2,11 +2,14 @@ import { describe, expect, test } from 'vitest';
 import type { AttemptResult } from '../../../../src/provider/attempt/attempt.ts';
 import {
   applyAttempt,
+  isBreakerOpen,
+  MAX_BREAKER_PAUSE_MS,
   takeToken,
   toConcurrency,
   toCurrentState,
   toFailureStreak,
   toPause,
+  toRank,
 } from '../../../../src/provider/lanes/lane-state.ts';
 import type { LaneState } from '../../../../src/provider/queue/delivery-queue.ts';
 import { decide } from '../../../../src/provider/schedule/decide.ts';
@@ -20,13 +23,26 @@ const NEW = toCurrentState(undefined, ENDPOINT);
 const PROVEN: LaneState = { ...NEW, isProven: true };
 
 interface Options {
+  readonly type?: string;
+  readonly tries?: number;
   readonly isReplay?: boolean;
   readonly now?: number;
+  readonly maxPause?: number;
 }
 
-function update(state: LaneState, result: AttemptResult, { isReplay = false, now = NOW }: Options = {}) {
-  const decision = decide({ result, tries: 0, endpoint: ENDPOINT, now, random: 0.5 });
-  return applyAttempt(state, { result, decision, isReplay, now, random: 0.5, disable: { after: 5 * DAY, attempts: 20 } });
+function update(state: LaneState, result: AttemptResult, options: Options = {}) {
+  const { type = 'invoice.paid', tries = 0, isReplay = false, now = NOW, maxPause = MAX_BREAKER_PAUSE_MS.endpoint } = options;
+  const decision = decide({ result, tries, endpoint: ENDPOINT, now, random: 0.5 });
+  const delivery = { type, tries, isReplay };
+  return applyAttempt(state, {
+    delivery,
+    result,
+    decision,
+    now,
+    random: 0.5,
+    disable: { after: 5 * DAY, attempts: 20 },
+    maxPause,
+  });
 }
 
 /** The state after so many equal results, one after the other. */
@@ -37,21 +53,21 @@ function repeat(state: LaneState, result: AttemptResult, times: number, options?
 const pauseOf = (state: LaneState): number => (state.pausedUntil ?? NOW) - NOW;
 
 describe('concurrency', () => {
-  test('starts at one, is full after a success, and back to one after a failure', () => {
+  test('starts at one, and is full after a success', () => {
     expect(toConcurrency(NEW, ENDPOINT)).toBe(1);
-    const proven = update(NEW, responded(200)).state;
-    expect(toConcurrency(proven, ENDPOINT)).toBe(4);
-    const failing = update(proven, responded(500)).state;
-    expect(toConcurrency(failing, ENDPOINT)).toBe(1);
-    expect(toConcurrency(update(failing, responded(200)).state, ENDPOINT)).toBe(4);
+    expect(toConcurrency(update(NEW, responded(200)).state, ENDPOINT)).toBe(4);
   });
 
-  test('stays full if the endpoint rejects an event, as that says nothing about its health', () => {
-    expect(toConcurrency(repeat(PROVEN, responded(422), 50), ENDPOINT)).toBe(4);
+  test.each([500, 501, 404, 422, 302])('stays full after any number of failed events (%i), without a pause', (status) => {
+    const state = repeat(PROVEN, responded(status), 500);
+    expect(toConcurrency(state, ENDPOINT)).toBe(4);
+    expect(state.pausedUntil).toBeUndefined();
+    expect(isBreakerOpen(state)).toBe(false);
   });
 
-  test('is one after a failed replay', () => {
-    expect(toConcurrency(update(PROVEN, failed('timeout'), { isReplay: true }).state, ENDPOINT)).toBe(1);
+  test('is one while the breaker is open', () => {
+    expect(toConcurrency(repeat(PROVEN, failed('timeout'), 4), ENDPOINT)).toBe(4);
+    expect(toConcurrency(repeat(PROVEN, failed('timeout'), 5), ENDPOINT)).toBe(1);
   });
 
   test('starts again at one when the endpoint was enabled again', () => {
@@ -66,37 +82,166 @@ test('leaves the state of a healthy endpoint as it is, so that it need not be st
 });
 
 describe('the breaker', () => {
-  test('opens at the fifth failure in a row, closes at the first success', () => {
+  test('opens at the fifth sign in a row that the endpoint is away, closes at the first success', () => {
     const four = repeat(PROVEN, failed('timeout'), 4);
     expect(four.pausedUntil).toBeUndefined();
     const fifth = update(four, failed('timeout'));
     expect(fifth.breaker).toBe('open');
-    expect(pauseOf(fifth.state)).toBe(5_000);
+    expect(pauseOf(fifth.state)).toBe(1_000);
     expect(update(fifth.state, failed('timeout')).breaker).toBeUndefined();
     expect(update(fifth.state, responded(200)).breaker).toBe('closed');
     expect(update(four, responded(200)).breaker).toBeUndefined();
   });
 
+  test.each([
+    failed('dns'),
+    failed('connect'),
+    failed('tls'),
+    failed('blocked'),
+    failed('timeout'),
+    failed('reset', { isSent: false }),
+    responded(429),
+    responded(502),
+    responded(503),
+    responded(504),
+    responded(500, { retryAfter: 1_000 }),
+  ])('opens for $outcome $status', (result) => {
+    expect(isBreakerOpen(repeat(PROVEN, result, 5))).toBe(true);
+  });
+
+  test.each([
+    failed('reset', { isSent: true }),
+    failed('protocol', { isSent: true }),
+    failed('protocol', { isSent: false }),
+    responded(302),
+    responded(401),
+    responded(422, { retryAfter: 1_000 }),
+    responded(500),
+  ])('does not open for $outcome $status, which concerns one event', (result) => {
+    expect(isBreakerOpen(repeat(PROVEN, result, 100))).toBe(false);
+  });
+
+  test('closes when the endpoint responds, even if it fails the event: the event must not hold up others', () => {
+    const open = repeat(PROVEN, failed('connect'), 9);
+    const closed = update(open, responded(500));
+    expect(closed.breaker).toBe('closed');
+    expect(toConcurrency(closed.state, ENDPOINT)).toBe(4);
+  });
+
   test('opens for replays, too, which do not count towards disabling', () => {
-    const state = repeat(PROVEN, failed('timeout'), 5, { isReplay: true });
-    expect(pauseOf(state)).toBe(5_000);
+    const state = repeat(PROVEN, failed('connect'), 5, { isReplay: true });
+    expect(pauseOf(state)).toBe(1_000);
     expect(state.failures).toBe(0);
   });
 
-  test('pauses twice as long after each further failure, up to five minutes', () => {
-    expect([6, 7, 8, 20, 2_000].map((times) => pauseOf(repeat(PROVEN, failed('timeout'), times)))).toEqual([
-      10_000, 20_000, 40_000, 300_000, 300_000,
-    ]);
+  test('pauses a quarter longer after each further sign, up to a minute, and up to a second in the inbox', () => {
+    const pauses = (maxPause: number) =>
+      [6, 7, 8, 20, 2_000].map((times) => pauseOf(repeat(PROVEN, failed('connect'), times, { maxPause })));
+    expect(pauses(MAX_BREAKER_PAUSE_MS.endpoint)).toEqual([1_250, 1_563, 1_953, 28_422, 60_000]);
+    expect(pauses(MAX_BREAKER_PAUSE_MS.app)).toEqual(Array(5).fill(1_000));
   });
 
-  test('does not open for rejected events', () => {
-    expect(repeat(PROVEN, responded(400), 30).pausedUntil).toBeUndefined();
+  test('pauses no longer if only retries and failing types time out or get 503, as the endpoint may work for others', () => {
+    for (const result of [failed('timeout'), responded(503)]) {
+      expect(pauseOf(repeat(PROVEN, result, 200, { tries: 1 }))).toBe(1_000);
+      expect(pauseOf(repeat({ ...PROVEN, failingTypes: ['bad'] }, result, 200, { type: 'bad' }))).toBe(1_000);
+    }
+    // No connection cannot depend on the event.
+    expect(pauseOf(repeat(PROVEN, failed('connect'), 200, { tries: 1 }))).toBe(60_000);
+  });
+});
+
+describe('an endpoint that fails almost everything', () => {
+  const failAll = (state: LaneState, times: number, types: readonly string[], tries = 0): LaneState => {
+    let next = state;
+    for (let at = 0; at < times; at++) next = update(next, responded(500), { type: types[at % types.length] ?? '', tries }).state;
+    return next;
+  };
+
+  test('opens the breaker after 20 failed first attempts in a row of several types, or without a success so far', () => {
+    expect(isBreakerOpen(failAll(PROVEN, 19, ['a', 'b']))).toBe(false);
+    expect(isBreakerOpen(failAll(PROVEN, 20, ['a', 'b']))).toBe(true);
+    expect(isBreakerOpen(failAll(PROVEN, 500, ['a']))).toBe(false);
+    expect(isBreakerOpen(failAll(NEW, 20, ['a']))).toBe(true);
+    expect(isBreakerOpen(failAll(PROVEN, 500, ['a', 'b'], 1))).toBe(false);
+  });
+
+  test('gets first attempts as ever, and retries after half a second', () => {
+    const open = failAll(PROVEN, 100, ['a', 'b']);
+    expect(open.pausedUntil).toBeUndefined();
+    expect(toConcurrency(open, ENDPOINT)).toBe(4);
+    expect(pauseOf(failAll(open, 1, ['a'], 1))).toBe(500);
+    expect(pauseOf(failAll(open, 100, ['a'], 1))).toBe(500);
+    expect(update(open, responded(200)).breaker).toBe('closed');
+  });
+});
+
+describe('failing types', () => {
+  const typesOf = ({ failingTypes = [] }: LaneState): readonly string[] => failingTypes;
+
+  test('are those whose last three attempts failed, until the first success', () => {
+    const two = repeat(PROVEN, responded(500), 2, { type: 'bad' });
+    expect(typesOf(two)).toEqual([]);
+    const three = update(two, responded(422), { type: 'bad' }).state;
+    expect(typesOf(three)).toEqual(['bad']);
+    expect(typesOf(update(three, responded(200), { type: 'good' }).state)).toEqual(['bad']);
+    expect(typesOf(update(three, responded(200), { type: 'bad', tries: 3 }).state)).toEqual([]);
+  });
+
+  test('starts to count again after a success of the type, not of another one', () => {
+    const two = repeat(PROVEN, responded(500), 2, { type: 'mixed' });
+    const reset = update(two, responded(200), { type: 'mixed' }).state;
+    expect(typesOf(repeat(reset, responded(500), 2, { type: 'mixed' }))).toEqual([]);
+    const other = update(two, responded(200), { type: 'good' }).state;
+    expect(typesOf(update(other, responded(500), { type: 'mixed' }).state)).toEqual(['mixed']);
+  });
+
+  test('does not count attempts that did not reach the endpoint, or that it asked to make later', () => {
+    for (const result of [failed('connect'), responded(429), responded(503, { retryAfter: 1_000 })])
+      expect(typesOf(repeat(PROVEN, result, 50, { type: 'bad' }))).toEqual([]);
+  });
+
+  test('are at most 64, and so are those on the way there', () => {
+    let state = PROVEN;
+    for (let at = 0; at < 3_000; at++)
+      state = update(state, responded(500), { type: `type-${Math.floor(at / 3)}`, now: NOW + at * 1_000 }).state;
+    expect(typesOf(state)).toEqual(Array.from({ length: 64 }, (_, at) => `type-${936 + at}`));
+    for (let at = 0; at < 3_000; at++) state = update(state, responded(500), { type: `once-${at}`, now: NOW }).state;
+    expect(state.failedTypes).toHaveLength(64);
+    expect(JSON.stringify(state).length).toBeLessThan(4_096);
+  });
+
+  test('are added at most once per second, as the queue ranks many deliveries again, but at once while attempts are paused', () => {
+    const add = (state: LaneState, type: string, now: number) => repeat(state, responded(500), 3, { type, now });
+    const first = add(PROVEN, 'a', NOW);
+    const second = add(first, 'b', NOW + 500);
+    expect(typesOf(second)).toEqual(['a']);
+    expect(typesOf(update(second, responded(500), { type: 'b', now: NOW + 1_000 }).state)).toEqual(['a', 'b']);
+    const open = repeat(first, responded(503), 5, { type: 'c', now: NOW });
+    expect(typesOf(update(open, responded(503), { type: 'c', now: NOW }).state)).toEqual(['a', 'c']);
+    // The clock was set back.
+    expect(typesOf(add(first, 'b', NOW - 3_600_000))).toEqual(['a', 'b']);
+  });
+
+  test.each(['__proto__', 'constructor', 'toString'])('can be called %s', (type) => {
+    expect(typesOf(repeat(PROVEN, responded(500), 2, { type }))).toEqual([]);
+    expect(typesOf(repeat(PROVEN, responded(500), 3, { type }))).toEqual([type]);
+  });
+
+  test('rank behind others, and before retries', () => {
+    const state = repeat(PROVEN, responded(500), 3, { type: 'bad' });
+    const rank = (type: string, tries: number, isReplay = false): number => toRank({ type, tries, isReplay }, state);
+    expect([rank('good', 0), rank('bad', 0), rank('good', 1), rank('good', 0, true), rank('bad', 5)]).toEqual([0, 1, 2, 2, 2]);
   });
 });
 
 describe('slowing down', () => {
-  test.each([429, 502, 504])('pauses after the first %i, longer after each further one', (status) => {
-    expect([1, 2, 3].map((times) => pauseOf(repeat(PROVEN, responded(status), times)))).toEqual([1_000, 2_000, 4_000]);
+  test('pauses after the first 429, longer after each further one', () => {
+    expect([1, 2, 3].map((times) => pauseOf(repeat(PROVEN, responded(429), times)))).toEqual([1_000, 2_000, 4_000]);
+  });
+
+  test.each([502, 503, 504])('does not pause after a single %i', (status) => {
+    expect(pauseOf(update(PROVEN, responded(status)).state)).toBe(0);
   });
 
   test('pauses for Retry-After of any failure, at most an hour', () => {
@@ -111,13 +256,13 @@ describe('slowing down', () => {
 
   test('does not shorten a pause', () => {
     const paused = update(PROVEN, responded(429, { retryAfter: 30_000 })).state;
-    expect(pauseOf(update(paused, responded(502)).state)).toBe(30_000);
+    expect(pauseOf(update(paused, responded(429)).state)).toBe(30_000);
   });
 
   test('ignores a pause that only a wrong clock can have set', () => {
     expect(toPause({ ...PROVEN, pausedUntil: NOW + 1_000 }, NOW)).toBe(NOW + 1_000);
     expect(toPause({ ...PROVEN, pausedUntil: NOW + 300 * DAY }, NOW)).toBeUndefined();
-    expect(pauseOf(update({ ...PROVEN, pausedUntil: NOW + 300 * DAY }, responded(502)).state)).toBe(1_000);
+    expect(pauseOf(update({ ...PROVEN, pausedUntil: NOW + 300 * DAY }, responded(429)).state)).toBe(1_000);
   });
 });
 
@@ -134,7 +279,7 @@ describe('the streak of failures', () => {
 
   test('has the end of a pause, while it lasts', () => {
     const state = repeat(PROVEN, failed('timeout'), 5);
-    expect(streakOf(state)?.pausedUntil).toBe(NOW + 5_000);
+    expect(streakOf(state)?.pausedUntil).toBe(NOW + 1_000);
     expect(streakOf(state, NOW + 6_000)?.pausedUntil).toBeUndefined();
   });
 
@@ -184,7 +329,8 @@ describe('disabling', () => {
   });
 
   test('can be switched off, except for 410', () => {
-    const attempt = { isReplay: false, now: NOW, random: 0.5, disable: 'off' } as const;
+    const delivery = { type: 'invoice.paid', tries: 0, isReplay: false };
+    const attempt = { delivery, now: NOW, random: 0.5, disable: 'off', maxPause: 60_000 } as const;
     const timeout = { ...attempt, result: failed('timeout'), decision: { kind: 'retry', due: NOW } as const };
     expect(applyAttempt(failing(900, 9), timeout).disable).toBeUndefined();
     const gone = { ...attempt, result: responded(410), decision: { kind: 'dead', reason: 'gone' } as const };
@@ -202,15 +348,17 @@ describe('any sequence of results', () => {
           .map((outcome) => failed(outcome as 'dns')),
         fc.double({ min: 0, max: DAY, noNaN: true }).map((retryAfter) => responded(503, { retryAfter })),
       ),
+      type: fc.constantFrom('a', 'b', 'c'),
+      tries: fc.nat(2),
       isReplay: fc.boolean(),
       passed: fc.integer({ min: -DAY, max: DAY }),
     });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         let [state, now] = [NEW, NOW];
-        for (const { result, isReplay, passed } of steps) {
+        for (const { passed, result, ...options } of steps) {
           now += passed;
-          state = update(state, result, { isReplay, now }).state;
+          state = update(state, result, { ...options, now }).state;
           // NaN and infinite numbers become null.
           expect(JSON.stringify(state)).not.toContain('null');
           expect(Number.isSafeInteger(state.failures) && Number.isSafeInteger(state.streak ?? 0)).toBe(true);

@@ -2,7 +2,8 @@ import { Registry } from '@prometheus-io/client';
 import { expect, test } from 'vitest';
 import type { Endpoint } from '../../../../src/provider/endpoints/endpoint.ts';
 import { FailingEndpoints } from '../../../../src/provider/runtime/failing-endpoints.ts';
-import { createLaneHooks } from '../../../../src/provider/runtime/telemetry-hooks.ts';
+import { QueueCondition } from '../../../../src/provider/runtime/queue-condition.ts';
+import { createEncryptionLog, createLaneHooks } from '../../../../src/provider/runtime/telemetry-hooks.ts';
 import type { ProviderLogEvent } from '../../../../src/provider/telemetry/log-events.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { AttemptJournal } from '../../../../src/telemetry/journal/attempt-journal.ts';
@@ -16,11 +17,13 @@ function createScene(endpoints: readonly Endpoint[]) {
   const metrics = createProviderMetrics([registry]);
   const logger = createLogger<ProviderLogEvent>({ level: 'error', version: 'test', destination: { write: () => undefined } });
   const parts = {
+    clock,
     metrics,
     logger,
     onSpan: undefined,
     journal: new AttemptJournal(0),
     failing: new FailingEndpoints(clock, false),
+    condition: new QueueCondition(metrics, logger),
   };
   const hooks = createLaneHooks(parts, (id) => endpoints.find((endpoint) => endpoint.id === id));
   const skipped = async (): Promise<Record<string, number>> => {
@@ -46,4 +49,28 @@ test('skipped deliveries are counted by the label that attempts to the endpoint 
   hooks.onSkipped('deleted', 11);
   hooks.onSkipped('acme', 1);
   expect(await skipped()).toEqual({ acme: 4, api: 23, 'inbox:billing': 2 });
+});
+
+test('what happens because of encryption keys is logged with what to do', () => {
+  const lines: string[] = [];
+  const destination = { write: (line: string) => void lines.push(line) };
+  const log = createEncryptionLog(createLogger<ProviderLogEvent>({ level: 'info', version: 'test', destination }));
+  const endpoints = Array.from({ length: 12 }, (_, i) => `e${i}`);
+  log({ kind: 'key_missing', key: 'abc', endpoints });
+  log({ kind: 'altered', endpoints: ['a', 'b'] });
+  log({ kind: 'reset', endpoints: ['c'] });
+  log({ kind: 'complete', key: 'abc', reencrypted: 0, unusedKeys: [] });
+  log({ kind: 'complete', key: 'abc', reencrypted: 2, unusedKeys: ['old'] });
+  log({ kind: 'plain', endpoints: 3 });
+  const logged = lines.map((line) => JSON.parse(line));
+  expect(logged.map(({ level, msg }) => [level, msg])).toEqual([
+    ['error', 'encryption_key_missing'],
+    ['error', 'endpoint_secrets_altered'],
+    ['error', 'endpoint_secrets_altered'],
+    ['error', 'endpoint_secrets_reset'],
+    ['info', 'endpoint_secrets_encrypted'],
+    ['warn', 'endpoint_secrets_plain'],
+  ]);
+  expect(logged[0]).toMatchObject({ key: 'abc', count: 12, endpoints: endpoints.slice(0, 10) });
+  expect(logged[4]).toMatchObject({ count: 2, key: 'abc', unusedKeys: ['old'] });
 });

@@ -18,11 +18,14 @@ describe('what follows a response', () => {
     expect(decideFirst(responded(status))).toEqual({ kind: 'delivered' });
   });
 
-  test.each([301, 302, 304, 307, 308, 408, 425, 429, 500, 501, 502, 503, 504, 599])('retries after %i', (status) => {
-    expect(decideFirst(responded(status))).toEqual({ kind: 'retry', due: NOW + 5_000 });
-  });
+  test.each([301, 302, 304, 307, 308, 401, 403, 404, 408, 425, 429, 500, 501, 502, 503, 504, 599])(
+    'retries after %i',
+    (status) => {
+      expect(decideFirst(responded(status))).toEqual({ kind: 'retry', due: NOW + 5_000 });
+    },
+  );
 
-  test.each([400, 401, 403, 404, 409, 413, 422, 451, 499])('gives up after %i', (status) => {
+  test.each([400, 402, 405, 409, 413, 415, 422, 451, 499])('gives up after %i', (status) => {
     expect(decideFirst(responded(status))).toEqual({ kind: 'dead', reason: 'rejected' });
   });
 
@@ -36,8 +39,8 @@ describe('what follows a response', () => {
   });
 
   test('retries the statuses of 4xx that the endpoint names, or all of them', () => {
-    expect(decideFirst(responded(404), { ...ENDPOINT, retryClientErrors: [404] }).kind).toBe('retry');
-    expect(decideFirst(responded(400), { ...ENDPOINT, retryClientErrors: [404] }).kind).toBe('dead');
+    expect(decideFirst(responded(409), { ...ENDPOINT, retryClientErrors: [409] }).kind).toBe('retry');
+    expect(decideFirst(responded(400), { ...ENDPOINT, retryClientErrors: [409] }).kind).toBe('dead');
     expect(decideFirst(responded(400), { ...ENDPOINT, retryClientErrors: 'all' }).kind).toBe('retry');
   });
 });

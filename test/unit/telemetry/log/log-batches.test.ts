@@ -1,6 +1,8 @@
 import { execFileSync } from 'node:child_process';
+import { pbkdf2 } from 'node:crypto';
 import fs, { closeSync, constants, createReadStream, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { LogBatches } from '../../../../src/telemetry/log/log-batches.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
@@ -21,6 +23,19 @@ test('writes every line once, whether a batch is full or not', async () => {
   await until(() => written().length === lines.length);
   expect(new Set(written().map((line) => `${line}\n`))).toEqual(new Set(lines));
   expect(batches.takeDropped()).toBe(0);
+});
+
+test('what must be written at once is in the file, in order, when the call returns, although all threads are busy', async () => {
+  const file = join(folder, 'last-words');
+  const batches = new LogBatches(openSync(file, 'w'), { clock: new FakeClock(), flushAfter: 250 });
+  const busy = Array.from({ length: 8 }, () => promisify(pbkdf2)('password', 'salt', 100_000, 32, 'sha256'));
+  const seen = ['draining\n', 'stopped\n'].map((line) => {
+    batches.write(line);
+    batches.flushSync();
+    return readFileSync(file, 'utf8');
+  });
+  await Promise.all(busy);
+  expect(seen).toEqual(['draining\n', 'draining\nstopped\n']);
 });
 
 test('writes what does not fill a batch after the configured time, and has no timer while nothing waits', async () => {

@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
+import { refuse } from '../../../../../src/core/refusal.ts';
 import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
-import { createDedupGate, type DedupEvent, type DedupOptions } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
+import {
+  createDedupGate,
+  type DedupEvent,
+  type DedupOptions,
+  type DedupParts,
+} from '../../../../../src/gateway/pipeline/gates/dedup.ts';
 import { type Settlement, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
 import { type SeenIds, type StoreFailure, StoreUnavailable } from '../../../../../src/state/claims/seen-ids.ts';
@@ -18,7 +24,7 @@ const OPTIONS: DedupOptions = {
   maxKinds: 2,
 };
 
-function start(over: Partial<DedupOptions> = {}) {
+function start(over: Partial<DedupOptions> = {}, repeat?: DedupParts['repeat']) {
   const clock = new FakeClock();
   const memory = createMemorySeenIds(clock, { maxIds: 1_000 });
   let failure: StoreFailure | 'bug' | undefined;
@@ -56,6 +62,7 @@ function start(over: Partial<DedupOptions> = {}) {
       waiters: new ClaimWaiters(1, () => undefined),
       onEvent: (event) => void events.push(event),
       onDuration: (duration) => void durations.push(duration),
+      repeat,
     },
   );
   let count = 0;
@@ -90,6 +97,48 @@ test('reports how long a claim took', async () => {
   slowDown(7);
   expect(await gate.check(arrive())).toBeUndefined();
   expect(durations).toEqual([7]);
+});
+
+describe('a repeated delivery of a route that stores its deliveries', () => {
+  const handle = async ({ gate, arrive }: ReturnType<typeof start>) => {
+    const first = arrive();
+    await gate.check(first);
+    first.grant?.claim?.confirm();
+    await settle();
+    return gate.check(arrive());
+  };
+
+  test('is a duplicate once the inbox has made sure that it is sent', async () => {
+    const repeated: (string | undefined)[] = [];
+    const scene = start({}, async ({ id }) => {
+      repeated.push(id);
+      return 'known';
+    });
+    expect(await handle(scene)).toMatchObject({ code: 'duplicate' });
+    expect([repeated, scene.events]).toEqual([['evt_1'], ['new', 'duplicate']]);
+  });
+
+  test('passes if the inbox has lost it, which is told when it was accepted', async () => {
+    const accepted: number[] = [];
+    const scene = start({}, async (_event, _head, ago) => {
+      accepted.push(ago);
+      return 'lost';
+    });
+    const { gate, arrive, clock, settled, events } = scene;
+    expect(await handle(scene)).toBeUndefined();
+    clock.pass(60_000);
+    const again = arrive();
+    expect(await gate.check(again)).toBeUndefined();
+    // Its ID is confirmed already.
+    again.grant?.claim?.confirm();
+    await settle();
+    expect([accepted, events, settled]).toEqual([[0, 60_000], ['new', 'new', 'new'], ['confirmed']]);
+  });
+
+  test('is rejected if the inbox cannot say, so that the sender retries', async () => {
+    const scene = start({}, async () => refuse('store_unavailable', 'queue_unavailable'));
+    expect(await handle(scene)).toMatchObject({ code: 'store_unavailable', reason: 'queue_unavailable' });
+  });
 });
 
 describe('while the store is unreachable', () => {

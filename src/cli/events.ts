@@ -1,0 +1,81 @@
+/** `sidegate events`: lists the events of a running provider, and erases their payloads. */
+import type { Command } from 'commander';
+import { usageError } from '../core/errors.ts';
+import { type ApiClient, readPages, toSegment } from './api-client.ts';
+import { type ProviderOptions, runProviderCommand, withFormat, withProvider } from './api-options.ts';
+import { formatJson, formatTable, toPrintable } from './api-output.ts';
+import { type EventFilterOptions, toFilter, withEventFilter } from './delivery-options.ts';
+import { confirm, toCount } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+
+interface ListOptions extends EventFilterOptions {
+  readonly unrouted?: true;
+  readonly format: string;
+  readonly limit: string;
+}
+
+interface EraseOptions {
+  readonly tenant?: string;
+  readonly yes?: true;
+}
+
+interface EventView {
+  readonly id: string;
+  readonly type: string;
+  readonly tenant?: string;
+  readonly createdAt: string;
+  readonly deliveries: number;
+  readonly waiting: number;
+  readonly failed: number;
+}
+
+const NAME = 'events';
+
+/** Adds the commands. */
+export function addEvents(program: Command, io: Io, setExit: (code: number) => void): void {
+  const group = program.command(NAME).description('list the events of a running provider, and erase their payloads');
+  const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
+    runProviderCommand(NAME, options, io, action).then(setExit);
+  withFormat(withEventFilter(withProvider(group.command('list').description('list events, newest first'))))
+    .option('--unrouted', 'only events that no endpoint selected')
+    .option('--limit <number>', 'maximum number of events', '50')
+    .action((options) => run(options, (client) => list(client, options, io)));
+  withProvider(group.command('erase').description('remove the payload of one event, or of all events of a tenant, permanently'))
+    .argument('[id]', 'the event')
+    .option('--tenant <tenant>', 'all events of this tenant')
+    .option('--yes', 'do not ask')
+    .action((id, options) => run(options, (client) => erase(client, id, options, io)));
+}
+
+async function list(client: ApiClient, { unrouted, format, ...options }: ListOptions, io: Io): Promise<number> {
+  const limit = toCount(options.limit, '--limit');
+  const query = new URLSearchParams({ ...toFilter(options), ...(unrouted && { unrouted: 'true' }) });
+  const all = await readPages<EventView>(client, '/events', query, { limit, position: 'iterator' });
+  const table = () =>
+    formatTable(all, [
+      ['ID', ({ id }) => id],
+      ['TYPE', ({ type }) => type],
+      ['TENANT', ({ tenant = '' }) => tenant],
+      ['ACCEPTED', ({ createdAt }) => createdAt],
+      ['DELIVERIES', ({ deliveries }) => String(deliveries)],
+      ['WAITING', ({ waiting }) => String(waiting)],
+      ['FAILED', ({ failed }) => String(failed)],
+    ]);
+  io.stdout(format === 'json' ? formatJson(all) : table());
+  return EXIT.ok;
+}
+
+async function erase(client: ApiClient, id: string | undefined, { tenant, yes }: EraseOptions, io: Io): Promise<number> {
+  if ((id === undefined) === (tenant === undefined)) throw usageError('name either an event, or a tenant with --tenant');
+  if (id !== undefined) {
+    await client.request('DELETE', `/events/${toSegment(id)}/payload`);
+    io.stdout(`erased the payload of ${toPrintable(id)}\n`);
+    return EXIT.ok;
+  }
+  const text = `this will erase the payloads of all events of the tenant ${tenant} permanently`;
+  if (!yes && !(await confirm(text, io))) return EXIT.failed;
+  const { erased } = (await client.request('DELETE', `/tenants/${toSegment(tenant ?? '')}/payloads`)) as { erased: number };
+  if (typeof erased !== 'number') throw client.toStranger();
+  io.stdout(`erased ${erased} ${erased === 1 ? 'payload' : 'payloads'}\n`);
+  return EXIT.ok;
+}

@@ -1,0 +1,259 @@
+/** Bounds what clients make OpenSSL hold before a TLS handshake is complete, for every port with TLS. */
+import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import { ClientCounts, toClientNetwork } from '../../core/client-network.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { GrowingBuffer } from '../../core/growing-buffer.ts';
+import { toPlainAddress } from '../../core/ip-address.ts';
+import { handOver } from '../../core/read-pause.ts';
+import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
+import type { OnLimit } from './limits.ts';
+import { toFreeBytes } from './memory.ts';
+import type { MemoryPressure } from './memory-guard.ts';
+import { toConnectionKey } from './proxy-protocol-peers.ts';
+import type { TlsContexts } from './tls.ts';
+
+/** The TLS of a port. */
+export interface TlsPort {
+  readonly contexts: TlsContexts;
+  readonly clock: Clock;
+  readonly memory: Pick<MemoryPressure, 'limit' | 'workers' | 'onBytes' | 'shortage'>;
+  readonly onLimit: OnLimit;
+  /** Returns the address of the client; default: the peer of the connection. */
+  readonly toPeer?: (socket: Socket) => string;
+}
+
+/** A ClientHello with post-quantum key shares and a session ticket has some 4 KiB. OpenSSL would take 131 KB. */
+const MAX_HELLO_BYTES = 16 * 1024;
+/**
+ * All that a client sends in its handshake: a chain of four certificates with RSA 4096 has 8 KiB. OpenSSL would take 100 KB, and 1.2 MiB for
+ * small certificates of that size, while the connection is open.
+ */
+const MAX_HANDSHAKE_BYTES = 32 * 1024;
+/** Node reads up to 512 KiB of a connection before JavaScript can close it. Until then, OpenSSL may hold so much for each handshake. */
+export const HANDSHAKE_BYTES = 256 * 1024;
+export const CERTIFICATES_BYTES = 1_280 * 1024;
+/** The share of the memory that the handshakes of each port may take. */
+const HANDSHAKE_SHARE = 1 / 4;
+const MIN_HANDSHAKES = 4;
+const MAX_HANDSHAKES = 1_024;
+const SWEEP_INTERVAL_MS: Milliseconds = 100;
+/** A handshake that others wait for has at least this time: some round trips over slow connections. */
+const MIN_TIME_MS: Milliseconds = 2_000;
+/** If it is for a client that has fewer: one round trip around the world. */
+const MIN_FAIR_TIME_MS: Milliseconds = 250;
+
+const RECORD_HEAD_BYTES = 5;
+const MESSAGE_HEAD_BYTES = 4;
+const HANDSHAKE_RECORD = 22;
+const CLIENT_HELLO = 1;
+
+/** The handshakes that OpenSSL works on at once, in each worker. */
+export function toMaxHandshakes({ limit, workers }: Pick<MemoryPressure, 'limit' | 'workers'>, bytesEach: number): number {
+  if (limit === undefined) return MAX_HANDSHAKES;
+  const count = Math.floor((toFreeBytes(limit, workers) * HANDSHAKE_SHARE) / workers / bytesEach);
+  return Math.min(Math.max(count, MIN_HANDSHAKES), MAX_HANDSHAKES);
+}
+
+/** Whether all bytes of the ClientHello have arrived (RFC 8446 §4 and §5.1). Anything else is `complete`, for OpenSSL rejects it at once. */
+export function findHelloState(bytes: Buffer): 'incomplete' | 'complete' | 'too-large' {
+  const head: number[] = [];
+  let received = 0;
+  let end = 0;
+  for (let at = 0; at < bytes.length; at = end) {
+    if (bytes[at] !== HANDSHAKE_RECORD) return 'complete';
+    if (at + RECORD_HEAD_BYTES > bytes.length) return 'incomplete';
+    const start = at + RECORD_HEAD_BYTES;
+    end = start + bytes.readUInt16BE(start - 2);
+    head.push(...bytes.subarray(start, Math.min(end, start + MESSAGE_HEAD_BYTES - head.length)));
+    received += Math.min(end, bytes.length) - start;
+    if (head.length < MESSAGE_HEAD_BYTES) continue;
+    const [type, high = 0, middle = 0, low = 0] = head;
+    if (type !== CLIENT_HELLO) return 'complete';
+    const length = MESSAGE_HEAD_BYTES + high * 0x1_00_00 + middle * 0x1_00 + low;
+    if (length > MAX_HELLO_BYTES) return 'too-large';
+    if (received >= length) return 'complete';
+  }
+  return 'incomplete';
+}
+
+interface Handshake {
+  readonly socket: Socket;
+  readonly key: string;
+  readonly client: string;
+  /** When its connection was accepted, or when OpenSSL got its ClientHello. */
+  since: Milliseconds;
+  isClosing: boolean;
+  /** Passes the connection to OpenSSL. */
+  readonly start: () => void;
+}
+
+/**
+ * The handshakes of a port. OpenSSL gets a connection once its ClientHello is complete, and so has no memory for a client that sends none.
+ * It works on a limited number of handshakes at once; the others wait, and a client with few handshakes goes first.
+ */
+export class TlsHandshakes {
+  readonly #port: TlsPort;
+  readonly #timeout: Milliseconds;
+  /** Each may take so much, in bytes. */
+  readonly #bytes: number;
+  readonly #max: number;
+  /** They have not sent their ClientHello. */
+  readonly #begun = new Set<Handshake>();
+  /** Their ClientHello is complete. */
+  readonly #waiting = new Set<Handshake>();
+  /** OpenSSL works on them; by connection key, as TLS wraps the socket. */
+  readonly #running = new Map<string, Handshake>();
+  /** The number of running handshakes of each client. */
+  readonly #counts = new ClientCounts();
+  #isSweeping = false;
+
+  /** `timeout`: for the ClientHello, and to wait for others. */
+  constructor(port: TlsPort, timeout: Milliseconds) {
+    this.#port = port;
+    this.#timeout = timeout;
+    this.#bytes = port.contexts.clientCertificate === undefined ? HANDSHAKE_BYTES : CERTIFICATES_BYTES;
+    this.#max = toMaxHandshakes(port.memory, this.#bytes);
+  }
+
+  /** Reads the ClientHello of a connection; OpenSSL gets it with `proceed`. */
+  take(socket: Socket, proceed: () => void): void {
+    const { clock, memory, toPeer = ({ remoteAddress = '' }) => remoteAddress } = this.#port;
+    const hello = new GrowingBuffer();
+    const start = (): void => {
+      offEvent(socket, 'data', onData);
+      offEvent(socket, 'end', onEnd);
+      handOver(socket, () => {
+        socket.unshift(hello.view());
+        proceed();
+      });
+    };
+    const client = toClientNetwork(toPlainAddress(toPeer(socket)));
+    const handshake: Handshake = {
+      socket,
+      key: toConnectionKey(socket),
+      client,
+      since: clock.monotonic(),
+      isClosing: false,
+      start,
+    };
+    const onData = onEvent(socket, 'data', (chunk: Buffer) => {
+      memory.onBytes(chunk.length);
+      if (handshake.isClosing) return;
+      if (hello.length + chunk.length > MAX_HELLO_BYTES) return this.#close(handshake, 'handshake_bytes');
+      hello.append(chunk, MAX_HELLO_BYTES);
+      if (this.#waiting.has(handshake)) return;
+      const state = findHelloState(hello.view());
+      if (state === 'too-large') this.#close(handshake, 'handshake_bytes');
+      else if (state === 'complete') this.#enqueue(handshake);
+    });
+    const onEnd = onEvent(socket, 'end', () => socket.destroy());
+    onEvent(socket, 'error', () => socket.destroy());
+    onceEvent(socket, 'close', () => {
+      this.#remove(handshake);
+      this.#startWaiting();
+    });
+    this.#begun.add(handshake);
+    this.#sweepSoon();
+    // After the header of the PROXY protocol it is paused.
+    socket.resume();
+  }
+
+  /** The handshake is complete. Returns false if it is closed. */
+  finish(socket: TLSSocket): boolean {
+    const handshake = this.#running.get(toConnectionKey(socket));
+    if (handshake === undefined) return true;
+    if (handshake.socket.bytesRead > MAX_HANDSHAKE_BYTES) {
+      // Not the inner socket: OpenSSL is still reading it.
+      this.#close(handshake, 'handshake_bytes', socket);
+      return false;
+    }
+    this.#remove(handshake);
+    this.#startWaiting();
+    return true;
+  }
+
+  #enqueue(handshake: Handshake): void {
+    this.#begun.delete(handshake);
+    this.#waiting.add(handshake);
+    this.#startWaiting();
+  }
+
+  #startWaiting(): void {
+    const { clock, memory } = this.#port;
+    while (this.#waiting.size > 0) {
+      const next = this.#findNext();
+      if (next === undefined) return;
+      if (this.#running.size >= this.#max) return this.#makeRoom(next);
+      memory.onBytes(this.#bytes);
+      // A connection that is alone need not wait (PortClients).
+      if (memory.shortage !== undefined && this.#running.size > 0) return;
+      this.#waiting.delete(next);
+      this.#running.set(next.key, next);
+      this.#counts.add(next.client, 1);
+      next.since = clock.monotonic();
+      next.start();
+    }
+  }
+
+  /** Finds the first one of the client that has fewest running handshakes. */
+  #findNext(): Handshake | undefined {
+    let found: Handshake | undefined;
+    for (const waiting of this.#waiting)
+      if (!waiting.isClosing && (found === undefined || this.#toCount(waiting) < this.#toCount(found))) found = waiting;
+    return found;
+  }
+
+  /** Closes the oldest handshake of the client that has most, if it takes long; less long if the client of `next` has fewer. */
+  #makeRoom(next: Handshake): void {
+    let oldest: Handshake | undefined;
+    for (const running of this.#running.values()) {
+      // One that is about to end is enough.
+      if (running.isClosing) return;
+      if (oldest === undefined || this.#toCount(running) > this.#toCount(oldest)) oldest = running;
+    }
+    if (oldest === undefined) return;
+    const isFair = this.#toCount(oldest) > this.#toCount(next) + 1;
+    if (this.#port.clock.monotonic() - oldest.since >= (isFair ? MIN_FAIR_TIME_MS : MIN_TIME_MS))
+      this.#close(oldest, 'handshakes');
+  }
+
+  #toCount({ client }: Handshake): number {
+    return this.#counts.of(client);
+  }
+
+  /** It counts until OpenSSL has freed its memory. */
+  #close(handshake: Handshake, limit: 'handshake_bytes' | 'handshakes' | 'head_timeout', socket = handshake.socket): void {
+    if (handshake.isClosing) return;
+    handshake.isClosing = true;
+    this.#port.onLimit(limit);
+    socket.destroy();
+  }
+
+  #remove(handshake: Handshake): void {
+    this.#begun.delete(handshake);
+    this.#waiting.delete(handshake);
+    if (this.#running.get(handshake.key) !== handshake) return;
+    this.#running.delete(handshake.key);
+    this.#counts.add(handshake.client, -1);
+  }
+
+  /** One timer for all, while there are any. */
+  #sweepSoon(): void {
+    if (this.#isSweeping) return;
+    this.#isSweeping = true;
+    this.#port.clock.after(SWEEP_INTERVAL_MS, () => {
+      this.#isSweeping = false;
+      this.#sweep(this.#port.clock.monotonic());
+      if (this.#begun.size + this.#waiting.size + this.#running.size > 0) this.#sweepSoon();
+    });
+  }
+
+  #sweep(now: Milliseconds): void {
+    for (const handshake of this.#running.values())
+      if (handshake.socket.bytesRead > MAX_HANDSHAKE_BYTES) this.#close(handshake, 'handshake_bytes');
+    for (const handshake of [...this.#begun, ...this.#waiting])
+      if (now - handshake.since >= this.#timeout) this.#close(handshake, 'head_timeout');
+    this.#startWaiting();
+  }
+}

@@ -1,0 +1,195 @@
+/** The tables of the outbox: their migrations, and the statements that sidegate runs on them (docs/outbox.md). */
+import type pg from 'pg';
+
+/** Notified by a trigger for each INSERT. */
+export const OUTBOX_CHANNEL = 'sidegate_outbox';
+
+/**
+ * Each runs once, in one transaction, in the schema of the outbox; only ever append to the list. Replicas of the version before run side by
+ * side with a new one, so a migration removes nothing that they use. docs/outbox.md shows the same SQL.
+ */
+export const OUTBOX_MIGRATIONS: readonly string[] = [
+  `CREATE TABLE sidegate_outbox (
+  seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  id text NOT NULL DEFAULT 'msg_' || replace(gen_random_uuid()::text, '-', ''),
+  type text NOT NULL,
+  tenant text,
+  created timestamptz NOT NULL DEFAULT now(),
+  data json NOT NULL,
+  inserted timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE sidegate_outbox_rejected (
+  seq bigint PRIMARY KEY,
+  id text NOT NULL,
+  type text NOT NULL,
+  tenant text,
+  created timestamptz NOT NULL,
+  data json NOT NULL,
+  inserted timestamptz NOT NULL,
+  reason text NOT NULL,
+  rejected timestamptz NOT NULL DEFAULT now()
+);
+CREATE FUNCTION sidegate_outbox_notify() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN PERFORM pg_catalog.pg_notify('sidegate_outbox', ''); RETURN NULL; END$$;
+CREATE TRIGGER sidegate_outbox_notify AFTER INSERT ON sidegate_outbox
+FOR EACH STATEMENT EXECUTE FUNCTION sidegate_outbox_notify();`,
+];
+
+/** Holds the number of the last migration. */
+const VERSION_TABLE = 'CREATE TABLE IF NOT EXISTS sidegate_outbox_version (version integer PRIMARY KEY)';
+const ADD_VERSION = 'INSERT INTO sidegate_outbox_version (version) VALUES ($1)';
+/** Of the advisory lock: the bytes of `sgoutbox`. */
+const MIGRATION_LOCK = 0x73676f7574626f78n;
+
+/**
+ * Settings hold for one transaction, because the next one may run on another connection of a pooler. The search path names the schema of the
+ * tables. A lock is waited for, but not long; a replica that the network lost frees its rows after a minute. The removal of a row need
+ * not be durable: if it is lost, the row is found again, and the queue knows its ID.
+ */
+export function toBegin(schema: string): string {
+  return [
+    'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE',
+    `SET LOCAL search_path TO "${schema}"`,
+    'SET LOCAL statement_timeout TO 20000',
+    'SET LOCAL lock_timeout TO 10000',
+    'SET LOCAL idle_in_transaction_session_timeout TO 60000',
+    'SET LOCAL synchronous_commit TO off',
+  ].join('; ');
+}
+
+/** The rights that the role needs, by table; `UPDATE (seq)` is what FOR UPDATE asks for. */
+const RIGHTS = `SELECT has_table_privilege('sidegate_outbox', 'SELECT') AS "SELECT on sidegate_outbox",
+  has_table_privilege('sidegate_outbox', 'DELETE') AS "DELETE on sidegate_outbox",
+  has_column_privilege('sidegate_outbox', 'seq', 'UPDATE') AS "UPDATE (seq) on sidegate_outbox",
+  has_table_privilege('sidegate_outbox_rejected', 'INSERT') AS "INSERT on sidegate_outbox_rejected"`;
+
+/** The state of the schema, as the role sees it. */
+export interface OutboxSetup {
+  /** 0 if there is no table. */
+  readonly version: number;
+  readonly canCreate: boolean;
+  readonly missingRights: readonly string[];
+}
+
+/** Reads the state; within a transaction. */
+export async function readSetup(client: pg.Client, schema: string): Promise<OutboxSetup> {
+  const query = `SELECT to_regclass('sidegate_outbox_version') IS NOT NULL AS "hasTable",
+    coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1), false) AS "canCreate"`;
+  const [found] = (await client.query<{ hasTable: boolean; canCreate: boolean }>(query, [schema])).rows;
+  const canCreate = found?.canCreate === true;
+  if (found?.hasTable !== true) return { version: 0, canCreate, missingRights: [] };
+  const { rows } = await client.query<{ version: number }>('SELECT max(version) AS version FROM sidegate_outbox_version');
+  const [rights] = (await client.query<Record<string, boolean>>(RIGHTS)).rows;
+  const missingRights = Object.entries(rights ?? {}).flatMap(([right, isGranted]) => (isGranted ? [] : [right]));
+  return { version: rows[0]?.version ?? 0, canCreate, missingRights };
+}
+
+/** Runs the migrations that are missing, within a transaction. Replicas that start at once do so one after the other. */
+export async function migrate(client: pg.Client): Promise<void> {
+  await client.query('SELECT pg_advisory_xact_lock($1)', [String(MIGRATION_LOCK)]);
+  await client.query(VERSION_TABLE);
+  const { rows } = await client.query<{ version: number }>(
+    'SELECT coalesce(max(version), 0) AS version FROM sidegate_outbox_version',
+  );
+  for (let version = (rows[0]?.version ?? 0) + 1; version <= OUTBOX_MIGRATIONS.length; version++) {
+    await client.query(OUTBOX_MIGRATIONS[version - 1] ?? '');
+    await client.query(ADD_VERSION, [version]);
+  }
+}
+
+/** A row as it is read. */
+export interface OutboxRow {
+  /** A bigint in decimal. */
+  readonly seq: string;
+  /** Cut off after one character more than is valid, as are `type` and `tenant`. */
+  readonly id: string;
+  readonly type: string;
+  readonly tenant: string | null;
+  /** Seconds since 1970; can be infinite. */
+  readonly created: number;
+  /** Null if it is larger than an event may be. */
+  readonly data: string | null;
+  readonly bytes: number;
+}
+
+/** Events of one type and tenant go to the same endpoints, and so the queue rejects all of them or none. */
+export type OutboxKind = Pick<OutboxRow, 'type' | 'tenant'>;
+
+/** The size of a batch. */
+export interface TakeLimits {
+  readonly rows: number;
+  /** Of one event. */
+  readonly maxBytes: number;
+  /** Of all events, except for the first. */
+  readonly totalBytes: number;
+}
+
+/**
+ * Starts from the first row each time, so that the events of one writer stay in order. Transactions commit in another order than they insert: a
+ * search that starts after the last row would find the later events of such a writer first.
+ */
+const TAKE = `WITH taken AS MATERIALIZED (
+  SELECT seq, octet_length(data::text) AS bytes
+  FROM sidegate_outbox
+  WHERE NOT EXISTS (
+    SELECT FROM unnest($1::text[], $2::text[]) AS held (type, tenant)
+    WHERE held.type = sidegate_outbox.type AND held.tenant = coalesce(sidegate_outbox.tenant, ''))
+  ORDER BY seq LIMIT $3
+  FOR UPDATE OF sidegate_outbox SKIP LOCKED
+), measured AS (
+  SELECT *, row_number() OVER (ORDER BY seq) AS place,
+    sum(CASE WHEN bytes <= $4 THEN bytes ELSE 0 END) OVER (ORDER BY seq) AS total FROM taken
+)
+SELECT seq, left(id, 129) AS id, left(type, 129) AS type, left(tenant, 129) AS tenant,
+  extract(epoch FROM created)::float8 AS created, bytes, CASE WHEN bytes <= $4 THEN data::text END AS data
+FROM measured JOIN sidegate_outbox USING (seq)
+WHERE place = 1 OR total <= $5 ORDER BY seq`;
+
+/** Locks the oldest rows that no other replica has locked, except for those of the kinds that are held back. */
+export async function takeRows(
+  client: pg.Client,
+  held: readonly OutboxKind[],
+  { rows, maxBytes, totalBytes }: TakeLimits,
+): Promise<readonly OutboxRow[]> {
+  const kinds = [held.map(({ type }) => type), held.map(({ tenant }) => tenant ?? '')];
+  return (await client.query<OutboxRow>(TAKE, [...kinds, rows, maxBytes, totalBytes])).rows;
+}
+
+/** Removes rows that the queue has. */
+export async function removeRows(client: pg.Client, rows: readonly OutboxRow[]): Promise<void> {
+  await client.query('DELETE FROM sidegate_outbox WHERE seq = ANY ($1::bigint[])', [rows.map(({ seq }) => seq)]);
+}
+
+/** A row that can never be sent. */
+export interface RejectedRow {
+  readonly row: OutboxRow;
+  readonly reason: string;
+}
+
+const COLUMNS = 'seq, id, type, tenant, created, data, inserted';
+const REJECT = `WITH gone AS (DELETE FROM sidegate_outbox WHERE seq = ANY ($1::bigint[]) RETURNING ${COLUMNS})
+INSERT INTO sidegate_outbox_rejected (${COLUMNS}, reason)
+SELECT gone.*, invalid.reason FROM gone JOIN unnest($1::bigint[], $2::text[]) AS invalid (seq, reason) USING (seq)`;
+
+/** Moves rows to the table of rejected ones, without reading what they contain. */
+export async function rejectRows(client: pg.Client, rejected: readonly RejectedRow[]): Promise<void> {
+  await client.query(REJECT, [rejected.map(({ row }) => row.seq), rejected.map(({ reason }) => reason)]);
+}
+
+/** The figures of the table. */
+export interface OutboxFigures {
+  /** Counted up to `MAX_COUNTED_ROWS`. */
+  readonly waiting: number;
+  readonly oldestAgeSeconds: number;
+}
+
+/** Counting more would take PostgreSQL longer than a second. */
+const MAX_COUNTED_ROWS = 100_000;
+const FIGURES = `SELECT (SELECT count(*) FROM (SELECT FROM sidegate_outbox LIMIT ${MAX_COUNTED_ROWS}) AS counted)::int AS waiting,
+  coalesce((SELECT extract(epoch FROM clock_timestamp() - inserted) FROM sidegate_outbox ORDER BY seq LIMIT 1), 0)::float8 AS "oldestAgeSeconds"`;
+
+/** Reads the figures. */
+export async function readFigures(client: pg.Client): Promise<OutboxFigures> {
+  const [figures = { waiting: 0, oldestAgeSeconds: 0 }] = (await client.query<OutboxFigures>(FIGURES)).rows;
+  return figures;
+}

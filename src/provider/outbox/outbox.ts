@@ -1,0 +1,300 @@
+/**
+ * Moves events from the outbox, a table that the app writes to in its own transactions, to the queue. A row is removed in the transaction
+ * that locked it. If the queue is in the same database, this transaction also stores the event. Otherwise, the queue has stored it before: if
+ * anything ends in between, the row is found again, and the queue knows its ID.
+ */
+import type pg from 'pg';
+import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
+import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
+import { SidegateError, toErrorText } from '../../core/errors.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import type { DeliveryQueue, JoinedQueue, NewEvent } from '../queue/delivery-queue.ts';
+import { type EventParts, toEvent } from './outbox-event.ts';
+import { OutboxSession } from './outbox-session.ts';
+import {
+  type OutboxFigures,
+  type OutboxKind,
+  type OutboxRow,
+  type RejectedRow,
+  readFigures,
+  rejectRows,
+  removeRows,
+  takeRows,
+} from './outbox-table.ts';
+
+/** Reports to the log and the metrics. */
+export interface OutboxHooks {
+  readonly onUp: () => void;
+  /** Called for each attempt that failed, until `onUp`. */
+  readonly onDown: (error: unknown) => void;
+  readonly onMoved: (stored: number, duplicates: number) => void;
+  /** `first`: of those that were rejected together. */
+  readonly onRejected: (count: number, first: RejectedRow) => void;
+  /** The queue rejected events, which stay in the table. Once, until all rows are moved. */
+  readonly onHeld: (error: string) => void;
+  readonly onFigures: (figures: OutboxFigures) => void;
+}
+
+/** The dependencies of the outbox. */
+export interface OutboxParts extends Pick<EventParts, 'route' | 'maxEventSize'> {
+  readonly clock: Clock;
+  readonly schema: string;
+  readonly pollInterval: Milliseconds;
+  /** `DeliveryQueue.append`: durable when it resolves. `conflict`: another event has the ID. */
+  readonly append: DeliveryQueue['append'];
+  readonly join: DeliveryQueue['join'];
+  readonly hooks: OutboxHooks;
+}
+
+/** One transaction moves at most as much, as it is held in memory. */
+const BATCH_BYTES = 1024 * 1024;
+/** PostgreSQL reads as many to find out how many fit: twice as many as did the last time. */
+const MIN_BATCH_ROWS = 10;
+const FIRST_BATCH_ROWS = 100;
+const MAX_BATCH_ROWS = 1_000;
+/** In one call of the queue, as for the API. */
+const MAX_DELIVERIES = 10_000;
+/** More kinds than that are only rejected if the queue is full for all. */
+const MAX_HELD_KINDS = 1_000;
+const FIGURES_INTERVAL_MS: Milliseconds = 10_000;
+const MIN_BACKOFF_MS: Milliseconds = 250;
+const MAX_BACKOFF_MS: Milliseconds = 15_000;
+/** One replica's part of the outbox, from `start` to `stop`. */
+export class Outbox {
+  readonly #parts: OutboxParts;
+  #target: PostgresTarget;
+  #session: OutboxSession | undefined;
+  /** The queue, if it is in the database of the session: one transaction then moves an event. */
+  #joined: JoinedQueue | undefined;
+  #loop: Promise<void> = Promise.resolve();
+  #isStopped = false;
+  #isNotified = false;
+  /** The target was replaced since the session was opened. */
+  #isOutdated = false;
+  #wake: () => void = () => undefined;
+  /** Those that the queue rejected, and when they are tried again. */
+  #held: OutboxKind[] = [];
+  #heldUntil: Milliseconds = 0;
+  #heldBackoff = MIN_BACKOFF_MS;
+  #batchRows = FIRST_BATCH_ROWS;
+  #figuresAt = Number.NEGATIVE_INFINITY;
+
+  constructor(target: PostgresTarget, parts: OutboxParts) {
+    this.#target = target;
+    this.#parts = parts;
+  }
+
+  start(): void {
+    this.#loop = this.#run();
+    runDetached(this.#loop);
+  }
+
+  /** Connects again with another password or address. */
+  replace(target: PostgresTarget): void {
+    this.#target = target;
+    this.#isOutdated = true;
+    this.#wake();
+  }
+
+  /** Moves no further rows, and ends the connection at the latest after `atMost`. */
+  async stop(atMost: Milliseconds): Promise<void> {
+    this.#isStopped = true;
+    this.#wake();
+    if (!(await within(this.#parts.clock, atMost, this.#loop))) this.#session?.end();
+  }
+
+  async #run(): Promise<void> {
+    let backoff = MIN_BACKOFF_MS;
+    while (!this.#isStopped) {
+      try {
+        const session = await this.#connect();
+        await this.#work(session);
+        backoff = MIN_BACKOFF_MS;
+        this.#parts.hooks.onUp();
+        await this.#sleep(this.#untilNext());
+      } catch (thrown) {
+        this.#session?.end();
+        this.#session = undefined;
+        if (this.#isStopped) break;
+        this.#parts.hooks.onDown(thrown);
+        await this.#sleep(backoff);
+        backoff = Math.min(2 * backoff, MAX_BACKOFF_MS);
+      }
+    }
+    this.#session?.end();
+  }
+
+  async #connect(): Promise<OutboxSession> {
+    if (this.#session?.isOpen === true && !this.#isOutdated) return this.#session;
+    this.#session?.end();
+    this.#isOutdated = false;
+    this.#session = new OutboxSession(this.#target, this.#parts.schema, {
+      onNotified: () => this.#notify(),
+      onEnded: () => this.#wake(),
+    });
+    await this.#session.open();
+    this.#joined = await this.#session.use(this.#parts.join);
+    return this.#session;
+  }
+
+  #notify(): void {
+    this.#isNotified = true;
+    this.#wake();
+  }
+
+  async #work(session: OutboxSession): Promise<void> {
+    const { clock, hooks } = this.#parts;
+    const now = clock.monotonic();
+    if (this.#held.length > 0 && now >= this.#heldUntil) this.#held = [];
+    this.#isNotified = false;
+    await this.#drain(session);
+    if (now - this.#figuresAt < FIGURES_INTERVAL_MS) return;
+    this.#figuresAt = now;
+    hooks.onFigures(await session.transaction(readFigures));
+  }
+
+  #untilNext(): Milliseconds {
+    if (this.#isNotified) return 0;
+    const { clock, pollInterval } = this.#parts;
+    const untilHeld = this.#held.length === 0 ? pollInterval : this.#heldUntil - clock.monotonic();
+    return Math.max(0, Math.min(pollInterval, untilHeld));
+  }
+
+  #sleep(duration: Milliseconds): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#isStopped) {
+        resolve();
+        return;
+      }
+      const cancel = this.#parts.clock.after(duration, resolve);
+      this.#wake = () => {
+        cancel();
+        resolve();
+      };
+    });
+  }
+
+  /** Moves rows until none is left that may be moved now. */
+  async #drain(session: OutboxSession): Promise<void> {
+    const wasHeld = this.#held.length > 0;
+    while (!this.#isStopped && this.#held.length < MAX_HELD_KINDS) {
+      const batch = await session.transaction((client) => this.#moveBatch(client));
+      this.#report(batch);
+      const { taken } = batch;
+      this.#batchRows = taken === 0 ? FIRST_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, Math.max(MIN_BATCH_ROWS, 2 * taken));
+      if (taken === 0) break;
+    }
+    if (this.#held.length === 0) this.#heldBackoff = MIN_BACKOFF_MS;
+    else if (!wasHeld) {
+      this.#heldUntil = this.#parts.clock.monotonic() + this.#heldBackoff;
+      this.#heldBackoff = Math.min(2 * this.#heldBackoff, MAX_BACKOFF_MS);
+    }
+  }
+
+  /** Moves some rows, in a transaction. */
+  async #moveBatch(client: pg.Client): Promise<Batch> {
+    const { clock, maxEventSize } = this.#parts;
+    const rows = await takeRows(client, this.#held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
+    const batch: Batch = { taken: rows.length, moved: [], stored: [], rejected: [] };
+    const items: Item[] = [];
+    for (const row of rows) {
+      const event = toEvent(row, { ...this.#parts, now: clock.now() });
+      if ('reason' in event) batch.rejected.push({ row, reason: event.reason });
+      else items.push({ row, event });
+    }
+    for (const chunk of toChunks(items)) await this.#append(chunk, batch);
+    if (batch.moved.length > 0) await removeRows(client, batch.moved);
+    if (batch.rejected.length > 0) await rejectRows(client, batch.rejected);
+    return batch;
+  }
+
+  /** After the commit. */
+  #report({ moved, stored, rejected }: Batch): void {
+    const { hooks } = this.#parts;
+    this.#joined?.serve(stored);
+    if (moved.length > 0) hooks.onMoved(stored.length, moved.length - stored.length);
+    const [first] = rejected;
+    if (first !== undefined) hooks.onRejected(rejected.length, first);
+  }
+
+  /** Appends events in order. If the queue rejects them, each half is tried, so that only events that exceed its bounds are held back. */
+  async #append(all: readonly Item[], batch: Batch): Promise<void> {
+    const items = all.filter(({ row }) => !this.#isHeld(row));
+    const [first] = items;
+    if (first === undefined) return;
+    try {
+      await this.#store(items, batch);
+    } catch (thrown) {
+      if (!(thrown instanceof SidegateError) || thrown.code !== 'queue_full') throw thrown;
+      if (items.length === 1) return this.#hold(first.row, thrown);
+      const middle = Math.ceil(items.length / 2);
+      await this.#append(items.slice(0, middle), batch);
+      await this.#append(items.slice(middle), batch);
+    }
+  }
+
+  #hold({ type, tenant }: OutboxKind, error: SidegateError): void {
+    if (this.#held.length === 0 && this.#heldBackoff === MIN_BACKOFF_MS) this.#parts.hooks.onHeld(toErrorText(error));
+    this.#held.push({ type, tenant });
+  }
+
+  /** Later events of a kind wait as well, so that they are not delivered before those that the queue rejected. */
+  #isHeld({ type, tenant }: OutboxKind): boolean {
+    return this.#held.some((kind) => kind.type === type && kind.tenant === tenant);
+  }
+
+  async #store(items: readonly Item[], batch: Batch): Promise<void> {
+    const { distinct, repeated } = separateRepeated(items);
+    const events = distinct.map(({ event }) => event);
+    const results = await (this.#joined ?? this.#parts).append(events);
+    for (const [i, { row, event }] of distinct.entries()) {
+      if (results[i] === 'conflict') {
+        batch.rejected.push({ row, reason: 'another event was accepted with the same ID' });
+        continue;
+      }
+      batch.moved.push(row);
+      if (results[i] === 'stored') batch.stored.push(event);
+    }
+    if (repeated.length > 0) await this.#append(repeated, batch);
+  }
+}
+
+/** The result of a transaction. */
+interface Batch {
+  readonly taken: number;
+  readonly moved: OutboxRow[];
+  readonly stored: NewEvent[];
+  readonly rejected: RejectedRow[];
+}
+
+/** A row and its event. */
+interface Item {
+  readonly row: OutboxRow;
+  readonly event: NewEvent;
+}
+
+/** The IDs of one call must differ. */
+function separateRepeated(items: readonly Item[]): { readonly distinct: Item[]; readonly repeated: Item[] } {
+  const ids = new Set<string>();
+  const distinct: Item[] = [];
+  const repeated: Item[] = [];
+  for (const item of items) {
+    (ids.has(item.event.id) ? repeated : distinct).push(item);
+    ids.add(item.event.id);
+  }
+  return { distinct, repeated };
+}
+
+function toChunks(items: readonly Item[]): Item[][] {
+  const chunks: Item[][] = [];
+  let deliveries = Number.POSITIVE_INFINITY;
+  for (const item of items) {
+    deliveries += item.event.targets.length;
+    if (deliveries > MAX_DELIVERIES) {
+      chunks.push([]);
+      deliveries = item.event.targets.length;
+    }
+    chunks.at(-1)?.push(item);
+  }
+  return chunks;
+}

@@ -1,0 +1,123 @@
+/** Connections to PostgreSQL, and what went wrong with one in the words of an operator. */
+import type { ClientConfig } from 'pg';
+import pg from 'pg';
+import type { PostgresTarget, PostgresTls } from '../../config/sources/postgres-url.ts';
+import type { Milliseconds } from '../../core/clock.ts';
+import { SidegateError, toErrorText } from '../../core/errors.ts';
+import { guardDecision } from '../../core/safe-events.ts';
+
+const CONNECT_TIMEOUT_MS: Milliseconds = 5_000;
+/** For the reply to a query, if the network loses it. Longer than any `statement_timeout` that is set here. */
+const REPLY_TIMEOUT_MS: Milliseconds = 30_000;
+
+/** Creates a client, which is not connected yet. */
+export function createPostgresClient(target: PostgresTarget): pg.Client {
+  return new pg.Client(toClientConfig(target));
+}
+
+/** Everything is given, so that variables such as PGHOST change nothing. */
+/** How pg connects. */
+export function toClientConfig({ host, port, database, user, password, tls }: PostgresTarget): ClientConfig {
+  return {
+    host,
+    port,
+    database,
+    user,
+    password: async () => password?.expose().toString('utf8') ?? '',
+    ssl: tls === undefined ? false : toTlsOptions(tls, host),
+    application_name: 'sidegate',
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    query_timeout: REPLY_TIMEOUT_MS,
+    keepAlive: true,
+  };
+}
+
+function toTlsOptions({ verify, ca, certificate }: PostgresTls, host: string): Exclude<ClientConfig['ssl'], boolean | undefined> {
+  return {
+    // For the check of an IP address, which cannot be a server name.
+    host,
+    minVersion: 'TLSv1.2',
+    rejectUnauthorized: verify !== 'none',
+    ...(ca !== undefined && { ca }),
+    ...(certificate !== undefined && { cert: certificate.cert, key: certificate.key.expose().toString('latin1') }),
+    ...(verify !== 'full' && { checkServerIdentity: guardDecision(() => undefined, undefined) }),
+  };
+}
+
+/** Serialization failure, deadlock, and a key that another transaction inserted at the same time. */
+const REPEATED: ReadonlySet<string> = new Set(['40001', '40P01', '23505']);
+
+/** Whether a transaction failed only because of another one, so that it can be repeated. */
+export function isRepeatable(thrown: unknown): boolean {
+  return thrown instanceof pg.DatabaseError && REPEATED.has(thrown.code ?? '');
+}
+
+/** The address, without credentials. */
+export function formatPostgres({ host, port, database }: PostgresTarget): string {
+  return `PostgreSQL at ${host.includes(':') ? `[${host}]` : host}:${port}/${database}`;
+}
+
+const UNREACHABLE_HINT = 'start PostgreSQL, or correct the host, port, user or password of the URL';
+const CA_HINT = 'set sslrootcert in the URL to the PEM file of the CA that issued the certificate of the server';
+/** Replacements for the codes of system errors and of TLS. */
+const CAUSES: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection reset',
+  EPIPE: 'connection closed',
+  ETIMEDOUT: 'connecting timed out',
+  EHOSTUNREACH: 'no route to the host',
+  ENETUNREACH: 'no route to the network',
+  ENOENT: 'the socket does not exist',
+  ENOTFOUND: 'the host name does not resolve',
+  EAI_AGAIN: 'the host name does not resolve at the moment',
+};
+const TLS_ISSUER = /SELF_SIGNED|UNABLE_TO_VERIFY|UNABLE_TO_GET_ISSUER/;
+/** How to fix an error, by its code in PostgreSQL, Node or TLS, or by its text. */
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [TLS_ISSUER, CA_HINT],
+  [/ALTNAME_INVALID/, 'use a host name in the URL that the certificate of the server contains'],
+  [/CERT_HAS_EXPIRED/, 'renew the certificate of the server'],
+  [/does not support SSL/i, 'enable TLS on the server, or set sslmode=disable on a network that you trust'],
+  [/no encryption|SSL off/, 'set sslmode=verify-full in the URL: the server requires TLS'],
+  [/\b28P01\b/, 'correct the user or the password in the URL'],
+  [/\b28000\b/, 'allow the role and this address in pg_hba.conf, or correct the user in the URL'],
+  [/\b3D000\b/, 'create the database, or correct its name in the URL'],
+  [
+    /\b42501\b/,
+    'grant the role the rights that the documentation lists (docs/provider.md for the queue, docs/outbox.md for the outbox)',
+  ],
+  [/\b53300\b/, 'raise max_connections, or use a connection pooler'],
+  [/\b53100\b/, 'free or enlarge the disk of the server'],
+  [/read-only|during recovery/, 'this server is a read-only standby: use the address of the primary'],
+  [/\b57P0[123]\b/, 'wait until PostgreSQL is ready; if it does not become ready, see its log'],
+  [/\b(?:57014|55P03)\b/, 'another transaction holds a lock: find it in pg_stat_activity and pg_locks, and end it'],
+];
+
+/** The error for a failed connection or query: which database, why, and how to fix it. */
+export function toPostgresError(thrown: unknown, target: PostgresTarget): PostgresError {
+  if (thrown instanceof PostgresError) return thrown;
+  const code = String((thrown as { readonly code?: unknown }).code ?? '');
+  // A host name with several addresses: one error for each.
+  const text = thrown instanceof AggregateError ? thrown.errors.map(toErrorText).join('; ') : toErrorText(thrown);
+  const cause = (Object.hasOwn(CAUSES, code) ? CAUSES[code] : undefined) ?? text;
+  const found = HINTS.find(([pattern]) => pattern.test(code) || pattern.test(text));
+  return new PostgresError(`${formatPostgres(target)}: ${cause}`, found?.[1] ?? UNREACHABLE_HINT, thrown);
+}
+
+/** The result of a test: what was connected, or why not. */
+export interface ConnectionResult {
+  readonly title: string;
+  /** Undefined after a success. */
+  readonly failure: string | undefined;
+  readonly hint: string;
+}
+
+/** A failure of the database or of its setup. */
+export class PostgresError extends SidegateError {
+  readonly hint: string;
+
+  constructor(message: string, hint: string, cause?: unknown) {
+    super('system', 'postgres_unavailable', message, { cause });
+    this.hint = hint;
+  }
+}

@@ -1,0 +1,134 @@
+/** One run of a lane. */
+import { type Clock, type EpochMilliseconds, type Milliseconds, pause } from '../../core/clock.ts';
+import { SidegateError } from '../../core/errors.ts';
+import type { Delivery, Lane, LaneState, SettledDelivery } from './delivery-queue.ts';
+import type { LaneEntry } from './lane-scheduler.ts';
+import type { Results, SettleMessage, TakenMessage } from './operations.ts';
+import type { LaneHolder, StoreClient } from './store-client.ts';
+
+/** A taken delivery: the number of its event, which finds it faster than the ID, and the fence. */
+interface Taken {
+  readonly seq: number;
+  readonly attempt: number;
+}
+
+const MIN_REPEAT_MS: Milliseconds = 50;
+const MAX_REPEAT_MS: Milliseconds = 1_000;
+
+/** A run, as its queue starts it. */
+export interface StartedRun {
+  readonly entry: LaneEntry;
+  /** Later runs have higher numbers. */
+  readonly number: number;
+  readonly state: LaneState | undefined;
+  readonly holder: LaneHolder;
+  readonly signal: AbortSignal;
+}
+
+/** The lane of an endpoint, for one run. */
+export class LaneRun implements Lane {
+  readonly endpoint: string;
+  readonly state: LaneState | undefined;
+  readonly signal: AbortSignal;
+  readonly #entry: LaneEntry;
+  readonly #number: number;
+  readonly #holder: LaneHolder;
+  readonly #client: StoreClient;
+  readonly #clock: Clock;
+  readonly #taken = new Map<string, Taken>();
+  /** JSON of the state as it is stored, or is being stored; undefined: not known. */
+  #stateText: string | undefined;
+  #isActive = false;
+  #isEnded = false;
+
+  constructor({ entry, number, state, holder, signal }: StartedRun, client: StoreClient, clock: Clock) {
+    this.endpoint = entry.endpoint;
+    this.state = state;
+    this.signal = signal;
+    this.#entry = entry;
+    this.#number = number;
+    this.#holder = holder;
+    this.#client = client;
+    this.#clock = clock;
+    this.#stateText = state && JSON.stringify(state);
+  }
+
+  storeTime(): EpochMilliseconds {
+    return this.#clock.now() + this.#client.clockOffset;
+  }
+
+  async take(limit: number, now: EpochMilliseconds, only?: 'first'): Promise<readonly Delivery[]> {
+    // The entry is never later than the database, so this asks only if there may be something.
+    if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#entry.next > now) return [];
+    const { endpoint } = this;
+    const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#number, limit, now, only });
+    this.#entry.next = result.next ?? Number.POSITIVE_INFINITY;
+    if (result.taken.length > 0) this.#isActive = true;
+    return result.taken.map((taken, i) => {
+      this.#taken.set(taken.event, taken);
+      return toDelivery(endpoint, taken, bodies[i] ?? Buffer.alloc(0));
+    });
+  }
+
+  async settle(settled: readonly SettledDelivery[], state: LaneState): Promise<void> {
+    const messages = settled.flatMap((each) => this.#toMessage(each));
+    const isHolder = !this.#isEnded;
+    this.#isActive = true;
+    const text = isHolder ? this.#noteState(state) : undefined;
+    if (messages.length === 0 && text === undefined) return;
+    const { next, isLost } = await this.#send(messages, text);
+    // Any replica can take these deliveries again.
+    if (isLost) return;
+    for (const { event, attempt } of settled) if (this.#taken.get(event)?.attempt === attempt) this.#taken.delete(event);
+    if (next !== undefined) this.#entry.next = Math.min(this.#entry.next, next);
+  }
+
+  /** Ends the run; what it took can still be settled. */
+  end(): { readonly isActive: boolean; readonly hasUnsettled: boolean } {
+    this.#isEnded = true;
+    return { isActive: this.#isActive, hasUnsettled: this.#taken.size > 0 };
+  }
+
+  /** The state as text, if it has to be written: most settlements do not change it. Before it is sent: the next settlement may take it back. */
+  #noteState(state: LaneState): string | undefined {
+    const text = JSON.stringify(state);
+    if (text === this.#stateText) return undefined;
+    this.#stateText = text;
+    return text;
+  }
+
+  /** Repeats while the disk is full or broken: the deliveries were sent, and would otherwise be sent again by each run until it is not. */
+  async #send(settled: readonly SettleMessage[], state: string | undefined): Promise<Results['settle']> {
+    for (let delay = MIN_REPEAT_MS; ; delay = Math.min(2 * delay, MAX_REPEAT_MS)) {
+      try {
+        return await this.#client.call('settle', {
+          endpoint: this.endpoint,
+          run: this.#number,
+          holder: this.#holder,
+          settled,
+          state,
+        });
+      } catch (error) {
+        const isTemporary = error instanceof SidegateError && error.code === 'queue_unavailable' && settled.length > 0;
+        if (!isTemporary || this.signal.aborted || this.#client.isBroken) {
+          if (state !== undefined) this.#stateText = undefined;
+          throw error;
+        }
+        await pause(this.#clock, delay);
+      }
+    }
+  }
+
+  #toMessage({ event, attempt, at, settlement, record }: SettledDelivery): SettleMessage[] {
+    const taken = this.#taken.get(event);
+    return taken?.attempt === attempt
+      ? [{ seq: taken.seq, attempt, at, settlement, record: record && JSON.stringify(record) }]
+      : [];
+  }
+}
+
+function toDelivery(endpoint: string, taken: TakenMessage, body: Buffer): Delivery {
+  const { event, type, tenant, createdAt, attempt, tries, isReplay, due, metadata } = taken;
+  const common = { event, endpoint, type, createdAt, attempt, tries, isReplay, due, body, metadata };
+  return tenant === null ? common : { ...common, tenant };
+}

@@ -1,0 +1,241 @@
+/** Decides which endpoint is served next: round robin over those with due deliveries, with one timer for the next that becomes due. */
+import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import { type LaneResult, MAX_LANE_PAUSE_MS } from './delivery-queue.ts';
+import { TimeHeap } from './time-heap.ts';
+
+/** Bounds the error after the wall clock was set: due times are wall-clock times, and the timer is monotonic. */
+const MAX_TIMER_MS = 10_000;
+/** Before a run that rejected is repeated. */
+const RETRY_MS = 1_000;
+/** Before a run that left due deliveries without taking any is repeated, so that it cannot occupy the CPU. */
+const IDLE_RUN_MS = 100;
+/** NTP moves a clock back by less than this in small steps; pauses then are as much longer. */
+const MAX_STEP_BACK_MS = 1_000;
+
+/** An endpoint, as far as it is known without asking the database. */
+export interface LaneEntry {
+  readonly endpoint: string;
+  /** When the next delivery is due that is not in flight; Infinity: none. Never later than in the database. */
+  next: EpochMilliseconds;
+  /** The last run asked for this. */
+  notBefore: EpochMilliseconds;
+  isRunning: boolean;
+  /** Woken while it runs. */
+  isWoken: boolean;
+  /** The time in the heap that counts; others of this entry are outdated. */
+  timedAt: EpochMilliseconds;
+}
+
+/** The end of a run. */
+export interface RunOutcome extends LaneResult {
+  /** Took or settled something. */
+  readonly isActive: boolean;
+  /** Took something that it did not settle. */
+  readonly hasUnsettled: boolean;
+}
+
+/** Runs lanes. */
+export interface LaneSchedulerOptions {
+  readonly clock: Clock;
+  readonly onRunError: (endpoint: string, error: unknown) => void;
+  /** The clock was set back: deliveries may be due too late. */
+  readonly onSetBack?: () => void;
+}
+
+type StartRun = (entry: LaneEntry) => Promise<RunOutcome>;
+
+/** The endpoints of this process, which has all of them. */
+export class LaneScheduler {
+  readonly #clock: Clock;
+  readonly #onRunError: LaneSchedulerOptions['onRunError'];
+  readonly #onSetBack: LaneSchedulerOptions['onSetBack'];
+  readonly #entries = new Map<string, LaneEntry>();
+  /** Due and not running, in the order in which they are served. */
+  readonly #ready = new Set<LaneEntry>();
+  readonly #timed = new TimeHeap<LaneEntry>();
+  #start: StartRun | undefined;
+  #lanes = 0;
+  #running = 0;
+  #cancelTimer: CancelTimer | undefined;
+  /** In monotonic time: the wall clock can be set while the timer runs. */
+  #timerAt: Milliseconds = Number.POSITIVE_INFINITY;
+  #onIdle: (() => void) | undefined;
+  /** Wall-clock time minus monotonic time, when times were set: lower once the clock was set back. */
+  #offset = Number.NEGATIVE_INFINITY;
+
+  constructor({ clock, onRunError, onSetBack }: LaneSchedulerOptions) {
+    this.#clock = clock;
+    this.#onSetBack = onSetBack;
+    this.#onRunError = onRunError;
+  }
+
+  /** The entry of an endpoint, which is created if it is new. */
+  obtain(endpoint: string): LaneEntry {
+    const found = this.#entries.get(endpoint);
+    if (found !== undefined) return found;
+    const none = Number.POSITIVE_INFINITY;
+    const entry = {
+      endpoint,
+      next: none,
+      notBefore: 0,
+      isRunning: false,
+      isWoken: false,
+      timedAt: none,
+    };
+    this.#entries.set(endpoint, entry);
+    return entry;
+  }
+
+  /** Undefined for an endpoint that has never had a delivery. */
+  find(endpoint: string): LaneEntry | undefined {
+    return this.#entries.get(endpoint);
+  }
+
+  /** A delivery of the endpoint is due at this time. */
+  addDue(endpoint: string, at: EpochMilliseconds): void {
+    const entry = this.obtain(endpoint);
+    if (at >= entry.next) return;
+    entry.next = at;
+    this.#noteOffset();
+    this.#place(entry);
+  }
+
+  /** Serves the endpoint soon, although its last run asked for a pause. */
+  wake(endpoint: string): void {
+    const entry = this.#entries.get(endpoint);
+    if (entry === undefined) return;
+    entry.notBefore = 0;
+    if (entry.isRunning) entry.isWoken = true;
+    else this.#place(entry);
+  }
+
+  /** Runs up to `lanes` at once. */
+  serve(lanes: number, start: StartRun): void {
+    this.#lanes = lanes;
+    this.#start = start;
+    for (const entry of this.#entries.values()) this.#place(entry);
+  }
+
+  /** Starts no further run; resolves when the last one has ended. */
+  stop(): Promise<void> {
+    this.#start = undefined;
+    this.#cancelTimer?.();
+    this.#timerAt = Number.POSITIVE_INFINITY;
+    this.#ready.clear();
+    this.#timed.clear();
+    for (const entry of this.#entries.values()) entry.timedAt = Number.POSITIVE_INFINITY;
+    if (this.#running === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onIdle = resolve;
+    });
+  }
+
+  /** Puts the entry where it belongs: among those that are ready, among those with a time, or nowhere. */
+  #place(entry: LaneEntry): void {
+    if (this.#start === undefined || entry.isRunning) return;
+    const now = this.#clock.now();
+    const pausedUntil = entry.notBefore <= now + MAX_LANE_PAUSE_MS ? entry.notBefore : 0;
+    const at = Math.max(entry.next, pausedUntil);
+    if (at === Number.POSITIVE_INFINITY) {
+      entry.timedAt = at;
+      this.#ready.delete(entry);
+    } else if (at <= now) {
+      this.#ready.add(entry);
+      this.#startRuns();
+    } else {
+      this.#ready.delete(entry);
+      this.#addTimed(entry, at);
+    }
+  }
+
+  #addTimed(entry: LaneEntry, at: EpochMilliseconds): void {
+    if (entry.timedAt === at) return;
+    entry.timedAt = at;
+    this.#timed.push(at, entry);
+    this.#noteOffset();
+    if (this.#timed.size > 4 * this.#entries.size + 64) this.#timed.keep((each, time) => each.timedAt === time);
+    this.#setTimer();
+  }
+
+  #setTimer(): void {
+    const first = this.#timed.first;
+    if (first === undefined) return;
+    const delay = Math.min(Math.max(first.at - this.#clock.now(), 0), MAX_TIMER_MS);
+    const at = this.#clock.monotonic() + delay;
+    if (at >= this.#timerAt) return;
+    this.#cancelTimer?.();
+    this.#timerAt = at;
+    this.#cancelTimer = this.#clock.after(delay, () => this.#onTimer());
+  }
+
+  #onTimer(): void {
+    this.#timerAt = Number.POSITIVE_INFINITY;
+    this.#checkClock();
+    const now = this.#clock.now();
+    for (let first = this.#timed.first; first !== undefined && first.at <= now; first = this.#timed.first) {
+      this.#timed.pop();
+      if (first.value.timedAt !== first.at) continue;
+      first.value.timedAt = Number.POSITIVE_INFINITY;
+      this.#place(first.value);
+    }
+    this.#setTimer();
+  }
+
+  /** Times that were set while the clock was ahead may be too far away now. */
+  #checkClock(): void {
+    const offset = this.#readOffset();
+    const isSetBack = offset < this.#offset - MAX_STEP_BACK_MS;
+    this.#offset = offset;
+    if (!isSetBack) return;
+    this.#timed.clear();
+    for (const entry of this.#entries.values()) {
+      entry.timedAt = Number.POSITIVE_INFINITY;
+      this.#place(entry);
+    }
+    this.#onSetBack?.();
+  }
+
+  #noteOffset(): void {
+    this.#offset = Math.max(this.#offset, this.#readOffset());
+  }
+
+  #readOffset(): Milliseconds {
+    return this.#clock.now() - this.#clock.monotonic();
+  }
+
+  #startRuns(): void {
+    for (const entry of this.#ready) {
+      if (this.#start === undefined || this.#running >= this.#lanes) return;
+      this.#ready.delete(entry);
+      this.#running++;
+      entry.isRunning = true;
+      entry.isWoken = false;
+      runDetached(this.#runOne(entry, this.#start));
+    }
+  }
+
+  async #runOne(entry: LaneEntry, start: StartRun): Promise<void> {
+    let notBefore: number;
+    try {
+      const outcome = await start(entry);
+      if (outcome.hasUnsettled) entry.next = Math.min(entry.next, this.#clock.now());
+      notBefore = outcome.notBefore ?? this.#findRest(entry, outcome.isActive);
+    } catch (error) {
+      this.#onRunError(entry.endpoint, error);
+      entry.next = Math.min(entry.next, this.#clock.now());
+      notBefore = this.#clock.now() + RETRY_MS;
+    }
+    entry.notBefore = entry.isWoken ? 0 : notBefore;
+    entry.isRunning = false;
+    this.#running--;
+    this.#place(entry);
+    this.#startRuns();
+    if (this.#running === 0) this.#onIdle?.();
+  }
+
+  #findRest(entry: LaneEntry, isActive: boolean): EpochMilliseconds {
+    const now = this.#clock.now();
+    return isActive || entry.next > now ? 0 : now + IDLE_RUN_MS;
+  }
+}

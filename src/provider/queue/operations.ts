@@ -1,0 +1,257 @@
+/** The operations on the store of the queue, as messages: with SQLite, another thread executes them. Bodies travel beside them. */
+import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { StoredEndpoint } from '../endpoints/endpoint-store.ts';
+import type { Target } from '../endpoints/target.ts';
+import type {
+  AppendResult,
+  AttemptRecord,
+  DeliveryFilter,
+  DeliveryPage,
+  EndpointBacklog,
+  EventFilter,
+  EventRecord,
+  LaneState,
+  Page,
+  QueueBounds,
+  QueueStats,
+  RepairAction,
+  SettledLater,
+  Settlement,
+} from './delivery-queue.ts';
+
+/** How the thread is started. */
+export interface WorkerSettings {
+  readonly path: string;
+  readonly bounds: QueueBounds;
+}
+
+/** An event, with its body in the buffer of the batch. */
+export interface EventMessage {
+  readonly id: string;
+  readonly type: string;
+  readonly tenant: string | null;
+  readonly createdAt: EpochMilliseconds;
+  readonly metadata: string;
+  readonly targets: readonly Target[];
+  readonly bodyLength: number;
+  readonly comparedFrom: number;
+}
+
+/** One settled delivery; `seq` is the number of its event. */
+export interface SettleMessage {
+  readonly seq: number;
+  readonly attempt: number;
+  readonly at: EpochMilliseconds;
+  readonly settlement: Settlement;
+  /** JSON of an AttemptRecord. */
+  readonly record: string | undefined;
+}
+
+/** A taken delivery, with its body in the buffer of the reply. */
+export interface TakenMessage {
+  readonly seq: number;
+  readonly event: string;
+  readonly type: string;
+  readonly tenant: string | null;
+  readonly createdAt: EpochMilliseconds;
+  readonly attempt: number;
+  readonly tries: number;
+  readonly isReplay: boolean;
+  readonly due: EpochMilliseconds;
+  readonly metadata: string;
+  readonly bodyLength: number;
+}
+
+/** Where a repair goes on: after this delivery, up to the event `end`. */
+export interface RepairPosition {
+  readonly event: number;
+  readonly lane: number;
+  readonly end: number;
+}
+
+/** An endpoint with deliveries that wait. */
+export interface DueLane {
+  readonly endpoint: string;
+  readonly next: EpochMilliseconds;
+}
+
+/** The parameters of each operation. */
+export interface Operations {
+  append: { readonly events: readonly EventMessage[]; readonly now: EpochMilliseconds };
+  settle: {
+    readonly endpoint: string;
+    readonly run: number;
+    /** The run began with the lease of this replica. If another one has the lane now, that one decides. */
+    readonly holder: string | null;
+    readonly settled: readonly SettleMessage[];
+    /** JSON of the LaneState; undefined: it did not change, or the run has ended and no longer decides about it. */
+    readonly state: string | undefined;
+  };
+  repairStep: {
+    readonly action: RepairAction;
+    readonly filter: DeliveryFilter;
+    readonly now: EpochMilliseconds;
+    readonly excluded: SettledLater;
+    readonly position: RepairPosition;
+  };
+  addDelivery: {
+    readonly event: string;
+    readonly endpoint: string;
+    readonly now: EpochMilliseconds;
+    readonly orderKey: string | null;
+  };
+  /** Events with this ID, or all of a tenant. */
+  eraseStep: {
+    readonly event?: string | undefined;
+    readonly tenant?: string | undefined;
+    readonly now: EpochMilliseconds;
+    /** The number of the event with which the step before ended; 0 at first. */
+    readonly after: number;
+    /** Events that the step reads. */
+    readonly most: number;
+  };
+  pruneStep: { readonly settledBefore: EpochMilliseconds; readonly deadBefore: EpochMilliseconds; readonly most: number };
+  /** Deliveries that would wait longer than their delay, because a clock was ahead. */
+  hastenStep: { readonly now: EpochMilliseconds; readonly most: number };
+  /** `delays`: of the schedule, in milliseconds. `after`: the number of the event with which the step before ended; 0 at first. */
+  rescheduleStep: {
+    readonly endpoint: string;
+    readonly delays: readonly number[];
+    readonly now: EpochMilliseconds;
+    readonly after: number;
+  };
+  putEndpoint: { readonly endpoint: StoredEndpoint };
+  removeEndpoint: { readonly id: string; readonly version: number | undefined };
+  /** `run` numbers the run of the lane: deliveries that an earlier run took can be taken again. */
+  take: {
+    readonly endpoint: string;
+    readonly run: number;
+    readonly limit: number;
+    readonly now: EpochMilliseconds;
+    readonly only: 'first' | undefined;
+  };
+  getEvent: { readonly id: string };
+  findStep: { readonly filter: DeliveryFilter; readonly page: Page };
+  findEventsStep: { readonly filter: EventFilter; readonly page: Page };
+  findAttempts: { readonly event: string; readonly endpoint: string };
+  countStep: {
+    readonly action: RepairAction;
+    readonly filter: DeliveryFilter;
+    readonly excluded: SettledLater;
+    readonly position: RepairPosition | undefined;
+  };
+  stats: { readonly now: EpochMilliseconds };
+  backlogs: { readonly endpoints: readonly string[]; readonly now: EpochMilliseconds };
+  laneStates: { readonly endpoints: readonly string[] };
+  /** Endpoints with deliveries that wait, unless another replica has their lease at this time. */
+  dueLanes: { readonly owner: string; readonly now: EpochMilliseconds };
+  listEndpoints: Record<never, never>;
+}
+
+/** The result of each operation. */
+export interface Results {
+  append: readonly AppendResult[];
+  settle: {
+    /** When the first of the deliveries becomes due that were made due again; undefined: none. */
+    readonly next: EpochMilliseconds | undefined;
+    /** The lane has another holder: only acknowledged deliveries were settled. */
+    readonly isLost: boolean;
+  };
+  repairStep: {
+    readonly changed: number;
+    /** Deliveries that would have exceeded a bound or a share, and what the first one would have exceeded. */
+    readonly rejected: number;
+    readonly reason: string | undefined;
+    /** Those with deliveries that are due now: retried, or no longer blocked by one that was canceled. */
+    readonly endpoints: readonly string[];
+    readonly position: RepairPosition | undefined;
+  };
+  /** Whether a delivery was created. */
+  addDelivery: boolean;
+  eraseStep: {
+    /** How many events. */
+    readonly erased: number;
+    /** Those with deliveries that are no longer blocked. */
+    readonly endpoints: readonly string[];
+    /** Where the next step continues; undefined: at the end. */
+    readonly next: number | undefined;
+  };
+  /** How many events. */
+  pruneStep: number;
+  hastenStep: { readonly endpoints: readonly string[]; readonly isDone: boolean };
+  rescheduleStep: {
+    /** How many deliveries. */
+    readonly changed: number;
+    /** Where the next step continues; undefined: at the end. */
+    readonly next: number | undefined;
+  };
+  putEndpoint: boolean;
+  removeEndpoint: boolean;
+  take: {
+    readonly taken: readonly TakenMessage[];
+    /** When the next delivery is due that is not taken; undefined: there is none. */
+    readonly next: EpochMilliseconds | undefined;
+  };
+  getEvent:
+    | {
+        readonly id: string;
+        readonly type: string;
+        readonly tenant: string | null;
+        readonly createdAt: EpochMilliseconds;
+        readonly metadata: string;
+        readonly bodyLength: number;
+        readonly isErased: boolean;
+      }
+    | undefined;
+  findStep: {
+    /** With the position of each, for the next page. */
+    readonly found: readonly { readonly position: string; readonly record: DeliveryPage['deliveries'][number] }[];
+    /** Where the next step continues; undefined: at the end. */
+    readonly next: string | undefined;
+  };
+  findEventsStep: {
+    readonly found: readonly { readonly position: string; readonly record: EventRecord }[];
+    readonly next: string | undefined;
+  };
+  findAttempts: readonly AttemptRecord[] | undefined;
+  countStep: { readonly count: number; readonly position: RepairPosition; readonly isDone: boolean };
+  stats: QueueStats;
+  backlogs: readonly EndpointBacklog[];
+  laneStates: readonly (LaneState | undefined)[];
+  dueLanes: readonly DueLane[];
+  listEndpoints: readonly StoredEndpoint[];
+}
+
+export type OperationKind = keyof Operations;
+
+/** An operation with its kind. */
+export type Operation = { [K in OperationKind]: { readonly kind: K } & Operations[K] }[OperationKind];
+
+/** A failed operation. `user`: the caller's fault; `system`: the store's. */
+export interface Failure {
+  readonly kind: 'user' | 'system';
+  readonly code: string;
+  readonly message: string;
+}
+
+/** All operations of one turn of the event loop: one transaction. */
+export interface Batch {
+  /** JSON of `Operation[]`, which costs less CPU than structured clones of many small objects. */
+  readonly operations: string;
+  /** The bodies of all appended events, one after the other. */
+  readonly bodies: ArrayBuffer;
+}
+
+/** The result of one operation, or why it failed. */
+export type Reply = { readonly isDone: true; readonly result: Results[OperationKind] } | ({ readonly isDone: false } & Failure);
+
+/** The replies to a batch, in its order. */
+export interface BatchReply {
+  /** JSON of `Reply[]`. */
+  readonly replies: string;
+  /** The bodies of all taken deliveries and read events, one after the other. */
+  readonly bodies: ArrayBuffer;
+}
+
+/** The first message of the thread. */
+export type Opened = { readonly isOpen: true } | ({ readonly isOpen: false } & Failure);

@@ -1,0 +1,410 @@
+/** The queue's store in PostgreSQL, which several replicas share: batches of writes, leases of lanes, and news of other replicas. */
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import type pg from 'pg';
+import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
+import { SidegateError } from '../../../core/errors.ts';
+import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
+import { createPostgresClient } from '../../postgres/connection.ts';
+import type { QueueBounds } from '../delivery-queue.ts';
+import type { OperationKind, Operations, Reply, Results } from '../operations.ts';
+import { toOwnBytes } from '../own-bytes.ts';
+import { readStates } from '../sql/lanes.ts';
+import { Store, type Task } from '../sql/store.ts';
+import {
+  type Announcement,
+  Availability,
+  type Claimed,
+  type JoinedStore,
+  type OpenStore,
+  type StoreClient,
+  type StoreEvents,
+  type StoreHooks,
+  takeBatch,
+  toReplyError,
+} from '../store-client.ts';
+import { PostgresDatabase, type PostgresSettings } from './postgres-database.ts';
+
+/** Another replica takes a lane over so long after its owner was last heard of. */
+const LEASE_MS: Milliseconds = 30_000;
+const RENEW_MS: Milliseconds = 10_000;
+/** An owner that could not renew its lease stops so long before it ends. */
+const LEASE_MARGIN_MS: Milliseconds = 5_000;
+/** Finds due deliveries that no news reported: behind a pooler in transaction mode, there are none. `RENEW_MS` applies to endpoints. */
+const POLL_MS: Milliseconds = 1_000;
+const LISTEN_AGAIN_MS: Milliseconds = 5_000;
+/** News are collected for so long. */
+const NEWS_MS: Milliseconds = 20;
+/** PostgreSQL sends at most 8000 bytes. */
+const MAX_NEWS_BYTES = 7_000;
+const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
+
+interface Call extends Task {
+  readonly resolve: (result: never) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** A lane that this replica has. */
+interface OwnedLane {
+  usedAt: Milliseconds;
+  isRunning: boolean;
+}
+
+/** A message of one replica to the others. */
+interface News {
+  readonly from: string;
+  /** Endpoints with new deliveries; null: too many to name. */
+  readonly due: readonly string[] | null;
+  readonly wake: readonly string[];
+  readonly endpoints: boolean;
+}
+
+export function openPostgresStore(settings: PostgresSettings, bounds: QueueBounds, clock: Clock, hooks: StoreHooks): OpenStore {
+  return async (events) => {
+    const database = await PostgresDatabase.open(settings);
+    const client = new PostgresClient(database, new Store(database, bounds), { settings, clock, hooks, events });
+    await client.start();
+    return { client, warnings: [] };
+  };
+}
+
+interface ClientParts {
+  readonly settings: PostgresSettings;
+  readonly clock: Clock;
+  readonly hooks: StoreHooks;
+  readonly events: StoreEvents;
+}
+
+class PostgresClient implements StoreClient {
+  readonly isBroken = false;
+  clockOffset: Milliseconds = 0;
+  readonly #database: PostgresDatabase;
+  readonly #store: Store;
+  readonly #parts: ClientParts;
+  readonly #owner = `${hostname()}/${randomUUID()}`;
+  readonly #owned = new Map<string, OwnedLane>();
+  /** Claims that are under way: what gives back unused lanes leaves these. */
+  readonly #claiming = new Set<string>();
+  /** The renewal under way; it never rejects. */
+  #renewing: Promise<void> = Promise.resolve();
+  /** When all leases end unless they are renewed. */
+  #leasedUntil: Milliseconds = 0;
+  #waiting: Call[] = [];
+  #isScheduled = false;
+  #isWriting = false;
+  readonly #availability: Availability;
+  #isClosing = false;
+  #onIdle: (() => void) | undefined;
+  readonly #reads = new Set<Promise<unknown>>();
+  #timers: CancelTimer[] = [];
+  #listener: pg.Client | undefined;
+  #cancelListening: CancelTimer | undefined;
+  #isPolling = false;
+  /** Differs after each change of an endpoint. */
+  #endpoints: string | undefined;
+  #news = { due: new Set<string>(), wake: new Set<string>(), endpoints: false };
+  #cancelNews: CancelTimer | undefined;
+
+  constructor(database: PostgresDatabase, store: Store, parts: ClientParts) {
+    this.#database = database;
+    this.#store = store;
+    this.#parts = parts;
+    this.#availability = new Availability(parts.hooks);
+  }
+
+  async start(): Promise<void> {
+    const { clock } = this.#parts;
+    await this.#readClock();
+    this.#timers = [
+      clock.every(POLL_MS, () => runDetached(this.#poll())),
+      clock.every(RENEW_MS, () => {
+        this.#renewing = this.#renew();
+        runDetached(this.#checkEndpoints());
+      }),
+    ];
+    await this.#listen();
+    await this.#checkEndpoints();
+  }
+
+  call<K extends OperationKind>(kind: K, operation: Operations[K], bodies: readonly Buffer[] = []): Promise<Results[K]> {
+    const task = { operation: { kind, ...operation } as Task['operation'], bodies };
+    if (!this.#store.isWrite({ kind })) return this.#read(task.operation, []) as Promise<Results[K]>;
+    return new Promise((resolve, reject) => {
+      if (this.#isClosing) return reject(new SidegateError('system', 'queue_unavailable', 'the queue is closed'));
+      this.#waiting.push({ ...task, resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  async read<K extends 'take' | 'getEvent'>(
+    kind: K,
+    operation: Operations[K],
+  ): Promise<{ readonly result: Results[K]; readonly bodies: readonly Buffer[] }> {
+    const bodies: Uint8Array[] = [];
+    const result = (await this.#read({ kind, ...operation } as Task['operation'], bodies)) as Results[K];
+    return { result, bodies: bodies.map((body) => toOwnBytes(Buffer.from(body.buffer, body.byteOffset, body.byteLength))) };
+  }
+
+  /** A lane stays with this replica until it was not served for a while. */
+  async claim(endpoint: string): Promise<Claimed> {
+    const { clock } = this.#parts;
+    const now = clock.monotonic();
+    this.#endLeases();
+    if (!this.#owned.has(endpoint)) {
+      if (!(await this.#claimFirst(endpoint))) return 'busy';
+      if (this.#owned.size === 0) this.#leasedUntil = now + LEASE_MS - LEASE_MARGIN_MS;
+    }
+    this.#owned.set(endpoint, { usedAt: now, isRunning: true });
+    const [state] = await readStates(this.#database, [endpoint]);
+    return { state, holder: this.#owner };
+  }
+
+  /** Whether no other replica has it. */
+  async #claimFirst(endpoint: string): Promise<boolean> {
+    this.#claiming.add(endpoint);
+    // A renewal that began before gives back all lanes that it does not know.
+    await this.#renewing;
+    try {
+      const changed = await this.#database.transaction((sql) =>
+        sql.run(
+          `UPDATE lane SET owner = ?, lease = ${NOW} + ${LEASE_MS} WHERE name = ? AND (owner IS NULL OR owner = ? OR lease < ${NOW})`,
+          [this.#owner, endpoint, this.#owner],
+        ),
+      );
+      return changed > 0;
+    } finally {
+      this.#claiming.delete(endpoint);
+    }
+  }
+
+  release(endpoint: string): void {
+    const owned = this.#owned.get(endpoint);
+    if (owned === undefined) return;
+    owned.isRunning = false;
+    owned.usedAt = this.#parts.clock.monotonic();
+  }
+
+  async join(client: pg.ClientBase): Promise<JoinedStore | undefined> {
+    if (!(await this.#database.isDatabaseOf(client))) return undefined;
+    return async (operation, bodies) => this.#store.appendIn(await this.#database.join(client), operation, bodies);
+  }
+
+  announce(news: Announcement): void {
+    if ('due' in news) for (const endpoint of news.due) this.#news.due.add(endpoint);
+    else if ('wake' in news) this.#news.wake.add(news.wake);
+    else this.#news.endpoints = true;
+    this.#announceSoon();
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosing) return;
+    for (const cancel of [...this.#timers, this.#cancelNews, this.#cancelListening]) cancel?.();
+    if (this.#isWriting || this.#waiting.length > 0)
+      await new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+      });
+    this.#isClosing = true;
+    await Promise.allSettled(this.#reads);
+    await this.#listener?.end().catch(() => undefined);
+    // If this fails, the leases end by themselves.
+    await this.#database.run('UPDATE lane SET owner = NULL WHERE owner = ?', [this.#owner]).catch(() => undefined);
+    await this.#database.close();
+  }
+
+  async #read(operation: Task['operation'], bodies: Uint8Array[]): Promise<unknown> {
+    if (this.#isClosing) throw new SidegateError('system', 'queue_unavailable', 'the queue is closed');
+    const reading = this.#store.read(operation, bodies);
+    this.#reads.add(reading);
+    const reply = await reading.finally(() => this.#reads.delete(reading));
+    if (!reply.isDone) throw toReplyError(reply);
+    return reply.result;
+  }
+
+  /** One transaction at a time: what is asked while it commits shares the next one. */
+  #schedule(): void {
+    if (this.#isScheduled || this.#isWriting || this.#waiting.length === 0) return;
+    this.#isScheduled = true;
+    runNextTurn(() => runDetached(this.#write()));
+  }
+
+  async #write(): Promise<void> {
+    this.#isScheduled = false;
+    this.#isWriting = true;
+    const calls = takeBatch(this.#waiting);
+    try {
+      const replies = await this.#store.write(calls);
+      for (const [i, call] of calls.entries()) this.#answer(call, replies[i] as Reply);
+      this.#availability.note(replies, true);
+    } finally {
+      this.#isWriting = false;
+      this.#schedule();
+      if (this.#waiting.length === 0) this.#onIdle?.();
+    }
+  }
+
+  #answer({ operation, resolve, reject }: Call, reply: Reply): void {
+    if (!reply.isDone) return reject(toReplyError(reply));
+    if (operation.kind === 'append')
+      for (const { targets } of operation.events) for (const { endpoint } of targets) this.#news.due.add(endpoint);
+    if (operation.kind === 'addDelivery' || operation.kind === 'rescheduleStep') this.#news.due.add(operation.endpoint);
+    if (operation.kind === 'settle' && (reply.result as Results['settle']).isLost) this.#loseLeases([operation.endpoint]);
+    if (operation.kind === 'repairStep' || operation.kind === 'eraseStep')
+      for (const each of (reply.result as Results['repairStep' | 'eraseStep']).endpoints) this.#news.due.add(each);
+    this.#announceSoon();
+    resolve(reply.result as never);
+  }
+
+  async #poll(): Promise<void> {
+    this.#endLeases();
+    if (this.#isPolling) return;
+    this.#isPolling = true;
+    const { clock, events } = this.#parts;
+    const begin = clock.monotonic();
+    try {
+      const now = await this.#readClock();
+      for (const { endpoint, next } of await this.call('dueLanes', { owner: this.#owner, now })) {
+        const owned = this.#owned.get(endpoint);
+        // A run that ended meanwhile knows better.
+        if (owned === undefined || (!owned.isRunning && owned.usedAt < begin)) events.onDue(endpoint, next);
+      }
+    } catch {
+      // The next poll repeats it; that the server is not there is reported by what needs it.
+    } finally {
+      this.#isPolling = false;
+    }
+  }
+
+  /** Compares the stored endpoints with those of the last time. A change by this replica counts as well. */
+  async #checkEndpoints(): Promise<void> {
+    const before = this.#endpoints;
+    try {
+      const [row] = await this.#database.all<{ state: string }>(
+        "SELECT count(*) || '/' || coalesce(max(xmin::text::bigint), 0) AS state FROM endpoint",
+      );
+      this.#endpoints = row?.state;
+    } catch {
+      // The next time compares with the same state.
+    }
+    if (before !== undefined && this.#endpoints !== before) this.#parts.events.onEndpoints();
+  }
+
+  /** The time of the server. */
+  async #readClock(): Promise<EpochMilliseconds> {
+    const { clock } = this.#parts;
+    const [row] = await this.#database.all<{ now: number }>(`SELECT ${NOW} AS now`);
+    this.clockOffset = (row?.now ?? clock.now()) - clock.now();
+    return row?.now ?? clock.now();
+  }
+
+  /** Renews the leases of lanes that were served lately, and gives the others back. */
+  async #renew(): Promise<void> {
+    const begin = this.#parts.clock.monotonic();
+    for (const [endpoint, { isRunning, usedAt }] of this.#owned)
+      if (!isRunning && usedAt < begin - RENEW_MS) this.#owned.delete(endpoint);
+    const kept = [...this.#owned.keys(), ...this.#claiming];
+    const { dialect } = this.#database;
+    try {
+      const renewed = await this.#database.transaction(async (sql) => {
+        await sql.run(`UPDATE lane SET owner = NULL WHERE owner = ? AND name NOT IN ${dialect.list('text')}`, [
+          this.#owner,
+          JSON.stringify(kept),
+        ]);
+        return sql.all<{ name: string }>(
+          `UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE owner = ? AND name IN ${dialect.list('text')} RETURNING name`,
+          [this.#owner, JSON.stringify(kept)],
+        );
+      });
+      this.#leasedUntil = begin + LEASE_MS - LEASE_MARGIN_MS;
+      const names = new Set(renewed.map(({ name }) => name));
+      this.#loseLeases(kept.filter((name) => !names.has(name)));
+    } catch {
+      // The next time is before the leases end.
+    }
+  }
+
+  /** Stops all lanes if they could not be renewed for so long that others may have them: after a pause, or while the server does not answer. */
+  #endLeases(): void {
+    if (this.#parts.clock.monotonic() > this.#leasedUntil) this.#loseLeases([...this.#owned.keys()]);
+  }
+
+  #loseLeases(endpoints: readonly string[]): void {
+    for (const endpoint of endpoints) {
+      this.#owned.delete(endpoint);
+      this.#parts.events.onLeaseLost(endpoint);
+    }
+  }
+
+  get #channel(): string {
+    return `sidegate_${this.#parts.settings.schema}`;
+  }
+
+  /** Gets the news of other replicas on a dedicated connection; without one, polls find everything a little later. */
+  async #listen(): Promise<void> {
+    if (this.#isClosing) return;
+    const { clock, settings } = this.#parts;
+    const listener = createPostgresClient(settings.target);
+    this.#listener = listener;
+    let isOver = false;
+    const again = (): void => {
+      if (isOver) return;
+      isOver = true;
+      listener.end().catch(() => undefined);
+      if (!this.#isClosing) this.#cancelListening = clock.after(LISTEN_AGAIN_MS, () => runDetached(this.#listen()));
+    };
+    onEvent(listener, 'error', again);
+    onEvent(listener, 'end', again);
+    onEvent(listener, 'notification', ({ payload = '' }) => this.#hear(payload));
+    try {
+      await listener.connect();
+      await listener.query(`LISTEN "${this.#channel}"`);
+    } catch {
+      again();
+    }
+  }
+
+  #hear(payload: string): void {
+    const { from, due, wake, endpoints } = JSON.parse(payload) as News;
+    if (from === this.#owner) return;
+    const { events, clock } = this.#parts;
+    if (due === null) runDetached(this.#poll());
+    else for (const endpoint of due) events.onDue(endpoint, clock.now());
+    for (const endpoint of wake) events.onWake(endpoint);
+    if (endpoints) events.onEndpoints();
+  }
+
+  #announceSoon(): void {
+    this.#cancelNews ??= this.#parts.clock.after(NEWS_MS, () => {
+      this.#cancelNews = undefined;
+      runDetached(this.#tell());
+    });
+  }
+
+  async #tell(): Promise<void> {
+    const { due, wake, endpoints } = this.#news;
+    this.#news = { due: new Set(), wake: new Set(), endpoints: false };
+    if (due.size === 0 && wake.size === 0 && !endpoints) return;
+    const first: News = { from: this.#owner, due: toParts(due).length > 1 ? null : [...due], wake: [], endpoints };
+    const all = [first, ...toParts(wake).map((part): News => ({ ...first, due: [], wake: part, endpoints: false }))];
+    await this.#database
+      .all('SELECT pg_notify(?, value) FROM json_array_elements_text(?::json)', [
+        this.#channel,
+        JSON.stringify(all.map((news) => JSON.stringify(news))),
+      ])
+      .catch(() => undefined);
+  }
+}
+
+/** Names in parts that fit into a message. */
+function toParts(names: ReadonlySet<string>): readonly (readonly string[])[] {
+  const parts: string[][] = [];
+  let bytes = MAX_NEWS_BYTES;
+  for (const name of names) {
+    bytes += Buffer.byteLength(JSON.stringify(name)) + 1;
+    if (bytes > MAX_NEWS_BYTES) {
+      parts.push([]);
+      bytes = Buffer.byteLength(JSON.stringify(name)) + 1;
+    }
+    parts.at(-1)?.push(name);
+  }
+  return parts;
+}

@@ -1,0 +1,289 @@
+/** The store in PostgreSQL: what PostgreSQL does differently from SQLite. */
+import { randomInt } from 'node:crypto';
+import pg from 'pg';
+import type { PostgresTarget } from '../../../config/sources/postgres-url.ts';
+import type { Milliseconds } from '../../../core/clock.ts';
+import { SidegateError } from '../../../core/errors.ts';
+import { offEvent, onEvent } from '../../../core/safe-events.ts';
+import { isRepeatable, toClientConfig, toPostgresError } from '../../postgres/connection.ts';
+import type { Columns, ColumnType, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
+import { migrate } from '../sql/schema.ts';
+
+/** How to connect. */
+export interface PostgresSettings {
+  readonly target: PostgresTarget;
+  readonly schema: string;
+  readonly maxConnections: number;
+  readonly statementTimeout: Milliseconds;
+}
+
+const MAX_TRIES = 5;
+/** Classes of SQLSTATE: connection, resources, intervention of an operator, system; and 25006: the server is a standby. */
+const STORE_ERRORS = /^(?:08|53|57|58|XX|25006)/;
+const INT8 = 20;
+/** Integers are numbers: none of ours exceeds 2^53. */
+const PARSERS = {
+  getTypeParser: (type: number, format?: 'text' | 'binary') =>
+    type === INT8 && format !== 'binary' ? Number : pg.types.getTypeParser(type as never, format as never),
+} as pg.CustomTypesConfig;
+/**
+ * Tables that were never analyzed look small: without the last two settings, statements would read them as a whole, or compile for longer than
+ * they run.
+ */
+const SETTINGS = 'SET LOCAL synchronous_commit = on; SET LOCAL jit = off; SET LOCAL enable_seqscan = off';
+const MAX_KEY = 2 ** 47;
+const PAYLOADS_PER_STATEMENT = 500;
+/** Tables, where a statement names them: a connection pooler need not keep a search path. */
+const TABLE =
+  /\b(FROM|JOIN|INTO|UPDATE|TABLE|TABLE IF NOT EXISTS|ON) (event|payload|lane|tenant|delivery|attempt|endpoint|version)\b/g;
+
+const TYPES: Readonly<Record<ColumnType, string>> = { integer: 'bigint', text: 'text' };
+
+const DIALECT: Dialect = {
+  integer: 'BIGINT',
+  bytes: 'BYTEA',
+  numberedKey: 'BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY',
+  tableOptions: '',
+  forUpdate: ' FOR UPDATE',
+  rows(columns) {
+    const types = Object.entries(columns).map(([name, type]) => `"${name}" ${TYPES[type]}`);
+    return `json_to_recordset(?::json) AS r(${types.join(', ')})`;
+  },
+  list: (type) => `(SELECT value::${TYPES[type]} FROM json_array_elements_text(?::json))`,
+};
+
+/** Ends a transaction that only tests. */
+const ROLLBACK = new SidegateError('system', 'rollback', 'the test is over');
+
+type Queryable = Pick<pg.Pool | pg.ClientBase, 'query'>;
+
+/** Statements on a connection, or on any of the pool. */
+class PostgresSql implements Sql {
+  readonly dialect = DIALECT;
+  readonly #queryable: Queryable;
+  readonly #statements: Statements;
+
+  constructor(queryable: Queryable, statements: Statements) {
+    this.#queryable = queryable;
+    this.#statements = statements;
+  }
+
+  async all<Row extends object>(statement: string, parameters: readonly Parameter[] = []): Promise<readonly Row[]> {
+    return (await this.#query(statement, parameters)).rows as Row[];
+  }
+
+  async run(statement: string, parameters: readonly Parameter[] = []): Promise<number> {
+    return (await this.#query(statement, parameters)).rowCount ?? 0;
+  }
+
+  each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]> {
+    return this.all(statement.replace('rows r', DIALECT.rows(columns)), [JSON.stringify(rows)]);
+  }
+
+  async insertPayloads(payloads: readonly Payload[]): Promise<void> {
+    for (let at = 0; at < payloads.length; at += PAYLOADS_PER_STATEMENT) {
+      const part = payloads.slice(at, at + PAYLOADS_PER_STATEMENT);
+      const rows = part.map(() => '(?, ?, ?)').join(', ');
+      const values = part.flatMap(({ event, metadata, body }) => [event, metadata, body]);
+      await this.#query(`INSERT INTO payload VALUES ${rows}`, values);
+    }
+  }
+
+  #query(statement: string, parameters: readonly (Parameter | Uint8Array)[]): Promise<pg.QueryResult> {
+    return this.#queryable.query({ text: this.#statements.translate(statement), values: [...parameters], types: PARSERS });
+  }
+}
+
+/** Statements with `?` for parameters, in the form of PostgreSQL. */
+class Statements {
+  readonly #schema: string;
+  readonly #translated = new Map<string, string>();
+
+  constructor(schema: string) {
+    this.#schema = schema;
+  }
+
+  translate(statement: string): string {
+    const found = this.#translated.get(statement);
+    if (found !== undefined) return found;
+    let number = 0;
+    const translated = statement
+      .replace(TABLE, (_, before: string, table: string) => `${before} "${this.#schema}".${table}`)
+      .replace(/\?/g, () => `$${++number}`);
+    this.#translated.set(statement, translated);
+    return translated;
+  }
+}
+
+/** A pool of connections. */
+export class PostgresDatabase extends PostgresSql implements Database {
+  readonly #pool: pg.Pool;
+  readonly #ownStatements: Statements;
+  readonly #begin: string;
+  readonly #schema: string;
+  readonly #target: PostgresTarget;
+
+  private constructor(pool: pg.Pool, statements: Statements, { target, schema, statementTimeout }: PostgresSettings) {
+    super(pool, statements);
+    this.#target = target;
+    this.#pool = pool;
+    this.#ownStatements = statements;
+    this.#schema = schema;
+    // Not as parameters of the connection, which poolers reject.
+    this.#begin = `BEGIN; SET LOCAL statement_timeout = ${statementTimeout}; SET LOCAL idle_in_transaction_session_timeout = ${statementTimeout}; ${SETTINGS}`;
+  }
+
+  /** Connects and creates the tables. Rejects with a SidegateError. */
+  static async open(settings: PostgresSettings): Promise<PostgresDatabase> {
+    const database = PostgresDatabase.#create(settings);
+    try {
+      await database.transaction((sql) => database.#prepare(sql));
+      return database;
+    } catch (thrown) {
+      await database.close();
+      throw database.explain(thrown).error;
+    }
+  }
+
+  /** Does what `open` does, and takes it back: the tables of a running fleet stay as they are. Rejects with a SidegateError. */
+  static async test(settings: PostgresSettings): Promise<void> {
+    const database = PostgresDatabase.#create(settings);
+    try {
+      await database.transaction(async (sql) => {
+        await database.#prepare(sql);
+        throw ROLLBACK;
+      });
+    } catch (thrown) {
+      if (thrown !== ROLLBACK) throw database.explain(thrown).error;
+    } finally {
+      await database.close();
+    }
+  }
+
+  static #create(settings: PostgresSettings): PostgresDatabase {
+    const pool = new pg.Pool({
+      ...toClientConfig(settings.target),
+      max: settings.maxConnections,
+      connectionTimeoutMillis: settings.statementTimeout,
+      query_timeout: 2 * settings.statementTimeout,
+      // The connection to the server can end at any time; the next statement then gets another one.
+      idleTimeoutMillis: 60_000,
+    });
+    onEvent(pool, 'error', () => undefined);
+    return new PostgresDatabase(pool, new Statements(settings.schema), settings);
+  }
+
+  async #prepare(sql: Sql): Promise<void> {
+    const [server] = await sql.all<{ standby: boolean; fsync: string; encoding: string }>(
+      `SELECT pg_is_in_recovery() AS standby, current_setting('fsync') AS fsync, current_setting('server_encoding') AS encoding`,
+    );
+    if (server?.standby === true)
+      throw new SidegateError(
+        'user',
+        'queue_read_only',
+        'the server of provider.queue.postgres.url is a read-only standby: give the URL of the primary',
+      );
+    if (server?.encoding !== 'UTF8')
+      throw new SidegateError(
+        'user',
+        'queue_encoding',
+        `the database has the encoding ${server?.encoding}: create one with the encoding UTF8`,
+      );
+    if (server.fsync !== 'on')
+      throw new SidegateError(
+        'user',
+        'queue_volatile',
+        'the server loses accepted events when its machine fails: set fsync = on in postgresql.conf',
+      );
+    // Replicas that start at the same time do this one after the other.
+    await sql.all('SELECT pg_advisory_xact_lock(hashtext(?))', [`sidegate queue ${this.#schema}`]);
+    const [exists] = await sql.all<{ found: boolean }>('SELECT to_regnamespace(?) IS NOT NULL AS found', [this.#schema]);
+    if (exists?.found !== true) await sql.run(`CREATE SCHEMA "${this.#schema}"`);
+    await migrate(sql, `the schema ${this.#schema}`);
+  }
+
+  async transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#tryOnce(work);
+      } catch (thrown) {
+        if (tries === MAX_TRIES || !isRepeatable(thrown)) throw thrown;
+      }
+    }
+  }
+
+  async #tryOnce<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
+    const client = await this.#pool.connect();
+    // The pool listens only while it has the connection, and an error without a listener would end the process. The next statement rejects.
+    const listener = onEvent(client, 'error', () => undefined);
+    let broken: Error | undefined;
+    try {
+      await client.query(this.#begin);
+      const result = await work(new PostgresSql(client, this.#ownStatements));
+      await client.query('COMMIT');
+      return result;
+    } catch (thrown) {
+      // A server that became a standby, or a connection in an unknown state, is not used again.
+      broken = isStoreError(thrown) ? (thrown as Error) : undefined;
+      if (broken === undefined)
+        await client.query('ROLLBACK').catch((error: Error) => {
+          broken = error;
+        });
+      throw thrown;
+    } finally {
+      offEvent(client, 'error', listener);
+      client.release(broken);
+    }
+  }
+
+  /**
+   * Whether another connection is to this database and may use its tables. A lock of this one is visible only in the same database of the
+   * same running server: a name or an identifier can also be that of a copy.
+   */
+  isDatabaseOf(client: pg.ClientBase): Promise<boolean> {
+    const key = String(randomInt(MAX_KEY));
+    return this.transaction(async (sql) => {
+      const [own] = await sql.all<{ role: string }>('SELECT current_user AS role, pg_advisory_xact_lock(?)', [key]);
+      const other = new PostgresSql(client, this.#ownStatements);
+      const [found] = await other.all<{ same: boolean }>(
+        `SELECT NOT pg_try_advisory_xact_lock(?)
+           AND coalesce((SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = ?), false) AS same`,
+        [key, own?.role ?? ''],
+      );
+      return found?.same === true;
+    });
+  }
+
+  /** Statements in the open transaction of another connection, which commits durably from then on. */
+  async join(client: pg.ClientBase): Promise<Sql> {
+    await client.query(SETTINGS);
+    return new PostgresSql(client, this.#ownStatements);
+  }
+
+  explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean } {
+    if (thrown instanceof SidegateError) return { error: thrown, isOfStore: false };
+    const { message, hint } = toPostgresError(thrown, this.#target);
+    const state = toState(thrown);
+    const text = `the queue cannot use ${message}${state === '' ? '' : ` (${state})`}; ${hint}`;
+    const error = new SidegateError('system', 'queue_unavailable', text, { cause: thrown });
+    return { error, isOfStore: isStoreError(thrown) };
+  }
+
+  /** The server does it by itself. */
+  shrink(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  close(): Promise<void> {
+    return this.#pool.end();
+  }
+}
+
+/** SQLSTATE; empty if the error is not of the server. */
+function toState(thrown: unknown): string {
+  return thrown instanceof pg.DatabaseError ? (thrown.code ?? '') : '';
+}
+
+function isStoreError(thrown: unknown): boolean {
+  return !(thrown instanceof SidegateError) && (!(thrown instanceof pg.DatabaseError) || STORE_ERRORS.test(thrown.code ?? ''));
+}

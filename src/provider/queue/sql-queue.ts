@@ -1,0 +1,370 @@
+/** The delivery queue in a database: SQLite for one process, PostgreSQL for several replicas. */
+import type pg from 'pg';
+import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { SidegateError } from '../../core/errors.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import type { EndpointStore } from '../endpoints/endpoint-store.ts';
+import {
+  type AppendResult,
+  type AttemptRecord,
+  type DeliveryFilter,
+  type DeliveryPage,
+  type DeliveryQueue,
+  type EndpointBacklog,
+  type EventFilter,
+  type EventPage,
+  type JoinedQueue,
+  type LaneState,
+  type NewEvent,
+  type Page,
+  type QueueStats,
+  type QueueWarning,
+  type RepairAction,
+  type RepairProgress,
+  type RunLane,
+  type Serving,
+  type StoredEvent,
+  toSettledLater,
+} from './delivery-queue.ts';
+import { LaneRun } from './lane-run.ts';
+import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
+import type { EventMessage, RepairPosition, Results } from './operations.ts';
+import type { OpenStore, StoreClient } from './store-client.ts';
+
+/** Reports of the queue, for logs and metrics. */
+export interface SqlQueueHooks {
+  readonly onFatal: (error: Error) => void;
+  /** A lane run rejected; it is repeated. */
+  readonly onRunError: (endpoint: string, error: unknown) => void;
+}
+
+const CHANGED_PER_STEP = 500;
+const PRUNED_PER_STEP = 200;
+/** Steps, and time, in which one page is searched; the next page goes on. A filter that matches nothing would otherwise read the whole store. */
+const MAX_FIND_STEPS = 20;
+const MAX_FIND_MS: Milliseconds = 20;
+
+/** Creates the queue; it is opened by `open`. */
+export function createSqlQueue(openStore: OpenStore, clock: Clock, hooks: SqlQueueHooks): DeliveryQueue {
+  return new SqlQueue(openStore, clock, hooks);
+}
+
+class SqlQueue implements DeliveryQueue {
+  readonly endpoints: EndpointStore = {
+    list: () => this.#store.call('listEndpoints', {}),
+    put: (endpoint) => this.#changeEndpoints(this.#store.call('putEndpoint', { endpoint })),
+    remove: (id, version) => this.#changeEndpoints(this.#store.call('removeEndpoint', { id, version })),
+    onChange: (listener) => {
+      this.#listeners.add(listener);
+      return () => this.#listeners.delete(listener);
+    },
+  };
+  readonly #openStore: OpenStore;
+  readonly #clock: Clock;
+  readonly #hooks: SqlQueueHooks;
+  readonly #scheduler: LaneScheduler;
+  readonly #listeners = new Set<() => void>();
+  readonly #aborts = new Map<string, AbortController>();
+  #client: StoreClient | undefined;
+  #runs = 0;
+  #stopping: Promise<void> | undefined;
+
+  constructor(openStore: OpenStore, clock: Clock, hooks: SqlQueueHooks) {
+    this.#openStore = openStore;
+    this.#clock = clock;
+    this.#hooks = hooks;
+    this.#scheduler = new LaneScheduler({
+      clock,
+      onRunError: hooks.onRunError,
+      onSetBack: () => runDetached(this.#hasten()),
+    });
+  }
+
+  get #store(): StoreClient {
+    if (this.#client === undefined) throw new SidegateError('system', 'queue_unavailable', 'the queue is not open');
+    return this.#client;
+  }
+
+  async open(): Promise<readonly QueueWarning[]> {
+    const { client, warnings } = await this.#openStore({
+      onFatal: (error) => {
+        this.#abortAll();
+        this.#hooks.onFatal(error);
+      },
+      onDue: (endpoint, at) => this.#scheduler.addDue(endpoint, at),
+      onWake: (endpoint) => this.#scheduler.wake(endpoint),
+      onEndpoints: () => {
+        for (const listener of this.#listeners) listener();
+      },
+      onLeaseLost: (endpoint) => this.#aborts.get(endpoint)?.abort(),
+    });
+    this.#client = client;
+    for (const { endpoint, next } of await client.call('dueLanes', { owner: '', now: this.#clock.now() }))
+      this.#scheduler.addDue(endpoint, next);
+    await this.#hasten();
+    return warnings;
+  }
+
+  async append(events: readonly NewEvent[]): Promise<readonly AppendResult[]> {
+    if (events.length === 0) return [];
+    const now = this.#clock.now();
+    const bodies = events.map(({ body }) => body);
+    const results = await this.#store.call('append', { events: events.map(toMessage), now }, bodies);
+    this.#addDue(events.filter((_, i) => results[i] === 'stored'));
+    return results;
+  }
+
+  async join(client: pg.ClientBase): Promise<JoinedQueue | undefined> {
+    const append = await this.#store.join(client);
+    if (append === undefined) return undefined;
+    return {
+      append: (events) =>
+        append(
+          { events: events.map(toMessage), now: this.#clock.now() },
+          events.map(({ body }) => body),
+        ),
+      serve: (events) => this.#store.announce({ due: [...this.#addDue(events)] }),
+    };
+  }
+
+  serve(lanes: number, run: RunLane): Serving {
+    this.#stopping = undefined;
+    this.#scheduler.serve(lanes, (entry) => this.#run(entry, run));
+    return {
+      stop: () => {
+        if (this.#stopping === undefined) {
+          this.#stopping = this.#scheduler.stop();
+          this.#abortAll();
+        }
+        return this.#stopping;
+      },
+    };
+  }
+
+  async wake(endpoint: string): Promise<void> {
+    this.#scheduler.wake(endpoint);
+    this.#store.announce({ wake: endpoint });
+  }
+
+  async getEvent(id: string): Promise<StoredEvent | undefined> {
+    const { result, bodies } = await this.#store.read('getEvent', { id });
+    const [body] = bodies;
+    if (result === undefined || body === undefined) return undefined;
+    const { type, tenant, createdAt, metadata, isErased } = result;
+    return { id, type, ...(tenant !== null && { tenant }), createdAt, body, metadata, isErased };
+  }
+
+  async find(filter: DeliveryFilter, page: Page): Promise<DeliveryPage> {
+    const { found, next } = await findPage(page, this.#clock, (part) => this.#store.call('findStep', { filter, page: part }));
+    return next === undefined ? { deliveries: found } : { deliveries: found, next };
+  }
+
+  async findEvents(filter: EventFilter, page: Page): Promise<EventPage> {
+    const { found, next } = await findPage(page, this.#clock, (part) =>
+      this.#store.call('findEventsStep', { filter, page: part }),
+    );
+    return next === undefined ? { events: found } : { events: found, next };
+  }
+
+  findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined> {
+    return this.#store.call('findAttempts', { event, endpoint });
+  }
+
+  async *repair(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds): AsyncIterable<RepairProgress> {
+    const { total, end } = await this.#count(action, filter, now);
+    let changed = 0;
+    let rejected = 0;
+    let reason: string | undefined;
+    let position: RepairPosition | undefined = { event: 0, lane: 0, end };
+    while (position !== undefined) {
+      const step: Results['repairStep'] = await this.#store.call('repairStep', {
+        action,
+        filter,
+        now,
+        excluded: toSettledLater(now, this.#clock.now()),
+        position,
+      });
+      await this.#serveSoon(step.endpoints, now);
+      changed += step.changed;
+      rejected += step.rejected;
+      reason ??= step.reason;
+      position = step.position;
+      // Deliveries that another repair changed meanwhile no longer match.
+      yield { changed, total: position === undefined ? changed + rejected : Math.max(total, changed + rejected) };
+    }
+    if (rejected > 0) throw toRejected(rejected, reason);
+  }
+
+  async count(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds): Promise<number> {
+    return (await this.#count(action, filter, now)).total;
+  }
+
+  async addDelivery(event: string, endpoint: string, now: EpochMilliseconds, orderKey?: string): Promise<boolean> {
+    const isAdded = await this.#store.call('addDelivery', { event, endpoint, now, orderKey: orderKey ?? null });
+    if (isAdded) await this.#serveSoon([endpoint], now);
+    return isAdded;
+  }
+
+  async erase(which: { readonly event: string } | { readonly tenant: string }, now: EpochMilliseconds): Promise<number> {
+    let erased = 0;
+    for (let after: number | undefined = 0; after !== undefined; ) {
+      const step: Results['eraseStep'] = await this.#store.call('eraseStep', { ...which, now, after, most: CHANGED_PER_STEP });
+      await this.#serveSoon(step.endpoints, now);
+      erased += step.erased;
+      after = step.next;
+    }
+    return erased;
+  }
+
+  async reschedule(endpoint: string, delays: readonly Milliseconds[], now: EpochMilliseconds): Promise<void> {
+    for (let after: number | undefined = 0; after !== undefined; ) {
+      const step: Results['rescheduleStep'] = await this.#store.call('rescheduleStep', { endpoint, delays, now, after });
+      if (step.changed > 0) await this.#serveSoon([endpoint], now);
+      after = step.next;
+    }
+  }
+
+  async prune(settledBefore: EpochMilliseconds, deadBefore: EpochMilliseconds, most: number): Promise<number> {
+    let removed = 0;
+    while (removed < most) {
+      const limit = Math.min(most - removed, PRUNED_PER_STEP);
+      const step = await this.#store.call('pruneStep', { settledBefore, deadBefore, most: limit });
+      removed += step;
+      if (step < limit) break;
+    }
+    return removed;
+  }
+
+  stats(now: EpochMilliseconds): Promise<QueueStats> {
+    return this.#store.call('stats', { now });
+  }
+
+  backlogs(endpoints: readonly string[], now: EpochMilliseconds): Promise<readonly EndpointBacklog[]> {
+    return this.#store.call('backlogs', { endpoints, now });
+  }
+
+  async laneStates(endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]> {
+    // A message has null for undefined.
+    return (await this.#store.call('laneStates', { endpoints })).map((state) => state ?? undefined);
+  }
+
+  async close(): Promise<void> {
+    await this.#client?.close();
+  }
+
+  async #changeEndpoints(change: Promise<boolean>): Promise<boolean> {
+    const isChanged = await change;
+    if (isChanged) this.#store.announce({ endpoints: true });
+    return isChanged;
+  }
+
+  /** Returns the endpoints of the events. */
+  #addDue(events: readonly NewEvent[]): ReadonlySet<string> {
+    const now = this.#clock.now();
+    const targets = events.flatMap((event) => event.targets.filter(({ isSkipped }) => isSkipped !== true));
+    const endpoints = new Set(targets.map(({ endpoint }) => endpoint));
+    for (const endpoint of endpoints) this.#scheduler.addDue(endpoint, now);
+    return endpoints;
+  }
+
+  /** On every replica, although the last run asked for a pause. */
+  async #serveSoon(endpoints: readonly string[], now: EpochMilliseconds): Promise<void> {
+    for (const endpoint of endpoints) {
+      this.#scheduler.addDue(endpoint, now);
+      await this.wake(endpoint);
+    }
+  }
+
+  /** Deliveries that wait because a clock was ahead wait no longer than their delay. If the store fails, the next start repeats it. */
+  async #hasten(): Promise<void> {
+    try {
+      for (let isDone = false; !isDone; ) {
+        const now = this.#clock.now();
+        const step: Results['hastenStep'] = await this.#store.call('hastenStep', { now, most: CHANGED_PER_STEP });
+        for (const endpoint of step.endpoints) this.#scheduler.addDue(endpoint, now);
+        isDone = step.isDone;
+      }
+    } catch (error) {
+      this.#hooks.onRunError('', error);
+    }
+  }
+
+  async #count(
+    action: RepairAction,
+    filter: DeliveryFilter,
+    start: EpochMilliseconds,
+  ): Promise<{ readonly total: number; readonly end: number }> {
+    let total = 0;
+    let position: RepairPosition | undefined;
+    for (;;) {
+      const excluded = toSettledLater(start, this.#clock.now());
+      const step: Results['countStep'] = await this.#store.call('countStep', { action, filter, excluded, position });
+      total += step.count;
+      position = step.position;
+      if (step.isDone) return { total, end: position.end };
+    }
+  }
+
+  async #run(entry: LaneEntry, run: RunLane): Promise<RunOutcome> {
+    const { endpoint } = entry;
+    const claimed = await this.#store.claim(endpoint);
+    if (claimed === 'busy') {
+      // The other replica serves it. If that ends, the store reports the lane again.
+      entry.next = Number.POSITIVE_INFINITY;
+      return { isActive: false, hasUnsettled: false };
+    }
+    const abort = new AbortController();
+    if (this.#stopping !== undefined) abort.abort();
+    this.#aborts.set(endpoint, abort);
+    const { state, holder } = claimed;
+    const started = { entry, number: ++this.#runs, state, holder, signal: abort.signal };
+    const lane = new LaneRun(started, this.#store, this.#clock);
+    try {
+      const { notBefore } = await run(lane);
+      return { notBefore, ...lane.end() };
+    } finally {
+      lane.end();
+      this.#aborts.delete(endpoint);
+      this.#store.release(endpoint);
+    }
+  }
+
+  #abortAll(): void {
+    for (const abort of this.#aborts.values()) abort.abort();
+  }
+}
+
+function toRejected(rejected: number, reason: string | undefined): SidegateError {
+  const count = rejected === 1 ? '1 delivery was' : `${rejected} deliveries were`;
+  return new SidegateError('system', 'queue_full', `${count} not made due: ${reason}`);
+}
+
+interface FoundStep<Record> {
+  readonly found: readonly { readonly position: string; readonly record: Record }[];
+  readonly next: string | undefined;
+}
+
+/** One page, searched in steps. */
+async function findPage<Record>(
+  { limit, after }: Page,
+  clock: Clock,
+  findStep: (page: Page) => Promise<FoundStep<Record>>,
+): Promise<{ readonly found: readonly Record[]; readonly next: string | undefined }> {
+  const found: FoundStep<Record>['found'][number][] = [];
+  let position = after;
+  const until = clock.monotonic() + MAX_FIND_MS;
+  for (let steps = 0; steps < MAX_FIND_STEPS && found.length <= limit && (steps === 0 || clock.monotonic() < until); steps++) {
+    // One more than asked, to know whether there is a next page.
+    const step = await findStep({ limit: limit + 1 - found.length, after: position });
+    found.push(...step.found);
+    position = step.next;
+    if (position === undefined) break;
+  }
+  const next = found.length > limit ? found[limit - 1]?.position : position;
+  return { found: found.slice(0, limit).map(({ record }) => record), next };
+}
+
+function toMessage({ id, type, tenant, createdAt, metadata, targets, body, comparedFrom }: NewEvent): EventMessage {
+  const bodyLength = body.length;
+  return { id, type, tenant: tenant ?? null, createdAt, metadata, targets, bodyLength, comparedFrom: comparedFrom ?? 0 };
+}

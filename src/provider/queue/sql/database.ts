@@ -1,0 +1,71 @@
+/** The interface of a database to the statements of the queue. SQLite and PostgreSQL each implement it in one file. */
+import type { SidegateError } from '../../../core/errors.ts';
+
+export type Parameter = string | number | null;
+
+/** The type of a column in `Dialect.rows`. */
+export type ColumnType = 'integer' | 'text';
+
+/** Where the two databases write the same thing differently. */
+export interface Dialect {
+  /** 64 bits. */
+  readonly integer: string;
+  readonly bytes: string;
+  /** The primary key of rows that are numbered in the order in which they are inserted. A number is never given twice. */
+  readonly numberedKey: string;
+  /** After CREATE TABLE (…). */
+  readonly tableOptions: string;
+  /** At the end of a SELECT: no other transaction changes these rows before the end of this one. */
+  readonly forUpdate: string;
+  /** The parameter `?`, JSON of a list of objects, as the table `r` with these columns. */
+  rows(columns: Columns): string;
+  /** The parameter `?`, JSON of a list of values, as a subquery for IN. */
+  list(type: ColumnType): string;
+}
+
+/** Columns of rows that a statement gets. */
+export type Columns = Readonly<Record<string, ColumnType>>;
+
+/** An event's bytes, which never change. */
+export interface Payload {
+  readonly event: number;
+  readonly metadata: string;
+  readonly body: Uint8Array;
+}
+
+/** Runs statements. `?` stands for a parameter. */
+export interface Sql {
+  readonly dialect: Dialect;
+  all<Row extends object>(statement: string, parameters?: readonly Parameter[]): Promise<readonly Row[]>;
+  /** Returns how many rows were changed. */
+  run(statement: string, parameters?: readonly Parameter[]): Promise<number>;
+  /**
+   * Runs a statement with one parameter: these rows, as the table `rows r`. They have all the columns. SQLite runs it for each row by itself, so
+   * it must not compare rows with each other, and only names `r` in `FROM rows r` or `, rows r` and in `r.column`. Returns its rows.
+   */
+  each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]>;
+  insertPayloads(payloads: readonly Payload[]): Promise<void>;
+}
+
+/** An open database. */
+export interface Database extends Sql {
+  /** Commits when `work` resolves; otherwise nothing has changed. */
+  transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
+  /**
+   * Describes a failed statement. `isOfStore`: the disk or the server failed, so that the other operations of the transaction would fail as
+   * well.
+   */
+  explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean };
+  /** After a step that removed events. */
+  shrink(): Promise<void>;
+}
+
+/** The first row. */
+export async function findOne<Row extends object>(
+  sql: Sql,
+  statement: string,
+  parameters?: readonly Parameter[],
+): Promise<Row | undefined> {
+  const [row] = await sql.all<Row>(statement, parameters);
+  return row;
+}

@@ -1,0 +1,185 @@
+/** The rows of endpoints and tenants, which a transaction locks before it changes anything else. */
+import type { EpochMilliseconds } from '../../../core/clock.ts';
+import type { EndpointBacklog, LaneState, QueueStats } from '../delivery-queue.ts';
+import type { DueLane, Operations } from '../operations.ts';
+import { findOne, type Sql } from './database.ts';
+import { RANKS } from './schema.ts';
+
+/** An endpoint in the store. */
+export interface LaneRow {
+  readonly num: number;
+  readonly name: string;
+  /** JSON of a LaneState. */
+  readonly state: string | null;
+  /** Deliveries that wait. */
+  readonly waiting: number;
+  readonly bytes: number;
+  /** Has the lease, until `lease`; null: nobody. */
+  readonly owner: string | null;
+}
+
+/** Changes of the figures of one lane. */
+export interface LaneChange {
+  readonly num: number;
+  waiting: number;
+  bytes: number;
+  dead: number;
+  skipped: number;
+}
+
+/** The changes that a transaction makes to lanes. */
+export class LaneChanges {
+  readonly #changes = new Map<number, LaneChange>();
+
+  of(num: number): LaneChange {
+    const found = this.#changes.get(num);
+    if (found !== undefined) return found;
+    const change = { num, waiting: 0, bytes: 0, dead: 0, skipped: 0 };
+    this.#changes.set(num, change);
+    return change;
+  }
+
+  async write(sql: Sql): Promise<void> {
+    const changes = [...this.#changes.values()].filter(
+      ({ waiting, bytes, dead, skipped }) => waiting !== 0 || bytes !== 0 || dead !== 0 || skipped !== 0,
+    );
+    if (changes.length === 0) return;
+    await sql.each(
+      `UPDATE lane SET waiting = lane.waiting + r.waiting, bytes = lane.bytes + r.bytes, dead = lane.dead + r.dead,
+         skipped = lane.skipped + r.skipped FROM rows r WHERE lane.num = r.num`,
+      { num: 'integer', waiting: 'integer', bytes: 'integer', dead: 'integer', skipped: 'integer' },
+      changes,
+    );
+  }
+}
+
+/** The lanes of these endpoints, which are created if they are new; locked in the same order in every transaction. */
+export async function lockLanes(sql: Sql, names: readonly string[]): Promise<Map<string, LaneRow>> {
+  const found = await readLanes(sql, names, sql.dialect.forUpdate);
+  const missing = names.filter((name) => !found.has(name));
+  if (missing.length === 0) return found;
+  await sql.run(
+    `INSERT INTO lane (name, waiting, bytes, dead, skipped, lease)
+     SELECT r.name, 0, 0, 0, 0, 0 FROM ${sql.dialect.rows({ name: 'text' })} WHERE true ORDER BY r.name ON CONFLICT (name) DO NOTHING`,
+    [JSON.stringify([...new Set(missing)].map((name) => ({ name })))],
+  );
+  return readLanes(sql, names, sql.dialect.forUpdate);
+}
+
+/** The lanes that exist. */
+export async function readLanes(sql: Sql, names: readonly string[], lock = ''): Promise<Map<string, LaneRow>> {
+  const rows = await sql.each<LaneRow>(
+    `SELECT l.num, l.name, l.state, l.waiting, l.bytes, l.owner FROM lane l, rows r WHERE l.name = r.name ORDER BY l.num${lock}`,
+    { name: 'text' },
+    [...new Set(names)].map((name) => ({ name })),
+  );
+  return new Map(rows.map((row) => [row.name, row]));
+}
+
+/** Changes of the figures of one tenant. */
+export interface TenantChange {
+  readonly name: string;
+  events: number;
+  bytes: number;
+  stored_events: number;
+  stored_bytes: number;
+}
+
+/** The changes that a transaction makes to tenants. */
+export class TenantChanges {
+  readonly #changes = new Map<string, TenantChange>();
+
+  of(name: string): TenantChange {
+    const found = this.#changes.get(name);
+    if (found !== undefined) return found;
+    const change = { name, events: 0, bytes: 0, stored_events: 0, stored_bytes: 0 };
+    this.#changes.set(name, change);
+    return change;
+  }
+
+  async write(sql: Sql): Promise<void> {
+    if (this.#changes.size === 0) return;
+    const changes = [...this.#changes.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+    await sql.each(
+      `INSERT INTO tenant SELECT r.name, r.events, r.bytes, r.stored_events, r.stored_bytes FROM rows r
+       WHERE true ON CONFLICT (name) DO UPDATE SET events = tenant.events + excluded.events, bytes = tenant.bytes + excluded.bytes,
+         stored_events = tenant.stored_events + excluded.stored_events, stored_bytes = tenant.stored_bytes + excluded.stored_bytes`,
+      { name: 'text', events: 'integer', bytes: 'integer', stored_events: 'integer', stored_bytes: 'integer' },
+      changes,
+    );
+  }
+}
+
+/** When the first delivery of a lane that is not blocked is due, taken or not. In a statement with the lane as `l`. */
+export const FIRST_DUE = `(SELECT min(due) FROM (${RANKS.map(
+  (rank) => `SELECT min(due) AS due FROM delivery WHERE lane = l.num AND state = 0 AND rank = ${rank}`,
+).join(' UNION ALL ')}) firsts)`;
+
+/** Figures of the store, without a scan of its deliveries. */
+export async function readStats(sql: Sql, now: EpochMilliseconds): Promise<Omit<QueueStats, 'maxEvents' | 'maxBytes'>> {
+  const lanes = await findOne<{ waiting: number; dead: number; skipped: number }>(
+    sql,
+    'SELECT coalesce(sum(waiting), 0) AS waiting, coalesce(sum(dead), 0) AS dead, coalesce(sum(skipped), 0) AS skipped FROM lane',
+  );
+  const stored = await readStored(sql);
+  const first = await findOne<{ due: number | null }>(sql, `SELECT min(${FIRST_DUE}) AS due FROM lane l WHERE waiting > 0`);
+  const oldestDue = first?.due ?? Number.POSITIVE_INFINITY;
+  return {
+    waiting: Number(lanes?.waiting),
+    dead: Number(lanes?.dead),
+    skipped: Number(lanes?.skipped),
+    ...stored,
+    ...(oldestDue <= now && { oldestDue }),
+  };
+}
+
+/** The figures of all tenants together. */
+export async function readStored(sql: Sql): Promise<Pick<QueueStats, 'events' | 'bytes' | 'storedEvents' | 'storedBytes'>> {
+  const row = await findOne<Record<'events' | 'bytes' | 'stored_events' | 'stored_bytes', number>>(
+    sql,
+    `SELECT coalesce(sum(events), 0) AS events, coalesce(sum(bytes), 0) AS bytes, coalesce(sum(stored_events), 0) AS stored_events,
+       coalesce(sum(stored_bytes), 0) AS stored_bytes FROM tenant`,
+  );
+  return {
+    events: Number(row?.events),
+    bytes: Number(row?.bytes),
+    storedEvents: Number(row?.stored_events),
+    storedBytes: Number(row?.stored_bytes),
+  };
+}
+
+/** The backlog of each of these endpoints. */
+export async function readBacklogs(
+  sql: Sql,
+  endpoints: readonly string[],
+  now: EpochMilliseconds,
+): Promise<readonly EndpointBacklog[]> {
+  const rows = await sql.all<{ name: string; waiting: number; bytes: number; due: number | null }>(
+    `SELECT name, waiting, bytes, ${FIRST_DUE} AS due FROM lane l WHERE name IN ${sql.dialect.list('text')}`,
+    [JSON.stringify(endpoints)],
+  );
+  const byName = new Map(rows.map((row) => [row.name, row]));
+  return endpoints.map((name) => {
+    const { waiting = 0, due = null } = byName.get(name) ?? {};
+    return { waiting, ...(due !== null && due <= now && { oldestDue: due }) };
+  });
+}
+
+/** The lanes that this replica may serve, with the time when their first delivery is due. */
+export async function readDueLanes(sql: Sql, { owner, now }: Operations['dueLanes']): Promise<readonly DueLane[]> {
+  const rows = await sql.all<{ endpoint: string; next: number | null }>(
+    `SELECT name AS endpoint, ${FIRST_DUE} AS next FROM lane l WHERE waiting > 0 AND (owner IS NULL OR owner = ? OR lease < ?)`,
+    [owner, now],
+  );
+  return rows.flatMap(({ endpoint, next }) => (next === null ? [] : [{ endpoint, next }]));
+}
+
+/** The state that the last run of each lane settled. */
+export async function readStates(sql: Sql, endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]> {
+  const lanes = await readLanes(sql, endpoints);
+  return endpoints.map((name) => parseState(lanes.get(name)?.state));
+}
+
+export function parseState(text: string | null | undefined): LaneState | undefined {
+  return text === undefined || text === null ? undefined : (JSON.parse(text) as LaneState);
+}

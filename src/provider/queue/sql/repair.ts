@@ -1,0 +1,351 @@
+/** Changes to many deliveries: retries, cancellations and purges; and the erasure of payloads. */
+import type { SidegateError } from '../../../core/errors.ts';
+import { DELIVERY_STATES, type DeliveryState, type QueueBounds, type RepairAction } from '../delivery-queue.ts';
+import type { Operations, Results } from '../operations.ts';
+import { findOne, type Sql } from './database.ts';
+import { LaneChanges, type LaneRow, lockLanes } from './lanes.ts';
+import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED } from './schema.ts';
+import { findStep, type Position, type Selection, select } from './select.ts';
+import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
+import { Usage } from './usage.ts';
+
+/** Deliveries that one step changes. */
+const CHANGED_PER_STEP = 500;
+
+/** In which states a repair can change deliveries. */
+const REPAIRED: Readonly<Record<RepairAction, readonly DeliveryState[]>> = {
+  retry: DELIVERY_STATES,
+  cancel: ['waiting'],
+  purge: DELIVERY_STATES,
+};
+/** Nothing is left to send of an event that was erased. */
+const HAS_BODY = 'EXISTS (SELECT 1 FROM payload p WHERE p.event = d.event AND p.body IS NOT NULL)';
+
+/** Without deliveries that are settled while the repair runs. */
+async function selectRepaired(
+  sql: Sql,
+  { action, filter, excluded }: Pick<Operations['repairStep'], 'action' | 'filter' | 'excluded'>,
+): Promise<Selection | undefined> {
+  const selection = await select(sql, filter, REPAIRED[action]);
+  return (
+    selection && {
+      ...selection,
+      conditions: [
+        ...selection.conditions,
+        '(d.settled IS NULL OR d.settled <= ? OR d.settled > ?)',
+        ...(action === 'retry' ? [HAS_BODY] : []),
+      ],
+      parameters: [...selection.parameters, excluded.after, excluded.until],
+    }
+  );
+}
+
+/** Counts what matches in a bounded number of rows; `position` is undefined in the first step. */
+export async function countStep(sql: Sql, operation: Operations['countStep']): Promise<Results['countStep']> {
+  const { position } = operation;
+  const last = position?.end ?? (await findOne<{ seq: number | null }>(sql, 'SELECT max(seq) AS seq FROM event'))?.seq ?? 0;
+  const selection = await selectRepaired(sql, operation);
+  const from = position ?? { event: 0, lane: 0, end: last };
+  if (selection === undefined) return { count: 0, position: from, isDone: true };
+  const step = await findStep(sql, selection, 'oldest', from, last);
+  const row = await findOne<{ count: number }>(
+    sql,
+    `SELECT count(*) AS count FROM ${step.source} JOIN event e ON e.seq = d.event WHERE ${['true', ...selection.conditions].join(' AND ')}`,
+    [...step.parameters, ...selection.parameters],
+  );
+  return { count: Number(row?.count), position: { ...(step.end ?? from), end: last }, isDone: step.end === undefined };
+}
+
+/** Changes what matches in a bounded number of rows; `position` is undefined when the end is reached. */
+export async function repairStep(
+  sql: Sql,
+  operation: Operations['repairStep'],
+  bounds: QueueBounds,
+): Promise<Results['repairStep']> {
+  const { action, position, now } = operation;
+  const selection = await selectRepaired(sql, operation);
+  if (selection === undefined) return { changed: 0, rejected: 0, reason: undefined, endpoints: [], position: undefined };
+  const step = await findStep(sql, selection, 'oldest', position, position.end);
+  const lanes = await sql.all<{ name: string }>(
+    `SELECT DISTINCT l.name FROM ${step.source} JOIN lane l ON l.num = d.lane`,
+    step.parameters,
+  );
+  const locked = await lockLanes(
+    sql,
+    lanes.map(({ name }) => name),
+  );
+  const rows = await sql.all<FoundRow>(
+    `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting FROM ${step.source} JOIN event e ON e.seq = d.event
+     WHERE ${['true', ...selection.conditions].join(' AND ')} ORDER BY d.event, d.lane LIMIT ?`,
+    [...step.parameters, ...selection.parameters, CHANGED_PER_STEP],
+  );
+  const { fitting, reason } =
+    action === 'retry' ? await selectFitting(sql, rows, locked, bounds) : { fitting: rows, reason: undefined };
+  const due = fitting.length === 0 ? [] : await ACTIONS[action](sql, fitting, now);
+  const last = rows.at(-1);
+  const isFull = rows.length === CHANGED_PER_STEP && last !== undefined;
+  const next = isFull ? last : step.end;
+  return {
+    changed: fitting.length,
+    rejected: rows.length - fitting.length,
+    reason,
+    endpoints: toNames(due, locked),
+    position: next && { event: next.event, lane: next.lane, end: position.end },
+  };
+}
+
+/** Omits deliveries that do not wait and would exceed a bound of the queue. */
+async function selectFitting(
+  sql: Sql,
+  rows: readonly FoundRow[],
+  lanes: ReadonlyMap<string, LaneRow>,
+  bounds: QueueBounds,
+): Promise<{ readonly fitting: readonly FoundRow[]; readonly reason: string | undefined }> {
+  const usage = await Usage.read(
+    sql,
+    bounds,
+    lanes,
+    rows.map(({ tenant }) => tenant),
+  );
+  const names = new Map([...lanes.values()].map(({ num, name }) => [num, name]));
+  const begun = new Set<number>();
+  let reason: string | undefined;
+  const fitting = rows.filter((row) => {
+    if (row.state <= BLOCKED) return true;
+    const isCounted = row.waiting > 0 || begun.has(row.event);
+    const rejection = usage.add([
+      { tenant: toTenant(row.tenant), bytes: row.bytes, endpoints: [names.get(row.lane) ?? ''], isCounted },
+    ]);
+    if (rejection === undefined) begun.add(row.event);
+    reason ??= rejection?.message;
+    return rejection === undefined;
+  });
+  return { fitting, reason };
+}
+
+function toTenant(name: string): string | null {
+  return name === NO_TENANT ? null : name;
+}
+
+/** The names of the lanes of deliveries. */
+function toNames(rows: readonly { readonly lane: number }[], lanes: ReadonlyMap<string, LaneRow>): readonly string[] {
+  const nums = new Set(rows.map(({ lane }) => lane));
+  return [...lanes.values()].filter(({ num }) => nums.has(num)).map(({ name }) => name);
+}
+
+/** Changes deliveries; returns those that are due now. */
+type Change = (sql: Sql, rows: readonly FoundRow[], now: number) => Promise<readonly { readonly lane: number }[]>;
+
+/** Makes deliveries due now. Each that waits keeps its place in the schedule and in the order of its key. */
+async function retry(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
+  const waiting = rows.filter(({ state }) => state <= BLOCKED);
+  if (waiting.length > 0)
+    await sql.run(
+      `UPDATE delivery AS d SET due = ?, delay = 0 FROM ${sql.dialect.rows(PLACE)}
+       WHERE d.event = r.event AND d.lane = r.lane AND d.due > ?`,
+      [now, toPlaces(waiting), now],
+    );
+  const settled = rows.filter(({ state }) => state > BLOCKED);
+  if (settled.length === 0) return rows;
+  // Blocked at first: `unblock` then finds the first one of each key.
+  await sql.run(
+    `UPDATE delivery AS d SET state = CASE WHEN d.order_key IS NULL THEN ${DUE} ELSE ${BLOCKED} END, due = ?, delay = 0, tries = 0,
+       replay = 1, rank = ${AGAIN}, settled = NULL
+     FROM ${sql.dialect.rows(PLACE)} WHERE d.event = r.event AND d.lane = r.lane`,
+    [now, toPlaces(settled)],
+  );
+  await block(sql, settled);
+  await unblock(sql, settled);
+  await begin(sql, settled);
+  return rows;
+}
+
+/** A later delivery of a key that was the first one waits behind an earlier one that is due again. */
+async function block(sql: Sql, rows: readonly FoundRow[]): Promise<void> {
+  const keys = rows.flatMap(({ lane, order_key: key }) => (key === null ? [] : [{ lane, key }]));
+  if (keys.length === 0) return;
+  await sql.run(
+    `UPDATE delivery AS d SET state = ${BLOCKED} FROM (SELECT DISTINCT r.lane, r.key FROM ${sql.dialect.rows({ lane: 'integer', key: 'text' })}) k
+     WHERE d.lane = k.lane AND d.order_key = k.key AND d.state = ${DUE}`,
+    [JSON.stringify(keys)],
+  );
+}
+
+/** Waiting deliveries are no longer sent; they can be retried later. */
+async function cancel(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
+  await sql.run(
+    `UPDATE delivery AS d SET state = ${SKIPPED}, due = 0, delay = 0, settled = ?
+     FROM ${sql.dialect.rows(PLACE)} WHERE d.event = r.event AND d.lane = r.lane`,
+    [now, toPlaces(rows)],
+  );
+  await end(
+    sql,
+    rows.map((row) => ({ ...row, state: SKIPPED })),
+  );
+  return unblock(sql, rows);
+}
+
+/** Removes deliveries. Their events stay until their time is over, so that they are not accepted again. */
+async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
+  const waiting = rows.filter(({ state }) => state <= BLOCKED);
+  const due = waiting.length === 0 ? [] : await cancel(sql, waiting, now);
+  const places = toPlaces(rows);
+  const match = `(event, lane) IN (SELECT r.event, r.lane FROM ${sql.dialect.rows(PLACE)})`;
+  await sql.run(`DELETE FROM attempt WHERE ${match}`, [places]);
+  await uncountFailed(
+    sql,
+    await sql.all<RemovedRow>(`DELETE FROM delivery WHERE ${match} RETURNING event, lane, state`, [places]),
+  );
+  return due;
+}
+
+const ACTIONS: Readonly<Record<RepairAction, Change>> = { retry, cancel, purge };
+
+/** A delivery that was removed. */
+export interface RemovedRow extends Position {
+  readonly state: number;
+}
+
+/** Removed deliveries no longer count as dead or skipped. */
+export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): Promise<void> {
+  const lanes = new LaneChanges();
+  const events = new Map<number, { readonly event: number; failed: number }>();
+  for (const { event, lane, state } of removed) {
+    if (state === DEAD) lanes.of(lane).dead--;
+    if (state === SKIPPED) lanes.of(lane).skipped--;
+    if (state <= DELIVERED) continue;
+    const change = events.get(event) ?? { event, failed: 0 };
+    events.set(event, change);
+    change.failed++;
+  }
+  await lanes.write(sql);
+  if (events.size === 0) return;
+  await sql.run(
+    `UPDATE event AS e SET failed = e.failed - r.failed FROM ${sql.dialect.rows({ event: 'integer', failed: 'integer' })} WHERE e.seq = r.event`,
+    [JSON.stringify([...events.values()])],
+  );
+}
+
+/** Creates the delivery of an event to an endpoint if it did not exist. Returns the bound of the queue that it would exceed. */
+export async function addDelivery(
+  sql: Sql,
+  { event, endpoint, now, orderKey }: Operations['addDelivery'],
+  bounds: QueueBounds,
+): Promise<boolean | SidegateError> {
+  const lanes = await lockLanes(sql, [endpoint]);
+  const lane = lanes.get(endpoint) as LaneRow;
+  const found = await findOne<{ seq: number; bytes: number; tenant: string; waiting: number }>(
+    sql,
+    `SELECT seq, bytes, tenant, waiting FROM event
+     WHERE id = ? AND EXISTS (SELECT 1 FROM payload p WHERE p.event = event.seq AND p.body IS NOT NULL)${sql.dialect.forUpdate}`,
+    [event],
+  );
+  if (found === undefined) return false;
+  if ((await sql.all('SELECT 1 FROM delivery WHERE event = ? AND lane = ?', [found.seq, lane.num])).length > 0) return false;
+  const tenant = toTenant(found.tenant);
+  const usage = await Usage.read(sql, bounds, lanes, [tenant]);
+  const rejection = usage.add([{ tenant, bytes: found.bytes, endpoints: [endpoint], isCounted: found.waiting > 0 }]);
+  if (rejection !== undefined) return rejection;
+  // Blocked at first: `unblock` then finds the first one of the key.
+  await sql.run(
+    `INSERT INTO delivery VALUES (?, ?, ${orderKey === null ? DUE : BLOCKED}, ${AGAIN}, ?, 0, 0, 0, 1, NULL, ?, NULL)`,
+    [found.seq, lane.num, now, orderKey],
+  );
+  const row = { ...found, event: found.seq, lane: lane.num, state: DUE, order_key: orderKey };
+  await block(sql, [row]);
+  await unblock(sql, [row]);
+  await sql.run('UPDATE event SET targets = targets + 1 WHERE seq = ?', [found.seq]);
+  await begin(sql, [row]);
+  return true;
+}
+
+/** Removes the bodies of events; waiting deliveries are canceled. Their IDs stay, so that they are not accepted again. */
+export async function eraseStep(
+  sql: Sql,
+  { event, tenant, now, after, most }: Operations['eraseStep'],
+): Promise<Results['eraseStep']> {
+  const [condition, value] = event === undefined ? [`e.tenant = ? AND e.tenant <> ''`, tenant ?? ''] : ['e.id = ?', event];
+  const events = await sql.all<{ seq: number; erased: number }>(
+    `SELECT e.seq, CASE WHEN p.body IS NULL THEN 1 ELSE 0 END AS erased FROM event e JOIN payload p ON p.event = e.seq
+     WHERE ${condition} AND e.seq > ? ORDER BY e.seq LIMIT ?`,
+    [value, after, most],
+  );
+  const next = events.length < most ? undefined : events.at(-1)?.seq;
+  const stored = events.filter(({ erased }) => erased === 0);
+  if (stored.length === 0) return { erased: 0, endpoints: [], next };
+  const seqs = JSON.stringify(stored.map(({ seq }) => seq));
+  const lanes = await sql.all<{ name: string }>(
+    `SELECT DISTINCT l.name FROM delivery d JOIN lane l ON l.num = d.lane WHERE d.state < 2 AND d.event IN ${sql.dialect.list('integer')}`,
+    [seqs],
+  );
+  const locked = await lockLanes(
+    sql,
+    lanes.map(({ name }) => name),
+  );
+  const waiting = await sql.all<FoundRow>(
+    `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting FROM delivery d JOIN event e ON e.seq = d.event
+     WHERE d.state < 2 AND d.event IN ${sql.dialect.list('integer')}`,
+    [seqs],
+  );
+  const due = waiting.length === 0 ? [] : await cancel(sql, waiting, now);
+  await sql.run(`UPDATE payload SET body = NULL, metadata = '{}' WHERE event IN ${sql.dialect.list('integer')}`, [seqs]);
+  return { erased: stored.length, endpoints: toNames(due, locked), next };
+}
+
+/** Deliveries that wait longer than the delay that they were given, because a clock was ahead, are due when that delay is over. */
+export async function hastenStep(sql: Sql, { now, most }: Operations['hastenStep']): Promise<Results['hastenStep']> {
+  const rows = await sql.all<Position & { name: string }>(
+    `SELECT d.event, d.lane, l.name FROM delivery d JOIN lane l ON l.num = d.lane
+     WHERE d.state < 2 AND l.waiting > 0 AND d.due > ? AND d.due - d.delay > ? LIMIT ?`,
+    [now, now, most],
+  );
+  if (rows.length > 0)
+    await sql.run(
+      `UPDATE delivery AS d SET due = ? + d.delay FROM ${sql.dialect.rows(PLACE)}
+       WHERE d.event = r.event AND d.lane = r.lane`,
+      [now, toPlaces(rows)],
+    );
+  return { endpoints: [...new Set(rows.map(({ name }) => name))], isDone: rows.length < most };
+}
+
+/** Deliveries of a lane that one step compares with a schedule. */
+const RESCHEDULED_PER_STEP = 2_000;
+
+/**
+ * Deliveries that wait for a retry follow another schedule: `delays[tries - 1]` after the last attempt. Those that the schedule could have
+ * given, with its jitter of a fifth, keep their time.
+ */
+export async function rescheduleStep(
+  sql: Sql,
+  { endpoint, delays, now, after }: Operations['rescheduleStep'],
+): Promise<Results['rescheduleStep']> {
+  const schedule = JSON.stringify(delays);
+  const lane = await findOne<{ num: number; schedule: string | null }>(
+    sql,
+    `SELECT num, schedule FROM lane WHERE name = ?${sql.dialect.forUpdate}`,
+    [endpoint],
+  );
+  if (lane === undefined || (after === 0 && lane.schedule === schedule)) return { changed: 0, next: undefined };
+  const last = await findOne<{ event: number }>(
+    sql,
+    `SELECT event FROM delivery WHERE lane = ? AND event > ? ORDER BY event LIMIT 1 OFFSET ${RESCHEDULED_PER_STEP - 1}`,
+    [lane.num, after],
+  );
+  const changed = await sql.run(
+    `UPDATE delivery AS d SET delay = r.delay, due = CASE WHEN d.due - d.delay + r.delay > ? THEN d.due - d.delay + r.delay ELSE ? END
+     FROM ${sql.dialect.rows({ tries: 'integer', delay: 'integer' })}
+     WHERE d.lane = ? AND d.event > ? AND d.event <= ? AND d.state < 2 AND d.delay > 0 AND d.tries = r.tries
+       AND (5 * d.delay < 4 * r.delay OR 5 * d.delay > 6 * r.delay)`,
+    [
+      now,
+      now,
+      JSON.stringify(delays.map((delay, i) => ({ tries: i + 1, delay }))),
+      lane.num,
+      after,
+      last?.event ?? Number.MAX_SAFE_INTEGER,
+    ],
+  );
+  // At the end only: a schedule that was applied in part is applied again.
+  if (last === undefined) await sql.run('UPDATE lane SET schedule = ? WHERE num = ?', [schedule, lane.num]);
+  return { changed, next: last?.event };
+}

@@ -1,0 +1,157 @@
+/** Executes the operations of the queue in a database: all writes of one turn of the event loop in one transaction. */
+import { SidegateError } from '../../../core/errors.ts';
+import type { StoredEndpoint } from '../../endpoints/endpoint-store.ts';
+import type { QueueBounds } from '../delivery-queue.ts';
+import type { Failure, Operation, OperationKind, Operations, Reply, Results } from '../operations.ts';
+import { append } from './append.ts';
+import type { Database, Sql } from './database.ts';
+import { readBacklogs, readDueLanes, readStates, readStats } from './lanes.ts';
+import { pruneStep } from './prune.ts';
+import { addDelivery, countStep, eraseStep, hastenStep, repairStep, rescheduleStep } from './repair.ts';
+import { findAttempts, findDeliveries, findEvents, getEvent } from './select.ts';
+import { settle } from './settle.ts';
+import { Taker } from './take.ts';
+
+/** An operation that is executed, and the bodies of its events. */
+export interface Task {
+  readonly operation: Operation;
+  readonly bodies: readonly Uint8Array[];
+}
+
+type Handlers<Kinds extends OperationKind> = {
+  readonly [K in Kinds]: (sql: Sql, operation: Operations[K], bodies: Uint8Array[]) => Promise<Results[K] | SidegateError>;
+};
+type GroupedKind = 'append' | 'settle';
+type WriteKind =
+  | 'repairStep'
+  | 'addDelivery'
+  | 'eraseStep'
+  | 'pruneStep'
+  | 'hastenStep'
+  | 'rescheduleStep'
+  | 'putEndpoint'
+  | 'removeEndpoint';
+type ReadKind = Exclude<OperationKind, GroupedKind | WriteKind>;
+
+/** The open store. */
+export class Store {
+  readonly #database: Database;
+  readonly #bounds: QueueBounds;
+  readonly #taker = new Taker();
+  readonly #writes: Handlers<WriteKind>;
+  readonly #reads: Handlers<ReadKind>;
+
+  constructor(database: Database, bounds: QueueBounds) {
+    this.#database = database;
+    this.#bounds = bounds;
+    this.#writes = {
+      repairStep: (sql, operation) => repairStep(sql, operation, bounds),
+      addDelivery: (sql, operation) => addDelivery(sql, operation, bounds),
+      eraseStep,
+      pruneStep: (sql, operation) => pruneStep(sql, operation, bounds),
+      hastenStep,
+      rescheduleStep,
+      putEndpoint: (sql, { endpoint }) => putEndpoint(sql, endpoint),
+      removeEndpoint: async (sql, { id, version }) =>
+        (await sql.run('DELETE FROM endpoint WHERE id = ? AND version = coalesce(?, version)', [id, version ?? null])) === 1,
+    };
+    this.#reads = {
+      take: (sql, operation, bodies) => this.#taker.take(sql, operation, bodies),
+      getEvent: (sql, { id }, bodies) => getEvent(sql, id, bodies),
+      findStep: findDeliveries,
+      findEventsStep: findEvents,
+      findAttempts,
+      countStep,
+      stats: async (sql, { now }) => {
+        const { maxEvents, maxBytes } = bounds;
+        return { ...(await readStats(sql, now)), maxEvents, maxBytes };
+      },
+      backlogs: (sql, { endpoints, now }) => readBacklogs(sql, endpoints, now),
+      laneStates: (sql, { endpoints }) => readStates(sql, endpoints),
+      dueLanes: readDueLanes,
+      listEndpoints: (sql) => sql.all<StoredEndpoint>('SELECT id, version, json FROM endpoint ORDER BY id'),
+    };
+  }
+
+  isWrite({ kind }: Pick<Operation, 'kind'>): boolean {
+    return kind === 'append' || kind === 'settle' || kind in this.#writes;
+  }
+
+  /** Executes writes in one transaction; replies in their order. */
+  async write(tasks: readonly Task[]): Promise<readonly Reply[]> {
+    try {
+      const replies = await this.#database.transaction((sql) => this.#writeAll(sql, tasks));
+      for (const { operation } of tasks) if (operation.kind === 'settle') this.#taker.forget(operation);
+      if (tasks.some(({ operation }) => operation.kind === 'pruneStep')) await this.#database.shrink();
+      return replies;
+    } catch (thrown) {
+      const { error, isOfStore } = this.#database.explain(thrown);
+      if (tasks.length === 1 || isOfStore) return tasks.map(() => toFailed(error));
+      // Each on its own: one that cannot be written does not take the others with it.
+      const replies: Reply[] = [];
+      for (const task of tasks) replies.push(...(await this.write([task])));
+      return replies;
+    }
+  }
+
+  /** Appends in a transaction of the caller. Rejects with a SidegateError at a bound, and with the error of the database. */
+  async appendIn(sql: Sql, operation: Operations['append'], bodies: readonly Uint8Array[]): Promise<Results['append']> {
+    const [result = []] = await append(sql, [{ operation, bodies }], this.#bounds);
+    if (result instanceof SidegateError) throw result;
+    return result;
+  }
+
+  /** Executes a read. Pushes the bodies of its result to `bodies`. */
+  async read(operation: Operation, bodies: Uint8Array[]): Promise<Reply> {
+    const before = bodies.length;
+    try {
+      const read = this.#reads[operation.kind as ReadKind] as Handlers<'stats'>['stats'];
+      return toReply(await read(this.#database, operation as Operations['stats'], bodies));
+    } catch (thrown) {
+      bodies.length = before;
+      return toFailed(this.#database.explain(thrown).error);
+    }
+  }
+
+  async #writeAll(sql: Sql, tasks: readonly Task[]): Promise<readonly Reply[]> {
+    const replies: Reply[] = [];
+    const ofKind = <K extends OperationKind>(kind: K) =>
+      tasks.flatMap(({ operation, bodies }, index) =>
+        operation.kind === kind ? [{ index, operation: operation as { readonly kind: K } & Operations[K], bodies }] : [],
+      );
+    const appends = ofKind('append');
+    if (appends.length > 0)
+      for (const [i, result] of (await append(sql, appends, this.#bounds)).entries())
+        replies[appends[i]?.index ?? 0] = toReply(result);
+    const settlements = ofKind('settle');
+    if (settlements.length > 0) {
+      const results = await settle(
+        sql,
+        settlements.map(({ operation }) => operation),
+      );
+      for (const [i, result] of results.entries()) replies[settlements[i]?.index ?? 0] = { isDone: true, result };
+    }
+    for (const [index, { operation }] of tasks.entries()) {
+      if (operation.kind === 'append' || operation.kind === 'settle') continue;
+      const write = this.#writes[operation.kind as WriteKind] as Handlers<'pruneStep'>['pruneStep'];
+      replies[index] = toReply(await write(sql, operation as Operations['pruneStep'], []));
+    }
+    return replies;
+  }
+}
+
+async function putEndpoint(sql: Sql, { id, version, json }: StoredEndpoint): Promise<boolean> {
+  const changed =
+    version === 1
+      ? await sql.run('INSERT INTO endpoint VALUES (?, 1, ?) ON CONFLICT (id) DO NOTHING', [id, json])
+      : await sql.run('UPDATE endpoint SET version = ?, json = ? WHERE id = ? AND version = ?', [version, json, id, version - 1]);
+  return changed === 1;
+}
+
+function toReply(result: Results[OperationKind] | SidegateError): Reply {
+  return result instanceof SidegateError ? toFailed(result) : { isDone: true, result };
+}
+
+function toFailed({ kind, code, message }: SidegateError): { readonly isDone: false } & Failure {
+  return { isDone: false, kind, code, message };
+}

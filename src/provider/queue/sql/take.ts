@@ -1,0 +1,151 @@
+/** Hands out due deliveries. Nothing is written: what is taken is known in memory only, and is due again after a crash. */
+import type { Operations, Results } from '../operations.ts';
+import type { Sql } from './database.ts';
+import { readLanes } from './lanes.ts';
+import { DUE, FIRST, NO_TENANT, RANKS } from './schema.ts';
+
+interface DueRow {
+  readonly event: number;
+  readonly rank: number;
+  readonly due: number;
+  readonly order_key: string | null;
+}
+
+interface TakenRow {
+  readonly seq: number;
+  readonly id: string;
+  readonly type: string;
+  readonly tenant: string;
+  readonly created: number;
+  readonly attempt: number;
+  readonly tries: number;
+  readonly replay: number;
+  readonly due: number;
+  readonly metadata: string;
+  readonly body: Uint8Array | null;
+}
+
+/** The deliveries that the current run of a lane took and did not settle: the numbers of the events, with their order keys. */
+interface TakenByRun {
+  readonly run: number;
+  /** The number of the lane, once it is known. */
+  num: number | undefined;
+  readonly keys: Map<number, string | null>;
+  /** The end of the take before: concurrent ones get different deliveries. */
+  last: Promise<unknown>;
+}
+
+interface Found {
+  readonly rows: readonly TakenRow[];
+  /** When the next delivery is due that is not taken. */
+  readonly next: number | undefined;
+}
+
+const NO_BODY = new Uint8Array(0);
+
+const WAITING = `SELECT event, rank, due, order_key FROM delivery WHERE lane = ? AND state = ${DUE}`;
+/** The first deliveries of a lane ... */
+const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
+/** ... and of each rank: some that are not due precede those of the next rank. */
+const FIND_OF_RANKS = RANKS.map(
+  (rank) => `SELECT * FROM (${WAITING} AND rank = ${rank} ORDER BY due, event LIMIT ?) r${rank}`,
+).join(' UNION ALL ');
+const READ = `SELECT d.event AS seq, e.id, e.type, e.tenant, e.created, d.attempt, d.tries, d.replay, d.due, p.metadata, p.body
+  FROM event e JOIN delivery d ON d.event = e.seq JOIN payload p ON p.event = e.seq, rows r WHERE e.seq = r.seq AND d.lane = r.lane`;
+
+/** Takes deliveries for lanes. */
+export class Taker {
+  readonly #taken = new Map<string, TakenByRun>();
+
+  /** Due deliveries that are not taken: first attempts first, the oldest due first; pushes their bodies to `bodies`. */
+  async take(sql: Sql, operation: Operations['take'], bodies: Uint8Array[]): Promise<Results['take']> {
+    const taken = this.#of(operation);
+    if (taken === undefined) return { taken: [], next: undefined };
+    const result = taken.last.then(() => takeFor(sql, operation, taken));
+    taken.last = result.catch(() => undefined);
+    const { rows, next } = await result;
+    return { taken: rows.map((row) => toTaken(row, bodies)), next };
+  }
+
+  /** A settlement was committed. */
+  forget({ endpoint, run, settled }: Operations['settle']): void {
+    const taken = this.#taken.get(endpoint);
+    if (taken?.run === run) for (const { seq } of settled) taken.keys.delete(seq);
+  }
+
+  /** Undefined for a run that another one replaced. */
+  #of({ endpoint, run }: Operations['take']): TakenByRun | undefined {
+    const found = this.#taken.get(endpoint);
+    if (found !== undefined && found.run >= run) return found.run === run ? found : undefined;
+    const taken = { run, num: found?.num, keys: new Map<number, string | null>(), last: Promise.resolve() };
+    this.#taken.set(endpoint, taken);
+    return taken;
+  }
+}
+
+async function takeFor(sql: Sql, operation: Operations['take'], taken: TakenByRun): Promise<Found> {
+  const { endpoint, limit, now } = operation;
+  const { keys } = taken;
+  taken.num ??= (await readLanes(sql, [endpoint])).get(endpoint)?.num;
+  const { num } = taken;
+  if (num === undefined) return { rows: [], next: undefined };
+  // A taken delivery stands for at most two of these rows: itself, and one that its order key keeps back.
+  const most = limit + 2 * keys.size + 1;
+  const first = await sql.all<DueRow>(FIND, [num, most]);
+  let { picked, next } = pick(first, operation, keys);
+  if (first.length === most && picked.length === limit) next = now;
+  else if (first.length === most) {
+    const parameters = RANKS.flatMap(() => [num, most]);
+    ({ picked, next } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
+  }
+  const rows = await readPicked(sql, num, picked);
+  for (const { event, order_key: key } of picked) keys.set(event, key);
+  return { rows, next };
+}
+
+/** Those that are due, and when the next of the others is. */
+function pick(
+  found: readonly DueRow[],
+  { limit, now, only }: Operations['take'],
+  taken: TakenByRun['keys'],
+): { readonly picked: readonly DueRow[]; readonly next: number | undefined } {
+  const busy = new Set(taken.values());
+  const picked: DueRow[] = [];
+  let next = Number.POSITIVE_INFINITY;
+  for (const row of found.toSorted((a, b) => a.rank - b.rank || a.due - b.due || a.event - b.event)) {
+    const { event, due, rank, order_key: key } = row;
+    if (taken.has(event)) continue;
+    const isFree = due <= now && (only !== 'first' || rank === FIRST) && (key === null || !busy.has(key));
+    if (isFree && picked.length < limit) {
+      picked.push(row);
+      busy.add(key);
+    } else next = Math.min(next, due);
+  }
+  return { picked, next: next === Number.POSITIVE_INFINITY ? undefined : next };
+}
+
+async function readPicked(sql: Sql, lane: number, picked: readonly DueRow[]): Promise<readonly TakenRow[]> {
+  if (picked.length === 0) return [];
+  const seqs = picked.map(({ event }) => ({ seq: event, lane }));
+  const rows = await sql.each<TakenRow>(READ, { seq: 'integer', lane: 'integer' }, seqs);
+  const order = new Map(seqs.map(({ seq }, i) => [seq, i]));
+  return rows.toSorted((a, b) => (order.get(a.seq) ?? 0) - (order.get(b.seq) ?? 0));
+}
+
+function toTaken(row: TakenRow, bodies: Uint8Array[]): Results['take']['taken'][number] {
+  const body = row.body ?? NO_BODY;
+  bodies.push(body);
+  return {
+    seq: row.seq,
+    event: row.id,
+    type: row.type,
+    tenant: row.tenant === NO_TENANT ? null : row.tenant,
+    createdAt: row.created,
+    attempt: row.attempt,
+    tries: row.tries,
+    isReplay: row.replay === 1,
+    due: row.due,
+    metadata: row.metadata,
+    bodyLength: body.length,
+  };
+}

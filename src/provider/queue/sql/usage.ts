@@ -1,0 +1,114 @@
+/** The bounds of the queue, and the shares of endpoints and tenants. Only what waits counts: delivered events are removed when space is needed. */
+import { SidegateError } from '../../../core/errors.ts';
+import { INBOX_PREFIX, isInboxEndpoint } from '../../events/inbox-request.ts';
+import type { QueueBounds } from '../delivery-queue.ts';
+import type { Sql } from './database.ts';
+import { type LaneRow, readStored } from './lanes.ts';
+
+/** An event that is to wait for endpoints. */
+export interface WaitingEvent {
+  readonly tenant: string | null;
+  readonly bytes: number;
+  readonly endpoints: readonly string[];
+  /** It waits for another endpoint already. */
+  readonly isCounted: boolean;
+}
+
+interface Figures {
+  readonly waiting: number;
+  readonly bytes: number;
+}
+
+/** The figures of waiting events, with those that the transaction adds. */
+export class Usage {
+  readonly #bounds: QueueBounds;
+  #all: Figures;
+  readonly #lanes: Map<string, Figures>;
+  readonly #tenants: Map<string, Figures>;
+
+  private constructor(bounds: QueueBounds, all: Figures, lanes: Map<string, Figures>, tenants: Map<string, Figures>) {
+    this.#bounds = bounds;
+    this.#all = all;
+    this.#lanes = lanes;
+    this.#tenants = tenants;
+  }
+
+  /** `lanes` are locked; `tenants`: those whose events are added. */
+  static async read(
+    sql: Sql,
+    bounds: QueueBounds,
+    lanes: ReadonlyMap<string, LaneRow>,
+    tenants: readonly (string | null)[],
+  ): Promise<Usage> {
+    const { events, bytes } = await readStored(sql);
+    return new Usage(bounds, { waiting: events, bytes }, new Map(lanes), await readTenants(sql, tenants));
+  }
+
+  /** Adds events, or none: returns why not. */
+  add(events: readonly WaitingEvent[]): SidegateError | undefined {
+    const waiting = events.filter(({ endpoints }) => endpoints.length > 0);
+    const isNew = waiting.filter(({ isCounted }) => !isCounted);
+    const all = isNew.reduce((figures, { bytes }) => addTo(figures, bytes), this.#all);
+    if (isNew.length > 0 && this.#exceeds(all, 1))
+      return toFull('the queue is full: it has as many undelivered events as provider.queue allows');
+    const [lanes, tenants] = [this.#addToLanes(waiting), this.#addToTenants(isNew)];
+    for (const [endpoint, figures] of lanes)
+      if (this.#exceeds(figures, this.#bounds.endpointShare)) return toFull(describeEndpoint(endpoint, figures));
+    for (const [tenant, figures] of tenants)
+      if (this.#exceeds(figures, this.#bounds.tenantShare)) return toFull(describeTenant(tenant));
+    this.#all = all;
+    for (const [name, figures] of lanes) this.#lanes.set(name, figures);
+    for (const [name, figures] of tenants) this.#tenants.set(name, figures);
+    return undefined;
+  }
+
+  /** The figures of these endpoints with these events. */
+  #addToLanes(events: readonly WaitingEvent[]): ReadonlyMap<string, Figures> {
+    const lanes = new Map<string, Figures>();
+    for (const { endpoints, bytes } of events)
+      for (const endpoint of endpoints) lanes.set(endpoint, addTo(lanes.get(endpoint) ?? this.#lanes.get(endpoint), bytes));
+    return lanes;
+  }
+
+  #addToTenants(events: readonly WaitingEvent[]): ReadonlyMap<string, Figures> {
+    const tenants = new Map<string, Figures>();
+    for (const { tenant, bytes } of events)
+      if (tenant !== null) tenants.set(tenant, addTo(tenants.get(tenant) ?? this.#tenants.get(tenant), bytes));
+    return tenants;
+  }
+
+  #exceeds({ waiting, bytes }: Figures, share: number): boolean {
+    const { maxEvents, maxBytes } = this.#bounds;
+    return waiting > Math.max(1, Math.floor(share * maxEvents)) || bytes > share * maxBytes;
+  }
+}
+
+async function readTenants(sql: Sql, tenants: readonly (string | null)[]): Promise<Map<string, Figures>> {
+  const names = new Set(tenants.flatMap((tenant) => tenant ?? []));
+  if (names.size === 0) return new Map();
+  const rows = await sql.each<{ name: string } & Figures>(
+    'SELECT t.name, t.events AS waiting, t.bytes FROM tenant t, rows r WHERE t.name = r.name',
+    { name: 'text' },
+    [...names].map((name) => ({ name })),
+  );
+  return new Map(rows.map((row) => [row.name, row]));
+}
+
+function describeTenant(tenant: string): string {
+  return `the undelivered events of the tenant ${tenant} use up its share of the queue (provider.queue.tenantShare)`;
+}
+
+function describeEndpoint(endpoint: string, { waiting }: Figures): string {
+  const name = isInboxEndpoint(endpoint)
+    ? `the app of the route ${endpoint.slice(INBOX_PREFIX.length)}`
+    : `the endpoint ${endpoint}`;
+  return `${name} has ${waiting - 1} undelivered events, its share of the queue (provider.queue.endpointShare): disable it, cancel or purge its deliveries, or wait until it accepts them`;
+}
+
+function toFull(message: string): SidegateError {
+  return new SidegateError('system', 'queue_full', message);
+}
+
+function addTo(figures: Figures | undefined, bytes: number): Figures {
+  return { waiting: (figures?.waiting ?? 0) + 1, bytes: (figures?.bytes ?? 0) + bytes };
+}

@@ -1,0 +1,42 @@
+/** The thread that has the file of the queue: a write waits for the disk, which would stop the event loop of the process. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { SidegateError, toErrorText } from '../../../core/errors.ts';
+import { onEvent, runDetached } from '../../../core/safe-events.ts';
+import type { Batch, Failure, Opened, WorkerSettings } from '../operations.ts';
+import { Store } from '../sql/store.ts';
+import { executeBatch } from './batch.ts';
+import { SqliteDatabase } from './sqlite-database.ts';
+
+type Port = NonNullable<typeof parentPort>;
+
+async function serve(port: Port): Promise<void> {
+  const { path, bounds } = workerData as WorkerSettings;
+  let database: SqliteDatabase;
+  try {
+    database = await SqliteDatabase.open(path);
+  } catch (thrown) {
+    port.postMessage({ isOpen: false, ...toFailure(thrown) } satisfies Opened);
+    return;
+  }
+  const store = new Store(database, bounds);
+  port.postMessage({ isOpen: true } satisfies Opened);
+  // The process sends one batch at a time.
+  onEvent(port, 'message', (batch: Batch | 'close') => {
+    if (batch !== 'close') return runDetached(answer(port, store, batch));
+    database.close();
+    // Without its port, the thread ends.
+    port.close();
+  });
+}
+
+async function answer(port: Port, store: Store, batch: Batch): Promise<void> {
+  const reply = await executeBatch(store, batch);
+  port.postMessage(reply, [reply.bodies]);
+}
+
+function toFailure(thrown: unknown): Failure {
+  if (thrown instanceof SidegateError) return { kind: thrown.kind, code: thrown.code, message: thrown.message };
+  return { kind: 'system', code: 'queue_unusable', message: toErrorText(thrown) };
+}
+
+if (parentPort !== null) runDetached(serve(parentPort));

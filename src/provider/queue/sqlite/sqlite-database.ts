@@ -1,0 +1,256 @@
+/** The store in a SQLite file: what SQLite does differently from PostgreSQL. Runs in a separate thread, because a write waits for the disk. */
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { SidegateError, toErrorText } from '../../../core/errors.ts';
+import type { Columns, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
+import { migrate } from '../sql/schema.ts';
+import { upgrade } from './upgrade.ts';
+
+/** Marks the file as a queue of sidegate, in the header that `file` and `sqlite3` show. */
+const APPLICATION_ID = 0x53474451;
+/** In `user_version`, of files from before the version table. */
+const OLD_FORMAT = 1;
+/** Size to which the write-ahead log is cut after a checkpoint. */
+const MAX_WAL_BYTES = 67_108_864;
+/** 16 MiB: fewer checkpoints than with the default of 4 MiB, each of which syncs the file. */
+const CHECKPOINT_PAGES = 4_096;
+const CACHE_KIB = 8_192;
+/** Free pages are given back to the file system if they are more than this part of the file, ... */
+const MAX_FREE_SHARE = 0.25;
+/** ... so many at a time. */
+const VACUUMED_PAGES = 1_000;
+
+/** SQLite releases without the bug that can corrupt a write-ahead log when it is reset: 3.51.3 and later, and two older lines. */
+const FIXED_LINES: readonly (readonly [number, number])[] = [
+  [44, 6],
+  [50, 7],
+  [51, 3],
+];
+
+const SQLITE_BUSY = 5;
+const SQLITE_CORRUPT = 11;
+const SQLITE_FULL = 13;
+const SQLITE_CANTOPEN = 14;
+const SQLITE_NOTADB = 26;
+/** SQLITE_READONLY, SQLITE_IOERR, SQLITE_CORRUPT, SQLITE_FULL. */
+const DISK_ERRORS: ReadonlySet<number> = new Set([8, 10, SQLITE_CORRUPT, SQLITE_FULL]);
+
+/** In a statement for `each`. VALUES costs half as much as SELECT. */
+const INSERTED_ROWS = /^(INSERT INTO [^]*?)SELECT ([^]*) FROM rows r\b(?:\s+WHERE true)?/;
+const ROWS = /(?:,|\sFROM) rows r\b/;
+const ROW_COLUMN = /\br\.(\w+)/g;
+
+const DIALECT: Dialect = {
+  integer: 'INTEGER',
+  bytes: 'BLOB',
+  numberedKey: 'INTEGER PRIMARY KEY AUTOINCREMENT',
+  tableOptions: 'STRICT',
+  forUpdate: '',
+  rows(columns) {
+    const values = Object.keys(columns).map((name) => `value ->> '${name}' AS "${name}"`);
+    return `(SELECT ${values.join(', ')} FROM json_each(?)) AS r`;
+  },
+  list: () => '(SELECT value FROM json_each(?))',
+};
+
+/** Says whether this release of SQLite can be trusted with the queue. */
+export function isSafeVersion(version: string): boolean {
+  const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number);
+  if (major !== 3) return major > 3;
+  return minor > 51 || FIXED_LINES.some(([line, fixed]) => minor === line && patch >= fixed);
+}
+
+/** A statement for one row, and the column of each of its parameters. */
+interface RowStatement {
+  readonly statement: StatementSync;
+  readonly columns: readonly string[];
+}
+
+/** An open file. */
+export class SqliteDatabase implements Database {
+  readonly dialect = DIALECT;
+  readonly #db: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+  readonly #rowStatements = new Map<string, RowStatement>();
+
+  private constructor(db: DatabaseSync) {
+    this.#db = db;
+  }
+
+  /** Opens the file, which exists, exclusively. Rejects with a SidegateError of kind `user` if that fails. */
+  static async open(path: string): Promise<SqliteDatabase> {
+    const db = openFile(path);
+    try {
+      configure(db, path);
+      const database = new SqliteDatabase(db);
+      const isOld = readOne(db, 'PRAGMA user_version') === OLD_FORMAT;
+      await database.transaction((sql) => (isOld ? upgrade(db, sql, path) : migrate(sql, path)));
+      return database;
+    } catch (thrown) {
+      db.close();
+      throw toOpenError(path, thrown);
+    }
+  }
+
+  async all<Row extends object>(statement: string, parameters: readonly Parameter[] = []): Promise<readonly Row[]> {
+    return this.#prepare(statement).all(...parameters) as unknown as readonly Row[];
+  }
+
+  async run(statement: string, parameters: readonly Parameter[] = []): Promise<number> {
+    return Number(this.#prepare(statement).run(...parameters).changes);
+  }
+
+  /** A statement for each row costs about half as much as one that reads the rows from JSON. */
+  async each<Row extends object>(statement: string, _: Columns, rows: readonly object[]): Promise<readonly Row[]> {
+    const { statement: prepared, columns } = this.#prepareForRow(statement);
+    const found: Row[] = [];
+    for (const row of rows as readonly Readonly<Record<string, Parameter>>[])
+      for (const each of prepared.all(...columns.map((name) => row[name] ?? null))) found.push(each as unknown as Row);
+    return found;
+  }
+
+  async insertPayloads(payloads: readonly Payload[]): Promise<void> {
+    const insert = this.#prepare('INSERT INTO payload VALUES (?, ?, ?)');
+    for (const { event, metadata, body } of payloads) insert.run(event, metadata, body);
+  }
+
+  async transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
+    this.#db.exec('BEGIN IMMEDIATE');
+    try {
+      const result = await work(this);
+      this.#db.exec('COMMIT');
+      return result;
+    } catch (thrown) {
+      this.#rollBack(thrown);
+      throw thrown;
+    }
+  }
+
+  explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean } {
+    if (thrown instanceof SidegateError) return { error: thrown, isOfStore: false };
+    const { code, message } = describe(thrown);
+    const error = new SidegateError('system', 'queue_unavailable', `the queue cannot use its file: ${message}`, {
+      cause: thrown,
+    });
+    return { error, isOfStore: DISK_ERRORS.has(code) };
+  }
+
+  /** Shrinks the file by a few pages if much of it is free. */
+  async shrink(): Promise<void> {
+    const count = (pragma: string): number => Number(readOne(this.#db, `PRAGMA ${pragma}`));
+    if (count('freelist_count') > MAX_FREE_SHARE * count('page_count'))
+      this.#db.exec(`PRAGMA incremental_vacuum(${VACUUMED_PAGES})`);
+  }
+
+  /** Shortens the write-ahead log and closes the file. */
+  close(): void {
+    if (!this.#db.isOpen) return;
+    try {
+      this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+    } finally {
+      this.#statements.clear();
+      this.#rowStatements.clear();
+      this.#db.close();
+    }
+  }
+
+  #prepare(statement: string): StatementSync {
+    const found = this.#statements.get(statement);
+    if (found !== undefined) return found;
+    const prepared = this.#db.prepare(statement);
+    this.#statements.set(statement, prepared);
+    return prepared;
+  }
+
+  #prepareForRow(statement: string): RowStatement {
+    const found = this.#rowStatements.get(statement);
+    if (found !== undefined) return found;
+    const columns: string[] = [];
+    const text = statement
+      .replace(INSERTED_ROWS, '$1VALUES ($2)')
+      .replace(ROWS, '')
+      .replace(ROW_COLUMN, (_, name: string) => {
+        columns.push(name);
+        return '?';
+      });
+    const prepared = { statement: this.#db.prepare(text), columns };
+    this.#rowStatements.set(statement, prepared);
+    return prepared;
+  }
+
+  #rollBack(thrown: unknown): void {
+    try {
+      // SQLite has rolled back by itself after some errors.
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
+      // Moves what is committed into the file, and so frees the space of the log.
+      if (describe(thrown).code === SQLITE_FULL) this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+    } catch {
+      // The next operation fails in the same way, and reports it.
+    }
+  }
+}
+
+function openFile(path: string): DatabaseSync {
+  try {
+    return new DatabaseSync(path, { enableForeignKeyConstraints: false });
+  } catch (thrown) {
+    throw toOpenError(path, thrown);
+  }
+}
+
+function configure(db: DatabaseSync, path: string): void {
+  const version = String(readOne(db, 'SELECT sqlite_version()'));
+  if (!isSafeVersion(version))
+    throw new SidegateError(
+      'user',
+      'queue_sqlite_version',
+      `this Node contains SQLite ${version}, which can corrupt a write-ahead log; use a Node with SQLite 3.51.3 or newer, such as Node 24`,
+    );
+  // Before the first access: the index of the write-ahead log then is in memory, and no other process can open the file.
+  db.exec('PRAGMA locking_mode = EXCLUSIVE');
+  // Takes effect only before the first table is created.
+  db.exec('PRAGMA auto_vacuum = INCREMENTAL');
+  const mode = readOne(db, 'PRAGMA journal_mode = WAL');
+  if (mode !== 'wal') throw new Error(`journal_mode is ${String(mode)}`);
+  db.exec(
+    `PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}; PRAGMA journal_size_limit = ${MAX_WAL_BYTES}`,
+  );
+  db.exec(
+    `PRAGMA cache_size = -${CACHE_KIB}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON`,
+  );
+  const tables = Number(readOne(db, 'SELECT count(*) FROM sqlite_schema'));
+  if (tables === 0) db.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
+  else if (Number(readOne(db, 'PRAGMA application_id')) !== APPLICATION_ID)
+    throw new SidegateError(
+      'user',
+      'queue_not_ours',
+      `${path} is a SQLite file, but not a queue of sidegate; give the queue another path`,
+    );
+}
+
+function readOne(db: DatabaseSync, sql: string): unknown {
+  const row: object = db.prepare(sql).get() ?? {};
+  return Object.values(row)[0];
+}
+
+function toOpenError(path: string, thrown: unknown): SidegateError {
+  if (thrown instanceof SidegateError) return thrown;
+  const { code, message } = describe(thrown);
+  const options = { cause: thrown };
+  if (code === SQLITE_BUSY) return new SidegateError('user', 'queue_in_use', `${path} is in use`, options);
+  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB)
+    return new SidegateError(
+      'user',
+      'queue_corrupt',
+      `${path} is damaged, or not a SQLite file (${message}); restore it from a backup, or move it and its -wal file away to start with an empty queue`,
+      options,
+    );
+  const hint = code === SQLITE_CANTOPEN ? 'check that the folder exists and that this user may write to it' : 'check the disk';
+  return new SidegateError('user', 'queue_unusable', `cannot open the queue ${path}: ${message}; ${hint}`, options);
+}
+
+/** SQLite's primary result code (0: not an error of SQLite) and text. */
+function describe(thrown: unknown): { readonly code: number; readonly message: string } {
+  if (!(thrown instanceof Error) || !('errcode' in thrown)) return { code: 0, message: toErrorText(thrown) };
+  const extended = Number(thrown.errcode);
+  return { code: extended & 0xff, message: `${thrown.message} (SQLite ${extended})` };
+}

@@ -1,0 +1,105 @@
+/** The interface of a store to the queue, and what its clients share: SQLite in a thread, or PostgreSQL. */
+import type pg from 'pg';
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { SidegateError } from '../../core/errors.ts';
+import type { LaneState, QueueWarning } from './delivery-queue.ts';
+import type { Failure, OperationKind, Operations, Reply, Results } from './operations.ts';
+
+/** The right to serve a lane, with the state that its last run settled. `busy`: another replica has it. */
+export type Claimed = { readonly state: LaneState | undefined; readonly holder: LaneHolder } | 'busy';
+
+/** The replica that has the lease of a lane; null: only one process can open the store. */
+export type LaneHolder = string | null;
+
+/** News for other replicas. */
+export type Announcement = { readonly due: readonly string[] } | { readonly wake: string } | { readonly endpoints: true };
+
+/** Appends in the open transaction of another connection. */
+export type JoinedStore = (operation: Operations['append'], bodies: readonly Buffer[]) => Promise<Results['append']>;
+
+/** The store, as the queue uses it. */
+export interface StoreClient {
+  /** It can no longer be used. */
+  readonly isBroken: boolean;
+  /** The time of the store minus the time of this process. */
+  readonly clockOffset: Milliseconds;
+  /** Runs an operation with the others of this turn. Rejects with a SidegateError. */
+  call<K extends OperationKind>(kind: K, operation: Operations[K], bodies?: readonly Buffer[]): Promise<Results[K]>;
+  /** The same for an operation whose result has bodies. */
+  read<K extends 'take' | 'getEvent'>(
+    kind: K,
+    operation: Operations[K],
+  ): Promise<{ readonly result: Results[K]; readonly bodies: readonly Buffer[] }>;
+  claim(endpoint: string): Promise<Claimed>;
+  /** The run ended. */
+  release(endpoint: string): void;
+  /** Undefined if the connection is not to the database of the store, or may not use its tables. */
+  join(client: pg.ClientBase): Promise<JoinedStore | undefined>;
+  announce(news: Announcement): void;
+  close(): Promise<void>;
+}
+
+/** Reports of a store. */
+export interface StoreEvents {
+  /** It can no longer be used until the process is restarted. */
+  readonly onFatal: (error: Error) => void;
+  /** A delivery of the endpoint is due at this time. */
+  readonly onDue: (endpoint: string, at: EpochMilliseconds) => void;
+  /** Another replica woke the endpoint. */
+  readonly onWake: (endpoint: string) => void;
+  /** Another replica changed endpoints. */
+  readonly onEndpoints: () => void;
+  /** Another replica may have the lane now: attempts in flight are not settled by this one. */
+  readonly onLeaseLost: (endpoint: string) => void;
+}
+
+/** Opens the store. Rejects with a SidegateError of kind `user` if it would lose events. */
+export type OpenStore = (
+  events: StoreEvents,
+) => Promise<{ readonly client: StoreClient; readonly warnings: readonly QueueWarning[] }>;
+
+/** Reports of writes, for logs and metrics. */
+export interface StoreHooks {
+  /** Nothing can be written: the disk is full, or the server is not there. */
+  readonly onUnavailable: (reason: string) => void;
+  readonly onAvailable: () => void;
+}
+
+/** Reports once that the store is unavailable, and once that it can be written again. */
+export class Availability {
+  readonly #hooks: StoreHooks;
+  #isAvailable = true;
+
+  constructor(hooks: StoreHooks) {
+    this.#hooks = hooks;
+  }
+
+  /** `provesWriting`: without a failure, these replies show that the store can be written. */
+  note(replies: readonly Reply[], provesWriting: boolean): void {
+    const failed = replies.find((reply) => !reply.isDone && reply.code === 'queue_unavailable');
+    if (failed !== undefined && !failed.isDone) {
+      if (this.#isAvailable) this.#hooks.onUnavailable(failed.message);
+      this.#isAvailable = false;
+    } else if (!this.#isAvailable && provesWriting) {
+      this.#isAvailable = true;
+      this.#hooks.onAvailable();
+    }
+  }
+}
+
+/** Bodies beyond this wait for the next batch, so that a batch does not need much memory twice. */
+const MAX_BATCH_BYTES = 8_388_608;
+
+/** Removes the calls of the next batch from those that wait; at least one. */
+export function takeBatch<Call extends { readonly bodies: readonly Uint8Array[] }>(waiting: Call[]): readonly Call[] {
+  let bytes = 0;
+  const end = waiting.findIndex(({ bodies }) => {
+    for (const { length } of bodies) bytes += length;
+    return bytes > MAX_BATCH_BYTES;
+  });
+  return waiting.splice(0, end === -1 ? waiting.length : Math.max(end, 1));
+}
+
+export function toReplyError({ kind, code, message }: Failure): SidegateError {
+  return new SidegateError(kind, code, message);
+}

@@ -1,0 +1,179 @@
+import { describe, expect, test } from 'vitest';
+import type { DeliveryQueue, RepairProgress } from '../../src/provider/queue/delivery-queue.ts';
+import { appendMany, newEvent } from '../support/queue/events.ts';
+import { drain } from '../support/queue/lanes.ts';
+import type { QueueFixture } from './delivery-queue.contract.ts';
+
+/** The limits of what may wait. */
+export function describeShares({ open, store }: QueueFixture): void {
+  const now = (): number => store().clock.now();
+  const full = (...texts: readonly string[]) => ({
+    code: 'queue_full',
+    kind: 'system',
+    message: expect.stringMatching(new RegExp(texts.join('.*'))),
+  });
+  const finish = async (repair: AsyncIterable<RepairProgress>): Promise<RepairProgress | undefined> => {
+    let last: RepairProgress | undefined;
+    for await (const progress of repair) last = progress;
+    return last;
+  };
+  const count = async (queue: DeliveryQueue) => {
+    const { events, storedEvents, waiting } = await queue.stats(now());
+    return [events, storedEvents, waiting];
+  };
+
+  describe('the shares of the queue', () => {
+    test('reject events of an endpoint that uses up its part, and name it; events of others are accepted', async () => {
+      const queue = await open({ maxEvents: 20, endpointShare: 0.25 });
+      await appendMany(queue, 5, 'dead');
+      await expect(queue.append([newEvent(['dead'])])).rejects.toMatchObject(
+        full('the endpoint dead has 5 ', 'endpointShare', 'disable'),
+      );
+      // All events of a call, or none.
+      await expect(queue.append([newEvent(['b']), newEvent(['b', 'dead'])])).rejects.toMatchObject(full('endpoint dead'));
+      await appendMany(queue, 5, 'b');
+      await appendMany(queue, 3, { endpoint: 'dead', isSkipped: true });
+      expect(await count(queue)).toEqual([10, 13, 10]);
+    });
+
+    test('count the size of the events of an endpoint, too', async () => {
+      const queue = await open({ maxBytes: 100_000, endpointShare: 0.25 });
+      await queue.append([newEvent(['a'], { body: Buffer.alloc(20_000) })]);
+      await expect(queue.append([newEvent(['a'], { body: Buffer.alloc(5_000) })])).rejects.toMatchObject(full('endpoint a'));
+      await queue.append([newEvent(['b'], { body: Buffer.alloc(20_000) })]);
+    });
+
+    test('name the route of an inbox', async () => {
+      const queue = await open({ maxEvents: 4, endpointShare: 0.25 });
+      await appendMany(queue, 1, 'inbox:billing');
+      await expect(queue.append([newEvent(['inbox:billing'])])).rejects.toMatchObject(
+        full('the app of the route billing has 1 '),
+      );
+    });
+
+    test('reject events of a tenant that uses up its part, and name it', async () => {
+      const queue = await open({ maxEvents: 8, tenantShare: 0.5 });
+      for (const endpoint of ['a', 'b', 'c', 'd']) await queue.append([newEvent([endpoint], { tenant: 'acme' })]);
+      await expect(queue.append([newEvent(['e'], { tenant: 'acme' })])).rejects.toMatchObject(full('tenant acme', 'tenantShare'));
+      await queue.append([newEvent(['a'], { tenant: 'other' }), newEvent(['a'])]);
+      expect(await count(queue)).toEqual([6, 6, 6]);
+    });
+
+    test('are free again once events are delivered, canceled, purged or erased', async () => {
+      const queue = await open({ maxEvents: 4, endpointShare: 0.5, tenantShare: 0.5 });
+      const fill = async (): Promise<void> => {
+        const events = [newEvent(['a'], { tenant: 't' }), newEvent(['a'], { tenant: 't' })];
+        await queue.append(events);
+        await expect(queue.append([newEvent(['a'])])).rejects.toMatchObject({ code: 'queue_full' });
+        await expect(queue.append([newEvent(['b'], { tenant: 't' })])).rejects.toMatchObject({ code: 'queue_full' });
+      };
+      await fill();
+      expect(await drain(queue, now)).toHaveLength(2);
+      await fill();
+      await finish(queue.repair('cancel', { endpoint: 'a' }, now()));
+      await fill();
+      await finish(queue.repair('purge', { endpoint: 'a', states: ['waiting'] }, now()));
+      await fill();
+      await queue.erase({ tenant: 't' }, now());
+      await fill();
+      expect(await count(queue)).toEqual([2, 10, 2]);
+    });
+
+    test('do not count delivered events: any number is accepted, and the oldest leave when the store is too large', async () => {
+      const queue = await open({ maxEvents: 10, maxBytes: 60_000 });
+      const ids: string[] = [];
+      for (let round = 0; round < 10; round++) {
+        const events = Array.from({ length: 4 }, (_, i) =>
+          newEvent(['a'], { body: Buffer.alloc(2_000), createdAt: 1_800_000_000_000 + 10 * round + i }),
+        );
+        await queue.append(events);
+        ids.push(...events.map(({ id }) => id));
+        await drain(queue, now);
+      }
+      expect(await count(queue)).toEqual([0, 40, 0]);
+      const { storedBytes } = await queue.stats(now());
+      expect(storedBytes).toBeGreaterThan(60_000);
+      const removed = await queue.prune(0, 0, 100);
+      expect(await queue.stats(now())).toMatchObject({ storedEvents: 40 - removed, events: 0 });
+      expect((await queue.stats(now())).storedBytes).toBeLessThanOrEqual(60_000);
+      expect((await queue.stats(now())).storedBytes).toBeGreaterThan(55_000);
+      expect(await queue.getEvent(ids[removed - 1] ?? '')).toBeUndefined();
+      expect(await queue.getEvent(ids[removed] ?? '')).toBeDefined();
+    });
+
+    test('bound retries: those of an endpoint beyond its share are left out, and the others of the repair are not', async () => {
+      const queue = await open({ maxEvents: 20, endpointShare: 0.25 });
+      for (const endpoint of ['a', 'b', 'b', 'a'])
+        for (let i = 0; i < 2; i++) {
+          await queue.append([newEvent([endpoint, 'c'])]);
+          await finish(queue.repair('cancel', {}, now()));
+        }
+      const steps: RepairProgress[] = [];
+      const retry = async (): Promise<void> => {
+        for await (const step of queue.repair('retry', { states: ['skipped'] }, now())) steps.push(step);
+      };
+      await expect(retry()).rejects.toMatchObject({
+        code: 'queue_full',
+        message: expect.stringMatching(/^3 deliveries were not made due: the endpoint c has 5 undelivered events, its share/),
+      });
+      expect(steps.at(-1)).toEqual({ changed: 13, total: 16 });
+      expect((await queue.backlogs(['a', 'b', 'c'], now())).map(({ waiting }) => waiting)).toEqual([4, 4, 5]);
+      expect(await queue.stats(now())).toMatchObject({ waiting: 13, skipped: 3, events: 8 });
+      await drain(queue, now);
+      steps.length = 0;
+      await retry();
+      expect(steps.at(-1)).toEqual({ changed: 3, total: 3 });
+    });
+
+    test('bound retries of a tenant and of all, by events and not by their deliveries', async () => {
+      const queue = await open({ maxEvents: 6, tenantShare: 0.5 });
+      for (const tenant of ['t', 't', 't', 't', undefined, undefined, undefined, undefined]) {
+        await queue.append([newEvent(['a', 'b'], { tenant })]);
+        await finish(queue.repair('cancel', {}, now()));
+      }
+      await expect(finish(queue.repair('retry', { tenant: 't' }, now()))).rejects.toThrow(
+        '2 deliveries were not made due: the undelivered events of the tenant t',
+      );
+      expect(await queue.stats(now())).toMatchObject({ waiting: 6, events: 3 });
+      await expect(finish(queue.repair('retry', { states: ['skipped'] }, now()))).rejects.toThrow(
+        '4 deliveries were not made due',
+      );
+      expect(await queue.stats(now())).toMatchObject({ waiting: 12, events: 6 });
+      // What waits already is made due without more room.
+      expect(await finish(queue.repair('retry', { states: ['waiting'] }, now()))).toEqual({ changed: 12, total: 12 });
+    });
+
+    test('bound deliveries that are created for stored events', async () => {
+      const queue = await open({ maxEvents: 20, endpointShare: 0.2 });
+      const events = Array.from({ length: 6 }, () => newEvent([]));
+      await queue.append(events);
+      const results = await Promise.allSettled(events.map(({ id }) => queue.addDelivery(id, 'a', now())));
+      expect(results.map(({ status }) => status === 'fulfilled')).toEqual([true, true, true, true, false, false]);
+      await expect(queue.addDelivery(events[5]?.id ?? '', 'a', now())).rejects.toMatchObject({
+        code: 'queue_full',
+        message: expect.stringContaining('the endpoint a has 4 undelivered events'),
+      });
+      expect(await queue.addDelivery(events[0]?.id ?? '', 'a', now())).toBe(false);
+      expect(await queue.addDelivery(events[5]?.id ?? '', 'b', now())).toBe(true);
+      expect(await queue.stats(now())).toMatchObject({ waiting: 5, events: 5 });
+    });
+
+    test('keep events that wait or failed longer than delivered ones when the store is too large', async () => {
+      const queue = await open({ maxBytes: 30_000 });
+      const create = (endpoint: string, createdAt: number) => newEvent([endpoint], { body: Buffer.alloc(4_000), createdAt });
+      const failed = create('f', 1_000);
+      await queue.append([failed]);
+      await finish(queue.repair('cancel', { endpoint: 'f' }, now()));
+      const delivered = [create('a', 2_000), create('a', 3_000), create('a', 4_000)];
+      await queue.append(delivered);
+      await drain(queue, now);
+      const waiting = [create('w', 500), create('w', 600), create('w', 700), create('w', 800)];
+      await queue.append(waiting);
+      await queue.prune(0, 0, 100);
+      const isStored = async ({ id }: { readonly id: string }) => (await queue.getEvent(id)) !== undefined;
+      expect(await Promise.all(waiting.map(isStored))).toEqual([true, true, true, true]);
+      expect(await isStored(failed)).toBe(true);
+      expect(await Promise.all(delivered.map(isStored))).toEqual([false, false, true]);
+    });
+  });
+}

@@ -1,0 +1,136 @@
+/** The outbox and the queue in real databases of PostgreSQL: the same one, with one transaction for each move, and different ones. */
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
+import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
+import { until } from '../support/gate.ts';
+import { countRows, createOutboxDatabase, insertEvents, startOutbox, type TestOutbox } from '../support/outbox.ts';
+import { type PostgresServer, startPostgres } from '../support/postgres.ts';
+import { newEvent } from '../support/queue/events.ts';
+import { deliverAll } from '../support/queue/lanes.ts';
+import { openPostgresQueue } from '../support/queue/postgres-store.ts';
+import type { QueueOptions } from '../support/queue/sqlite-store.ts';
+
+let server: PostgresServer;
+beforeAll(async () => {
+  server = await startPostgres({ config: ['fsync = on'] });
+});
+afterAll(() => server.stop());
+
+const now = (): number => systemClock.now();
+const SCHEMA = 'queue';
+
+/** A database in which the role of the outbox may create the schema of the queue. */
+function createDatabase(): string {
+  const database = createOutboxDatabase(server);
+  server.sql(`GRANT CREATE ON DATABASE ${database} TO sidegate`);
+  return database;
+}
+
+async function open(database: string, over: QueueOptions = {}, role = 'sidegate'): Promise<DeliveryQueue> {
+  const queue = await openPostgresQueue(server.url({ role, database }), SCHEMA, over);
+  onTestFinished(() => queue.close());
+  return queue;
+}
+
+function start(database: string, queue: DeliveryQueue, over: Parameters<typeof startOutbox>[1] = {}): Promise<TestOutbox> {
+  const parts = { append: queue.append.bind(queue), join: queue.join.bind(queue) };
+  return startOutbox(server.url({ role: 'sidegate', database }), { ...parts, ...over });
+}
+
+/** Lets each removal of a row fail. */
+function failRemovals(database: string): void {
+  server.sql(
+    `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no removal, commit %', current_setting('synchronous_commit'); END$$;
+     CREATE TRIGGER fail BEFORE DELETE ON sidegate_outbox FOR EACH ROW EXECUTE FUNCTION fail()`,
+    database,
+  );
+}
+
+const storedEvents = async (queue: DeliveryQueue): Promise<number> => (await queue.stats(now())).storedEvents;
+
+test('in one database, an event is stored and its row removed in one transaction, which commits durably', async () => {
+  const database = createDatabase();
+  const queue = await open(database);
+  failRemovals(database);
+  insertEvents(server, database, 3);
+  const { log } = await start(database, queue);
+  await until(() => log.some((line) => line.includes('no removal, commit on')));
+  expect(await storedEvents(queue)).toBe(0);
+  server.sql('DROP TRIGGER fail ON sidegate_outbox', database);
+  await until(() => countRows(server, database) === 0);
+  expect(await storedEvents(queue)).toBe(3);
+});
+
+test.each(['database', 'role'] as const)(
+  'with another %s than the queue, an event is stored before its row is removed',
+  async (other) => {
+    const database = createDatabase();
+    const queue = other === 'role' ? await open(database, {}, 'postgres') : await open(createDatabase());
+    failRemovals(database);
+    insertEvents(server, database, 3);
+    const { log } = await start(database, queue);
+    await until(() => log.some((line) => line.includes('no removal, commit off')));
+    expect(await storedEvents(queue)).toBe(3);
+    server.sql('DROP TRIGGER fail ON sidegate_outbox', database);
+    await until(() => countRows(server, database) === 0);
+    expect(await storedEvents(queue)).toBe(3);
+  },
+);
+
+test('an event is served at once, also by another replica', async () => {
+  const database = createDatabase();
+  const queue = await open(database);
+  const other = await open(database, { clock: { ...systemClock, every: () => () => undefined } });
+  const received: string[] = [];
+  const serving = deliverAll(other, now, ({ event }) => received.push(event));
+  // The connection that listens is opened in the background.
+  await until(async () => {
+    await queue.append([newEvent(['first'])]);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    return received.length > 0;
+  });
+  await start(database, queue);
+  insertEvents(server, database, 2, 'served');
+  await until(() => received.includes('served1') && received.includes('served2'));
+  await serving.stop();
+});
+
+test('events for which the queue has no room wait in the table, and others do not', async () => {
+  const database = createDatabase();
+  const queue = await open(database, { maxEvents: 1_000, endpointShare: 0.01 });
+  insertEvents(server, database, 30, 'full', 'full');
+  insertEvents(server, database, 50, 'other', 'other');
+  const { log } = await start(database, queue, {
+    route: ({ type }) => (type === 'full' ? [{ endpoint: 'acme' }] : []),
+  });
+  await until(() => countRows(server, database) === 20);
+  expect(log).toContainEqual(expect.stringMatching(/^held: the endpoint acme has 10 undelivered events/));
+  expect((await queue.findEvents({ type: 'full' }, { limit: 50 })).events.map(({ id }) => id).reverse()).toEqual(
+    Array.from({ length: 10 }, (_, i) => `full${i + 1}`),
+  );
+  expect(await queue.stats(now())).toMatchObject({ storedEvents: 60, waiting: 10 });
+  const serving = deliverAll(queue, now, () => undefined);
+  await until(() => countRows(server, database) === 0);
+  await serving.stop();
+  expect(await storedEvents(queue)).toBe(80);
+});
+
+test('two outboxes and the API that store events with the same IDs at once store each one once', async () => {
+  const database = createDatabase();
+  const queues = [await open(database), await open(database)] as const;
+  const outboxes = await Promise.all(queues.map((queue) => start(database, queue, { pollInterval: 50 })));
+  const inserting = (async () => {
+    for (let i = 0; i < 20; i++) {
+      insertEvents(server, database, 10, `a${i}_`);
+      await Promise.all(
+        queues.map((queue) =>
+          queue.append(Array.from({ length: 10 }, (_, n) => newEvent([`e${n % 3}`], { id: `a${i}_${n + 1}` }))),
+        ),
+      );
+    }
+  })();
+  await inserting;
+  await until(() => countRows(server, database) === 0);
+  expect(await storedEvents(queues[0])).toBe(200);
+  for (const { log } of outboxes) expect(log.filter((line) => line.startsWith('down'))).toEqual([]);
+});

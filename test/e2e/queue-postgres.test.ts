@@ -1,0 +1,440 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
+import type { QueueHooks } from '../../src/provider/queue/create-queue.ts';
+import type { DeliveryQueue, Serving } from '../../src/provider/queue/delivery-queue.ts';
+import { describeDeliveryQueue } from '../contract/delivery-queue.contract.ts';
+import { describeLanes } from '../contract/delivery-queue-lanes.contract.ts';
+import { describeSettling } from '../contract/delivery-queue-settle.contract.ts';
+import { until } from '../support/gate.ts';
+import { POSTGRES_PASSWORD, type Pooler, type PostgresServer, startPooler, startPostgres } from '../support/postgres.ts';
+import { appendMany, newEvent, newId, PROVEN, settled } from '../support/queue/events.ts';
+import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
+import { createPostgresQueue, createPostgresStores, openPostgresQueue } from '../support/queue/postgres-store.ts';
+import { NO_HOOKS, type QueueOptions } from '../support/queue/sqlite-store.ts';
+
+const SUPPORT = join(import.meta.dirname, '..', 'support', 'queue');
+const LIMIT_MS = 60_000;
+const now = (): number => Date.now();
+const NEVER_POLLS: Clock = { ...systemClock, every: () => () => undefined };
+
+let server: PostgresServer;
+let pooler: Pooler;
+let schemas = 0;
+const opened = new Set<DeliveryQueue>();
+const children: ChildProcess[] = [];
+beforeAll(async () => {
+  server = await startPostgres({ config: ['fsync = on'] });
+  pooler = await startPooler(server);
+});
+afterAll(async () => {
+  await pooler.stop();
+  await server.stop();
+});
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+  await Promise.all([...opened].map((queue) => queue.close()));
+  opened.clear();
+});
+
+const newSchema = (): string => `test_${++schemas}`;
+
+async function open(schema: string, over: QueueOptions = {}, url = server.url()): Promise<DeliveryQueue> {
+  const queue = await openPostgresQueue(url, schema, over);
+  opened.add(queue);
+  return queue;
+}
+
+/** Waits until the queue has nothing to send, also while the server is not there. */
+async function untilDelivered(queue: DeliveryQueue): Promise<void> {
+  await until(async () => (await queue.stats(now()).catch(() => undefined))?.waiting === 0);
+}
+
+/** The names of what was received. */
+function collect(queue: DeliveryQueue): { readonly received: string[]; readonly serving: Serving } {
+  const received: string[] = [];
+  const serving = deliverAll(queue, now, ({ event, endpoint }) => received.push(`${event} ${endpoint}`));
+  return { received, serving };
+}
+
+describe('two replicas', { timeout: LIMIT_MS }, () => {
+  test('after one was killed, the other serves its lanes once their leases are over, and sends again what was not settled', async () => {
+    const schema = newSchema();
+    const queue = await open(schema);
+    const ids = await appendMany(queue, 6, 'a', now());
+    const args = [join(SUPPORT, 'delivering-child.ts'), join(SUPPORT, 'postgres-child.ts'), `${schema} ${server.url()}`, '60000'];
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    children.push(child);
+    let text = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk;
+    });
+    await until(() => text.includes(`${ids[3]} a 0`));
+    child.kill('SIGKILL');
+    const { received, serving } = collect(queue);
+    await queue.append([newEvent(['b'], { createdAt: now() })]);
+    await until(() => received.length > 0);
+    expect(received.filter((name) => name.endsWith(' a'))).toEqual([]);
+    server.sql(`UPDATE "${schema}".lane SET lease = 0 WHERE name = 'a'`);
+    await untilDelivered(queue);
+    expect(received.filter((name) => name.endsWith(' a'))).toEqual(ids.map((id) => `${id} a`));
+    await serving.stop();
+  });
+
+  test('share the endpoints, and never serve one at once', async () => {
+    const schema = newSchema();
+    const queues = [await open(schema), await open(schema)];
+    const busy = new Set<string>();
+    let overlaps = 0;
+    const received: string[] = [];
+    const servings = queues.map((queue) =>
+      queue.serve(8, async (lane) => {
+        if (busy.has(lane.endpoint)) overlaps++;
+        busy.add(lane.endpoint);
+        const deliveries = await lane.take(4, now());
+        received.push(...deliveries.map(({ event, endpoint }) => `${event} ${endpoint}`));
+        await lane.settle(
+          deliveries.map((delivery) => settled(delivery, { kind: 'delivered' }, now())),
+          PROVEN,
+        );
+        busy.delete(lane.endpoint);
+        return {};
+      }),
+    );
+    await Promise.all(
+      Array.from({ length: 200 }, (_, i) => queues[i % 2]?.append([newEvent([`e${i % 7}`, `f${i % 5}`], { createdAt: now() })])),
+    );
+    await untilDelivered(queues[0] as DeliveryQueue);
+    await Promise.all(servings.map((serving) => serving.stop()));
+    expect([overlaps, received.length, new Set(received).size]).toEqual([0, 400, 400]);
+  });
+
+  test('ignore the settlements of a run whose lane the other one took over', async () => {
+    const schema = newSchema();
+    const [first, second] = [await open(schema), await open(schema)];
+    const [id = ''] = await appendMany(first, 1, 'a', now());
+    const lanes = holdLanes(first);
+    const { lane } = await lanes.next('a');
+    const taken = await lane.take(1, now());
+    server.sql(`UPDATE "${schema}".lane SET lease = 0`);
+    expect((await drain(second, now)).map(({ event }) => event)).toEqual([id]);
+    await lane.settle(
+      taken.map((delivery) => settled(delivery, { kind: 'dead' }, now())),
+      PROVEN,
+    );
+    expect((await second.find({ event: id }, { limit: 1 })).deliveries[0]).toMatchObject({ state: 'delivered', attempts: 1 });
+    expect(await second.stats(now())).toMatchObject({ waiting: 0, dead: 0, events: 0 });
+    await lanes.stop();
+  });
+
+  test('let a run whose lane the other one took over write only what the endpoint acknowledged', async () => {
+    const schema = newSchema();
+    const [first, second] = [await open(schema), await open(schema, { clock: NEVER_POLLS })];
+    const ids = await appendMany(first, 5, 'a', now());
+    const lanes = holdLanes(first);
+    const { lane } = await lanes.next('a');
+    const taken = await lane.take(5, now());
+    await lane.settle([], PROVEN);
+    server.sql(`UPDATE "${schema}".lane SET lease = 0`);
+    const others = holdLanes(second);
+    await second.append([newEvent(['a'], { createdAt: now() })]);
+    const other = await others.next('a');
+    const state = { ...PROVEN, failures: 7 };
+    await other.lane.settle([], state);
+    const kinds = [
+      { kind: 'retry', due: 0 },
+      { kind: 'dead' },
+      { kind: 'skipped' },
+      { kind: 'postponed', due: 0 },
+      { kind: 'delivered' },
+    ] as const;
+    await lane.settle(
+      taken.map((delivery, i) => settled(delivery, kinds[i] ?? { kind: 'dead' }, now())),
+      { ...PROVEN, failures: 1 },
+    );
+    expect(lane.signal.aborted).toBe(true);
+    expect(await second.laneStates(['a'])).toEqual([state]);
+    expect((await other.lane.take(9, now())).map(({ event, attempt }) => [event, attempt])).toEqual([
+      ...ids.slice(0, 4).map((id) => [id, 0]),
+      [expect.any(String), 0],
+    ]);
+    expect((await second.find({ event: ids[4] }, { limit: 1 })).deliveries).toMatchObject([{ state: 'delivered', attempts: 1 }]);
+    await Promise.all([lanes.stop(), others.stop()]);
+  });
+
+  test('give up all lanes after a pause that was longer than the leases, also those that they do not need at once', async () => {
+    const schema = newSchema();
+    let pause = 0;
+    const queue = await open(schema, { clock: { ...NEVER_POLLS, monotonic: () => systemClock.monotonic() + pause } });
+    const { received, serving } = collect(queue);
+    await queue.append([newEvent(['a', 'b'], { createdAt: now() })]);
+    await until(() => received.length === 2);
+    await untilDelivered(queue);
+    pause = LIMIT_MS;
+    server.sql(`UPDATE "${schema}".lane SET owner = 'another', lease = lease + 3600000 WHERE name = 'b'`);
+    await queue.append([newEvent(['a'], { createdAt: now() })]);
+    await until(() => received.length === 3);
+    await queue.append([newEvent(['b'], { createdAt: now() }), newEvent(['c'], { createdAt: now() })]);
+    await until(() => received.some((name) => name.endsWith(' c')));
+    expect(received.filter((name) => name.endsWith(' b'))).toHaveLength(1);
+    await serving.stop();
+  });
+
+  test.each(['LISTEN', 'polls'] as const)('serve at once what the other one appends, by %s alone', async (way) => {
+    const schema = newSchema();
+    const [first, second] = [
+      await open(schema),
+      way === 'LISTEN' ? await open(schema, { clock: NEVER_POLLS }) : await open(schema, {}, pooler.url()),
+    ];
+    const { received, serving } = collect(second);
+    // The connection that listens is opened in the background.
+    await until(async () => {
+      await first.append([newEvent(['a'], { createdAt: now() })]);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      return received.length > 0;
+    });
+    await untilDelivered(first);
+    // It has the lane now, and gets the next event for it, too.
+    const event = newEvent(['a', 'b'], { createdAt: now() });
+    const start = performance.now();
+    await first.append([event]);
+    await until(() => received.includes(`${event.id} a`) && received.includes(`${event.id} b`));
+    expect(performance.now() - start).toBeLessThan(5_000);
+    await serving.stop();
+  });
+
+  test('serve at once what a repair of the other one makes due, for many endpoints, whatever pause their runs asked for', async () => {
+    const schema = newSchema();
+    const [first, second] = [await open(schema), await open(schema, { clock: NEVER_POLLS })];
+    const names = Array.from({ length: 150 }, (_, i) => `${'e'.repeat(60)}${i}`);
+    const received: string[] = [];
+    const serving = second.serve(20, async (lane) => {
+      for (const delivery of await lane.take(4, now())) {
+        received.push(`${delivery.endpoint} ${delivery.attempt}`);
+        await lane.settle([settled(delivery, { kind: delivery.attempt === 0 ? 'dead' : 'delivered' }, now())], PROVEN);
+      }
+      return { notBefore: now() + 3_600_000 };
+    });
+    // The connection that listens is opened in the background.
+    await until(async () => {
+      await first.append([newEvent([newId()], { createdAt: now() })]);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      return received.length > 0;
+    });
+    await first.append([newEvent(names, { createdAt: now() })]);
+    await until(() => names.every((name) => received.includes(`${name} 0`)));
+    await untilDelivered(first);
+    for await (const _ of first.repair('retry', { states: ['dead'] }, now()));
+    await until(() => names.every((name) => received.includes(`${name} 1`)));
+    await serving.stop();
+  });
+
+  test('see endpoints that the other one changed', async () => {
+    const schema = newSchema();
+    const [first, second] = [await open(schema), await open(schema, { clock: NEVER_POLLS })];
+    let changes = 0;
+    second.endpoints.onChange(() => changes++);
+    let version = 0;
+    await until(async () => {
+      expect(await first.endpoints.put({ id: 'e', version: ++version, json: '{}' })).toBe(true);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      return changes > 0;
+    });
+    expect(await second.endpoints.list()).toMatchObject([{ id: 'e' }]);
+  });
+
+  test('see endpoints that the other one changed behind a pooler, which loses notifications', async () => {
+    const schema = newSchema();
+    const eager: Clock = { ...systemClock, every: (interval, action) => systemClock.every(interval / 200, action) };
+    const [first, second] = [await open(schema), await open(schema, { clock: eager }, pooler.url())];
+    let changes = 0;
+    second.endpoints.onChange(() => changes++);
+    for (const change of [
+      () => first.endpoints.put({ id: 'e', version: 1, json: '{}' }),
+      () => first.endpoints.put({ id: 'e', version: 2, json: '{}' }),
+      () => first.endpoints.remove('e'),
+    ]) {
+      changes = 0;
+      expect(await change()).toBe(true);
+      await until(() => changes > 0);
+    }
+  });
+});
+
+describe('PostgreSQL in trouble', { timeout: 2 * LIMIT_MS }, () => {
+  /** The reports of a queue. */
+  const watch = (): { readonly reports: string[]; readonly hooks: QueueHooks } => {
+    const reports: string[] = [];
+    const onUnavailable = (reason: string): void => void reports.push(reason);
+    return { reports, hooks: { ...NO_HOOKS, onUnavailable, onAvailable: () => void reports.push('available') } };
+  };
+
+  test('an immediate stop under load loses no accepted event, and repeats only attempts that were not settled', async () => {
+    const schema = newSchema();
+    const own = await startPostgres({ config: ['fsync = on'] });
+    const { reports, hooks } = watch();
+    const queue = await openPostgresQueue(own.url(), schema, { hooks });
+    try {
+      const confirmed = new Set<string>();
+      const received = new Map<string, number>();
+      const afterSettled: string[] = [];
+      const serving = queue.serve(8, async (lane) => {
+        const deliveries = await lane.take(4, now());
+        for (const { event } of deliveries) {
+          if (confirmed.has(event)) afterSettled.push(event);
+          received.set(event, (received.get(event) ?? 0) + 1);
+        }
+        await lane.settle(
+          deliveries.map((delivery) => settled(delivery, { kind: 'delivered' }, now())),
+          PROVEN,
+        );
+        for (const { event } of deliveries) confirmed.add(event);
+        return {};
+      });
+      const accepted = new Set<string>();
+      let isOver = false;
+      const write = async (writer: number): Promise<void> => {
+        for (let event = next(writer); !isOver; event = next(writer)) {
+          while (!accepted.has(event.id) && !isOver) {
+            await queue.append([event]).then(
+              () => accepted.add(event.id),
+              (error) => expect(error).toMatchObject({ code: 'queue_unavailable' }),
+            );
+          }
+        }
+      };
+      const next = (writer: number) => newEvent([`e${writer % 5}`], { id: newId(), createdAt: now() });
+      const writing = Promise.all(Array.from({ length: 8 }, (_, writer) => write(writer)));
+      for (let kills = 1; kills <= 3; kills++) {
+        const before = accepted.size;
+        await until(() => accepted.size > before + 150);
+        await own.kill();
+        await until(() => reports.length === 2 * kills - 1);
+        await own.restart();
+        await until(() => reports.length === 2 * kills);
+      }
+      isOver = true;
+      await writing;
+      await untilDelivered(queue);
+      await serving.stop();
+      expect([...accepted].filter((id) => !received.has(id))).toEqual([]);
+      expect(afterSettled).toEqual([]);
+      expect(reports.filter((_, i) => i % 2 === 1)).toEqual(['available', 'available', 'available']);
+    } finally {
+      await queue.close();
+      await own.stop();
+    }
+  });
+
+  test('a server that became a read-only standby is reported as such, and used again once it is the primary', async () => {
+    const own = await startPostgres({ config: ['fsync = on'] });
+    const { reports, hooks } = watch();
+    const queue = await openPostgresQueue(own.url(), 'q', { hooks });
+    try {
+      const before = await appendMany(queue, 3, 'a', now());
+      await own.restart('standby');
+      const error = await until(() =>
+        queue.append([newEvent(['a'])]).then(
+          () => undefined,
+          (thrown: { message: string }) => (thrown.message.includes('25006') ? thrown : undefined),
+        ),
+      );
+      expect(error).toMatchObject({ code: 'queue_unavailable', message: expect.stringContaining('read-only standby') });
+      expect(reports).toHaveLength(1);
+      await expect(openPostgresQueue(own.url(), 'q')).rejects.toMatchObject({ code: 'queue_read_only', kind: 'user' });
+      own.promote();
+      await until(() =>
+        queue.append([newEvent(['b'], { id: 'later' })]).then(
+          () => true as const,
+          () => undefined,
+        ),
+      );
+      expect(reports).toEqual([reports[0], 'available']);
+      expect((await drain(queue, now)).map(({ event }) => event).toSorted()).toEqual([...before, 'later'].toSorted());
+    } finally {
+      await queue.close();
+      await own.stop();
+    }
+  });
+
+  test('a transaction that holds an old snapshot blocks nothing', async () => {
+    const schema = newSchema();
+    const queue = await open(schema);
+    await appendMany(queue, 50, 'a', now());
+    const psql = spawn('psql', [server.url(), '-Xq'], { stdio: ['pipe', 'pipe', 'inherit'] });
+    children.push(psql);
+    psql.stdin.write(`BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM "${schema}".event;\n`);
+    await new Promise((resolve) => psql.stdout.once('data', resolve));
+    expect(await drain(queue, now)).toHaveLength(50);
+    expect(await queue.prune(now() + 1, now() + 1, 100)).toBe(50);
+    expect(await queue.stats(now())).toMatchObject({ storedEvents: 0, waiting: 0 });
+  });
+
+  test('a table that somebody locks makes operations fail after the timeout, and they work again afterwards', async () => {
+    const schema = newSchema();
+    const { reports, hooks } = watch();
+    const queue = createPostgresQueue(server.url(), schema, { hooks }, { statementTimeout: 500 });
+    await queue.open();
+    opened.add(queue);
+    const psql = spawn('psql', [server.url(), '-Xq'], { stdio: ['pipe', 'pipe', 'inherit'] });
+    children.push(psql);
+    psql.stdin.write(`BEGIN; LOCK TABLE "${schema}".event; SELECT 1;\n`);
+    await new Promise((resolve) => psql.stdout.once('data', resolve));
+    const event = newEvent(['a'], { createdAt: now() });
+    await expect(queue.append([event])).rejects.toMatchObject({ code: 'queue_unavailable' });
+    psql.stdin.write('ROLLBACK;\n');
+    expect(await until(() => queue.append([event]).catch(() => undefined))).toEqual(['stored']);
+    expect(reports).toEqual([expect.stringContaining('57014'), 'available']);
+  });
+});
+
+describe('a URL that cannot be used', () => {
+  const openError = async (url: string, schema = newSchema()): Promise<{ message: string }> => {
+    const error: unknown = await createPostgresQueue(url, schema)
+      .open()
+      .catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ name: 'SidegateError' });
+    const { message } = error as { message: string };
+    expect(message).not.toContain(POSTGRES_PASSWORD);
+    expect(message).not.toContain(encodeURIComponent(POSTGRES_PASSWORD));
+    return { message };
+  };
+
+  test('has a wrong password, an unknown user, database or host: the error says which, without the password', async () => {
+    const wrong = await openError(server.url().replace(encodeURIComponent(POSTGRES_PASSWORD), 'wrong-password'));
+    expect(wrong.message).toMatch(/28P01.*correct the user or the password/);
+    expect(wrong.message).not.toContain('wrong-password');
+    expect((await openError(server.url({ role: 'nobody' }))).message).toMatch(/28P01.*correct the user or the password/);
+    expect((await openError(server.url({ database: 'missing' }))).message).toMatch(/3D000.*create the database/);
+    expect((await openError(server.url().replace(`:${server.port}/`, ':1/'))).message).toMatch(
+      /127\.0\.0\.1:1\/postgres: connection refused/,
+    );
+    expect((await openError(server.url().replace('127.0.0.1', 'no-such-host.invalid'))).message).toMatch(
+      /the host name does not resolve/,
+    );
+  });
+
+  test('has a role without the rights to create the schema, or to use its tables', async () => {
+    server.sql(`CREATE ROLE weak LOGIN PASSWORD '${POSTGRES_PASSWORD}'`);
+    const url = server.url({ role: 'weak' });
+    expect((await openError(url)).message).toMatch(/42501.*grant the role the rights/);
+    const schema = newSchema();
+    await open(schema);
+    expect((await openError(url, schema)).message).toMatch(/42501.*grant the role the rights/);
+    server.sql(
+      `GRANT USAGE, CREATE ON SCHEMA "${schema}" TO weak; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "${schema}" TO weak`,
+    );
+    const queue = await open(schema, {}, url);
+    expect(await queue.append([newEvent(['a'])])).toEqual(['stored']);
+  });
+});
+
+describeDeliveryQueue(
+  'the queue behind PgBouncer in transaction mode',
+  createPostgresStores(
+    () => server,
+    () => pooler.url(),
+  ),
+  [describeLanes, describeSettling],
+);

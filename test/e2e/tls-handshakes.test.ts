@@ -1,0 +1,134 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { connect as connectTcp, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { Duplex } from 'node:stream';
+import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
+import { afterEach, expect, test } from 'vitest';
+import { toTlsFiles } from '../support/certificates.ts';
+import { useApp, useAuthority, useFolder } from '../support/fixtures.ts';
+import { startGate, type TestGate } from '../support/gate.ts';
+
+const app = useApp();
+const folder = useFolder();
+const authority = useAuthority();
+const pair = authority.issue('local', 'DNS:localhost');
+let gate: TestGate;
+const sockets: Socket[] = [];
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  await gate.stop();
+});
+
+const start = async (tls: Readonly<Record<string, string>> = {}): Promise<void> => {
+  const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
+  const listen = { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key', ...tls } };
+  gate = await startGate({ routes: [open], listen }, undefined, toTlsFiles(pair));
+};
+const countClosed = (): Promise<number> => gate.metric('sidegate_limit_hits_total{limit="handshake_bytes"}');
+
+/** Resolves with the socket and the response; rejects if the gate closes the connection before. */
+const ask = (options: ConnectionOptions = {}): Promise<[TLSSocket, string]> =>
+  new Promise((resolve, reject) => {
+    const at = { port: gate.port, host: '127.0.0.1', ca: readFileSync(authority.ca), servername: 'localhost' };
+    const socket = connect({ ...at, ...options });
+    sockets.push(socket);
+    socket.on('error', reject);
+    socket.on('close', () => reject(new Error('closed')));
+    socket.on('data', (chunk) => resolve([socket, String(chunk)]));
+    socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  });
+
+/** Each byte in its own packet. */
+function toSlow(socket: Socket): Duplex {
+  socket.setNoDelay(true);
+  const send = async (bytes: Buffer): Promise<void> => {
+    for (const byte of bytes) {
+      socket.write(Buffer.of(byte));
+      await new Promise(setImmediate);
+    }
+  };
+  const duplex = new Duplex({
+    read: () => undefined,
+    write: (chunk: Buffer, _encoding, done) => void send(chunk).then(() => done()),
+  });
+  socket.on('data', (chunk) => duplex.push(chunk));
+  return duplex;
+}
+
+/** A certificate with RSA 4096, and its key. */
+function makeLarge(): { readonly cert: Buffer; readonly key: Buffer } {
+  const [cert, key] = [join(folder, 'large.crt'), join(folder, 'large.key')];
+  const made = [
+    'req',
+    '-x509',
+    '-newkey',
+    'rsa:4096',
+    '-nodes',
+    '-days',
+    '2',
+    '-subj',
+    '/CN=large',
+    '-keyout',
+    key,
+    '-out',
+    cert,
+  ];
+  execFileSync('openssl', made, { stdio: 'ignore' });
+  return { cert: readFileSync(cert), key: readFileSync(key) };
+}
+
+test('a client is served whose ClientHello has many protocols and arrives byte by byte', async () => {
+  await start();
+  const ALPNProtocols = [...Array.from({ length: 200 }, (_, index) => `protocol-${index}`), 'http/1.1'];
+  const tcp = connectTcp(gate.port, '127.0.0.1');
+  sockets.push(tcp);
+  const [, text] = await ask({ ALPNProtocols, socket: toSlow(tcp) as Socket });
+  expect(text).toContain('200 OK');
+  expect(await countClosed()).toBe(0);
+});
+
+test('a session is resumed', async () => {
+  await start();
+  const sessions: Buffer[] = [];
+  const [first] = await ask({ maxVersion: 'TLSv1.2' });
+  sessions.push(first.getSession() ?? Buffer.alloc(0));
+  const [second, text] = await ask({ maxVersion: 'TLSv1.2', session: sessions[0] });
+  expect([second.isSessionReused(), text]).toEqual([true, expect.stringContaining('200 OK')]);
+});
+
+test('a client with four certificates of RSA 4096 is served, one with forty is not', async () => {
+  await start({ clientCaFile: authority.ca, clientCertificate: 'request' });
+  const { cert, key } = makeLarge();
+  const toChain = (length: number): ConnectionOptions => ({ key, cert: Buffer.concat(Array.from({ length }, () => cert)) });
+  expect((await ask(toChain(4)))[1]).toContain('200 OK');
+  expect(await countClosed()).toBe(0);
+  await expect(ask(toChain(40))).rejects.toThrow();
+  expect(await countClosed()).toBe(1);
+  expect((await ask())[1]).toContain('200 OK');
+});
+
+test.each([
+  ['says in its first bytes that it is too large', Buffer.from('160301400001004000', 'hex')],
+  [
+    'has too many small records',
+    Buffer.concat([Buffer.from('1603010004010020000', 'hex'), Buffer.alloc(20_000, '160301000100', 'hex')]),
+  ],
+])('a connection is closed whose ClientHello %s', async (_name, bytes) => {
+  await start();
+  const socket = connectTcp(gate.port, '127.0.0.1');
+  sockets.push(socket.on('error', () => undefined));
+  socket.write(bytes);
+  await new Promise((resolve) => socket.once('close', resolve));
+  expect(await countClosed()).toBe(1);
+});
+
+test('a connection has no second handshake', async () => {
+  await start();
+  const [socket] = await ask({ maxVersion: 'TLSv1.2' });
+  const error = await new Promise<Error | null>((resolve) => {
+    socket.once('error', resolve);
+    socket.renegotiate({}, resolve);
+  });
+  expect(error?.message).toMatch(/renegotiation/);
+});

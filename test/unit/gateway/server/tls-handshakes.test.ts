@@ -1,0 +1,58 @@
+import { describe, expect, test } from 'vitest';
+import {
+  CERTIFICATES_BYTES,
+  findHelloState,
+  HANDSHAKE_BYTES,
+  toMaxHandshakes,
+} from '../../../../src/gateway/server/tls-handshakes.ts';
+
+const MIB = 1024 * 1024;
+
+/** A message of `length` bytes, in records of at most `size` bytes. */
+function toRecords(length: number, size = 16_384, type = 1): Buffer {
+  const message = Buffer.concat([Buffer.from([type, length >> 16, (length >> 8) & 255, length & 255]), Buffer.alloc(length)]);
+  const records: Buffer[] = [];
+  for (let at = 0; at < message.length; at += size) {
+    const record = message.subarray(at, at + size);
+    records.push(Buffer.from([22, 3, 1, record.length >> 8, record.length & 255]), record);
+  }
+  return Buffer.concat(records);
+}
+
+describe('a ClientHello', () => {
+  test.each([1, 2, 3, 5, 512, 16_384])('is complete with its last byte, in records of %i bytes', (size) => {
+    const bytes = toRecords(517, size);
+    for (const length of [0, 1, 4, 5, 6, 9, 100, bytes.length - 1])
+      expect(findHelloState(bytes.subarray(0, length)), String(length)).toBe('incomplete');
+    expect(findHelloState(bytes)).toBe('complete');
+  });
+
+  test.each([
+    [16_380, 'incomplete'],
+    [16_381, 'too-large'],
+    [130_900, 'too-large'],
+    [0xff_ff_ff, 'too-large'],
+  ])('of %i bytes is known by its first bytes: %s', (length, state) => {
+    const start = Buffer.from([22, 3, 1, 64, 0, 1, length >> 16, (length >> 8) & 255, length & 255]);
+    expect(findHelloState(start)).toBe(state);
+  });
+
+  test.each([
+    ['HTTP', Buffer.from('GET / HTTP/1.1\r\n')],
+    ['another record', Buffer.from([20, 3, 3, 0, 1, 1])],
+    ['another message', toRecords(100_000, 16_384, 11)],
+  ])('is left to OpenSSL if it is %s', (_name, bytes) => {
+    expect(findHelloState(bytes)).toBe('complete');
+  });
+});
+
+test.each([
+  [undefined, 1, HANDSHAKE_BYTES, 1_024],
+  [96, 1, HANDSHAKE_BYTES, 40],
+  [192, 1, HANDSHAKE_BYTES, 136],
+  [192, 1, CERTIFICATES_BYTES, 27],
+  [256, 2, HANDSHAKE_BYTES, 84],
+  [64, 1, CERTIFICATES_BYTES, 4],
+])('with %s MiB and %i workers, each has handshakes of %i bytes: %i', (limit, workers, bytes, count) => {
+  expect(toMaxHandshakes({ limit: limit === undefined ? undefined : limit * MIB, workers }, bytes)).toBe(count);
+});

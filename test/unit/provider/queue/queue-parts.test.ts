@@ -1,0 +1,197 @@
+import { describe, expect, test } from 'vitest';
+import { LaneScheduler, type RunOutcome } from '../../../../src/provider/queue/lane-scheduler.ts';
+import { findFileSystemRisk } from '../../../../src/provider/queue/sqlite/queue-file.ts';
+import { isSafeVersion } from '../../../../src/provider/queue/sqlite/sqlite-database.ts';
+import { TimeHeap } from '../../../../src/provider/queue/time-heap.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+import { fc } from '../../../support/property.ts';
+
+describe('SQLite releases', () => {
+  test.each([
+    ['3.51.3', true],
+    ['3.51.2', false],
+    ['3.51.0', false],
+    ['3.50.7', true],
+    ['3.50.6', false],
+    ['3.49.1', false],
+    ['3.44.6', true],
+    ['3.44.5', false],
+    ['3.45.0', false],
+    ['3.52.0', true],
+    ['3.53.4', true],
+    ['4.0.0', true],
+    ['2.8.17', false],
+    ['', false],
+  ])('%s: can be trusted: %s', (version, isSafe) => {
+    expect(isSafeVersion(version)).toBe(isSafe);
+  });
+});
+
+describe('file systems', () => {
+  test('that lose or misplace files are a risk, in whichever sign statfs gives their type', () => {
+    expect(findFileSystemRisk(0x01021994)).toContain('tmpfs');
+    expect(findFileSystemRisk(0x794c7630)).toContain('overlay');
+    expect(findFileSystemRisk(0x6969)).toContain('NFS');
+    expect(findFileSystemRisk(0xff534d42)).toContain('SMB');
+    expect(findFileSystemRisk(0xff534d42 | 0)).toContain('SMB');
+  });
+
+  test('on local disks are none: ext4, XFS, Btrfs, ZFS, F2FS', () => {
+    for (const type of [0xef53, 0x58465342, 0x9123683e, 0x2fc12fc1, 0xf2f52010]) expect(findFileSystemRisk(type)).toBeUndefined();
+  });
+});
+
+describe('the heap of times', () => {
+  test('returns any times in order, also after some were removed', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(50)), fc.nat(4), (times, divisor) => {
+        const heap = new TimeHeap<number>();
+        for (const time of times) heap.push(time, time * 2);
+        const isKept = (time: number): boolean => divisor === 0 || time % divisor === 0;
+        heap.keep((value, at) => isKept(at) && value === at * 2);
+        const popped: number[] = [];
+        for (let first = heap.first; first !== undefined; first = heap.first) {
+          popped.push(first.at);
+          heap.pop();
+        }
+        expect(popped).toEqual(times.filter(isKept).toSorted((a, b) => a - b));
+        expect(heap.size).toBe(0);
+      }),
+    );
+  });
+});
+
+describe('the scheduler of lanes', () => {
+  const ACTIVE: RunOutcome = { isActive: true, hasUnsettled: false };
+
+  function create(clock: FakeClock): { scheduler: LaneScheduler; runs: string[] } {
+    const runs: string[] = [];
+    const scheduler = new LaneScheduler({ clock, onRunError: (endpoint) => runs.push(`error ${endpoint}`) });
+    return { scheduler, runs };
+  }
+
+  /** Serves so that a run leaves nothing due. */
+  function serve(scheduler: LaneScheduler, runs: string[]): void {
+    scheduler.serve(4, async (entry) => {
+      runs.push(entry.endpoint);
+      entry.next = Number.POSITIVE_INFINITY;
+      return ACTIVE;
+    });
+  }
+
+  test('sets no timer while nothing waits, and one for any number of endpoints that wait', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    serve(scheduler, runs);
+    expect(clock.timers).toBe(0);
+    for (let i = 0; i < 1_000; i++) scheduler.addDue(`e${i}`, clock.now() + 86_400_000 - i);
+    expect(clock.timers).toBe(1);
+    expect(runs).toEqual([]);
+    await clock.advance(86_400_000);
+    expect(runs).toHaveLength(1_000);
+    expect(runs[0]).toBe('e999');
+    expect(clock.timers).toBe(0);
+  });
+
+  test('serves what is due after a step of the wall clock at its time, while a timer from before the step runs', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    serve(scheduler, runs);
+    let offset = 0;
+    const now = clock.now.bind(clock);
+    clock.now = () => now() + offset;
+    scheduler.addDue('a', clock.now() + 50_000);
+    for (const step of [3_600_000, 0]) {
+      offset = step;
+      scheduler.addDue(`after a step to ${step}`, clock.now() + 5_000);
+      await clock.advance(4_999);
+      expect(runs).not.toContain(`after a step to ${step}`);
+      await clock.advance(1);
+      expect(runs).toContain(`after a step to ${step}`);
+    }
+  });
+
+  test('serves within ten seconds after the wall clock was set forward', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    serve(scheduler, runs);
+    let offset = 0;
+    const now = clock.now.bind(clock);
+    clock.now = () => now() + offset;
+    scheduler.addDue('a', clock.now() + 86_400_000);
+    await clock.advance(10_000);
+    offset = 86_400_000;
+    await clock.advance(10_000);
+    expect(runs).toEqual(['a']);
+  });
+
+  test('ends the pause of an endpoint within ten seconds after a wall clock that was a day ahead was set back', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    let offset = 86_400_000;
+    const now = clock.now.bind(clock);
+    clock.now = () => now() + offset;
+    scheduler.serve(4, async ({ endpoint }) => {
+      runs.push(endpoint);
+      return { ...ACTIVE, notBefore: clock.now() + 300_000 };
+    });
+    scheduler.addDue('a', now());
+    await settle();
+    expect(runs).toEqual(['a']);
+    offset = 0;
+    await clock.advance(10_000);
+    expect(runs).toEqual(['a', 'a']);
+    // The pause that the second run asked for counts, and no new delivery ends it.
+    scheduler.addDue('a', now() - 1);
+    await clock.advance(200_000);
+    expect(runs).toEqual(['a', 'a']);
+    await clock.advance(100_000);
+    expect(runs).toEqual(['a', 'a', 'a']);
+    await scheduler.stop();
+  });
+
+  test('keeps the heap small when one endpoint changes its time again and again', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    serve(scheduler, runs);
+    for (let i = 0; i < 10_000; i++) scheduler.addDue('a', clock.now() + 20_000 - i);
+    await clock.advance(10_100);
+    expect(runs).toEqual(['a']);
+    await clock.advance(20_000);
+    expect(runs).toEqual(['a']);
+  });
+
+  test('does not repeat a run at once that leaves due deliveries without taking any', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    scheduler.serve(4, async ({ endpoint }) => {
+      runs.push(endpoint);
+      return { isActive: false, hasUnsettled: false };
+    });
+    scheduler.addDue('a', clock.now());
+    await settle();
+    expect(runs).toHaveLength(1);
+    await clock.advance(1_000);
+    expect(runs.length).toBeGreaterThan(5);
+    expect(runs.length).toBeLessThan(15);
+    await scheduler.stop();
+    expect(clock.timers).toBe(0);
+  });
+
+  test('repeats a run that rejected a second later, and reports it', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    scheduler.serve(4, async (entry) => {
+      if (runs.length === 0) throw new Error('a bug');
+      runs.push(entry.endpoint);
+      entry.next = Number.POSITIVE_INFINITY;
+      return ACTIVE;
+    });
+    scheduler.addDue('a', clock.now());
+    await settle();
+    await clock.advance(900);
+    expect(runs).toEqual(['error a']);
+    await clock.advance(100);
+    expect(runs).toEqual(['error a', 'a']);
+  });
+});

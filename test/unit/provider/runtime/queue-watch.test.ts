@@ -1,0 +1,237 @@
+import { copyFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Registry } from '@prometheus-io/client';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import type { Clock } from '../../../../src/core/clock.ts';
+import type { DeliveryQueue, NewEvent } from '../../../../src/provider/queue/delivery-queue.ts';
+import { FailingEndpoints } from '../../../../src/provider/runtime/failing-endpoints.ts';
+import { Housekeeping } from '../../../../src/provider/runtime/housekeeping.ts';
+import { QueueCondition } from '../../../../src/provider/runtime/queue-condition.ts';
+import { FillForecast, QueueFileWatch } from '../../../../src/provider/runtime/queue-watch.ts';
+import type { ProviderLogEvent } from '../../../../src/provider/telemetry/log-events.ts';
+import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
+import { createLogger } from '../../../../src/telemetry/log/logger.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { makeFolder } from '../../../support/fixtures.ts';
+import { until } from '../../../support/gate.ts';
+import { type PostgresServer, startPostgres } from '../../../support/postgres.ts';
+import { createPostgresQueue } from '../../../support/queue/postgres-store.ts';
+import { createSqliteQueue, makeQueueFolder } from '../../../support/queue/sqlite-store.ts';
+
+const DAY_MS = 86_400_000;
+const toEvent = (id: string, clock: Clock): NewEvent => ({
+  id,
+  type: 'invoice.paid',
+  createdAt: clock.now(),
+  body: Buffer.from('{}'),
+  metadata: '{}',
+  targets: [{ endpoint: 'acme' }],
+});
+
+describe('the forecast of a full queue', () => {
+  const bounds = { maxEvents: 1_000, maxBytes: 10_000 };
+
+  test('is infinity for the first minute, without growth, and while the queue empties', () => {
+    const forecast = new FillForecast();
+    expect(forecast.add({ events: 0, bytes: 0, ...bounds }, 0)).toBe(Number.POSITIVE_INFINITY);
+    expect(forecast.add({ events: 500, bytes: 500, ...bounds }, 50_000)).toBe(Number.POSITIVE_INFINITY);
+    const idle = new FillForecast();
+    idle.add({ events: 500, bytes: 500, ...bounds }, 0);
+    expect(idle.add({ events: 500, bytes: 500, ...bounds }, 60_000)).toBe(Number.POSITIVE_INFINITY);
+    expect(idle.add({ events: 400, bytes: 400, ...bounds }, 120_000)).toBe(Number.POSITIVE_INFINITY);
+  });
+
+  test('is that of the bound that is reached first, and 0 at a bound', () => {
+    const forecast = new FillForecast();
+    forecast.add({ events: 0, bytes: 0, ...bounds }, 0);
+    // 1 event and 5 bytes a second: 900 s and 1,900 s.
+    expect(forecast.add({ events: 100, bytes: 500, ...bounds }, 100_000)).toBe(900);
+    // 50 bytes a second: 100 s.
+    expect(forecast.add({ events: 100, bytes: 5_000, ...bounds }, 100_000)).toBe(100);
+    expect(forecast.add({ events: 1_000, bytes: 5_000, ...bounds }, 110_000)).toBe(0);
+  });
+
+  test('follows the growth of the last ten minutes', () => {
+    const forecast = new FillForecast();
+    const at = (seconds: number, events: number): number => forecast.add({ events, bytes: 0, ...bounds }, seconds * 1_000);
+    for (let seconds = 0; seconds <= 600; seconds += 10) at(seconds, 0);
+    expect(at(1_200, 600)).toBe(400);
+    for (let seconds = 1_210; seconds < 1_800; seconds += 10) at(seconds, 600);
+    expect(at(1_810, 600)).toBe(Number.POSITIVE_INFINITY);
+  });
+});
+
+test('the file of a queue is another one after it was deleted or replaced', () => {
+  const path = join(makeFolder(), 'queue.db');
+  writeFileSync(path, 'a');
+  const watch = new QueueFileWatch(path);
+  const { freeBytes, totalBytes, isSame } = watch.look();
+  expect(isSame).toBe(true);
+  expect(freeBytes).toBeGreaterThan(0);
+  expect(totalBytes).toBeGreaterThan(freeBytes);
+  copyFileSync(path, `${path}.copy`);
+  renameSync(`${path}.copy`, path);
+  expect(watch.look().isSame).toBe(false);
+  rmSync(path);
+  expect(watch.look().isSame).toBe(false);
+});
+
+interface Scene {
+  readonly clock: FakeClock;
+  readonly queue: DeliveryQueue;
+  readonly condition: QueueCondition;
+  /** Lets the figures be read once. */
+  readonly tick: () => Promise<void>;
+  readonly logged: () => readonly Record<string, unknown>[];
+  readonly metric: (name: string) => Promise<string | undefined>;
+}
+
+async function createScene(create: (clock: Clock) => DeliveryQueue, file?: string): Promise<Scene> {
+  const clock = new FakeClock();
+  const queue = create(clock);
+  await queue.open();
+  onTestFinished(() => queue.close());
+  const registry = new Registry();
+  const metrics = createProviderMetrics([registry]);
+  const lines: string[] = [];
+  const destination = { write: (line: string) => void lines.push(line) };
+  const logger = createLogger<ProviderLogEvent>({ level: 'info', version: 'test', destination });
+  const condition = new QueueCondition(metrics, logger);
+  let reads = 0;
+  const counted = new Proxy(queue, {
+    get(target, key) {
+      const value = Reflect.get(target, key, target) as unknown;
+      if (key === 'backlogs') reads++;
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+  const housekeeping = new Housekeeping({
+    clock,
+    logger,
+    metrics,
+    queue: counted,
+    condition,
+    file,
+    registry: { list: () => [] },
+    slots: undefined,
+    failing: new FailingEndpoints(clock, false),
+    retention: { retention: 3 * DAY_MS, deadRetention: 30 * DAY_MS },
+  });
+  housekeeping.start();
+  onTestFinished(() => housekeeping.stop());
+  await until(() => reads === 1);
+  return {
+    clock,
+    queue,
+    condition,
+    async tick() {
+      const before = reads;
+      await clock.advance(10_000);
+      await until(() => reads > before);
+    },
+    logged: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>),
+    async metric(name) {
+      const text = await registry.metrics();
+      return new RegExp(`^sidegate_provider_${name} (\\S+)$`, 'm').exec(text)?.[1];
+    },
+  };
+}
+
+describe('a queue in PostgreSQL', () => {
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await startPostgres({ config: ['fsync = on'] });
+  });
+  afterAll(() => server.stop());
+  const createIn = (schema: string) => (clock: Clock) => createPostgresQueue(server.url(), schema, { clock });
+
+  test('that lost accepted events is counted and logged once, with one of the events', async () => {
+    const { queue, clock, tick, logged, metric } = await createScene(createIn('lost'));
+    await queue.append([toEvent('first', clock)]);
+    await tick();
+    await queue.append([toEvent('second', clock)]);
+    await tick();
+    expect(await metric('queue_went_back_total')).toBe('0');
+    // As after a restore: the newest event is missing, and others come.
+    server.sql("DELETE FROM lost.delivery; DELETE FROM lost.payload; DELETE FROM lost.event WHERE id = 'second'");
+    await queue.append([toEvent('third', clock)]);
+    await tick();
+    await tick();
+    expect(await metric('queue_went_back_total')).toBe('1');
+    expect(logged().filter(({ msg }) => msg === 'queue_went_back')).toMatchObject([{ level: 'error', event: 'second' }]);
+  });
+
+  test('that was emptied is noticed without a new event', async () => {
+    const { queue, clock, tick, metric } = await createScene(createIn('emptied'));
+    await queue.append([toEvent('first', clock)]);
+    await tick();
+    server.sql('TRUNCATE emptied.event, emptied.payload, emptied.delivery, emptied.lane, emptied.tenant');
+    await tick();
+    expect(await metric('queue_went_back_total')).toBe('1');
+  });
+
+  test('has lost nothing if the newest event was old enough to leave', async () => {
+    const { queue, clock, tick, metric } = await createScene(createIn('pruned'));
+    await queue.append([{ ...toEvent('old', clock), createdAt: clock.now() - 2 * DAY_MS }]);
+    await tick();
+    server.sql('DELETE FROM pruned.delivery; DELETE FROM pruned.payload; DELETE FROM pruned.event');
+    await tick();
+    expect(await metric('queue_went_back_total')).toBe('0');
+  });
+
+  test('that cannot be reached is down for /readyz and the metric, and up again by itself', async () => {
+    const { clock, condition, logged, metric } = await createScene(createIn('down'));
+    expect(await metric('queue_up')).toBe('1');
+    await server.kill();
+    await clock.advance(10_000);
+    await until(() => condition.problem !== undefined);
+    expect(condition.problem).toBe('the queue cannot be read');
+    expect(await metric('queue_up')).toBe('0');
+    expect(logged()).toMatchObject([{ msg: 'queue_down', error: expect.stringContaining('the queue cannot use PostgreSQL') }]);
+    await server.restart();
+    await clock.advance(10_000);
+    await until(() => condition.problem === undefined);
+    expect(await metric('queue_up')).toBe('1');
+    expect(logged().map(({ msg }) => msg)).toEqual(['queue_down', 'queue_up']);
+  });
+});
+
+describe('a queue in SQLite', () => {
+  test('whose file was replaced is down, and says so once', async () => {
+    const { path, remove } = makeQueueFolder();
+    onTestFinished(remove);
+    const { tick, condition, logged, metric } = await createScene((clock) => createSqliteQueue(path, { clock }), path);
+    expect(Number(await metric('queue_disk_free_bytes'))).toBeGreaterThan(0);
+    expect(await metric('queue_up')).toBe('1');
+    copyFileSync(path, `${path}.old`);
+    renameSync(`${path}.old`, path);
+    await tick();
+    await tick();
+    expect(condition.problem).toBe('the file of the queue was deleted or replaced');
+    expect(await metric('queue_up')).toBe('0');
+    expect(await metric('queue_went_back_total')).toBe('1');
+    expect(logged().map(({ msg }) => msg)).toEqual(['queue_went_back', 'queue_down']);
+  });
+});
+
+test('a queue whose figures can be read is down as long as it cannot be written', () => {
+  const ups: boolean[] = [];
+  const lines: string[] = [];
+  const logger = createLogger<ProviderLogEvent>({
+    level: 'info',
+    version: 'test',
+    destination: { write: (line: string) => void lines.push(line) },
+  });
+  const condition = new QueueCondition({ queueUp: (isUp) => ups.push(isUp) }, logger);
+  condition.fail('writes', 'the disk is full');
+  condition.recover('figures');
+  expect(condition.problem).toBe('the queue cannot store events');
+  expect(ups).toEqual([false]);
+  condition.fail('figures', 'no reply');
+  condition.recover('writes');
+  expect(condition.problem).toBe('the queue cannot be read');
+  condition.recover('figures');
+  expect(condition.problem).toBeUndefined();
+  expect(ups).toEqual([false, false, true]);
+  expect(lines.map((line) => (JSON.parse(line) as { msg: string }).msg)).toEqual(['queue_down', 'queue_up']);
+});

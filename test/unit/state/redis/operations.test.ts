@@ -1,0 +1,55 @@
+import { beforeEach, expect, test } from 'vitest';
+import type { RedisClient } from '../../../../src/state/redis/client.ts';
+import { Operations } from '../../../../src/state/redis/operations.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const LIMIT = 1_000;
+let clock: FakeClock;
+let reply: (replies: readonly number[]) => void;
+let operations: Operations;
+
+beforeEach(() => {
+  clock = new FakeClock();
+  const sendCommand = (): Promise<unknown> => new Promise((resolve) => (reply = resolve));
+  const client = { isCluster: false, sendCommand } as unknown as RedisClient;
+  operations = new Operations(client, { onFailure: ({ message = '' }) => message }, clock, LIMIT);
+});
+
+async function release(): Promise<{ readonly result: () => unknown }> {
+  let result: unknown;
+  operations.run({ name: 'release', key: 'k', args: [] }, Number).then(
+    (value) => (result = value),
+    (error: unknown) => (result = error),
+  );
+  await clock.advance(0);
+  return { result: () => result };
+}
+
+test('a call without a reply fails exactly at its deadline, and a later reply changes nothing', async () => {
+  const { result } = await release();
+  await clock.advance(LIMIT - 1);
+  expect(result()).toBeUndefined();
+  await clock.advance(1);
+  expect(result()).toMatchObject({ failure: 'timeout' });
+  reply([1]);
+  await clock.advance(0);
+  expect([result(), clock.timers]).toEqual([expect.objectContaining({ failure: 'timeout' }), 0]);
+});
+
+test('a reply that is read in the turn of the deadline counts', async () => {
+  const { result } = await release();
+  const advanced = clock.advance(LIMIT);
+  reply([1]);
+  await advanced;
+  await clock.advance(0);
+  expect([result(), clock.timers]).toEqual([1, 0]);
+});
+
+test('a reply in time leaves no timer', async () => {
+  const { result } = await release();
+  await clock.advance(LIMIT - 1);
+  reply([1]);
+  await clock.advance(0);
+  await clock.advance(1);
+  expect([result(), clock.timers]).toEqual([1, 0]);
+});
