@@ -104,6 +104,7 @@ export function sendDelivery(
       incoming.resume();
       resolve(incoming.statusCode ?? 0);
     });
+    outgoing.setTimeout(20_000, () => outgoing.destroy(new Error('no response within 20 s')));
     outgoing.on('error', () => resolve(0));
     outgoing.end(body);
   });
