@@ -4,7 +4,7 @@ import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
-import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { runDetached } from '../../core/safe-events.ts';
@@ -16,8 +16,8 @@ import { InFlight } from './in-flight.ts';
 import { type RecordParts, record } from './record.ts';
 import { type BodyRecorder, type PassResult, type RequestRecord, toObservedRefusal } from './request-record.ts';
 import { type RefusalFormat, writeRefusal, writeSocketRefusal } from './respond.ts';
-import type { Decision as CountedDecision, RouteMetrics } from './route-metrics.ts';
-import { type GuardedRoute, runGates } from './run-gates.ts';
+import type { RouteMetrics } from './route-metrics.ts';
+import { type Decision, type GuardedRoute, runGates } from './run-gates.ts';
 import { toTrustLevel, VERIFIED_REFUSALS } from './trust-level.ts';
 
 const BAD_REQUEST = 400;
@@ -99,13 +99,29 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     return this.#inFlight.count;
   }
 
+  /** One async function, because each promise costs CPU. */
   async #handle(head: ParsedHead, response: ClientResponse): Promise<void> {
+    const info = head;
     this.#inFlight.enter();
     try {
       const route = this.#port.find(head);
+      const refused = route instanceof Refusal ? route : this.#port.precheck?.(route, head);
       // `leave` waits for the responses that are written at the end of the turn.
-      if (route instanceof Refusal) this.#finish({ info: head, head, refusal: route }, response, undefined, this.#turnEnd);
-      else this.#finish(await this.#process(route, head, response), response, route, this.#turnEnd);
+      if (route instanceof Refusal) this.#finish({ info, head, refusal: route }, response, undefined, this.#turnEnd);
+      else if (refused !== undefined) this.#finish({ info, head, route, refusal: refused }, response, route, this.#turnEnd);
+      else {
+        const decision = await runGates(route, head);
+        const trace = this.#beginTrace(route, decision, head);
+        this.#countDecision(route, decision);
+        let passed: PassResult;
+        try {
+          passed = decision.kind === 'refused' ? decision : await this.#port.pass(route, decision.admitted, trace, response);
+        } catch (thrown) {
+          passed = toFailed(decision, thrown);
+        }
+        const { refusal, outcome, sentAt } = passed;
+        this.#finish({ info, head, route, decision, trace, refusal, outcome, sentAt }, response, route, this.#turnEnd);
+      }
     } catch (thrown) {
       // Even if logging fails, the sender must not wait for a response and the process must keep running.
       response.destroy();
@@ -114,31 +130,9 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     this.#inFlight.leave(response);
   }
 
-  async #process(route: Route, head: ParsedHead, response: ClientResponse): Promise<RequestRecord> {
-    const port = this.#port;
-    const info = head;
-    const prechecked = port.precheck?.(route, head);
-    if (prechecked !== undefined) return { info, head, route, refusal: prechecked };
-    const decision = await runGates(route, head);
+  #beginTrace(route: Route, decision: Decision, head: ParsedHead): RequestTrace | undefined {
     const begun = this.#parts.tracing.tracer.begin(route.trace.trust, toTrustLevel(route, decision), head.headers);
-    const trace = begun && port.toTrace !== undefined ? port.toTrace(begun) : begun;
-    if (decision.kind === 'refused') {
-      const { refusal } = decision;
-      this.#countDecision(route, VERIFIED_REFUSALS.has(refusal.code) ? 'allow' : 'deny', refusal.reason);
-      return { info, head, route, decision, trace, refusal };
-    }
-    const { admitted } = decision;
-    if (admitted.observed === undefined) this.#countDecision(route, 'allow', 'ok');
-    else this.#countDecision(route, 'observe', admitted.observed.reason);
-    try {
-      const { refusal, outcome, sentAt } = await port.pass(route, admitted, trace, response);
-      return { info, head, route, decision, trace, refusal, outcome, sentAt };
-    } catch (thrown) {
-      // It is unknown what the app saw, so the claim is held until its lease expires.
-      admitted.claimed?.claim?.hold();
-      const refusal = refuse('internal_error', 'internal_error', toErrorText(thrown));
-      return { info, head, route, decision, trace, refusal };
-    }
+    return begun && (this.#port.toTrace?.(begun) ?? begun);
   }
 
   #finish(requestRecord: RequestRecord, response: ClientResponse, route: Route | undefined, turnEnd?: TurnEnd): void {
@@ -170,8 +164,13 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     writeRefusal(response, refusal, { requestId, challenges, isHead, mustClose, format, turnEnd });
   }
 
-  #countDecision({ metrics }: Route, decision: CountedDecision, reason: Reason): void {
-    if (this.#port.countsDecisionsItself !== true) metrics.decision(decision, reason);
+  #countDecision({ metrics }: Route, decision: Decision): void {
+    if (this.#port.countsDecisionsItself === true) return;
+    if (decision.kind === 'refused') {
+      const { code, reason } = decision.refusal;
+      metrics.decision(VERIFIED_REFUSALS.has(code) ? 'allow' : 'deny', reason);
+    } else if (decision.admitted.observed === undefined) metrics.decision('allow', 'ok');
+    else metrics.decision('observe', decision.admitted.observed.reason);
   }
 
   #record(requestRecord: RequestRecord, metrics: RouteMetrics): void {
@@ -182,6 +181,12 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
   #reportRefused({ head }: RequestRecord, route: Route | undefined, refusal: Refusal | undefined): void {
     if (route !== undefined && head !== undefined && refusal !== undefined) this.#port.onRefused?.(route, head, refusal);
   }
+}
+
+/** It is unknown what the app saw, so the claim is held until its lease expires. */
+function toFailed(decision: Decision, thrown: unknown): PassResult {
+  if (decision.kind === 'admitted') decision.admitted.claimed?.claim?.hold();
+  return { refusal: refuse('internal_error', 'internal_error', toErrorText(thrown)) };
 }
 
 /** Whether the gate rejected the request for what it is, and not because of the app, a store or other clients. */

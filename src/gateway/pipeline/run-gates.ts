@@ -4,7 +4,7 @@ import { toErrorText } from '../../core/errors.ts';
 import type { ClaimedEvent, VerifiedEvent } from '../../core/event.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
-import type { BodyCheck, PasswordGate, RouteGates, WebhookGates } from './gates/gate.ts';
+import type { BodyCheck, PasswordGate, RouteGates, VerifiedEventGate } from './gates/gate.ts';
 import { joinGrants, NOTHING_CLAIMED, toOneTimeClaim } from './grants.ts';
 import { settleRefused } from './settle.ts';
 
@@ -33,22 +33,53 @@ class Progress implements Sender {
   user: User | undefined;
   certificateName: string | undefined;
   destination: CheckedDestination | undefined;
+  checkBody: BodyCheck | undefined;
   event: VerifiedEvent | undefined;
   grant = NOTHING_CLAIMED;
 }
 
-/** Returns the proof for the forwarder, or the refusal; never rejects. */
+/**
+ * Returns the proof for the forwarder, or the refusal; never rejects. The steps of a webhook stand here in their order: one async function,
+ * because each promise costs CPU.
+ */
 export async function runGates(route: GuardedRoute, head: ParsedHead): Promise<Decision> {
+  const { gates } = route;
   const progress = new Progress();
-  let refusal: Refusal | undefined;
   try {
-    const checked = checkRequest(route.gates, head, progress);
-    refusal = checked instanceof Promise ? await checked : checked;
-    if (refusal === undefined) return { kind: 'admitted', admitted: admitProven(route, head, progress) };
+    const checked = checkHead(gates, head, progress);
+    const refused = checked instanceof Promise ? await checked : checked;
+    if (refused !== undefined) return conclude(route, head, progress, refused);
+    if (gates.webhook === undefined) return toAdmission(route, head, progress);
+    const { event: gate, verified, claims } = gates.webhook;
+    const verify = gate.check(head);
+    if (verify instanceof Refusal) return conclude(route, head, progress, verify);
+    const body = await head.body.read(gate.maxBody);
+    if (body instanceof Refusal) return conclude(route, head, progress, body);
+    const found = verify(body, progress);
+    const event = found instanceof Promise ? await found : found;
+    if (event instanceof Refusal) return conclude(route, head, progress, event);
+    progress.event = event;
+    const mismatch = progress.checkBody?.(event.body) ?? checkVerified(verified, event, head);
+    if (mismatch !== undefined) return conclude(route, head, progress, mismatch);
+    for (const each of claims) {
+      const claimed = each.claim(event, head);
+      const grant = claimed instanceof Promise ? await claimed : claimed;
+      if (grant instanceof Refusal) return conclude(route, head, progress, grant);
+      progress.grant = joinGrants(progress.grant, grant);
+    }
+    return toAdmission(route, head, progress);
   } catch (thrown) {
     // A throw is a refusal, never an admission.
-    refusal = refuse('internal_error', 'internal_error', toErrorText(thrown));
+    return conclude(route, head, progress, refuse('internal_error', 'internal_error', toErrorText(thrown)));
   }
+}
+
+function toAdmission(route: GuardedRoute, head: ParsedHead, progress: Progress): Decision {
+  return { kind: 'admitted', admitted: admitProven(route, head, progress) };
+}
+
+/** The decision about a request that a gate rejected. */
+function conclude(route: GuardedRoute, head: ParsedHead, progress: Progress, refusal: Refusal): Decision {
   const admitted = route.mode === 'observe' ? admitObserved(route, head, progress, refusal) : refusal;
   if (!(admitted instanceof Refusal)) return { kind: 'admitted', admitted };
   const { event, grant } = progress;
@@ -56,10 +87,11 @@ export async function runGates(route: GuardedRoute, head: ParsedHead): Promise<D
   return { kind: 'refused', refusal: admitted, sender: progress, event };
 }
 
-/** A refusal, if there is one; a promise only once something has to wait, as each promise costs CPU. */
+/** A refusal, if there is one; a promise only once something has to wait. */
 type GateResult = Refusal | undefined | Promise<Refusal | undefined>;
 
-function checkRequest(gates: RouteGates, head: ParsedHead, progress: Progress): GateResult {
+/** Everything that is checked before the body is read. */
+function checkHead(gates: RouteGates, head: ParsedHead, progress: Progress): GateResult {
   const { certificate, handshake } = gates;
   if (certificate !== undefined) {
     const name = certificate.check(head);
@@ -72,12 +104,11 @@ function checkRequest(gates: RouteGates, head: ParsedHead, progress: Progress): 
 }
 
 function checkContent(gates: RouteGates, head: ParsedHead, progress: Progress): GateResult {
-  const { content, password, webhook } = gates;
+  const { content, password } = gates;
   const checkBody = content?.check(head);
   if (checkBody instanceof Refusal) return checkBody;
-  if (password === undefined) return webhook && checkEvent(webhook, checkBody, head, progress);
-  const checked = checkSender(gates, password, head, progress);
-  return checked.then((refusal) => refusal ?? (webhook && checkEvent(webhook, checkBody, head, progress)));
+  progress.checkBody = checkBody;
+  return password && checkSender(gates, password, head, progress);
 }
 
 /** Names are resolved only for authenticated users, so that untrusted clients cause no DNS queries. */
@@ -96,26 +127,10 @@ async function checkSender(
   return undefined;
 }
 
-async function checkEvent(
-  { event: gate, verified, claims }: WebhookGates,
-  checkBody: BodyCheck | undefined,
-  head: ParsedHead,
-  progress: Progress,
-): Promise<Refusal | undefined> {
-  const event = await gate.verify(head, progress);
-  if (event instanceof Refusal) return event;
-  progress.event = event;
-  const mismatch = checkBody?.(event.body);
-  if (mismatch !== undefined) return mismatch;
-  for (const each of verified) {
+function checkVerified(gates: readonly VerifiedEventGate[], event: VerifiedEvent, head: ParsedHead): Refusal | undefined {
+  for (const each of gates) {
     const refusal = each.check(event, head);
     if (refusal !== undefined) return refusal;
-  }
-  for (const each of claims) {
-    const claimed = each.claim(event, head);
-    const grant = claimed instanceof Promise ? await claimed : claimed;
-    if (grant instanceof Refusal) return grant;
-    progress.grant = joinGrants(progress.grant, grant);
   }
   return undefined;
 }

@@ -36,9 +36,14 @@ export interface DestinationGate {
   check(head: ParsedHead): Promise<CheckedDestination | Refusal>;
 }
 
-/** Reads the body and verifies who signed it. */
+/** Verifies who signed the body of a request. Returns a promise only if it must. */
+export type EventVerifier = (body: Buffer, sender: Sender) => VerifiedEvent | Refusal | Promise<VerifiedEvent | Refusal>;
+
+/** Verifies who signed a request: checks the head before the body is read, and returns what verifies the body. */
 export interface EventGate {
-  verify(head: ParsedHead, sender: Sender): Promise<VerifiedEvent | Refusal>;
+  /** Maximum size of the content, in bytes. */
+  readonly maxBody: number;
+  check(head: ParsedHead): EventVerifier | Refusal;
 }
 
 /** Checks a verified event; unverified content never gets here. */

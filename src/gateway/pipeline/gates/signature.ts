@@ -30,7 +30,7 @@ export interface SignatureOptions extends RecencyOptions, HeadOptions {
 /** Fetches the keys that the headers of a delivery name. */
 export type FetchKeys = (headers: HeaderFields) => Promise<readonly VerifyKey[] | Refusal>;
 
-/** Reads the signature headers, then the body, and verifies it. */
+/** Reads the signature headers, then verifies the body. */
 export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: SignatureOptions): EventGate {
   const readSignedHead = createSignedHeadReader(scheme, options);
   const { description, token } = scheme;
@@ -38,19 +38,20 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
   /** Undefined if the time was checked before the body was read. */
   const recency = isTimeInBody(description) ? options : undefined;
   return {
-    async verify(head, sender) {
+    maxBody: options.maxBody,
+    check(head) {
       const signedHead = readSignedHead(head);
       if (signedHead instanceof Refusal) return signedHead;
       const live = options.fetchKeys === undefined ? ring.live(head.receivedAt) : undefined;
       // The gate's own problems are never a 4xx: a sender may drop the event permanently on one.
       if (isSigned && live?.length === 0) return toUnavailable(ring);
-      const body = await head.body.read(options.maxBody);
-      if (!Buffer.isBuffer(body)) return body;
-      const signed = completeHead(scheme, signedHead, body, options);
-      if (signed instanceof Refusal) return signed;
-      const delivery = { head, signed, message: toMessage(head, body) };
-      // User names are not counted as keys: labels must not have an unbounded number of values.
-      return isSigned ? check(delivery, live) : identify(delivery, toSenderName(sender));
+      return (body, sender) => {
+        const signed = completeHead(scheme, signedHead, body, options);
+        if (signed instanceof Refusal) return signed;
+        const delivery = { head, signed, message: toMessage(head, body) };
+        // User names are not counted as keys: labels must not have an unbounded number of values.
+        return isSigned ? check(delivery, live) : identify(delivery, toSenderName(sender));
+      };
     },
   };
 

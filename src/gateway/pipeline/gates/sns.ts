@@ -3,7 +3,9 @@ import type { KeyObject } from 'node:crypto';
 import { RemoteFailure } from '../../../auth/keys/https-get.ts';
 import { isSignedByCertificate, parseSnsMessage, type SnsMessage, toSnsOpenContent } from '../../../auth/schemes/aws-sns.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
+import type { VerifiedEvent } from '../../../core/event.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
+import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge, type Proof, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { EventGate } from './gate.ts';
 import { checkRecency, type RecencyOptions } from './timestamp.ts';
@@ -25,30 +27,28 @@ export interface SnsParts {
   readonly follow: (url: URL) => Promise<unknown>;
 }
 
-/** Reads the body and verifies it. */
+/** Verifies the body, which has the signature too. */
 export function createSnsGate(options: SnsOptions, parts: SnsParts): EventGate {
   const topics = new Set(options.topics);
-  return {
-    async verify(head) {
-      const body = await head.body.read(options.maxBody);
-      if (!Buffer.isBuffer(body)) return body;
-      const message = parseSnsMessage(body);
-      if ('problem' in message) return refuse('malformed_signature', 'malformed_signature', message.problem);
-      const contradicted = findContradiction(head.headers, message);
-      if (contradicted !== undefined)
-        return refuse('malformed_signature', 'malformed_signature', `${contradicted} contradicts the content`);
-      // Anyone with an AWS account can get messages signed: only the topic identifies the sender. Nothing is fetched for other topics.
-      if (!topics.has(message.topic))
-        return refuse('signature_mismatch', 'sender_not_allowed', "the topic is not in the route's list");
-      // Before the signature: a replayed old message costs no fetch.
-      const refusal = checkRecency(message.timestamp, head.receivedAt, options) ?? (await checkSignature(message, parts));
-      if (refusal !== undefined) return refusal;
-      options.onKeyUsed(message.topic, head.receivedAt);
-      if (message.type !== 'Notification') return handleHandshake(message, options, parts);
-      const { id, timestamp, topic } = message;
-      return { id, timestamp, keyName: topic, body, openContent: toSnsOpenContent(body) };
-    },
-  };
+  return { maxBody: options.maxBody, check: (head) => (body) => verify(head, body) };
+
+  async function verify({ headers, receivedAt }: ParsedHead, body: Buffer): Promise<VerifiedEvent | Refusal> {
+    const message = parseSnsMessage(body);
+    if ('problem' in message) return refuse('malformed_signature', 'malformed_signature', message.problem);
+    const contradicted = findContradiction(headers, message);
+    if (contradicted !== undefined)
+      return refuse('malformed_signature', 'malformed_signature', `${contradicted} contradicts the content`);
+    // Anyone with an AWS account can get messages signed: only the topic identifies the sender. Nothing is fetched for other topics.
+    if (!topics.has(message.topic))
+      return refuse('signature_mismatch', 'sender_not_allowed', "the topic is not in the route's list");
+    // Before the signature: a replayed old message costs no fetch.
+    const refusal = checkRecency(message.timestamp, receivedAt, options) ?? (await checkSignature(message, parts));
+    if (refusal !== undefined) return refusal;
+    options.onKeyUsed(message.topic, receivedAt);
+    if (message.type !== 'Notification') return handleHandshake(message, options, parts);
+    const { id, timestamp, topic } = message;
+    return { id, timestamp, keyName: topic, body, openContent: toSnsOpenContent(body) };
+  }
 }
 
 /** These fields repeat parts of the content and are not signed, but apps use them to decide how to handle it. */

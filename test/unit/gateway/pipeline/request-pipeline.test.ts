@@ -98,7 +98,7 @@ const IN: RouteGates = { password: { check: () => ({ name: 'a' }) } };
 /** A verified event, and gates that claim it. */
 const toClaims = (...claims: ClaimGate['claim'][]): RouteGates => ({
   webhook: {
-    event: { verify: async () => ({ id: 'evt_1', timestamp: 0, keyName: 'k', body: Buffer.from('{}') }) },
+    event: { maxBody: 100, check: () => () => ({ id: 'evt_1', timestamp: 0, keyName: 'k', body: Buffer.from('{}') }) },
     verified: [],
     claims: claims.map((claim) => ({ claim })),
   },
@@ -171,9 +171,10 @@ describe('the memory of a large body', () => {
     openWith({
       webhook: {
         event: {
-          verify: async ({ body }) => {
-            content = (await body.read(BYTES)) as Buffer;
-            return { id: 'evt_1', timestamp: 0, keyName: 'k', body: content };
+          maxBody: BYTES,
+          check: () => (body) => {
+            content = body;
+            return { id: 'evt_1', timestamp: 0, keyName: 'k', body };
           },
         },
         verified: [],
