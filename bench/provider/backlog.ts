@@ -18,6 +18,24 @@ const HELP = `Usage: npm run bench:backlog -- [--events N] [--only ${ENGINES.joi
 `;
 const ENDPOINTS = 200;
 const GOAL_ABOVE_IDLE_MIB = 128;
+const GOAL_LIST_MS = 50;
+const LIST_ROUNDS = 20;
+/** What operators look at while everything waits. */
+const LISTS = [
+  '/v1/deliveries',
+  '/v1/deliveries?state=waiting',
+  '/v1/deliveries?state=dead',
+  '/v1/deliveries?endpoint=endpoint-7&state=waiting',
+  '/v1/deliveries?type=bench.endpoint-7',
+  '/v1/deliveries?event=msg_20000',
+  '/v1/deliveries?from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z',
+  '/v1/events',
+  '/v1/events?type=bench.endpoint-7',
+  '/v1/events?unrouted=true',
+  '/v1/events/msg_20000',
+  '/v1/endpoints/endpoint-7/stats',
+  '/v1/endpoints',
+] as const;
 const WARM_UP = 5_000;
 const SINGLE_EVENTS = 20_000;
 const SINGLE_CONNECTIONS = 64;
@@ -42,6 +60,8 @@ interface BacklogFigures {
   readonly engine: EngineName;
   readonly single: AcceptFigures;
   readonly batch: AcceptFigures;
+  /** Milliseconds for each list with all events queued: the first call, and the slowest of the others. */
+  readonly lists: readonly { readonly path: string; readonly first: number; readonly worst: number }[];
   /** In MiB: with an empty queue, the highest while it fills, afterwards, and after a restart. */
   readonly rss: { readonly idle: number; readonly peak: number; readonly queued: number; readonly restarted: number };
   readonly idleCpuMsPerSecond: number;
@@ -94,6 +114,25 @@ async function accept(
   };
 }
 
+/** Reads each list again and again, one request at a time, while attempts to the endpoints go on. */
+async function readLists({ apiPort }: BacklogSidecar): Promise<BacklogFigures['lists']> {
+  const read = async (path: string): Promise<number> => {
+    const began = performance.now();
+    const response = await fetch(`http://127.0.0.1:${apiPort}${path}`);
+    const text = await response.text();
+    if (response.status !== 200) throw new Error(`${path}: ${response.status} ${text.slice(0, 500)}`);
+    return performance.now() - began;
+  };
+  const lists = [];
+  for (const path of LISTS) {
+    const first = await read(path);
+    let worst = 0;
+    for (let round = 0; round < LIST_ROUNDS; round++) worst = Math.max(worst, await read(path));
+    lists.push({ path, first, worst });
+  }
+  return lists;
+}
+
 /** Of the sidecar and its store, for each second, while nothing is posted. */
 async function measureIdleCpu({ pids, storePids }: BacklogSidecar): Promise<number> {
   const all = [...pids(), ...storePids()];
@@ -136,11 +175,12 @@ async function measure(engine: EngineName, events: number): Promise<BacklogFigur
       await pause(IDLE_MS);
       const queuedCpuMsPerSecond = await measureIdleCpu(sidecar);
       const [peak, queued] = [readPeak(), readRssMebibytes(sidecar.pids())];
+      const lists = await readLists(sidecar);
       const storeMebibytes = readStoreMebibytes(sidecar);
       const restartMs = await sidecar.restart();
       await pause(IDLE_MS);
       const rss = { idle, peak, queued, restarted: readRssMebibytes(sidecar.pids()) };
-      return { engine, single, batch, rss, idleCpuMsPerSecond, queuedCpuMsPerSecond, restartMs, storeMebibytes };
+      return { engine, single, batch, lists, rss, idleCpuMsPerSecond, queuedCpuMsPerSecond, restartMs, storeMebibytes };
     } finally {
       await sidecar.close();
     }
@@ -151,6 +191,10 @@ async function measure(engine: EngineName, events: number): Promise<BacklogFigur
 
 function toAcceptRow(engine: EngineName, kind: string, { perSecond, cpu, storeCpu, p50, p99 }: AcceptFigures): string {
   return `| ${engine}, ${kind} | ${[perSecond, cpu, storeCpu].map((value) => toFixed(value, 0)).join(' | ')} | ${toFixed(p50, 1)} | ${toFixed(p99, 1)} |`;
+}
+
+function toListCells(list: BacklogFigures['lists'][number] | undefined): string {
+  return list === undefined ? ' | ' : `${toFixed(list.first, 1)} | ${toFixed(list.worst, 1)}`;
 }
 
 function toMemoryRow({
@@ -198,6 +242,12 @@ function toReport(figures: readonly BacklogFigures[], events: number, busy: numb
     '| engine | idle | peak | all queued | after a restart | idle CPU | CPU, all queued | ms until a restarted one listens | store MiB |',
     '|---|---|---|---|---|---|---|---|---|',
     ...figures.map(toMemoryRow),
+    '',
+    `The lists of the API with all events queued, in ms, one request at a time: the first call, and the slowest of ${LIST_ROUNDS} more. Goal: below ${GOAL_LIST_MS} ms.`,
+    '',
+    `| | ${figures.map(({ engine }) => `${engine}, first | ${engine}, slowest`).join(' | ')} |`,
+    `|---|${'---|---|'.repeat(figures.length)}`,
+    ...LISTS.map((path, i) => `| \`${path}\` | ${figures.map(({ lists }) => toListCells(lists[i])).join(' | ')} |`),
     '',
   ].join('\n');
 }
