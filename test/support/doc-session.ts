@@ -1,6 +1,9 @@
-/** Runs the commands of a page as a reader would: one after the other, in one folder, with the variables that earlier commands exported. */
+/**
+ * Runs the commands of a page as a reader would: one after the other, with the folder and the exported variables of the terminal. A command that
+ * keeps running takes its terminal, so the reader goes on in a new one, in the first folder.
+ */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
@@ -36,7 +39,7 @@ export class DocSession {
     const scripts = { sidegate: `exec '${process.execPath}' '${LAUNCHER}' "$@"`, ...commands };
     for (const [name, script] of Object.entries(scripts))
       writeFileSync(join(this.#tools, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
-    writeFileSync(join(this.#tools, 'env'), '');
+    this.#openTerminal();
   }
 
   /** Finds a free port for each port that the blocks name. */
@@ -68,6 +71,7 @@ export class DocSession {
   start({ text }: Block, until: string): Promise<BlockResult> {
     const child = this.#spawn(text, '');
     this.#background.push(child);
+    this.#openTerminal();
     const output = collect(child);
     return new Promise((done, fail) => {
       const check = (): void => {
@@ -92,9 +96,13 @@ export class DocSession {
     rmSync(this.#tools, { recursive: true, force: true });
   }
 
+  #openTerminal(): void {
+    writeFileSync(join(this.#tools, 'env'), '');
+    writeFileSync(join(this.#tools, 'cwd'), this.folder);
+  }
+
   #spawn(text: string, epilogue: string): ChildProcess {
-    const saved = join(this.#tools, 'cwd');
-    const cwd = existsSync(saved) ? readFileSync(saved, 'utf8').trimEnd() : this.folder;
+    const cwd = readFileSync(join(this.#tools, 'cwd'), 'utf8').trimEnd();
     const script = `. '${this.#tools}/env'\nset -eu -o pipefail\n${this.localize(text)}${epilogue}`;
     const path = [this.#tools, dirname(process.execPath), process.env['PATH'] ?? ''].join(delimiter);
     return spawn('bash', ['-c', script], {
