@@ -82,7 +82,7 @@ const ALLOWED: readonly Allowed[] = [
 /** Larger repetitions are checked as unbounded, which is stricter and takes only milliseconds. */
 const MAX_EXACT_REPETITION = 8;
 /** Per pattern. */
-const CHECK_TIMEOUT_MS = 10_000;
+const CHECK_TIMEOUT_MS = 60_000;
 
 /** A pattern of the source tree. */
 interface Pattern {
