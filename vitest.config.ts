@@ -1,24 +1,89 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
-export default defineConfig({
+/** Vitest's default is one worker on two cores, which leaves them half idle: tests mostly wait. */
+const WORKERS = Math.max(2, availableParallelism() - 1);
+const [SECOND, MINUTE] = [1_000, 60_000];
+/** The folders of the suites that `npm test` does not run. */
+const OTHER_FOLDERS = ['cluster', 'browser', 'fuzz', 'oracles', 'node26', 'memory', 'chaos', 'models', 'simulation'];
+/** End-to-end tests of what a request passes through; commands and pages behave the same on every Node version. */
+const DATA_PATH = [
+  'basic',
+  'client-certificates',
+  'drain',
+  'gate',
+  'http2',
+  'limits',
+  'passing-through',
+  'provider',
+  'proxy',
+  'sender',
+  'sqlite-queue',
+  'streaming',
+  'tls',
+  'upgrade',
+];
+const CLUSTER = {
+  globalSetup: ['test/support/cluster/global-setup.ts'],
+  testTimeout: 2 * MINUTE,
+  hookTimeout: 4 * MINUTE,
+  fileParallelism: false,
+};
+
+/** The suites, by name: `npx vitest run --project NAME FILE`. */
+const SUITES = {
   test: {
     include: ['test/**/*.test.ts'],
-    exclude: [
-      'test/cluster/**',
-      'test/browser/**',
-      'test/fuzz/**',
-      'test/oracles/**',
-      'test/node26/**',
-      'test/memory/**',
-      'test/chaos/**',
-      'test/models/**',
-      'test/simulation/**',
-    ],
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
-    // Vitest's default is one worker on two cores, which leaves them half idle: tests mostly wait.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    exclude: OTHER_FOLDERS.map((folder) => `test/${folder}/**`),
+    testTimeout: 20 * SECOND,
+    hookTimeout: 30 * SECOND,
+    maxWorkers: WORKERS,
+  },
+  node26: {
+    include: ['test/{attack,contract,node26,unit}/**/*.test.ts', `test/e2e/{${DATA_PATH.join(',')}}.test.ts`],
+    // The store is SQLite or PostgreSQL, whatever Node runs the queue; the end-to-end tests use it.
+    exclude: ['test/contract/delivery-queue*.test.ts'],
+    testTimeout: 20 * SECOND,
+    hookTimeout: 30 * SECOND,
+    maxWorkers: WORKERS,
+  },
+  cluster: { ...CLUSTER, include: ['test/cluster/**/*.test.ts'], exclude: ['test/cluster/node/**', 'test/cluster/floods/**'] },
+  // They share the real node, and mostly wait for it, so they run beside the others.
+  'cluster-node': { ...CLUSTER, include: ['test/cluster/node/**/*.test.ts'] },
+  // Floods of pods on the real node take all of the CPUs, so nothing else runs meanwhile.
+  'cluster-floods': { ...CLUSTER, include: ['test/cluster/floods/**/*.test.ts'] },
+  browser: {
+    include: ['test/browser/**/*.test.ts'],
+    globalSetup: ['test/support/console-page.ts'],
+    testTimeout: MINUTE,
+    hookTimeout: MINUTE,
+    fileParallelism: false,
+  },
+  oracles: { include: ['test/oracles/**/*.test.ts'], testTimeout: MINUTE, hookTimeout: MINUTE },
+  memory: { include: ['test/memory/**/*.test.ts'], testTimeout: MINUTE, hookTimeout: MINUTE },
+  fuzz: { include: ['test/fuzz/**/*.test.ts'], testTimeout: 2 * MINUTE, hookTimeout: 30 * SECOND },
+  // They mostly wait, for leases and pauses.
+  chaos: { include: ['test/chaos/**/*.test.ts'], testTimeout: 60 * MINUTE, hookTimeout: MINUTE, maxWorkers: 3 },
+  // The model checker is a process of its own: at most two at once, as on two cores.
+  models: {
+    include: ['test/models/**/*.test.ts'],
+    testTimeout: 3 * MINUTE,
+    hookTimeout: 30 * SECOND,
+    fileParallelism: false,
+    maxConcurrency: 2,
+  },
+  // The processes that the tests start need both cores.
+  simulation: {
+    include: ['test/simulation/**/*.test.ts'],
+    testTimeout: 10 * MINUTE,
+    fileParallelism: false,
+    maxConcurrency: 2,
+  },
+};
+
+export default defineConfig({
+  test: {
+    projects: Object.entries(SUITES).map(([name, suite]) => ({ test: { name, ...suite } })),
     coverage: { provider: 'v8', include: ['src/**'], reporter: ['text-summary', 'text'] },
   },
 });

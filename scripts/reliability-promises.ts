@@ -2,7 +2,7 @@
 
 /** Suites whose results `npm run record:suites` keeps, with the command that repeats each. */
 export const SUITES = {
-  test: 'npx vitest run',
+  test: 'npx vitest run --project test',
   models: 'npm run test:models',
   simulation: 'npm run test:simulation',
   cluster: 'npm run test:cluster --',

@@ -6,9 +6,9 @@ import { resolve } from 'node:path';
 import { toImageNodeEnv } from './image-node.ts';
 import { readTotals, toClosingLine } from './report.ts';
 
-/** A configuration of vitest, and where it writes its report. */
+/** A project of vitest.config.ts, and where it writes its report. */
 interface Run {
-  readonly config: string;
+  readonly project: string;
   readonly report: string;
 }
 
@@ -34,18 +34,19 @@ const failed = totals.failed === 0 && ends.some((isGood) => !isGood) ? 1 : total
 console.log(toClosingLine({ ...totals, failed }));
 process.exitCode = failed > 0 || totals.passed === 0 ? 1 : 0;
 
-function toRun(name: string): Run {
-  const config = name === 'test' ? 'vitest.config.ts' : `vitest.${name}.config.ts`;
-  return { config, report: `.cache/reports/${name}.json` };
+function toRun(project: string): Run {
+  return { project, report: `.cache/reports/${project}.json` };
 }
 
 /** Whether the run ended without a failure. The output of all but the first of a group is printed after its end. */
-async function execute({ config, report }: Run, isFirst: boolean): Promise<boolean> {
+async function execute({ project, report }: Run, isFirst: boolean): Promise<boolean> {
   const args = [
     'vitest',
     'run',
-    '--config',
-    config,
+    '--project',
+    project,
+    // The senders' libraries write to the console what they refuse.
+    ...(project === 'oracles' ? ['--silent=passed-only'] : []),
     '--reporter=default',
     '--reporter=json',
     `--outputFile.json=${report}`,

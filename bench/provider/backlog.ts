@@ -20,7 +20,7 @@ const ENDPOINTS = 200;
 const GOAL_ABOVE_IDLE_MIB = 128;
 const GOAL_LIST_MS = 50;
 const LIST_ROUNDS = 20;
-/** What operators look at while everything waits. */
+/** Operators look at these lists while everything waits. */
 const LISTS = [
   '/v1/deliveries',
   '/v1/deliveries?state=waiting',

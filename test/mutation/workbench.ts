@@ -86,7 +86,7 @@ export class Workbench {
     rmSync(report, { force: true });
     const vitest = resolve(this.#root, 'node_modules/vitest/vitest.mjs');
     const options = ['--bail=1', '--maxWorkers=1', '--reporter=json', `--outputFile=${report}`];
-    const args = [vitest, 'run', '--config', 'vitest.config.ts', ...options, ...files];
+    const args = [vitest, 'run', '--project', 'test', ...options, ...files];
     const child = spawn(process.execPath, args, { cwd: this.#folder, stdio: 'ignore', detached: true });
     const kill = (): void => {
       this.#killTests = () => undefined;
