@@ -9,6 +9,7 @@ import { toTlsFiles } from '../support/certificates.ts';
 import { useApp, useAuthority, useFolder } from '../support/fixtures.ts';
 import { startGate, type TestGate } from '../support/gate.ts';
 
+const GET = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 const app = useApp();
 const folder = useFolder();
 const authority = useAuthority();
@@ -28,7 +29,7 @@ const start = async (tls: Readonly<Record<string, string>> = {}): Promise<void> 
 const countClosed = (): Promise<number> => gate.metric('sidegate_limit_hits_total{limit="handshake_bytes"}');
 
 /** Resolves with the socket and the response; rejects if the gate closes the connection before. */
-const ask = (options: ConnectionOptions = {}): Promise<[TLSSocket, string]> =>
+const ask = (options: ConnectionOptions = {}, request = GET): Promise<[TLSSocket, string]> =>
   new Promise((resolve, reject) => {
     const at = { port: gate.port, host: '127.0.0.1', ca: readFileSync(authority.ca), servername: 'localhost' };
     const socket = connect({ ...at, ...options });
@@ -36,7 +37,7 @@ const ask = (options: ConnectionOptions = {}): Promise<[TLSSocket, string]> =>
     socket.on('error', reject);
     socket.on('close', () => reject(new Error('closed')));
     socket.on('data', (chunk) => resolve([socket, String(chunk)]));
-    socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    socket.write(request);
   });
 
 /** Each byte in its own packet. */
@@ -51,6 +52,25 @@ function toSlow(socket: Socket): Duplex {
   const duplex = new Duplex({
     read: () => undefined,
     write: (chunk: Buffer, _encoding, done) => void send(chunk).then(() => done()),
+  });
+  socket.on('data', (chunk) => duplex.push(chunk));
+  return duplex;
+}
+
+/** All bytes after the ClientHello in one write, once there are as many as `length`. */
+function toJoined(socket: Socket, length: number): Duplex {
+  const joined: Buffer[] = [];
+  let isHello = true;
+  const duplex = new Duplex({
+    read: () => undefined,
+    write: (chunk: Buffer, _encoding, done) => {
+      if (isHello) socket.write(chunk);
+      else joined.push(chunk);
+      isHello = false;
+      const all = Buffer.concat(joined);
+      if (all.length > length) socket.write(all);
+      done();
+    },
   });
   socket.on('data', (chunk) => duplex.push(chunk));
   return duplex;
@@ -106,6 +126,19 @@ test('a client with four certificates of RSA 4096 is served, one with forty is n
   await expect(ask(toChain(40))).rejects.toThrow();
   expect(await countClosed()).toBe(1);
   expect((await ask())[1]).toContain('200 OK');
+});
+
+test('a client is served whose body arrives with the last bytes of its handshake', async () => {
+  await start();
+  const tcp = connectTcp(gate.port, '127.0.0.1');
+  sockets.push(tcp);
+  const body = 'x'.repeat(60_000);
+  const [, text] = await ask(
+    { socket: toJoined(tcp, body.length) as Socket },
+    `POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  expect(text).toContain('200 OK');
+  expect(await countClosed()).toBe(0);
 });
 
 test.each([

@@ -37,11 +37,27 @@ export const CERTIFICATES_BYTES = 1_280 * 1024;
 const HANDSHAKE_SHARE = 1 / 4;
 const MIN_HANDSHAKES = 4;
 const MAX_HANDSHAKES = 1_024;
+/** With client certificates; each can keep the process busy until their chain is checked. */
+const MAX_CERTIFICATE_HANDSHAKES = 32;
 const SWEEP_INTERVAL_MS: Milliseconds = 100;
 /** A handshake that others wait for has at least this time: some round trips over slow connections. */
 const MIN_TIME_MS: Milliseconds = 2_000;
-/** If it is for a client that has fewer: one round trip around the world. */
+/** If it is for a client that has fewer, or if more wait than may run: one round trip around the world. */
 const MIN_FAIR_TIME_MS: Milliseconds = 250;
+
+/** Chains up to this size cost nothing extra. */
+const USUAL_CHAIN_BYTES = 8 * 1024;
+/**
+ * OpenSSL checks all signatures of a chain before it knows whether any of them is trusted, and a sender can choose keys that are slow to check:
+ * 142 ms were measured for 31 KB, 411 ms for 97 KB.
+ */
+const CHECK_MS_PER_BYTE = 5 / 1_024;
+/** A client whose chains took this time waits so many times as long, and all clients that are not known wait after each of them. */
+const CLIENT_PAUSES = 10;
+const NEW_CLIENT_PAUSES = 2;
+const MAX_PAUSE_MS: Milliseconds = 60_000;
+const MAX_NEW_CLIENT_PAUSE_MS: Milliseconds = 5_000;
+const MAX_KNOWN_CLIENTS = 1_024;
 
 const RECORD_HEAD_BYTES = 5;
 const MESSAGE_HEAD_BYTES = 4;
@@ -50,9 +66,10 @@ const CLIENT_HELLO = 1;
 
 /** The handshakes that OpenSSL works on at once, in each worker. */
 export function toMaxHandshakes({ limit, workers }: Pick<MemoryPressure, 'limit' | 'workers'>, bytesEach: number): number {
-  if (limit === undefined) return MAX_HANDSHAKES;
+  const most = bytesEach === CERTIFICATES_BYTES ? MAX_CERTIFICATE_HANDSHAKES : MAX_HANDSHAKES;
+  if (limit === undefined) return most;
   const count = Math.floor((toFreeBytes(limit, workers) * HANDSHAKE_SHARE) / workers / bytesEach);
-  return Math.min(Math.max(count, MIN_HANDSHAKES), MAX_HANDSHAKES);
+  return Math.min(Math.max(count, MIN_HANDSHAKES), most);
 }
 
 /** Whether all bytes of the ClientHello have arrived (RFC 8446 §4 and §5.1). Anything else is `complete`, for OpenSSL rejects it at once. */
@@ -83,6 +100,8 @@ interface Handshake {
   readonly client: string;
   /** When its connection was accepted, or when OpenSSL got its ClientHello. */
   since: Milliseconds;
+  /** The bytes that were read before OpenSSL got them. */
+  helloBytes: number;
   isClosing: boolean;
   /** Passes the connection to OpenSSL. */
   readonly start: () => void;
@@ -106,6 +125,7 @@ export class TlsHandshakes {
   readonly #running = new Map<string, Handshake>();
   /** The number of running handshakes of each client. */
   readonly #counts = new ClientCounts();
+  readonly #costs: ChainCosts;
   #isSweeping = false;
 
   /** `timeout`: for the ClientHello, and to wait for others. */
@@ -114,6 +134,7 @@ export class TlsHandshakes {
     this.#timeout = timeout;
     this.#bytes = port.contexts.clientCertificate === undefined ? HANDSHAKE_BYTES : CERTIFICATES_BYTES;
     this.#max = toMaxHandshakes(port.memory, this.#bytes);
+    this.#costs = new ChainCosts(port.clock);
   }
 
   /** Reads the ClientHello of a connection; OpenSSL gets it with `proceed`. */
@@ -134,6 +155,7 @@ export class TlsHandshakes {
       key: toConnectionKey(socket),
       client,
       since: clock.monotonic(),
+      helloBytes: 0,
       isClosing: false,
       start,
     };
@@ -150,7 +172,8 @@ export class TlsHandshakes {
     const onEnd = onEvent(socket, 'end', () => socket.destroy());
     onEvent(socket, 'error', () => socket.destroy());
     onceEvent(socket, 'close', () => {
-      this.#remove(handshake);
+      // OpenSSL has checked what it got, whether or not the chain is trusted.
+      if (this.#remove(handshake)) this.#charge(handshake, socket.bytesRead - handshake.helloBytes);
       this.#startWaiting();
     });
     this.#begun.add(handshake);
@@ -169,7 +192,17 @@ export class TlsHandshakes {
       return false;
     }
     this.#remove(handshake);
+    // The rest may be the beginning of a request.
+    const isUsual = handshake.socket.bytesRead - handshake.helloBytes <= USUAL_CHAIN_BYTES;
+    if (isUsual || !this.#charge(handshake, readChainBytes(socket))) this.#costs.know(handshake.client);
     this.#startWaiting();
+    return true;
+  }
+
+  /** Counts a chain, and ends the other handshakes of its client if it was costly. Returns whether it was. */
+  #charge({ client }: Handshake, bytes: number): boolean {
+    if (this.#port.contexts.clientCertificate === undefined || !this.#costs.charge(client, bytes)) return false;
+    for (const running of this.#running.values()) if (running.client === client) this.#close(running, 'handshakes');
     return true;
   }
 
@@ -192,15 +225,26 @@ export class TlsHandshakes {
       this.#running.set(next.key, next);
       this.#counts.add(next.client, 1);
       next.since = clock.monotonic();
+      next.helloBytes = next.socket.bytesRead;
       next.start();
     }
   }
 
-  /** Finds the first one of the client that has fewest running handshakes. */
+  get #isCrowded(): boolean {
+    return this.#waiting.size > this.#max;
+  }
+
+  /**
+   * Finds the first one of the client that has fewest running handshakes. If more wait than may run, the last one: those before it would use
+   * up its time.
+   */
   #findNext(): Handshake | undefined {
     let found: Handshake | undefined;
-    for (const waiting of this.#waiting)
-      if (!waiting.isClosing && (found === undefined || this.#toCount(waiting) < this.#toCount(found))) found = waiting;
+    for (const waiting of this.#waiting) {
+      if (waiting.isClosing || this.#costs.isPaused(waiting.client)) continue;
+      const difference = found === undefined ? -1 : this.#toCount(waiting) - this.#toCount(found);
+      if (difference < 0 || (difference === 0 && this.#isCrowded)) found = waiting;
+    }
     return found;
   }
 
@@ -213,7 +257,7 @@ export class TlsHandshakes {
       if (oldest === undefined || this.#toCount(running) > this.#toCount(oldest)) oldest = running;
     }
     if (oldest === undefined) return;
-    const isFair = this.#toCount(oldest) > this.#toCount(next) + 1;
+    const isFair = this.#isCrowded || this.#toCount(oldest) > this.#toCount(next) + 1;
     if (this.#port.clock.monotonic() - oldest.since >= (isFair ? MIN_FAIR_TIME_MS : MIN_TIME_MS))
       this.#close(oldest, 'handshakes');
   }
@@ -230,12 +274,14 @@ export class TlsHandshakes {
     socket.destroy();
   }
 
-  #remove(handshake: Handshake): void {
+  /** Returns whether OpenSSL worked on it. */
+  #remove(handshake: Handshake): boolean {
     this.#begun.delete(handshake);
     this.#waiting.delete(handshake);
-    if (this.#running.get(handshake.key) !== handshake) return;
+    if (this.#running.get(handshake.key) !== handshake) return false;
     this.#running.delete(handshake.key);
     this.#counts.add(handshake.client, -1);
+    return true;
   }
 
   /** One timer for all, while there are any. */
@@ -256,4 +302,59 @@ export class TlsHandshakes {
       if (now - handshake.since >= this.#timeout) this.#close(handshake, 'head_timeout');
     this.#startWaiting();
   }
+}
+
+/** The size of the certificates that the client sent. */
+function readChainBytes(socket: TLSSocket): number {
+  let bytes = 0;
+  for (let certificate = socket.getPeerX509Certificate(); certificate !== undefined; certificate = certificate.issuerCertificate)
+    bytes += certificate.raw.length;
+  return bytes;
+}
+
+/** Makes clients wait whose certificate chains are costly to check, so that they take a small part of the CPU. */
+export class ChainCosts {
+  readonly #clock: Clock;
+  /** When each client may have its next handshake. */
+  readonly #pauses = new Map<string, Milliseconds>();
+  /** They had a handshake that was not costly; the one that was added first is first. */
+  readonly #known = new Set<string>();
+  #newClientsAt: Milliseconds = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts a chain. Returns whether the client must wait. */
+  charge(client: string, bytes: number): boolean {
+    if (bytes <= USUAL_CHAIN_BYTES) return false;
+    const now = this.#clock.monotonic();
+    const cost = (bytes - USUAL_CHAIN_BYTES) * CHECK_MS_PER_BYTE;
+    for (const [paused, end] of this.#pauses) if (end <= now) this.#pauses.delete(paused);
+    this.#pauses.set(client, toPauseEnd(this.#pauses.get(client), now, cost * CLIENT_PAUSES, MAX_PAUSE_MS));
+    this.#newClientsAt = toPauseEnd(this.#newClientsAt, now, cost * NEW_CLIENT_PAUSES, MAX_NEW_CLIENT_PAUSE_MS);
+    this.#known.delete(client);
+    return true;
+  }
+
+  /** The client had a handshake that was not costly. */
+  know(client: string): void {
+    if (this.#known.has(client)) return;
+    this.#known.add(client);
+    if (this.#known.size <= MAX_KNOWN_CLIENTS) return;
+    for (const first of this.#known) {
+      this.#known.delete(first);
+      return;
+    }
+  }
+
+  /** Whether the client must wait. */
+  isPaused(client: string): boolean {
+    const end = this.#pauses.get(client) ?? (this.#known.has(client) ? 0 : this.#newClientsAt);
+    return end > this.#clock.monotonic();
+  }
+}
+
+function toPauseEnd(before: Milliseconds = 0, now: Milliseconds, more: Milliseconds, most: Milliseconds): Milliseconds {
+  return Math.min(Math.max(before, now) + more, now + most);
 }

@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import {
   CERTIFICATES_BYTES,
+  ChainCosts,
   findHelloState,
   HANDSHAKE_BYTES,
   toMaxHandshakes,
 } from '../../../../src/gateway/server/tls-handshakes.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
 
 const MIB = 1024 * 1024;
 
@@ -55,4 +57,58 @@ test.each([
   [64, 1, CERTIFICATES_BYTES, 4],
 ])('with %s MiB and %i workers, each has handshakes of %i bytes: %i', (limit, workers, bytes, count) => {
   expect(toMaxHandshakes({ limit: limit === undefined ? undefined : limit * MIB, workers }, bytes)).toBe(count);
+});
+
+describe('a client with a chain of 31 KB', () => {
+  const CHAIN = 31 * 1024;
+  const open = (): { costs: ChainCosts; clock: FakeClock } => {
+    const clock = new FakeClock();
+    return { costs: new ChainCosts(clock), clock };
+  };
+
+  test('waits ten times as long as the check takes', async () => {
+    const { costs, clock } = open();
+    expect(costs.charge('10.0.0.1', CHAIN)).toBe(true);
+    await clock.advance(1_149);
+    expect(costs.isPaused('10.0.0.1')).toBe(true);
+    await clock.advance(1);
+    expect(costs.isPaused('10.0.0.1')).toBe(false);
+  });
+
+  test('waits at most a minute, however many it had at once', async () => {
+    const { costs, clock } = open();
+    for (let i = 0; i < 100; i++) costs.charge('10.0.0.1', CHAIN);
+    await clock.advance(60_000);
+    expect(costs.isPaused('10.0.0.1')).toBe(false);
+  });
+
+  test('delays clients that are not known, and no others', async () => {
+    const { costs, clock } = open();
+    costs.know('10.0.0.2');
+    costs.charge('10.0.0.1', CHAIN);
+    expect(['10.0.0.2', '10.0.0.3'].map((client) => costs.isPaused(client))).toEqual([false, true]);
+    await clock.advance(230);
+    expect(costs.isPaused('10.0.0.3')).toBe(false);
+  });
+
+  test('is not a known client any more', async () => {
+    const { costs, clock } = open();
+    costs.know('10.0.0.1');
+    costs.charge('10.0.0.1', CHAIN);
+    await clock.advance(1_150);
+    costs.charge('10.0.0.2', CHAIN);
+    expect(costs.isPaused('10.0.0.1')).toBe(true);
+  });
+});
+
+test('chains of 8 KiB cost nothing', () => {
+  const costs = new ChainCosts(new FakeClock());
+  expect([costs.charge('10.0.0.1', 8 * 1024), costs.isPaused('10.0.0.1')]).toEqual([false, false]);
+});
+
+test('the clients that are known are limited', () => {
+  const costs = new ChainCosts(new FakeClock());
+  for (let i = 0; i <= 1_024; i++) costs.know(`client-${i}`);
+  costs.charge('10.0.0.1', 31 * 1024);
+  expect(['client-0', 'client-1'].map((client) => costs.isPaused(client))).toEqual([true, false]);
 });
