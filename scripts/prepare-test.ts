@@ -1,6 +1,6 @@
 /** Installs the programs that the tests run against, if possible; otherwise reports the missing ones in one line. */
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CLUSTER_TOOLS, H2SPEC, NODE_TOOLS } from './cluster-tools.ts';
 import { IMAGE_PROGRAMS, prepareDockerfileImage } from './dockerfile-image.ts';
@@ -71,6 +71,9 @@ const FRAMEWORKS_PACKAGES = ['flask==3.1.3', 'django==5.2.19', 'starlette==1.10.
 /** The libraries by which the apps of docs/outbox.md write their events. */
 const OUTBOX_VENV = '.cache/outbox-python';
 const OUTBOX_PACKAGES = ['SQLAlchemy==2.1.9', 'Django==5.2.19', 'psycopg[binary]==3.3.9'];
+const OUTBOX_NODE = '.cache/outbox-node';
+/** 17 MB, which one test uses; its `pg` is that of the devDependencies. */
+const OUTBOX_NODE_PACKAGES = { 'drizzle-orm': '0.45.4' };
 const FRAMEWORKS = 'test/support/frameworks';
 const FRAMEWORKS_GO = '.cache/frameworks-go';
 
@@ -118,6 +121,21 @@ function preparePython(folder: string, packages: readonly string[]): void {
       .status === 0;
   if (isMade) writeFileSync(marker, wanted);
   else console.log(`Python's ${packages.join(' and ')} could not be installed: their tests are skipped`);
+}
+
+/** The same in JavaScript, for libraries that are too large for the devDependencies. */
+function prepareNode(folder: string, dependencies: Readonly<Record<string, string>>): void {
+  const isReady = Object.entries(dependencies).every(([name, version]) => {
+    const manifest = `${folder}/node_modules/${name}/package.json`;
+    return existsSync(manifest) && JSON.parse(readFileSync(manifest, 'utf8')).version === version;
+  });
+  if (isReady) return;
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(`${folder}/package.json`, JSON.stringify({ private: true, dependencies }));
+  const args = ['install', '--prefix', folder, '--no-package-lock', '--ignore-scripts', '--no-audit', '--no-fund'];
+  if (spawnSync('npm', args, { stdio: 'ignore' }).status === 0) return;
+  rmSync(folder, { recursive: true });
+  console.log(`npm's ${Object.keys(dependencies).join(' and ')} could not be installed: their tests are skipped`);
 }
 
 /** The same in Go; `go build` rebuilds only what has changed. */
@@ -175,6 +193,7 @@ for (const command of findMissing(welcome))
 preparePython(VENV, PYTHON_PACKAGES);
 preparePython(FRAMEWORKS_VENV, FRAMEWORKS_PACKAGES);
 preparePython(OUTBOX_VENV, OUTBOX_PACKAGES);
+prepareNode(OUTBOX_NODE, OUTBOX_NODE_PACKAGES);
 if (suite === 'oracles') {
   preparePython(SENDERS_VENV, SENDERS_PACKAGES);
   prepareGo(GO_SOURCE, GO_PROGRAM, "the senders' libraries");

@@ -9,6 +9,7 @@ import { until } from '../support/gate.ts';
 import { countRows, createOutboxDatabase, insertEvents, readOutboxBlock, startOutbox } from '../support/outbox.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
+const NODE_LIBRARIES = resolve(ROOT, '.cache', 'outbox-node');
 const PYTHON = resolve(ROOT, '.cache', 'outbox-python', 'bin', 'python');
 const server = usePostgres();
 const run = promisify(execFile);
@@ -21,6 +22,12 @@ function createAppDatabase(): string {
     database,
   );
   return database;
+}
+
+/** Runs a block as an ECMAScript module that finds its packages from this folder. */
+async function runModule(file: string, cwd: string, database: string): Promise<void> {
+  const env = { ...process.env, DATABASE_URL: server.url({ role: 'billing', database }) };
+  await run(process.execPath, ['--input-type=module', '--eval', readOutboxBlock(file)], { cwd, env });
 }
 
 /** Expects the event of the example, and the change of the app. */
@@ -41,8 +48,13 @@ test('SQL', async () => {
 
 test('pg', async () => {
   const database = createAppDatabase();
-  const env = { ...process.env, DATABASE_URL: server.url({ role: 'billing', database }) };
-  await run(process.execPath, ['--input-type=module', '--eval', readOutboxBlock('event.mjs')], { cwd: ROOT, env });
+  await runModule('event.mjs', ROOT, database);
+  await expectEvent(database);
+});
+
+test.skipIf(!existsSync(NODE_LIBRARIES))('Drizzle', async () => {
+  const database = createAppDatabase();
+  await runModule('event_drizzle.mjs', NODE_LIBRARIES, database);
   await expectEvent(database);
 });
 
