@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { makeFolder } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
+import { type SmallDisk, startSmallDisk } from '../support/small-disk.ts';
 import { GateLives } from './gate-lives.ts';
 import { lasts, PATH } from './settings.ts';
-import { type SmallDisk, startSmallDisk } from './small-disk.ts';
 
 /** Each with an endpoint. Few, as each endpoint that fails waits for a time that doubles. */
 const TENANTS = 3;

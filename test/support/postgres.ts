@@ -41,6 +41,8 @@ export interface PostgresOptions {
   readonly tls?: { readonly cert: string; readonly key: string };
   /** Copies this server and follows it. */
   readonly standbyOf?: PostgresServer;
+  /** Where it creates its folder; by default among the temporary files. */
+  readonly parent?: string;
 }
 
 /** The password of every role that `url` names. */
@@ -56,9 +58,9 @@ process.once('exit', () => {
 });
 
 /** Starts a server and waits until it takes queries. */
-export async function startPostgres({ config = [], tls, standbyOf }: PostgresOptions = {}): Promise<PostgresServer> {
+export async function startPostgres({ config = [], tls, standbyOf, parent }: PostgresOptions = {}): Promise<PostgresServer> {
   const port = await findFreePort();
-  const folder = makeFolder('sidegate-postgres-');
+  const folder = makeFolder('sidegate-postgres-', parent);
   const data = join(folder, 'data');
   if (standbyOf === undefined) createCluster(folder, data);
   else
@@ -193,8 +195,8 @@ function copyOwned(from: string, to: string): void {
   own(to);
 }
 
-function makeFolder(prefix: string): string {
-  const folder = mkdtempSync(join(tmpdir(), prefix));
+function makeFolder(prefix: string, parent = tmpdir()): string {
+  const folder = mkdtempSync(join(parent, prefix));
   own(folder);
   return folder;
 }

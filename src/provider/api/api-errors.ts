@@ -6,6 +6,7 @@ import type { AccessDenial } from '../../gateway/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
+import { isDiskFull } from '../queue/store-client.ts';
 import type { EventRejection } from '../telemetry/provider-metrics.ts';
 
 const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, string]>>> = {
@@ -19,11 +20,9 @@ const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, st
   too_many_attempts: ['too_many_attempts', 'too many failed logins from this network or of this user'],
   secret_unavailable: ['users_unavailable', 'the users of provider.basic cannot be read; see the log of sidegate'],
 };
+const AGAIN = 'post the event again later, with the same ID';
 const BY_ERROR: ReadonlyMap<string, readonly [ProblemCode, string]> = new Map([
-  [
-    'queue_unavailable',
-    ['queue_unavailable', 'the store of the queue does not respond: post the event again later, with the same ID'],
-  ],
+  ['queue_unavailable', ['queue_unavailable', `the store of the queue does not respond: ${AGAIN}`]],
   ['endpoint_conflict', ['busy', 'the endpoint is being changed by many requests at once']],
 ] as const);
 /** Why a request is not authorized. */
@@ -80,6 +79,8 @@ export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
   // The text names the endpoint or the tenant whose events do not leave.
   if (thrown instanceof SidegateError && thrown.code === 'queue_full')
     return toProblem('queue_full', `${thrown.message}; repeat the request later, an event with the same ID`);
+  if (thrown instanceof SidegateError && thrown.code === 'queue_unavailable' && isDiskFull(thrown.message))
+    return toProblem('queue_unavailable', `the disk of the queue is full: ${AGAIN}`);
   const known = thrown instanceof SidegateError ? BY_ERROR.get(thrown.code) : undefined;
   return known === undefined ? undefined : toProblem(...known);
 }

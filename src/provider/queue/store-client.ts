@@ -65,6 +65,14 @@ export interface StoreHooks {
   readonly onAvailable: () => void;
 }
 
+/** SQLSTATE of PostgreSQL, and the words of SQLite. */
+const DISK_FULL = /\(53100\)|disk is full/;
+
+/** Whether the text of `queue_unavailable` says so. */
+export function isDiskFull(text: string): boolean {
+  return DISK_FULL.test(text);
+}
+
 /** Reports once that the store is unavailable, and once that it can be written again. */
 export class Availability {
   readonly #hooks: StoreHooks;

@@ -1,9 +1,10 @@
 /** Finds problems of the queue: for /readyz, the metric and the log. */
 import type { Logger } from '../../telemetry/log/logger.ts';
+import { isDiskFull } from '../queue/store-client.ts';
 import type { ProviderLogEvent } from '../telemetry/log-events.ts';
 import type { ProviderMetrics } from '../telemetry/provider-metrics.ts';
 
-/** Each part that can fail, and its problem in public words: the log has the cause. */
+/** Each part that can fail, the most important one first, and its problem in public words: the log has the cause. */
 const PROBLEMS = {
   thread: 'the queue has stopped',
   writes: 'the queue cannot store events',
@@ -12,12 +13,13 @@ const PROBLEMS = {
   file: 'the file of the queue was deleted or replaced',
 } as const;
 type Part = keyof typeof PROBLEMS;
+const PARTS = Object.keys(PROBLEMS) as Part[];
 
 /** Each part fails and recovers by itself: figures that can be read do not mean that events can be written. */
 export class QueueCondition {
   readonly #metrics: Pick<ProviderMetrics, 'queueUp'>;
   readonly #logger: Logger<ProviderLogEvent>;
-  readonly #failed = new Set<Part>();
+  readonly #failed = new Map<Part, string>();
 
   constructor(metrics: Pick<ProviderMetrics, 'queueUp'>, logger: Logger<ProviderLogEvent>) {
     this.#metrics = metrics;
@@ -26,14 +28,14 @@ export class QueueCondition {
 
   /** In the words of /readyz; undefined if the queue can store events. */
   get problem(): string | undefined {
-    const [part] = this.#failed;
-    return part === undefined ? undefined : PROBLEMS[part];
+    const failed = PARTS.find((part) => this.#failed.has(part));
+    return failed && this.#failed.get(failed);
   }
 
   /** An outage is logged once, with the first cause. */
   fail(part: Part, error: string): void {
     if (this.#failed.size === 0) this.#logger.error('queue_down', { error });
-    this.#failed.add(part);
+    this.#failed.set(part, isDiskFull(error) ? `${PROBLEMS[part]}: its disk is full` : PROBLEMS[part]);
     this.#metrics.queueUp(false);
   }
 
