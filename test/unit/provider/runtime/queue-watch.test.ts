@@ -181,7 +181,7 @@ describe('a queue in PostgreSQL', () => {
 
   test('that cannot be reached is down for /readyz and the metric, and up again by itself', async () => {
     const { clock, condition, logged, metric } = await createScene(createIn('down'));
-    expect(await metric('queue_up')).toBe('1');
+    await until(async () => (await metric('queue_up')) === '1');
     await server.kill();
     await clock.advance(10_000);
     await until(() => condition.problem !== undefined);
@@ -225,7 +225,7 @@ test('a queue whose figures can be read is down as long as it cannot be written'
   const condition = new QueueCondition({ queueUp: (isUp) => ups.push(isUp) }, logger);
   condition.fail('writes', 'the disk is full');
   condition.recover('figures');
-  expect(condition.problem).toBe('the queue cannot store events');
+  expect(condition.problem).toBe('the queue cannot store events: its disk is full');
   expect(ups).toEqual([false]);
   condition.fail('figures', 'no reply');
   condition.recover('writes');
