@@ -16,7 +16,7 @@ const ui = useConsole(() => {
   app.handler = (_request, response) => response.writeHead(503).end();
   const users = { name: 'users', match: { path: '/users' }, upstream: `http://127.0.0.1:${app.port}` };
   const basic = { realm: 'users', users: { file: 'operators' }, requireTls: false };
-  return startConsoleGate(app.port, { routes: [toRoute(app.port), { ...users, basic }] });
+  return startConsoleGate(app.port, { routes: [toRoute(app.port), { ...users, basic }] }, { events: ['invoice.*'] });
 });
 
 /** Opens a view; `isUser`: as a browser that has logged in. */
@@ -33,6 +33,8 @@ const confirm = async (label: string, of: string): Promise<void> => {
   await ui.page.getByRole('button', { name, exact: true }).click();
   await ui.page.getByRole('dialog', { name }).getByRole('button', { name: label, exact: true }).click();
 };
+const makeUnrouted = (): Promise<string> =>
+  postEvent(ui.gate.providerPort, { id: 'unrouted', type: 'user.added', tenant: 'acme' });
 const makeDead = async (): Promise<string> => {
   const id = await postEvent(ui.gate.providerPort);
   await until(async () => {
@@ -91,6 +93,52 @@ describe('outgoing deliveries', () => {
     await ui.page.getByRole('row', { name: first }).waitFor({ state: 'detached' });
     await ui.page.goto(`/?view=outgoing&delivery=${first}~acme`);
     await ui.page.getByRole('dialog', { name: 'Delivery' }).getByText('(422)').waitFor();
+    expect(ui.view.problems).toEqual([]);
+  });
+
+  test('events are listed in pages, filtered, and those that no endpoint selects are found', async () => {
+    await makeUnrouted();
+    for (let i = 0; i < 50; i++) await postEvent(ui.gate.providerPort, { id: `event${i}` });
+    await open('outgoing', false);
+    await ui.page.getByRole('link', { name: 'All accepted events' }).click();
+    await ui.page.getByRole('row', { name: 'event49' }).waitFor();
+    const unrouted = ui.page.getByRole('row', { name: 'unrouted' });
+    expect(await unrouted.count()).toBe(0);
+    await ui.page.getByRole('button', { name: 'More events' }).click();
+    await unrouted.waitFor();
+    await ui.page.getByRole('button', { name: 'First events' }).click();
+    await unrouted.waitFor({ state: 'detached' });
+    await ui.page.getByRole('checkbox', { name: 'Only without an endpoint' }).check();
+    await unrouted.waitFor();
+    expect(await unrouted.innerText()).toMatch(/user\.added[^]*acme[^]*none/);
+    expect(await ui.page.getByRole('row').count()).toBe(2);
+    await ui.page.getByRole('textbox', { name: 'Type' }).fill('invoice.paid');
+    await ui.page.keyboard.press('Enter');
+    await ui.page.getByText('No event matches.').waitFor();
+    expect(new URL(ui.page.url()).search).toBe('?view=events&type=invoice.paid&unrouted=true');
+    await ui.page.getByRole('link', { name: 'Clear filters' }).click();
+    await ui.page.getByRole('row', { name: 'event49' }).waitFor();
+    await ui.page.getByRole('textbox', { name: 'Type' }).fill('..');
+    await ui.page.keyboard.press('Enter');
+    await ui.page.getByText('not an event type').waitFor();
+    expect(await ui.page.getByRole('link', { name: 'Outgoing' }).first().getAttribute('aria-current')).toBe('true');
+    expect(ui.view.problems).toEqual([]);
+  });
+
+  test('events are listed without JavaScript', async () => {
+    await makeUnrouted();
+    for (let i = 0; i < 50; i++) await postEvent(ui.gate.providerPort, { id: `event${i}` });
+    await ui.open('/?view=outgoing', { javaScriptEnabled: false });
+    await ui.page.getByRole('link', { name: 'list of events' }).click();
+    await ui.page.getByRole('row', { name: 'event49' }).waitFor();
+    await ui.view.screenshot('events-without-javascript');
+    await ui.page.getByRole('link', { name: 'Older events' }).click();
+    await ui.page.getByRole('row', { name: 'unrouted' }).waitFor();
+    await ui.page.getByRole('link', { name: 'Clear' }).click();
+    await ui.page.getByRole('checkbox', { name: 'Only without an endpoint' }).check();
+    await ui.page.getByRole('button', { name: 'Filter' }).click();
+    await ui.page.getByRole('row', { name: 'unrouted' }).waitFor();
+    expect(await ui.page.getByRole('row').count()).toBe(2);
     expect(ui.view.problems).toEqual([]);
   });
 
@@ -188,6 +236,12 @@ for (const [name, layout] of Object.entries(LAYOUTS))
     await ui.page.getByRole('dialog').waitFor();
     expect(await ui.view.findViolations()).toEqual([]);
     await ui.view.screenshot(`action-${name}`);
+    await makeUnrouted();
+    await ui.page.goto('/?view=events');
+    await ui.page.getByRole('row', { name: 'unrouted' }).waitFor();
+    expect(await ui.view.findViolations()).toEqual([]);
+    await ui.view.screenshot(`events-${name}`);
+    expect(await ui.page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
     await ui.page.goto('/?view=logins');
     await ui.page.getByRole('row', { name: '127.0.0.1' }).waitFor();
     expect(await ui.view.findViolations()).toEqual([]);

@@ -58,9 +58,24 @@ test('disables and enables an endpoint, and counts logins', async () => {
   expect(await gate.metric('sidegate_auth_decisions_total{route="_admin",scheme="basic",decision="allow",reason="ok"}')).toBe(2);
 });
 
-test('offers neither events nor changes of endpoints, which are up to the app', async () => {
+test('lists events, and those that no endpoint selects', async () => {
+  gate = await startConsoleGate(app.port, {}, { events: ['invoice.*'] });
+  const [routed, unrouted] = [await postEvent(gate.providerPort), await postEvent(gate.providerPort, { type: 'user.added' })];
+  expect((await read('/events')).data).toMatchObject([
+    { id: unrouted, deliveries: 0 },
+    { id: routed, deliveries: 1 },
+  ]);
+  expect((await read('/events?unrouted=true')).data).toMatchObject([{ id: unrouted }]);
+  expect(await read('/events?type=invoice.paid&limit=1')).toMatchObject({ data: [{ id: routed }] });
+  expect((await call('GET', '/events?type=..')).status).toBe(422);
+});
+
+test('posts, shows and erases no event and changes no endpoint, which are up to the app', async () => {
   gate = await startConsoleGate(app.port);
-  expect((await call('POST', '/events', LOGIN, { type: 'a', data: {} })).status).toBe(404);
+  const id = await postEvent(gate.providerPort);
+  expect((await call('POST', '/events', LOGIN, { type: 'a', data: {} })).status).toBe(405);
+  expect((await call('GET', `/events/${id}`, LOGIN)).status).toBe(404);
+  expect((await call('DELETE', `/events/${id}/payload`, LOGIN)).status).toBe(404);
   expect((await call('POST', '/endpoints', LOGIN, { url: 'https://a.example' })).status).toBe(405);
   expect((await call('DELETE', '/endpoints/acme', LOGIN)).status).toBe(405);
 });

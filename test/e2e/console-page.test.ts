@@ -6,6 +6,7 @@ import { LOGIN, startConsoleGate } from '../support/console.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { postEvent } from '../support/provider/client.ts';
 import { toBasic } from '../support/users.ts';
 
 const app = useApp();
@@ -50,6 +51,50 @@ describe('the page', () => {
       expect(text).toContain('This view needs JavaScript');
     }
     expect((await ask('/?view=other')).status).toBe(422);
+  });
+
+  test('lists the events of the sending side in pages, filtered', async () => {
+    gate = await startConsoleGate(app.port, {}, { events: ['invoice.*'] });
+    await postEvent(gate.providerPort, { id: 'unrouted', type: 'user.added', tenant: 'acme' });
+    for (let i = 0; i < 51; i++) await postEvent(gate.providerPort, { id: `event${i}` });
+    const list = async (query = ''): Promise<string[]> => {
+      const { text } = await ask(`/?view=events${query}`);
+      const next = /<a href="\/\?view=events&amp;([^"]+)">Older events/.exec(text)?.[1];
+      const rows = [...text.matchAll(/<th scope="row"><span class="id">(\w+)/g)].map(([, id = '']) => id);
+      return next === undefined ? rows : [...rows, '|', ...(await list(`&${next.replaceAll('&amp;', '&')}`))];
+    };
+    const newest = Array.from({ length: 51 }, (_, i) => `event${50 - i}`);
+    expect(await list()).toEqual([...newest.slice(0, 50), '|', 'event0', 'unrouted']);
+    expect(await list('&type=&tenant=&from=&to=&unrouted=true')).toEqual(['unrouted']);
+    expect(await list('&type=user.added')).toEqual(['unrouted']);
+    expect(await list('&to=2020-01-01T00:00')).toEqual([]);
+    const { text } = await ask('/?view=events&tenant=acme&unrouted=true');
+    expect(text).toMatch(/name="tenant" value="acme"[^]*value="true" checked[^]*user\.added[^]*<td>acme<\/td>[^]*>none</);
+  });
+
+  test('explains filters of events that are invalid, and repeats no markup of them', async () => {
+    gate = await startConsoleGate(app.port);
+    for (const query of [
+      'type=..',
+      'from=yesterday',
+      'limit=0',
+      'iterator=x',
+      '<b>=1',
+      'tenant=<b>',
+      'outcome=x',
+      '__proto__=x',
+    ]) {
+      const { status, text } = await ask(`/?view=events&${encodeURI(query)}`);
+      expect([query, status]).toEqual([query, 422]);
+      expect(text).toContain('This did not work');
+      expect(text).not.toContain('<b>');
+    }
+    await gate.stop();
+    gate = await startGate({ routes: [toRoute(app.port)] });
+    expect(await ask('/?view=events')).toMatchObject({
+      status: 404,
+      text: expect.stringContaining('this gate sends no webhooks'),
+    });
   });
 
   test('is read-only: HEAD works, other methods do not, and unknown files do not exist', async () => {

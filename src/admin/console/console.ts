@@ -111,15 +111,31 @@ export class Console {
     if (found === undefined) return toProblem('not_found', this.#explainUnknown(path));
     if (typeof found === 'string')
       return toProblem('method_not_allowed', `allowed methods: ${found}`, { headers: { Allow: found } });
+    return this.#explainThrown(found.operation, () => handleOperation(found, { request, body }, query.join('?')));
+  }
+
+  async #explainThrown({ id }: Operation, respond: () => Promise<ApiResponse>): Promise<ApiResponse> {
     try {
-      return await handleOperation(found, { request, body }, query.join('?'));
+      return await respond();
     } catch (thrown) {
       const known = this.#parts.outgoing?.toThrownProblem(thrown);
       if (known !== undefined) return known;
-      this.#parts.onError(found.operation.id, thrown);
+      this.#parts.onError(id, thrown);
       // The error's text may contain anything, so it is not sent.
       return toProblem('internal', 'the request failed; see the log of sidegate');
     }
+  }
+
+  /** For the page, which has authorized the request. */
+  async #listEvents(incoming: IncomingMessage, text: string): Promise<ApiResponse> {
+    const operation = this.#parts.outgoing?.operations.find(({ id }) => id === 'listEvents');
+    if (operation === undefined) return toProblem('not_found', this.#explainUnknown(OUTGOING_PATH));
+    const query = validateQuery(operation, text);
+    if (query.kind === 'invalid') return query.response;
+    const { value } = query;
+    return this.#explainThrown(operation, async () =>
+      operation.handle({ params: {}, query: value, body: undefined, content: Buffer.alloc(0), incoming }),
+    );
   }
 
   #explainUnknown(path: string): string {
@@ -145,6 +161,7 @@ export class Console {
       authorize: (request, isAction) => this.#access.authorize(request, isAction),
       logOut: (request) => this.#access.logOut(request),
       deliveries: this.#deliveries,
+      listEvents: (request, query) => this.#listEvents(request, query),
       routes,
       session: {
         version,

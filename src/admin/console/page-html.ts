@@ -24,6 +24,23 @@ export interface PageList {
   readonly routes: readonly string[];
 }
 
+/** An event of the sending side, and how many of its deliveries wait or failed. */
+export interface OutgoingEvent {
+  readonly id: string;
+  readonly type: string;
+  readonly tenant?: string;
+  readonly createdAt: string;
+  readonly deliveries: number;
+  readonly waiting: number;
+  readonly failed: number;
+}
+
+/** A page of events. */
+export interface EventList extends Pick<PageList, 'filters'> {
+  readonly data: readonly OutgoingEvent[];
+  readonly iterator: string | null;
+}
+
 const UNMATCHED = '_unmatched';
 
 /** A whole page; `session`: undefined for an error page, which runs no code. */
@@ -65,7 +82,7 @@ export function renderLoggedOut(): Html {
 
 /** A view that only the page's code can show. */
 export function renderOtherView(): Html {
-  return html`<noscript><p class="notice">This view needs JavaScript. The <a href="/api/v1/openapi.json">API</a> has the same figures; the <a href="/">list of requests</a> needs no JavaScript.</p></noscript>`;
+  return html`<noscript><p class="notice">This view needs JavaScript. The <a href="/api/v1/openapi.json">API</a> has the same figures; the <a href="/">list of requests</a> and the <a href="/?view=events">list of events</a> need no JavaScript.</p></noscript>`;
 }
 
 /** The list with its filters. */
@@ -75,12 +92,41 @@ export function renderList(list: PageList): Html {
 <noscript><p class="notice">Without JavaScript, this list does not update itself: reload the page. All other views are in the <a href="/api/v1/openapi.json">API</a>.</p></noscript>
 ${renderFilters(list)}
 ${rows.length === 0 ? html`<p class="empty">No request matches. Send one, or clear the filters.</p>` : renderTable(rows)}
-${cursor === null ? undefined : html`<p><a href="/?${toSearch(filters, cursor)}">Older requests</a></p>`}`;
+${cursor === null ? undefined : html`<p><a href="/?${toSearch(filters, { cursor })}">Older requests</a></p>`}`;
 }
 
-function toSearch(filters: URLSearchParams, cursor: string): string {
+/** The events of the sending side with their filters. */
+export function renderEvents({ data, iterator, filters }: EventList): Html {
+  const input = (name: string, label: string, type = 'text'): Html =>
+    html`<label>${label} <input type="${type}" name="${name}" value="${filters.get(name)}"></label>`;
+  return html`<h1>Events</h1>
+<form class="filters" action="/" method="get" aria-label="Filters">
+<input type="hidden" name="view" value="events">
+${input('type', 'Type')}
+${input('tenant', 'Tenant')}
+${input('from', 'From (UTC)', 'datetime-local')}
+${input('to', 'To (UTC)', 'datetime-local')}
+<label class="choice"><input type="checkbox" name="unrouted" value="true"${filters.get('unrouted') === 'true' ? html` checked` : undefined}> Only without an endpoint</label>
+<button>Filter</button> <a href="/?view=events">Clear</a>
+</form>
+${data.length === 0 ? html`<p class="empty">No event matches${iterator === null ? '.' : ' on this page.'}</p>` : renderEventTable(data)}
+${iterator === null ? undefined : html`<p><a href="/?${toSearch(filters, { iterator })}">Older events</a></p>`}`;
+}
+
+function renderEventTable(events: readonly OutgoingEvent[]): Html {
+  return html`<table class="list"><caption class="hidden">Accepted events, newest first</caption>
+<thead><tr><th scope="col">Event</th><th scope="col">Tenant</th><th scope="col">Accepted (UTC)</th><th scope="col">Endpoints</th><th scope="col">Delivered</th><th scope="col">Waiting</th><th scope="col">Failed</th></tr></thead>
+<tbody>${events.map(
+    ({ id, type, tenant, createdAt, deliveries, waiting, failed }) => html`<tr>
+<th scope="row"><span class="id">${id}</span> <span class="aside url">${type}</span></th><td>${tenant}</td><td>${createdAt.slice(0, -1).replace('T', ' ')}</td>
+<td class="number">${deliveries === 0 ? 'none' : deliveries}</td><td class="number">${deliveries - waiting - failed}</td><td class="number">${waiting}</td><td class="number">${failed}</td></tr>
+`,
+  )}</tbody></table>`;
+}
+
+function toSearch(filters: URLSearchParams, position: Readonly<Record<string, string>>): string {
   const search = new URLSearchParams(filters);
-  search.set('cursor', cursor);
+  for (const [name, value] of Object.entries(position)) search.set(name, value);
   return search.toString();
 }
 

@@ -8,9 +8,11 @@ import { deliveryQuery, requestId } from './delivery-schemas.ts';
 import type { Html } from './html.ts';
 import { PageFiles } from './page-files.ts';
 import {
+  type EventList,
   type PageSession,
   renderDetail,
   renderError,
+  renderEvents,
   renderList,
   renderLoggedOut,
   renderOtherView,
@@ -25,6 +27,8 @@ export interface PageParts {
   /** Returns the response that makes a browser forget its password. */
   readonly logOut: (request: IncomingMessage) => ApiResponse;
   readonly deliveries: DeliveryParts;
+  /** The operation of the sending side; a problem if there is none. */
+  readonly listEvents: (request: IncomingMessage, query: string) => Promise<ApiResponse>;
   readonly routes: () => readonly { readonly name: string }[];
   readonly session: Omit<PageSession, 'user'>;
 }
@@ -105,7 +109,9 @@ export class Page {
 
   async #respondWithPage(request: IncomingMessage, text: string): Promise<ApiResponse> {
     // The other views have parameters that only the page's code knows.
-    if (OTHER_VIEWS.has(new URLSearchParams(text).get('view') ?? '')) return this.#toPage(request, 200, renderOtherView());
+    const view = new URLSearchParams(text).get('view') ?? '';
+    if (OTHER_VIEWS.has(view)) return this.#toPage(request, 200, renderOtherView());
+    if (view === 'events') return this.#respondWithEvents(request, text);
     const query = parseQuery(text);
     if (typeof query === 'string')
       return this.#toPage(request, 422, renderError(`A filter cannot be used: ${query}. Clear the filters and set them again.`));
@@ -120,6 +126,17 @@ export class Page {
     return detail === undefined
       ? this.#toPage(request, 404, renderError('The journal has no such request, or no longer.'))
       : this.#toPage(request, 200, renderDetail(detail));
+  }
+
+  async #respondWithEvents(request: IncomingMessage, text: string): Promise<ApiResponse> {
+    const { view: _, ...filters } = toValues(text) as Record<string, string>;
+    const { status, body } = await this.#parts.listEvents(request, new URLSearchParams(filters).toString());
+    if (status !== 200) return this.#toPage(request, status, renderError((body as { readonly detail: string }).detail));
+    return this.#toPage(
+      request,
+      status,
+      renderEvents({ ...(body as Omit<EventList, 'filters'>), filters: new URLSearchParams(text) }),
+    );
   }
 
   /** Only after `authorize`: the name is that of the user whose password was right. */

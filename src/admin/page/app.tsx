@@ -5,12 +5,21 @@ import { ActionProvider } from './action.tsx';
 import { DeliveriesView } from './deliveries/deliveries-view.tsx';
 import { type Place, recallPlace, rememberPlace, usePlace } from './location.ts';
 import { LoginsView } from './logins-view.tsx';
+import { EventsView } from './outgoing/events.tsx';
 import { OutgoingView } from './outgoing/outgoing-view.tsx';
 import { OverviewView } from './overview/overview-view.tsx';
 import { logOut, type Session } from './session.ts';
 
-const VIEWS = { deliveries: 'Deliveries', overview: 'Overview', outgoing: 'Outgoing', logins: 'Logins' } as const;
+const VIEWS = {
+  deliveries: 'Deliveries',
+  overview: 'Overview',
+  outgoing: 'Outgoing',
+  events: 'Events',
+  logins: 'Logins',
+} as const;
 type View = keyof typeof VIEWS;
+/** `events` is reached from Outgoing. */
+const MAIN_VIEWS = (Object.keys(VIEWS) as View[]).filter((name) => name !== 'events');
 
 /** The whole page. */
 export function App({ session }: { readonly session: Session }): JSX.Element {
@@ -35,11 +44,11 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
           sidegate
         </a>
         <nav aria-label="Views">
-          {(Object.keys(VIEWS) as View[]).map((name) => (
+          {MAIN_VIEWS.map((name) => (
             <a
               key={name}
               href={`/?view=${name}`}
-              aria-current={name === view ? 'page' : undefined}
+              aria-current={name === view ? 'page' : name === 'outgoing' && view === 'events' ? 'true' : undefined}
               onClick={toOpener(name, open)}
             >
               {VIEWS[name]}
@@ -53,6 +62,7 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
         {view === 'overview' && <OverviewView />}
         <ActionProvider session={session}>
           {view === 'outgoing' && <OutgoingView place={place} session={session} />}
+          {view === 'events' && <EventsView place={place} />}
           {view === 'logins' && <LoginsView />}
         </ActionProvider>
       </main>

@@ -21,6 +21,13 @@ export function formatBytes(bytes: number | null): string {
   return kib < 1_024 ? `${kib.toFixed(1)} KiB` : `${(kib / 1_024).toFixed(1)} MiB`;
 }
 
+const WITHOUT_ZONE = /^\d{4}-\d\d-\d\dT\d\d:\d\d/;
+
+/** The input of a browser has no zone; the page asks for UTC. */
+export function toInstant(text: string | undefined): string | undefined {
+  return text !== undefined && WITHOUT_ZONE.test(text) && !text.endsWith('Z') ? new Date(`${text}Z`).toISOString() : text;
+}
+
 /** `bad_signature` as `bad signature` */
 export function toWords(code: string): string {
   return code.replaceAll('_', ' ');

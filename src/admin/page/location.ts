@@ -25,6 +25,16 @@ export function usePlace(): Place {
   return { query, go };
 }
 
+/** For the events of a form with these fields: each change applies at once, and Enter in a text. */
+export function toFormHandler({ go }: Place, names: readonly string[]): (event: Event) => void {
+  return (event) => {
+    event.preventDefault();
+    const { form } = event.target as HTMLInputElement;
+    const values = new FormData(form ?? (event.target as HTMLFormElement));
+    go(Object.fromEntries(names.map((name) => [name, values.getAll(name).map((value) => String(value).trim())])));
+  };
+}
+
 function toSearch(query: URLSearchParams, changes: Parameters<Place['go']>[0]): string {
   for (const [name, value] of Object.entries(changes)) {
     query.delete(name);

@@ -8,6 +8,7 @@ import type { OperationParts } from './api-parts.ts';
 import { createDeliveryOperations } from './delivery-operations.ts';
 import { createEndpointActions } from './endpoint-actions.ts';
 import { createEndpointOperations } from './endpoint-operations.ts';
+import { createEventOperations } from './event-operations.ts';
 import { createRepairOperations } from './repair-operations.ts';
 
 /** Operations, and what their document needs. */
@@ -27,6 +28,7 @@ const OFFERED: ReadonlySet<string> = new Set([
   'disableEndpoint',
   'rotateSecret',
   'testEndpoint',
+  'listEvents',
   'listDeliveries',
   'getDelivery',
   'retryDelivery',
@@ -36,6 +38,7 @@ const OFFERED: ReadonlySet<string> = new Set([
 /** Builds the operations, with their paths on the provider's port. */
 export function createConsoleOperations(parts: OperationParts): ConsoleOperations {
   const all = [
+    ...createEventOperations(parts),
     ...createEndpointOperations(parts),
     ...createEndpointActions(parts),
     ...createDeliveryOperations(parts),

@@ -1,7 +1,8 @@
 /** The filters of the list. */
 import type { JSX } from 'preact';
 import type { DeliveryView } from '../../console/delivery-schemas.ts';
-import type { Place } from '../location.ts';
+import { toInstant } from '../format.ts';
+import { type Place, toFormHandler } from '../location.ts';
 
 /** What the list shows; undefined: everything. */
 export interface Filters {
@@ -15,7 +16,6 @@ export interface Filters {
 
 const OUTCOMES = ['forwarded', 'failed', 'answered', 'rejected'] as const;
 const UNMATCHED = '_unmatched';
-const WITHOUT_ZONE = /^\d{4}-\d\d-\d\dT\d\d:\d\d/;
 
 /** The filters of the address. */
 export function readFilters(query: URLSearchParams): Filters {
@@ -46,22 +46,11 @@ export function isShown({ id, event, at }: DeliveryView, filters: Filters): bool
   return !(time < Date.parse(filters.from ?? '') || time >= Date.parse(filters.to ?? ''));
 }
 
-/** The input of a browser has no zone; the page asks for UTC. */
-function toInstant(text: string | undefined): string | undefined {
-  return text !== undefined && WITHOUT_ZONE.test(text) && !text.endsWith('Z') ? new Date(`${text}Z`).toISOString() : text;
-}
-
-/** The form. It applies each change at once, and Enter in a text. */
+/** The form. */
 export function FilterForm({ place, routes }: { readonly place: Place; readonly routes: readonly string[] }): JSX.Element {
-  const { query, go } = place;
+  const { query } = place;
   const current = (name: string): string => query.get(name) ?? '';
-  const apply = (event: Event): void => {
-    event.preventDefault();
-    const { form } = event.target as HTMLInputElement;
-    const values = new FormData(form ?? (event.target as HTMLFormElement));
-    const names = ['route', 'outcome', 'id', 'from', 'to'];
-    go(Object.fromEntries(names.map((name) => [name, values.getAll(name).map((value) => String(value).trim())])));
-  };
+  const apply = toFormHandler(place, ['route', 'outcome', 'id', 'from', 'to']);
   const known = [...new Set([...routes, ...[current('route')].filter((name) => name !== '' && name !== UNMATCHED)])];
   return (
     <form class="filters" onSubmit={apply} onChange={apply} aria-label="Filters">

@@ -1,4 +1,4 @@
-/** The sending side: endpoints and deliveries. */
+/** The sending side: endpoints and deliveries, and the way to its events. */
 import type { JSX } from 'preact';
 import type { Place } from '../location.ts';
 import type { Session } from '../session.ts';
@@ -12,6 +12,9 @@ export function OutgoingView({ place, session }: { readonly place: Place; readon
       <h1>Outgoing</h1>
       {session.hasOutgoing ? (
         <>
+          <p>
+            <a href="/?view=events">All accepted events</a>, also those that no endpoint selects
+          </p>
           <Endpoints />
           <OutgoingDeliveries place={place} />
         </>
