@@ -3,7 +3,7 @@
 (* The lane is a row in PostgreSQL, which a process leases (src/provider/queue/postgres). Taking a delivery writes        *)
 (* nothing; the number of the attempt is the fence of a settlement (src/provider/queue/sql/settle.ts). Each step of a     *)
 (* process is separate, and other processes can take any number of steps in between.                                      *)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS LaneStore, FiniteSets, TLC
 
 CONSTANTS
   Events,
@@ -13,8 +13,7 @@ CONSTANTS
   Faults,      \* The kinds of fault that can happen.
   Standby,     \* "synchronous": an event is accepted once the standby has it. "asynchronous" otherwise.
   Listed,      \* The causes of a double that the documentation names.
-  ListedOverlaps, \* The causes of two attempts at once that it names.
-  Mutation     \* "none", or a deliberate defect that a check must notice.
+  ListedOverlaps \* The causes of two attempts at once that it names.
 
 VARIABLES
   deliveries, \* As they are in the database.
@@ -28,20 +27,14 @@ VARIABLES
   answered,   \* Events for which the endpoint sent a 2xx.
   causes,     \* For each event, the faults that can lead to a double.
   faults,
-  isForeign   \* A settlement changed a delivery that had ended, or whose attempt was settled before.
+  isForeign   \* A settlement changed a delivery that had ended otherwise, or whose attempt was settled before.
 
 vars == <<deliveries, replica, lane, knows, run, isEnabled, accepted, received, answered, causes, faults, isForeign>>
-
-\* Times are relative: 0 is now or earlier, 1 is later.
-Never == 99
-Later(time) == IF time = 1 THEN 0 ELSE time
 
 \* Owners that are no process: nobody, and a process that crashed.
 Nobody == 0
 Gone == 1
 
-\* `attempt`: attempts made so far. `tries`: since the last replay.
-NoDelivery == [state |-> "absent", attempt |-> 0, tries |-> 0, due |-> Never]
 NoFlight == [state |-> "none", taken |-> NoDelivery]
 \* owns: the process believes that it has the lane. late: why another one can have it already, or "no". nb: not before.
 IdleRun == [pc |-> "idle", owns |-> FALSE, late |-> "no", nb |-> 0, flights |-> [e \in Events |-> NoFlight]]
@@ -79,10 +72,9 @@ Receive(set) == received' = [e \in Events |-> IF e \in set THEN Count(received[e
 Tell == \E set \in {Runs} \cup {{r} : r \in Runs} : knows' = knows \cup set
 
 Accept(e) ==
-  LET delivery == [NoDelivery EXCEPT !.state = "waiting", !.due = 0] IN
   /\ deliveries[e].state = "absent" /\ e \notin accepted
-  /\ deliveries' = [deliveries EXCEPT ![e] = delivery]
-  /\ replica' = IF Standby = "synchronous" THEN [replica EXCEPT ![e] = delivery] ELSE replica
+  /\ deliveries' = [deliveries EXCEPT ![e] = Appended]
+  /\ replica' = IF Standby = "synchronous" THEN [replica EXCEPT ![e] = Appended] ELSE replica
   /\ Tell
   /\ accepted' = accepted \cup {e}
   /\ UNCHANGED <<lane, run, isEnabled, received, answered, causes, faults, isForeign>>
@@ -90,7 +82,7 @@ Accept(e) ==
 ReplayDelivery(e) ==
   /\ deliveries[e].state \notin {"absent", "waiting"}
   /\ Fail("replay")
-  /\ deliveries' = [deliveries EXCEPT ![e].state = "waiting", ![e].tries = 0, ![e].due = 0]
+  /\ deliveries' = [deliveries EXCEPT ![e] = Retried(@)]
   /\ Tell
   /\ AddCauses({e}, "replay")
   /\ UNCHANGED <<replica, lane, run, isEnabled, accepted, received, answered, isForeign>>
@@ -216,16 +208,6 @@ Abort(r, e) ==
   /\ AddCauses({e}, "shutdown")
   /\ UNCHANGED answered
 
-Ended(delivery, state, made) ==
-  [delivery EXCEPT !.state = state, !.attempt = @ + made, !.tries = @ + made, !.due = Never]
-
-Apply(delivery, kind) ==
-  CASE kind = "delivered" -> Ended(delivery, "delivered", 1)
-    [] kind = "dead" -> Ended(delivery, "dead", 1)
-    [] kind = "skipped" -> Ended(delivery, "skipped", 0)
-    [] kind = "retry" -> [delivery EXCEPT !.attempt = @ + 1, !.tries = @ + 1, !.due = 1]
-    [] kind = "postponed" -> [delivery EXCEPT !.due = 0]
-
 \* A failed attempt is repeated later, or was the last one.
 Kind(flight) ==
   CASE flight.state = "delivered" -> "delivered"
@@ -233,15 +215,15 @@ Kind(flight) ==
     [] flight.taken.tries + 1 = MaxAttempts -> "dead"
     [] OTHER -> "retry"
 
-\* The owner of the lane does not count, only the number of the attempt.
+\* A process that does not have the lane learns it.
 SettleAs(r, e, kind) ==
   LET before == deliveries[e]
-      isCurrent == before.state = "waiting" /\ before.attempt = run[r].flights[e].taken.attempt
-      isApplied == isCurrent \/ (Mutation = "settlement without the fence" /\ before.state # "absent")
+      attempt == run[r].flights[e].taken.attempt
+      isOwner == lane.owner = r
   IN
-  /\ deliveries' = IF isApplied THEN [deliveries EXCEPT ![e] = Apply(before, kind)] ELSE deliveries
-  /\ isForeign' = (isForeign \/ (isApplied /\ ~isCurrent))
-  /\ run' = [run EXCEPT ![r].flights[e] = NoFlight]
+  /\ deliveries' = [deliveries EXCEPT ![e] = Settled(before, isOwner, attempt, kind)]
+  /\ isForeign' = (isForeign \/ (IsApplied(before, isOwner, attempt, kind) /\ ~IsCurrent(before, attempt, kind)))
+  /\ run' = [run EXCEPT ![r].flights[e] = NoFlight, ![r].owns = @ /\ isOwner]
 
 SettleAttempt(r, e) ==
   /\ run[r].pc = "serving"
@@ -334,7 +316,7 @@ AcceptedIsKept == \A e \in accepted : deliveries[e].state # "absent"
 \* A delivery counts as delivered only if the endpoint responded with 2xx.
 DeliveredIsAnswered == \A e \in Events : deliveries[e].state = "delivered" => e \in answered
 
-\* A settlement changes only a delivery that waits, and whose attempt nobody settled before.
+\* A settlement changes only a delivery that waits or was skipped, and whose attempt nobody settled before.
 SettledByAttempt == ~isForeign
 
 \* The endpoint handles an event more than once only for one of the listed causes.
