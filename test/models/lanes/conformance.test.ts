@@ -195,7 +195,10 @@ async function openPostgres(): Promise<Database> {
   return database;
 }
 
-describe('the stores of the queue behave as the model of a delivery in every state', () => {
+/** PostgreSQL takes 48 s of a quiet machine. */
+const TIMEOUT_MS = 400_000;
+
+describe('the stores of the queue behave as the model of a delivery in every state', { timeout: TIMEOUT_MS }, () => {
   test.each([
     ['SQLite', openSqlite],
     ['PostgreSQL', openPostgres],
