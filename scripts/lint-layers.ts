@@ -10,7 +10,7 @@ type Layers = readonly (readonly string[])[];
  */
 const LAYERS: Layers = [
   ['core'],
-  ['auth', 'state'],
+  ['auth', 'http', 'state'],
   ['config', 'telemetry'],
   ['gateway', 'http-api'],
   ['admin', 'provider', 'diagnostics/explain'],
@@ -29,6 +29,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   ],
   ['config', [['schema'], ['sources', 'rules'], ['load']]],
   ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
+  ['http', [['client'], ['dial']]],
   ['gateway', [['upstream'], ['server'], ['pipeline'], ['egress-proxy', 'forward-auth']]],
   [
     'provider',
@@ -36,7 +37,6 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
       ['events', 'postgres'],
       ['endpoints'],
       ['queue'],
-      ['egress-guard'],
       ['attempt'],
       ['telemetry', 'schedule'],
       ['lanes'],

@@ -2,7 +2,7 @@
 import { systemClock } from '../../src/core/clock.ts';
 import type { Sender } from '../../src/provider/attempt/attempt.ts';
 import { createSender } from '../../src/provider/attempt/sender.ts';
-import { compileEgressRules } from '../../src/provider/egress-guard/egress-rules.ts';
+import { compileEgressRules } from '../../src/provider/endpoints/endpoint-url.ts';
 import { createEventId, toBody } from '../../src/provider/events/event.ts';
 import type { LaneHooks } from '../../src/provider/lanes/lane-hooks.ts';
 import type { LaneSettings } from '../../src/provider/lanes/lane-runner.ts';

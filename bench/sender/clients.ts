@@ -5,8 +5,8 @@ import { request as requestHttps, Agent as TlsAgent } from 'node:https';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { createSender } from '../../src/provider/attempt/sender.ts';
-import { compileEgressRules } from '../../src/provider/egress-guard/egress-rules.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
+import { compileEgressRules } from '../../src/provider/endpoints/endpoint-url.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 
 /** Sends one delivery; rejects unless it is acknowledged. `slot`: the endpoint. */

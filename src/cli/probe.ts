@@ -16,7 +16,7 @@ import { toSummary, toText } from '../diagnostics/probe/report-text.ts';
 import { CHECKS, MAX_PARALLEL, runChecks } from '../diagnostics/probe/run-checks.ts';
 import { createSample } from '../diagnostics/probe/sample.ts';
 import { findTarget, type Target } from '../diagnostics/probe/target.ts';
-import { systemResolve } from '../gateway/egress-proxy/dial.ts';
+import { systemResolve } from '../http/dial/resolve.ts';
 import { readSecretOption, type SecretOptions, toChoice, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 

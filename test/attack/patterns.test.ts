@@ -21,7 +21,7 @@ import { createClientResolver } from '../../src/gateway/server/client-address.ts
 import { isAuthority } from '../../src/gateway/server/head-check.ts';
 import { parseProxyHeader } from '../../src/gateway/server/proxy-protocol.ts';
 import { isRelayedUpgrade } from '../../src/gateway/server/upgrade.ts';
-import { parseResponseHead, parseTrailers } from '../../src/gateway/upstream/response-head.ts';
+import { parseResponseHead, parseTrailers } from '../../src/http/client/response-head.ts';
 import { parseTraceparent } from '../../src/telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../src/telemetry/tracing/tracestate.ts';
 import { makeFolder } from '../support/fixtures.ts';

@@ -4,8 +4,8 @@ import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { AttemptResult, Sender } from '../../src/provider/attempt/attempt.ts';
 import { createSender, type ReloadableSender, type SenderParts } from '../../src/provider/attempt/sender.ts';
-import { compileEgressRules, type EgressSettings } from '../../src/provider/egress-guard/egress-rules.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
+import { compileEgressRules, type EgressSettings } from '../../src/provider/endpoints/endpoint-url.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 
 /** The signing secret of `toEndpoint`. */

@@ -1,7 +1,7 @@
 /** Decides whether an endpoint may be probed, and resolves its addresses before anything is sent. */
 import { isIP } from 'node:net';
 import { IpRanges } from '../../core/ip-address.ts';
-import type { Resolve } from '../../gateway/egress-proxy/dial.ts';
+import type { Resolve } from '../../http/dial/resolve.ts';
 
 /** An endpoint, and the only addresses to connect to. */
 export interface Target {

@@ -2,9 +2,10 @@
 
 import { type DestinationRule, findDestinationRule } from '../../core/destination.ts';
 import { refuse } from '../../core/refusal.ts';
+import { compileAddressRules, PUBLIC_ONLY } from '../../http/dial/address-rules.ts';
+import type { OwnPorts } from '../../http/dial/own-ports.ts';
+import { type Resolve, resolveChecked } from '../../http/dial/resolve.ts';
 import type { DestinationGate } from '../pipeline/gates/gate.ts';
-import { type Resolve, resolveDestination } from './dial.ts';
-import type { OwnPorts } from './own-ports.ts';
 
 /** The allowed destinations. */
 export interface DestinationOptions {
@@ -18,18 +19,19 @@ export interface DestinationOptions {
 
 /** Builds the gate. It runs after the password check: unauthenticated clients cause no DNS queries. */
 export function createDestinationGate(options: DestinationOptions): DestinationGate {
+  const findProblem = options.denyPrivate ? compileAddressRules(PUBLIC_ONLY) : () => undefined;
   return {
     async check({ destination }) {
       if (destination === undefined) throw new Error('only the forward proxy has destinations');
       const rule = findDestinationRule(options.rules, destination);
       if (rule === undefined) return refuse('destination_denied', 'destination_not_allowed');
-      const found = await resolveDestination(destination, options);
+      const found = await resolveChecked(destination.host, options.resolve, findProblem);
       if ('addresses' in found) {
         if (found.addresses.some((address) => options.own.has(address, destination.port)))
           return refuse('destination_denied', 'destination_not_allowed', "the destination is one of the gate's own ports");
         return { rule: rule.text, addresses: found.addresses };
       }
-      if (found.problem === 'not_public') return refuse('destination_denied', 'destination_not_public', found.detail);
+      if (found.problem === 'forbidden') return refuse('destination_denied', 'destination_not_public', found.detail);
       return refuse('upstream_unreachable', 'upstream_connect', found.detail);
     },
   };

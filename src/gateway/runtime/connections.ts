@@ -4,8 +4,9 @@ import type { Problem } from '../../config/schema/problem.ts';
 import type { SocketAddress } from '../../config/schema/scalars.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toAddressText } from '../../core/listen-address.ts';
+import { DialFailure, dial } from '../../http/dial/dial.ts';
+import { systemResolve } from '../../http/dial/resolve.ts';
 import { formatAddress, toCause } from '../../state/redis/outage.ts';
-import { DialFailure, dial, systemResolve } from '../egress-proxy/dial.ts';
 import type { ProviderRead } from './provider-settings.ts';
 import { openStore, type StoreSettings } from './store.ts';
 

@@ -3,7 +3,7 @@
 import type { ConnectOverride, HttpsGet } from '../../auth/keys/https-get.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Resolve } from '../egress-proxy/dial.ts';
+import type { Resolve } from '../../http/dial/resolve.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import type { GateLogger } from './log-events.ts';
 import type { CreateUpstream } from './upstreams.ts';

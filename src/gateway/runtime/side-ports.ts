@@ -1,11 +1,11 @@
 /** Builds the optional ports: the forward proxy's and the forward-auth endpoint's. */
 import type { Config, ListenTlsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { Resolve } from '../../http/dial/resolve.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
-import type { Resolve } from '../egress-proxy/dial.ts';
 import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import type { Memory } from '../server/memory.ts';

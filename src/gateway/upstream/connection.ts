@@ -8,10 +8,10 @@ import type { RawHeaders } from '../../core/headers.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
 import { onEvent } from '../../core/safe-events.ts';
+import type { ResponseHead, ResponseHeads } from '../../http/client/response-head.ts';
+import { type ParserEvents, ResponseParser } from '../../http/client/response-parser.ts';
 import { BodyWriter, writeRequest } from './body-writer.ts';
 import { ConnectionReader, type ReadBuffers } from './read-buffers.ts';
-import type { ResponseHead, ResponseHeads } from './response-head.ts';
-import { type ParserEvents, ResponseParser } from './response-parser.ts';
 import type { UpstreamFailure, UpstreamListener, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
 /** A request in the pool, with the listener for its response. */

@@ -1,8 +1,8 @@
 /** The pool of kept-alive connections to one app. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { ResponseHeads } from '../../http/client/response-head.ts';
 import { Connection, type ConnectionOwner, type Job } from './connection.ts';
 import { ReadBuffers } from './read-buffers.ts';
-import { ResponseHeads } from './response-head.ts';
 import type { Upstream, UpstreamExchange, UpstreamListener, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
 /** The precision of timeouts: one timer for all connections, none for each request. */

@@ -2,10 +2,9 @@
 import { createSecureContext, type SecureContext } from 'node:tls';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
-import type { EgressRules } from '../egress-guard/egress-rules.ts';
-import { parseEndpointUrl } from '../egress-guard/endpoint-url.ts';
 import type { ClientCertificate, Endpoint } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
+import { type EgressRules, parseEndpointUrl } from '../endpoints/endpoint-url.ts';
 import { EVENT_ID } from '../events/event.ts';
 import { readTraceHeaders } from '../events/trace-metadata.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';

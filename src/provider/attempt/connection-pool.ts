@@ -1,9 +1,9 @@
 /** The kept-alive connections to all endpoints. Endpoints never share one, so that none can answer the deliveries of another. */
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { type ConnectionTarget, type OpenParts, openSocket } from '../../http/dial/open-socket.ts';
+import type { Opening } from '../../http/dial/opening.ts';
 import { Connection, type ConnectionOwner, type Exchange } from './connection.ts';
-import { type ConnectionTarget, type OpenParts, openSocket } from './open-socket.ts';
-import type { Opening } from './opening.ts';
 
 /** An endpoint with its idle connections; the most recently used is last, as the endpoint is least likely to close it. */
 export interface PooledTarget extends ConnectionTarget {

@@ -4,10 +4,10 @@ import type { Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import { writeBuffered } from '../../gateway/upstream/body-writer.ts';
 import { toIdleTimeout } from '../../gateway/upstream/connection.ts';
-import type { ResponseHead } from '../../gateway/upstream/response-head.ts';
-import { type ParserEvents, ResponseParser } from '../../gateway/upstream/response-parser.ts';
+import type { ResponseHead } from '../../http/client/response-head.ts';
+import { type ParserEvents, ResponseParser } from '../../http/client/response-parser.ts';
+import { OpenFailure, type Opening, toCode } from '../../http/dial/opening.ts';
 import type { AttemptOutcome } from './attempt.ts';
-import { OpenFailure, type Opening, toCode } from './opening.ts';
 
 /** An attempt, as its connection sees it. */
 export interface Exchange {

@@ -1,10 +1,13 @@
 /** Sends signed deliveries to endpoints (Standard Webhooks), only to addresses that the egress rules allow. */
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorSummary } from '../../core/errors.ts';
-import type { Resolve } from '../../gateway/egress-proxy/dial.ts';
-import type { ResponseHead } from '../../gateway/upstream/response-head.ts';
-import type { EgressRules } from '../egress-guard/egress-rules.ts';
+import type { ResponseHead } from '../../http/client/response-head.ts';
+import type { OwnPorts } from '../../http/dial/own-ports.ts';
+import type { EgressProxy } from '../../http/dial/proxy-tunnel.ts';
+import type { Resolve } from '../../http/dial/resolve.ts';
+import { TlsSessions } from '../../http/dial/tls-sessions.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
+import type { EgressRules } from '../endpoints/endpoint-url.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
 import type { AttemptOutcome, AttemptResult, Sender } from './attempt.ts';
 import {
@@ -17,10 +20,7 @@ import {
 } from './compiled-endpoint.ts';
 import type { Exchange } from './connection.ts';
 import { ConnectionPool } from './connection-pool.ts';
-import type { EgressProxy } from './egress-proxy.ts';
-import type { OwnPorts } from './open-socket.ts';
 import { findRetryAfter, toOutcome } from './outcomes.ts';
-import { TlsSessions } from './tls-sessions.ts';
 
 /** The settings that a reload can change. */
 export interface SenderSettings {
@@ -37,7 +37,7 @@ export interface SenderParts extends SenderSettings {
   readonly version: string;
   readonly resolve: Resolve;
   /** Never connected to, even if their addresses are allowed. */
-  readonly ownPorts: OwnPorts;
+  readonly ownPorts: Pick<OwnPorts, 'has'>;
   /** Redirects a connection to a checked address; for tests. */
   readonly detour?: ((address: string) => string) | undefined;
 }

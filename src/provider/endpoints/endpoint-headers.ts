@@ -1,12 +1,7 @@
 /** The headers that an endpoint may have besides those that the sender writes. */
+import type { SettingProblem } from '../../core/errors.ts';
 import { toFoldedName } from '../../core/headers.ts';
 import { HOP_BY_HOP } from '../../core/managed-names.ts';
-
-/** Why a setting is not accepted, and how to fix it. */
-export interface SettingProblem {
-  readonly problem: string;
-  readonly hint: string;
-}
 
 /** Headers that the sender writes, or that change how the request is framed, read or answered. All names are folded. */
 const RESERVED: ReadonlySet<string> = new Set([

@@ -7,16 +7,16 @@ import { type EndpointSecrets, type ProviderFiles, readProviderFiles } from '../
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { SettingProblem } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
+import { createEgressProxy, type EgressProxy, findProxyProblem } from '../../http/dial/proxy-tunnel.ts';
 import { createEndpointContext } from '../attempt/compiled-endpoint.ts';
-import { createEgressProxy, type EgressProxy, findProxyProblem } from '../attempt/egress-proxy.ts';
 import { parseSigningSecret } from '../attempt/signing-keys.ts';
-import { compileEgressRules, type EgressRules, parseHostRule } from '../egress-guard/egress-rules.ts';
-import { findUrlProblem } from '../egress-guard/endpoint-url.ts';
 import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
-import { findHeaderProblem, type SettingProblem } from '../endpoints/endpoint-headers.ts';
+import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
+import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../endpoints/endpoint-url.ts';
 import type { QueuePlace } from '../queue/create-queue.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */

@@ -1,5 +1,5 @@
 /** Responses of apps. */
-import { ResponseParser } from '../../../src/gateway/upstream/response-parser.ts';
+import { ResponseParser } from '../../../src/http/client/response-parser.ts';
 import type { Target } from '../guided.ts';
 import { expectEqual } from './expect-equal.ts';
 import { readByNode } from './node-parser.ts';

@@ -4,10 +4,11 @@ import { afterEach, describe, expect, test } from 'vitest';
 import type { BodyStream } from '../../../../src/core/body.ts';
 import { findDestinationRule, parseDestination, parseDestinationRule } from '../../../../src/core/destination.ts';
 import type { UpgradeRequest } from '../../../../src/core/parsed-head.ts';
-import { dial, resolveDestination, resolveWithin } from '../../../../src/gateway/egress-proxy/dial.ts';
-import { OwnPorts } from '../../../../src/gateway/egress-proxy/own-ports.ts';
-import { isPublicAddress } from '../../../../src/gateway/egress-proxy/special-addresses.ts';
 import { relayTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
+import { compileAddressRules, isPublicAddress, PUBLIC_ONLY } from '../../../../src/http/dial/address-rules.ts';
+import { dial } from '../../../../src/http/dial/dial.ts';
+import { OwnPorts } from '../../../../src/http/dial/own-ports.ts';
+import { resolveChecked, resolveWithin } from '../../../../src/http/dial/resolve.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { startServer } from '../../../support/fixtures.ts';
 import { makePauseOwner } from '../../../support/pauses.ts';
@@ -98,41 +99,58 @@ describe('an address', () => {
 });
 
 describe('a name', () => {
-  const resolve = (...addresses: string[]) => ({ denyPrivate: true, resolve: async () => addresses });
-  const to = { host: 'a.example', port: 443 };
+  const rules = compileAddressRules(PUBLIC_ONLY);
+  const resolve = (...addresses: string[]) => resolveChecked('a.example', async () => addresses, rules);
 
   test('resolves to its addresses if all are public', async () => {
-    expect(await resolveDestination(to, resolve('8.8.8.8', '2606:4700::1111'))).toEqual({
-      addresses: ['8.8.8.8', '2606:4700::1111'],
-    });
+    expect(await resolve('8.8.8.8', '2606:4700::1111')).toEqual({ addresses: ['8.8.8.8', '2606:4700::1111'] });
   });
 
   test('is rejected if any of its addresses is private', async () => {
-    expect(await resolveDestination(to, resolve('8.8.8.8', '10.0.0.1'))).toMatchObject({ problem: 'not_public' });
-    expect(await resolveDestination({ host: '127.0.0.1', port: 80 }, resolve())).toMatchObject({ problem: 'not_public' });
+    expect(await resolve('8.8.8.8', '10.0.0.1')).toEqual({
+      problem: 'forbidden',
+      detail: 'a.example: its address 10.0.0.1 is not on the public internet',
+    });
+    expect(await resolveChecked('127.0.0.1', async () => [], rules)).toMatchObject({ problem: 'forbidden' });
   });
 
   test('may resolve to private addresses if the config allows it', async () => {
-    expect(await resolveDestination(to, { ...resolve('10.0.0.1'), denyPrivate: false })).toEqual({ addresses: ['10.0.0.1'] });
+    const found = await resolveChecked(
+      'a.example',
+      async () => ['10.0.0.1'],
+      () => undefined,
+    );
+    expect(found).toEqual({ addresses: ['10.0.0.1'] });
+  });
+
+  test('is rejected if it has more addresses than are checked', async () => {
+    expect(await resolve(...Array.from({ length: 65 }, () => '8.8.8.8'))).toMatchObject({ problem: 'not_found' });
   });
 
   test('is not waited for longer than the limit', async () => {
     const clock = new FakeClock();
-    const found = resolveDestination(to, {
-      denyPrivate: true,
-      resolve: resolveWithin(() => new Promise(() => undefined), 5_000, clock),
-    });
+    const found = resolveChecked(
+      'a.example',
+      resolveWithin(() => new Promise(() => undefined), 5_000, clock),
+      rules,
+    );
     await clock.advance(5_000);
-    expect(await found).toEqual({ problem: 'not_found', detail: 'a.example was not resolved within 5000 ms' });
+    expect(await found).toEqual({
+      problem: 'not_found',
+      detail: 'a.example cannot be resolved (no answer within 5000 ms)',
+    });
     const known = resolveWithin(async () => ['8.8.8.8'], 5_000, clock);
-    expect(await resolveDestination(to, { denyPrivate: true, resolve: known })).toEqual({ addresses: ['8.8.8.8'] });
+    expect(await resolveChecked('a.example', known, rules)).toEqual({ addresses: ['8.8.8.8'] });
     expect(clock.timers).toBe(0);
   });
 
   test('that does not exist or has no address is not found', async () => {
-    expect(await resolveDestination(to, resolve())).toMatchObject({ problem: 'not_found' });
-    const fails = { denyPrivate: true, resolve: () => Promise.reject(new Error('ENOTFOUND')) };
-    expect(await resolveDestination(to, fails)).toEqual({ problem: 'not_found', detail: 'ENOTFOUND' });
+    expect(await resolve()).toMatchObject({ problem: 'not_found' });
+    const fails = () => Promise.reject(new Error('ENOTFOUND'));
+    expect(await resolveChecked('a.example', fails, rules)).toEqual({
+      problem: 'not_found',
+      detail: 'a.example cannot be resolved (ENOTFOUND)',
+    });
   });
 });
 

@@ -1,8 +1,13 @@
 import { isIP } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { normalizeIp } from '../../../../src/core/ip-address.ts';
-import { compileEgressRules, type EgressSettings, parseHostRule } from '../../../../src/provider/egress-guard/egress-rules.ts';
-import { findUrlProblem, parseEndpointUrl } from '../../../../src/provider/egress-guard/endpoint-url.ts';
+import {
+  compileEgressRules,
+  type EgressSettings,
+  findUrlProblem,
+  parseEndpointUrl,
+  parseHostRule,
+} from '../../../../src/provider/endpoints/endpoint-url.ts';
 import { fc } from '../../../support/property.ts';
 
 const toRules = (over: Partial<EgressSettings> = {}) =>

@@ -1,6 +1,6 @@
 import { createSocket, type Socket } from 'node:dgram';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createResolve } from '../../../../src/provider/egress-guard/resolve.ts';
+import { createResolve } from '../../../../src/http/dial/resolve.ts';
 
 const [A, AAAA] = [1, 28];
 const [NO_ERROR, SERVER_FAILURE, NO_SUCH_NAME] = [0, 2, 3];

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ResponseParser } from '../../../../src/gateway/upstream/response-parser.ts';
+import { ResponseParser } from '../../../../src/http/client/response-parser.ts';
 import { fc } from '../../../support/property.ts';
 
 /** All events of a parser for some bytes, split at the given positions. */

@@ -1,7 +1,6 @@
 /** The state of a connection that is being opened, and why it could not be opened. */
 import type { Socket } from 'node:net';
 import type { Milliseconds } from '../../core/clock.ts';
-import type { AttemptOutcome } from './attempt.ts';
 
 /** A connection that is being opened. */
 export interface Opening {
@@ -14,15 +13,18 @@ export interface Opening {
   readonly timeout: Milliseconds;
   /** Shared by all connections: bytes are taken before the next read. */
   readonly readBuffer: Buffer;
-  /** Takes what the endpoint sends. */
+  /** Takes what the peer sends. */
   readonly onBytes: (bytes: Buffer) => void;
 }
 
+/** The step that failed; `blocked`: the address or the proxy does not allow it. */
+export type OpenOutcome = Opening['phase'] | 'blocked' | 'aborted';
+
 /** Why no connection was opened. The message names no path and no credentials. */
 export class OpenFailure extends Error {
-  readonly outcome: AttemptOutcome;
+  readonly outcome: OpenOutcome;
 
-  constructor(outcome: AttemptOutcome, message: string) {
+  constructor(outcome: OpenOutcome, message: string) {
     super(message);
     this.name = 'OpenFailure';
     this.outcome = outcome;

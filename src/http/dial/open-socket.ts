@@ -1,15 +1,16 @@
-/** Opens connections to endpoints: resolves the name, checks every address, connects to a checked one, and starts TLS. */
+/** Opens connections: resolves the name, checks every address, connects to a checked one, directly or through a proxy, and starts TLS. */
 import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type SecureContext } from 'node:tls';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
-import type { Resolve } from '../../gateway/egress-proxy/dial.ts';
-import type { EgressRules } from '../egress-guard/egress-rules.ts';
-import { type EgressProxy, openTunnel } from './egress-proxy.ts';
+import type { FindAddressProblem } from './address-rules.ts';
 import { OpenFailure, type Opening, toCode } from './opening.ts';
+import type { OwnPorts } from './own-ports.ts';
+import { type EgressProxy, openTunnel } from './proxy-tunnel.ts';
+import { type Resolve, resolveChecked } from './resolve.ts';
 import type { TlsSessions } from './tls-sessions.ts';
 
-/** The endpoint that a connection is opened to. */
+/** Where a connection leads. */
 export interface ConnectionTarget {
   readonly host: string;
   readonly port: number;
@@ -17,25 +18,19 @@ export interface ConnectionTarget {
   readonly context: SecureContext | undefined;
 }
 
-/** The ports of this process. */
-export interface OwnPorts {
-  has(address: string, port: number): boolean;
-}
-
 /** The parts that opening needs. */
 export interface OpenParts {
   readonly clock: Clock;
-  readonly rules: EgressRules;
+  readonly rules: { readonly findAddressProblem: FindAddressProblem };
   readonly resolve: Resolve;
   /** Never connected to, even if their addresses are allowed. */
-  readonly ownPorts: OwnPorts;
+  readonly ownPorts: Pick<OwnPorts, 'has'>;
   readonly proxy: EgressProxy | undefined;
   readonly sessions: TlsSessions;
   /** Redirects a connection to a checked address; for tests. */
   readonly detour?: ((address: string) => string) | undefined;
 }
 
-const MAX_ADDRESSES = 64;
 /** Every address of a name is checked, but only these are tried. */
 const MAX_TRIED_ADDRESSES = 4;
 const ALPN = ['http/1.1'];
@@ -43,10 +38,9 @@ const ALPN = ['http/1.1'];
 /** Opens a connection that is ready for a request; rejects with OpenFailure. */
 export async function openSocket(target: ConnectionTarget, opening: Opening, parts: OpenParts): Promise<Socket> {
   const { host, port } = target;
-  const isName = isIP(host) === 0;
   if (parts.proxy !== undefined) {
     // The proxy resolves names, so that only the proxy can check their addresses.
-    if (!isName) checkAddresses([host], target, parts);
+    if (isIP(host) !== 0) await findAddresses(target, parts);
     opening.phase = 'connect';
     const tunnel = await openTunnel(parts.proxy, { host, port }, opening);
     const socket = target.context === undefined ? tunnel : await secure({ socket: tunnel, host }, target, opening, parts);
@@ -55,37 +49,20 @@ export async function openSocket(target: ConnectionTarget, opening: Opening, par
     socket.resume();
     return socket;
   }
-  const addresses = isName ? await resolveHost(host, parts) : [host];
-  checkAddresses(addresses, target, parts);
+  const addresses = await findAddresses(target, parts);
   if (opening.isCanceled) throw new OpenFailure('aborted', 'the attempt has ended');
   opening.phase = 'connect';
   return connectInTurn(addresses.slice(0, MAX_TRIED_ADDRESSES), target, opening, parts);
 }
 
-async function resolveHost(host: string, parts: OpenParts): Promise<readonly string[]> {
-  let addresses: readonly string[] = [];
-  let reason = 'no address';
-  try {
-    addresses = await parts.resolve(host);
-  } catch (thrown) {
-    reason = toCode(thrown);
-  }
-  if (addresses.length === 0) throw new OpenFailure('dns', `${host} cannot be resolved (${reason})`);
-  // Thousands fit into a response, and checking them all would take milliseconds of each attempt.
-  if (addresses.length > MAX_ADDRESSES)
-    throw new OpenFailure('dns', `${host} has ${addresses.length} addresses; at most ${MAX_ADDRESSES} are accepted`);
-  return addresses;
-}
-
-/** One forbidden address rejects the whole answer: it is a sign of DNS rebinding. */
-function checkAddresses(addresses: readonly string[], { host, port }: ConnectionTarget, { rules, ownPorts }: OpenParts): void {
-  for (const address of addresses) {
-    const subject = address === host ? address : `${host}: its address ${address}`;
-    const problem = rules.findAddressProblem(address);
-    if (problem !== undefined) throw new OpenFailure('blocked', `${subject} ${problem}`);
-    if (ownPorts.has(address, port))
-      throw new OpenFailure('blocked', `${subject} is this machine, and port ${port} belongs to sidegate`);
-  }
+/** The addresses of the target that may be connected to. */
+async function findAddresses({ host, port }: ConnectionTarget, parts: OpenParts): Promise<readonly string[]> {
+  const { resolve, rules, ownPorts } = parts;
+  const findOwn = (address: string): string | undefined =>
+    ownPorts.has(address, port) ? `is this machine, and port ${port} belongs to sidegate` : undefined;
+  const found = await resolveChecked(host, resolve, (address) => rules.findAddressProblem(address) ?? findOwn(address));
+  if ('addresses' in found) return found.addresses;
+  throw new OpenFailure(found.problem === 'not_found' ? 'dns' : 'blocked', found.detail);
 }
 
 /** Each address but the last gets its share of the time, so that a dead one does not use it up. */

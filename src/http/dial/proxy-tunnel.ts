@@ -1,13 +1,13 @@
-/** The egress proxy: opens tunnels through it with CONNECT (RFC 9110 §9.3.6). */
+/** An egress proxy: opens tunnels through it with CONNECT (RFC 9110 §9.3.6). */
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
 import { type Destination, parseDestination } from '../../core/destination.ts';
+import type { SettingProblem } from '../../core/errors.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
-import { parseResponseHead } from '../../gateway/upstream/response-head.ts';
-import type { SettingProblem } from '../endpoints/endpoint-headers.ts';
+import { parseResponseHead } from '../client/response-head.ts';
 import { OpenFailure, type Opening, toCode } from './opening.ts';
 
 /** The settings of the proxy. */

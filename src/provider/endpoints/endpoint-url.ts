@@ -1,9 +1,30 @@
-/** Parses the URL of an endpoint, in a form that has only one interpretation. */
+/** The URL of an endpoint, in a form that has only one interpretation, and which hosts and addresses deliveries may be sent to. */
 import { isIP } from 'node:net';
 import { parseDestination } from '../../core/destination.ts';
+import type { SettingProblem } from '../../core/errors.ts';
+import { normalizeIp } from '../../core/ip-address.ts';
 import { toAddressText } from '../../core/listen-address.ts';
-import type { SettingProblem } from '../endpoints/endpoint-headers.ts';
-import type { EgressRules } from './egress-rules.ts';
+import { type AddressSettings, compileAddressRules, type FindAddressProblem } from '../../http/dial/address-rules.ts';
+
+/** The settings, as in the config. */
+export interface EgressSettings extends AddressSettings {
+  readonly allowHttp: boolean;
+  /** Hosts, or `*.host`; undefined: all. */
+  readonly allowHosts?: readonly string[] | undefined;
+}
+
+/** The settings, compiled. */
+export interface EgressRules {
+  readonly allowHttp: boolean;
+  readonly findAddressProblem: FindAddressProblem;
+  /** Why deliveries may not be sent to this host name or address; undefined if they may. Does not resolve names. */
+  findHostProblem(host: string): SettingProblem | undefined;
+}
+
+interface HostRule {
+  readonly host: string;
+  readonly isWildcard: boolean;
+}
 
 /** Where an endpoint is, and what is requested there. */
 export interface EndpointTarget {
@@ -20,7 +41,45 @@ export interface EndpointTarget {
 const MAX_URL_LENGTH = 2_048;
 const PARTS = /^([a-z][a-z0-9+.-]*):\/\/([^/?#]*)/i;
 const FORBIDDEN = /[^\x21-\x7e]|\\/;
+const LOOPBACK = ['127.0.0.1', '::1'];
+/** RFC 6761 §6.3. */
+const LOCALHOST = /(?:^|\.)localhost$/;
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'https:': 443, 'http:': 80 };
+
+/** Compiles the settings; address ranges were validated by the schema, and hosts by `parseHostRule`. */
+export function compileEgressRules(settings: EgressSettings): EgressRules {
+  const findAddressProblem = compileAddressRules(settings, 'is denied by provider.egress.deny');
+  const hosts = settings.allowHosts?.map(parseHostRule).filter((rule) => rule !== undefined);
+  return {
+    allowHttp: settings.allowHttp,
+    findAddressProblem,
+    findHostProblem(host) {
+      if (hosts !== undefined && !hosts.some((rule) => isMatch(rule, host)))
+        return { problem: `the host ${host} is not in provider.egress.allowHosts`, hint: 'add it there, or choose another host' };
+      const isName = isIP(host) === 0;
+      if (isName && !LOCALHOST.test(host)) return undefined;
+      const problems = (isName ? LOOPBACK : [host]).map(findAddressProblem);
+      const [problem] = problems;
+      if (problem === undefined || problems.includes(undefined)) return undefined;
+      return {
+        problem: `the host ${host} ${problem}`,
+        hint: 'use a public host, or add its address to provider.egress.allowPrivate if you trust it',
+      };
+    },
+  };
+}
+
+/** Parses one entry of `allowHosts`; undefined for text that is not a host, `*.host` or an address. */
+export function parseHostRule(text: string): HostRule | undefined {
+  const isWildcard = text.startsWith('*.');
+  const bare = isWildcard ? text.slice(2) : text;
+  const host = isIP(bare) === 6 ? normalizeIp(bare) : parseDestination(`${bare}:1`)?.host;
+  return host === undefined || (isWildcard && isIP(host) !== 0) ? undefined : { host, isWildcard };
+}
+
+function isMatch(rule: HostRule, host: string): boolean {
+  return rule.isWildcard ? host.endsWith(`.${rule.host}`) : host === rule.host;
+}
 
 /** Why an endpoint may not have this URL; undefined if it may. Names are not resolved: each attempt checks their addresses. */
 export function findUrlProblem(url: string, rules: EgressRules): SettingProblem | undefined {
