@@ -38,7 +38,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
       ['endpoints'],
       ['queue'],
       ['attempt'],
-      ['telemetry', 'schedule'],
+      ['telemetry'],
       ['lanes'],
       ['api', 'inbox', 'outbox', 'settings'],
       ['runtime'],

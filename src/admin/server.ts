@@ -1,17 +1,14 @@
 /** The server of the admin port. It never shares a route table with the data port. */
-import type { Server } from 'node:http';
 import type { Clock } from '../core/clock.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
 import { endCounted } from '../core/read-pause.ts';
+import type { Refusal } from '../core/refusal.ts';
 import { REFUSALS } from '../core/refusal-catalogue.ts';
 import { onceEvent } from '../core/safe-events.ts';
-import { createPlainErrors } from '../gateway/pipeline/respond.ts';
-import { BodyWatch } from '../gateway/server/limits.ts';
-import { type BoundAddress, Listener } from '../gateway/server/listener.ts';
+import { PlainPort } from '../gateway/pipeline/plain-port.ts';
+import type { BoundAddress } from '../gateway/server/listener.ts';
 import { NO_PRESSURE } from '../gateway/server/memory-guard.ts';
-import { PortClients } from '../gateway/server/port-clients.ts';
-import { type PortRequest, PortRequests } from '../gateway/server/port-requests.ts';
-import { createStrictServer } from '../gateway/server/strict-server.ts';
+import type { PortRequest } from '../gateway/server/port-requests.ts';
 import type { ConsoleLoader } from './console-loader.ts';
 import { SECURITY_HEADERS, toPlain } from './response.ts';
 import type { AdminRouter } from './router.ts';
@@ -44,65 +41,36 @@ const BODY_LIMITS = {
   maxBufferedBytes: 8 * 1024 * 1024,
   maxLargeBodies: 1,
 };
-const NO_LIMIT = (): void => undefined;
 
 /** The listening admin port. */
 export class AdminServer {
   readonly #router: AdminRouter;
   readonly #console: ConsoleLoader | undefined;
-  readonly #server: Server;
-  readonly #clients: PortClients;
-  readonly #bodies: BodyWatch;
-  readonly #listener: Listener;
+  readonly #port: PlainPort;
 
   /** `console`: absent in processes without requests, such as the injector. */
   constructor(address: ListenAddress, clock: Clock, router: AdminRouter, console?: ConsoleLoader) {
     this.#router = router;
     this.#console = console;
-    this.#server = createStrictServer(LIMITS, undefined, {});
     // The kubelet opens a new connection for each probe. It must always get one, and a response even without memory, or it restarts the
     // container.
-    this.#clients = new PortClients(this.#server, {
-      limits: LIMITS,
-      shared: [],
-      clock,
-      onLimit: NO_LIMIT,
-      tls: undefined,
-      memory: NO_PRESSURE,
-    });
-    this.#bodies = new BodyWatch(BODY_LIMITS, clock, NO_LIMIT, NO_PRESSURE);
-    const errors = createPlainErrors(clock);
-    const handle = (received: PortRequest): Promise<void> => this.#handle(received);
-    const requests = new PortRequests({
-      errors,
-      clients: this.#clients,
-      bodies: this.#bodies,
-      onLimit: NO_LIMIT,
-      maxHeaderFields: LIMITS.maxHeaderFields,
-      handle,
-    });
-    requests.bind(this.#server);
-    this.#listener = new Listener(this.#server, address);
+    const options = { address, limits: LIMITS, bodies: BODY_LIMITS, tls: undefined, memory: NO_PRESSURE, clock };
+    this.#port = new PlainPort(options, (received, rejection) => this.#handle(received, rejection));
   }
 
   /** Opens the port; rejects with the system's error. */
   listen(): Promise<BoundAddress> {
-    return this.#listener.open();
+    return this.#port.listen();
   }
 
   /** Closes the port and all connections immediately. */
   close(): void {
-    this.#listener.close();
     this.#console?.close();
-    this.#server.closeAllConnections();
-    this.#clients.close();
-    this.#bodies.close();
+    this.#port.close();
   }
 
-  async #handle({ request, response, body, tracked, refusal }: PortRequest): Promise<void> {
+  async #handle({ request, response, body }: PortRequest, rejected: Refusal | undefined): Promise<void> {
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value);
-    const rejected = this.#clients.admit(tracked, request.socket.remoteAddress ?? '', false) ?? refusal;
-    body.client = request.socket.remoteAddress ?? '';
     onceEvent(response, 'close', () => body.discard());
     if (rejected === undefined && this.#console?.owns(request) === true) return this.#console.handle(request, response, body);
     // An endpoint that throws is our bug. The error's text may contain anything, so it is not sent.

@@ -2,9 +2,11 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod';
 import { findNearest } from '../config/schema/did-you-mean.ts';
+import type { RequestBody } from '../core/body.ts';
+import { Refusal } from '../core/refusal.ts';
 import { parseStrictJson } from '../core/strict-json.ts';
 import type { ApiResponse, Operation } from './operation.ts';
-import { type FieldError, toInvalid, toProblem } from './problem.ts';
+import { type FieldError, toInvalid, toProblem, toRefusalProblem } from './problem.ts';
 
 /** The forms of the parameters in paths, by name. */
 export type PathParameters = Readonly<Record<string, z.ZodString>>;
@@ -22,9 +24,7 @@ interface CompiledOperation {
 }
 
 /** A result of validation. */
-export type Validated<T> =
-  | { readonly kind: 'valid'; readonly value: T }
-  | { readonly kind: 'invalid'; readonly response: ApiResponse };
+type Validated<T> = { readonly kind: 'valid'; readonly value: T } | { readonly kind: 'invalid'; readonly response: ApiResponse };
 
 /** A web page of another origin cannot send this type without a CORS preflight, which gets no approval here. */
 const JSON_TYPE = /^application\/json *(?:;|$)/i;
@@ -76,6 +76,25 @@ export class ApiRouter {
   }
 }
 
+/** Validates a request, reads its body, and handles it. `text`: the query. */
+export async function handleOperation(
+  { operation, params }: RoutedOperation,
+  incoming: IncomingMessage,
+  text: string | undefined,
+  body: RequestBody,
+): Promise<ApiResponse> {
+  const query = validateQuery(operation, text);
+  if (query.kind === 'invalid') return query.response;
+  const mediaType = checkMediaType(operation, incoming, body.declaredLength === 0);
+  if (mediaType !== undefined) return mediaType;
+  const maxBytes = operation.body?.maxBytes ?? 0;
+  const content = await body.read(maxBytes);
+  if (content instanceof Refusal) return toRefusalProblem(content, maxBytes);
+  const validated = validateBody(operation, content);
+  if (validated.kind === 'invalid') return validated.response;
+  return operation.handle({ params, query: query.value, body: validated.value, content, incoming });
+}
+
 /** Validates the query: unknown and repeated parameters are errors, so that a misspelt filter does not select everything. */
 export function validateQuery({ query: schema }: Operation, query: string | undefined): Validated<unknown> {
   const given = new URLSearchParams(query);
@@ -92,7 +111,7 @@ export function validateQuery({ query: schema }: Operation, query: string | unde
 }
 
 /** Whether the head allows the body to be read as JSON; returns the response that rejects it. */
-export function checkMediaType({ body }: Operation, { headers }: IncomingMessage, isEmpty: boolean): ApiResponse | undefined {
+function checkMediaType({ body }: Operation, { headers }: IncomingMessage, isEmpty: boolean): ApiResponse | undefined {
   if (isEmpty && (body === undefined || body.isOptional === true)) return undefined;
   if (body === undefined) return toProblem('malformed_request', 'this operation has no body');
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
@@ -102,7 +121,7 @@ export function checkMediaType({ body }: Operation, { headers }: IncomingMessage
 }
 
 /** Parses and validates the body. */
-export function validateBody({ body }: Operation, content: Buffer): Validated<unknown> {
+function validateBody({ body }: Operation, content: Buffer): Validated<unknown> {
   if (body === undefined) return { kind: 'valid', value: undefined };
   const text = content.length === 0 && body.isOptional === true ? EMPTY_OBJECT : content;
   const parsed = parseStrictJson(text, JSON_BOUNDS);

@@ -63,11 +63,19 @@ describe('creating an endpoint', () => {
   });
 
   test.each([
-    [{ url: 'http://plain.example' }, 'url', 'url: it is not an https URL; write https://…'],
+    [
+      { url: 'http://plain.example' },
+      'url',
+      'url: http:// would send events in clear text; write https://…, or set provider.egress.allowHttp for tests',
+    ],
     [{ url: undefined }, 'url', undefined],
     [{ headers: { Host: 'x' } }, 'headers', undefined],
     [{ headers: { 'a b': 'x' } }, 'headers.a b', undefined],
-    [{ secret: 'plain' }, 'secret', 'secret: the secret has no whsec_ prefix; write whsec_ and base64'],
+    [
+      { secret: 'plain' },
+      'secret',
+      'secret: the secret has no whsec_ prefix; write whsec_ and 24 to 64 random bytes in base64, for example "whsec_$(openssl rand -base64 32)"',
+    ],
     [{ events: ['a.**'] }, 'events[0]', undefined],
     [{ timeout: '5 parsecs' }, 'timeout', undefined],
     [{ schedule: ['1m', 5] }, 'schedule[1]', undefined],

@@ -101,8 +101,8 @@ export async function startOutbox(
       onHeld: (error) => void log.push(`held: ${error}`),
       onRejected: (number, { reason }) => void log.push(`rejected ${number}: ${reason}`),
       onMoved: () => undefined,
-      onFigures(found) {
-        figures = found;
+      onFigures(waiting, oldestAgeSeconds) {
+        figures = { waiting, oldestAgeSeconds };
       },
     },
     ...over,

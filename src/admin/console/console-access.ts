@@ -6,7 +6,7 @@ import { Refusal } from '../../core/refusal.ts';
 import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
 import { isFromLoopback, isFromOtherSite, namesThisMachine } from '../../gateway/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
-import { toProblem } from '../../http-api/problem.ts';
+import { toProblem, toRefusalProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
 import { type AdminAccess, DENIAL_TEXTS } from '../access.ts';
 import type { AdminDenialLabel } from '../admin-metrics.ts';
@@ -83,11 +83,7 @@ export class ConsoleAccess {
     const client = { address: toPlainAddress(request.socket.remoteAddress ?? ''), scheme: 'http' } as const;
     const result = await password.check({ client, headers: new HeaderFields(request.rawHeaders) });
     if (!(result instanceof Refusal)) return undefined;
-    if (result.code === 'credentials_required') return this.#deny('no_password');
-    if (result.code !== 'too_many_attempts')
-      return toProblem('users_unavailable', 'the users of admin.basic cannot be read; see the log of sidegate');
-    const headers = { 'Retry-After': String(result.retryAfterSeconds ?? 1) };
-    return toProblem('too_many_attempts', 'too many failed logins from this network or of this user', { headers });
+    return result.code === 'credentials_required' ? this.#deny('no_password') : toRefusalProblem(result);
   }
 
   /** `bearer`: the challenge of the token. */

@@ -2,15 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RequestBody } from '../../core/body.ts';
-import { Refusal } from '../../core/refusal.ts';
-import { ApiRouter, checkMediaType, type RoutedOperation, validateBody, validateQuery } from '../../http-api/api-router.ts';
+import { ApiRouter, handleOperation, validateQuery } from '../../http-api/api-router.ts';
 import { writeResponse } from '../../http-api/api-writer.ts';
 import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';
 import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
-import type { AdminRequest } from '../router.ts';
 import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
 import { createDeliveryOperations, type DeliveryParts } from './delivery-operations.ts';
 import { delivery, deliveryDetail, deliveryPage, requestId } from './delivery-schemas.ts';
@@ -111,7 +109,7 @@ export class Console {
     if (found === undefined) return toProblem('not_found', this.#explainUnknown(path));
     if (typeof found === 'string')
       return toProblem('method_not_allowed', `allowed methods: ${found}`, { headers: { Allow: found } });
-    return this.#explainThrown(found.operation, () => handleOperation(found, { request, body }, query.join('?')));
+    return this.#explainThrown(found.operation, () => handleOperation(found, request, query.join('?'), body));
   }
 
   async #explainThrown({ id }: Operation, respond: () => Promise<ApiResponse>): Promise<ApiResponse> {
@@ -194,32 +192,6 @@ export class Console {
     const byName = new Map(routes().map((route) => [route.name, route]));
     return { redact: createRedact(secrets), secrets, findRoute: (name) => byName.get(name), address: address() };
   }
-}
-
-async function handleOperation(
-  { operation, params }: RoutedOperation,
-  { request, body: source }: Pick<AdminRequest, 'request' | 'body'>,
-  text: string,
-): Promise<ApiResponse> {
-  const query = validateQuery(operation, text);
-  if (query.kind === 'invalid') return query.response;
-  const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
-  const mediaType = checkMediaType(operation, request, coding === undefined && Number(length ?? 0) === 0);
-  if (mediaType !== undefined) return mediaType;
-  const maxBytes = operation.body?.maxBytes ?? 0;
-  const content = await source.read(maxBytes);
-  if (content instanceof Refusal) return toBodyProblem(content, maxBytes);
-  const body = validateBody(operation, content);
-  if (body.kind === 'invalid') return body.response;
-  return operation.handle({ params, query: query.value, body: body.value, content, incoming: request });
-}
-
-function toBodyProblem({ code }: Refusal, maxBytes: number): ApiResponse {
-  if (code === 'body_too_large') return toProblem('too_large', `the body has more than ${maxBytes} bytes`);
-  if (code === 'request_timeout') return toProblem('request_timeout', 'the body was sent too slowly');
-  return code === 'overloaded'
-    ? toProblem('busy', 'too many requests at once')
-    : toProblem('malformed_request', 'the body was cut off');
 }
 
 /** Next to the operations of what arrives. */

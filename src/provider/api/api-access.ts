@@ -7,7 +7,8 @@ import type { Secret } from '../../core/secret.ts';
 import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
 import { isFromOtherSite, PortAccess } from '../../gateway/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
-import { type ApiDenial, toDenial, toRefusalProblem } from './api-errors.ts';
+import { toRefusalProblem } from '../../http-api/problem.ts';
+import { type ApiDenial, toDenial } from './api-errors.ts';
 
 /** The users of the API (HTTP Basic). */
 export interface ApiPassword extends PasswordGate {

@@ -1,7 +1,5 @@
-/** Problems of the API from the errors of lower layers: refusals of the server, denied access, and errors of the queue. */
+/** Problems of the API from the errors of lower layers: denied access, and errors of the queue. */
 import { SidegateError } from '../../core/errors.ts';
-import type { Refusal, RefusalCode } from '../../core/refusal.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import type { AccessDenial } from '../../gateway/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
@@ -9,17 +7,6 @@ import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
 import { isDiskFull } from '../queue/store-client.ts';
 import type { EventRejection } from '../telemetry/provider-metrics.ts';
 
-const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, string]>>> = {
-  malformed_request: ['malformed_request', 'the request is not valid HTTP, or its body was cut off'],
-  header_too_large: ['header_too_large', 'the header fields are too large'],
-  target_too_long: ['target_too_long', 'the URL is too long'],
-  request_timeout: ['request_timeout', 'the body was sent too slowly'],
-  expectation_failed: ['expectation_failed', 'only Expect: 100-continue is supported'],
-  overloaded: ['busy', 'too many requests at once, or too little memory'],
-  draining: ['draining', 'sidegate is shutting down'],
-  too_many_attempts: ['too_many_attempts', 'too many failed logins from this network or of this user'],
-  secret_unavailable: ['users_unavailable', 'the users of provider.basic cannot be read; see the log of sidegate'],
-};
 const AGAIN = 'post the event again later, with the same ID';
 const BY_ERROR: ReadonlyMap<string, readonly [ProblemCode, string]> = new Map([
   ['queue_unavailable', ['queue_unavailable', `the store of the queue does not respond: ${AGAIN}`]],
@@ -52,21 +39,6 @@ const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
   busy: 'busy',
   draining: 'busy',
 };
-
-/** `maxBytes`: the limit of the body. */
-export function toRefusalProblem({ code, retryAfterSeconds }: Refusal, maxBytes = 0): ApiResponse {
-  const { headers, ...problem } = toPlainProblem(code, maxBytes);
-  const retryAfter = retryAfterSeconds === undefined ? undefined : { 'Retry-After': String(retryAfterSeconds) };
-  return { ...problem, headers: { ...headers, ...retryAfter }, mustClose: REFUSALS[code].close === true };
-}
-
-function toPlainProblem(code: RefusalCode, maxBytes: number): ApiResponse {
-  if (code === 'body_too_large')
-    return toProblem('too_large', `the body has more than ${maxBytes} bytes`, {
-      errors: [{ field: '', message: `more than ${maxBytes} bytes` }],
-    });
-  return toProblem(...(BY_REFUSAL[code] ?? (['malformed_request', 'the request cannot be read'] as const)));
-}
 
 /** `challenges`: of a 401, one field line each, as not all clients parse lists (RFC 9110 §11.6.1). */
 export function toDenial(denial: ApiDenial, challenges: readonly string[]): ApiResponse {

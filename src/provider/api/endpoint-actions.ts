@@ -2,6 +2,7 @@
 import { toInstant } from '../../core/clock.ts';
 import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
+import { formatSigningSecret } from '../attempt/signing-keys.ts';
 import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { createEventId, OWN_METADATA, toBody } from '../events/event.ts';
 import { type FailureStreak, toFailureStreak } from '../lanes/lane-state.ts';
@@ -31,7 +32,7 @@ export function createEndpointActions(parts: OperationParts): Operation[] {
 }
 
 function createRotate(parts: OperationParts): Operation {
-  const { registry, rules, clock, hooks, settings } = parts;
+  const { registry, clock, hooks, settings } = parts;
   return defineOperation({
     id: 'rotateSecret',
     method: 'POST',
@@ -50,7 +51,7 @@ function createRotate(parts: OperationParts): Operation {
       if (problem !== undefined) return problem;
       const version = readIfMatch(request);
       if (typeof version === 'object') return version;
-      const key = toKey(secret, rules);
+      const key = toKey(secret);
       if ('status' in key) return key;
       const now = clock.now();
       const result = await registry.update(
@@ -60,7 +61,7 @@ function createRotate(parts: OperationParts): Operation {
       );
       if (result !== 'changed') return toChangeProblem(result);
       hooks.onEndpointChanged(id, 'rotated');
-      return toJson(200, { secret: rules.formatSecret(key) });
+      return toJson(200, { secret: formatSigningSecret(key) });
     },
   });
 }

@@ -4,9 +4,11 @@ import * as z from 'zod';
 import { toFoldedName } from '../../core/headers.ts';
 import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
+import { createSigningSecret, formatSigningSecret, parseSigningSecret, type SigningSecret } from '../attempt/signing-keys.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
+import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';
-import type { EndpointRules, NewKey } from '../endpoints/endpoint-rules.ts';
+import { type EgressRules, findUrlProblem } from '../endpoints/endpoint-url.ts';
 import type { ChangeResult } from '../endpoints/stored-registry.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
 import { page } from './delivery-schemas.ts';
@@ -90,7 +92,7 @@ function createCreate(parts: OperationParts): Operation {
     problems: ['conflict', 'queue_unavailable'],
     async handle({ body: { id = createEndpointId(), secret, ...settings } }) {
       const errors = findSettingErrors(settings, rules);
-      const key = toKey(secret, rules);
+      const key = toKey(secret);
       if (errors.length > 0) return toInvalid(errors);
       if ('status' in key) return key;
       if (registry.list().length >= MAX_ENDPOINTS) return toProblem('conflict', `there are ${MAX_ENDPOINTS} endpoints already`);
@@ -103,7 +105,7 @@ function createCreate(parts: OperationParts): Operation {
       if (!(await registry.create(id, record)))
         return toProblem('conflict', 'there is an endpoint with this ID', { errors: [{ field: 'id', message: 'in use' }] });
       hooks.onEndpointChanged(id, 'created');
-      const created = toEndpointResponse(201, registry.get(id) as Endpoint, parts, { secret: rules.formatSecret(key) });
+      const created = toEndpointResponse(201, registry.get(id) as Endpoint, parts, { secret: formatSigningSecret(key) });
       return { ...created, headers: { ...created.headers, Location: `/v1/endpoints/${id}` } };
     },
   });
@@ -267,15 +269,15 @@ function replaceSettings(settings: EndpointSettings, given: z.output<typeof endp
   return { ...given, headers, tenant, allTenants };
 }
 
-function findRejection(before: EndpointSettings, after: EndpointSettings, rules: EndpointRules): ApiResponse | undefined {
+function findRejection(before: EndpointSettings, after: EndpointSettings, rules: EgressRules): ApiResponse | undefined {
   const field = (['tenant', 'allTenants'] as const).find((name) => before[name] !== after[name]);
   if (field !== undefined) return toProblem('conflict', TENANT_FIXED, { errors: [{ field, message: 'cannot be changed' }] });
   const errors = findSettingErrors(after, rules);
   return errors.length > 0 ? toInvalid(errors) : undefined;
 }
 
-function findSettingErrors({ url, headers }: EndpointSettings, rules: EndpointRules): FieldError[] {
-  const found = { url: rules.findUrlProblem(url), headers: rules.findHeaderProblem(Object.entries(headers)) };
+function findSettingErrors({ url, headers }: EndpointSettings, rules: EgressRules): FieldError[] {
+  const found = { url: findUrlProblem(url, rules), headers: findHeaderProblem(Object.entries(headers)) };
   return Object.entries(found).flatMap(([field, problem]) =>
     problem === undefined ? [] : [{ field, message: `${problem.problem}; ${problem.hint}` }],
   );
@@ -286,7 +288,7 @@ function createEndpointId(): string {
 }
 
 /** A key of a request, or the response that rejects it. */
-export function toKey(secret: string | undefined, rules: EndpointRules): NewKey | ApiResponse {
-  const key = secret === undefined ? rules.createSecret() : rules.parseSecret(secret);
+export function toKey(secret: string | undefined): SigningSecret | ApiResponse {
+  const key = secret === undefined ? createSigningSecret() : parseSigningSecret(secret);
   return 'problem' in key ? toInvalid([{ field: 'secret', message: `${key.problem}; ${key.hint}` }]) : key;
 }

@@ -1,5 +1,6 @@
 /** Endpoints as the API shows them: without secrets and without the values of headers. */
 import { type Milliseconds, toInstant } from '../../core/clock.ts';
+import { findPublicKey } from '../attempt/signing-keys.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { OperationParts } from './api-parts.ts';
 
@@ -18,7 +19,7 @@ export function formatDuration(duration: Milliseconds): string {
 }
 
 /** The endpoint's JSON. */
-export function toEndpointView(endpoint: Endpoint, { registry, rules, clock }: OperationParts): object {
+export function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts): object {
   const { id, source, url, description, events, tenant, allTenants, headers, concurrency, rateLimit, retryClientErrors } =
     endpoint;
   const { orderBy, isOperational, keys, disabled } = endpoint;
@@ -44,7 +45,7 @@ export function toEndpointView(endpoint: Endpoint, { registry, rules, clock }: O
       .filter(({ expiresAt = Number.POSITIVE_INFINITY }) => expiresAt > now)
       .map((key) => ({
         version: key.version,
-        publicKey: rules.findPublicKey(key),
+        publicKey: findPublicKey(key),
         expiresAt: key.expiresAt === undefined ? undefined : toInstant(key.expiresAt),
       })),
     disabled: disabled === undefined ? undefined : { at: toInstant(disabled.at), reason: disabled.reason },

@@ -3,8 +3,8 @@ import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
 import { toEd25519Key, toRawPublicKey } from '../../auth/schemes/keys.ts';
 import { standardWebhooks } from '../../auth/schemes/presets/standard-webhooks.ts';
-import type { KeyProblem } from '../../auth/schemes/scheme.ts';
 import { parseBase64 } from '../../core/bytes.ts';
+import type { SettingProblem } from '../../core/errors.ts';
 import { Secret } from '../../core/secret.ts';
 import type { SigningKey } from '../endpoints/endpoint.ts';
 
@@ -22,7 +22,7 @@ const NEW_SECRET_BYTES = 32;
 const SEED_BYTES = 32;
 
 /** Parses `whsec_…` (HMAC-SHA256) or `whsk_…` (Ed25519: the seed, or seed and public key). */
-export function parseSigningSecret(text: string): SigningSecret | KeyProblem {
+export function parseSigningSecret(text: string): SigningSecret | SettingProblem {
   if (text.startsWith(SECRET_PREFIX)) return parseSecret(text.slice(SECRET_PREFIX.length));
   if (text.startsWith(PRIVATE_PREFIX)) return parsePrivateKey(text.slice(PRIVATE_PREFIX.length));
   if (text.startsWith(PUBLIC_PREFIX))
@@ -69,7 +69,7 @@ export function createDeliverySigner({ version, secret, expiresAt }: SigningKey)
   };
 }
 
-function parseSecret(digits: string): SigningSecret | KeyProblem {
+function parseSecret(digits: string): SigningSecret | SettingProblem {
   const bytes = parseBase64(digits);
   if (bytes === undefined) return toNotBase64(SECRET_PREFIX);
   if (bytes.length < MIN_SECRET_BYTES || bytes.length > MAX_SECRET_BYTES)
@@ -80,7 +80,7 @@ function parseSecret(digits: string): SigningSecret | KeyProblem {
   return { version: 'v1', secret: new Secret(bytes) };
 }
 
-function parsePrivateKey(digits: string): SigningSecret | KeyProblem {
+function parsePrivateKey(digits: string): SigningSecret | SettingProblem {
   const bytes = parseBase64(digits);
   if (bytes === undefined) return toNotBase64(PRIVATE_PREFIX);
   const seed = bytes.subarray(0, SEED_BYTES);
@@ -94,6 +94,6 @@ function parsePrivateKey(digits: string): SigningSecret | KeyProblem {
   return { version: 'v1a', secret: new Secret(Buffer.from(seed)) };
 }
 
-function toNotBase64(prefix: string): KeyProblem {
+function toNotBase64(prefix: string): SettingProblem {
   return { problem: `the text after ${prefix} is not canonical base64`, hint: 'copy the whole secret, with its padding' };
 }

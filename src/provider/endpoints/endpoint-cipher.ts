@@ -1,6 +1,7 @@
 /** Encrypts the secrets and header values of endpoints in the store: AES-256-GCM (NIST SP 800-38D) with keys of the config. */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import * as z from 'zod';
+import type { SettingProblem } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
 
 const ALGORITHM = 'aes-256-gcm';
@@ -30,7 +31,7 @@ export const PLAIN = 'plain';
 export type ValuePlace = readonly [endpoint: string, url: string, ...field: (string | number)[]];
 
 /** Returns the bytes of a key, or why the text is not one. */
-export function parseEncryptionKey(text: Secret): { readonly key: Buffer } | { readonly problem: string; readonly hint: string } {
+export function parseEncryptionKey(text: Secret): { readonly key: Buffer } | SettingProblem {
   const base64 = text.expose().toString('latin1');
   const key = Buffer.from(base64, 'base64');
   if (KEY.test(base64) && key.length === KEY_BYTES) return { key };

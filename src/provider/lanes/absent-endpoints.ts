@@ -2,7 +2,7 @@
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { Lane, LaneAbsence, LaneResult, LaneState } from '../queue/delivery-queue.ts';
-import type { LaneHooks } from './lane-hooks.ts';
+import type { LaneHooks } from '../telemetry/hooks.ts';
 import type { MemoryBudget } from './memory-budget.ts';
 import type { SlotPool } from './slot-pool.ts';
 

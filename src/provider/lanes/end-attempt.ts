@@ -1,13 +1,13 @@
 /** Turns the result of an attempt into the settlement of its delivery and the new state of its lane. */
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
 import type { AttemptOutcome, AttemptResult } from '../attempt/attempt.ts';
+import type { Decision } from '../attempt/decide.ts';
+import { decide } from '../attempt/decide.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import { isInboxEndpoint } from '../events/inbox-request.ts';
 import type { AttemptRecord, Delivery, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
-import { decide } from '../schedule/decide.ts';
-import type { Decision } from '../schedule/schedule.ts';
-import type { LaneHooks } from './lane-hooks.ts';
+import type { LaneHooks } from '../telemetry/hooks.ts';
 import {
   applyAttempt,
   type DisablePolicy,

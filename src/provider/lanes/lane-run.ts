@@ -2,10 +2,10 @@
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
 import type { Sender } from '../attempt/attempt.ts';
+import { withJitter } from '../attempt/decide.ts';
 import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery } from '../queue/delivery-queue.ts';
-import { withJitter } from '../schedule/decide.ts';
 import { type EndingParts, endAttempt } from './end-attempt.ts';
 import {
   isBreakerOpen,

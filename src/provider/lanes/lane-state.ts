@@ -1,10 +1,10 @@
 /** How an endpoint's results change its lane: concurrency, pauses, breaker, disabling and rate limit. Pure functions. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { AttemptResult } from '../attempt/attempt.ts';
+import type { Decision } from '../attempt/decide.ts';
+import { withJitter } from '../attempt/decide.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import { type AttemptRecord, type Delivery, type LaneState, MAX_LANE_PAUSE_MS } from '../queue/delivery-queue.ts';
-import { withJitter } from '../schedule/decide.ts';
-import type { Decision } from '../schedule/schedule.ts';
 
 /** When an endpoint with nothing but failures is disabled. */
 export type DisablePolicy = 'off' | { readonly after: Milliseconds; readonly attempts: number };

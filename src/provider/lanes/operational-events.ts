@@ -2,11 +2,12 @@
 import { createHash } from 'node:crypto';
 import { type Clock, toInstant } from '../../core/clock.ts';
 import type { AttemptResult } from '../attempt/attempt.ts';
+import type { DeadReason } from '../attempt/decide.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import { OWN_METADATA, toBody } from '../events/event.ts';
 import type { Delivery, DeliveryQueue, LaneState } from '../queue/delivery-queue.ts';
-import type { DeadReason, LaneHooks } from './lane-hooks.ts';
+import type { LaneHooks } from '../telemetry/hooks.ts';
 
 export type OperationalEventType = 'endpoint.disabled' | 'message.exhausted';
 

@@ -9,10 +9,10 @@ import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { DeliveryQueue, JoinedQueue, NewEvent } from '../queue/delivery-queue.ts';
+import type { OutboxHooks } from '../telemetry/hooks.ts';
 import { type EventParts, toEvent } from './outbox-event.ts';
 import { OutboxSession } from './outbox-session.ts';
 import {
-  type OutboxFigures,
   type OutboxKind,
   type OutboxRow,
   type RejectedRow,
@@ -21,19 +21,6 @@ import {
   removeRows,
   takeRows,
 } from './outbox-table.ts';
-
-/** Reports to the log and the metrics. */
-export interface OutboxHooks {
-  readonly onUp: () => void;
-  /** Called for each attempt that failed, until `onUp`. */
-  readonly onDown: (error: unknown) => void;
-  readonly onMoved: (stored: number, duplicates: number) => void;
-  /** `first`: of those that were rejected together. */
-  readonly onRejected: (count: number, first: RejectedRow) => void;
-  /** The queue rejected events, which stay in the table. Once, until all rows are moved. */
-  readonly onHeld: (error: string) => void;
-  readonly onFigures: (figures: OutboxFigures) => void;
-}
 
 /** The dependencies of the outbox. */
 export interface OutboxParts extends Pick<EventParts, 'route' | 'maxEventSize'> {
@@ -150,7 +137,8 @@ export class Outbox {
     await this.#drain(session);
     if (now - this.#figuresAt < FIGURES_INTERVAL_MS) return;
     this.#figuresAt = now;
-    hooks.onFigures(await session.transaction(readFigures));
+    const { waiting, oldestAgeSeconds } = await session.transaction(readFigures);
+    hooks.onFigures(waiting, oldestAgeSeconds);
   }
 
   #untilNext(): Milliseconds {

@@ -6,12 +6,11 @@ import type { Logger } from '../../telemetry/log/logger.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
 import type { DeliveryQueue, QueueStats } from '../queue/delivery-queue.ts';
+import type { FailingEndpoints, QueueCondition } from '../telemetry/hooks.ts';
+import { toLabel } from '../telemetry/hooks.ts';
 import type { ProviderLogEvent } from '../telemetry/log-events.ts';
 import type { ProviderMetrics } from '../telemetry/provider-metrics.ts';
-import type { FailingEndpoints } from './failing-endpoints.ts';
-import type { QueueCondition } from './queue-condition.ts';
 import { FillForecast, LossWatch, QueueFileWatch } from './queue-watch.ts';
-import { toLabel } from './telemetry-hooks.ts';
 
 export interface HousekeepingParts {
   readonly clock: Clock;

@@ -17,18 +17,14 @@ import type { ApiPassword } from '../api/api-access.ts';
 import type { OperationParts } from '../api/api-parts.ts';
 import { type ConsoleOperations, createConsoleOperations } from '../api/console-operations.ts';
 import { cancelWaiting } from '../api/endpoint-operations.ts';
-import { createProviderApi, type ProviderApi } from '../api/provider-api.ts';
+import { ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
 import { createSender, type ReloadableSender } from '../attempt/sender.ts';
-import { createSigningSecret, findPublicKey, formatSigningSecret, parseSigningSecret } from '../attempt/signing-keys.ts';
-import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
-import type { EndpointRules } from '../endpoints/endpoint-rules.ts';
-import { findUrlProblem } from '../endpoints/endpoint-url.ts';
+import { createSigningSecret } from '../attempt/signing-keys.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
 import { type FindApp, withInbox } from '../inbox/inbox-sender.ts';
-import type { LaneHooks } from '../lanes/lane-hooks.ts';
 import { createLaneRunner, type LaneRunner, toLaneCount } from '../lanes/lane-runner.ts';
 import { Outbox } from '../outbox/outbox.ts';
 import { testOutbox } from '../outbox/outbox-session.ts';
@@ -36,22 +32,23 @@ import type { ConnectionResult } from '../postgres/connection.ts';
 import { createQueue, testQueue } from '../queue/create-queue.ts';
 import type { DeliveryQueue, Serving } from '../queue/delivery-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
-import type { ProviderLogEvent } from '../telemetry/log-events.ts';
-import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
-import { FailingEndpoints } from './failing-endpoints.ts';
-import { Housekeeping } from './housekeeping.ts';
-import { toMemoryShares } from './memory-shares.ts';
-import { QueueCondition } from './queue-condition.ts';
-import { RateLimits } from './rate-limits.ts';
+import type { LaneHooks } from '../telemetry/hooks.ts';
 import {
   createApiHooks,
   createEncryptionLog,
   createLaneHooks,
   createOutboxHooks,
   createQueueHooks,
+  FailingEndpoints,
+  QueueCondition,
   type TelemetryParts,
   toLabel,
-} from './telemetry-hooks.ts';
+} from '../telemetry/hooks.ts';
+import type { ProviderLogEvent } from '../telemetry/log-events.ts';
+import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
+import { Housekeeping } from './housekeeping.ts';
+import { toMemoryShares } from './memory-shares.ts';
+import { RateLimits } from './rate-limits.ts';
 
 /** The dependencies of the provider. */
 export interface ProviderParts {
@@ -177,7 +174,7 @@ export class Provider {
   #createApi(operationParts: OperationParts, maxBufferedBytes: number): ProviderApi {
     const { tls, memory, version, password } = this.#parts;
     const { config, token } = this.#settings;
-    return createProviderApi({
+    return new ProviderApi({
       ...operationParts,
       address: config.address,
       tls,
@@ -233,7 +230,7 @@ export class Provider {
       queue: this.#queue,
       registry: this.#stored,
       receivers: this.#registry,
-      rules: toRules(this.#settings),
+      rules: this.#settings.rules,
       clock: this.#parts.clock,
       hooks: createApiHooks(telemetry),
       settings: {
@@ -334,15 +331,4 @@ export class Provider {
     // If the wake-up fails, the endpoint is served when the old limit allows it.
     for (const id of this.#rateLimits.replace(endpoints)) this.#queue.wake(id).catch(() => undefined);
   }
-}
-
-function toRules({ rules }: ProviderSettings): EndpointRules {
-  return {
-    findUrlProblem: (url) => findUrlProblem(url, rules),
-    findHeaderProblem,
-    parseSecret: parseSigningSecret,
-    createSecret: createSigningSecret,
-    formatSecret: formatSigningSecret,
-    findPublicKey,
-  };
 }

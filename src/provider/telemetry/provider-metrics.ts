@@ -21,10 +21,7 @@ export type EventRejection = (typeof EVENT_REJECTIONS)[number];
 export type AcceptResult = Exclude<AppendResult, 'conflict'>;
 
 const SETTLED_RESULTS = ['delivered', 'dead', 'skipped'] as const;
-export type SettledResult = (typeof SETTLED_RESULTS)[number];
-
 const ENDPOINT_STATES = ['enabled', 'failing', 'disabled'] as const;
-export type EndpointStates = Readonly<Record<(typeof ENDPOINT_STATES)[number], number>>;
 
 /** The label of endpoints that were created with the API: their number is not bounded by the config. */
 export const API_LABEL = 'api';
@@ -33,73 +30,38 @@ const ALERTED_OUTCOMES = ['delivered', 'server_error', 'timeout', 'connect'] as 
 const DURATION_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30];
 const DELAY_BUCKETS = [0.01, 0.1, 1, 10, 60, 600, 3_600, 21_600, 86_400, 432_000];
 
-export interface ProviderMetrics {
-  /** Exports the series of these endpoint labels, and removes those of all others. */
-  setEndpoints(labels: readonly string[]): void;
-  accepted(result: AcceptResult, count: number): void;
-  /** Stored events that no endpoint selects. */
-  unrouted(count: number): void;
-  rejected(reason: EventRejection): void;
-  attempt(endpoint: string, outcome: AttemptOutcome, duration: Milliseconds): void;
-  settled(endpoint: string, result: SettledResult, count?: number): void;
-  /** From the acceptance of the event to its acknowledgement. */
-  delivered(delay: Milliseconds): void;
-  queue(stats: QueueStats, oldestDueAge: Milliseconds): void;
-  backlog(endpoint: string, backlog: EndpointBacklog): void;
-  endpointStates(states: EndpointStates): void;
-  slots(fast: number, slow: number): void;
-  queueUp(isUp: boolean): void;
-  /** Seconds; infinity: it does not fill up. */
-  queueFullIn(seconds: number): void;
-  queueWentBack(): void;
-  /** Of the file system with a queue in SQLite; the series exist from the first call. */
-  queueDisk(freeBytes: number, totalBytes: number): void;
-  /** The series exist only if the config has an outbox. */
-  watchOutbox(): OutboxMetrics;
-  /** `operation`: from the OpenAPI document. */
-  apiRequest(operation: string, status: number, duration: Milliseconds): void;
-}
-
-/** The metrics of the outbox. */
-export interface OutboxMetrics {
-  up(isUp: boolean): void;
-  rejected(count: number): void;
-  figures(waiting: number, oldestAgeSeconds: number): void;
-}
+export type ProviderMetrics = ReturnType<typeof createProviderMetrics>;
 
 /** Registers the metrics. */
-export function createProviderMetrics(registers: readonly Registry[]): ProviderMetrics {
+export function createProviderMetrics(registers: readonly Registry[]) {
   return {
     ...createEventMetrics(registers),
     ...createEndpointMetrics(registers),
     ...createQueueMetrics(registers),
+    /** The series exist only if the config has an outbox. */
     watchOutbox: () => createOutboxMetrics(registers),
   };
 }
 
-function createOutboxMetrics(registers: readonly Registry[]): OutboxMetrics {
+function createOutboxMetrics(registers: readonly Registry[]) {
   const up = gauge(registers, 'outbox_up', '1 if events are taken from the outbox, otherwise 0.').series();
   const rejected = counter(registers, 'outbox_rejected_total', 'Invalid rows of the outbox.').series();
   const waiting = gauge(registers, 'outbox_waiting', 'Rows in the outbox, counted up to 100,000.').series();
   const help = 'How long the oldest row has been in the outbox; 0: it is empty.';
   const oldestAge = gauge(registers, 'outbox_oldest_age_seconds', help).series();
   return {
-    up(isUp) {
+    up(isUp: boolean): void {
       up.value = isUp ? 1 : 0;
     },
-    rejected: (count) => rejected.add(count),
-    figures(count, age) {
+    rejected: (count: number): void => rejected.add(count),
+    figures(count: number, age: number): void {
       waiting.value = count;
       oldestAge.value = Math.max(0, age);
     },
   };
 }
 
-type EventMetrics = Pick<ProviderMetrics, 'accepted' | 'unrouted' | 'rejected' | 'delivered' | 'apiRequest'>;
-type QueueMetrics = Pick<ProviderMetrics, 'queue' | 'queueUp' | 'queueFullIn' | 'queueWentBack' | 'queueDisk'>;
-type EndpointMetrics = Omit<ProviderMetrics, keyof EventMetrics | keyof QueueMetrics | 'watchOutbox'>;
-
-function createEventMetrics(registers: readonly Registry[]): EventMetrics {
+function createEventMetrics(registers: readonly Registry[]) {
   const events = counter(registers, 'events_total', 'Accepted events, by whether the ID was new.', ['result']);
   const unrouted = counter(registers, 'unrouted_events_total', 'Stored events that no endpoint selected.').series();
   const rejections = counter(registers, 'rejected_requests_total', 'Requests of the app that were not accepted, by reason.', [
@@ -124,18 +86,21 @@ function createEventMetrics(registers: readonly Registry[]): EventMetrics {
   for (const result of ['stored', 'duplicate']) events.series(result);
   for (const reason of EVENT_REJECTIONS) rejections.series(reason);
   return {
-    accepted: (result, count) => events.series(result).add(count),
-    unrouted: (count) => unrouted.add(count),
-    rejected: (reason) => rejections.series(reason).add(),
-    apiRequest(operation, status, took) {
+    accepted: (result: AcceptResult, count: number): void => events.series(result).add(count),
+    /** Stored events that no endpoint selects. */
+    unrouted: (count: number): void => unrouted.add(count),
+    rejected: (reason: EventRejection): void => rejections.series(reason).add(),
+    /** `operation`: from the OpenAPI document. */
+    apiRequest(operation: string, status: number, took: Milliseconds): void {
       requests.series(operation, `${Math.floor(status / 100)}xx`).add();
       requestDuration.observe(took / 1_000);
     },
-    delivered: (delay) => deliveryDelay.observe(Math.max(0, delay) / 1_000),
+    /** From the acceptance of the event to its acknowledgement. */
+    delivered: (delay: Milliseconds): void => deliveryDelay.observe(Math.max(0, delay) / 1_000),
   };
 }
 
-function createEndpointMetrics(registers: readonly Registry[]): EndpointMetrics {
+function createEndpointMetrics(registers: readonly Registry[]) {
   const attempts = counter(registers, 'attempts_total', 'Delivery attempts, by endpoint and outcome.', ['endpoint', 'outcome']);
   const settled = counter(registers, 'deliveries_total', 'Deliveries that ended, by endpoint and result.', [
     'endpoint',
@@ -168,31 +133,33 @@ function createEndpointMetrics(registers: readonly Registry[]): EndpointMetrics 
     waiting.remove(label);
   };
   return {
-    setEndpoints(labels) {
+    /** Exports the series of these endpoint labels, and removes those of all others. */
+    setEndpoints(labels: readonly string[]): void {
       const next = new Set(labels);
       for (const label of known) if (!next.has(label)) forget(label);
       for (const label of labels) show(label);
       known = labels;
     },
-    attempt(endpoint, outcome, took) {
+    attempt(endpoint: string, outcome: AttemptOutcome, took: Milliseconds): void {
       attempts.series(endpoint, outcome).add();
       duration.observe(took / 1_000);
     },
-    settled: (endpoint, result, count = 1) => settled.series(endpoint, result).add(count),
-    backlog(endpoint, backlog) {
+    settled: (endpoint: string, result: (typeof SETTLED_RESULTS)[number], count = 1): void =>
+      settled.series(endpoint, result).add(count),
+    backlog(endpoint: string, backlog: EndpointBacklog): void {
       waiting.series(endpoint).value = backlog.waiting;
     },
-    endpointStates(counts) {
+    endpointStates(counts: Readonly<Record<(typeof ENDPOINT_STATES)[number], number>>): void {
       for (const state of ENDPOINT_STATES) states.series(state).value = counts[state];
     },
-    slots(fast, slow) {
+    slots(fast: number, slow: number): void {
       slots.series('fast').value = fast;
       slots.series('slow').value = slow;
     },
   };
 }
 
-function createQueueMetrics(registers: readonly Registry[]): QueueMetrics {
+function createQueueMetrics(registers: readonly Registry[]) {
   const deliveries = gauge(registers, 'queue_deliveries', 'Deliveries in the queue, by state.', ['state']);
   const events = gauge(registers, 'queue_events', 'Undelivered events.').series();
   const eventsLimit = gauge(
@@ -219,15 +186,17 @@ function createQueueMetrics(registers: readonly Registry[]): QueueMetrics {
   const diskFree = gauge(registers, 'queue_disk_free_bytes', 'Free space of the file system with the SQLite file.');
   const diskSize = gauge(registers, 'queue_disk_bytes', 'Size of the file system with the SQLite file.');
   return {
-    queueFullIn(seconds) {
+    /** Seconds; infinity: it does not fill up. */
+    queueFullIn(seconds: number): void {
       fullIn.value = seconds;
     },
-    queueWentBack: () => wentBack.add(),
-    queueDisk(freeBytes, totalBytes) {
+    queueWentBack: (): void => wentBack.add(),
+    /** Of the file system with a queue in SQLite; the series exist from the first call. */
+    queueDisk(freeBytes: number, totalBytes: number): void {
       diskFree.series().value = freeBytes;
       diskSize.series().value = totalBytes;
     },
-    queue(stats, oldestDueAge) {
+    queue(stats: QueueStats, oldestDueAge: Milliseconds): void {
       for (const state of ['waiting', 'dead', 'skipped'] as const) deliveries.series(state).value = stats[state];
       events.value = stats.events;
       eventsLimit.value = stats.maxEvents;
@@ -237,7 +206,7 @@ function createQueueMetrics(registers: readonly Registry[]): QueueMetrics {
       storedEvents.value = stats.storedEvents;
       storedBytes.value = stats.storedBytes;
     },
-    queueUp(isUp) {
+    queueUp(isUp: boolean): void {
       up.value = isUp ? 1 : 0;
     },
   };

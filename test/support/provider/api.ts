@@ -2,12 +2,13 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
-import { createProviderApi, type ProviderApi, type ProviderApiParts } from '../../../src/provider/api/provider-api.ts';
+import { ProviderApi, type ProviderApiParts } from '../../../src/provider/api/provider-api.ts';
 import { EndpointCipher } from '../../../src/provider/endpoints/endpoint-cipher.ts';
+import { compileEgressRules } from '../../../src/provider/endpoints/endpoint-url.ts';
 import { StoredRegistry } from '../../../src/provider/endpoints/stored-registry.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
 import { type Answer, send } from '../client.ts';
-import { DEFAULTS, RULES, toConfigEndpoint } from './endpoints.ts';
+import { DEFAULTS, toConfigEndpoint } from './endpoints.ts';
 import { MemoryQueue } from './memory-queue.ts';
 
 /** What the hooks were called with. */
@@ -64,11 +65,11 @@ export async function startApiOver<Queue extends DeliveryQueue>(
   });
   registry.replaceConfig([toConfigEndpoint('acme', { events: ['invoice.*'] })], DEFAULTS);
   await registry.open();
-  const api = createProviderApi({
+  const api = new ProviderApi({
     queue,
     registry,
     receivers: over.receivers ?? registry,
-    rules: RULES,
+    rules: compileEgressRules({ allowHttp: false, allowPrivate: [], deny: [] }),
     clock,
     settings: { maxEventSize: 262_144, rotationGrace: () => 86_400_000 },
     address: { hosts: ['127.0.0.1'], port: 0 },

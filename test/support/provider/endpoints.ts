@@ -1,9 +1,7 @@
-/** Endpoints and rules for tests of the provider. */
+/** Endpoints for tests of the provider. */
 import { Secret } from '../../../src/core/secret.ts';
 import type { Endpoint } from '../../../src/provider/endpoints/endpoint.ts';
-import { findHeaderProblem } from '../../../src/provider/endpoints/endpoint-headers.ts';
 import type { EndpointDefaults, EndpointRecord, EndpointSettings } from '../../../src/provider/endpoints/endpoint-record.ts';
-import type { EndpointRules } from '../../../src/provider/endpoints/endpoint-rules.ts';
 
 export const SECRET_TEXT = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 
@@ -53,19 +51,3 @@ export function toConfigEndpoint(id: string, over: Partial<Endpoint> = {}): Endp
     ...over,
   };
 }
-
-let secrets = 0;
-
-/** Rules in the form of those of the sender, without its details. */
-export const RULES: EndpointRules = {
-  findUrlProblem: (url) =>
-    URL.canParse(url) && url.startsWith('https://') ? undefined : { problem: 'it is not an https URL', hint: 'write https://…' },
-  findHeaderProblem,
-  parseSecret: (text) =>
-    text.startsWith('whsec_')
-      ? { version: 'v1', secret: new Secret(Buffer.from(text.slice(6), 'base64')) }
-      : { problem: 'the secret has no whsec_ prefix', hint: 'write whsec_ and base64' },
-  createSecret: () => ({ version: 'v1', secret: new Secret(Buffer.alloc(24, ++secrets)) }),
-  formatSecret: ({ secret }) => `whsec_${secret.expose().toString('base64')}`,
-  findPublicKey: () => undefined,
-};

@@ -3,7 +3,6 @@ import type { AttemptResult, Sender } from '../../../src/provider/attempt/attemp
 import type { DisabledReason, Endpoint } from '../../../src/provider/endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../../../src/provider/endpoints/registry.ts';
 import type { Target } from '../../../src/provider/endpoints/target.ts';
-import type { LaneHooks } from '../../../src/provider/lanes/lane-hooks.ts';
 import { createLaneRunner, type LaneRunner, type LaneSettings } from '../../../src/provider/lanes/lane-runner.ts';
 import { toRank } from '../../../src/provider/lanes/lane-state.ts';
 import type {
@@ -14,6 +13,7 @@ import type {
   NewEvent,
   SettledDelivery,
 } from '../../../src/provider/queue/delivery-queue.ts';
+import type { LaneHooks } from '../../../src/provider/telemetry/hooks.ts';
 import type { FakeClock } from '../fake-clock.ts';
 import { aDelivery } from './endpoint.ts';
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { AttemptResult } from '../../../../src/provider/attempt/attempt.ts';
+import { decide } from '../../../../src/provider/attempt/decide.ts';
 import {
   applyAttempt,
   isBreakerOpen,
@@ -12,7 +13,6 @@ import {
   toRank,
 } from '../../../../src/provider/lanes/lane-state.ts';
 import type { LaneState } from '../../../../src/provider/queue/delivery-queue.ts';
-import { decide } from '../../../../src/provider/schedule/decide.ts';
 import { fc } from '../../../support/property.ts';
 import { anEndpoint, failed, responded } from '../../../support/provider/endpoint.ts';
 

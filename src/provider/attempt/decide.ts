@@ -1,8 +1,26 @@
-/** Decides what follows an attempt, from its result and the endpoint's schedule. */
-import type { Milliseconds } from '../../core/clock.ts';
-import type { AttemptResult } from '../attempt/attempt.ts';
+/** Decides what follows an attempt, from its result and the endpoint's schedule (facts: Standard Webhooks, "Deliverability and reliability"). */
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
-import type { Decide } from './schedule.ts';
+import type { AttemptResult } from './attempt.ts';
+
+/** The decision after an attempt. */
+export type Decision =
+  | { readonly kind: 'delivered' }
+  | { readonly kind: 'retry'; readonly due: EpochMilliseconds }
+  /** No attempt follows. `gone`: the endpoint was disabled as well. */
+  | { readonly kind: 'dead'; readonly reason: 'exhausted' | 'rejected' | 'gone' };
+export type DeadReason = Extract<Decision, { kind: 'dead' }>['reason'];
+
+/** An attempt that ended. */
+interface Ended {
+  readonly result: AttemptResult;
+  /** `Delivery.tries` before this attempt. */
+  readonly tries: number;
+  readonly endpoint: Pick<Endpoint, 'schedule' | 'retryClientErrors'>;
+  readonly now: EpochMilliseconds;
+  /** 0 to 1, for the jitter. */
+  readonly random: number;
+}
 
 /** Delays vary by this share in both directions, so that retries of many deliveries do not come at once. */
 const JITTER = 0.2;
@@ -18,7 +36,7 @@ const RETRIED_CLIENT_ERRORS: ReadonlySet<number> = new Set([401, 403, 404, 408, 
  * bring it forward: by at most 24 h, and at most by the delays that remain in the schedule, so that a short schedule stays short. A redirect is
  * a failure. An attempt that the egress guard blocked is one, too: the delivery must end some day, although no request was sent.
  */
-export const decide: Decide = ({ result, tries, endpoint, now, random }) => {
+export function decide({ result, tries, endpoint, now, random }: Ended): Decision {
   if (result.outcome === 'delivered') return { kind: 'delivered' };
   if (result.outcome === 'gone') return { kind: 'dead', reason: 'gone' };
   if (isRejection(result, endpoint.retryClientErrors)) return { kind: 'dead', reason: 'rejected' };
@@ -27,7 +45,7 @@ export const decide: Decide = ({ result, tries, endpoint, now, random }) => {
   const horizon = endpoint.schedule.slice(tries).reduce((sum, each) => sum + each, 0);
   const retryAfter = Math.min(result.retryAfter ?? 0, MAX_RETRY_AFTER_MS, horizon);
   return { kind: 'retry', due: Math.round(now + Math.max(withJitter(delay, random), retryAfter)) };
-};
+}
 
 /** `delay`, 20 % shorter to 20 % longer. `random`: 0 to 1. */
 export function withJitter(delay: Milliseconds, random: number): Milliseconds {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { FailingEndpoints } from '../../../../src/provider/runtime/failing-endpoints.ts';
+import { FailingEndpoints } from '../../../../src/provider/telemetry/hooks.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const MINUTE = 60_000;

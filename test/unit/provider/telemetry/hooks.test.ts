@@ -1,9 +1,12 @@
 import { Registry } from '@prometheus-io/client';
 import { expect, test } from 'vitest';
 import type { Endpoint } from '../../../../src/provider/endpoints/endpoint.ts';
-import { FailingEndpoints } from '../../../../src/provider/runtime/failing-endpoints.ts';
-import { QueueCondition } from '../../../../src/provider/runtime/queue-condition.ts';
-import { createEncryptionLog, createLaneHooks } from '../../../../src/provider/runtime/telemetry-hooks.ts';
+import {
+  createEncryptionLog,
+  createLaneHooks,
+  FailingEndpoints,
+  QueueCondition,
+} from '../../../../src/provider/telemetry/hooks.ts';
 import type { ProviderLogEvent } from '../../../../src/provider/telemetry/log-events.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { AttemptJournal } from '../../../../src/telemetry/journal/attempt-journal.ts';

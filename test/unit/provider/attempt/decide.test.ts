@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ATTEMPT_OUTCOMES, type AttemptResult } from '../../../../src/provider/attempt/attempt.ts';
-import { decide } from '../../../../src/provider/schedule/decide.ts';
-import type { Decision } from '../../../../src/provider/schedule/schedule.ts';
+import type { Decision } from '../../../../src/provider/attempt/decide.ts';
+import { decide } from '../../../../src/provider/attempt/decide.ts';
 import { fc } from '../../../support/property.ts';
 import { DEFAULT_SCHEDULE, failed, responded } from '../../../support/provider/endpoint.ts';
 

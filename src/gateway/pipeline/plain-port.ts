@@ -1,0 +1,86 @@
+/** A port without routes, for the admin port and the API of the sending side: strict HTTP with its own limits, one request after the other. */
+import type { Server } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
+import type { Clock } from '../../core/clock.ts';
+import type { ListenAddress } from '../../core/listen-address.ts';
+import type { Refusal } from '../../core/refusal.ts';
+import type { ClientErrors } from '../server/client-errors.ts';
+import { type BodyLimits, BodyWatch } from '../server/limits.ts';
+import { type BoundAddress, Listener } from '../server/listener.ts';
+import type { MemoryPressure } from '../server/memory-guard.ts';
+import { PortClients, type PortClientsParts } from '../server/port-clients.ts';
+import { type PortRequest, PortRequests } from '../server/port-requests.ts';
+import { createStrictServer, type StrictLimits } from '../server/strict-server.ts';
+import type { TlsContexts } from '../server/tls.ts';
+import { createPlainErrors } from './respond.ts';
+
+/** The settings of the port. */
+export interface PlainPortOptions {
+  readonly address: ListenAddress;
+  readonly limits: StrictLimits & PortClientsParts['limits'];
+  readonly bodies: BodyLimits;
+  readonly tls: TlsContexts | undefined;
+  readonly memory: MemoryPressure;
+  readonly clock: Clock;
+}
+
+const NO_LIMIT = (): void => undefined;
+
+/** The port; it does not listen yet. */
+export class PlainPort {
+  readonly #server: Server | TlsServer;
+  readonly #clients: PortClients;
+  readonly #bodies: BodyWatch;
+  readonly #errors: ClientErrors;
+  readonly #listener: Listener;
+  readonly #tls: TlsContexts | undefined;
+
+  /** `handle` responds, with a rejection if there is one. */
+  constructor(options: PlainPortOptions, handle: (received: PortRequest, rejection: Refusal | undefined) => Promise<void>) {
+    const { address, limits, bodies, tls, memory, clock } = options;
+    this.#tls = tls;
+    this.#server = createStrictServer(limits, tls && { contexts: tls, clock, memory, onLimit: NO_LIMIT }, {});
+    this.#clients = new PortClients(this.#server, { limits, shared: [], clock, onLimit: NO_LIMIT, tls, memory });
+    this.#bodies = new BodyWatch(bodies, clock, NO_LIMIT, memory);
+    this.#errors = createPlainErrors(clock);
+    this.#listener = new Listener(this.#server, address);
+    const requests = new PortRequests({
+      errors: this.#errors,
+      clients: this.#clients,
+      bodies: this.#bodies,
+      onLimit: NO_LIMIT,
+      maxHeaderFields: limits.maxHeaderFields,
+      handle: (received) => {
+        const { request, body, tracked, refusal } = received;
+        body.client = request.socket.remoteAddress ?? '';
+        return handle(received, this.#clients.admit(tracked, body.client, false) ?? refusal);
+      },
+    });
+    requests.bind(this.#server);
+  }
+
+  /** Opens the port; rejects with the system's error. */
+  listen(): Promise<BoundAddress> {
+    return this.#listener.open();
+  }
+
+  /** Closes the port and the connections without a request. */
+  endIdle(): void {
+    this.#listener.close();
+    this.#errors.endConnections();
+    this.#server.closeIdleConnections();
+  }
+
+  /** Closes the port and all connections immediately. */
+  close(): void {
+    this.#listener.close();
+    this.#server.closeAllConnections();
+    this.#clients.close();
+    this.#bodies.close();
+  }
+
+  /** Uses the current TLS contexts for new connections. */
+  refreshTls(): void {
+    if (this.#tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#tls.toServerOptions());
+  }
+}

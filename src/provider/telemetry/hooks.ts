@@ -1,0 +1,323 @@
+/** Turns what the parts of the sending side report into metrics, log lines, journal entries and spans. Hooks never throw. */
+
+import { randomBytes } from 'node:crypto';
+import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { Span } from '../../telemetry/tracing/span.ts';
+import { parseTraceparent, SAMPLED } from '../../telemetry/tracing/traceparent.ts';
+import type { AttemptResult } from '../attempt/attempt.ts';
+import type { DeadReason, Decision } from '../attempt/decide.ts';
+import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
+import type { EncryptionReport } from '../endpoints/stored-registry.ts';
+import { readTraceHeaders } from '../events/trace-metadata.ts';
+import { PostgresError } from '../postgres/connection.ts';
+import type { QueueHooks } from '../queue/create-queue.ts';
+import type { Delivery } from '../queue/delivery-queue.ts';
+import { isDiskFull } from '../queue/store-client.ts';
+import type { ProviderLogEvent } from './log-events.ts';
+import { type AcceptResult, API_LABEL, type EventRejection, type ProviderMetrics } from './provider-metrics.ts';
+
+/** Log lines about events without an endpoint: an app that posts many of them would fill the log. */
+const UNROUTED_INTERVAL_MS: Milliseconds = 60_000;
+
+export interface TelemetryParts {
+  readonly clock: Clock;
+  readonly logger: Logger<ProviderLogEvent>;
+  readonly metrics: ProviderMetrics;
+  readonly onSpan: ((span: Span) => void) | undefined;
+  readonly journal: Pick<AttemptJournal, 'add'>;
+  readonly failing: FailingEndpoints;
+  readonly condition: QueueCondition;
+}
+
+/** Endpoints that a log line names. */
+const MAX_NAMED = 10;
+const ALTERED_HINT = 'its deliveries wait: restore the queue from a backup, or delete the endpoint and create it again';
+const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate); set its headers, then enable it';
+
+/** The metric label of an endpoint: its name if the config names it, one label for all others. */
+export function toLabel({ id, source }: Pick<Endpoint, 'id' | 'source'>): string {
+  return source === 'config' ? id : API_LABEL;
+}
+
+/** The reports of lane runs. */
+export type LaneHooks = ReturnType<typeof createLaneHooks>;
+
+/** `find`: undefined for an endpoint that does not exist. */
+export function createLaneHooks(
+  { logger, metrics, onSpan, journal, failing }: TelemetryParts,
+  find: (id: string) => Endpoint | undefined,
+) {
+  return {
+    /** An attempt ended. `decision` is undefined if it was aborted by a shutdown; then it is made again. */
+    onAttempt(endpoint: Endpoint, delivery: Delivery, result: AttemptResult, decision: Decision | undefined): void {
+      const { startedAt, outcome, status, duration, detail } = result;
+      const label = toLabel(endpoint);
+      metrics.attempt(label, outcome, duration);
+      const retryAt = decision?.kind === 'retry' ? decision.due : undefined;
+      const next = decision?.kind === 'delivered' ? 'none' : (decision?.kind ?? 'retry');
+      const attempt = { endpoint: endpoint.id, event: delivery.event, attempt: delivery.attempt + 1, next, retryAt } as const;
+      journal.add({ at: startedAt, outcome, status, duration, detail, ...attempt });
+      const span = onSpan && toAttemptSpan(delivery, endpoint, result);
+      if (span !== undefined) onSpan?.(span);
+      if (decision?.kind !== 'delivered') return;
+      failing.delete(endpoint.id);
+      metrics.settled(label, 'delivered');
+      metrics.delivered(startedAt + duration - delivery.createdAt);
+    },
+    /** A delivery is dead. */
+    onExhausted(endpoint: Endpoint, { event, type, attempt }: Delivery, reason: DeadReason): void {
+      metrics.settled(toLabel(endpoint), 'dead');
+      logger.warn('message_exhausted', { event, type, endpoint: endpoint.id, reason, attempts: attempt + 1 });
+    },
+    /** Deliveries were not sent because the endpoint is disabled or deleted, or has another tenant. */
+    onSkipped(id: string, count: number): void {
+      const endpoint = find(id);
+      metrics.settled(endpoint === undefined ? API_LABEL : toLabel(endpoint), 'skipped', count);
+    },
+    /** The endpoint was disabled by its responses. */
+    onDisabled({ id }: Endpoint, reason: DisabledReason): void {
+      logger.error('endpoint_disabled', { endpoint: id, reason, hint: `sidegate endpoints enable ${id}` });
+    },
+    /** `open`: the endpoint is unreachable, asks for less, or fails almost everything (see lane-state.ts). `closed`: no longer. */
+    onBreaker({ id }: Endpoint, state: 'open' | 'closed'): void {
+      if (state === 'open') return logger.warn('breaker_opened', { endpoint: id });
+      logger.info('breaker_closed', { endpoint: id });
+      failing.delete(id);
+    },
+    /** An attempt failed while the breaker is open, or opened it, or the endpoint is still away. No replica starts the next attempt before `until`. */
+    onFailing: ({ id }: Endpoint, until: EpochMilliseconds): void => failing.add(id, until),
+    /** An operational event could not be stored, for instance because the queue is full. */
+    onOperationalEventLost: (type: string, error: unknown): void =>
+      logger.error('operational_event_lost', { type, error: toErrorText(error) }),
+  };
+}
+
+/** The hooks of the queue. */
+export function createQueueHooks({ logger, condition }: TelemetryParts): QueueHooks {
+  return {
+    onFatal(error) {
+      logger.error('queue_failed', { error: toErrorText(error), hint: 'restart the pod; accepted events are stored' });
+      condition.fail('thread', toErrorText(error));
+    },
+    onUnavailable: (error) => condition.fail('writes', error),
+    onAvailable: () => condition.recover('writes'),
+    onRunError: (endpoint, error) => logger.error('provider_failed', { endpoint, error: toErrorText(error) }),
+  };
+}
+
+/** The reports of the outbox. */
+export type OutboxHooks = ReturnType<typeof createOutboxHooks>;
+
+/** An outage is logged once, and its end. */
+export function createOutboxHooks({ logger, metrics }: TelemetryParts) {
+  const outbox = metrics.watchOutbox();
+  let isDown = false;
+  return {
+    onUp(): void {
+      outbox.up(true);
+      if (isDown) logger.info('outbox_up');
+      isDown = false;
+    },
+    /** Called for each attempt that failed, until `onUp`. */
+    onDown(error: unknown): void {
+      outbox.up(false);
+      if (!isDown)
+        logger.error('outbox_down', { error: toErrorText(error), hint: error instanceof PostgresError ? error.hint : undefined });
+      isDown = true;
+    },
+    onMoved(stored: number, duplicates: number): void {
+      if (stored > 0) metrics.accepted('stored', stored);
+      if (duplicates > 0) metrics.accepted('duplicate', duplicates);
+    },
+    /** `first`: of those that were rejected together. */
+    onRejected(count: number, first: { readonly row: { readonly seq: string }; readonly reason: string }): void {
+      outbox.rejected(count);
+      const { row, reason } = first;
+      logger.warn('outbox_rejected', { rows: count, seq: row.seq, reason, hint: 'see the table sidegate_outbox_rejected' });
+    },
+    /** The queue rejected events, which stay in the table. Once, until all rows are moved. */
+    onHeld: (error: string): void =>
+      logger.warn('outbox_held', { error, hint: 'the rows stay in the outbox until the queue accepts them' }),
+    onFigures: (waiting: number, oldestAgeSeconds: number): void => outbox.figures(waiting, oldestAgeSeconds),
+  };
+}
+
+/** The reports of the API. */
+export type ApiHooks = ReturnType<typeof createApiHooks>;
+
+export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
+  let unrouted = 0;
+  let unroutedAt = Number.NEGATIVE_INFINITY;
+  return {
+    /** `operation`: its ID in the OpenAPI document, or `none` for requests that match no operation. */
+    onRequest: (operation: string, status: number, duration: Milliseconds): void =>
+      metrics.apiRequest(operation, status, duration),
+    onAccepted: (result: AcceptResult, count: number): void => metrics.accepted(result, count),
+    /** Events were stored that no endpoint selects; `type`: of one of them. */
+    onUnrouted(type: string, count: number): void {
+      metrics.unrouted(count);
+      unrouted += count;
+      if (clock.monotonic() - unroutedAt < UNROUTED_INTERVAL_MS) return;
+      logger.warn('events_unrouted', { events: unrouted, type, hint: 'sidegate events list --unrouted' });
+      [unrouted, unroutedAt] = [0, clock.monotonic()];
+    },
+    /** A request to accept events was rejected. */
+    onRejected: (reason: EventRejection): void => metrics.rejected(reason),
+    /** By hand. */
+    onEndpointChanged(endpoint: string, change: 'created' | 'updated' | 'deleted' | 'rotated' | 'enabled' | 'disabled'): void {
+      logger.info('endpoint_changed', { endpoint, change });
+    },
+    /** A request failed because of a bug or a fault of the environment. */
+    onError: (operation: string, error: unknown): void =>
+      logger.error('provider_failed', { operation, error: toErrorText(error) }),
+  };
+}
+
+/** Logs what happened to endpoints because of `provider.encryption`. */
+export function createEncryptionLog(logger: Logger<ProviderLogEvent>): (report: EncryptionReport) => void {
+  return (report) => {
+    switch (report.kind) {
+      case 'key_missing': {
+        const { key, endpoints } = report;
+        const hint = 'add the key to provider.encryption.keys: deliveries to these endpoints wait, and the next start fails';
+        logger.error('encryption_key_missing', { key, count: endpoints.length, endpoints: endpoints.slice(0, MAX_NAMED), hint });
+        break;
+      }
+      case 'altered':
+        for (const endpoint of report.endpoints) logger.error('endpoint_secrets_altered', { endpoint, hint: ALTERED_HINT });
+        break;
+      case 'reset':
+        for (const endpoint of report.endpoints) logger.error('endpoint_secrets_reset', { endpoint, hint: RESET_HINT });
+        break;
+      case 'complete':
+        if (report.reencrypted > 0 || report.unusedKeys.length > 0)
+          logger.info('endpoint_secrets_encrypted', {
+            count: report.reencrypted,
+            key: report.key,
+            unusedKeys: report.unusedKeys,
+          });
+        break;
+      case 'plain':
+        logger.warn('endpoint_secrets_plain', { count: report.endpoints, hint: 'set provider.encryption.keys' });
+    }
+  };
+}
+
+const SPAN_ID_BYTES = 8;
+
+/**
+ * The span of an attempt, by OpenTelemetry's conventions: part of the trace in which the app created the event. Undefined if the event has no
+ * trace, or one that the app did not record.
+ */
+function toAttemptSpan(delivery: Delivery, endpoint: Endpoint, result: AttemptResult): Span | undefined {
+  const headers = new Map(readTraceHeaders(delivery.metadata));
+  const traceparent = headers.get('traceparent');
+  const parent = traceparent === undefined ? undefined : parseTraceparent([traceparent]);
+  if (parent === undefined || (parent.flags & SAMPLED) === 0) return undefined;
+  const isDelivered = result.outcome === 'delivered';
+  return {
+    traceId: parent.traceId,
+    spanId: randomBytes(SPAN_ID_BYTES).toString('hex'),
+    flags: parent.flags,
+    tracestate: headers.get('tracestate'),
+    parentId: parent.parentId,
+    isParentRemote: true,
+    kind: 'client',
+    name: 'POST',
+    startedAt: result.startedAt,
+    endedAt: result.startedAt + result.duration,
+    attributes: {
+      'http.request.method': 'POST',
+      ...(result.status === undefined ? undefined : { 'http.response.status_code': result.status }),
+      ...(isDelivered ? undefined : { 'error.type': result.status === undefined ? result.outcome : String(result.status) }),
+      'http.request.resend_count': delivery.attempt,
+      'messaging.message.id': delivery.event,
+      'sidegate.endpoint': endpoint.id,
+    },
+    isError: !isDelivered,
+    link: undefined,
+  };
+}
+
+/**
+ * With a shared queue, a lane moves between replicas, and the one that made the last attempt knows best. A replica therefore forgets an
+ * endpoint if the next attempt has been possible for so long, and another replica must have made it.
+ */
+const FORGET_AFTER_MS: Milliseconds = 10 * 60_000;
+
+/** The endpoints whose breaker is open, as far as this replica knows. */
+export class FailingEndpoints {
+  readonly #clock: Clock;
+  readonly #isShared: boolean;
+  readonly #until = new Map<string, EpochMilliseconds>();
+
+  /** `isShared`: other replicas serve the same queue. */
+  constructor(clock: Clock, isShared: boolean) {
+    this.#clock = clock;
+    this.#isShared = isShared;
+  }
+
+  /** An attempt failed; the next one does not start before `until`. */
+  add(endpoint: string, until: EpochMilliseconds): void {
+    this.#until.set(endpoint, until);
+  }
+
+  /** An attempt succeeded. */
+  delete(endpoint: string): void {
+    this.#until.delete(endpoint);
+  }
+
+  /** How many of these endpoints are failing; forgets all others. */
+  count(endpoints: readonly string[]): number {
+    const current = new Set(endpoints);
+    const oldest = this.#isShared ? this.#clock.now() - FORGET_AFTER_MS : Number.NEGATIVE_INFINITY;
+    for (const [endpoint, until] of this.#until) if (!current.has(endpoint) || until < oldest) this.#until.delete(endpoint);
+    return this.#until.size;
+  }
+}
+
+/** Each part that can fail, the most important one first, and its problem in public words: the log has the cause. */
+const PROBLEMS = {
+  thread: 'the queue has stopped',
+  writes: 'the queue cannot store events',
+  pruning: 'the queue cannot remove events',
+  figures: 'the queue cannot be read',
+  file: 'the file of the queue was deleted or replaced',
+} as const;
+type Part = keyof typeof PROBLEMS;
+const PARTS = Object.keys(PROBLEMS) as Part[];
+
+/** The problems of the queue, for /readyz, the metric and the log. Each part fails and recovers by itself: figures that can be read do not mean that events can be written. */
+export class QueueCondition {
+  readonly #metrics: Pick<ProviderMetrics, 'queueUp'>;
+  readonly #logger: Logger<ProviderLogEvent>;
+  readonly #failed = new Map<Part, string>();
+
+  constructor(metrics: Pick<ProviderMetrics, 'queueUp'>, logger: Logger<ProviderLogEvent>) {
+    this.#metrics = metrics;
+    this.#logger = logger;
+  }
+
+  /** In the words of /readyz; undefined if the queue can store events. */
+  get problem(): string | undefined {
+    const failed = PARTS.find((part) => this.#failed.has(part));
+    return failed && this.#failed.get(failed);
+  }
+
+  /** An outage is logged once, with the first cause. */
+  fail(part: Part, error: string): void {
+    if (this.#failed.size === 0) this.#logger.error('queue_down', { error });
+    this.#failed.set(part, isDiskFull(error) ? `${PROBLEMS[part]}: its disk is full` : PROBLEMS[part]);
+    this.#metrics.queueUp(false);
+  }
+
+  recover(part: Part): void {
+    const hadFailed = this.#failed.delete(part);
+    if (this.#failed.size > 0) return;
+    this.#metrics.queueUp(true);
+    if (hadFailed) this.#logger.info('queue_up');
+  }
+}
