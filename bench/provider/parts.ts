@@ -4,7 +4,7 @@ import type { Sender } from '../../src/provider/attempt/attempt.ts';
 import { createSender } from '../../src/provider/attempt/sender.ts';
 import { compileEgressRules } from '../../src/provider/endpoints/endpoint-url.ts';
 import { createEventId, toBody } from '../../src/provider/events/event.ts';
-import type { LaneSettings } from '../../src/provider/lanes/lane-runner.ts';
+import type { LaneSettings } from '../../src/provider/lanes/end-attempt.ts';
 import type { NewEvent } from '../../src/provider/queue/delivery-queue.ts';
 import type { LaneHooks } from '../../src/provider/telemetry/hooks.ts';
 

@@ -7,8 +7,8 @@ import { signsUrl } from '../auth/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../auth/schemes/description.ts';
 import type { JwtDescription } from '../auth/schemes/key-description.ts';
 import { toStatuses } from '../auth/schemes/senders.ts';
+import { formatDuration } from '../config/schema/scalars.ts';
 import { usageError } from '../core/errors.ts';
-import { formatDuration } from '../provider/api/endpoint-view.ts';
 import { toScheme } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 

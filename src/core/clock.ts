@@ -31,6 +31,11 @@ export function toInstant(at: EpochMilliseconds): string {
   return new Date(at).toISOString();
 }
 
+/** The same for a time that may be unknown. */
+export function toOptionalInstant(at: EpochMilliseconds | undefined): string | undefined {
+  return at === undefined ? undefined : toInstant(at);
+}
+
 /** An HTTP date (IMF-fixdate, RFC 9110 §5.6.7), in whole seconds. */
 export function toHttpDate(at: EpochMilliseconds): string {
   return new Date(at).toUTCString();

@@ -60,7 +60,7 @@ const BY_REFUSAL: Partial<Readonly<Record<RefusalCode, readonly [ProblemCode, st
   secret_unavailable: ['users_unavailable', 'the users cannot be read; see the log of sidegate'],
 };
 
-/** The response to a request that the port or a gate refused. `maxBytes`: the limit of the body. */
+/** The response to a request that the port or a gate rejected. `maxBytes`: the limit of the body. */
 export function toRefusalProblem({ code, retryAfterSeconds }: Refusal, maxBytes = 0): ApiResponse {
   const { headers, ...problem } = toPlainProblem(code, maxBytes);
   const retryAfter = retryAfterSeconds === undefined ? undefined : { 'Retry-After': String(retryAfterSeconds) };

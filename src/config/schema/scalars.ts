@@ -195,3 +195,10 @@ export function nat64Prefix() {
     })
     .meta({ examples: ['64:ff9b::/96'] });
 }
+
+/** The shortest text that `duration()` parses. */
+export function formatDuration(duration: Milliseconds): string {
+  const units = Object.entries(DURATION_UNITS).reverse();
+  const [unit, size] = units.find(([, each]) => duration > 0 && duration % each === 0) ?? ['ms', 1];
+  return duration === 0 ? '0s' : `${duration / size}${unit}`;
+}

@@ -5,10 +5,10 @@ import { toPlainAddress } from '../../core/ip-address.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
-import { isFromOtherSite, PortAccess } from '../../gateway/server/port-access.ts';
+import { type AccessDenial, isFromOtherSite, PortAccess } from '../../gateway/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
-import { toRefusalProblem } from '../../http-api/problem.ts';
-import { type ApiDenial, toDenial } from './api-errors.ts';
+import { toProblem, toRefusalProblem } from '../../http-api/problem.ts';
+import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
 
 /** The users of the API (HTTP Basic). */
 export interface ApiPassword extends PasswordGate {
@@ -18,6 +18,20 @@ export interface ApiPassword extends PasswordGate {
 
 const BEARER_CHALLENGE = 'Bearer realm="sidegate-provider"';
 const BASIC = /^basic(?:[\t ]|$)/i;
+
+type ApiDenial = AccessDenial | 'cross_origin' | 'no_password';
+
+const DENIALS: Readonly<Record<ApiDenial, readonly [ProblemCode, string]>> = {
+  not_loopback: ['forbidden', 'only requests from this machine are accepted; or set provider.token or provider.basic'],
+  foreign_host: [
+    'forbidden',
+    'the Host must be localhost or an IP address, as a web page could otherwise send this request (DNS rebinding); or set provider.token',
+  ],
+  cross_origin: ['forbidden', 'requests from web pages are accepted only with the token of provider.token'],
+  no_token: ['unauthorized', 'send the token of provider.token as Authorization: Bearer TOKEN'],
+  wrong_token: ['unauthorized', 'this is not the token of provider.token'],
+  no_password: ['unauthorized', 'send a user of provider.basic and the right password as Authorization: Basic'],
+};
 
 /** The rule of the port. */
 export class ApiAccess {
@@ -62,9 +76,12 @@ export class ApiAccess {
   }
 
   #deny(denial: ApiDenial): ApiResponse {
+    const [code, detail] = DENIALS[denial];
+    if (code !== 'unauthorized') return toProblem(code, detail);
     const bearer = denial === 'wrong_token' ? `${BEARER_CHALLENGE}, error="invalid_token"` : BEARER_CHALLENGE;
     const basic = this.#password === undefined ? [] : [this.#password.challenge];
-    return toDenial(denial, [...(this.#port.hasToken ? [bearer] : []), ...basic]);
+    // One field line each, as not all clients parse lists (RFC 9110 §11.6.1).
+    return toProblem(code, detail, { headers: { 'WWW-Authenticate': [...(this.#port.hasToken ? [bearer] : []), ...basic] } });
   }
 }
 

@@ -1,9 +1,9 @@
-/** The dependencies that all operations of the API share. */
-import type { Clock, Milliseconds } from '../../core/clock.ts';
+/** The dependencies, limits and views that all operations of the API share. */
+import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
 import type { EgressRules } from '../endpoints/endpoint-url.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
-import type { DeliveryQueue } from '../queue/delivery-queue.ts';
+import type { AttemptRecord, DeliveryQueue } from '../queue/delivery-queue.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';
 
 /** The settings of the config that the operations need. */
@@ -28,3 +28,8 @@ export interface OperationParts {
 
 /** The largest body of requests other than those with events. */
 export const MAX_SMALL_BODY = 64 * 1024;
+
+/** An attempt as the API shows it. */
+export function toAttemptView({ at, duration, status, outcome, detail }: AttemptRecord): object {
+  return { at: toInstant(at), durationMs: duration, status, outcome, detail };
+}

@@ -1,11 +1,10 @@
 /** The operations that list and show deliveries. */
-import { toInstant } from '../../core/clock.ts';
+import { toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { DeliveryRecord } from '../queue/delivery-queue.ts';
-import type { OperationParts } from './api-parts.ts';
-import { toAttemptView, toOptionalInstant } from './attempt-view.ts';
+import { type OperationParts, toAttemptView } from './api-parts.ts';
 import { deliveryPage, deliveryQuery, deliveryWithAttempts } from './delivery-schemas.ts';
 
 /** Of one delivery. */
@@ -85,6 +84,6 @@ function toView(record: DeliveryRecord): object {
     attempts,
     due: toOptionalInstant(due),
     settledAt: toOptionalInstant(settledAt),
-    lastAttempt: lastAttempt === undefined ? undefined : toAttemptView(lastAttempt),
+    lastAttempt: lastAttempt && toAttemptView(lastAttempt),
   };
 }

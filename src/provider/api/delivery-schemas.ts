@@ -44,6 +44,14 @@ export const page = {
   iterator: z.string().max(MAX_ITERATOR_LENGTH).optional().describe('`iterator` of the page before.'),
 };
 
+/** A page of any list. `fewer`: when a page is shorter than its limit. */
+export const toPageSchema = (item: z.ZodType, fewer: string): z.ZodType =>
+  z.strictObject({
+    data: z.array(item).describe(`Can be fewer than the limit${fewer}`),
+    iterator: z.string().nullable().describe('Position of the next page; null on the last one.'),
+    done: z.boolean().describe('This is the last page.'),
+  });
+
 export const deliveryQuery = z.strictObject({
   ...filter,
   state: z.array(deliveryState).optional().describe('Only deliveries in these states; repeatable.'),
@@ -82,10 +90,6 @@ export const deliveryWithAttempts = z
   .strictObject({ ...deliveryShape, history: z.array(attempt).describe('The newest 20 attempts, newest first.') })
   .describe('A delivery with its attempts.');
 
-export const deliveryPage = z
-  .strictObject({
-    data: z.array(delivery).describe('Can be fewer than the limit, or none, although more follow.'),
-    iterator: z.string().nullable().describe('Position of the next page; null on the last one.'),
-    done: z.boolean().describe('This is the last page.'),
-  })
-  .describe('Deliveries, newest event first.');
+export const deliveryPage = toPageSchema(delivery, ', or none, although more follow.').describe(
+  'Deliveries, newest event first.',
+);

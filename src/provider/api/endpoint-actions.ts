@@ -1,23 +1,22 @@
 /** The operations that act on an endpoint: rotate its secret, enable, disable, test, and its backlog. */
-import { toInstant } from '../../core/clock.ts';
+import { toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import { formatSigningSecret } from '../attempt/signing-keys.ts';
 import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { createEventId, OWN_METADATA, toBody } from '../events/event.ts';
-import { type FailureStreak, toFailureStreak } from '../lanes/lane-state.ts';
-import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
-import { toAttemptView, toOptionalInstant } from './attempt-view.ts';
+import { toFailureStreak } from '../lanes/lane-state.ts';
+import { MAX_SMALL_BODY, type OperationParts, toAttemptView } from './api-parts.ts';
 import {
+  CHANGED,
   cancelWaiting,
-  findChangeProblem,
-  readIfMatch,
+  toChange,
   toChangeProblem,
   toEndpointResponse,
   toKey,
   toUnknownEndpoint,
 } from './endpoint-operations.ts';
-import { endpoint as endpointSchema, endpointStats, rotatedSecret, rotation, testEvent } from './endpoint-schemas.ts';
+import { endpointStats, rotatedSecret, rotation, testEvent } from './endpoint-schemas.ts';
 import { acceptedEvent } from './event-schemas.ts';
 
 /** Of test events. */
@@ -45,12 +44,10 @@ function createRotate(parts: OperationParts): Operation {
     responses: { 200: { description: 'The new secret.', schema: rotatedSecret } },
     problems: ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'],
     async handle(request) {
-      const id = request.params['endpoint'] ?? '';
       const { secret, grace = settings.rotationGrace() } = request.body;
-      const problem = findChangeProblem(id, parts);
-      if (problem !== undefined) return problem;
-      const version = readIfMatch(request);
-      if (typeof version === 'object') return version;
+      const change = toChange(request, parts);
+      if ('status' in change) return change;
+      const { id, version } = change;
       const key = toKey(secret);
       if ('status' in key) return key;
       const now = clock.now();
@@ -83,7 +80,7 @@ function createEnable(parts: OperationParts): Operation {
     tag: 'Endpoints',
     summary: 'Enable an endpoint',
     description: 'Also those of the config. Deliveries that were skipped meanwhile can be retried.',
-    responses: { 200: { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] } },
+    responses: { 200: CHANGED },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { endpoint: id = '' } }) {
       if (await registry.enable(id, clock.now())) {
@@ -105,7 +102,7 @@ function createDisable(parts: OperationParts): Operation {
     summary: 'Disable an endpoint',
     description:
       'Also those of the config. Its waiting deliveries are canceled at once, and new ones are skipped until it is enabled again; all of them can be retried then.',
-    responses: { 200: { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] } },
+    responses: { 200: CHANGED },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { endpoint: id = '' } }) {
       if (await registry.disable(id, 'manual', clock.now())) hooks.onEndpointChanged(id, 'disabled');
@@ -157,24 +154,16 @@ function createStats({ registry, queue, clock }: OperationParts): Operation {
       const now = clock.now();
       const [[backlog], [state]] = await Promise.all([queue.backlogs([endpoint], now), queue.laneStates([endpoint])]);
       const { waiting = 0, oldestDue } = backlog ?? {};
-      return toJson(200, {
-        waiting,
-        oldestDue: toOptionalInstant(oldestDue),
-        failing: toFailing(toFailureStreak(state, found, now)),
-      });
+      const streak = toFailureStreak(state, found, now);
+      const failing = streak && {
+        failures: streak.failures,
+        since: toInstant(streak.since),
+        lastAttempt: streak.last && toAttemptView(streak.last),
+        pausedUntil: toOptionalInstant(streak.pausedUntil),
+      };
+      return toJson(200, { waiting, oldestDue: toOptionalInstant(oldestDue), failing });
     },
   });
-}
-
-function toFailing(streak: FailureStreak | undefined): object | undefined {
-  if (streak === undefined) return undefined;
-  const { failures, since, last, pausedUntil } = streak;
-  return {
-    failures,
-    since: toInstant(since),
-    lastAttempt: last && toAttemptView(last),
-    pausedUntil: toOptionalInstant(pausedUntil),
-  };
 }
 
 function toCurrent(id: string, parts: OperationParts): ApiResponse {

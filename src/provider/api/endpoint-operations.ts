@@ -1,10 +1,18 @@
 /** The operations that create, show, change and delete endpoints. */
 import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
+import { formatDuration } from '../../config/schema/scalars.ts';
+import { toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { toFoldedName } from '../../core/headers.ts';
 import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
-import { createSigningSecret, formatSigningSecret, parseSigningSecret, type SigningSecret } from '../attempt/signing-keys.ts';
+import {
+  createSigningSecret,
+  findPublicKey,
+  formatSigningSecret,
+  parseSigningSecret,
+  type SigningSecret,
+} from '../attempt/signing-keys.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';
@@ -12,17 +20,8 @@ import { type EgressRules, findUrlProblem } from '../endpoints/endpoint-url.ts';
 import type { ChangeResult } from '../endpoints/stored-registry.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
 import { page } from './delivery-schemas.ts';
-import {
-  createdEndpoint,
-  type EndpointPatch,
-  endpointPage,
-  endpointPatch,
-  endpointReplacement,
-  endpoint as endpointSchema,
-  type HeaderPatch,
-  newEndpoint,
-} from './endpoint-schemas.ts';
-import { toEndpointView, toEtag } from './endpoint-view.ts';
+import type { EndpointPatch, HeaderPatch } from './endpoint-schemas.ts';
+import * as schemas from './endpoint-schemas.ts';
 
 const RANDOM_ID_BYTES = 12;
 const MAX_ENDPOINTS = 100_000;
@@ -33,7 +32,7 @@ const IN_CONFIG = 'this endpoint is in the config file (provider.endpoints): cha
 const SEALED = 'the secrets of this endpoint cannot be decrypted (see the log); it can only be deleted';
 const TENANT_FIXED =
   'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint';
-const CHANGED = { description: 'The endpoint.', schema: endpointSchema, headers: ['ETag'] };
+export const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
 
 /** Builds the operations. */
@@ -50,7 +49,42 @@ export function toUnknownEndpoint(): ApiResponse {
 export function toEndpointResponse(status: number, endpoint: Endpoint, parts: OperationParts, more?: object): ApiResponse {
   const version = parts.registry.find(endpoint.id)?.version;
   const view = { ...toEndpointView(endpoint, parts), ...more };
-  return toJson(status, view, version === undefined ? undefined : { ETag: toEtag(version) });
+  return toJson(status, view, version === undefined ? undefined : { ETag: `"${version}"` });
+}
+
+/** The endpoint as the API shows it: without secrets, and without the values of headers. */
+function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts): object {
+  const { id, source, url, description, events, tenant, allTenants, concurrency, rateLimit, retryClientErrors } = endpoint;
+  const { orderBy, disabled } = endpoint;
+  const record = registry.find(id)?.record;
+  const now = clock.now();
+  return {
+    id,
+    source,
+    url,
+    description,
+    events,
+    tenant,
+    allTenants,
+    headerNames: endpoint.headers.map(([name]) => name),
+    timeout: formatDuration(endpoint.timeout),
+    concurrency,
+    rateLimit,
+    schedule: endpoint.schedule.map(formatDuration),
+    retryClientErrors,
+    orderBy,
+    operational: endpoint.isOperational,
+    signatures: endpoint.keys
+      .filter(({ expiresAt = Number.POSITIVE_INFINITY }) => expiresAt > now)
+      .map((key) => ({
+        version: key.version,
+        publicKey: findPublicKey(key),
+        expiresAt: toOptionalInstant(key.expiresAt),
+      })),
+    disabled: disabled && { at: toInstant(disabled.at), reason: disabled.reason },
+    createdAt: toOptionalInstant(record?.createdAt),
+    updatedAt: toOptionalInstant(record?.updatedAt),
+  };
 }
 
 function createList(parts: OperationParts): Operation {
@@ -61,7 +95,7 @@ function createList(parts: OperationParts): Operation {
     tag: 'Endpoints',
     summary: 'List endpoints',
     query: z.strictObject(page),
-    responses: { 200: { description: 'A page of endpoints.', schema: endpointPage } },
+    responses: { 200: { description: 'A page of endpoints.', schema: schemas.endpointPage } },
     problems: [],
     handle({ query: { limit, iterator = '' } }) {
       const all = parts.registry.list();
@@ -87,8 +121,10 @@ function createCreate(parts: OperationParts): Operation {
     path: '/v1/endpoints',
     tag: 'Endpoints',
     summary: 'Create an endpoint',
-    body: { schema: newEndpoint, maxBytes: MAX_SMALL_BODY },
-    responses: { 201: { description: 'The endpoint, with its secret.', schema: createdEndpoint, headers: ['ETag', 'Location'] } },
+    body: { schema: schemas.newEndpoint, maxBytes: MAX_SMALL_BODY },
+    responses: {
+      201: { description: 'The endpoint, with its secret.', schema: schemas.createdEndpoint, headers: ['ETag', 'Location'] },
+    },
     problems: ['conflict', 'queue_unavailable'],
     async handle({ body: { id = createEndpointId(), secret, ...settings } }) {
       const errors = findSettingErrors(settings, rules);
@@ -135,7 +171,7 @@ function createPatch(parts: OperationParts): Operation {
     tag: 'Endpoints',
     summary: 'Change settings of an endpoint',
     acceptsIfMatch: true,
-    body: { schema: endpointPatch, maxBytes: MAX_SMALL_BODY },
+    body: { schema: schemas.endpointPatch, maxBytes: MAX_SMALL_BODY },
     responses: { 200: CHANGED },
     problems: CHANGE_PROBLEMS,
     handle: (request) => changeSettings(request, (settings) => mergePatch(settings, request.body as EndpointPatch), parts),
@@ -150,7 +186,7 @@ function createPut(parts: OperationParts): Operation {
     tag: 'Endpoints',
     summary: 'Replace all settings of an endpoint',
     acceptsIfMatch: true,
-    body: { schema: endpointReplacement, maxBytes: MAX_SMALL_BODY },
+    body: { schema: schemas.endpointReplacement, maxBytes: MAX_SMALL_BODY },
     responses: { 200: CHANGED },
     problems: CHANGE_PROBLEMS,
     handle: (request) => changeSettings(request, (settings) => replaceSettings(settings, request.body), parts),
@@ -169,11 +205,9 @@ function createDelete(parts: OperationParts): Operation {
     responses: { 204: { description: 'It is deleted.' } },
     problems: CHANGE_PROBLEMS,
     async handle(request) {
-      const id = request.params['endpoint'] ?? '';
-      const problem = parts.registry.isElsewhere(id) ? undefined : findChangeProblem(id, parts);
-      if (problem !== undefined) return problem;
-      const version = readIfMatch(request);
-      if (typeof version === 'object') return version;
+      const change = toChange(request, parts, true);
+      if ('status' in change) return change;
+      const { id, version } = change;
       const result = await parts.registry.remove(id, version);
       if (result !== 'changed') return toChangeProblem(result);
       parts.hooks.onEndpointChanged(id, 'deleted');
@@ -189,11 +223,25 @@ export async function cancelWaiting(endpoint: string, { queue, clock }: Pick<Ope
   for await (const _ of queue.repair('cancel', { endpoint }, clock.now()));
 }
 
-/** Why the endpoint cannot be changed by the API. */
-export function findChangeProblem(id: string, { registry }: OperationParts): ApiResponse | undefined {
+/**
+ * The endpoint that a request may change, and the version of it that the request requires; or the response that rejects the change.
+ * `mayBeSealed`: also if its secrets cannot be decrypted here.
+ */
+export function toChange(
+  { params: { endpoint: id = '' }, incoming }: Pick<ApiRequest<unknown, unknown>, 'params' | 'incoming'>,
+  { registry }: OperationParts,
+  mayBeSealed = false,
+): { readonly id: string; readonly version: number | undefined } | ApiResponse {
   const endpoint = registry.get(id);
-  if (endpoint === undefined) return registry.isElsewhere(id) ? toProblem('conflict', SEALED) : toUnknownEndpoint();
-  return endpoint.source === 'config' ? toProblem('conflict', IN_CONFIG) : undefined;
+  const isSealed = endpoint === undefined && registry.isElsewhere(id);
+  if (isSealed && !mayBeSealed) return toProblem('conflict', SEALED);
+  if (endpoint === undefined && !isSealed) return toUnknownEndpoint();
+  if (endpoint?.source === 'config') return toProblem('conflict', IN_CONFIG);
+  const required = incoming.headers['if-match'] ?? '*';
+  const version = /^"(\d{1,15})"$/.exec(required)?.[1];
+  if (version === undefined && required !== '*')
+    return toProblem('precondition_failed', 'If-Match is not the ETag of an endpoint: get it again, and repeat the change');
+  return { id, version: version === undefined ? undefined : Number(version) };
 }
 
 /** The response to a change that was not made. */
@@ -203,27 +251,15 @@ export function toChangeProblem(result: ChangeResult): ApiResponse {
   return toUnknownEndpoint();
 }
 
-/** The version that a change requires; undefined if it requires none. */
-export function readIfMatch({ incoming }: Pick<ApiRequest<unknown, unknown>, 'incoming'>): number | undefined | ApiResponse {
-  const given = incoming.headers['if-match'];
-  if (given === undefined || given === '*') return undefined;
-  const version = /^"(\d{1,15})"$/.exec(given)?.[1];
-  return version === undefined
-    ? toProblem('precondition_failed', 'If-Match is not the ETag of an endpoint: get it again, and repeat the change')
-    : Number(version);
-}
-
 async function changeSettings(
   request: ApiRequest<unknown, unknown>,
   change: (settings: EndpointSettings) => EndpointSettings,
   parts: OperationParts,
 ): Promise<ApiResponse> {
-  const id = request.params['endpoint'] ?? '';
   const { registry, rules, clock, hooks } = parts;
-  const problem = findChangeProblem(id, parts);
-  if (problem !== undefined) return problem;
-  const version = readIfMatch(request);
-  if (typeof version === 'object') return version;
+  const required = toChange(request, parts);
+  if ('status' in required) return required;
+  const { id, version } = required;
   const before = registry.get(id)?.schedule.join();
   let rejection: ApiResponse | undefined;
   const result = await registry.update(
@@ -264,7 +300,7 @@ function mergeHeaders(headers: EndpointSettings['headers'], patch: HeaderPatch):
 }
 
 /** Undefined members that have no default keep their value. */
-function replaceSettings(settings: EndpointSettings, given: z.output<typeof endpointReplacement>): EndpointSettings {
+function replaceSettings(settings: EndpointSettings, given: z.output<typeof schemas.endpointReplacement>): EndpointSettings {
   const { headers = settings.headers, tenant = settings.tenant, allTenants = settings.allTenants } = given;
   return { ...given, headers, tenant, allTenants };
 }

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { ENDPOINT_NAME, endpointSettings, ONE_TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { duration } from '../../config/schema/scalars.ts';
 import { DISABLED_REASONS } from '../endpoints/endpoint.ts';
-import { attempt } from './delivery-schemas.ts';
+import { attempt, toPageSchema } from './delivery-schemas.ts';
 
 const MAX_SECRET_LENGTH = 256;
 const secret = z.string().max(MAX_SECRET_LENGTH);
@@ -147,10 +147,6 @@ export const endpointStats = z
   })
   .describe('The backlog of an endpoint, and its failures.');
 
-export const endpointPage = z
-  .strictObject({
-    data: z.array(endpoint).describe('Can be fewer than the limit although more follow: a page ends after 256 KiB.'),
-    iterator: z.string().nullable().describe('Position of the next page; null on the last one.'),
-    done: z.boolean().describe('This is the last page.'),
-  })
-  .describe('Endpoints, sorted by ID.');
+export const endpointPage = toPageSchema(endpoint, ' although more follow: a page ends after 256 KiB.').describe(
+  'Endpoints, sorted by ID.',
+);

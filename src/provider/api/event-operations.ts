@@ -11,17 +11,8 @@ import { createEventId, joinBody } from '../events/event.ts';
 import type { AppendResult, EventRecord, NewEvent } from '../queue/delivery-queue.ts';
 import type { OperationParts } from './api-parts.ts';
 import { toPage } from './delivery-operations.ts';
-import {
-  acceptedEvent,
-  acceptedEvents,
-  erasedPayloads,
-  eventPage,
-  eventQuery,
-  type NewEventBody,
-  newEvent,
-  newEvents,
-  storedEvent,
-} from './event-schemas.ts';
+import type { NewEventBody } from './event-schemas.ts';
+import * as schemas from './event-schemas.ts';
 
 /** For the members of a request besides `data`, and whitespace. */
 const ENVELOPE_BYTES = 2_048;
@@ -67,8 +58,8 @@ function createAccept(parts: OperationParts): Operation {
     summary: 'Accept an event',
     description:
       'Stores the event durably, and delivers it to all endpoints that select it. A `traceparent` of the request is continued by the deliveries.',
-    body: { schema: newEvent, maxBytes: toMaxBytes(parts.settings.maxEventSize) },
-    responses: { 202: { description: 'The event is stored.', schema: acceptedEvent } },
+    body: { schema: schemas.newEvent, maxBytes: toMaxBytes(parts.settings.maxEventSize) },
+    responses: { 202: { description: 'The event is stored.', schema: schemas.acceptedEvent } },
     problems: ACCEPT_PROBLEMS,
     handle({ body, content, incoming }) {
       const events = toNewEvents([{ body, content, span: toWholeSpan(content), field: '' }], incoming, parts);
@@ -86,8 +77,8 @@ function createAcceptBatch(parts: OperationParts): Operation {
     summary: 'Accept up to 100 events',
     description:
       'Stores all events durably, or none of them, except for those whose ID another event has: then the response is 409 and names them, and all others are stored.',
-    body: { schema: newEvents, maxBytes: toMaxBatchBytes(parts.settings.maxEventSize) },
-    responses: { 202: { description: 'All events are stored.', schema: acceptedEvents } },
+    body: { schema: schemas.newEvents, maxBytes: toMaxBatchBytes(parts.settings.maxEventSize) },
+    responses: { 202: { description: 'All events are stored.', schema: schemas.acceptedEvents } },
     problems: ACCEPT_PROBLEMS,
     handle({ body, content, incoming }) {
       const list = findMember(content, toWholeSpan(content), 'events') as JsonSpan;
@@ -111,8 +102,8 @@ function createList({ queue }: OperationParts): Operation {
     path: '/v1/events',
     tag: 'Events',
     summary: 'List events',
-    query: eventQuery,
-    responses: { 200: { description: 'A page of events.', schema: eventPage } },
+    query: schemas.eventQuery,
+    responses: { 200: { description: 'A page of events.', schema: schemas.eventPage } },
     problems: ['queue_unavailable'],
     async handle({ query: { limit, iterator, unrouted, ...filter } }) {
       const isUnrouted = unrouted === 'true' ? true : undefined;
@@ -131,7 +122,7 @@ function createGet({ queue }: OperationParts): Operation {
     path: '/v1/events/{event}',
     tag: 'Events',
     summary: 'Show a stored event',
-    responses: { 200: { description: 'The event.', schema: storedEvent } },
+    responses: { 200: { description: 'The event.', schema: schemas.storedEvent } },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { event = '' } }) {
       const found = await queue.getEvent(event);
@@ -171,7 +162,7 @@ function createEraseTenant({ queue, clock }: OperationParts): Operation {
     summary: 'Erase the payloads of all events of a tenant',
     description:
       'Of the events that are stored now. If the response does not arrive, the work may go on; repeating the request completes it.',
-    responses: { 200: { description: 'They are erased.', schema: erasedPayloads } },
+    responses: { 200: { description: 'They are erased.', schema: schemas.erasedPayloads } },
     problems: ['busy', 'queue_unavailable'],
     async handle({ params: { tenant = '' } }) {
       if (running >= MAX_ERASURES) return toProblem('busy', `there are ${MAX_ERASURES} such requests already`);

@@ -1,7 +1,7 @@
 /** The schemas of events, as the app posts them and as the API shows them. */
 import * as z from 'zod';
 import { EVENT_ID, EVENT_TYPE, MAX_EVENT_TYPE_LENGTH, TENANT } from '../events/event.ts';
-import { eventFilter, page } from './delivery-schemas.ts';
+import { eventFilter, page, toPageSchema } from './delivery-schemas.ts';
 
 /** The most events in one request. */
 export const MAX_BATCH = 100;
@@ -97,13 +97,7 @@ export const event = z
   })
   .describe('An event, and what became of it.');
 
-export const eventPage = z
-  .strictObject({
-    data: z.array(event).describe('Can be fewer than the limit, or none, although more follow.'),
-    iterator: z.string().nullable().describe('Position of the next page; null on the last one.'),
-    done: z.boolean().describe('This is the last page.'),
-  })
-  .describe('Events, newest first.');
+export const eventPage = toPageSchema(event, ', or none, although more follow.').describe('Events, newest first.');
 
 export const erasedPayloads = z
   .strictObject({ erased: z.int().min(0).describe('Events whose payload was erased by this request.') })

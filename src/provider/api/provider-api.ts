@@ -14,19 +14,14 @@ import type { IncomingBody } from '../../gateway/server/request-body.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
 import { ApiRouter, handleOperation } from '../../http-api/api-router.ts';
 import { writeResponse } from '../../http-api/api-writer.ts';
-import { createOpenapiOperation } from '../../http-api/openapi.ts';
 import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem, toRefusalProblem } from '../../http-api/problem.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';
 import { ApiAccess, type ApiPassword } from './api-access.ts';
-import { PATH_PARAMETERS, toDocumentOptions } from './api-document.ts';
 import { toRejection, toThrownProblem } from './api-errors.ts';
 import type { OperationParts } from './api-parts.ts';
-import { createDeliveryOperations } from './delivery-operations.ts';
-import { createEndpointActions } from './endpoint-actions.ts';
-import { createEndpointOperations } from './endpoint-operations.ts';
-import { createEventOperations, toMaxBatchBytes } from './event-operations.ts';
-import { createRepairOperations } from './repair-operations.ts';
+import { toMaxBatchBytes } from './event-operations.ts';
+import { createOperations, PATH_PARAMETERS } from './operations.ts';
 
 /** The dependencies of the API. */
 export interface ProviderApiParts extends OperationParts {
@@ -67,18 +62,6 @@ const LIMITS = {
 };
 const NO_OPERATION = 'none';
 const ACCEPTING: ReadonlySet<string> = new Set(['createEvent', 'createEvents']);
-
-/** Lists all operations. */
-export function createOperations(parts: OperationParts, version: string): Operation[] {
-  const operations = [
-    ...createEventOperations(parts),
-    ...createEndpointOperations(parts),
-    ...createEndpointActions(parts),
-    ...createDeliveryOperations(parts),
-    ...createRepairOperations(parts),
-  ];
-  return [...operations, createOpenapiOperation(operations, toDocumentOptions(version))];
-}
 
 /** A request and what is needed to respond to it. */
 interface Exchange {

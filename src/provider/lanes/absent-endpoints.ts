@@ -1,10 +1,8 @@
 /** Deliveries to endpoints that are disabled or do not exist: they are skipped, but only once it is certain. */
-import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
+import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { Lane, LaneAbsence, LaneResult, LaneState } from '../queue/delivery-queue.ts';
-import type { LaneHooks } from '../telemetry/hooks.ts';
-import type { MemoryBudget } from './memory-budget.ts';
-import type { SlotPool } from './slot-pool.ts';
+import type { LaneContext } from './end-attempt.ts';
 
 /**
  * An endpoint that another replica enabled is known here within a second, or after 10 s if the message about it is lost. Deliveries that became
@@ -19,82 +17,59 @@ const MAX_GAP_MS = 30_000;
 const SKIP_BATCH = 32;
 const SKIP_SLICE_MS = 5_000;
 
-export interface AbsenceParts {
-  readonly clock: Clock;
-  readonly budget: MemoryBudget;
-  readonly slots: SlotPool;
-  readonly hooks: Pick<LaneHooks, 'onSkipped'>;
+/** The endpoint can be served here, so no replica may skip its deliveries soon, although its config may not have the endpoint yet. */
+export async function endAbsence(lane: Lane): Promise<void> {
+  if (lane.state?.absence !== undefined) await lane.settle([], { ...lane.state, absence: undefined });
 }
 
-interface Skipped {
-  /** No others are due. */
-  readonly isLast: boolean;
-  /** False: some were kept. */
-  readonly isComplete: boolean;
-  readonly count: number;
+/** Leaves the lane to another replica. */
+export function leaveAbsent({ clock }: LaneContext): LaneResult {
+  return { notBefore: clock.now() + RECHECK_MS };
 }
 
-export class AbsentEndpoints {
-  readonly #parts: AbsenceParts;
+/** Serves the lane of an endpoint that is disabled, or undefined: not known. The lane's state has what other replicas found before. */
+export async function serveAbsent(context: LaneContext, lane: Lane, endpoint: Endpoint | undefined): Promise<LaneResult> {
+  const kind = endpoint === undefined ? 'unknown' : 'disabled';
+  const grace = kind === 'unknown' ? UNKNOWN_GRACE_MS : DISABLED_GRACE_MS;
+  const now = context.clock.now();
+  const known = lane.state ?? { failures: 0, isProven: false, since: endpoint?.enabledAt ?? 0 };
+  const absence = continueAbsence(known.absence, kind, now);
+  const state = { ...known, absence };
+  if (now - absence.since >= grace) return skipAll(context, lane, state);
+  await lane.settle([], state);
+  return leaveAbsent(context);
+}
 
-  constructor(parts: AbsenceParts) {
-    this.#parts = parts;
+async function skipAll(context: LaneContext, lane: Lane, state: LaneState): Promise<LaneResult> {
+  const { clock, hooks } = context;
+  const end = clock.monotonic() + SKIP_SLICE_MS;
+  while (!lane.signal.aborted && clock.monotonic() < end) {
+    const { taken, skipped, isLast } = await skipSome(context, lane, state);
+    if (skipped > 0) hooks.onSkipped(lane.endpoint, skipped);
+    if (skipped < taken) return leaveAbsent(context);
+    if (isLast) break;
   }
+  return {};
+}
 
-  /** The endpoint can be served here, so no replica may skip its deliveries soon, although its config may not have the endpoint yet. */
-  async end(lane: Lane): Promise<void> {
-    if (lane.state?.absence !== undefined) await lane.settle([], { ...lane.state, absence: undefined });
-  }
-
-  /** Leaves the lane to another replica. */
-  leave(): LaneResult {
-    return { notBefore: this.#parts.clock.now() + RECHECK_MS };
-  }
-
-  /** Serves the lane of an endpoint that is disabled, or undefined: not known. The lane's state has what other replicas found before. */
-  async serve(lane: Lane, endpoint: Endpoint | undefined): Promise<LaneResult> {
-    const kind = endpoint === undefined ? 'unknown' : 'disabled';
-    const grace = kind === 'unknown' ? UNKNOWN_GRACE_MS : DISABLED_GRACE_MS;
-    const now = this.#parts.clock.now();
-    const known = lane.state ?? { failures: 0, isProven: false, since: endpoint?.enabledAt ?? 0 };
-    const absence = continueAbsence(known.absence, kind, now);
-    const state = { ...known, absence };
-    if (now - absence.since >= grace) return this.#skipAll(lane, state);
-    await lane.settle([], state);
-    return this.leave();
-  }
-
-  async #skipAll(lane: Lane, state: LaneState): Promise<LaneResult> {
-    const { clock, hooks } = this.#parts;
-    const end = clock.monotonic() + SKIP_SLICE_MS;
-    while (!lane.signal.aborted && clock.monotonic() < end) {
-      const { isLast, isComplete, count } = await this.#skipSome(lane, state, clock.now());
-      if (count > 0) hooks.onSkipped(lane.endpoint, count);
-      if (!isComplete) return this.leave();
-      if (isLast) break;
-    }
-    return {};
-  }
-
-  async #skipSome(lane: Lane, state: LaneState, now: EpochMilliseconds): Promise<Skipped> {
-    const { budget, slots } = this.#parts;
-    const reserved = budget.reserve(SKIP_BATCH) || ((await slots.waitForMemory(SKIP_BATCH, SKIP_SLICE_MS).granted) ?? 0);
-    if (reserved === 0) return { isLast: true, isComplete: true, count: 0 };
-    try {
-      const deliveries = await lane.take(reserved, now);
-      const old = deliveries.filter(({ due }) => due <= now - DISABLED_GRACE_MS);
-      const settled = old.map(({ event, attempt }) => ({
-        event,
-        attempt,
-        at: now,
-        settlement: { kind: 'skipped' } as const,
-      }));
-      if (settled.length > 0) await lane.settle(settled, state);
-      const isComplete = old.length === deliveries.length;
-      return { isLast: deliveries.length < reserved, isComplete, count: old.length };
-    } finally {
-      budget.settle(reserved, 0);
-    }
+/** Some deliveries may be too young to be skipped. `isLast`: no others are due. */
+async function skipSome(
+  { budget, slots, clock }: LaneContext,
+  lane: Lane,
+  state: LaneState,
+): Promise<{ readonly taken: number; readonly skipped: number; readonly isLast: boolean }> {
+  const now = clock.now();
+  const reserved = budget.reserve(SKIP_BATCH) || ((await slots.waitForMemory(SKIP_BATCH, SKIP_SLICE_MS).granted) ?? 0);
+  if (reserved === 0) return { taken: 0, skipped: 0, isLast: true };
+  try {
+    const deliveries = await lane.take(reserved, now);
+    const old = deliveries.filter(({ due }) => due <= now - DISABLED_GRACE_MS);
+    const settlement = { kind: 'skipped' } as const;
+    const settled = old.map(({ event, attempt }) => ({ event, attempt, at: now, settlement }));
+    if (settled.length > 0) await lane.settle(settled, state);
+    return { taken: deliveries.length, skipped: old.length, isLast: deliveries.length < reserved };
+  } finally {
+    budget.settle(reserved, 0);
   }
 }
 

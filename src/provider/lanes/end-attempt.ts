@@ -1,12 +1,13 @@
-/** Turns the result of an attempt into the settlement of its delivery and the new state of its lane. */
-import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
-import type { AttemptOutcome, AttemptResult } from '../attempt/attempt.ts';
-import type { Decision } from '../attempt/decide.ts';
-import { decide } from '../attempt/decide.ts';
+/** Turns the result of an attempt into the settlement of its delivery and the new state of its lane, and reports failures to operational endpoints. */
+import { createHash } from 'node:crypto';
+import { type Clock, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
+import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
+import { type Decision, decide } from '../attempt/decide.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
+import { OWN_METADATA, toBody } from '../events/event.ts';
 import { isInboxEndpoint } from '../events/inbox-request.ts';
-import type { AttemptRecord, Delivery, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
+import type { AttemptRecord, Delivery, DeliveryQueue, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
 import type { LaneHooks } from '../telemetry/hooks.ts';
 import {
   applyAttempt,
@@ -16,30 +17,46 @@ import {
   MAX_BREAKER_PAUSE_MS,
   toRecord,
 } from './lane-state.ts';
-import type { OperationalEvents } from './operational-events.ts';
+import type { MemoryBudget } from './memory-budget.ts';
+import type { SlotLimits, SlotPool } from './slot-pool.ts';
 
-/** Without a byte sent, these mean that there was no connection to the app. */
-const UNSENT_OUTCOMES: ReadonlySet<AttemptOutcome> = new Set(['connect', 'timeout', 'reset']);
-
-export interface EndingParts {
-  readonly clock: Clock;
-  /** 0 to 1. */
-  readonly random: () => number;
-  readonly registry: Pick<EndpointRegistry, 'disable'>;
-  readonly operational: OperationalEvents;
-  readonly hooks: LaneHooks;
+export interface LaneSettings extends SlotLimits {
   readonly disable: DisablePolicy;
+  /** The largest body of an event, in bytes, until `setMaxBody`. */
+  readonly maxEventSize: number;
+  /** Of deliveries that wait or have young attempts. The largest event may always be sent. */
+  readonly maxWaitingBytes: number;
+  /** How long attempts in flight may take when the queue stops; then they are aborted, and made again later. */
+  readonly drainTimeout: Milliseconds;
+}
+
+/** The parts of the sending side that lanes use. */
+export interface LaneParts {
+  readonly clock: Clock;
+  readonly queue: Pick<DeliveryQueue, 'append'>;
+  readonly registry: EndpointRegistry;
+  readonly sender: Pick<Sender, 'send' | 'isReachable'>;
+  readonly hooks: LaneHooks;
+  readonly settings: LaneSettings;
+  /** 0 to 1; by default random. */
+  readonly random?: () => number;
+}
+
+/** The same, with what all lanes of the process share. */
+export interface LaneContext extends Required<LaneParts> {
+  readonly budget: MemoryBudget;
+  readonly slots: SlotPool;
 }
 
 /** An attempt that was made. */
-export interface MadeAttempt {
+interface MadeAttempt {
   readonly endpoint: Endpoint;
   readonly delivery: Delivery;
   readonly result: AttemptResult;
 }
 
 /** The consequences of an attempt. */
-export interface AttemptEnd {
+interface AttemptEnd {
   readonly state: LaneState;
   readonly settled: SettledDelivery;
   /** To be awaited before the delivery is settled: the endpoint is being disabled, or the end of the delivery is being reported. */
@@ -47,9 +64,13 @@ export interface AttemptEnd {
   readonly isDisabling: boolean;
 }
 
-export function endAttempt(parts: EndingParts, state: LaneState, attempt: MadeAttempt): AttemptEnd {
+/** Without a byte sent, these mean that there was no connection to the app. */
+const UNSENT_OUTCOMES: ReadonlySet<AttemptOutcome> = new Set(['connect', 'timeout', 'reset']);
+
+export function endAttempt(context: LaneContext, state: LaneState, attempt: MadeAttempt): AttemptEnd {
   const { delivery, endpoint, result } = attempt;
-  const now = parts.clock.now();
+  const { hooks, random, settings } = context;
+  const now = context.clock.now();
   const settle = (settlement: Settlement, record?: AttemptRecord): SettledDelivery => ({
     event: delivery.event,
     attempt: delivery.attempt,
@@ -58,61 +79,90 @@ export function endAttempt(parts: EndingParts, state: LaneState, attempt: MadeAt
     record,
   });
   const postpone = (kept: LaneState): AttemptEnd => {
-    parts.hooks.onAttempt(endpoint, delivery, result, undefined);
+    hooks.onAttempt(endpoint, delivery, result, undefined);
     return { state: kept, settled: settle({ kind: 'postponed', due: now }), isDisabling: false };
   };
   // The endpoint may have it. It gets it again, with the same ID.
   if (result.outcome === 'aborted') return postpone(state);
   const isApp = isInboxEndpoint(endpoint.id);
-  const decision = decide({ result, tries: delivery.tries, endpoint, now, random: parts.random() });
+  const decision = decide({ result, tries: delivery.tries, endpoint, now, random: random() });
   const maxPause = MAX_BREAKER_PAUSE_MS[isApp ? 'app' : 'endpoint'];
-  const update = applyAttempt(state, {
-    delivery,
-    result,
-    decision,
-    now,
-    random: parts.random(),
-    disable: parts.disable,
-    maxPause,
-  });
-  reportBreaker(parts, endpoint, update, now);
+  const { disable } = settings;
+  const update = applyAttempt(state, { delivery, result, decision, now, random: random(), disable, maxPause });
+  if (update.breaker !== undefined) hooks.onBreaker(endpoint, update.breaker);
+  if (isBreakerOpen(update.state)) hooks.onFailing(endpoint, update.state.pausedUntil ?? now);
   // Waits for its app as long as that takes, and is due at once when the app is back. An event that kills the app was sent.
   if (isApp && UNSENT_OUTCOMES.has(result.outcome) && !result.isSent) return postpone(update.state);
-  parts.hooks.onAttempt(endpoint, delivery, result, decision);
+  hooks.onAttempt(endpoint, delivery, result, decision);
+  // Most attempts need no further step: then there is no promise to wait for.
+  const isOver = decision.kind === 'dead' || update.disable !== undefined;
   return {
     state: update.state,
-    settled: settle(toSettlement(decision), toRecord(result)),
-    before: follow(parts, attempt, decision, update),
+    settled: settle(decision.kind === 'dead' ? { kind: 'dead' } : decision, toRecord(result)),
+    before: isOver ? follow(context, attempt, decision, update) : undefined,
     isDisabling: update.disable !== undefined,
   };
 }
 
-function reportBreaker({ hooks }: EndingParts, endpoint: Endpoint, { breaker, state }: LaneUpdate, now: EpochMilliseconds): void {
-  if (breaker !== undefined) hooks.onBreaker(endpoint, breaker);
-  if (isBreakerOpen(state)) hooks.onFailing(endpoint, state.pausedUntil ?? now);
-}
-
-function toSettlement(decision: Decision): Settlement {
-  return decision.kind === 'dead' ? { kind: 'dead' } : decision;
-}
-
-/** Most attempts need no further step: then there is no promise to wait for. */
-function follow(parts: EndingParts, attempt: MadeAttempt, decision: Decision, update: LaneUpdate): Promise<void> | undefined {
-  if (decision.kind !== 'dead' && update.disable === undefined) return undefined;
-  return report(parts, attempt, decision, update);
-}
-
-async function report(parts: EndingParts, attempt: MadeAttempt, decision: Decision, update: LaneUpdate): Promise<void> {
-  const { operational, hooks, registry, clock } = parts;
+async function follow(
+  context: LaneContext,
+  attempt: MadeAttempt,
+  decision: Decision,
+  { disable, state }: LaneUpdate,
+): Promise<void> {
+  const { hooks, registry, clock } = context;
   const { endpoint, delivery } = attempt;
   if (decision.kind === 'dead') {
-    hooks.onExhausted(endpoint, delivery, decision.reason);
+    const { event, type, tenant, tries } = delivery;
+    const { reason } = decision;
+    hooks.onExhausted(endpoint, delivery, reason);
+    const facts = { msgId: event, eventType: type, tenant, reason, attempts: tries + 1 };
     // `gone` is reported once for the endpoint, not for each delivery.
-    if (decision.reason !== 'gone') await operational.exhausted(attempt, decision.reason, delivery);
+    if (reason !== 'gone') await append(context, 'message.exhausted', attempt, [[event, String(delivery.attempt)], facts]);
   }
-  if (update.disable === undefined) return;
-  const isDisabledNow = await registry.disable(endpoint.id, update.disable, clock.now());
-  if (!isDisabledNow) return;
-  hooks.onDisabled(endpoint, update.disable);
-  await operational.disabled(attempt, update.disable, update.state);
+  if (disable === undefined || !(await registry.disable(endpoint.id, disable, clock.now()))) return;
+  hooks.onDisabled(endpoint, disable);
+  const { failures, firstFailureAt } = state;
+  const facts = { reason: disable, failures, failingSince: toOptionalInstant(firstFailureAt) };
+  await append(context, 'endpoint.disabled', attempt, [[String(endpoint.enabledAt)], facts]);
+}
+
+/**
+ * Reports to the operational endpoints, by an ordinary event in the queue. An operational endpoint is never reported: its reports could fail
+ * in turn, without end.
+ */
+async function append(
+  { queue, registry, clock, hooks }: LaneContext,
+  type: 'endpoint.disabled' | 'message.exhausted',
+  { endpoint, result }: MadeAttempt,
+  [identity, facts]: readonly [identity: readonly string[], facts: Readonly<Record<string, unknown>>],
+): Promise<void> {
+  // The tenant of the endpoint, not of its event: a tenant must not learn about the endpoints of the operator.
+  const { id: endpointId, tenant, url } = endpoint;
+  const targets = endpoint.isOperational ? [] : registry.routeOperational(type, tenant);
+  if (targets.length === 0) return;
+  const createdAt = clock.now();
+  const id = toEventId([type, endpointId, ...identity]);
+  const { startedAt, duration, status, outcome, detail } = result;
+  const lastAttempt = {
+    timestamp: toInstant(startedAt),
+    durationMs: Math.round(duration),
+    outcome,
+    responseStatusCode: status,
+    detail,
+  };
+  // The origin only: paths and queries of webhook URLs often contain secrets.
+  const data = { endpointId, url: URL.parse(url)?.origin ?? '', ...facts, lastAttempt };
+  const body = toBody({ type, id, created: Math.floor(createdAt / 1_000), data });
+  try {
+    await queue.append([{ id, type, tenant, createdAt, body, metadata: OWN_METADATA, targets }]);
+  } catch (error) {
+    // The delivery itself must still be settled: a full queue empties only that way.
+    hooks.onOperationalEventLost(type, error);
+  }
+}
+
+/** Derived from what happened: if the process dies before the delivery is settled, the repeated attempt does not report it twice. */
+function toEventId(identity: readonly string[]): string {
+  return `msg_${createHash('sha256').update(JSON.stringify(identity)).digest('base64url').slice(0, 22)}`;
 }

@@ -1,12 +1,10 @@
 /** Serves one lane for a slice of time: takes due deliveries, starts attempts as the endpoint's state allows, and settles each when it ends. */
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
-import type { Sender } from '../attempt/attempt.ts';
 import { withJitter } from '../attempt/decide.ts';
 import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
-import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery } from '../queue/delivery-queue.ts';
-import { type EndingParts, endAttempt } from './end-attempt.ts';
+import { endAttempt, type LaneContext } from './end-attempt.ts';
 import {
   isBreakerOpen,
   isSetBack,
@@ -18,21 +16,11 @@ import {
   toPause,
   toRank,
 } from './lane-state.ts';
-import type { MemoryBudget } from './memory-budget.ts';
-import type { Slot, SlotPool, SlotRequest } from './slot-pool.ts';
+import type { Slot, SlotRequest } from './slot-pool.ts';
 import type { Waiting } from './wait-line.ts';
 
-export interface LaneContext {
-  readonly ending: EndingParts;
-  readonly registry: Pick<EndpointRegistry, 'get'>;
-  readonly sender: Pick<Sender, 'send' | 'isReachable'>;
-  readonly budget: MemoryBudget;
-  readonly slots: SlotPool;
-  readonly drainTimeout: Milliseconds;
-}
-
 /** No attempt starts later than this after the run began: then other lanes have their turn. */
-export const SLICE_MS = 5_000;
+const SLICE_MS = 5_000;
 const MAX_SUSPECT_WAIT_MS = 1_000;
 /** After so long, the lane of an endpoint that got no slot is served again. */
 const RETURN_MS = { unproven: 250, failing: 2_000 } as const;
@@ -87,7 +75,7 @@ export class LaneRun {
 
   constructor(context: LaneContext, lane: Lane, endpoint: Endpoint) {
     this.#context = context;
-    this.#clock = context.ending.clock;
+    this.#clock = context.clock;
     this.#lane = lane;
     this.#endAt = this.#clock.monotonic() + SLICE_MS;
     this.#state = toCurrentState(lane.state, endpoint);
@@ -167,7 +155,7 @@ export class LaneRun {
   async #checkReachable(endpoint: Endpoint, now: EpochMilliseconds): Promise<Step> {
     this.#isReachable = (await this.#context.sender.isReachable?.(endpoint)) ?? true;
     if (this.#isReachable) return MORE;
-    const { random, hooks } = this.#context.ending;
+    const { random, hooks } = this.#context;
     const notBefore = Math.round(now + withJitter(MAX_BREAKER_PAUSE_MS.app, random()));
     hooks.onFailing(endpoint, notBefore);
     return { kind: 'end', notBefore };
@@ -206,7 +194,7 @@ export class LaneRun {
 
   /** A proven endpoint waits; others do not hold their lane for long while there is no slot for them. */
   async #waitForSlot(request: SlotRequest): Promise<Step> {
-    const { slots, ending } = this.#context;
+    const { slots, random } = this.#context;
     const { health } = request;
     if (health === 'proven') {
       this.#slot = await this.#waitFor(slots.wait(request));
@@ -214,7 +202,7 @@ export class LaneRun {
     }
     if (!slots.isCrowded(health)) this.#slot = await this.#waitFor(slots.wait(request, MAX_SUSPECT_WAIT_MS));
     if (this.#slot !== undefined) return MORE;
-    return { kind: 'end', notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[health], ending.random())) };
+    return { kind: 'end', notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[health], random())) };
   }
 
   async #waitForToken(state: LaneState, wait: Milliseconds, now: EpochMilliseconds): Promise<Step> {
@@ -258,7 +246,7 @@ export class LaneRun {
     this.#taken.shift();
     this.#context.budget.release(toBytes(delivery));
     this.#inFlight++;
-    this.#context.ending.hooks.onSkipped(this.#lane.endpoint, 1);
+    this.#context.hooks.onSkipped(this.#lane.endpoint, 1);
     const { event, attempt } = delivery;
     this.#settleSoon({ event, attempt, at: this.#clock.now(), settlement: { kind: 'skipped' } });
     return MORE;
@@ -271,11 +259,7 @@ export class LaneRun {
       const result = await this.#context.sender.send(delivery, endpoint, this.#abort.signal);
       slot.release();
       this.#suspectsInFlight -= suspects;
-      const { state, settled, before, isDisabling } = endAttempt(this.#context.ending, this.#state, {
-        endpoint,
-        delivery,
-        result,
-      });
+      const { state, settled, before, isDisabling } = endAttempt(this.#context, this.#state, { endpoint, delivery, result });
       this.#state = state;
       this.#isDisabling ||= isDisabling;
       if (before !== undefined) await before;
@@ -328,7 +312,7 @@ export class LaneRun {
   }
 
   #stop(): void {
-    this.#cancelDrain = this.#clock.after(this.#context.drainTimeout, () => this.#abort.abort());
+    this.#cancelDrain = this.#clock.after(this.#context.settings.drainTimeout, () => this.#abort.abort());
     this.#waiting?.leave();
     this.#resume?.();
   }

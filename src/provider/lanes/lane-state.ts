@@ -251,18 +251,16 @@ function backOff(growth: number, steps: number): Milliseconds {
   return FIRST_PAUSE_MS * growth ** Math.min(steps, 30);
 }
 
-/** The state after a token was taken; or without one, with the time until there will be one. */
-export interface TokenResult {
-  readonly state: LaneState;
-  readonly wait?: Milliseconds | undefined;
-}
-
 /**
  * Takes one token of the endpoint's rate limit. Any second sees at most `rate` attempts plus a tenth, and at least one. The tokens are in the
  * state of the lane, which has one holder at a time: so the limit holds over all replicas. `now`: the time of the store. With the clocks of
- * two replicas, each change from the one behind to the one ahead would fill the bucket.
+ * two replicas, each change from the one behind to the one ahead would fill the bucket. `wait`: there is no token yet.
  */
-export function takeToken(state: LaneState, rate: number, now: EpochMilliseconds): TokenResult {
+export function takeToken(
+  state: LaneState,
+  rate: number,
+  now: EpochMilliseconds,
+): { readonly state: LaneState; readonly wait?: Milliseconds } {
   const burst = Math.max(1, rate * BURST_SECONDS);
   // The store may have failed over to a machine whose clock is behind.
   const elapsed = Math.max(0, now - (state.tokensAt ?? now));

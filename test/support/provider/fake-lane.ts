@@ -3,7 +3,8 @@ import type { AttemptResult, Sender } from '../../../src/provider/attempt/attemp
 import type { DisabledReason, Endpoint } from '../../../src/provider/endpoints/endpoint.ts';
 import type { EndpointRegistry } from '../../../src/provider/endpoints/registry.ts';
 import type { Target } from '../../../src/provider/endpoints/target.ts';
-import { createLaneRunner, type LaneRunner, type LaneSettings } from '../../../src/provider/lanes/lane-runner.ts';
+import type { LaneSettings } from '../../../src/provider/lanes/end-attempt.ts';
+import { createLaneRunner, type LaneRunner } from '../../../src/provider/lanes/lane-runner.ts';
 import { toRank } from '../../../src/provider/lanes/lane-state.ts';
 import type {
   Delivery,
