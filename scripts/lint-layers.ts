@@ -77,7 +77,7 @@ const FILE_READERS: ReadonlySet<string> = new Set([
   'gateway/runtime/store.ts',
   'gateway/server/process-memory.ts',
   'provider/queue/sqlite/queue-file.ts',
-  'provider/runtime/queue-watch.ts',
+  'provider/runtime/housekeeping.ts',
   'telemetry/log/log-batches.ts',
 ]);
 /** Duplicates, outdated events, and handshakes. */

@@ -1,7 +1,7 @@
 /** The parts of a provider that its benchmarks share. */
 import { systemClock } from '../../src/core/clock.ts';
 import type { Sender } from '../../src/provider/attempt/attempt.ts';
-import { createSender } from '../../src/provider/attempt/sender.ts';
+import { HttpSender } from '../../src/provider/attempt/sender.ts';
 import { compileEgressRules } from '../../src/provider/endpoints/endpoint-url.ts';
 import { createEventId, toBody } from '../../src/provider/events/event.ts';
 import type { LaneSettings } from '../../src/provider/lanes/end-attempt.ts';
@@ -42,7 +42,7 @@ export function toEvent(targets: NewEvent['targets']): NewEvent {
 
 /** A sender that may send to this machine. */
 export function createLocalSender(): Sender {
-  return createSender({
+  return new HttpSender({
     clock: systemClock,
     version: '0',
     rules: compileEgressRules({ allowHttp: true, allowPrivate: ['127.0.0.0/8'], deny: [] }),

@@ -4,7 +4,7 @@ import { Agent, type RequestOptions, request as requestHttp } from 'node:http';
 import { request as requestHttps, Agent as TlsAgent } from 'node:https';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { createSender } from '../../src/provider/attempt/sender.ts';
+import { HttpSender } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
 import { compileEgressRules } from '../../src/provider/endpoints/endpoint-url.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
@@ -26,7 +26,7 @@ const TIMEOUT_MS = 15_000;
 
 /** The sender, as the lanes use it: one endpoint for each slot. */
 export function createOwn({ url, ca }: Receiver, slots: number): Send {
-  const sender = createSender({
+  const sender = new HttpSender({
     clock: systemClock,
     version: '0.0.0',
     rules: compileEgressRules({ allowHttp: true, allowPrivate: ['127.0.0.0/8'], deny: [] }),

@@ -3,7 +3,7 @@ import { onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { AttemptResult, Sender } from '../../src/provider/attempt/attempt.ts';
-import { createSender, type ReloadableSender, type SenderParts } from '../../src/provider/attempt/sender.ts';
+import { HttpSender, type SenderParts } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
 import { compileEgressRules, type EgressSettings } from '../../src/provider/endpoints/endpoint-url.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
@@ -72,9 +72,9 @@ export function toResolve(names: Readonly<Record<string, readonly string[] | (()
 }
 
 /** Opens a sender that is closed after the test. It may send to loopback, and nowhere else: names are unknown. */
-export function openSender(over: Partial<SenderParts> & { readonly egress?: Partial<EgressSettings> } = {}): ReloadableSender {
+export function openSender(over: Partial<SenderParts> & { readonly egress?: Partial<EgressSettings> } = {}): HttpSender {
   const { egress, ...parts } = over;
-  const sender = createSender({
+  const sender = new HttpSender({
     clock: systemClock,
     version: '1.2.3',
     rules: compileEgressRules({ ...LOCAL_EGRESS, ...egress }),

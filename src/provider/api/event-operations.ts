@@ -63,7 +63,7 @@ function createAccept(parts: OperationParts): Operation {
     problems: ACCEPT_PROBLEMS,
     handle({ body, content, incoming }) {
       const events = toNewEvents([{ body, content, span: toWholeSpan(content), field: '' }], incoming, parts);
-      return Array.isArray(events) ? store(events, parts, ([accepted]) => accepted) : (events as ApiResponse);
+      return store(events, parts, ([accepted]) => accepted);
     },
   });
 }
@@ -90,7 +90,7 @@ function createAcceptBatch(parts: OperationParts): Operation {
         field: `events[${index}].`,
       }));
       const events = toNewEvents(posted, incoming, parts);
-      return Array.isArray(events) ? store(events, parts, (accepted) => ({ events: accepted })) : (events as ApiResponse);
+      return store(events, parts, (accepted) => ({ events: accepted }));
     },
   });
 }
@@ -230,10 +230,11 @@ function toNewEvents(
 }
 
 async function store(
-  events: readonly NewEvent[],
+  events: readonly NewEvent[] | ApiResponse,
   { queue, hooks }: OperationParts,
   toBody: (accepted: readonly Accepted[]) => unknown,
 ): Promise<ApiResponse> {
+  if ('status' in events) return events;
   const results = await queue.append(events);
   for (const result of ['stored', 'duplicate'] as const) {
     const count = results.filter((each) => each === result).length;

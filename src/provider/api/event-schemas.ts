@@ -1,12 +1,10 @@
 /** The schemas of events, as the app posts them and as the API shows them. */
 import * as z from 'zod';
-import { EVENT_ID, EVENT_TYPE, MAX_EVENT_TYPE_LENGTH, TENANT } from '../events/event.ts';
+import { EVENT_ID, EVENT_TYPE, MAX_CREATED, MAX_EVENT_TYPE_LENGTH, TENANT } from '../events/event.ts';
 import { eventFilter, page, toPageSchema } from './delivery-schemas.ts';
 
 /** The most events in one request. */
 export const MAX_BATCH = 100;
-/** The last second of the year 9999. */
-const MAX_CREATED = 253_402_300_799;
 
 const eventId = z.string().regex(EVENT_ID, 'an ID is 1 to 128 letters, digits and _ : -');
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,17 +1,9 @@
 /** Creates the deliveries that an endpoint would have got if it had existed, or had selected these events, when they were accepted. */
-import type { Clock } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
-import type { StoredRegistry } from '../endpoints/stored-registry.ts';
-import type { Target } from '../endpoints/target.ts';
 import { OWN_METADATA } from '../events/event.ts';
 import { INBOX_TYPE, parseInboxMetadata } from '../events/inbox-request.ts';
-import type { DeliveryQueue, EventFilter, EventRecord, RepairProgress } from '../queue/delivery-queue.ts';
-
-export interface RecoverParts {
-  readonly queue: Pick<DeliveryQueue, 'findEvents' | 'find' | 'getEvent' | 'addDelivery'>;
-  readonly registry: Pick<StoredRegistry, 'match'>;
-  readonly clock: Clock;
-}
+import type { EventFilter, EventRecord, RepairProgress } from '../queue/delivery-queue.ts';
+import type { OperationParts } from './api-parts.ts';
 
 /** A delivery that does not exist. */
 interface Missing {
@@ -24,7 +16,11 @@ const EVENTS_PER_PAGE = 250;
 const BODIES_AT_ONCE = 8;
 
 /** Counts what `recover` would create. */
-export async function* countMissing(endpoint: string, filter: EventFilter, parts: RecoverParts): AsyncGenerator<RepairProgress> {
+export async function* countMissing(
+  endpoint: string,
+  filter: EventFilter,
+  parts: OperationParts,
+): AsyncGenerator<RepairProgress> {
   let total = 0;
   for await (const missing of findMissing(endpoint, filter, parts)) {
     total += missing.length;
@@ -33,7 +29,7 @@ export async function* countMissing(endpoint: string, filter: EventFilter, parts
 }
 
 /** Creates deliveries, after they were counted. Ends with `changed` equal to `total`, or rejects when a bound of the queue is reached. */
-export async function* recover(endpoint: string, filter: EventFilter, parts: RecoverParts): AsyncGenerator<RepairProgress> {
+export async function* recover(endpoint: string, filter: EventFilter, parts: OperationParts): AsyncGenerator<RepairProgress> {
   const { queue, clock } = parts;
   let total = 0;
   for await (const progress of countMissing(endpoint, filter, parts)) {
@@ -62,7 +58,7 @@ function toEnd(thrown: unknown, rest: number): unknown {
 }
 
 /** The missing deliveries of each page of events, the newest first. */
-async function* findMissing(endpoint: string, filter: EventFilter, parts: RecoverParts): AsyncGenerator<readonly Missing[]> {
+async function* findMissing(endpoint: string, filter: EventFilter, parts: OperationParts): AsyncGenerator<readonly Missing[]> {
   const { queue, registry } = parts;
   let after: string | undefined;
   do {
@@ -80,7 +76,7 @@ async function* findMissing(endpoint: string, filter: EventFilter, parts: Recove
 async function findMissingOf(
   events: readonly EventRecord[],
   endpoint: string,
-  { queue, registry }: RecoverParts,
+  { queue, registry }: OperationParts,
 ): Promise<readonly Missing[]> {
   const existing = await Promise.all(
     events.map(({ id, deliveries }) => (deliveries === 0 ? undefined : queue.find({ event: id, endpoint }, { limit: 1 }))),
@@ -93,7 +89,7 @@ async function findMissingOf(
       if (event === undefined || event.isErased || event.metadata === OWN_METADATA) continue;
       if (parseInboxMetadata(event.metadata) !== undefined) continue;
       const { id, type, tenant, body } = event;
-      const target: Target | undefined = registry.match(endpoint, { type, tenant, data: readData(body) });
+      const target = registry.match(endpoint, { type, tenant, data: readData(body) });
       if (target !== undefined) found.push({ event: id, orderKey: target.orderKey });
     }
   }

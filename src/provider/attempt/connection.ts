@@ -1,45 +1,15 @@
-/** A connection to an endpoint, with one attempt at a time: opened, used, kept alive, closed. */
+/** The connections to endpoints, with one attempt at a time: opened, used, kept alive, closed. */
 import type { Socket } from 'node:net';
-import type { Milliseconds } from '../../core/clock.ts';
+import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import { writeBuffered } from '../../gateway/upstream/body-writer.ts';
 import { toIdleTimeout } from '../../gateway/upstream/connection.ts';
 import type { ResponseHead } from '../../http/client/response-head.ts';
 import { type ParserEvents, ResponseParser } from '../../http/client/response-parser.ts';
+import { type ConnectionTarget, type OpenParts, openSocket } from '../../http/dial/open-socket.ts';
 import { OpenFailure, type Opening, toCode } from '../../http/dial/opening.ts';
-import type { AttemptOutcome } from './attempt.ts';
-
-/** An attempt, as its connection sees it. */
-export interface Exchange {
-  /** The head and, after it, the body of the request. */
-  readonly head: string;
-  readonly body: Buffer;
-  readonly connectTimeout: Milliseconds;
-  readonly timeout: Milliseconds;
-  /** When the timeout ends, monotonic. */
-  readonly deadline: Milliseconds;
-  readonly signal: AbortSignal;
-  /** Bytes were written, if only to a connection that turned out to be dead. */
-  isSent: boolean;
-  /** The final response; it decides the result of the attempt, even if the body breaks off. */
-  onHead(head: ResponseHead): void;
-  /** The response is complete, or the rest of it does not matter. */
-  onEnd(): void;
-  onFailure(outcome: AttemptOutcome, detail: string): void;
-}
-
-/** The part of the pool that a connection uses. */
-export interface ConnectionOwner<T> {
-  /** Shared by all connections: the bytes of a read are parsed before the next one. */
-  readonly readBuffer: Buffer;
-  now(): Milliseconds;
-  open(target: T, opening: Opening): Promise<Socket>;
-  /** The attempt is over, and the connection can be used again. */
-  onFree(connection: Connection<T>): void;
-  onClosed(connection: Connection<T>): void;
-  /** The connection died while it was idle, before it received any byte of a response: the attempt can be sent again. */
-  onDeadOnReuse(connection: Connection<T>, exchange: Exchange): void;
-}
+import type { Endpoint } from '../endpoints/endpoint.ts';
+import { type AttemptOutcome, type AttemptResult, findRetryAfter, toOutcome } from './attempt.ts';
 
 const MAX_HEAD_BYTES = 16_384;
 /** Bodies of responses are not used. Reading a short one keeps the connection usable. */
@@ -52,11 +22,190 @@ const MAX_AGE_MS: Milliseconds = 300_000;
 const CLOSED = 'ECONNRESET';
 /** An alert may follow the handshake, such as the one about a missing client certificate. */
 const TLS_ERROR = /^ERR_(?:SSL|TLS)_/;
+const EMPTY = Buffer.alloc(0);
+const MAX_DETAIL_LENGTH = 300;
+/** The precision of deadlines and cancellations: one timer for all connections, none for each attempt. */
+const CHECK_INTERVAL_MS: Milliseconds = 50;
+/** A check that comes this long after the one before: the process was busy, or its CPU was throttled. */
+const LATE_CHECK_MS: Milliseconds = 250;
+/** An idle TLS connection holds about 40 KiB. */
+const MAX_IDLE_CONNECTIONS = 1024;
+const READ_BUFFER_BYTES = 65_536;
+
+/** An endpoint with its idle connections; the most recently used is last, as the endpoint is least likely to close it. */
+export interface PooledTarget extends ConnectionTarget {
+  readonly idle: Connection[];
+  /** No connection is kept any more. */
+  isRetired: boolean;
+}
+
+/** The kept-alive connections to all endpoints. Endpoints never share one, so that none can answer the deliveries of another. */
+export class ConnectionPool {
+  /** Shared by all connections: the bytes of a read are parsed before the next one. */
+  readonly readBuffer = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES);
+  #parts: OpenParts;
+  readonly #clock: Clock;
+  readonly #connections = new Set<Connection>();
+  /** The one that became idle first is first. */
+  readonly #idle = new Set<Connection>();
+  #stopChecks: CancelTimer | undefined;
+  #checkedAt: Milliseconds = 0;
+  #wasLate = false;
+
+  constructor(parts: OpenParts) {
+    this.#parts = parts;
+    this.#clock = parts.clock;
+  }
+
+  /** Sends on an idle connection, or on a new one. */
+  send(target: PooledTarget, exchange: Exchange): void {
+    const now = this.now();
+    let connection = target.idle.pop();
+    while (connection?.isOverdue(now)) {
+      connection.destroy();
+      connection = target.idle.pop();
+    }
+    if (connection === undefined) return this.#start(target, exchange);
+    this.#idle.delete(connection);
+    connection.send(exchange);
+  }
+
+  /** Closes the idle connections of an endpoint, and the busy ones when they are done. */
+  retire(target: PooledTarget): void {
+    target.isRetired = true;
+    for (const connection of target.idle.splice(0)) connection.destroy();
+  }
+
+  /** Changes what new connections are checked against, and the proxy that they use. */
+  replace(settings: Pick<OpenParts, 'rules' | 'proxy'>): void {
+    this.#parts = { ...this.#parts, ...settings };
+  }
+
+  now(): Milliseconds {
+    return this.#clock.monotonic();
+  }
+
+  open(target: PooledTarget, opening: Opening): Promise<Socket> {
+    return openSocket(target, opening, this.#parts);
+  }
+
+  /** The attempt is over, and the connection can be used again. */
+  onFree(connection: Connection): void {
+    const { target } = connection;
+    if (target.isRetired) return connection.destroy();
+    target.idle.push(connection);
+    this.#idle.add(connection);
+    if (this.#idle.size <= MAX_IDLE_CONNECTIONS) return;
+    const [oldest] = this.#idle;
+    oldest?.destroy();
+  }
+
+  onClosed(connection: Connection): void {
+    this.#connections.delete(connection);
+    if (this.#idle.delete(connection)) {
+      const at = connection.target.idle.indexOf(connection);
+      if (at !== -1) connection.target.idle.splice(at, 1);
+    }
+    if (this.#connections.size > 0) return;
+    this.#stopChecks?.();
+    this.#stopChecks = undefined;
+  }
+
+  /** The connection died while it was idle, before it received any byte of a response: the attempt can be sent again. */
+  onDeadOnReuse({ target }: Connection, exchange: Exchange): void {
+    // Never on another reused connection, which may be dead, too.
+    this.#start(target, exchange);
+  }
+
+  #start(target: PooledTarget, exchange: Exchange): void {
+    this.#connections.add(new Connection(this, target, exchange));
+    if (this.#stopChecks !== undefined) return;
+    this.#checkedAt = this.now();
+    this.#stopChecks = this.#clock.every(CHECK_INTERVAL_MS, () => this.#check());
+  }
+
+  #check(): void {
+    const now = this.now();
+    const isLate = now - this.#checkedAt > LATE_CHECK_MS;
+    this.#checkedAt = now;
+    // Responses may have arrived in time and wait to be read, which happens before the next check.
+    this.#wasLate = isLate && !this.#wasLate;
+    if (this.#wasLate) return;
+    for (const connection of [...this.#connections]) connection.check(now);
+  }
+}
+
+/** An attempt, as its connection sees it. Its status counts as soon as the head of the response is complete; nothing that follows changes the result. */
+export class Exchange {
+  readonly startedAt: EpochMilliseconds;
+  readonly timeout: Milliseconds;
+  /** When the timeout ends, monotonic. */
+  readonly deadline: Milliseconds;
+  readonly connectTimeout: Milliseconds;
+  readonly signal: AbortSignal;
+  /** Bytes were written, if only to a connection that turned out to be dead. */
+  isSent = false;
+  /** The head and, after it, the body of the request. */
+  head = '';
+  body: Buffer = EMPTY;
+  readonly #clock: Clock;
+  readonly #resolve: (result: AttemptResult) => void;
+  readonly #started: Milliseconds;
+  #response: ResponseHead | undefined;
+
+  constructor(clock: Clock, endpoint: Endpoint, signal: AbortSignal, resolve: (result: AttemptResult) => void) {
+    this.#clock = clock;
+    this.#resolve = resolve;
+    this.signal = signal;
+    this.startedAt = clock.now();
+    this.#started = clock.monotonic();
+    this.timeout = endpoint.timeout;
+    this.deadline = this.#started + endpoint.timeout;
+    this.connectTimeout = endpoint.connectTimeout;
+  }
+
+  /** The final response. */
+  onHead(head: ResponseHead): void {
+    this.#response = head;
+  }
+
+  /** The response is complete, or the rest of it does not matter. */
+  onEnd(): void {
+    if (this.#response !== undefined) this.#onResponse(this.#response);
+    else this.onFailure('protocol', 'the response has no head');
+  }
+
+  onFailure(outcome: AttemptOutcome, detail: string): void {
+    if (this.#response !== undefined) this.#onResponse(this.#response);
+    else this.#finish({ outcome, detail: detail.slice(0, MAX_DETAIL_LENGTH) });
+  }
+
+  #onResponse({ status, headers }: ResponseHead): void {
+    const outcome = toOutcome(status);
+    if (outcome === 'delivered') this.#finish({ outcome, status });
+    else
+      this.#finish({
+        outcome,
+        status,
+        retryAfter: findRetryAfter(headers, this.#clock.now()),
+        detail: outcome === 'redirect' ? `responded ${status}; redirects are not followed` : `responded ${status}`,
+      });
+  }
+
+  #finish(result: Omit<AttemptResult, 'startedAt' | 'duration' | 'isSent'>): void {
+    this.#resolve({
+      ...result,
+      isSent: this.isSent,
+      startedAt: this.startedAt,
+      duration: this.#clock.monotonic() - this.#started,
+    });
+  }
+}
 
 /** A connection. */
-export class Connection<T> implements ParserEvents {
-  readonly target: T;
-  readonly #owner: ConnectionOwner<T>;
+class Connection implements ParserEvents {
+  readonly target: PooledTarget;
+  readonly #pool: ConnectionPool;
   readonly #parser = new ResponseParser(this, MAX_HEAD_BYTES);
   readonly #opening: Opening;
   readonly #startedAt: Milliseconds;
@@ -70,18 +219,18 @@ export class Connection<T> implements ParserEvents {
   #idleTimeout = IDLE_TIMEOUT_MS;
   #deadline: Milliseconds;
 
-  constructor(owner: ConnectionOwner<T>, target: T, exchange: Exchange) {
+  constructor(pool: ConnectionPool, target: PooledTarget, exchange: Exchange) {
     this.target = target;
-    this.#owner = owner;
+    this.#pool = pool;
     this.#exchange = exchange;
-    this.#startedAt = owner.now();
+    this.#startedAt = pool.now();
     this.#deadline = Math.min(this.#startedAt + exchange.connectTimeout, exchange.deadline);
     this.#opening = {
       phase: 'dns',
       socket: undefined,
       isCanceled: false,
       timeout: this.#deadline - this.#startedAt,
-      readBuffer: owner.readBuffer,
+      readBuffer: pool.readBuffer,
       onBytes: (bytes) => this.#onBytes(bytes),
     };
     runDetached(this.#open());
@@ -118,7 +267,7 @@ export class Connection<T> implements ParserEvents {
     this.#opening.isCanceled = true;
     this.#opening.socket?.destroy();
     this.#socket?.destroy();
-    this.#owner.onClosed(this);
+    this.#pool.onClosed(this);
   }
 
   /** Called by the parser. */
@@ -146,7 +295,7 @@ export class Connection<T> implements ParserEvents {
 
   async #open(): Promise<void> {
     try {
-      const socket = await this.#owner.open(this.target, this.#opening);
+      const socket = await this.#pool.open(this.target, this.#opening);
       if (this.#isClosed) socket.destroy();
       else this.#onOpen(socket);
     } catch (thrown) {
@@ -191,11 +340,11 @@ export class Connection<T> implements ParserEvents {
   #complete(isClean: boolean): void {
     const exchange = this.#exchange;
     this.#exchange = undefined;
-    const now = this.#owner.now();
+    const now = this.#pool.now();
     const isReusable = isClean && this.#keepsAlive && this.#socket?.writableLength === 0 && now - this.#startedAt < MAX_AGE_MS;
     if (isReusable) {
       this.#deadline = now + this.#idleTimeout;
-      this.#owner.onFree(this);
+      this.#pool.onFree(this);
     } else this.destroy();
     exchange?.onEnd();
   }
@@ -212,7 +361,7 @@ export class Connection<T> implements ParserEvents {
       return this.#fail(TLS_ERROR.test(code) ? 'tls' : 'reset', `the connection was lost (${code})`);
     // At most once, because the next connection is a new one. The receiver recognizes the ID if it did see the request.
     this.destroy();
-    this.#owner.onDeadOnReuse(this, exchange);
+    this.#pool.onDeadOnReuse(this, exchange);
   }
 
   #fail(outcome: AttemptOutcome, detail: string): void {

@@ -1,26 +1,20 @@
 /** Sends signed deliveries to endpoints (Standard Webhooks), only to addresses that the egress rules allow. */
-import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { toErrorSummary } from '../../core/errors.ts';
-import type { ResponseHead } from '../../http/client/response-head.ts';
+import { createSecureContext, type SecureContext } from 'node:tls';
+import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
+import { toErrorSummary, toErrorText } from '../../core/errors.ts';
 import type { OwnPorts } from '../../http/dial/own-ports.ts';
 import type { EgressProxy } from '../../http/dial/proxy-tunnel.ts';
 import type { Resolve } from '../../http/dial/resolve.ts';
 import { TlsSessions } from '../../http/dial/tls-sessions.ts';
-import type { Endpoint } from '../endpoints/endpoint.ts';
-import type { EgressRules } from '../endpoints/endpoint-url.ts';
+import type { ClientCertificate, Endpoint } from '../endpoints/endpoint.ts';
+import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
+import { type EgressRules, parseEndpointUrl } from '../endpoints/endpoint-url.ts';
+import { EVENT_ID } from '../events/event.ts';
+import { readTraceHeaders } from '../events/trace-metadata.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
-import type { AttemptOutcome, AttemptResult, Sender } from './attempt.ts';
-import {
-  type CompiledEndpoint,
-  type CompileParts,
-  compileEndpoint,
-  createEndpointContext,
-  formatHead,
-  type UnusableEndpoint,
-} from './compiled-endpoint.ts';
-import type { Exchange } from './connection.ts';
-import { ConnectionPool } from './connection-pool.ts';
-import { findRetryAfter, toOutcome } from './outcomes.ts';
+import type { AttemptResult, Sender } from './attempt.ts';
+import { ConnectionPool, Exchange, type PooledTarget } from './connection.ts';
+import { createDeliverySigner, type DeliverySigner } from './signing-keys.ts';
 
 /** The settings that a reload can change. */
 export interface SenderSettings {
@@ -42,20 +36,30 @@ export interface SenderParts extends SenderSettings {
   readonly detour?: ((address: string) => string) | undefined;
 }
 
+/** An endpoint, ready to be sent to. */
+interface CompiledEndpoint {
+  readonly endpoint: Endpoint;
+  readonly target: PooledTarget;
+  /** The request line and the headers that are the same in every attempt. */
+  readonly headStart: string;
+  readonly signers: readonly DeliverySigner[];
+}
+
+/** Why nothing can be sent to an endpoint. It was valid when it was created; the rules have changed since, or the store was tampered with. */
+interface UnusableEndpoint {
+  readonly endpoint: Endpoint;
+  readonly problem: string;
+}
+
+const SECOND_MS = 1_000;
+
 /** A sender whose settings can change. */
-export interface ReloadableSender extends Sender {
-  /** Uses these settings for new connections, and closes idle ones, which the old settings allowed. */
-  replace(settings: SenderSettings): void;
-}
-
-/** Creates the sender. */
-export function createSender(parts: SenderParts): ReloadableSender {
-  return new HttpSender(parts);
-}
-
-class HttpSender implements ReloadableSender {
+export class HttpSender implements Sender {
   readonly #clock: Clock;
-  #compileParts: CompileParts;
+  readonly #version: string;
+  #settings: SenderSettings;
+  /** For endpoints without a client certificate. */
+  #context: SecureContext;
   readonly #sessions: TlsSessions;
   readonly #pool: ConnectionPool;
   readonly #endpoints = new Map<string, CompiledEndpoint | UnusableEndpoint>();
@@ -63,25 +67,29 @@ class HttpSender implements ReloadableSender {
 
   constructor({ version, ca, proxy, detour, ...parts }: SenderParts) {
     this.#clock = parts.clock;
-    this.#compileParts = toCompileParts(version, { ca, rules: parts.rules });
+    this.#version = version;
+    this.#settings = { rules: parts.rules, ca };
+    this.#context = createEndpointContext(ca);
     this.#sessions = new TlsSessions(parts.clock);
     this.#pool = new ConnectionPool({ ...parts, proxy, detour, sessions: this.#sessions });
   }
 
   send(delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): Promise<AttemptResult> {
     return new Promise((resolve) => {
-      const attempt = new Attempt(this.#clock, endpoint, signal, resolve);
+      const exchange = new Exchange(this.#clock, endpoint, signal, resolve);
       try {
-        this.#start(attempt, delivery, endpoint);
+        this.#start(exchange, delivery, endpoint);
       } catch (thrown) {
         // A bug must not stop the lane.
-        attempt.onFailure('blocked', toErrorSummary(thrown).error);
+        exchange.onFailure('blocked', toErrorSummary(thrown).error);
       }
     });
   }
 
+  /** Uses these settings for new connections, and closes idle ones, which the old settings allowed. */
   replace(settings: SenderSettings): void {
-    this.#compileParts = toCompileParts(this.#compileParts.version, settings);
+    this.#settings = settings;
+    this.#context = createEndpointContext(settings.ca);
     this.#pool.replace({ rules: settings.rules, proxy: settings.proxy });
     this.retain(new Set());
   }
@@ -99,16 +107,16 @@ class HttpSender implements ReloadableSender {
     this.retain(new Set());
   }
 
-  #start(attempt: Attempt, delivery: Delivery, endpoint: Endpoint): void {
-    if (this.#isClosed || attempt.signal.aborted) return attempt.onFailure('aborted', 'the attempt was canceled');
+  #start(exchange: Exchange, delivery: Delivery, endpoint: Endpoint): void {
+    if (this.#isClosed || exchange.signal.aborted) return exchange.onFailure('aborted', 'the attempt was canceled');
     const compiled = this.#find(endpoint);
-    if ('problem' in compiled) return attempt.onFailure('blocked', compiled.problem);
-    const head = formatHead(compiled, delivery, attempt.startedAt);
+    if ('problem' in compiled) return exchange.onFailure('blocked', compiled.problem);
+    const head = formatHead(compiled, delivery, exchange.startedAt);
     if (head === undefined)
-      return attempt.onFailure('blocked', 'the delivery cannot be signed: it has no valid ID, or the endpoint no valid key');
-    attempt.head = head;
-    attempt.body = delivery.body;
-    this.#pool.send(compiled.target, attempt);
+      return exchange.onFailure('blocked', 'the delivery cannot be signed: it has no valid ID, or the endpoint no valid key');
+    exchange.head = head;
+    exchange.body = delivery.body;
+    this.#pool.send(compiled.target, exchange);
   }
 
   /** The registry returns the same object until the endpoint changes. */
@@ -116,9 +124,32 @@ class HttpSender implements ReloadableSender {
     const known = this.#endpoints.get(endpoint.id);
     if (known?.endpoint === endpoint) return known;
     if (known !== undefined) this.#retire(known);
-    const compiled = compileEndpoint(endpoint, this.#compileParts);
+    const compiled = this.#compile(endpoint);
     this.#endpoints.set(endpoint.id, compiled);
     return compiled;
+  }
+
+  #compile(endpoint: Endpoint): CompiledEndpoint | UnusableEndpoint {
+    const url = parseEndpointUrl(endpoint.url, this.#settings.rules);
+    if ('problem' in url) return { endpoint, problem: url.problem };
+    const problem = findHeaderProblem(endpoint.headers);
+    if (problem !== undefined) return { endpoint, problem: problem.problem };
+    try {
+      const { host, port, isTls, authority, path } = url;
+      const { clientCertificate, keys } = endpoint;
+      const own = clientCertificate && createEndpointContext(this.#settings.ca, clientCertificate);
+      const context = isTls ? (own ?? this.#context) : undefined;
+      const headers = endpoint.headers.map(([name, value]) => `${name}: ${value}\r\n`).join('');
+      const fixed = `Host: ${authority}\r\nUser-Agent: sidegate/${this.#version}\r\nAccept: */*\r\nContent-Type: application/json\r\n`;
+      return {
+        endpoint,
+        target: { host, port, context, idle: [], isRetired: false },
+        headStart: `POST ${path} HTTP/1.1\r\n${fixed}${headers}`,
+        signers: keys.map(createDeliverySigner),
+      };
+    } catch (thrown) {
+      return { endpoint, problem: toErrorText(thrown) };
+    }
   }
 
   #retire(compiled: CompiledEndpoint | UnusableEndpoint): void {
@@ -128,71 +159,26 @@ class HttpSender implements ReloadableSender {
   }
 }
 
-function toCompileParts(version: string, { rules, ca }: SenderSettings): CompileParts {
-  return { version, rules, ca, context: createEndpointContext(ca) };
+/** The whole request head; undefined if the delivery cannot be signed. */
+function formatHead({ headStart, signers }: CompiledEndpoint, delivery: Delivery, now: EpochMilliseconds): string | undefined {
+  const { event, body, metadata } = delivery;
+  if (!EVENT_ID.test(event)) return undefined;
+  const seconds = Math.floor(now / SECOND_MS);
+  const signed = `${event}.${seconds}.`;
+  let signatures = '';
+  for (const signer of signers)
+    if (now < signer.expiresAt) signatures += signatures === '' ? signer.sign(signed, body) : ` ${signer.sign(signed, body)}`;
+  if (signatures === '') return undefined;
+  let head = `${headStart}Content-Length: ${body.length}\r\nWebhook-Id: ${event}\r\nWebhook-Timestamp: ${seconds}\r\nWebhook-Signature: ${signatures}\r\n`;
+  for (const [name, value] of readTraceHeaders(metadata)) head += `${name}: ${value}\r\n`;
+  return `${head}\r\n`;
 }
 
-/** One attempt. Its status counts as soon as the head of the response is complete; nothing that follows changes the result. */
-class Attempt implements Exchange {
-  readonly startedAt: EpochMilliseconds;
-  readonly timeout: Milliseconds;
-  readonly deadline: Milliseconds;
-  readonly connectTimeout: Milliseconds;
-  readonly signal: AbortSignal;
-  isSent = false;
-  head = '';
-  body: Buffer = EMPTY;
-  readonly #clock: Clock;
-  readonly #resolve: (result: AttemptResult) => void;
-  readonly #started: Milliseconds;
-  #response: ResponseHead | undefined;
-
-  constructor(clock: Clock, endpoint: Endpoint, signal: AbortSignal, resolve: (result: AttemptResult) => void) {
-    this.#clock = clock;
-    this.#resolve = resolve;
-    this.signal = signal;
-    this.startedAt = clock.now();
-    this.#started = clock.monotonic();
-    this.timeout = endpoint.timeout;
-    this.deadline = this.#started + endpoint.timeout;
-    this.connectTimeout = endpoint.connectTimeout;
-  }
-
-  onHead(head: ResponseHead): void {
-    this.#response = head;
-  }
-
-  onEnd(): void {
-    if (this.#response !== undefined) this.#onResponse(this.#response);
-    else this.onFailure('protocol', 'the response has no head');
-  }
-
-  onFailure(outcome: AttemptOutcome, detail: string): void {
-    if (this.#response !== undefined) this.#onResponse(this.#response);
-    else this.#finish({ outcome, detail: detail.slice(0, MAX_DETAIL_LENGTH) });
-  }
-
-  #onResponse({ status, headers }: ResponseHead): void {
-    const outcome = toOutcome(status);
-    if (outcome === 'delivered') this.#finish({ outcome, status });
-    else
-      this.#finish({
-        outcome,
-        status,
-        retryAfter: findRetryAfter(headers, this.#clock.now()),
-        detail: outcome === 'redirect' ? `responded ${status}; redirects are not followed` : `responded ${status}`,
-      });
-  }
-
-  #finish(result: Omit<AttemptResult, 'startedAt' | 'duration' | 'isSent'>): void {
-    this.#resolve({
-      ...result,
-      isSent: this.isSent,
-      startedAt: this.startedAt,
-      duration: this.#clock.monotonic() - this.#started,
-    });
-  }
+/** TLS 1.2 or later. Throws for a certificate or key that OpenSSL rejects. */
+export function createEndpointContext(ca: string | undefined, certificate?: ClientCertificate): SecureContext {
+  return createSecureContext({
+    ca,
+    minVersion: 'TLSv1.2',
+    ...(certificate !== undefined && { cert: certificate.cert, key: certificate.key.expose() }),
+  });
 }
-
-const EMPTY = Buffer.alloc(0);
-const MAX_DETAIL_LENGTH = 300;

@@ -2,7 +2,6 @@
 import { createHash } from 'node:crypto';
 import { type JsonPath, parseJsonPath, readJsonPath } from '../../core/json-path.ts';
 import { type Endpoint, isForTenant } from './endpoint.ts';
-import { type EventPattern, matchesPattern, parseEventPattern } from './event-pattern.ts';
 import type { RoutedEvent } from './registry.ts';
 import type { Target } from './target.ts';
 
@@ -151,4 +150,41 @@ function toEntry({ id, events, tenant, allTenants, orderBy, disabled }: Endpoint
     orderBy: path === undefined || 'problem' in path ? undefined : path,
     target: disabled === undefined ? { endpoint: id } : { endpoint: id, isSkipped: true },
   };
+}
+
+/** A pattern of event types: segments between dots, where `*` stands for one or more whole segments. */
+interface EventPattern {
+  readonly segments: readonly string[];
+  /** It contains a `*`. */
+  readonly isWildcard: boolean;
+}
+
+const ANY = '*';
+
+/** `text` must have the form that the config schema requires. */
+export function parseEventPattern(text: string): EventPattern {
+  const segments = text.split('.');
+  return { segments, isWildcard: segments.includes(ANY) };
+}
+
+/** Matches greedily and returns to the latest `*` only, so the time is bounded by the product of the lengths. */
+export function matchesPattern({ segments }: EventPattern, type: readonly string[]): boolean {
+  let at = 0;
+  let star = -1;
+  /** The next segment that the latest `*` would take in addition. */
+  let next = 0;
+  for (let index = 0; index < type.length; ) {
+    if (segments[at] === ANY) {
+      star = at++;
+      next = ++index;
+    } else if (at < segments.length && segments[at] === type[index]) {
+      at++;
+      index++;
+    } else {
+      if (star === -1) return false;
+      at = star + 1;
+      index = ++next;
+    }
+  }
+  return at === segments.length;
 }

@@ -9,6 +9,9 @@ export const MAX_EVENT_TYPE_LENGTH = 128;
 /** The ID of the customer that an event belongs to. */
 export const TENANT = /^[A-Za-z0-9_:.-]{1,128}$/;
 
+/** The last second of the year 9999: the latest time of an event. */
+export const MAX_CREATED = 253_402_300_799;
+
 /** Metadata of events that sidegate creates itself, for endpoints of its choice. */
 export const OWN_METADATA = '{"own":true}';
 

@@ -4,7 +4,7 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onAbort, onEvent } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange } from '../../gateway/upstream/upstream.ts';
 import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
-import { toOutcome } from '../attempt/outcomes.ts';
+import { toOutcome } from '../attempt/attempt.ts';
 import { INBOX_PREFIX, isInboxEndpoint, parseInboxMetadata } from '../events/inbox-request.ts';
 
 /** The app of a route: where it listens, and the connections to it. */

@@ -117,11 +117,14 @@ export class SlotPool {
     return this.#fast.proven.size + this.#fast.unproven.size;
   }
 
-  #hold(request: SlotRequest): Slot | undefined {
-    const { health, bytes } = request;
-    if (health !== 'failing') return this.#makeRoom(health) ? this.#holdFast(bytes, health) : undefined;
-    const isFree = this.#slow < this.#maxFailing && this.#fitsSlow(bytes, FAILING_SHARE);
-    return isFree ? this.#holdSlow(request) : undefined;
+  #hold({ health, bytes }: SlotRequest): Slot | undefined {
+    const isFailing = health === 'failing';
+    const hasRoom = isFailing ? this.#slow < this.#maxFailing && this.#fitsSlow(bytes, FAILING_SHARE) : this.#makeRoom(health);
+    if (!hasRoom) return undefined;
+    const held: HeldSlot = { health, bytes, startedAt: this.#clock.monotonic(), isSlow: false, isReleased: false };
+    if (isFailing) this.#makeSlow(held);
+    else this.#fast[health].add(held);
+    return { bytes, release: () => this.#release(held) };
   }
 
   #makeRoom(health: FastHealth): boolean {
@@ -132,18 +135,6 @@ export class SlotPool {
   /** One of any size always fits. */
   #fitsSlow(bytes: number, share = 1): boolean {
     return this.#slow === 0 || this.#slowBytes + bytes <= share * this.#maxSlowBytes;
-  }
-
-  #holdFast(bytes: number, health: FastHealth): Slot {
-    const held: HeldSlot = { health, bytes, startedAt: this.#clock.monotonic(), isSlow: false, isReleased: false };
-    this.#fast[health].add(held);
-    return { bytes, release: () => this.#release(held) };
-  }
-
-  #holdSlow({ health, bytes }: SlotRequest): Slot {
-    const held: HeldSlot = { health, bytes, startedAt: this.#clock.monotonic(), isSlow: false, isReleased: false };
-    this.#makeSlow(held);
-    return { bytes, release: () => this.#release(held) };
   }
 
   #makeSlow(held: HeldSlot): void {

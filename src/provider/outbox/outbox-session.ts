@@ -7,8 +7,8 @@ import {
   type ConnectionResult,
   createPostgresClient,
   formatPostgres,
-  isRepeatable,
   PostgresError,
+  repeatTransaction,
   toPostgresError,
 } from '../postgres/connection.ts';
 import { migrate, OUTBOX_CHANNEL, OUTBOX_MIGRATIONS, type OutboxSetup, readSetup, toBegin } from './outbox-table.ts';
@@ -18,7 +18,6 @@ interface SessionHooks {
   readonly onEnded: () => void;
 }
 
-const MAX_TRIES = 5;
 const SETUP_HINT = 'run the SQL of docs/outbox.md as the owner of the schema';
 
 /** A connection that was used until the first error. */
@@ -69,19 +68,13 @@ export class OutboxSession {
 
   /** Runs `work` in one transaction, again if only another transaction made it fail. After a rejection, the session must be ended. */
   transaction<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
-    return this.#try(async () => {
-      for (let tries = 1; ; tries++) {
-        try {
-          await this.#client.query(toBegin(this.#schema));
-          const result = await work(this.#client);
-          await this.#client.query('COMMIT');
-          return result;
-        } catch (thrown) {
-          if (tries === MAX_TRIES || !isRepeatable(thrown)) throw thrown;
-          await this.#client.query('ROLLBACK');
-        }
-      }
-    });
+    const run = async (): Promise<T> => {
+      await this.#client.query(toBegin(this.#schema));
+      const result = await work(this.#client);
+      await this.#client.query('COMMIT');
+      return result;
+    };
+    return this.#try(() => repeatTransaction(run, () => this.#client.query('ROLLBACK')));
   }
 
   /** PostgreSQL rolls back what was not committed. */

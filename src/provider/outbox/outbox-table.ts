@@ -115,15 +115,6 @@ export interface OutboxRow {
 /** Events of one type and tenant go to the same endpoints, and so the queue rejects all of them or none. */
 export type OutboxKind = Pick<OutboxRow, 'type' | 'tenant'>;
 
-/** The size of a batch. */
-export interface TakeLimits {
-  readonly rows: number;
-  /** Of one event. */
-  readonly maxBytes: number;
-  /** Of all events, except for the first. */
-  readonly totalBytes: number;
-}
-
 /**
  * Starts from the first row each time, so that the events of one writer stay in order. Transactions commit in another order than they insert: a
  * search that starts after the last row would find the later events of such a writer first.
@@ -145,11 +136,14 @@ SELECT seq, left(id, 129) AS id, left(type, 129) AS type, left(tenant, 129) AS t
 FROM measured JOIN sidegate_outbox USING (seq)
 WHERE place = 1 OR total <= $5 ORDER BY seq`;
 
-/** Locks the oldest rows that no other replica has locked, except for those of the kinds that are held back. */
+/**
+ * Locks the oldest rows that no other replica has locked, except for those of the kinds that are held back. `maxBytes`: of one event;
+ * `totalBytes`: of all events, except for the first.
+ */
 export async function takeRows(
   client: pg.Client,
   held: readonly OutboxKind[],
-  { rows, maxBytes, totalBytes }: TakeLimits,
+  { rows, maxBytes, totalBytes }: { readonly rows: number; readonly maxBytes: number; readonly totalBytes: number },
 ): Promise<readonly OutboxRow[]> {
   const kinds = [held.map(({ type }) => type), held.map(({ tenant }) => tenant ?? '')];
   return (await client.query<OutboxRow>(TAKE, [...kinds, rows, maxBytes, totalBytes])).rows;

@@ -8,9 +8,13 @@ import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
+import { parseStrictJson } from '../../core/strict-json.ts';
+import { JSON_BOUNDS } from '../../http-api/api-router.ts';
+import type { RoutedEvent } from '../endpoints/registry.ts';
+import type { Target } from '../endpoints/target.ts';
+import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH, TENANT } from '../events/event.ts';
 import type { DeliveryQueue, JoinedQueue, NewEvent } from '../queue/delivery-queue.ts';
 import type { OutboxHooks } from '../telemetry/hooks.ts';
-import { type EventParts, toEvent } from './outbox-event.ts';
 import { OutboxSession } from './outbox-session.ts';
 import {
   type OutboxKind,
@@ -23,9 +27,11 @@ import {
 } from './outbox-table.ts';
 
 /** The dependencies of the outbox. */
-export interface OutboxParts extends Pick<EventParts, 'route' | 'maxEventSize'> {
+export interface OutboxParts {
   readonly clock: Clock;
   readonly schema: string;
+  readonly maxEventSize: number;
+  readonly route: (event: RoutedEvent) => readonly Target[];
   readonly pollInterval: Milliseconds;
   /** `DeliveryQueue.append`: durable when it resolves. `conflict`: another event has the ID. */
   readonly append: DeliveryQueue['append'];
@@ -181,12 +187,12 @@ export class Outbox {
 
   /** Moves some rows, in a transaction. */
   async #moveBatch(client: pg.Client): Promise<Batch> {
-    const { clock, maxEventSize } = this.#parts;
+    const { maxEventSize } = this.#parts;
     const rows = await takeRows(client, this.#held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
     const batch: Batch = { taken: rows.length, moved: [], stored: [], rejected: [] };
     const items: Item[] = [];
     for (const row of rows) {
-      const event = toEvent(row, { ...this.#parts, now: clock.now() });
+      const event = toEvent(row, this.#parts);
       if ('reason' in event) batch.rejected.push({ row, reason: event.reason });
       else items.push({ row, event });
     }
@@ -285,4 +291,37 @@ function toChunks(items: readonly Item[]): Item[][] {
     chunks.at(-1)?.push(item);
   }
   return chunks;
+}
+
+/** The event of a row, or why it can never be one. `data` is sent byte for byte as it was inserted. */
+function toEvent(row: OutboxRow, { clock, route, maxEventSize }: OutboxParts): NewEvent | { readonly reason: string } {
+  const { id, type, tenant, data, bytes } = row;
+  const reason = findProblem(row);
+  if (reason !== undefined) return { reason };
+  if (data === null) return { reason: toTooLarge(bytes, maxEventSize) };
+  const text = Buffer.from(data);
+  const parsed = parseStrictJson(text, JSON_BOUNDS);
+  if (parsed.kind === 'problem') return { reason: `data: ${parsed.problem}` };
+  if (!isObject(parsed.value)) return { reason: 'data is not a JSON object' };
+  const body = joinBody({ type, id, created: Math.floor(row.created) }, text);
+  if (body.length > maxEventSize) return { reason: toTooLarge(body.length, maxEventSize) };
+  const routed = { type, tenant: tenant ?? undefined, data: parsed.value };
+  return { id, type, tenant: routed.tenant, createdAt: clock.now(), body, metadata: '{}', targets: route(routed) };
+}
+
+function findProblem({ id, type, tenant, created }: OutboxRow): string | undefined {
+  if (!EVENT_ID.test(id)) return 'id is not 1 to 128 letters, digits and _ : -';
+  if (type.length > MAX_EVENT_TYPE_LENGTH) return `type has more than ${MAX_EVENT_TYPE_LENGTH} characters`;
+  if (!EVENT_TYPE.test(type)) return 'type is not letters, digits, _ and -, in segments separated by dots';
+  if (tenant !== null && !TENANT.test(tenant)) return 'tenant is not 1 to 128 letters, digits and _ : . -';
+  if (!(created >= 0 && created <= MAX_CREATED)) return 'created is not between the years 1970 and 9999';
+  return undefined;
+}
+
+function toTooLarge(bytes: number, maxEventSize: number): string {
+  return `the event has ${bytes} bytes; provider.maxEventSize is ${maxEventSize}`;
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -15,8 +15,7 @@ export function createPostgresClient(target: PostgresTarget): pg.Client {
   return new pg.Client(toClientConfig(target));
 }
 
-/** Everything is given, so that variables such as PGHOST change nothing. */
-/** How pg connects. */
+/** How pg connects. Everything is given, so that variables such as PGHOST change nothing. */
 export function toClientConfig({ host, port, database, user, password, tls }: PostgresTarget): ClientConfig {
   return {
     host,
@@ -47,9 +46,19 @@ function toTlsOptions({ verify, ca, certificate }: PostgresTls, host: string): E
 /** Serialization failure, deadlock, and a key that another transaction inserted at the same time. */
 const REPEATED: ReadonlySet<string> = new Set(['40001', '40P01', '23505']);
 
-/** Whether a transaction failed only because of another one, so that it can be repeated. */
-export function isRepeatable(thrown: unknown): boolean {
-  return thrown instanceof pg.DatabaseError && REPEATED.has(thrown.code ?? '');
+const MAX_TRIES = 5;
+
+/** Runs a transaction, again if it failed only because of another one. `rollBack` is called before it is repeated. */
+export async function repeatTransaction<T>(run: () => Promise<T>, rollBack?: () => Promise<unknown>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await run();
+    } catch (thrown) {
+      const isRepeatable = thrown instanceof pg.DatabaseError && REPEATED.has(thrown.code ?? '');
+      if (tries === MAX_TRIES || !isRepeatable) throw thrown;
+      await rollBack?.();
+    }
+  }
 }
 
 /** The address, without credentials. */

@@ -1,22 +1,24 @@
 /** The operations on the store of the queue, as messages: with SQLite, another thread executes them. Bodies travel beside them. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { StoredEndpoint } from '../endpoints/endpoint-store.ts';
-import type { Target } from '../endpoints/target.ts';
 import type {
   AppendResult,
   AttemptRecord,
+  Delivery,
   DeliveryFilter,
   DeliveryPage,
   EndpointBacklog,
   EventFilter,
   EventRecord,
   LaneState,
+  NewEvent,
   Page,
   QueueBounds,
   QueueStats,
   RepairAction,
+  SettledDelivery,
   SettledLater,
-  Settlement,
+  StoredEvent,
 } from './delivery-queue.ts';
 
 /** How the thread is started. */
@@ -26,39 +28,22 @@ export interface WorkerSettings {
 }
 
 /** An event, with its body in the buffer of the batch. */
-export interface EventMessage {
-  readonly id: string;
-  readonly type: string;
+export interface EventMessage extends Omit<NewEvent, 'body' | 'tenant' | 'comparedFrom'> {
   readonly tenant: string | null;
-  readonly createdAt: EpochMilliseconds;
-  readonly metadata: string;
-  readonly targets: readonly Target[];
   readonly bodyLength: number;
   readonly comparedFrom: number;
 }
 
-/** One settled delivery; `seq` is the number of its event. */
-export interface SettleMessage {
+/** One settled delivery; `seq` is the number of its event, `record` the JSON of an AttemptRecord. */
+export interface SettleMessage extends Pick<SettledDelivery, 'attempt' | 'at' | 'settlement'> {
   readonly seq: number;
-  readonly attempt: number;
-  readonly at: EpochMilliseconds;
-  readonly settlement: Settlement;
-  /** JSON of an AttemptRecord. */
   readonly record: string | undefined;
 }
 
 /** A taken delivery, with its body in the buffer of the reply. */
-export interface TakenMessage {
+export interface TakenMessage extends Omit<Delivery, 'endpoint' | 'tenant' | 'body'> {
   readonly seq: number;
-  readonly event: string;
-  readonly type: string;
   readonly tenant: string | null;
-  readonly createdAt: EpochMilliseconds;
-  readonly attempt: number;
-  readonly tries: number;
-  readonly isReplay: boolean;
-  readonly due: EpochMilliseconds;
-  readonly metadata: string;
   readonly bodyLength: number;
 }
 
@@ -192,17 +177,7 @@ export interface Results {
     /** When the next delivery is due that is not taken; undefined: there is none. */
     readonly next: EpochMilliseconds | undefined;
   };
-  getEvent:
-    | {
-        readonly id: string;
-        readonly type: string;
-        readonly tenant: string | null;
-        readonly createdAt: EpochMilliseconds;
-        readonly metadata: string;
-        readonly bodyLength: number;
-        readonly isErased: boolean;
-      }
-    | undefined;
+  getEvent: (Omit<StoredEvent, 'tenant' | 'body'> & Pick<TakenMessage, 'tenant' | 'bodyLength'>) | undefined;
   findStep: {
     /** With the position of each, for the next page. */
     readonly found: readonly { readonly position: string; readonly record: DeliveryPage['deliveries'][number] }[];

@@ -1,29 +1,24 @@
-/** The recurring work of the sending side: remove old events, read the figures of the queue for the metrics, and watch that it keeps its events. */
-import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+/**
+ * The recurring work of the sending side: removes old events, reads the figures of the queue, and notices what no failed operation shows: a queue
+ * that fills up, that went back to an earlier state, or whose disk fills up.
+ */
+import { statfsSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { CancelTimer, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
-import type { DeliveryQueue, QueueStats } from '../queue/delivery-queue.ts';
-import type { FailingEndpoints, QueueCondition } from '../telemetry/hooks.ts';
-import { toLabel } from '../telemetry/hooks.ts';
-import type { ProviderLogEvent } from '../telemetry/log-events.ts';
-import type { ProviderMetrics } from '../telemetry/provider-metrics.ts';
-import { FillForecast, LossWatch, QueueFileWatch } from './queue-watch.ts';
+import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } from '../queue/delivery-queue.ts';
+import { type TelemetryParts, toLabel } from '../telemetry/hooks.ts';
 
-export interface HousekeepingParts {
-  readonly clock: Clock;
-  readonly logger: Logger<ProviderLogEvent>;
-  readonly metrics: ProviderMetrics;
+export interface HousekeepingParts extends Omit<TelemetryParts, 'onSpan' | 'journal'> {
   readonly queue: Pick<DeliveryQueue, 'prune' | 'stats' | 'backlogs' | 'findEvents' | 'getEvent'>;
-  readonly condition: QueueCondition;
   /** The path of a queue in SQLite. */
   readonly file: string | undefined;
   readonly registry: Pick<EndpointRegistry, 'list'>;
   /** Undefined without the role `deliver`: the alerts find pods that deliver by these figures. */
   readonly slots: (() => SlotFigures) | undefined;
-  readonly failing: FailingEndpoints;
   readonly retention: { readonly retention: Milliseconds; readonly deadRetention: Milliseconds };
 }
 
@@ -39,12 +34,12 @@ export class Housekeeping {
   #isPruning = false;
   #isReplaced = false;
   readonly #forecast = new FillForecast();
-  readonly #losses: LossWatch;
+  /** The newest event that was seen. */
+  #newest: EventRecord | undefined;
   readonly #file: QueueFileWatch | undefined;
 
   constructor(parts: HousekeepingParts) {
     this.#parts = parts;
-    this.#losses = new LossWatch(parts.queue, parts.retention.retention);
     this.#file = parts.file === undefined ? undefined : new QueueFileWatch(parts.file);
   }
 
@@ -108,15 +103,30 @@ export class Housekeeping {
   }
 
   async #watchLosses(stats: QueueStats, now: EpochMilliseconds): Promise<void> {
-    const event = await this.#losses.look(stats, now);
-    if (event === undefined) return;
+    const lost = await this.#findLost(stats, now);
+    if (lost === undefined) return;
     const { metrics, logger } = this.#parts;
     metrics.queueWentBack();
     logger.error('queue_went_back', {
-      event,
+      event: lost,
       storedEvents: stats.storedEvents,
       hint: 'the database lost accepted events: a restore, a failover without synchronous replication, or deleted rows; post events since then again',
     });
+  }
+
+  /**
+   * The store went back if the newest event that was seen is no longer stored, although nothing removes an event that young: after a restore
+   * from a backup, after a failover that lost commits, or if somebody emptied the tables. Reads one event, and only if there is a newer one.
+   */
+  async #findLost(stats: QueueStats, now: EpochMilliseconds): Promise<string | undefined> {
+    const { queue, retention } = this.#parts;
+    const before = this.#newest;
+    const [newest] = (await queue.findEvents({}, { limit: 1 })).events;
+    this.#newest = newest;
+    if (before === undefined || before.id === newest?.id) return undefined;
+    // Half of it, as clocks of replicas differ.
+    if (before.createdAt < now - retention.retention / 2 || mayLeaveEarly(stats)) return undefined;
+    return (await queue.getEvent(before.id)) === undefined ? before.id : undefined;
   }
 
   async #readFigures(): Promise<void> {
@@ -145,5 +155,52 @@ export class Housekeeping {
     if (slots === undefined) return;
     const { fast, slow } = slots();
     metrics.slots(fast, slow);
+  }
+}
+
+/** The growth is that of so much time, ... */
+const WINDOW_MS: Milliseconds = 600_000;
+/** ... and of at least so much: a burst after the start says nothing about the next hour. */
+const MIN_WINDOW_MS: Milliseconds = 60_000;
+
+type Undelivered = Pick<QueueStats, 'events' | 'bytes'>;
+
+/** When the queue will be full. */
+export class FillForecast {
+  readonly #samples: (Undelivered & { readonly at: Milliseconds })[] = [];
+
+  /** Seconds until the first bound is reached if the growth continues; infinity while nothing grows. `at`: monotonic. */
+  add(
+    { events, bytes, maxEvents, maxBytes }: Undelivered & Pick<QueueStats, 'maxEvents' | 'maxBytes'>,
+    at: Milliseconds,
+  ): number {
+    this.#samples.push({ at, events, bytes });
+    while (this.#samples.length > 2 && (this.#samples[1]?.at ?? at) <= at - WINDOW_MS) this.#samples.shift();
+    if (events >= maxEvents || bytes >= maxBytes) return 0;
+    const first = this.#samples[0];
+    if (first === undefined || at - first.at < MIN_WINDOW_MS) return Number.POSITIVE_INFINITY;
+    const seconds = (at - first.at) / 1_000;
+    const toBound = (value: number, before: number, bound: number): number =>
+      value > before ? ((bound - value) * seconds) / (value - before) : Number.POSITIVE_INFINITY;
+    return Math.min(toBound(events, first.events, maxEvents), toBound(bytes, first.bytes, maxBytes));
+  }
+}
+
+/** The file of a queue in SQLite, and its disk. */
+export class QueueFileWatch {
+  readonly #path: string;
+  #opened: string | undefined;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** `isSame`: the path still leads to the file that is open. Throws if the file system does not respond. */
+  look(): { readonly freeBytes: number; readonly totalBytes: number; readonly isSame: boolean } {
+    const file = statSync(this.#path, { throwIfNoEntry: false });
+    const found = file === undefined ? '' : `${file.dev}:${file.ino}`;
+    this.#opened ??= found;
+    const { bavail, blocks, bsize } = statfsSync(dirname(this.#path));
+    return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, isSame: found === this.#opened };
   }
 }

@@ -19,7 +19,7 @@ import { cancelWaiting } from '../api/endpoint-operations.ts';
 import { type ConsoleOperations, createConsoleOperations } from '../api/operations.ts';
 import { ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
-import { createSender, type ReloadableSender } from '../attempt/sender.ts';
+import { HttpSender } from '../attempt/sender.ts';
 import { createSigningSecret } from '../attempt/signing-keys.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
@@ -76,7 +76,7 @@ export class Provider {
   readonly #queue: DeliveryQueue;
   readonly #stored: StoredRegistry;
   readonly #registry: InboxRegistry;
-  readonly #endpointSender: ReloadableSender;
+  readonly #endpointSender: HttpSender;
   readonly #sender: Sender;
   readonly #lanes: LaneRunner;
   readonly #api: ProviderApi | undefined;
@@ -130,7 +130,7 @@ export class Provider {
       onEncryption: createEncryptionLog(logger),
     });
     this.#registry = new InboxRegistry(this.#stored, isShared);
-    this.#endpointSender = createSender({
+    this.#endpointSender = new HttpSender({
       ...settings,
       clock,
       version: parts.version,

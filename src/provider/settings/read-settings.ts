@@ -10,7 +10,7 @@ import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SettingProblem } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
 import { createEgressProxy, type EgressProxy, findProxyProblem } from '../../http/dial/proxy-tunnel.ts';
-import { createEndpointContext } from '../attempt/compiled-endpoint.ts';
+import { createEndpointContext } from '../attempt/sender.ts';
 import { parseSigningSecret } from '../attempt/signing-keys.ts';
 import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';

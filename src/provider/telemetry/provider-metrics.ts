@@ -34,21 +34,22 @@ export type ProviderMetrics = ReturnType<typeof createProviderMetrics>;
 
 /** Registers the metrics. */
 export function createProviderMetrics(registers: readonly Registry[]) {
+  const families = inRegisters(registers);
   return {
-    ...createEventMetrics(registers),
-    ...createEndpointMetrics(registers),
-    ...createQueueMetrics(registers),
+    ...createEventMetrics(families),
+    ...createEndpointMetrics(families),
+    ...createQueueMetrics(families),
     /** The series exist only if the config has an outbox. */
-    watchOutbox: () => createOutboxMetrics(registers),
+    watchOutbox: () => createOutboxMetrics(families),
   };
 }
 
-function createOutboxMetrics(registers: readonly Registry[]) {
-  const up = gauge(registers, 'outbox_up', '1 if events are taken from the outbox, otherwise 0.').series();
-  const rejected = counter(registers, 'outbox_rejected_total', 'Invalid rows of the outbox.').series();
-  const waiting = gauge(registers, 'outbox_waiting', 'Rows in the outbox, counted up to 100,000.').series();
+function createOutboxMetrics({ counter, gauge }: Families) {
+  const up = gauge('outbox_up', '1 if events are taken from the outbox, otherwise 0.').series();
+  const rejected = counter('outbox_rejected_total', 'Invalid rows of the outbox.').series();
+  const waiting = gauge('outbox_waiting', 'Rows in the outbox, counted up to 100,000.').series();
   const help = 'How long the oldest row has been in the outbox; 0: it is empty.';
-  const oldestAge = gauge(registers, 'outbox_oldest_age_seconds', help).series();
+  const oldestAge = gauge('outbox_oldest_age_seconds', help).series();
   return {
     up(isUp: boolean): void {
       up.value = isUp ? 1 : 0;
@@ -61,28 +62,24 @@ function createOutboxMetrics(registers: readonly Registry[]) {
   };
 }
 
-function createEventMetrics(registers: readonly Registry[]) {
-  const events = counter(registers, 'events_total', 'Accepted events, by whether the ID was new.', ['result']);
-  const unrouted = counter(registers, 'unrouted_events_total', 'Stored events that no endpoint selected.').series();
-  const rejections = counter(registers, 'rejected_requests_total', 'Requests of the app that were not accepted, by reason.', [
-    'reason',
-  ]);
-  const deliveryDelay = new HistogramFamily({
-    name: 'sidegate_provider_delivery_delay_seconds',
-    help: 'Time from the creation of an event to its acknowledgement by an endpoint.',
-    buckets: DELAY_BUCKETS,
-    registers,
-  }).series();
-  const requests = counter(registers, 'api_requests_total', 'Requests to the API, by operation and class of the status.', [
+function createEventMetrics({ counter, histogram }: Families) {
+  const events = counter('events_total', 'Accepted events, by whether the ID was new.', ['result']);
+  const unrouted = counter('unrouted_events_total', 'Stored events that no endpoint selected.').series();
+  const rejections = counter('rejected_requests_total', 'Requests of the app that were not accepted, by reason.', ['reason']);
+  const deliveryDelay = histogram(
+    'delivery_delay_seconds',
+    'Time from the creation of an event to its acknowledgement by an endpoint.',
+    DELAY_BUCKETS,
+  ).series();
+  const requests = counter('api_requests_total', 'Requests to the API, by operation and class of the status.', [
     'operation',
     'status',
   ]);
-  const requestDuration = new HistogramFamily({
-    name: 'sidegate_provider_api_request_duration_seconds',
-    help: 'Duration of requests to the API.',
-    buckets: DURATION_BUCKETS,
-    registers,
-  }).series();
+  const requestDuration = histogram(
+    'api_request_duration_seconds',
+    'Duration of requests to the API.',
+    DURATION_BUCKETS,
+  ).series();
   for (const result of ['stored', 'duplicate']) events.series(result);
   for (const reason of EVENT_REJECTIONS) rejections.series(reason);
   return {
@@ -100,26 +97,15 @@ function createEventMetrics(registers: readonly Registry[]) {
   };
 }
 
-function createEndpointMetrics(registers: readonly Registry[]) {
-  const attempts = counter(registers, 'attempts_total', 'Delivery attempts, by endpoint and outcome.', ['endpoint', 'outcome']);
-  const settled = counter(registers, 'deliveries_total', 'Deliveries that ended, by endpoint and result.', [
-    'endpoint',
-    'result',
+function createEndpointMetrics({ counter, gauge, histogram }: Families) {
+  const attempts = counter('attempts_total', 'Delivery attempts, by endpoint and outcome.', ['endpoint', 'outcome']);
+  const settled = counter('deliveries_total', 'Deliveries that ended, by endpoint and result.', ['endpoint', 'result']);
+  const duration = histogram('attempt_duration_seconds', 'Duration of delivery attempts.', DURATION_BUCKETS).series();
+  const waiting = gauge('endpoint_waiting', 'Waiting deliveries of an endpoint.', ['endpoint']);
+  const states = gauge('endpoints', 'Endpoints by state; failing: unreachable, asking for less, or failing almost everything.', [
+    'state',
   ]);
-  const duration = new HistogramFamily({
-    name: 'sidegate_provider_attempt_duration_seconds',
-    help: 'Duration of delivery attempts.',
-    buckets: DURATION_BUCKETS,
-    registers,
-  }).series();
-  const waiting = gauge(registers, 'endpoint_waiting', 'Waiting deliveries of an endpoint.', ['endpoint']);
-  const states = gauge(
-    registers,
-    'endpoints',
-    'Endpoints by state; failing: unreachable, asking for less, or failing almost everything.',
-    ['state'],
-  );
-  const slots = gauge(registers, 'attempts_in_flight', 'Attempts in flight; slow: for more than a second.', ['speed']);
+  const slots = gauge('attempts_in_flight', 'Attempts in flight; slow: for more than a second.', ['speed']);
   let known: readonly string[] = [];
   const show = (label: string): void => {
     // The outcomes that alerts read; the others appear when they happen.
@@ -159,32 +145,24 @@ function createEndpointMetrics(registers: readonly Registry[]) {
   };
 }
 
-function createQueueMetrics(registers: readonly Registry[]) {
-  const deliveries = gauge(registers, 'queue_deliveries', 'Deliveries in the queue, by state.', ['state']);
-  const events = gauge(registers, 'queue_events', 'Undelivered events.').series();
-  const eventsLimit = gauge(
-    registers,
-    'queue_events_limit',
-    'Maximum number of undelivered events (provider.queue.maxEvents).',
-  ).series();
-  const bytes = gauge(registers, 'queue_bytes', 'Bytes of the undelivered events.').series();
-  const bytesLimit = gauge(
-    registers,
-    'queue_bytes_limit',
-    'Maximum size of the undelivered events (provider.queue.maxBytes).',
-  ).series();
-  const storedEvents = gauge(registers, 'queue_stored_events', 'All stored events, delivered ones included.').series();
-  const storedBytes = gauge(registers, 'queue_stored_bytes', 'Bytes of all stored events.').series();
+function createQueueMetrics({ counter, gauge }: Families) {
+  const deliveries = gauge('queue_deliveries', 'Deliveries in the queue, by state.', ['state']);
+  const events = gauge('queue_events', 'Undelivered events.').series();
+  const eventsLimit = gauge('queue_events_limit', 'Maximum number of undelivered events (provider.queue.maxEvents).').series();
+  const bytes = gauge('queue_bytes', 'Bytes of the undelivered events.').series();
+  const bytesLimit = gauge('queue_bytes_limit', 'Maximum size of the undelivered events (provider.queue.maxBytes).').series();
+  const storedEvents = gauge('queue_stored_events', 'All stored events, delivered ones included.').series();
+  const storedBytes = gauge('queue_stored_bytes', 'Bytes of all stored events.').series();
   const help = 'How long the oldest due delivery has been waiting; 0: none is due.';
-  const oldestDue = gauge(registers, 'queue_oldest_due_age_seconds', help).series();
-  const up = gauge(registers, 'queue_up', '1 if the queue can store events, otherwise 0.').series();
+  const oldestDue = gauge('queue_oldest_due_age_seconds', help).series();
+  const up = gauge('queue_up', '1 if the queue can store events, otherwise 0.').series();
   const fullHelp =
     'When the queue is full if undelivered events go on growing as in the last ten minutes; +Inf: they do not grow.';
-  const fullIn = gauge(registers, 'queue_full_in_seconds', fullHelp).series();
+  const fullIn = gauge('queue_full_in_seconds', fullHelp).series();
   fullIn.value = Number.POSITIVE_INFINITY;
-  const wentBack = counter(registers, 'queue_went_back_total', 'How often stored events were missing.').series();
-  const diskFree = gauge(registers, 'queue_disk_free_bytes', 'Free space of the file system with the SQLite file.');
-  const diskSize = gauge(registers, 'queue_disk_bytes', 'Size of the file system with the SQLite file.');
+  const wentBack = counter('queue_went_back_total', 'How often stored events were missing.').series();
+  const diskFree = gauge('queue_disk_free_bytes', 'Free space of the file system with the SQLite file.');
+  const diskSize = gauge('queue_disk_bytes', 'Size of the file system with the SQLite file.');
   return {
     /** Seconds; infinity: it does not fill up. */
     queueFullIn(seconds: number): void {
@@ -212,10 +190,17 @@ function createQueueMetrics(registers: readonly Registry[]) {
   };
 }
 
-function counter(registers: readonly Registry[], name: string, help: string, labelNames: readonly string[] = []): CounterFamily {
-  return new CounterFamily({ name: `sidegate_provider_${name}`, help, labelNames, registers });
-}
+type Families = ReturnType<typeof inRegisters>;
 
-function gauge(registers: readonly Registry[], name: string, help: string, labelNames: readonly string[] = []): GaugeFamily {
-  return new GaugeFamily({ name: `sidegate_provider_${name}`, help, labelNames, registers });
+/** Creates families in these registers. */
+function inRegisters(registers: readonly Registry[]) {
+  const name = (suffix: string): string => `sidegate_provider_${suffix}`;
+  return {
+    counter: (suffix: string, help: string, labelNames: readonly string[] = []): CounterFamily =>
+      new CounterFamily({ name: name(suffix), help, labelNames, registers }),
+    gauge: (suffix: string, help: string, labelNames: readonly string[] = []): GaugeFamily =>
+      new GaugeFamily({ name: name(suffix), help, labelNames, registers }),
+    histogram: (suffix: string, help: string, buckets: readonly number[]): HistogramFamily =>
+      new HistogramFamily({ name: name(suffix), help, buckets, registers }),
+  };
 }

@@ -5,7 +5,7 @@ import type { PostgresTarget } from '../../../config/sources/postgres-url.ts';
 import type { Milliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { offEvent, onEvent } from '../../../core/safe-events.ts';
-import { isRepeatable, toClientConfig, toPostgresError } from '../../postgres/connection.ts';
+import { repeatTransaction, toClientConfig, toPostgresError } from '../../postgres/connection.ts';
 import type { Columns, ColumnType, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';
 
@@ -17,7 +17,6 @@ export interface PostgresSettings {
   readonly statementTimeout: Milliseconds;
 }
 
-const MAX_TRIES = 5;
 /** Classes of SQLSTATE: connection, resources, intervention of an operator, system; and 25006: the server is a standby. */
 const STORE_ERRORS = /^(?:08|53|57|58|XX|25006)/;
 const INT8 = 20;
@@ -202,14 +201,8 @@ export class PostgresDatabase extends PostgresSql implements Database {
     await migrate(sql, `the schema ${this.#schema}`);
   }
 
-  async transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
-    for (let tries = 1; ; tries++) {
-      try {
-        return await this.#tryOnce(work);
-      } catch (thrown) {
-        if (tries === MAX_TRIES || !isRepeatable(thrown)) throw thrown;
-      }
-    }
+  transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
+    return repeatTransaction(() => this.#tryOnce(work));
   }
 
   async #tryOnce<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {

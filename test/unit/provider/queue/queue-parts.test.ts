@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { LaneScheduler, type RunOutcome } from '../../../../src/provider/queue/lane-scheduler.ts';
 import { findFileSystemRisk } from '../../../../src/provider/queue/sqlite/queue-file.ts';
 import { isSafeVersion } from '../../../../src/provider/queue/sqlite/sqlite-database.ts';
-import { TimeHeap } from '../../../../src/provider/queue/time-heap.ts';
+import { TimeHeap } from '../../../../src/provider/queue/lane-scheduler.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 import { fc } from '../../../support/property.ts';
 
