@@ -1,8 +1,8 @@
 /** The parts of a provider that its benchmarks share. */
 import { systemClock } from '../../src/core/clock.ts';
+import { compileEgressRules } from '../../src/http/dial/endpoint-url.ts';
 import type { Sender } from '../../src/provider/attempt/attempt.ts';
 import { HttpSender } from '../../src/provider/attempt/sender.ts';
-import { compileEgressRules } from '../../src/provider/endpoints/endpoint-url.ts';
 import { createEventId, toBody } from '../../src/provider/events/event.ts';
 import type { LaneSettings } from '../../src/provider/lanes/end-attempt.ts';
 import type { NewEvent } from '../../src/provider/queue/delivery-queue.ts';

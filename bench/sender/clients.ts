@@ -4,9 +4,9 @@ import { Agent, type RequestOptions, request as requestHttp } from 'node:http';
 import { request as requestHttps, Agent as TlsAgent } from 'node:https';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { compileEgressRules } from '../../src/http/dial/endpoint-url.ts';
 import { HttpSender } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
-import { compileEgressRules } from '../../src/provider/endpoints/endpoint-url.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 
 /** Sends one delivery; rejects unless it is acknowledged. `slot`: the endpoint. */

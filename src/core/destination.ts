@@ -60,5 +60,10 @@ export function parseDestinationRule(text: string): DestinationRule | undefined 
 
 /** Finds the first rule that allows the destination. */
 export function findDestinationRule(rules: readonly DestinationRule[], { host, port }: Destination): DestinationRule | undefined {
-  return rules.find((rule) => rule.port === port && (rule.isWildcard ? host.endsWith(`.${rule.host}`) : host === rule.host));
+  return rules.find((rule) => rule.port === port && isHostOf(rule, host));
+}
+
+/** Whether a rule is for this host, on any port. */
+export function isHostOf(rule: Pick<DestinationRule, 'host' | 'isWildcard'>, host: string): boolean {
+  return rule.isWildcard ? host.endsWith(`.${rule.host}`) : host === rule.host;
 }

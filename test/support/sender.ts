@@ -2,10 +2,10 @@
 import { onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { compileEgressRules, type EgressSettings } from '../../src/http/dial/endpoint-url.ts';
 import type { AttemptResult, Sender } from '../../src/provider/attempt/attempt.ts';
 import { HttpSender, type SenderParts } from '../../src/provider/attempt/sender.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
-import { compileEgressRules, type EgressSettings } from '../../src/provider/endpoints/endpoint-url.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 
 /** The signing secret of `toEndpoint`. */

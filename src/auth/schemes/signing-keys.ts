@@ -1,15 +1,19 @@
 /** Secrets that sign deliveries (Standard Webhooks): their text, and the signatures that they make. */
 import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
-import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
-import { toEd25519Key, toRawPublicKey } from '../../auth/schemes/keys.ts';
-import { standardWebhooks } from '../../auth/schemes/presets/standard-webhooks.ts';
 import { parseBase64 } from '../../core/bytes.ts';
 import type { SettingProblem } from '../../core/errors.ts';
 import { Secret } from '../../core/secret.ts';
-import type { SigningKey } from '../endpoints/endpoint.ts';
+import { ALGORITHMS } from './algorithms.ts';
+import { toEd25519Key, toRawPublicKey } from './keys.ts';
+import { standardWebhooks } from './presets/standard-webhooks.ts';
 
 /** The parsed text of a secret. */
-export type SigningSecret = Pick<SigningKey, 'version' | 'secret'>;
+export interface SigningSecret {
+  /** `v1`: HMAC-SHA256; `v1a`: Ed25519. */
+  readonly version: 'v1' | 'v1a';
+  /** The HMAC key's bytes, or the 32-byte Ed25519 seed. */
+  readonly secret: Secret;
+}
 
 const { secret: symmetric, publicKey, signature } = standardWebhooks;
 const SECRET_PREFIX = symmetric.prefix ?? '';
@@ -57,7 +61,11 @@ export interface DeliverySigner {
 }
 
 /** Prepares a key, because preparing it for each attempt would cost more than the HMAC. Throws for bytes that are not a key. */
-export function createDeliverySigner({ version, secret, expiresAt }: SigningKey): DeliverySigner {
+export function createDeliverySigner({
+  version,
+  secret,
+  expiresAt,
+}: SigningSecret & { readonly expiresAt?: number | undefined }): DeliverySigner {
   const prefix = `${version},`;
   const form = signature?.forms.find((each) => each.prefix === prefix);
   if (form === undefined) throw new Error(`unknown signature version ${version}`);

@@ -1,10 +1,9 @@
 /** The URL of an endpoint, in a form that has only one interpretation, and which hosts and addresses deliveries may be sent to. */
 import { isIP } from 'node:net';
-import { parseDestination } from '../../core/destination.ts';
+import { type DestinationRule, isHostOf, parseDestination, parseDestinationRule } from '../../core/destination.ts';
 import type { SettingProblem } from '../../core/errors.ts';
-import { normalizeIp } from '../../core/ip-address.ts';
 import { toAddressText } from '../../core/listen-address.ts';
-import { type AddressSettings, compileAddressRules, type FindAddressProblem } from '../../http/dial/address-rules.ts';
+import { type AddressSettings, compileAddressRules, type FindAddressProblem } from './address-rules.ts';
 
 /** The settings, as in the config. */
 export interface EgressSettings extends AddressSettings {
@@ -19,11 +18,6 @@ export interface EgressRules {
   readonly findAddressProblem: FindAddressProblem;
   /** Why deliveries may not be sent to this host name or address; undefined if they may. Does not resolve names. */
   findHostProblem(host: string): SettingProblem | undefined;
-}
-
-interface HostRule {
-  readonly host: string;
-  readonly isWildcard: boolean;
 }
 
 /** Where an endpoint is, and what is requested there. */
@@ -54,7 +48,7 @@ export function compileEgressRules(settings: EgressSettings): EgressRules {
     allowHttp: settings.allowHttp,
     findAddressProblem,
     findHostProblem(host) {
-      if (hosts !== undefined && !hosts.some((rule) => isMatch(rule, host)))
+      if (hosts !== undefined && !hosts.some((rule) => isHostOf(rule, host)))
         return { problem: `the host ${host} is not in provider.egress.allowHosts`, hint: 'add it there, or choose another host' };
       const isName = isIP(host) === 0;
       if (isName && !LOCALHOST.test(host)) return undefined;
@@ -70,15 +64,8 @@ export function compileEgressRules(settings: EgressSettings): EgressRules {
 }
 
 /** Parses one entry of `allowHosts`; undefined for text that is not a host, `*.host` or an address. */
-export function parseHostRule(text: string): HostRule | undefined {
-  const isWildcard = text.startsWith('*.');
-  const bare = isWildcard ? text.slice(2) : text;
-  const host = isIP(bare) === 6 ? normalizeIp(bare) : parseDestination(`${bare}:1`)?.host;
-  return host === undefined || (isWildcard && isIP(host) !== 0) ? undefined : { host, isWildcard };
-}
-
-function isMatch(rule: HostRule, host: string): boolean {
-  return rule.isWildcard ? host.endsWith(`.${rule.host}`) : host === rule.host;
+export function parseHostRule(text: string): DestinationRule | undefined {
+  return parseDestinationRule(isIP(text) === 6 ? `[${text}]:1` : `${text}:1`);
 }
 
 /** Why an endpoint may not have this URL; undefined if it may. Names are not resolved: each attempt checks their addresses. */

@@ -1,6 +1,6 @@
 /** The dependencies, limits and views that all operations of the API share. */
 import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
-import type { EgressRules } from '../endpoints/endpoint-url.ts';
+import type { EgressRules } from '../../http/dial/endpoint-url.ts';
 import type { EndpointRegistry } from '../endpoints/registry.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
 import type { AttemptRecord, DeliveryQueue } from '../queue/delivery-queue.ts';

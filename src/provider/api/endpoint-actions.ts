@@ -1,8 +1,9 @@
 /** The operations that act on an endpoint: rotate its secret, enable, disable, test, and its backlog. */
+
+import { formatSigningSecret } from '../../auth/schemes/signing-keys.ts';
 import { toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
-import { formatSigningSecret } from '../attempt/signing-keys.ts';
 import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { createEventId, OWN_METADATA, toBody } from '../events/event.ts';
 import { toFailureStreak } from '../lanes/lane-state.ts';

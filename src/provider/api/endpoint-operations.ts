@@ -1,22 +1,22 @@
 /** The operations that create, show, change and delete endpoints. */
 import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
-import { formatDuration } from '../../config/schema/scalars.ts';
-import { toInstant, toOptionalInstant } from '../../core/clock.ts';
-import { toFoldedName } from '../../core/headers.ts';
-import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
-import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import {
   createSigningSecret,
   findPublicKey,
   formatSigningSecret,
   parseSigningSecret,
   type SigningSecret,
-} from '../attempt/signing-keys.ts';
+} from '../../auth/schemes/signing-keys.ts';
+import { formatDuration } from '../../config/schema/scalars.ts';
+import { toInstant, toOptionalInstant } from '../../core/clock.ts';
+import { toFoldedName } from '../../core/headers.ts';
+import { type EgressRules, findUrlProblem } from '../../http/dial/endpoint-url.ts';
+import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';
-import { type EgressRules, findUrlProblem } from '../endpoints/endpoint-url.ts';
 import type { ChangeResult } from '../endpoints/stored-registry.ts';
 import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
 import { page } from './delivery-schemas.ts';

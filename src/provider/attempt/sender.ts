@@ -1,20 +1,20 @@
 /** Sends signed deliveries to endpoints (Standard Webhooks), only to addresses that the egress rules allow. */
 import { createSecureContext, type SecureContext } from 'node:tls';
+import { createDeliverySigner, type DeliverySigner } from '../../auth/schemes/signing-keys.ts';
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
 import { toErrorSummary, toErrorText } from '../../core/errors.ts';
+import { type EgressRules, parseEndpointUrl } from '../../http/dial/endpoint-url.ts';
 import type { OwnPorts } from '../../http/dial/own-ports.ts';
 import type { EgressProxy } from '../../http/dial/proxy-tunnel.ts';
 import type { Resolve } from '../../http/dial/resolve.ts';
 import { TlsSessions } from '../../http/dial/tls-sessions.ts';
 import type { ClientCertificate, Endpoint } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
-import { type EgressRules, parseEndpointUrl } from '../endpoints/endpoint-url.ts';
 import { EVENT_ID } from '../events/event.ts';
 import { readTraceHeaders } from '../events/trace-metadata.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
 import type { AttemptResult, Sender } from './attempt.ts';
 import { ConnectionPool, Exchange, type PooledTarget } from './connection.ts';
-import { createDeliverySigner, type DeliverySigner } from './signing-keys.ts';
 
 /** The settings that a reload can change. */
 export interface SenderSettings {

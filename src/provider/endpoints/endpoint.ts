@@ -1,4 +1,5 @@
 /** An endpoint: where events are sent to, and how. */
+import type { SigningSecret } from '../../auth/schemes/signing-keys.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 
@@ -7,11 +8,7 @@ export const DISABLED_REASONS = ['failing', 'gone', 'manual'] as const;
 export type DisabledReason = (typeof DISABLED_REASONS)[number];
 
 /** A secret that signs deliveries. */
-export interface SigningKey {
-  /** `v1`: HMAC-SHA256; `v1a`: Ed25519. */
-  readonly version: 'v1' | 'v1a';
-  /** The HMAC key's bytes, or the 32-byte Ed25519 seed. */
-  readonly secret: Secret;
+export interface SigningKey extends SigningSecret {
   /** Signs until then; undefined: the current key. */
   readonly expiresAt?: EpochMilliseconds | undefined;
 }

@@ -30,9 +30,7 @@ export class LaneRun implements Lane {
   readonly endpoint: string;
   readonly state: LaneState | undefined;
   readonly signal: AbortSignal;
-  readonly #entry: LaneEntry;
-  readonly #number: number;
-  readonly #holder: LaneHolder;
+  readonly #run: StartedRun;
   readonly #client: StoreClient;
   readonly #clock: Clock;
   readonly #taken = new Map<string, Taken>();
@@ -41,13 +39,12 @@ export class LaneRun implements Lane {
   #isActive = false;
   #isEnded = false;
 
-  constructor({ entry, number, state, holder, signal }: StartedRun, client: StoreClient, clock: Clock) {
+  constructor(run: StartedRun, client: StoreClient, clock: Clock) {
+    const { entry, state, signal } = run;
     this.endpoint = entry.endpoint;
     this.state = state;
     this.signal = signal;
-    this.#entry = entry;
-    this.#number = number;
-    this.#holder = holder;
+    this.#run = run;
     this.#client = client;
     this.#clock = clock;
     this.#stateText = state && JSON.stringify(state);
@@ -59,10 +56,10 @@ export class LaneRun implements Lane {
 
   async take(limit: number, now: EpochMilliseconds, only?: 'first'): Promise<readonly Delivery[]> {
     // The entry is never later than the database, so this asks only if there may be something.
-    if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#entry.next > now) return [];
+    if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
     const { endpoint } = this;
-    const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#number, limit, now, only });
-    this.#entry.next = result.next ?? Number.POSITIVE_INFINITY;
+    const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#run.number, limit, now, only });
+    this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
     if (result.taken.length > 0) this.#isActive = true;
     return result.taken.map((taken, i) => {
       this.#taken.set(taken.event, taken);
@@ -80,7 +77,7 @@ export class LaneRun implements Lane {
     // Any replica can take these deliveries again.
     if (isLost) return;
     for (const { event, attempt } of settled) if (this.#taken.get(event)?.attempt === attempt) this.#taken.delete(event);
-    if (next !== undefined) this.#entry.next = Math.min(this.#entry.next, next);
+    if (next !== undefined) this.#run.entry.next = Math.min(this.#run.entry.next, next);
   }
 
   /** Ends the run; what it took can still be settled. */
@@ -101,13 +98,8 @@ export class LaneRun implements Lane {
   async #send(settled: readonly SettleMessage[], state: string | undefined): Promise<Results['settle']> {
     for (let delay = MIN_REPEAT_MS; ; delay = Math.min(2 * delay, MAX_REPEAT_MS)) {
       try {
-        return await this.#client.call('settle', {
-          endpoint: this.endpoint,
-          run: this.#number,
-          holder: this.#holder,
-          settled,
-          state,
-        });
+        const { number: run, holder } = this.#run;
+        return await this.#client.call('settle', { endpoint: this.endpoint, run, holder, settled, state });
       } catch (error) {
         const isTemporary = error instanceof SidegateError && error.code === 'queue_unavailable' && settled.length > 0;
         if (!isTemporary || this.signal.aborted || this.#client.isBroken) {

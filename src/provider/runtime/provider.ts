@@ -1,5 +1,6 @@
 /** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
 import type { Registry } from '@prometheus-io/client';
+import { createSigningSecret } from '../../auth/schemes/signing-keys.ts';
 import type { ProviderConfig } from '../../config/schema/config.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -20,7 +21,6 @@ import { type ConsoleOperations, createConsoleOperations } from '../api/operatio
 import { ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
 import { HttpSender } from '../attempt/sender.ts';
-import { createSigningSecret } from '../attempt/signing-keys.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
@@ -153,15 +153,11 @@ export class Provider {
     this.operations = createConsoleOperations(operationParts);
     this.#outbox = this.#createOutbox(telemetry);
     this.#housekeeping = new Housekeeping({
-      clock,
-      logger,
-      metrics: this.#metrics,
+      ...telemetry,
       queue: this.#queue,
-      condition: this.#condition,
       file: place.kind === 'sqlite' ? place.path : undefined,
       registry: this.#registry,
       slots: config.roles.includes('deliver') ? () => this.#lanes.slots : undefined,
-      failing,
       retention: config.queue,
     });
   }

@@ -1,5 +1,6 @@
 /** The settings of the sending side: the config, with everything that it refers to read, parsed and checked. */
 
+import { parseSigningSecret } from '../../auth/schemes/signing-keys.ts';
 import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
 import { chooseQueue } from '../../config/schema/queue-choice.ts';
 import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
@@ -9,14 +10,13 @@ import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SettingProblem } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
+import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
 import { createEgressProxy, type EgressProxy, findProxyProblem } from '../../http/dial/proxy-tunnel.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
-import { parseSigningSecret } from '../attempt/signing-keys.ts';
 import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
-import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../endpoints/endpoint-url.ts';
 import type { QueuePlace } from '../queue/create-queue.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */

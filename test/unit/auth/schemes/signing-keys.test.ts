@@ -1,6 +1,5 @@
 import { createHmac, createPublicKey, verify } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { Secret } from '../../../../src/core/secret.ts';
 import {
   createDeliverySigner,
   createSigningSecret,
@@ -8,7 +7,8 @@ import {
   formatSigningSecret,
   parseSigningSecret,
   type SigningSecret,
-} from '../../../../src/provider/attempt/signing-keys.ts';
+} from '../../../../src/auth/schemes/signing-keys.ts';
+import { Secret } from '../../../../src/core/secret.ts';
 
 const toText = (prefix: string, bytes: number): string => `${prefix}${Buffer.alloc(bytes, 9).toString('base64')}`;
 const parse = (text: string): SigningSecret => {

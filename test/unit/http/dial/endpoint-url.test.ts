@@ -7,7 +7,7 @@ import {
   findUrlProblem,
   parseEndpointUrl,
   parseHostRule,
-} from '../../../../src/provider/endpoints/endpoint-url.ts';
+} from '../../../../src/http/dial/endpoint-url.ts';
 import { fc } from '../../../support/property.ts';
 
 const toRules = (over: Partial<EgressSettings> = {}) =>

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { LaneScheduler, type RunOutcome } from '../../../../src/provider/queue/lane-scheduler.ts';
+import { LaneScheduler, type RunOutcome, TimeHeap } from '../../../../src/provider/queue/lane-scheduler.ts';
 import { findFileSystemRisk } from '../../../../src/provider/queue/sqlite/queue-file.ts';
 import { isSafeVersion } from '../../../../src/provider/queue/sqlite/sqlite-database.ts';
-import { TimeHeap } from '../../../../src/provider/queue/lane-scheduler.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 import { fc } from '../../../support/property.ts';
 

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { ATTEMPT_OUTCOMES } from '../../../../src/provider/attempt/attempt.ts';
-import { findRetryAfter, toOutcome } from '../../../../src/provider/attempt/attempt.ts';
+import { ATTEMPT_OUTCOMES, findRetryAfter, toOutcome } from '../../../../src/provider/attempt/attempt.ts';
 
 test.each([
   [200, 'delivered'],

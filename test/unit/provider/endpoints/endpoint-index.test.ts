@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { matchesPattern, parseEventPattern } from '../../../src/provider/endpoints/endpoint-index.ts';
-import { fc } from '../../support/property.ts';
+import { matchesPattern, parseEventPattern } from '../../../../src/provider/endpoints/endpoint-index.ts';
+import { fc } from '../../../support/property.ts';
 
 const matches = (pattern: string, type: string): boolean => matchesPattern(parseEventPattern(pattern), type.split('.'));
 
