@@ -102,8 +102,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a lane forgets its retries',
     file: 'provider/queue/sql/settle.ts',
-    from: 'if (state === DUE) noteNext(nexts, lane, due);',
-    to: 'if (state === BLOCKED) noteNext(nexts, lane, due);',
+    from: 'if (state === DUE) noteNext(nexts, lane, next);',
+    to: 'if (state === BLOCKED) noteNext(nexts, lane, next);',
   },
 ];
 

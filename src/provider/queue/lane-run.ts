@@ -7,10 +7,7 @@ import type { Results, SettleMessage, TakenMessage } from './operations.ts';
 import type { LaneHolder, StoreClient } from './store-client.ts';
 
 /** A taken delivery: the number of its event, which finds it faster than the ID, and the fence. */
-interface Taken {
-  readonly seq: number;
-  readonly attempt: number;
-}
+type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'facts'>;
 
 const MIN_REPEAT_MS: Milliseconds = 50;
 const MAX_REPEAT_MS: Milliseconds = 1_000;
@@ -114,13 +111,14 @@ export class LaneRun implements Lane {
   #toMessage({ event, attempt, at, settlement, record }: SettledDelivery): SettleMessage[] {
     const taken = this.#taken.get(event);
     return taken?.attempt === attempt
-      ? [{ seq: taken.seq, attempt, at, settlement, record: record && JSON.stringify(record) }]
+      ? [{ seq: taken.seq, attempt, at, settlement, record: record && JSON.stringify(record), facts: taken.facts }]
       : [];
   }
 }
 
 function toDelivery(endpoint: string, taken: TakenMessage, body: Buffer): Delivery {
-  const { event, type, tenant, createdAt, attempt, tries, isReplay, due, metadata } = taken;
+  const { event, type, createdAt, attempt, tries, isReplay, due, metadata, facts } = taken;
   const common = { event, endpoint, type, createdAt, attempt, tries, isReplay, due, body, metadata };
+  const { tenant } = facts;
   return tenant === null ? common : { ...common, tenant };
 }

@@ -34,17 +34,28 @@ export interface EventMessage extends Omit<NewEvent, 'body' | 'tenant' | 'compar
   readonly comparedFrom: number;
 }
 
+/** The part of a delivery that a settlement would otherwise read again. */
+export interface DeliveryFacts {
+  readonly key: string | null;
+  readonly tenant: string | null;
+  /** Of the event. */
+  readonly bytes: number;
+  /** Deliveries of the event that waited when it was taken. */
+  readonly waiting: number;
+}
+
 /** One settled delivery; `seq` is the number of its event, `record` the JSON of an AttemptRecord. */
 export interface SettleMessage extends Pick<SettledDelivery, 'attempt' | 'at' | 'settlement'> {
   readonly seq: number;
   readonly record: string | undefined;
+  readonly facts: DeliveryFacts;
 }
 
 /** A taken delivery, with its body in the buffer of the reply. */
 export interface TakenMessage extends Omit<Delivery, 'endpoint' | 'tenant' | 'body'> {
   readonly seq: number;
-  readonly tenant: string | null;
   readonly bodyLength: number;
+  readonly facts: DeliveryFacts;
 }
 
 /** Where a repair goes on: after this delivery, up to the event `end`. */
@@ -177,7 +188,7 @@ export interface Results {
     /** When the next delivery is due that is not taken; undefined: there is none. */
     readonly next: EpochMilliseconds | undefined;
   };
-  getEvent: (Omit<StoredEvent, 'tenant' | 'body'> & Pick<TakenMessage, 'tenant' | 'bodyLength'>) | undefined;
+  getEvent: (Omit<StoredEvent, 'tenant' | 'body'> & Pick<EventMessage, 'tenant' | 'bodyLength'>) | undefined;
   findStep: {
     /** With the position of each, for the next page. */
     readonly found: readonly { readonly position: string; readonly record: DeliveryPage['deliveries'][number] }[];

@@ -102,12 +102,12 @@ class StoreWalker implements Walker {
   async #settle(process: number, kind: string): Promise<Value> {
     const taken = this.#taken[process];
     if (taken === undefined) throw new Error('the process has no delivery');
-    const { seq, attempt } = taken;
+    const { seq, attempt, facts } = taken;
     const { isLost } = await this.#run(process, 'settle', {
       endpoint: this.#endpoint,
       run: 1,
       holder: toHolder(process),
-      settled: [{ seq, attempt, at: this.#now, settlement: this.#toSettlement(kind), record: `"${kind}"` }],
+      settled: [{ seq, attempt, at: this.#now, settlement: this.#toSettlement(kind), record: `"${kind}"`, facts }],
       state: undefined,
     });
     this.#taken[process] = undefined;

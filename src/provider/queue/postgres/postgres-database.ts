@@ -43,6 +43,7 @@ const DIALECT: Dialect = {
   bytes: 'BYTEA',
   numberedKey: 'BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY',
   tableOptions: '',
+  keyedTableOptions: '',
   forUpdate: ' FOR UPDATE',
   rows(columns) {
     const types = Object.entries(columns).map(([name, type]) => `"${name}" ${TYPES[type]}`);
@@ -59,6 +60,7 @@ type Queryable = Pick<pg.Pool | pg.ClientBase, 'query'>;
 /** Statements on a connection, or on any of the pool. */
 class PostgresSql implements Sql {
   readonly dialect = DIALECT;
+  readonly memory = undefined;
   readonly #queryable: Queryable;
   readonly #statements: Statements;
 
@@ -77,6 +79,27 @@ class PostgresSql implements Sql {
 
   each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]> {
     return this.all(statement.replace('rows r', DIALECT.rows(columns)), [JSON.stringify(rows)]);
+  }
+
+  async change<Row extends object>(statement: string, columns: Columns, rows: readonly Row[]): Promise<readonly Row[]> {
+    if (rows.length === 0) return [];
+    const numbered = rows.map((row, index) => ({ ...row, index }));
+    const changed = await this.each<{ index: number }>(
+      `${statement} RETURNING r.index`,
+      { ...columns, index: 'integer' },
+      numbered,
+    );
+    return changed.map(({ index }) => rows[index] as Row);
+  }
+
+  async number(
+    statement: string,
+    columns: Columns,
+    rows: readonly { readonly id: string }[],
+  ): Promise<readonly (number | undefined)[]> {
+    const inserted = await this.each<{ id: string; seq: number }>(`${statement} RETURNING id, seq`, columns, rows);
+    const seqs = new Map(inserted.map(({ id, seq }) => [id, seq]));
+    return rows.map(({ id }) => seqs.get(id));
   }
 
   async insertPayloads(payloads: readonly Payload[]): Promise<void> {

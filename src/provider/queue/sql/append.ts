@@ -1,11 +1,13 @@
 /** Stores events with their deliveries. */
 import { hash } from 'node:crypto';
+import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SidegateError } from '../../../core/errors.ts';
 import type { Target } from '../../endpoints/target.ts';
 import type { AppendResult, QueueBounds } from '../delivery-queue.ts';
 import type { EventMessage, Operations } from '../operations.ts';
-import type { Sql } from './database.ts';
-import { LaneChanges, type LaneRow, lockLanes, parseState, TenantChanges } from './lanes.ts';
+import type { Payload, Sql } from './database.ts';
+import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
+import type { LaneRow } from './memory.ts';
 import { BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 import { Usage, type WaitingEvent } from './usage.ts';
 
@@ -14,11 +16,13 @@ const EVENT_BYTES = 512;
 const DELIVERY_BYTES = 192;
 /** Rows that one statement inserts, so that its parameter stays small. */
 const ROWS_PER_STATEMENT = 2_000;
+const NO_BODY = new Uint8Array(0);
 
 /** An event of an operation, with its body. */
-interface Candidate extends EventMessage {
+interface Candidate extends EventMessage, WaitingEvent {
+  readonly tenant: string | null;
+  readonly now: EpochMilliseconds;
   readonly body: Uint8Array;
-  readonly bytes: number;
   readonly digest: string;
 }
 
@@ -32,51 +36,81 @@ export interface Append {
 
 /** Stores the events of several operations, in a transaction of the caller. Returns the result of each, or why it was rejected. */
 export async function append(sql: Sql, appends: readonly Append[], bounds: QueueBounds): Promise<readonly OperationResult[]> {
-  const operations = appends.map(({ operation, bodies }) =>
-    operation.events.map((event, i) => toCandidate(event, bodies[i] ?? new Uint8Array(0))),
-  );
-  const all = operations.flat();
-  const lanes = await lockLanes(sql, [...new Set(all.flatMap(({ targets }) => targets.map(({ endpoint }) => endpoint)))]);
-  const known = await readDigests(sql, all);
-  const usage = await Usage.read(
-    sql,
-    bounds,
-    lanes,
-    all.map(({ tenant }) => tenant),
-  );
-  const stored: { readonly event: Candidate; readonly now: number }[] = [];
-  const results = operations.map((events, i): OperationResult => {
-    const isNew = new Set<string>();
-    const fresh = events.filter(({ id }) => !known.has(id) && !isNew.has(id) && isNew.add(id));
-    const refusal = usage.add(fresh.map(toWaiting));
-    if (refusal !== undefined) return refusal;
-    const result = events.map((event): AppendResult => {
-      const digest = known.get(event.id);
-      known.set(event.id, digest ?? event.digest);
-      if (digest !== undefined) return digest === event.digest ? 'duplicate' : 'conflict';
-      stored.push({ event, now: appends[i]?.operation.now ?? 0 });
-      return 'stored';
-    });
-    return result;
-  });
-  await insert(sql, stored, lanes);
-  return results;
+  const { operations, all, endpoints, tenants } = toCandidates(appends);
+  const lanes = await lockLanes(sql, endpoints);
+  const usage = await Usage.read(sql, bounds, lanes, tenants);
+  // If all have room, whether or not they are stored, the insertion finds out which are.
+  const hasRoom = usage.add(all) === undefined;
+  const known = hasRoom ? new Map<string, string>() : await readDigests(sql, all);
+  const { fresh, refusals } = selectFresh(operations, known, hasRoom ? undefined : usage);
+  const duplicates = await insert(sql, [...fresh.values()], lanes);
+  if (duplicates.length > 0) for (const [id, digest] of await readDigests(sql, duplicates)) known.set(id, digest);
+  return operations.map((events, i) => refusals[i] ?? events.map((event) => toResult(event, known, fresh)));
 }
 
-function toWaiting({ tenant, bytes, targets }: Candidate): WaitingEvent {
-  const endpoints = targets.flatMap(({ endpoint, isSkipped }) => (isSkipped === true ? [] : [endpoint]));
-  return { tenant, bytes, endpoints, isCounted: false };
+/** The events of each operation, and of all. In loops, as all that runs for each event: closures would be compiled again and again. */
+function toCandidates(appends: readonly Append[]) {
+  const operations: Candidate[][] = [];
+  const all: Candidate[] = [];
+  const endpoints = new Set<string>();
+  const tenants = new Set<string | null>();
+  for (const { operation, bodies } of appends) {
+    const candidates: Candidate[] = [];
+    for (let i = 0; i < operation.events.length; i++) {
+      const candidate = toCandidate(operation.events[i] as EventMessage, bodies[i] ?? NO_BODY, operation.now);
+      candidates.push(candidate);
+      all.push(candidate);
+      tenants.add(candidate.tenant);
+      for (const { endpoint } of candidate.targets) endpoints.add(endpoint);
+    }
+    operations.push(candidates);
+  }
+  return { operations, all, endpoints, tenants };
 }
 
-function toCandidate(event: EventMessage, body: Uint8Array): Candidate {
-  const bytes = EVENT_BYTES + DELIVERY_BYTES * event.targets.length + body.length + Buffer.byteLength(event.metadata);
-  return { ...event, body, bytes, digest: toDigest(event.type, event.tenant, body.subarray(event.comparedFrom)) };
+/** The first event of each ID that is not known, and why operations are rejected; `usage`: unless all have room. */
+function selectFresh(
+  operations: readonly (readonly Candidate[])[],
+  known: ReadonlyMap<string, string>,
+  usage: Usage | undefined,
+): { readonly fresh: ReadonlyMap<string, Candidate>; readonly refusals: readonly (SidegateError | undefined)[] } {
+  const fresh = new Map<string, Candidate>();
+  const refusals: (SidegateError | undefined)[] = [];
+  for (const events of operations) {
+    const added = new Map<string, Candidate>();
+    for (const event of events)
+      if (!known.has(event.id) && !fresh.has(event.id) && !added.has(event.id)) added.set(event.id, event);
+    const refusal = usage?.add([...added.values()]);
+    if (refusal === undefined) for (const [id, event] of added) fresh.set(id, event);
+    refusals.push(refusal);
+  }
+  return { fresh, refusals };
 }
+
+/** `known`: the digests of stored events; `fresh`: the event of each ID that was stored, unless one with the ID was. */
+function toResult(event: Candidate, known: ReadonlyMap<string, string>, fresh: ReadonlyMap<string, Candidate>): AppendResult {
+  const [digest, first] = [known.get(event.id), fresh.get(event.id)];
+  if (digest === undefined && first === event) return 'stored';
+  return (digest ?? first?.digest) === event.digest ? 'duplicate' : 'conflict';
+}
+
+function toCandidate(event: EventMessage, body: Uint8Array, now: EpochMilliseconds): Candidate {
+  const { type, tenant, targets, metadata, comparedFrom } = event;
+  const endpoints: string[] = [];
+  for (const { endpoint, isSkipped } of targets) if (isSkipped !== true) endpoints.push(endpoint);
+  const bytes = EVENT_BYTES + DELIVERY_BYTES * targets.length + body.length + Buffer.byteLength(metadata);
+  const digest = toDigest(type, tenant, body.subarray(comparedFrom));
+  return { ...event, now, body, endpoints, bytes, digest, isCounted: false };
+}
+
+/** The last head of a digest, and of what: many events have the same type and tenant. */
+const last = { text: '', head: '' };
 
 /** Equal for events with the same content. */
 export function toDigest(type: string, tenant: string | null, content: Uint8Array): string {
-  const head = hash('sha256', JSON.stringify([type, tenant]), 'base64url').slice(0, 8);
-  return head + hash('sha256', content, 'base64url').slice(0, 22);
+  const text = JSON.stringify([type, tenant]);
+  if (text !== last.text) Object.assign(last, { text, head: hash('sha256', text, 'base64url').slice(0, 8) });
+  return last.head + hash('sha256', content, 'base64url').slice(0, 22);
 }
 
 /** The digests of the events whose ID is stored. */
@@ -89,22 +123,25 @@ async function readDigests(sql: Sql, events: readonly Candidate[]): Promise<Map<
   return new Map(rows.map(({ id, digest }) => [id, digest]));
 }
 
+/** Stores events with their deliveries; returns those whose ID is stored already. */
 async function insert(
   sql: Sql,
-  stored: readonly { readonly event: Candidate; readonly now: number }[],
+  events: readonly Candidate[],
   lanes: ReadonlyMap<string, LaneRow>,
-): Promise<void> {
-  if (stored.length === 0) return;
-  const seqs = await insertEvents(
-    sql,
-    stored.map(({ event }) => event),
-  );
+): Promise<readonly Candidate[]> {
+  if (events.length === 0) return [];
+  const numbers = await insertEvents(sql, events);
+  const duplicates: Candidate[] = [];
   const [laneChanges, tenantChanges] = [new LaneChanges(), new TenantChanges()];
   const deliveries: DeliveryRow[] = [];
   const waiting = new Set<string>();
-  const failing = new Map([...lanes.values()].map(({ num, state }) => [num, new Set(parseState(state)?.failingTypes)]));
-  for (const { event, now } of stored) {
-    const seq = seqs.get(event.id) as number;
+  const failing = readFailing(lanes.values());
+  for (let i = 0; i < events.length; i++) {
+    const [event, seq] = [events[i] as Candidate, numbers[i]];
+    if (seq === undefined) {
+      duplicates.push(event);
+      continue;
+    }
     countEvent(tenantChanges.of(event.tenant ?? NO_TENANT), event);
     for (const target of event.targets) {
       const lane = lanes.get(target.endpoint) as LaneRow;
@@ -114,20 +151,32 @@ async function insert(
         change.waiting++;
         change.bytes += event.bytes;
       }
-      const rank = failing.get(lane.num)?.has(event.type) === true ? FIRST_OF_FAILING_TYPE : FIRST;
-      deliveries.push(toRow({ event: seq, lane: lane.num, rank }, target, now, waiting));
+      const rank = failing.get(lane.num)?.includes(event.type) === true ? FIRST_OF_FAILING_TYPE : FIRST;
+      deliveries.push(toRow({ event: seq, lane: lane.num, rank }, target, event.now, waiting));
     }
   }
   for (let at = 0; at < deliveries.length; at += ROWS_PER_STATEMENT)
     await insertDeliveries(sql, deliveries.slice(at, at + ROWS_PER_STATEMENT));
   await laneChanges.write(sql);
   await tenantChanges.write(sql);
+  return duplicates;
 }
 
-function countEvent(change: ReturnType<TenantChanges['of']>, { targets, bytes }: Candidate): void {
+/** The types that fail at each lane. */
+function readFailing(lanes: Iterable<LaneRow>): ReadonlyMap<number, readonly string[]> {
+  const failing = new Map<number, readonly string[]>();
+  for (const { num, state } of lanes) {
+    // Hardly any has some, and to read JSON takes time.
+    const types = state?.includes('failingTypes') === true ? parseState(state)?.failingTypes : undefined;
+    if (types !== undefined) failing.set(num, types);
+  }
+  return failing;
+}
+
+function countEvent(change: ReturnType<TenantChanges['of']>, { endpoints, bytes }: Candidate): void {
   change.stored_events++;
   change.stored_bytes += bytes;
-  if (targets.every(({ isSkipped }) => isSkipped === true)) return;
+  if (endpoints.length === 0) return;
   change.events++;
   change.bytes += bytes;
 }
@@ -157,22 +206,12 @@ function toRow(
   return { ...place, state, due: now, settled: null, key };
 }
 
-/** Returns the number of each event. */
-async function insertEvents(sql: Sql, events: readonly Candidate[]): Promise<Map<string, number>> {
-  const rows = events.map(({ id, type, tenant, createdAt, bytes, digest, targets }) => ({
-    id,
-    type,
-    tenant: tenant ?? NO_TENANT,
-    created: createdAt,
-    bytes,
-    digest,
-    targets: targets.length,
-    waiting: targets.filter(({ isSkipped }) => isSkipped !== true).length,
-    failed: targets.filter(({ isSkipped }) => isSkipped === true).length,
-  }));
-  const inserted = await sql.each<{ id: string; seq: number }>(
+/** Returns the number of each event; undefined: its ID is stored already. */
+async function insertEvents(sql: Sql, events: readonly Candidate[]): Promise<readonly (number | undefined)[]> {
+  const numbers = await sql.number(
     `INSERT INTO event (id, type, tenant, created, bytes, digest, targets, waiting, failed)
-     SELECT r.id, r.type, r.tenant, r.created, r.bytes, r.digest, r.targets, r.waiting, r.failed FROM rows r RETURNING id, seq`,
+     SELECT r.id, r.type, r.tenant, r.created, r.bytes, r.digest, r.targets, r.waiting, r.failed FROM rows r
+     WHERE true ON CONFLICT (id) DO NOTHING`,
     {
       id: 'text',
       type: 'text',
@@ -184,11 +223,30 @@ async function insertEvents(sql: Sql, events: readonly Candidate[]): Promise<Map
       waiting: 'integer',
       failed: 'integer',
     },
-    rows,
+    events.map(toEventRow),
   );
-  const seqs = new Map(inserted.map(({ id, seq }) => [id, seq]));
-  await sql.insertPayloads(events.map(({ id, metadata, body }) => ({ event: seqs.get(id) as number, metadata, body })));
-  return seqs;
+  const payloads: Payload[] = [];
+  for (let i = 0; i < events.length; i++) {
+    const [{ metadata, body }, event] = [events[i] as Candidate, numbers[i]];
+    if (event !== undefined) payloads.push({ event, metadata, body });
+  }
+  await sql.insertPayloads(payloads);
+  return numbers;
+}
+
+function toEventRow({ id, type, tenant, createdAt, bytes, digest, targets, endpoints }: Candidate) {
+  const waiting = endpoints.length;
+  return {
+    id,
+    type,
+    tenant: tenant ?? NO_TENANT,
+    created: createdAt,
+    bytes,
+    digest,
+    targets: targets.length,
+    waiting,
+    failed: targets.length - waiting,
+  };
 }
 
 /** A due delivery is blocked if an earlier one of its order key waits in the store. */

@@ -1,5 +1,6 @@
 /** The interface of a database to the statements of the queue. SQLite and PostgreSQL each implement it in one file. */
 import type { SidegateError } from '../../../core/errors.ts';
+import type { Memory } from './memory.ts';
 
 export type Parameter = string | number | null;
 
@@ -15,6 +16,8 @@ export interface Dialect {
   readonly numberedKey: string;
   /** After CREATE TABLE (…). */
   readonly tableOptions: string;
+  /** The same for tables whose primary key is not `numberedKey`: their rows are stored in the order of the key. */
+  readonly keyedTableOptions: string;
   /** At the end of a SELECT: no other transaction changes these rows before the end of this one. */
   readonly forUpdate: string;
   /** The parameter `?`, JSON of a list of objects, as the table `r` with these columns. */
@@ -36,6 +39,8 @@ export interface Payload {
 /** Runs statements. `?` stands for a parameter. */
 export interface Sql {
   readonly dialect: Dialect;
+  /** Undefined if other processes use the database. */
+  readonly memory: Memory | undefined;
   all<Row extends object>(statement: string, parameters?: readonly Parameter[]): Promise<readonly Row[]>;
   /** Returns how many rows were changed. */
   run(statement: string, parameters?: readonly Parameter[]): Promise<number>;
@@ -44,6 +49,13 @@ export interface Sql {
    * it must not compare rows with each other, and only names `r` in `FROM rows r` or `, rows r` and in `r.column`. Returns its rows.
    */
   each<Row extends object>(statement: string, columns: Columns, rows: readonly object[]): Promise<readonly Row[]>;
+  /** The same for an UPDATE; returns those of the rows for which it changed something. */
+  change<Row extends object>(statement: string, columns: Columns, rows: readonly Row[]): Promise<readonly Row[]>;
+  /**
+   * The same for an INSERT of events, each with another `id`. Returns the number of each in the order of the rows; undefined: an event with the
+   * ID is stored.
+   */
+  number(statement: string, columns: Columns, rows: readonly { readonly id: string }[]): Promise<readonly (number | undefined)[]>;
   insertPayloads(payloads: readonly Payload[]): Promise<void>;
 }
 

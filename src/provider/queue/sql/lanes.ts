@@ -3,29 +3,8 @@ import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { EndpointBacklog, LaneState, QueueStats } from '../delivery-queue.ts';
 import type { DueLane, Operations } from '../operations.ts';
 import { findOne, type Sql } from './database.ts';
+import type { LaneChange, LaneRow, Stored, TenantChange } from './memory.ts';
 import { RANKS } from './schema.ts';
-
-/** An endpoint in the store. */
-export interface LaneRow {
-  readonly num: number;
-  readonly name: string;
-  /** JSON of a LaneState. */
-  readonly state: string | null;
-  /** Deliveries that wait. */
-  readonly waiting: number;
-  readonly bytes: number;
-  /** Has the lease, until `lease`; null: nobody. */
-  readonly owner: string | null;
-}
-
-/** Changes of the figures of one lane. */
-export interface LaneChange {
-  readonly num: number;
-  waiting: number;
-  bytes: number;
-  dead: number;
-  skipped: number;
-}
 
 /** The changes that a transaction makes to lanes. */
 export class LaneChanges {
@@ -40,9 +19,9 @@ export class LaneChanges {
   }
 
   async write(sql: Sql): Promise<void> {
-    const changes = [...this.#changes.values()].filter(
-      ({ waiting, bytes, dead, skipped }) => waiting !== 0 || bytes !== 0 || dead !== 0 || skipped !== 0,
-    );
+    const changes: LaneChange[] = [];
+    for (const change of this.#changes.values())
+      if (change.waiting !== 0 || change.bytes !== 0 || change.dead !== 0 || change.skipped !== 0) changes.push(change);
     if (changes.length === 0) return;
     await sql.each(
       `UPDATE lane SET waiting = lane.waiting + r.waiting, bytes = lane.bytes + r.bytes, dead = lane.dead + r.dead,
@@ -50,39 +29,43 @@ export class LaneChanges {
       { num: 'integer', waiting: 'integer', bytes: 'integer', dead: 'integer', skipped: 'integer' },
       changes,
     );
+    for (const change of changes) sql.memory?.changeLane(change);
   }
 }
 
 /** The lanes of these endpoints, which are created if they are new; locked in the same order in every transaction. */
-export async function lockLanes(sql: Sql, names: readonly string[]): Promise<Map<string, LaneRow>> {
+export async function lockLanes(sql: Sql, names: ReadonlySet<string>): Promise<Map<string, LaneRow>> {
   const found = await readLanes(sql, names, sql.dialect.forUpdate);
-  const missing = names.filter((name) => !found.has(name));
-  if (missing.length === 0) return found;
+  if (found.size === names.size) return found;
+  const missing = [...names].filter((name) => !found.has(name));
   await sql.run(
     `INSERT INTO lane (name, waiting, bytes, dead, skipped, lease)
      SELECT r.name, 0, 0, 0, 0, 0 FROM ${sql.dialect.rows({ name: 'text' })} WHERE true ORDER BY r.name ON CONFLICT (name) DO NOTHING`,
-    [JSON.stringify([...new Set(missing)].map((name) => ({ name })))],
+    [JSON.stringify(missing.map((name) => ({ name })))],
   );
   return readLanes(sql, names, sql.dialect.forUpdate);
 }
 
 /** The lanes that exist. */
-export async function readLanes(sql: Sql, names: readonly string[], lock = ''): Promise<Map<string, LaneRow>> {
+export async function readLanes(sql: Sql, names: Iterable<string>, lock = ''): Promise<Map<string, LaneRow>> {
+  const { memory } = sql;
+  const [lanes, unknown] = [new Map<string, LaneRow>(), new Set<string>()];
+  for (const name of names) {
+    const lane = memory?.findLane(name);
+    if (lane === undefined) unknown.add(name);
+    else lanes.set(name, lane);
+  }
+  if (unknown.size === 0) return lanes;
   const rows = await sql.each<LaneRow>(
     `SELECT l.num, l.name, l.state, l.waiting, l.bytes, l.owner FROM lane l, rows r WHERE l.name = r.name ORDER BY l.num${lock}`,
     { name: 'text' },
-    [...new Set(names)].map((name) => ({ name })),
+    [...unknown].map((name) => ({ name })),
   );
-  return new Map(rows.map((row) => [row.name, row]));
-}
-
-/** Changes of the figures of one tenant. */
-export interface TenantChange {
-  readonly name: string;
-  events: number;
-  bytes: number;
-  stored_events: number;
-  stored_bytes: number;
+  for (const row of rows) {
+    lanes.set(row.name, row);
+    memory?.addLane(row);
+  }
+  return lanes;
 }
 
 /** The changes that a transaction makes to tenants. */
@@ -107,6 +90,7 @@ export class TenantChanges {
       { name: 'text', events: 'integer', bytes: 'integer', stored_events: 'integer', stored_bytes: 'integer' },
       changes,
     );
+    for (const change of changes) sql.memory?.changeTenant(change);
   }
 }
 
@@ -134,18 +118,22 @@ export async function readStats(sql: Sql, now: EpochMilliseconds): Promise<Omit<
 }
 
 /** The figures of all tenants together. */
-export async function readStored(sql: Sql): Promise<Pick<QueueStats, 'events' | 'bytes' | 'storedEvents' | 'storedBytes'>> {
+export async function readStored(sql: Sql): Promise<Stored> {
+  const { memory } = sql;
+  if (memory?.stored !== undefined) return memory.stored;
   const row = await findOne<Record<'events' | 'bytes' | 'stored_events' | 'stored_bytes', number>>(
     sql,
     `SELECT coalesce(sum(events), 0) AS events, coalesce(sum(bytes), 0) AS bytes, coalesce(sum(stored_events), 0) AS stored_events,
        coalesce(sum(stored_bytes), 0) AS stored_bytes FROM tenant`,
   );
-  return {
+  const stored = {
     events: Number(row?.events),
     bytes: Number(row?.bytes),
     storedEvents: Number(row?.stored_events),
     storedBytes: Number(row?.stored_bytes),
   };
+  if (memory !== undefined) memory.stored = stored;
+  return stored;
 }
 
 /** The backlog of each of these endpoints. */

@@ -3,7 +3,8 @@ import type { SidegateError } from '../../../core/errors.ts';
 import { DELIVERY_STATES, type DeliveryState, type QueueBounds, type RepairAction } from '../delivery-queue.ts';
 import type { Operations, Results } from '../operations.ts';
 import { findOne, type Sql } from './database.ts';
-import { LaneChanges, type LaneRow, lockLanes } from './lanes.ts';
+import { LaneChanges, lockLanes } from './lanes.ts';
+import type { LaneRow } from './memory.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED } from './schema.ts';
 import { findStep, type Position, type Selection, select } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
@@ -70,10 +71,7 @@ export async function repairStep(
     `SELECT DISTINCT l.name FROM ${step.source} JOIN lane l ON l.num = d.lane`,
     step.parameters,
   );
-  const locked = await lockLanes(
-    sql,
-    lanes.map(({ name }) => name),
-  );
+  const locked = await lockLanes(sql, new Set(lanes.map(({ name }) => name)));
   const rows = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting FROM ${step.source} JOIN event e ON e.seq = d.event
      WHERE ${['true', ...selection.conditions].join(' AND ')} ORDER BY d.event, d.lane LIMIT ?`,
@@ -232,7 +230,7 @@ export async function addDelivery(
   { event, endpoint, now, orderKey }: Operations['addDelivery'],
   bounds: QueueBounds,
 ): Promise<boolean | SidegateError> {
-  const lanes = await lockLanes(sql, [endpoint]);
+  const lanes = await lockLanes(sql, new Set([endpoint]));
   const lane = lanes.get(endpoint) as LaneRow;
   const found = await findOne<{ seq: number; bytes: number; tenant: string; waiting: number }>(
     sql,
@@ -278,10 +276,7 @@ export async function eraseStep(
     `SELECT DISTINCT l.name FROM delivery d JOIN lane l ON l.num = d.lane WHERE d.state < 2 AND d.event IN ${sql.dialect.list('integer')}`,
     [seqs],
   );
-  const locked = await lockLanes(
-    sql,
-    lanes.map(({ name }) => name),
-  );
+  const locked = await lockLanes(sql, new Set(lanes.map(({ name }) => name)));
   const waiting = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting FROM delivery d JOIN event e ON e.seq = d.event
      WHERE d.state < 2 AND d.event IN ${sql.dialect.list('integer')}`,

@@ -23,7 +23,7 @@ export const NO_TENANT = '';
  * adds what they do not need to know.
  */
 const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
-  ({ integer, bytes, numberedKey, tableOptions }) => [
+  ({ integer, bytes, numberedKey, tableOptions, keyedTableOptions }) => [
     // The body has a separate table: a row that changes is written again as a whole.
     `CREATE TABLE event (
       seq ${numberedKey}, id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, tenant TEXT NOT NULL, created ${integer} NOT NULL,
@@ -42,13 +42,13 @@ const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
     `CREATE TABLE tenant (
       name TEXT PRIMARY KEY, events ${integer} NOT NULL, bytes ${integer} NOT NULL, stored_events ${integer} NOT NULL,
       stored_bytes ${integer} NOT NULL
-    ) ${tableOptions}`,
+    ) ${keyedTableOptions}`,
     // "delay" is the time that a retry was given: no step of a clock makes it wait longer.
     `CREATE TABLE delivery (
       event ${integer} NOT NULL, lane ${integer} NOT NULL, state ${integer} NOT NULL, rank ${integer} NOT NULL, due ${integer} NOT NULL,
       delay ${integer} NOT NULL, attempt ${integer} NOT NULL, tries ${integer} NOT NULL, replay ${integer} NOT NULL, settled ${integer},
       order_key TEXT, last TEXT, PRIMARY KEY (event, lane)
-    ) ${tableOptions}`,
+    ) ${keyedTableOptions}`,
     'CREATE INDEX delivery_due ON delivery (lane, rank, due, event) WHERE state = 0',
     'CREATE INDEX delivery_order ON delivery (lane, order_key, event) WHERE state < 2 AND order_key IS NOT NULL',
     'CREATE INDEX delivery_lane ON delivery (lane, event)',
@@ -56,8 +56,8 @@ const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
     'CREATE INDEX delivery_failed_lane ON delivery (lane, event) WHERE state > 2',
     `CREATE TABLE attempt (
       event ${integer} NOT NULL, lane ${integer} NOT NULL, n ${integer} NOT NULL, record TEXT NOT NULL, PRIMARY KEY (event, lane, n)
-    ) ${tableOptions}`,
-    `CREATE TABLE endpoint (id TEXT PRIMARY KEY, version ${integer} NOT NULL, json TEXT NOT NULL) ${tableOptions}`,
+    ) ${keyedTableOptions}`,
+    `CREATE TABLE endpoint (id TEXT PRIMARY KEY, version ${integer} NOT NULL, json TEXT NOT NULL) ${keyedTableOptions}`,
   ],
   // JSON of the delays that the deliveries of the lane follow, once they were compared with the schedule of the endpoint.
   () => ['ALTER TABLE lane ADD COLUMN schedule TEXT'],

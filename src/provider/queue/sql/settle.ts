@@ -1,8 +1,9 @@
 /** Records what attempts led to. */
 import type { Operations, Results, SettleMessage } from '../operations.ts';
 import type { Sql } from './database.ts';
-import { LaneChanges, type LaneRow, lockLanes, parseState, TenantChanges } from './lanes.ts';
-import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, SKIPPED } from './schema.ts';
+import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
+import type { LaneRow } from './memory.ts';
+import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 
 /** Attempts that are kept in `attempt`, besides the newest one in the delivery's row. */
 const MAX_OLDER_ATTEMPTS = 19;
@@ -10,18 +11,15 @@ const MAX_OLDER_ATTEMPTS = 19;
 const RANKED_PER_SETTLEMENT = 2_000;
 const FINAL_STATES = { delivered: DELIVERED, dead: DEAD, skipped: SKIPPED } as const;
 
-/** A delivery that a statement ended. */
-export interface EndedRow {
+/** A delivery with the figures of its event. */
+export interface FoundRow {
   readonly event: number;
   readonly lane: number;
   readonly state: number;
   readonly order_key: string | null;
-}
-
-/** A delivery with the figures of its event. */
-export interface FoundRow extends EndedRow {
   readonly bytes: number;
   readonly tenant: string;
+  /** Deliveries of the event that waited when it was read. */
   readonly waiting: number;
 }
 
@@ -29,7 +27,7 @@ export interface FoundRow extends EndedRow {
 export const PLACE = { event: 'integer', lane: 'integer' } as const;
 
 /** The parameter for deliveries as a table. */
-export function toPlaces(rows: readonly Pick<EndedRow, 'event' | 'lane'>[]): string {
+export function toPlaces(rows: readonly Pick<FoundRow, 'event' | 'lane'>[]): string {
   return JSON.stringify(rows.map(({ event, lane }) => ({ event, lane })));
 }
 
@@ -39,70 +37,87 @@ export function toPlaces(rows: readonly Pick<EndedRow, 'event' | 'lane'>[]): str
  * deliveries the endpoint acknowledged, because that is a fact.
  */
 export async function settle(sql: Sql, settlements: readonly Operations['settle'][]): Promise<readonly Results['settle'][]> {
-  const lanes = await lockLanes(
-    sql,
-    settlements.map(({ endpoint }) => endpoint),
-  );
-  const isLost = ({ endpoint, holder }: Operations['settle']): boolean => lanes.get(endpoint)?.owner !== holder;
-  const rows = settlements.flatMap((settlement) => {
-    const { num } = lanes.get(settlement.endpoint) as LaneRow;
-    const valid = isLost(settlement)
-      ? settlement.settled.filter((each) => each.settlement.kind === 'delivered')
-      : settlement.settled;
-    return valid.map((each) => toRow(num, each));
-  });
-  const nexts = new Map<number, number>();
-  if (rows.length > 0) {
-    const current = await update(sql, rows);
-    const isMissing = current.length < rows.length;
-    const changed = isMissing && (await reopen(sql, rows)) ? [...current, ...(await update(sql, rows))] : current;
-    await end(
-      sql,
-      changed.filter(({ state }) => state > BLOCKED),
-    );
-    for (const { lane, state, due } of changed) if (state === DUE) noteNext(nexts, lane, due);
-    for (const { lane, due } of await unblock(sql, changed)) noteNext(nexts, lane, due);
+  const endpoints = new Set<string>();
+  for (const { endpoint } of settlements) endpoints.add(endpoint);
+  const lanes = await lockLanes(sql, endpoints);
+  const { rows, held } = selectRows(settlements, lanes);
+  const nexts = rows.length === 0 ? new Map<number, number>() : await settleRows(sql, rows);
+  await saveStates(sql, held, lanes);
+  const results: Results['settle'][] = [];
+  for (const { endpoint, holder } of settlements) {
+    const { num, owner } = lanes.get(endpoint) as LaneRow;
+    results.push({ next: nexts.get(num), isLost: owner !== holder });
   }
-  await saveStates(
-    sql,
-    settlements.filter((each) => !isLost(each)),
-    lanes,
-  );
-  return settlements.map((each) => ({ next: nexts.get((lanes.get(each.endpoint) as LaneRow).num), isLost: isLost(each) }));
+  return results;
+}
+
+/** Returns the rows that are recorded, and the settlements whose run still has the lane. */
+function selectRows(settlements: readonly Operations['settle'][], lanes: ReadonlyMap<string, LaneRow>) {
+  const rows: SettledRow[] = [];
+  const held: Operations['settle'][] = [];
+  for (const settlement of settlements) {
+    const { num, owner } = lanes.get(settlement.endpoint) as LaneRow;
+    const isHeld = owner === settlement.holder;
+    if (isHeld) held.push(settlement);
+    for (const each of settlement.settled) if (isHeld || each.settlement.kind === 'delivered') rows.push(toRow(num, each));
+  }
+  return { rows, held };
+}
+
+/** Returns, of each lane, when the first of the deliveries becomes due that were made due again. */
+async function settleRows(sql: Sql, rows: readonly SettledRow[]): Promise<ReadonlyMap<number, number>> {
+  const current = await update(sql, rows);
+  const isMissing = current.length < rows.length;
+  const changed = isMissing && (await reopen(sql, rows)) ? [...current, ...(await update(sql, rows))] : current;
+  await end(sql, changed);
+  const nexts = new Map<number, number>();
+  for (const { lane, state, next } of changed) if (state === DUE) noteNext(nexts, lane, next);
+  for (const { lane, due } of await unblock(sql, changed)) noteNext(nexts, lane, due);
+  return nexts;
 }
 
 function noteNext(nexts: Map<number, number>, lane: number, due: number): void {
   nexts.set(lane, Math.min(nexts.get(lane) ?? due, due));
 }
 
-/** The columns of `toRow`. */
+/** Columns of a `SettledRow`. */
 const SETTLED_COLUMNS = {
-  seq: 'integer',
-  num: 'integer',
+  event: 'integer',
+  lane: 'integer',
   fence: 'integer',
   record: 'text',
-  becomes: 'integer',
+  state: 'integer',
   next: 'integer',
   pause: 'integer',
   made: 'integer',
   at: 'integer',
 } as const;
-type SettledRow = { readonly [Name in keyof typeof SETTLED_COLUMNS]: number | string | null };
 
-/** Its names differ from those of the table, so that RETURNING can name columns in both databases. */
-function toRow(num: number, { seq, attempt, at, settlement, record }: SettleMessage): SettledRow {
-  const common = { seq, num, fence: attempt, record: record ?? null };
-  if (settlement.kind === 'postponed') return { ...common, becomes: DUE, next: settlement.due, pause: 0, made: 0, at: null };
-  if (settlement.kind === 'retry')
-    return { ...common, becomes: DUE, next: settlement.due, pause: Math.max(0, settlement.due - at), made: 1, at: null };
-  const made = settlement.kind === 'skipped' ? 0 : 1;
-  return { ...common, becomes: FINAL_STATES[settlement.kind], next: 0, pause: 0, made, at };
+/** A delivery, and what it becomes. */
+interface SettledRow extends FoundRow {
+  readonly fence: number;
+  readonly record: string | null;
+  readonly next: number;
+  readonly pause: number;
+  readonly made: number;
+  readonly at: number | null;
 }
 
-/** The rows that were changed, as they are now. */
-async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly (EndedRow & { readonly due: number })[]> {
-  const isCurrent = 'd.event = r.seq AND d.lane = r.num AND d.attempt = r.fence AND d.state < 2';
-  const again = rows.filter(({ fence }) => fence !== 0);
+function toRow(lane: number, { seq, attempt, at, settlement, record, facts }: SettleMessage): SettledRow {
+  const { key, tenant, bytes, waiting } = facts;
+  const figures = { event: seq, lane, order_key: key, tenant: tenant ?? NO_TENANT, bytes, waiting };
+  const common = { ...figures, fence: attempt, record: record ?? null };
+  if (settlement.kind === 'postponed') return { ...common, state: DUE, next: settlement.due, pause: 0, made: 0, at: null };
+  if (settlement.kind === 'retry')
+    return { ...common, state: DUE, next: settlement.due, pause: Math.max(0, settlement.due - at), made: 1, at: null };
+  const made = settlement.kind === 'skipped' ? 0 : 1;
+  return { ...common, state: FINAL_STATES[settlement.kind], next: 0, pause: 0, made, at };
+}
+
+/** Returns the deliveries that were changed. */
+async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly SettledRow[]> {
+  const isCurrent = 'd.event = r.event AND d.lane = r.lane AND d.attempt = r.fence AND d.state < 2';
+  const again = rows.filter(isAgain);
   if (again.length > 0) {
     const json = JSON.stringify(again);
     const from = sql.dialect.rows(SETTLED_COLUMNS);
@@ -113,25 +128,29 @@ async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly (
       [json],
     );
     await sql.run(
-      `DELETE FROM attempt WHERE (event, lane, n) IN (SELECT r.seq, r.num, r.fence - ${MAX_OLDER_ATTEMPTS} FROM ${from})`,
+      `DELETE FROM attempt WHERE (event, lane, n) IN (SELECT r.event, r.lane, r.fence - ${MAX_OLDER_ATTEMPTS} FROM ${from})`,
       [json],
     );
   }
-  return sql.each(
-    `UPDATE delivery AS d SET state = r.becomes, due = r.next, delay = r.pause, attempt = d.attempt + r.made, tries = d.tries + r.made,
+  return sql.change(
+    `UPDATE delivery AS d SET state = r.state, due = r.next, delay = r.pause, attempt = d.attempt + r.made, tries = d.tries + r.made,
        rank = CASE WHEN r.made = 1 THEN ${AGAIN} ELSE d.rank END, settled = r.at, last = coalesce(r.record, d.last)
-     FROM rows r WHERE ${isCurrent} RETURNING event, lane, state, due, order_key`,
+     FROM rows r WHERE ${isCurrent}`,
     SETTLED_COLUMNS,
     rows,
   );
+}
+
+function isAgain({ fence }: SettledRow): boolean {
+  return fence !== 0;
 }
 
 /** Makes deliveries wait that were canceled while the request was sent, and that the endpoint acknowledged. Whether there were any. */
 async function reopen(sql: Sql, rows: readonly object[]): Promise<boolean> {
   const canceled = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting
-     FROM ${sql.dialect.rows(SETTLED_COLUMNS)} JOIN delivery d ON d.event = r.seq AND d.lane = r.num AND d.attempt = r.fence JOIN event e ON e.seq = d.event
-     WHERE r.becomes = ${DELIVERED} AND d.state = ${SKIPPED}${sql.dialect.forUpdate}`,
+     FROM ${sql.dialect.rows(SETTLED_COLUMNS)} JOIN delivery d ON d.event = r.event AND d.lane = r.lane AND d.attempt = r.fence JOIN event e ON e.seq = d.event
+     WHERE r.state = ${DELIVERED} AND d.state = ${SKIPPED}${sql.dialect.forUpdate}`,
     [JSON.stringify(rows)],
   );
   if (canceled.length === 0) return false;
@@ -172,51 +191,65 @@ export async function begin(sql: Sql, rows: readonly FoundRow[]): Promise<void> 
   await tenants.write(sql);
 }
 
-/** Counts deliveries that no longer wait. */
-export async function end(sql: Sql, ended: readonly EndedRow[]): Promise<void> {
-  if (ended.length === 0) return;
-  const events = new Map<number, { event: number; ended: number; failed: number }>();
-  for (const { event, state } of ended) {
-    const change = events.get(event) ?? { event, ended: 0, failed: 0 };
-    events.set(event, change);
-    change.ended++;
-    if (state > DELIVERED) change.failed++;
+/** Counts those of the deliveries that no longer wait. */
+export async function end(sql: Sql, deliveries: readonly FoundRow[]): Promise<void> {
+  const events = new Map<number, EndedEvent>();
+  const lanes = new LaneChanges();
+  for (const { event, lane, state, bytes, tenant, waiting } of deliveries) {
+    if (state <= BLOCKED) continue;
+    const counted = events.get(event) ?? { event, bytes, tenant, waiting, ended: 0, failed: 0 };
+    events.set(event, counted);
+    counted.ended++;
+    if (state > DELIVERED) counted.failed++;
+    const change = lanes.of(lane);
+    change.waiting--;
+    change.bytes -= bytes;
+    if (state === DEAD) change.dead++;
+    if (state === SKIPPED) change.skipped++;
   }
-  const rows = await sql.each<{ seq: number; waiting: number; bytes: number; tenant: string }>(
-    `UPDATE event AS e SET waiting = e.waiting - r.ended, failed = e.failed + r.failed
-     FROM rows r WHERE e.seq = r.event RETURNING seq, waiting, bytes, tenant`,
-    { event: 'integer', ended: 'integer', failed: 'integer' },
-    [...events.values()],
-  );
+  if (events.size === 0) return;
   const tenants = new TenantChanges();
-  const sizes = new Map<number, number>();
-  for (const { seq, waiting, bytes, tenant } of rows) {
-    sizes.set(seq, bytes);
-    if (waiting > 0) continue;
+  for (const { tenant, bytes } of await countEnded(sql, events)) {
     const change = tenants.of(tenant);
     change.events--;
     change.bytes -= bytes;
-  }
-  const lanes = new LaneChanges();
-  for (const { event, lane, state } of ended) {
-    const change = lanes.of(lane);
-    change.waiting--;
-    change.bytes -= sizes.get(event) ?? 0;
-    if (state === DEAD) change.dead++;
-    if (state === SKIPPED) change.skipped++;
   }
   await lanes.write(sql);
   await tenants.write(sql);
 }
 
+/** An event with deliveries that no longer wait. */
+interface EndedEvent extends Pick<FoundRow, 'event' | 'bytes' | 'tenant' | 'waiting'> {
+  ended: number;
+  failed: number;
+}
+
+/** Returns the events of which no delivery waits any more. */
+async function countEnded(sql: Sql, events: ReadonlyMap<number, EndedEvent>): Promise<readonly EndedEvent[]> {
+  const statement =
+    'UPDATE event AS e SET waiting = e.waiting - r.ended, failed = e.failed + r.failed FROM rows r WHERE e.seq = r.event';
+  const columns = { event: 'integer', ended: 'integer', failed: 'integer' } as const;
+  const others = new Map(events);
+  // Most events have one target. They need no RETURNING.
+  const last: EndedEvent[] = [];
+  for (const event of events.values()) if (event.waiting === event.ended) last.push(event);
+  const done = [...(await sql.change(`${statement} AND e.waiting = r.ended`, columns, last))];
+  for (const { event } of done) others.delete(event);
+  if (others.size === 0) return done;
+  const rows = await sql.each<{ seq: number; waiting: number }>(`${statement} RETURNING seq, waiting`, columns, [
+    ...others.values(),
+  ]);
+  for (const { seq, waiting } of rows) if (waiting === 0) done.push(others.get(seq) as EndedEvent);
+  return done;
+}
+
 /** Only the first waiting delivery of an order key is not blocked. Returns these, for the keys of `changed`. */
 export async function unblock(
   sql: Sql,
-  changed: readonly Pick<EndedRow, 'lane' | 'order_key'>[],
+  changed: readonly Pick<FoundRow, 'lane' | 'order_key'>[],
 ): Promise<readonly { readonly lane: number; readonly due: number }[]> {
-  const keys = new Map(
-    changed.flatMap(({ lane, order_key: key }) => (key === null ? [] : [[`${lane} ${key}`, { lane, key }] as const])),
-  );
+  const keys = new Map<string, { readonly lane: number; readonly key: string }>();
+  for (const { lane, order_key: key } of changed) if (key !== null) keys.set(`${lane} ${key}`, { lane, key });
   if (keys.size === 0) return [];
   const parameters = [JSON.stringify([...keys.values()])];
   const heads = `SELECT r.lane, (SELECT min(d.event) FROM delivery d WHERE d.lane = r.lane AND d.order_key = r.key AND d.state < 2) AS event
@@ -241,6 +274,7 @@ async function saveStates(
     { num: 'integer', state: 'text' },
     [...states].map(([num, state]) => ({ num, state })),
   );
+  for (const [num, state] of states) sql.memory?.changeState(num, state);
   for (const { num, state: before } of lanes.values()) {
     const state = states.get(num);
     if (state !== undefined) await rankTypes(sql, num, before, state);

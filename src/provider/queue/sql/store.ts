@@ -3,7 +3,7 @@ import { SidegateError } from '../../../core/errors.ts';
 import type { StoredEndpoint } from '../../endpoints/endpoint-store.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
 import type { Failure, Operation, OperationKind, Operations, Reply, Results } from '../operations.ts';
-import { append } from './append.ts';
+import { type Append, append } from './append.ts';
 import type { Database, Sql } from './database.ts';
 import { readBacklogs, readDueLanes, readStates, readStats } from './lanes.ts';
 import { pruneStep } from './prune.ts';
@@ -115,23 +115,19 @@ export class Store {
 
   async #writeAll(sql: Sql, tasks: readonly Task[]): Promise<readonly Reply[]> {
     const replies: Reply[] = [];
-    const ofKind = <K extends OperationKind>(kind: K) =>
-      tasks.flatMap(({ operation, bodies }, index) =>
-        operation.kind === kind ? [{ index, operation: operation as { readonly kind: K } & Operations[K], bodies }] : [],
-      );
-    const appends = ofKind('append');
-    if (appends.length > 0)
-      for (const [i, result] of (await append(sql, appends, this.#bounds)).entries())
-        replies[appends[i]?.index ?? 0] = toReply(result);
-    const settlements = ofKind('settle');
-    if (settlements.length > 0) {
-      const results = await settle(
-        sql,
-        settlements.map(({ operation }) => operation),
-      );
-      for (const [i, result] of results.entries()) replies[settlements[i]?.index ?? 0] = { isDone: true, result };
+    const appends: (Append & { readonly index: number })[] = [];
+    const settlements: (Operations['settle'] & { readonly index: number })[] = [];
+    for (let index = 0; index < tasks.length; index++) {
+      const { operation, bodies } = tasks[index] as Task;
+      if (operation.kind === 'append') appends.push({ index, operation, bodies });
+      else if (operation.kind === 'settle') settlements.push({ ...operation, index });
     }
-    for (const [index, { operation }] of tasks.entries()) {
+    const appended = appends.length === 0 ? [] : await append(sql, appends, this.#bounds);
+    for (let i = 0; i < appended.length; i++) replies[appends[i]?.index ?? 0] = toReply(appended[i] as Results['append']);
+    const settled = settlements.length === 0 ? [] : await settle(sql, settlements);
+    for (let i = 0; i < settled.length; i++) replies[settlements[i]?.index ?? 0] = toReply(settled[i] as Results['settle']);
+    for (let index = 0; index < tasks.length; index++) {
+      const { operation } = tasks[index] as Task;
       if (operation.kind === 'append' || operation.kind === 'settle') continue;
       const write = this.#writes[operation.kind as WriteKind] as Handlers<'pruneStep'>['pruneStep'];
       replies[index] = toReply(await write(sql, operation as Operations['pruneStep'], []));

@@ -23,6 +23,9 @@ interface TakenRow {
   readonly due: number;
   readonly metadata: string;
   readonly body: Uint8Array | null;
+  readonly order_key: string | null;
+  readonly bytes: number;
+  readonly waiting: number;
 }
 
 /** The deliveries that the current run of a lane took and did not settle: the numbers of the events, with their order keys. */
@@ -50,7 +53,7 @@ const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
 const FIND_OF_RANKS = RANKS.map(
   (rank) => `SELECT * FROM (${WAITING} AND rank = ${rank} ORDER BY due, event LIMIT ?) r${rank}`,
 ).join(' UNION ALL ');
-const READ = `SELECT d.event AS seq, e.id, e.type, e.tenant, e.created, d.attempt, d.tries, d.replay, d.due, p.metadata, p.body
+const READ = `SELECT d.event AS seq, e.id, e.type, e.tenant, e.created, d.attempt, d.tries, d.replay, d.due, d.order_key, e.bytes, e.waiting, p.metadata, p.body
   FROM event e JOIN delivery d ON d.event = e.seq JOIN payload p ON p.event = e.seq, rows r WHERE e.seq = r.seq AND d.lane = r.lane`;
 
 /** Takes deliveries for lanes. */
@@ -64,7 +67,9 @@ export class Taker {
     const result = taken.last.then(() => takeFor(sql, operation, taken));
     taken.last = result.catch(() => undefined);
     const { rows, next } = await result;
-    return { taken: rows.map((row) => toTaken(row, bodies)), next };
+    const messages: Results['take']['taken'][number][] = [];
+    for (const row of rows) messages.push(toTaken(row, bodies));
+    return { taken: messages, next };
   }
 
   /** A settlement was committed. */
@@ -112,7 +117,7 @@ function pick(
   const busy = new Set(taken.values());
   const picked: DueRow[] = [];
   let next = Number.POSITIVE_INFINITY;
-  for (const row of found.toSorted((a, b) => a.rank - b.rank || a.due - b.due || a.event - b.event)) {
+  for (const row of found.toSorted(compare)) {
     const { event, due, rank, order_key: key } = row;
     if (taken.has(event)) continue;
     const isFree = due <= now && (only !== 'first' || rank === FIRST) && (key === null || !busy.has(key));
@@ -124,12 +129,22 @@ function pick(
   return { picked, next: next === Number.POSITIVE_INFINITY ? undefined : next };
 }
 
+function compare(a: DueRow, b: DueRow): number {
+  return a.rank - b.rank || a.due - b.due || a.event - b.event;
+}
+
 async function readPicked(sql: Sql, lane: number, picked: readonly DueRow[]): Promise<readonly TakenRow[]> {
   if (picked.length === 0) return [];
-  const seqs = picked.map(({ event }) => ({ seq: event, lane }));
-  const rows = await sql.each<TakenRow>(READ, { seq: 'integer', lane: 'integer' }, seqs);
-  const order = new Map(seqs.map(({ seq }, i) => [seq, i]));
-  return rows.toSorted((a, b) => (order.get(a.seq) ?? 0) - (order.get(b.seq) ?? 0));
+  const seqs: { readonly seq: number; readonly lane: number }[] = [];
+  for (const { event } of picked) seqs.push({ seq: event, lane });
+  const bySeq = new Map<number, TakenRow>();
+  for (const row of await sql.each<TakenRow>(READ, { seq: 'integer', lane: 'integer' }, seqs)) bySeq.set(row.seq, row);
+  const rows: TakenRow[] = [];
+  for (const { event } of picked) {
+    const row = bySeq.get(event);
+    if (row !== undefined) rows.push(row);
+  }
+  return rows;
 }
 
 function toTaken(row: TakenRow, bodies: Uint8Array[]): Results['take']['taken'][number] {
@@ -139,7 +154,6 @@ function toTaken(row: TakenRow, bodies: Uint8Array[]): Results['take']['taken'][
     seq: row.seq,
     event: row.id,
     type: row.type,
-    tenant: row.tenant === NO_TENANT ? null : row.tenant,
     createdAt: row.created,
     attempt: row.attempt,
     tries: row.tries,
@@ -147,5 +161,11 @@ function toTaken(row: TakenRow, bodies: Uint8Array[]): Results['take']['taken'][
     due: row.due,
     metadata: row.metadata,
     bodyLength: body.length,
+    facts: {
+      key: row.order_key,
+      tenant: row.tenant === NO_TENANT ? null : row.tenant,
+      bytes: row.bytes,
+      waiting: row.waiting,
+    },
   };
 }

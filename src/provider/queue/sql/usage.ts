@@ -3,7 +3,8 @@ import { SidegateError } from '../../../core/errors.ts';
 import { INBOX_PREFIX, isInboxEndpoint } from '../../events/inbox-request.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
 import type { Sql } from './database.ts';
-import { type LaneRow, readStored } from './lanes.ts';
+import { readStored } from './lanes.ts';
+import type { LaneRow } from './memory.ts';
 
 /** An event that is to wait for endpoints. */
 export interface WaitingEvent {
@@ -38,7 +39,7 @@ export class Usage {
     sql: Sql,
     bounds: QueueBounds,
     lanes: ReadonlyMap<string, LaneRow>,
-    tenants: readonly (string | null)[],
+    tenants: Iterable<string | null>,
   ): Promise<Usage> {
     const { events, bytes } = await readStored(sql);
     return new Usage(bounds, { waiting: events, bytes }, new Map(lanes), await readTenants(sql, tenants));
@@ -46,12 +47,9 @@ export class Usage {
 
   /** Adds events, or none: returns why not. */
   add(events: readonly WaitingEvent[]): SidegateError | undefined {
-    const waiting = events.filter(({ endpoints }) => endpoints.length > 0);
-    const isNew = waiting.filter(({ isCounted }) => !isCounted);
-    const all = isNew.reduce((figures, { bytes }) => addTo(figures, bytes), this.#all);
-    if (isNew.length > 0 && this.#exceeds(all, 1))
+    const { all, lanes, tenants } = this.#count(events);
+    if (all !== this.#all && this.#exceeds(all, 1))
       return toFull('the queue is full: it has as many undelivered events as provider.queue allows');
-    const [lanes, tenants] = [this.#addToLanes(waiting), this.#addToTenants(isNew)];
     for (const [endpoint, figures] of lanes)
       if (this.#exceeds(figures, this.#bounds.endpointShare)) return toFull(describeEndpoint(endpoint, figures));
     for (const [tenant, figures] of tenants)
@@ -62,19 +60,17 @@ export class Usage {
     return undefined;
   }
 
-  /** The figures of these endpoints with these events. */
-  #addToLanes(events: readonly WaitingEvent[]): ReadonlyMap<string, Figures> {
-    const lanes = new Map<string, Figures>();
-    for (const { endpoints, bytes } of events)
+  /** The figures with these events, of what they change. */
+  #count(events: readonly WaitingEvent[]) {
+    let all = this.#all;
+    const [lanes, tenants] = [new Map<string, Figures>(), new Map<string, Figures>()];
+    for (const { tenant, bytes, endpoints, isCounted } of events) {
       for (const endpoint of endpoints) lanes.set(endpoint, addTo(lanes.get(endpoint) ?? this.#lanes.get(endpoint), bytes));
-    return lanes;
-  }
-
-  #addToTenants(events: readonly WaitingEvent[]): ReadonlyMap<string, Figures> {
-    const tenants = new Map<string, Figures>();
-    for (const { tenant, bytes } of events)
+      if (isCounted || endpoints.length === 0) continue;
+      all = addTo(all, bytes);
       if (tenant !== null) tenants.set(tenant, addTo(tenants.get(tenant) ?? this.#tenants.get(tenant), bytes));
-    return tenants;
+    }
+    return { all, lanes, tenants };
   }
 
   #exceeds({ waiting, bytes }: Figures, share: number): boolean {
@@ -83,8 +79,9 @@ export class Usage {
   }
 }
 
-async function readTenants(sql: Sql, tenants: readonly (string | null)[]): Promise<Map<string, Figures>> {
-  const names = new Set(tenants.flatMap((tenant) => tenant ?? []));
+async function readTenants(sql: Sql, tenants: Iterable<string | null>): Promise<Map<string, Figures>> {
+  const names = new Set<string>();
+  for (const tenant of tenants) if (tenant !== null) names.add(tenant);
   if (names.size === 0) return new Map();
   const rows = await sql.each<{ name: string } & Figures>(
     'SELECT t.name, t.events AS waiting, t.bytes FROM tenant t, rows r WHERE t.name = r.name',

@@ -2,7 +2,9 @@
 
 /** Copies: the owner of the bodies keeps them. */
 export function packBytes(bodies: readonly Uint8Array[]): ArrayBuffer {
-  const packed = new ArrayBuffer(bodies.reduce((total, { length }) => total + length, 0));
+  let total = 0;
+  for (const { length } of bodies) total += length;
+  const packed = new ArrayBuffer(total);
   const bytes = new Uint8Array(packed);
   let offset = 0;
   for (const body of bodies) {
@@ -15,9 +17,10 @@ export function packBytes(bodies: readonly Uint8Array[]): ArrayBuffer {
 /** Views of `packed`, from `offset`. */
 export function splitBytes(packed: ArrayBuffer, lengths: readonly number[], offset = 0): Buffer[] {
   let at = offset;
-  return lengths.map((length) => {
-    const view = Buffer.from(packed, at, length);
+  const views: Buffer[] = [];
+  for (const length of lengths) {
+    views.push(Buffer.from(packed, at, length));
     at += length;
-    return view;
-  });
+  }
+  return views;
 }

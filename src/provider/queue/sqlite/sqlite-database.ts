@@ -2,6 +2,7 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import type { Columns, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
+import { Memory } from '../sql/memory.ts';
 import { migrate } from '../sql/schema.ts';
 import { upgrade } from './upgrade.ts';
 
@@ -38,12 +39,15 @@ const DISK_ERRORS: ReadonlySet<number> = new Set([8, 10, SQLITE_CORRUPT, SQLITE_
 const INSERTED_ROWS = /^(INSERT INTO [^]*?)SELECT ([^]*) FROM rows r\b(?:\s+WHERE true)?/;
 const ROWS = /(?:,|\sFROM) rows r\b/;
 const ROW_COLUMN = /\br\.(\w+)/g;
+/** With an expression, SQLite does not compile the statement again for another value. */
+const LIMIT = /\bLIMIT \?/g;
 
 const DIALECT: Dialect = {
   integer: 'INTEGER',
   bytes: 'BLOB',
   numberedKey: 'INTEGER PRIMARY KEY AUTOINCREMENT',
   tableOptions: 'STRICT',
+  keyedTableOptions: 'STRICT, WITHOUT ROWID',
   forUpdate: '',
   rows(columns) {
     const values = Object.keys(columns).map((name) => `value ->> '${name}' AS "${name}"`);
@@ -59,18 +63,21 @@ export function isSafeVersion(version: string): boolean {
   return minor > 51 || FIXED_LINES.some(([line, fixed]) => minor === line && patch >= fixed);
 }
 
-/** A statement for one row, and the column of each of its parameters. */
-interface RowStatement {
+/** A compiled statement. */
+interface Prepared {
   readonly statement: StatementSync;
-  readonly columns: readonly string[];
+  /** Its columns. */
+  readonly names: readonly string[];
+  /** The columns of the row that are its parameters. */
+  readonly parameters: readonly string[];
 }
 
 /** An open file. */
 export class SqliteDatabase implements Database {
   readonly dialect = DIALECT;
+  readonly memory = new Memory();
   readonly #db: DatabaseSync;
-  readonly #statements = new Map<string, StatementSync>();
-  readonly #rowStatements = new Map<string, RowStatement>();
+  readonly #statements = new Map<string, Prepared>();
 
   private constructor(db: DatabaseSync) {
     this.#db = db;
@@ -92,24 +99,43 @@ export class SqliteDatabase implements Database {
   }
 
   async all<Row extends object>(statement: string, parameters: readonly Parameter[] = []): Promise<readonly Row[]> {
-    return this.#prepare(statement).all(...parameters) as unknown as readonly Row[];
+    const found: Row[] = [];
+    this.#read(this.#prepare(statement), parameters, found);
+    return found;
   }
 
   async run(statement: string, parameters: readonly Parameter[] = []): Promise<number> {
-    return Number(this.#prepare(statement).run(...parameters).changes);
+    return Number(this.#prepare(statement).statement.run(...parameters).changes);
   }
 
   /** A statement for each row costs about half as much as one that reads the rows from JSON. */
   async each<Row extends object>(statement: string, _: Columns, rows: readonly object[]): Promise<readonly Row[]> {
-    const { statement: prepared, columns } = this.#prepareForRow(statement);
+    const prepared = this.#prepareForRow(statement);
     const found: Row[] = [];
-    for (const row of rows as readonly Readonly<Record<string, Parameter>>[])
-      for (const each of prepared.all(...columns.map((name) => row[name] ?? null))) found.push(each as unknown as Row);
+    for (const row of rows) this.#read(prepared, toParameters(prepared, row), found);
     return found;
   }
 
+  /** RETURNING would cost as much as the statement itself, here and below. */
+  async change<Row extends object>(statement: string, _: Columns, rows: readonly Row[]): Promise<readonly Row[]> {
+    const prepared = this.#prepareForRow(statement);
+    const changed: Row[] = [];
+    for (const row of rows) if (prepared.statement.run(...toParameters(prepared, row)).changes === 1) changed.push(row);
+    return changed;
+  }
+
+  async number(statement: string, _: Columns, rows: readonly object[]): Promise<readonly (number | undefined)[]> {
+    const prepared = this.#prepareForRow(statement);
+    const numbers: (number | undefined)[] = [];
+    for (const row of rows) {
+      const { changes, lastInsertRowid } = prepared.statement.run(...toParameters(prepared, row));
+      numbers.push(changes === 0 ? undefined : Number(lastInsertRowid));
+    }
+    return numbers;
+  }
+
   async insertPayloads(payloads: readonly Payload[]): Promise<void> {
-    const insert = this.#prepare('INSERT INTO payload VALUES (?, ?, ?)');
+    const { statement: insert } = this.#prepare('INSERT INTO payload VALUES (?, ?, ?)');
     for (const { event, metadata, body } of payloads) insert.run(event, metadata, body);
   }
 
@@ -148,36 +174,51 @@ export class SqliteDatabase implements Database {
       this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
     } finally {
       this.#statements.clear();
-      this.#rowStatements.clear();
       this.#db.close();
     }
   }
 
-  #prepare(statement: string): StatementSync {
-    const found = this.#statements.get(statement);
-    if (found !== undefined) return found;
-    const prepared = this.#db.prepare(statement);
-    this.#statements.set(statement, prepared);
-    return prepared;
+  /** Arrays cost less than the objects of `node:sqlite`, which are dictionaries. */
+  #read<Row extends object>({ statement, names }: Prepared, parameters: readonly Parameter[], found: Row[]): void {
+    if (names.length === 0) {
+      statement.run(...parameters);
+      return;
+    }
+    for (const values of statement.all(...parameters) as unknown as readonly (readonly unknown[])[]) {
+      const row: Record<string, unknown> = {};
+      for (let i = 0; i < names.length; i++) row[names[i] as string] = values[i];
+      found.push(row as Row);
+    }
   }
 
-  #prepareForRow(statement: string): RowStatement {
-    const found = this.#rowStatements.get(statement);
+  #prepare(statement: string): Prepared {
+    return this.#statements.get(statement) ?? this.#compile(statement, statement.replace(LIMIT, 'LIMIT ? + 0'), []);
+  }
+
+  #prepareForRow(statement: string): Prepared {
+    const found = this.#statements.get(statement);
     if (found !== undefined) return found;
-    const columns: string[] = [];
+    const parameters: string[] = [];
     const text = statement
       .replace(INSERTED_ROWS, '$1VALUES ($2)')
       .replace(ROWS, '')
       .replace(ROW_COLUMN, (_, name: string) => {
-        columns.push(name);
+        parameters.push(name);
         return '?';
       });
-    const prepared = { statement: this.#db.prepare(text), columns };
-    this.#rowStatements.set(statement, prepared);
+    return this.#compile(statement, text, parameters);
+  }
+
+  #compile(key: string, text: string, parameters: readonly string[]): Prepared {
+    const statement = this.#db.prepare(text);
+    statement.setReturnArrays(true);
+    const prepared = { statement, names: statement.columns().map(({ name }) => name), parameters };
+    this.#statements.set(key, prepared);
     return prepared;
   }
 
   #rollBack(thrown: unknown): void {
+    this.memory.clear();
     try {
       // SQLite has rolled back by itself after some errors.
       if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
@@ -187,6 +228,12 @@ export class SqliteDatabase implements Database {
       // The next operation fails in the same way, and reports it.
     }
   }
+}
+
+function toParameters({ parameters }: Prepared, row: object): Parameter[] {
+  const values: Parameter[] = [];
+  for (const name of parameters) values.push((row as Readonly<Record<string, Parameter>>)[name] ?? null);
+  return values;
 }
 
 function openFile(path: string): DatabaseSync {

@@ -180,12 +180,16 @@ class WorkerClient implements StoreClient {
     this.#isScheduled = false;
     if (this.#failure !== undefined) return;
     const calls = takeBatch(this.#waiting);
-    const bodies = packBytes(calls.flatMap((call) => call.bodies));
+    const [all, operations]: [Buffer[], Call['operation'][]] = [[], []];
+    for (const { bodies, operation } of calls) {
+      for (const body of bodies) all.push(body);
+      operations.push(operation);
+    }
+    const bodies = packBytes(all);
     this.#sent = calls;
     this.#worker.ref();
     try {
-      const operations = JSON.stringify(calls.map(({ operation }) => operation));
-      this.#worker.postMessage({ operations, bodies } satisfies Batch, [bodies]);
+      this.#worker.postMessage({ operations: JSON.stringify(operations), bodies } satisfies Batch, [bodies]);
     } catch (thrown) {
       // An operation that is not JSON: a bug of a caller.
       this.#sent = [];
@@ -201,8 +205,8 @@ class WorkerClient implements StoreClient {
     this.#sent = [];
     if (!this.#isClosing) this.#worker.unref();
     let offset = 0;
-    for (const [i, call] of calls.entries()) {
-      const reply = replies[i];
+    for (let i = 0; i < calls.length; i++) {
+      const [call, reply] = [calls[i] as Call, replies[i]];
       if (reply === undefined) continue;
       if (!reply.isDone) {
         call.reject(toReplyError(reply));
