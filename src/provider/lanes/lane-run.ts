@@ -23,7 +23,7 @@ import type { Waiting } from './wait-line.ts';
 const SLICE_MS = 5_000;
 const MAX_SUSPECT_WAIT_MS = 1_000;
 /** After so long, the lane of an endpoint that got no slot is served again. */
-const RETURN_MS = { unproven: 250, failing: 2_000 } as const;
+const RETURN_MS = { proven: 250, unproven: 250, slow: 2_000, failing: 2_000 } as const;
 /** For a token that comes later, the lane is returned. */
 const MAX_TOKEN_WAIT_MS = 100;
 /** While attempts are in flight, the lane looks so often for deliveries that became due meanwhile; less and less often if there are none. */
@@ -124,9 +124,11 @@ export class LaneRun {
     if (delivery !== this.#slotFor) this.#dropSlot();
     if (delivery === undefined) return this.#take(concurrency);
     if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery);
-    const request = { health: toHealth(this.#state), bytes: toBytes(delivery) };
+    const { slots } = this.#context;
+    const kind = slots.toKind(endpoint.id, toHealth(this.#state));
+    const request = { endpoint: endpoint.id, kind, bytes: toBytes(delivery) };
     this.#slotFor = delivery;
-    this.#slot ??= this.#context.slots.take(request);
+    this.#slot ??= slots.take(request);
     if (this.#slot === undefined) return this.#waitForSlot(request);
     if (token !== undefined) this.#state = token.state;
     this.#start(delivery, endpoint, this.#slot);
@@ -192,17 +194,15 @@ export class LaneRun {
     return MORE;
   }
 
-  /** A proven endpoint waits; others do not hold their lane for long while there is no slot for them. */
+  /** A proven endpoint waits, unless too many do; others do not hold their lane for long while there is no slot for them. */
   async #waitForSlot(request: SlotRequest): Promise<Step> {
     const { slots, random } = this.#context;
-    const { health } = request;
-    if (health === 'proven') {
-      this.#slot = await this.#waitFor(slots.wait(request));
-      return MORE;
-    }
-    if (!slots.isCrowded(health)) this.#slot = await this.#waitFor(slots.wait(request, MAX_SUSPECT_WAIT_MS));
-    if (this.#slot !== undefined) return MORE;
-    return { kind: 'end', notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[health], random())) };
+    const { kind } = request;
+    const atMost = kind === 'proven' ? undefined : MAX_SUSPECT_WAIT_MS;
+    const isCrowded = slots.isCrowded(request);
+    if (!isCrowded) this.#slot = await this.#waitFor(slots.wait(request, atMost));
+    if (this.#slot !== undefined || (kind === 'proven' && !isCrowded)) return MORE;
+    return { kind: 'end', notBefore: Math.round(this.#clock.now() + withJitter(RETURN_MS[kind], random())) };
   }
 
   async #waitForToken(state: LaneState, wait: Milliseconds, now: EpochMilliseconds): Promise<Step> {
@@ -257,7 +257,7 @@ export class LaneRun {
     this.#suspectsInFlight += suspects;
     try {
       const result = await this.#context.sender.send(delivery, endpoint, this.#abort.signal);
-      slot.release();
+      slot.end();
       this.#suspectsInFlight -= suspects;
       const { state, settled, before, isDisabling } = endAttempt(this.#context, this.#state, { endpoint, delivery, result });
       this.#state = state;

@@ -53,10 +53,10 @@ export class MemoryBudget {
 
   release(bytes: number): void {
     this.#free += bytes;
-    for (let most = this.#line.first; most !== undefined; most = this.#line.first) {
-      const reserved = this.#reserveNow(most);
+    for (let place = this.#line.first; place !== undefined; place = this.#line.first) {
+      const reserved = this.#reserveNow(place.request);
       if (reserved === 0) return;
-      this.#line.admit(reserved);
+      place.end(reserved);
     }
   }
 

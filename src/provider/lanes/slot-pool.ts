@@ -1,11 +1,14 @@
 /**
- * Bounds the attempts in flight over all endpoints, so that endpoints that do not respond cannot use up what the others need. A young attempt
- * has a fast slot. Once it is older than a second and others wait, it becomes a slow one. Attempts to failing endpoints are slow from the start.
+ * Bounds the attempts in flight over all endpoints, so that endpoints that do not respond, or respond slowly, cannot use up what the others
+ * need. A young attempt has a fast slot. Once it is older than a second and others wait, it becomes a slow one. Attempts to endpoints that fail,
+ * or whose attempts took longer than a second, are slow from the start. The fewer slots are free, the more recently an endpoint must have
+ * responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { EndpointSpeeds, MAX_QUICK_MS, MAX_SPEED_AGE_MS } from './endpoint-speeds.ts';
 import type { Health } from './lane-state.ts';
 import type { MemoryBudget } from './memory-budget.ts';
-import { type Waiting, WaitLine } from './wait-line.ts';
+import { type Place, type Waiting, WaitLine } from './wait-line.ts';
 
 /** Attempts in flight. */
 export interface SlotFigures {
@@ -15,9 +18,13 @@ export interface SlotFigures {
   readonly waiting: number;
 }
 
+/** `slow`: attempts to it took longer than a second. */
+export type SlotKind = Health | 'slow';
+
 /** The purpose of a slot. */
 export interface SlotRequest {
-  readonly health: Health;
+  readonly endpoint: string;
+  readonly kind: SlotKind;
   /** Memory of the delivery, which the slot takes over from the caller and gives back to the budget. */
   readonly bytes: number;
 }
@@ -25,7 +32,9 @@ export interface SlotRequest {
 /** The right to have one attempt in flight. */
 export interface Slot {
   readonly bytes: number;
-  /** Calling it twice does nothing. */
+  /** The attempt ended: the time that it took counts. */
+  end(): void;
+  /** Without an attempt. Calling one of both twice does nothing. */
   release(): void;
 }
 
@@ -38,13 +47,22 @@ export interface SlotLimits {
   readonly maxSlowBytes: number;
 }
 
-type FastHealth = Exclude<Health, 'failing'>;
+type FastKind = Extract<SlotKind, 'proven' | 'unproven'>;
+type SlowKind = Exclude<SlotKind, FastKind>;
 /** In the order in which attempts become slow. */
-const FAST_HEALTHS: readonly FastHealth[] = ['unproven', 'proven'];
+const FAST_KINDS: readonly FastKind[] = ['unproven', 'proven'];
+const SLOW_KINDS: readonly SlowKind[] = ['slow', 'failing'];
 /** After this, a slot is given to the next one that waits, and the attempt counts as slow. */
-const MAX_FAST_AGE_MS: Readonly<Record<FastHealth, Milliseconds>> = { proven: 1_000, unproven: 100 };
-/** Failing endpoints leave the rest of the slow slots to attempts of other endpoints. */
-const FAILING_SHARE = 0.75;
+const MAX_FAST_AGE_MS: Readonly<Record<FastKind, Milliseconds>> = { proven: MAX_QUICK_MS, unproven: 100 };
+/** Slow and failing endpoints leave the rest of the slow slots to attempts of other endpoints. */
+const SLOW_SHARE = 0.75;
+/**
+ * Of all slots: once fewer are free, endpoints without a success get none, and others only if they responded quickly in the last minute; with half
+ * of these, in the last 30 s; and so on.
+ */
+const SCARCE_SHARE: Readonly<Record<FastKind, number>> = { unproven: 0.25, proven: 0.125 };
+/** Of the fast slots: while more attempts are slow, the order of those that wait is another one. */
+const MANY_SLOW_SHARE = 0.25;
 /** Endpoints without a success leave the rest of the fast slots to proven ones: many can be new and dead at once. */
 const UNPROVEN_SHARE = 0.75;
 /** Of all slots: so many lanes may wait for a slot of one kind; further ones are returned. */
@@ -53,6 +71,8 @@ const WAITING_SHARE = 0.25;
 interface HeldSlot extends SlotRequest {
   readonly startedAt: Milliseconds;
   isSlow: boolean;
+  /** Its endpoint counts as slow for it. */
+  isNoted: boolean;
   isReleased: boolean;
 }
 
@@ -60,16 +80,19 @@ export class SlotPool {
   readonly #clock: Clock;
   readonly #budget: MemoryBudget;
   readonly #maxFast: number;
+  readonly #maxConnections: number;
   readonly #maxSlow: number;
   readonly #maxSlowBytes: number;
-  readonly #maxFailing: number;
+  readonly #maxOfSlow: number;
   readonly #maxUnproven: number;
   readonly #maxWaiting: number;
+  readonly #speeds: EndpointSpeeds;
   /** Oldest first. */
   readonly #fast = { proven: new Set<HeldSlot>(), unproven: new Set<HeldSlot>() };
   #slow = 0;
   #slowBytes = 0;
-  readonly #lines: Readonly<Record<Health, WaitLine<SlotRequest, Slot>>>;
+  readonly #lines: Readonly<Record<SlotKind, WaitLine<SlotRequest, Slot>>>;
+  #isFirstNext = true;
   #cancelTimer: CancelTimer | undefined;
 
   constructor({ maxConcurrency, maxConnections, maxSlowBytes }: SlotLimits, budget: MemoryBudget, clock: Clock) {
@@ -78,32 +101,49 @@ export class SlotPool {
     this.#maxFast = maxConcurrency;
     this.#maxSlowBytes = maxSlowBytes;
     this.#maxSlow = Math.max(1, maxConnections - maxConcurrency);
-    this.#maxFailing = Math.ceil(this.#maxSlow * FAILING_SHARE);
+    this.#maxConnections = maxConcurrency + this.#maxSlow;
+    this.#maxOfSlow = Math.ceil(this.#maxSlow * SLOW_SHARE);
     this.#maxUnproven = Math.ceil(maxConcurrency * UNPROVEN_SHARE);
     this.#maxWaiting = Math.ceil(maxConnections * WAITING_SHARE);
-    this.#lines = { proven: new WaitLine(clock), unproven: new WaitLine(clock), failing: new WaitLine(clock) };
+    this.#speeds = new EndpointSpeeds(clock);
+    this.#lines = {
+      proven: new WaitLine(clock),
+      unproven: new WaitLine(clock),
+      slow: new WaitLine(clock),
+      failing: new WaitLine(clock),
+    };
   }
 
   get figures(): SlotFigures {
-    const { proven, unproven, failing } = this.#lines;
-    return { fast: this.#fastCount, slow: this.#slow, waiting: proven.length + unproven.length + failing.length };
+    const waiting = Object.values(this.#lines).reduce((sum, { length }) => sum + length, 0);
+    return { fast: this.#fastCount, slow: this.#slow, waiting };
+  }
+
+  /** Which slots the endpoint gets. */
+  toKind(endpoint: string, health: Health): SlotKind {
+    this.#noteSlow();
+    return health !== 'failing' && this.#speeds.isSlow(endpoint) ? 'slow' : health;
   }
 
   /** A slot, if there is one and nobody waits for one of the same kind. */
   take(request: SlotRequest): Slot | undefined {
-    return this.#lines[request.health].length === 0 ? this.#hold(request) : undefined;
+    return this.#lines[request.kind].length === 0 ? this.#hold(request) : undefined;
   }
 
-  /** Waits for a slot, in the order of calls. */
+  /**
+   * Waits for a slot, in the order of calls. While many attempts are slow, the one whose endpoint responded quickly most recently has every other
+   * slot: most of those that wait are slow, too, and not yet known to be.
+   */
   wait(request: SlotRequest, atMost?: Milliseconds): Waiting<Slot> {
-    const waiting = this.#lines[request.health].join(request, atMost);
+    const waiting = this.#lines[request.kind].join(request, atMost);
     this.#admit();
     return waiting;
   }
 
-  /** So many lanes wait for such a slot that one more should not: those that wait hold lanes that others need. */
-  isCrowded(health: Health): boolean {
-    return this.#lines[health].length >= this.#maxWaiting;
+  /** So many lanes wait for such a slot that this one should not: those that wait hold lanes that others need. */
+  isCrowded({ kind, endpoint }: SlotRequest): boolean {
+    const isExempt = kind === 'proven' && this.#mayHold(kind, endpoint);
+    return !isExempt && this.#lines[kind].length >= this.#maxWaiting;
   }
 
   /** Waits for memory of the budget. Old attempts become slow for it, too: their deliveries then no longer count. */
@@ -117,24 +157,67 @@ export class SlotPool {
     return this.#fast.proven.size + this.#fast.unproven.size;
   }
 
-  #hold({ health, bytes }: SlotRequest): Slot | undefined {
-    const isFailing = health === 'failing';
-    const hasRoom = isFailing ? this.#slow < this.#maxFailing && this.#fitsSlow(bytes, FAILING_SHARE) : this.#makeRoom(health);
-    if (!hasRoom) return undefined;
-    const held: HeldSlot = { health, bytes, startedAt: this.#clock.monotonic(), isSlow: false, isReleased: false };
-    if (isFailing) this.#makeSlow(held);
-    else this.#fast[health].add(held);
-    return { bytes, release: () => this.#release(held) };
+  #hold(request: SlotRequest): Slot | undefined {
+    const { kind, bytes } = request;
+    if (kind === 'proven' || kind === 'unproven')
+      return this.#mayHold(kind, request.endpoint) && this.#makeRoom(kind) ? this.#holdFast({ ...request, kind }) : undefined;
+    const isFree = this.#slow < this.#maxOfSlow && this.#fitsSlow(bytes, SLOW_SHARE);
+    return isFree ? this.#holdSlow(request) : undefined;
   }
 
-  #makeRoom(health: FastHealth): boolean {
-    if (health === 'unproven' && this.#fast.unproven.size >= this.#maxUnproven && !this.#ageOne(['unproven'])) return false;
-    return this.#fastCount < this.#maxFast || this.#ageOne(FAST_HEALTHS);
+  /** While few slots are free, only endpoints that responded quickly of late may hold one. */
+  #mayHold(kind: FastKind, endpoint: string): boolean {
+    const free = this.#maxConnections - this.#fastCount - this.#slow;
+    const scarce = this.#maxConnections * SCARCE_SHARE[kind];
+    return free >= scarce || this.#speeds.sinceQuick(endpoint) < (MAX_SPEED_AGE_MS * free) / scarce;
+  }
+
+  #makeRoom(kind: FastKind): boolean {
+    if (kind === 'unproven' && this.#fast.unproven.size >= this.#maxUnproven && !this.#ageOne(['unproven'])) return false;
+    return this.#fastCount < this.#maxFast || this.#ageOne(FAST_KINDS);
   }
 
   /** One of any size always fits. */
   #fitsSlow(bytes: number, share = 1): boolean {
     return this.#slow === 0 || this.#slowBytes + bytes <= share * this.#maxSlowBytes;
+  }
+
+  #holdFast(request: SlotRequest & { readonly kind: FastKind }): Slot {
+    const held = this.#toHeld(request);
+    this.#fast[request.kind].add(held);
+    return this.#toSlot(held);
+  }
+
+  #holdSlow(request: SlotRequest): Slot {
+    const held = this.#toHeld(request);
+    this.#makeSlow(held);
+    return this.#toSlot(held);
+  }
+
+  #toHeld({ endpoint, kind, bytes }: SlotRequest): HeldSlot {
+    return { endpoint, kind, bytes, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false, isReleased: false };
+  }
+
+  #toSlot(held: HeldSlot): Slot {
+    const end = (): void => {
+      if (!held.isReleased) this.#speeds.note(held.endpoint, this.#clock.monotonic() - held.startedAt);
+      this.#release(held);
+    };
+    return { bytes: held.bytes, end, release: () => this.#release(held) };
+  }
+
+  /** Endpoints count as slow as soon as an attempt is. */
+  #noteSlow(): void {
+    const now = this.#clock.monotonic();
+    for (const held of this.#fast.proven) {
+      if (now - held.startedAt < MAX_QUICK_MS) break;
+      this.#noteOne(held, now);
+    }
+  }
+
+  #noteOne(held: HeldSlot, now: Milliseconds): void {
+    if (!held.isNoted) this.#speeds.note(held.endpoint, now - held.startedAt);
+    held.isNoted = true;
   }
 
   #makeSlow(held: HeldSlot): void {
@@ -159,14 +242,15 @@ export class SlotPool {
   }
 
   /** Makes the oldest fast attempt a slow one, if it is old enough. */
-  #ageOne(healths: readonly FastHealth[]): boolean {
+  #ageOne(kinds: readonly FastKind[]): boolean {
     if (this.#slow >= this.#maxSlow) return false;
     const now = this.#clock.monotonic();
-    for (const health of healths) {
-      for (const held of this.#fast[health]) {
-        if (now - held.startedAt < MAX_FAST_AGE_MS[health]) break;
+    for (const kind of kinds) {
+      for (const held of this.#fast[kind]) {
+        if (now - held.startedAt < MAX_FAST_AGE_MS[kind]) break;
         if (!this.#fitsSlow(held.bytes)) continue;
-        this.#fast[health].delete(held);
+        if (kind === 'proven') this.#noteOne(held, now);
+        this.#fast[kind].delete(held);
         this.#makeSlow(held);
         return true;
       }
@@ -175,20 +259,36 @@ export class SlotPool {
   }
 
   #admit(): void {
-    while (this.#budget.waiting > 0) if (!this.#ageOne(FAST_HEALTHS)) break;
-    // In turns, so that neither kind waits permanently.
-    for (let isDone = false; !isDone; )
-      isDone = FAST_HEALTHS.map((health) => this.#admitOne(health)).every((isAdmitted) => !isAdmitted);
-    while (this.#admitOne('failing'));
+    while (this.#budget.waiting > 0) if (!this.#ageOne(FAST_KINDS)) break;
+    // In turns, so that no kind waits permanently.
+    for (const kinds of [FAST_KINDS, SLOW_KINDS])
+      for (let isDone = false; !isDone; ) isDone = kinds.map((kind) => this.#admitOne(kind)).every((isAdmitted) => !isAdmitted);
     this.#setTimer();
   }
 
-  #admitOne(health: Health): boolean {
-    const request = this.#lines[health].first;
-    const slot = request === undefined ? undefined : this.#hold(request);
-    if (slot === undefined) return false;
-    this.#lines[health].admit(slot);
-    return true;
+  #admitOne(kind: SlotKind): boolean {
+    const line = this.#lines[kind];
+    const first = line.first;
+    if (first === undefined) return false;
+    const quickest = this.#slow < this.#maxFast * MANY_SLOW_SHARE ? first : this.#findQuickest(line, first);
+    for (const { request, end } of this.#isFirstNext ? [first, quickest] : [quickest, first]) {
+      const slot = this.#hold(request);
+      if (slot === undefined) continue;
+      this.#isFirstNext = !this.#isFirstNext;
+      end(slot);
+      return true;
+    }
+    return false;
+  }
+
+  /** The one whose endpoint responded quickly most recently; `first` if none did. */
+  #findQuickest(line: WaitLine<SlotRequest, Slot>, first: Place<SlotRequest, Slot>): Place<SlotRequest, Slot> {
+    let [quickest, age] = [first, Number.POSITIVE_INFINITY];
+    for (const place of line.places) {
+      const since = this.#speeds.sinceQuick(place.request.endpoint);
+      if (since < age) [quickest, age] = [place, since];
+    }
+    return quickest;
   }
 
   /** For the moment when the next fast attempt becomes slow. Without a timer while nobody waits: attempts are mostly faster than that. */
@@ -196,8 +296,8 @@ export class SlotPool {
     if (this.#cancelTimer !== undefined || this.#slow >= this.#maxSlow) return;
     if (this.#lines.proven.length + this.#lines.unproven.length + this.#budget.waiting === 0) return;
     const now = this.#clock.monotonic();
-    const delays = FAST_HEALTHS.flatMap((health) =>
-      [...this.#fast[health]].map(({ startedAt }) => startedAt + MAX_FAST_AGE_MS[health] - now).filter((delay) => delay > 0),
+    const delays = FAST_KINDS.flatMap((kind) =>
+      [...this.#fast[kind]].map(({ startedAt }) => startedAt + MAX_FAST_AGE_MS[kind] - now).filter((delay) => delay > 0),
     );
     // An older one that stayed fast did not fit; it has a chance when a slow one ends.
     if (delays.length === 0) return;

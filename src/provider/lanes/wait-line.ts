@@ -1,8 +1,10 @@
 /** Callers that wait in the order in which they came. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 
-interface Place<Request, Grant> {
+/** A caller in the line. */
+export interface Place<Request, Grant> {
   readonly request: Request;
+  /** Ends the wait. */
   readonly end: (grant: Grant | undefined) => void;
 }
 
@@ -26,9 +28,12 @@ export class WaitLine<Request, Grant> {
     return this.#places.size;
   }
 
-  /** The request of the first one. */
-  get first(): Request | undefined {
-    for (const { request } of this.#places) return request;
+  get places(): Iterable<Place<Request, Grant>> {
+    return this.#places;
+  }
+
+  get first(): Place<Request, Grant> | undefined {
+    for (const place of this.#places) return place;
     return undefined;
   }
 
@@ -46,10 +51,5 @@ export class WaitLine<Request, Grant> {
     const cancel = atMost === undefined ? undefined : this.#clock.after(atMost, () => place.end(undefined));
     this.#places.add(place);
     return { granted: promise, leave: () => place.end(undefined) };
-  }
-
-  /** Ends the wait of the first one. */
-  admit(grant: Grant): void {
-    for (const place of this.#places) return place.end(grant);
   }
 }

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Health } from '../../../../src/provider/lanes/lane-state.ts';
 import { MemoryBudget } from '../../../../src/provider/lanes/memory-budget.ts';
-import { type Slot, SlotPool } from '../../../../src/provider/lanes/slot-pool.ts';
+import { type Slot, type SlotKind, SlotPool } from '../../../../src/provider/lanes/slot-pool.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
 const MIB = 1_024 * 1_024;
@@ -10,13 +9,15 @@ function openPool(maxConcurrency = 2, maxConnections = 6) {
   const clock = new FakeClock();
   const budget = new MemoryBudget(32 * MIB, MIB / 4, clock);
   const pool = new SlotPool({ maxConcurrency, maxConnections, maxSlowBytes: 64 * 1_024 * 1_024 }, budget, clock);
-  const take = (health: Health = 'proven', bytes = 1_000): Slot | undefined => pool.take({ health, bytes });
-  const hold = (health: Health = 'proven', bytes = 1_000): Slot => {
-    const slot = take(health, bytes);
+  const take = (kind: SlotKind = 'proven', bytes = 1_000, endpoint = 'a'): Slot | undefined =>
+    pool.take({ endpoint, kind, bytes });
+  const hold = (kind: SlotKind = 'proven', bytes = 1_000, endpoint = 'a'): Slot => {
+    const slot = take(kind, bytes, endpoint);
     if (slot === undefined) throw new Error('there is no slot');
     return slot;
   };
-  const wait = (health: Health = 'proven', atMost = 60_000) => pool.wait({ health, bytes: 1_000 }, atMost);
+  const wait = (kind: SlotKind = 'proven', atMost = 60_000, endpoint = 'a') =>
+    pool.wait({ endpoint, kind, bytes: 1_000 }, atMost);
   return { clock, budget, pool, take, hold, wait };
 }
 
@@ -67,6 +68,7 @@ test('leaves old attempts fast while nobody waits, without a timer', async () =>
 
 test('bounds all attempts, however old they are', async () => {
   const { clock, pool, hold, take, wait } = openPool(2, 6);
+  hold().end();
   const slots = [];
   for (let i = 0; i < 6; i++) {
     slots.push(hold());
@@ -110,10 +112,11 @@ test('ends the wait when the time is over or the caller leaves, and gives the sl
   expect(pool.figures).toEqual({ fast: 1, slow: 0, waiting: 0 });
 });
 
-test('gives failing endpoints no fast slot, and at most three quarters of the slow ones', async () => {
+test('gives slow and failing endpoints no fast slot, and at most three quarters of the slow ones', async () => {
   const { pool, hold, take, wait } = openPool(2, 6);
-  const failing = [hold('failing'), hold('failing'), hold('failing')];
+  const failing = [hold('failing'), hold('slow'), hold('failing')];
   expect(take('failing')).toBeUndefined();
+  expect(take('slow')).toBeUndefined();
   expect(pool.figures).toEqual({ fast: 0, slow: 3, waiting: 0 });
   expect(take('proven')).toBeDefined();
   const waiting = wait('failing');
@@ -136,7 +139,7 @@ test('keeps fast slots for proven endpoints while many new ones never respond', 
   const { clock, pool, hold, wait } = openPool(4, 12);
   for (let i = 0; i < 20; i++) wait('unproven');
   await clock.advance(10_000);
-  expect(pool.figures).toEqual({ fast: 3, slow: 8, waiting: 9 });
+  expect(pool.figures).toEqual({ fast: 3, slow: 7, waiting: 10 });
   hold('proven').release();
   hold('proven');
 });
@@ -145,9 +148,9 @@ test('serves both kinds of waiting endpoints in turns', async () => {
   const { hold, wait } = openPool(1, 1);
   let slot: Slot | undefined = hold();
   const order: string[] = [];
-  const serve = async (health: Health): Promise<void> => {
-    slot = await wait(health).granted;
-    order.push(health);
+  const serve = async (kind: SlotKind): Promise<void> => {
+    slot = await wait(kind).granted;
+    order.push(kind);
   };
   const served = Promise.all((['proven', 'proven', 'proven', 'unproven', 'unproven'] as const).map(serve));
   for (let count = 0; count < 5; count++) {
@@ -155,18 +158,72 @@ test('serves both kinds of waiting endpoints in turns', async () => {
     await settle();
   }
   await served;
-  expect(order.slice(0, 4).filter((health) => health === 'unproven')).toHaveLength(2);
+  expect(order.slice(0, 4).filter((kind) => kind === 'unproven')).toHaveLength(2);
 });
 
 test('says when too many wait', () => {
-  const { hold, pool, wait } = openPool(1, 8);
-  for (const health of ['unproven', 'failing'] as const) {
-    expect(pool.isCrowded(health)).toBe(false);
-    for (let i = 0; i < 9; i++) if (pool.take({ health, bytes: 1 }) === undefined) wait(health);
-    expect(pool.isCrowded(health)).toBe(true);
+  const { pool, wait } = openPool(1, 8);
+  for (const kind of ['unproven', 'slow', 'failing'] as const) {
+    const request = { endpoint: 'a', kind, bytes: 1 };
+    expect(pool.isCrowded(request)).toBe(false);
+    for (let i = 0; i < 9; i++) if (pool.take(request) === undefined) wait(kind);
+    expect(pool.isCrowded(request)).toBe(true);
   }
-  expect(() => hold()).toThrow();
-  expect(pool.isCrowded('proven')).toBe(false);
+  for (let i = 0; i < 9; i++) wait();
+  expect(pool.isCrowded({ endpoint: 'a', kind: 'proven', bytes: 1 }), 'while there can be a slot soon').toBe(false);
+});
+
+test('keeps slots for endpoints that respond quickly while hundreds become slow at once', async () => {
+  const { clock, pool, hold, wait } = openPool(64, 512);
+  for (let i = 0; i < 600; i++) hold('proven', 1_000, `slow${i}`).end();
+  await clock.advance(1_000);
+  hold('proven', 1_000, 'good').end();
+  for (let i = 0; i < 600; i++) wait('proven', 60_000, `slow${i}`);
+  for (let at = 0; at < 14_000; at += 2_000) {
+    const served = wait('proven', 1_999, 'good').granted.then((slot) => {
+      slot?.end();
+      return slot !== undefined;
+    });
+    await clock.advance(2_000);
+    expect(await served, `after ${at} ms`).toBe(true);
+  }
+  expect(pool.figures.fast + pool.figures.slow).toBeLessThan(512);
+});
+
+test('counts an endpoint as slow from an attempt that takes a second until five in a row are quicker', async () => {
+  const { clock, pool, hold } = openPool(4, 12);
+  const first = hold();
+  await clock.advance(999);
+  expect(pool.toKind('a', 'proven')).toBe('proven');
+  await clock.advance(1);
+  expect(pool.toKind('a', 'proven')).toBe('slow');
+  expect(pool.toKind('a', 'failing')).toBe('failing');
+  expect(pool.toKind('b', 'proven')).toBe('proven');
+  first.end();
+  for (let i = 0; i < 5; i++) {
+    expect(pool.toKind('a', 'proven')).toBe('slow');
+    hold('slow').end();
+  }
+  expect(pool.toKind('a', 'proven')).toBe('proven');
+});
+
+test('takes no slot without an attempt for a quick response', async () => {
+  const { clock, pool, hold } = openPool(4, 12);
+  const first = hold();
+  await clock.advance(1_000);
+  first.end();
+  for (let i = 0; i < 5; i++) hold('slow').release();
+  expect(pool.toKind('a', 'proven')).toBe('slow');
+});
+
+test('forgets how fast an endpoint was after a minute', async () => {
+  const { clock, pool, hold } = openPool(4, 12);
+  const first = hold();
+  await clock.advance(1_000);
+  first.end();
+  await clock.advance(60_001);
+  hold('proven', 1_000, 'b').end();
+  expect(pool.toKind('a', 'proven')).toBe('proven');
 });
 
 test('has a slot for failing endpoints even if there are only fast ones', () => {
