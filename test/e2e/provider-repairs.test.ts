@@ -2,9 +2,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Delivery, DeliveryQueue, QueueBounds } from '../../src/provider/queue/delivery-queue.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { until } from '../support/gate.ts';
 import { startApiOver, type TestApi } from '../support/provider/api.ts';
 import { PROVEN, settled } from '../support/queue/events.ts';
-import { drain, holdLanes } from '../support/queue/lanes.ts';
+import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
 import { makeQueueFolder, openSqliteQueue } from '../support/queue/sqlite-store.ts';
 
 const HOUR = 3_600_000;
@@ -174,6 +175,21 @@ test('recovers events in the order of their keys, page by page, and counts the s
     .filter(({ endpoint, event }) => endpoint === 'late' && event.startsWith('e'))
     .map(({ event }) => Number(event.slice(1)));
   expect(numbers).toHaveLength(599);
+  for (const key of [0, 1, 2]) {
+    const ofKey = numbers.filter((n) => (n % 100) % 3 === key);
+    expect(ofKey).toEqual(ofKey.toSorted((a, b) => a - b));
+  }
+});
+
+test('recovers the oldest events first, while those that it created are sent', async () => {
+  await postMany(600);
+  await drain(queue, now);
+  await api.request('POST', '/v1/endpoints', { id: 'late', url: 'https://a.example', orderBy: '$.data.customer' });
+  const numbers: number[] = [];
+  const serving = deliverAll(queue, now, ({ event }) => numbers.push(Number(event.slice(1))));
+  expect(await repair({ action: 'recover', endpoint: 'late', from: FROM })).toMatchObject({ changed: 600 });
+  await until(async () => (await queue.stats(now())).waiting === 0);
+  await serving.stop();
   for (const key of [0, 1, 2]) {
     const ofKey = numbers.filter((n) => (n % 100) % 3 === key);
     expect(ofKey).toEqual(ofKey.toSorted((a, b) => a - b));

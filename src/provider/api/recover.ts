@@ -57,12 +57,12 @@ function toEnd(thrown: unknown, rest: number): unknown {
   return new SidegateError('system', 'queue_full', `${count} not created: ${thrown.message}`, { cause: thrown });
 }
 
-/** The missing deliveries of each page of events, the newest first. */
+/** The missing deliveries of each page of events, the oldest first: a page is sent while the next one is read. */
 async function* findMissing(endpoint: string, filter: EventFilter, parts: OperationParts): AsyncGenerator<readonly Missing[]> {
   const { queue, registry } = parts;
   let after: string | undefined;
   do {
-    const { events, next } = await queue.findEvents(filter, { limit: EVENTS_PER_PAGE, after });
+    const { events, next } = await queue.findEvents(filter, { limit: EVENTS_PER_PAGE, after, first: 'oldest' });
     const selected = events.filter(({ type, tenant }) => {
       const target = registry.match(endpoint, { type, tenant, data: {} });
       if (target?.isSkipped === true) throw new SidegateError('user', 'endpoint_disabled', 'the endpoint was disabled meanwhile');

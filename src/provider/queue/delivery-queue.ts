@@ -200,6 +200,11 @@ export interface Page {
   readonly after?: string | undefined;
 }
 
+/** A page of events, by default the newest first. */
+export interface EventPageRequest extends Page {
+  readonly first?: 'oldest' | undefined;
+}
+
 /** A delivery in a list. */
 export interface DeliveryRecord {
   readonly event: string;
@@ -375,7 +380,7 @@ export interface DeliveryQueue {
   /** The newest 20 attempts, newest first; undefined if the delivery does not exist. */
   findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined>;
   /** Lists events. */
-  findEvents(filter: EventFilter, page: Page): Promise<EventPage>;
+  findEvents(filter: EventFilter, page: EventPageRequest): Promise<EventPage>;
   /**
    * Changes matching deliveries, in small steps. Those that are settled after `now`, while it runs, are not part of it, nor are erased events
    * part of a retry. Ends with `changed` equal to `total`. A retry that would exceed a bound or a share changes the

@@ -9,6 +9,7 @@ import type {
   DeliveryPage,
   EndpointBacklog,
   EventFilter,
+  EventPageRequest,
   EventRecord,
   LaneState,
   NewEvent,
@@ -128,7 +129,7 @@ export interface Operations {
   };
   getEvent: { readonly id: string };
   findStep: { readonly filter: DeliveryFilter; readonly page: Page };
-  findEventsStep: { readonly filter: EventFilter; readonly page: Page };
+  findEventsStep: { readonly filter: EventFilter; readonly page: EventPageRequest };
   findAttempts: { readonly event: string; readonly endpoint: string };
   countStep: {
     readonly action: RepairAction;

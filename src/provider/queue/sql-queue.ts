@@ -13,6 +13,7 @@ import {
   type EndpointBacklog,
   type EventFilter,
   type EventPage,
+  type EventPageRequest,
   type JoinedQueue,
   type LaneState,
   type NewEvent,
@@ -159,9 +160,9 @@ class SqlQueue implements DeliveryQueue {
     return next === undefined ? { deliveries: found } : { deliveries: found, next };
   }
 
-  async findEvents(filter: EventFilter, page: Page): Promise<EventPage> {
+  async findEvents(filter: EventFilter, page: EventPageRequest): Promise<EventPage> {
     const { found, next } = await findPage(page, this.#clock, (part) =>
-      this.#store.call('findEventsStep', { filter, page: part }),
+      this.#store.call('findEventsStep', { filter, page: { ...part, first: page.first } }),
     );
     return next === undefined ? { events: found } : { events: found, next };
   }

@@ -218,12 +218,13 @@ interface FoundEvent {
   readonly failed: number;
 }
 
-/** Up to `page.limit` events, newest first. */
+/** Up to `page.limit` events. */
 export async function findEvents(sql: Sql, { filter, page }: Operations['findEventsStep']): Promise<Results['findEventsStep']> {
   const range: string[] = [];
   const values: Parameter[] = [];
+  const [order, sign] = page.first === 'oldest' ? ['seq', '>'] : ['seq DESC', '<'];
   if (page.after !== undefined) {
-    range.push('seq < ?');
+    range.push(`seq ${sign} ?`);
     values.push(parsePosition(page.after).event);
   }
   if (filter.tenant !== undefined) {
@@ -234,14 +235,14 @@ export async function findEvents(sql: Sql, { filter, page }: Operations['findEve
   const where = range.length === 0 ? 'true' : range.join(' AND ');
   const end = await findOne<{ seq: number }>(
     sql,
-    `SELECT seq FROM event WHERE ${where} ORDER BY seq DESC LIMIT 1 OFFSET ${ROWS_PER_STEP - 1}`,
+    `SELECT seq FROM event WHERE ${where} ORDER BY ${order} LIMIT 1 OFFSET ${ROWS_PER_STEP - 1}`,
     values,
   );
   const conditions = toEventConditions({ type: filter.type, from: filter.from, to: filter.to });
   const rows = await sql.all<FoundEvent>(
     `SELECT seq, id, type, tenant, created, targets, waiting, failed
-     FROM (SELECT * FROM event WHERE ${where} ORDER BY seq DESC LIMIT ${ROWS_PER_STEP}) e
-     WHERE ${['true', ...conditions.map(([condition]) => condition)].join(' AND ')} ORDER BY seq DESC LIMIT ?`,
+     FROM (SELECT * FROM event WHERE ${where} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}) e
+     WHERE ${['true', ...conditions.map(([condition]) => condition)].join(' AND ')} ORDER BY ${order} LIMIT ?`,
     [...values, ...conditions.map(([, value]) => value), page.limit],
   );
   const found = rows.map((row) => ({ position: `${row.seq}.0`, record: toEventRecord(row) }));
