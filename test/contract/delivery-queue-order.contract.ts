@@ -215,6 +215,23 @@ export function describeOrder({ open, close, store }: QueueFixture): void {
       await held.stop();
     });
 
+    test('keeps the time for which the endpoint asked, also in a lane that was never compared with a schedule', async () => {
+      const queue = await open();
+      const event = ofType('x');
+      await queue.append([event]);
+      const held = await hold(queue);
+      const at = now();
+      await held.lane.settle(
+        (await held.take(1)).map((delivery) => settled(delivery, { kind: 'retry', due: at + DAY, isAsked: true }, at)),
+        PROVEN,
+      );
+      for (const delay of [1_000, 3 * DAY]) {
+        await queue.reschedule('a', [delay], now());
+        expect(await due(queue, event.id)).toBe(at + DAY);
+      }
+      await held.stop();
+    });
+
     test('leaves deliveries alone that have made more attempts than it has', async () => {
       const queue = await open();
       const event = ofType('x');

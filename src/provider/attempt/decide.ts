@@ -6,7 +6,7 @@ import type { AttemptResult } from './attempt.ts';
 /** The decision after an attempt. */
 export type Decision =
   | { readonly kind: 'delivered' }
-  | { readonly kind: 'retry'; readonly due: EpochMilliseconds }
+  | { readonly kind: 'retry'; readonly due: EpochMilliseconds; readonly isAsked?: boolean | undefined }
   /** No attempt follows. `gone`: the endpoint was disabled as well. */
   | { readonly kind: 'dead'; readonly reason: 'exhausted' | 'rejected' | 'gone' };
 export type DeadReason = Extract<Decision, { kind: 'dead' }>['reason'];
@@ -44,7 +44,9 @@ export function decide({ result, tries, endpoint, now, random }: Ended): Decisio
   if (delay === undefined) return { kind: 'dead', reason: 'exhausted' };
   const horizon = endpoint.schedule.slice(tries).reduce((sum, each) => sum + each, 0);
   const retryAfter = Math.min(result.retryAfter ?? 0, MAX_RETRY_AFTER_MS, horizon);
-  return { kind: 'retry', due: Math.round(now + Math.max(withJitter(delay, random), retryAfter)) };
+  const scheduled = withJitter(delay, random);
+  if (retryAfter > scheduled) return { kind: 'retry', due: Math.round(now + retryAfter), isAsked: true };
+  return { kind: 'retry', due: Math.round(now + scheduled) };
 }
 
 /** `delay`, 20 % shorter to 20 % longer. `random`: 0 to 1. */

@@ -55,7 +55,8 @@ export interface Delivery {
 /** The result of an attempt. */
 export type Settlement =
   | { readonly kind: 'delivered' }
-  | { readonly kind: 'retry'; readonly due: EpochMilliseconds }
+  /** `isAsked`: the endpoint asked for this time with `Retry-After`, so another schedule does not change it. */
+  | { readonly kind: 'retry'; readonly due: EpochMilliseconds; readonly isAsked?: boolean | undefined }
   | { readonly kind: 'dead' }
   /** No attempt was made, as the endpoint is disabled or deleted, or has another tenant. */
   | { readonly kind: 'skipped' }

@@ -291,12 +291,12 @@ export async function eraseStep(
 export async function hastenStep(sql: Sql, { now, most }: Operations['hastenStep']): Promise<Results['hastenStep']> {
   const rows = await sql.all<Position & { name: string }>(
     `SELECT d.event, d.lane, l.name FROM delivery d JOIN lane l ON l.num = d.lane
-     WHERE d.state < 2 AND l.waiting > 0 AND d.due > ? AND d.due - d.delay > ? LIMIT ?`,
+     WHERE d.state < 2 AND l.waiting > 0 AND d.due > ? AND d.due - abs(d.delay) > ? LIMIT ?`,
     [now, now, most],
   );
   if (rows.length > 0)
     await sql.run(
-      `UPDATE delivery AS d SET due = ? + d.delay FROM ${sql.dialect.rows(PLACE)}
+      `UPDATE delivery AS d SET due = ? + abs(d.delay) FROM ${sql.dialect.rows(PLACE)}
        WHERE d.event = r.event AND d.lane = r.lane`,
       [now, toPlaces(rows)],
     );
@@ -308,7 +308,7 @@ const RESCHEDULED_PER_STEP = 2_000;
 
 /**
  * Deliveries that wait for a retry follow another schedule: `delays[tries - 1]` after the last attempt. Those that the schedule could have
- * given, with its jitter of a fifth, keep their time.
+ * given, with its jitter of a fifth, keep their time, and those for which the endpoint asked.
  */
 export async function rescheduleStep(
   sql: Sql,

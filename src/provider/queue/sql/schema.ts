@@ -43,7 +43,7 @@ const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
       name TEXT PRIMARY KEY, events ${integer} NOT NULL, bytes ${integer} NOT NULL, stored_events ${integer} NOT NULL,
       stored_bytes ${integer} NOT NULL
     ) ${keyedTableOptions}`,
-    // "delay" is the time that a retry was given: no step of a clock makes it wait longer.
+    // "delay" is the time that a retry was given: no step of a clock makes it wait longer. Negative: the endpoint asked for it.
     `CREATE TABLE delivery (
       event ${integer} NOT NULL, lane ${integer} NOT NULL, state ${integer} NOT NULL, rank ${integer} NOT NULL, due ${integer} NOT NULL,
       delay ${integer} NOT NULL, attempt ${integer} NOT NULL, tries ${integer} NOT NULL, replay ${integer} NOT NULL, settled ${integer},

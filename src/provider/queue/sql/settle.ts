@@ -108,8 +108,17 @@ function toRow(lane: number, { seq, attempt, at, settlement, record, facts }: Se
   const figures = { event: seq, lane, order_key: key, tenant: tenant ?? NO_TENANT, bytes, waiting };
   const common = { ...figures, fence: attempt, record: record ?? null };
   if (settlement.kind === 'postponed') return { ...common, state: DUE, next: settlement.due, pause: 0, made: 0, at: null };
-  if (settlement.kind === 'retry')
-    return { ...common, state: DUE, next: settlement.due, pause: Math.max(0, settlement.due - at), made: 1, at: null };
+  if (settlement.kind === 'retry') {
+    const pause = Math.max(0, settlement.due - at);
+    return {
+      ...common,
+      state: DUE,
+      next: settlement.due,
+      pause: settlement.isAsked === true ? -pause : pause,
+      made: 1,
+      at: null,
+    };
+  }
   const made = settlement.kind === 'skipped' ? 0 : 1;
   return { ...common, state: FINAL_STATES[settlement.kind], next: 0, pause: 0, made, at };
 }

@@ -48,6 +48,8 @@ describe('what follows a response', () => {
 describe('Retry-After', () => {
   test('postpones the retry, and never brings it forward', () => {
     expect(dueIn(decideFirst(responded(503, { retryAfter: 60_000 })))).toBe(60_000);
+    expect(decideFirst(responded(503, { retryAfter: 60_000 }))).toMatchObject({ isAsked: true });
+    expect(decideFirst(responded(503, { retryAfter: 1_000 }))).not.toHaveProperty('isAsked');
     expect(dueIn(decideFirst(responded(503, { retryAfter: 1_000 })))).toBe(5_000);
     expect(dueIn(decideFirst(responded(503, { retryAfter: 0 })))).toBe(5_000);
   });
