@@ -5,7 +5,7 @@ import { isAllowedImage, repositoryOf } from '../injector/sidecar-rules.ts';
 import { configNameOf } from './check-config.ts';
 import { type Facts, keyOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
-import type { Pod } from './objects.ts';
+import type { Container, Pod, PodSpec } from './objects.ts';
 import { findRace, findSidecar, isProtected, isReady } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
@@ -23,7 +23,37 @@ export function isConfirmed(pod: Pod, facts: Facts): boolean {
 
 /** Why another container could have responded, or gets requests beside the gate. */
 function findDoubt(pod: Pod, facts: Facts): string | undefined {
-  return findRace(pod) ?? findSharing(pod, facts);
+  return findRace(pod) ?? findSharing(pod, facts) ?? findPower(pod);
+}
+
+/** With these, a container can redirect the pod's traffic, or take over other processes or the node. */
+const CAPABILITIES: ReadonlySet<string> = new Set([
+  'ALL',
+  'BPF',
+  'DAC_READ_SEARCH',
+  'NET_ADMIN',
+  'SYS_ADMIN',
+  'SYS_MODULE',
+  'SYS_PTRACE',
+  'SYS_RAWIO',
+]);
+
+/** Which container could redirect the traffic of the sidecar, or replace its process. What an init container changes stays. */
+function findPower({ spec }: Pod): string | undefined {
+  const hostPaths = new Map((spec.volumes ?? []).flatMap(({ name, hostPath }) => (hostPath ? [[name, hostPath.path]] : [])));
+  const powers = othersOf(spec).flatMap(({ name, securityContext = {}, volumeMounts = [] }) => {
+    const { privileged, capabilities } = securityContext;
+    const added = capabilities?.add?.find((each) => CAPABILITIES.has(each.toUpperCase().replace(/^CAP_/, '')));
+    const mount = volumeMounts.find((each) => hostPaths.has(each.name));
+    if (privileged === true) return [`${name} (privileged)`];
+    if (added !== undefined) return [`${name} (${added})`];
+    return mount === undefined ? [] : [`${name} (hostPath ${hostPaths.get(mount.name)})`];
+  });
+  return powers.length === 0 ? undefined : `another container could take its traffic or replace it: ${listNames(powers)}`;
+}
+
+function othersOf({ initContainers = [], containers, ephemeralContainers = [] }: PodSpec): readonly Container[] {
+  return [...initContainers, ...containers, ...ephemeralContainers].filter(({ name }) => name !== CONTAINER);
 }
 
 /**
@@ -34,10 +64,9 @@ function findSharing(pod: Pod, { configs }: Facts): string | undefined {
   const { metadata, spec } = pod;
   const config = configs.get(keyOf(metadata.namespace ?? '', configNameOf(pod) ?? ''));
   if (config?.state !== 'valid' || !(config.workers > 1)) return undefined;
-  const others = [...(spec.initContainers ?? []), ...spec.containers, ...(spec.ephemeralContainers ?? [])];
-  const free = others.filter(({ name, securityContext = {} }) => {
+  const free = othersOf(spec).filter(({ securityContext = {} }) => {
     const { runAsUser = spec.securityContext?.runAsUser ?? 0, allowPrivilegeEscalation } = securityContext;
-    return name !== CONTAINER && (runAsUser === 0 || allowPrivilegeEscalation !== false);
+    return runAsUser === 0 || allowPrivilegeEscalation !== false;
   });
   if (free.length === 0) return undefined;
   return `its config has several workers, and ${listNames(free.map(({ name }) => name))} could run as their user and share their port`;
@@ -131,7 +160,7 @@ function checkRaces(workload: Workload, facts: Facts): Finding[] {
     finding(
       'gate-not-proven',
       `the response of the sidecar of ${listNames(raced.filter((each) => each.race === race).map(({ name }) => name))} does not prove that the gate runs: ${race}`,
-      `use native sidecars (sidegate.dev/sidecar: native); with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; then ${restartOf(workload)}`,
+      `use native sidecars (sidegate.dev/sidecar: native); with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; remove privileged, such capabilities and hostPath volumes from them; then ${restartOf(workload)}`,
     ),
   );
 }

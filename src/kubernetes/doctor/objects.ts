@@ -43,7 +43,14 @@ export interface Container {
   readonly ports?: readonly ContainerPort[];
   readonly volumeMounts?: readonly VolumeMount[];
   readonly resources?: { readonly limits?: Readonly<Record<string, string>> };
-  readonly securityContext?: { readonly runAsUser?: number; readonly allowPrivilegeEscalation?: boolean };
+  readonly securityContext?: SecurityContext;
+}
+
+export interface SecurityContext {
+  readonly runAsUser?: number;
+  readonly allowPrivilegeEscalation?: boolean;
+  readonly privileged?: boolean;
+  readonly capabilities?: { readonly add?: readonly string[] };
 }
 
 export interface VolumeMount {
@@ -58,6 +65,7 @@ export interface Volume {
   readonly configMap?: { readonly name?: string; readonly optional?: boolean };
   readonly secret?: { readonly secretName?: string; readonly optional?: boolean };
   readonly emptyDir?: object;
+  readonly hostPath?: { readonly path?: string };
   readonly ephemeral?: object;
   readonly persistentVolumeClaim?: { readonly claimName?: string };
 }

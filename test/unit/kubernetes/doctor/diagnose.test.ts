@@ -241,6 +241,35 @@ describe('the sidecar', () => {
     });
   });
 
+  test('proves nothing beside a container that could redirect its traffic or replace it', () => {
+    const examineWith = (container: Json, spec: Json = {}) => examine(of(makeTemplate({ container, spec })));
+    const secured = (securityContext: Json) => ({ securityContext });
+    const added = (...add: string[]) => secured({ capabilities: { add } });
+    const other = { name: 'other', image: 'x' };
+    const host = { volumes: [{ name: 'host', hostPath: { path: '/' } }] };
+    const mount = { volumeMounts: [{ name: 'host', mountPath: '/host' }] };
+    for (const [container, spec] of [
+      [{}, {}],
+      [added('NET_BIND_SERVICE'), {}],
+      [{}, host],
+    ])
+      expect(examineWith(container as Json, spec).web.state).toBe('protected');
+    for (const [container, spec, power] of [
+      [secured({ privileged: true }), {}, 'web (privileged)'],
+      [added('NET_BIND_SERVICE', 'NET_ADMIN'), {}, 'web (NET_ADMIN)'],
+      [added('cap_sys_ptrace'), {}, 'web (cap_sys_ptrace)'],
+      [mount, host, 'web (hostPath /)'],
+      [{}, { initContainers: [{ ...other, ...added('ALL') }] }, 'other (ALL)'],
+    ] as const) {
+      const { web, codes, messageOf } = examineWith(container, spec);
+      expect([web.state, codes], power).toEqual(['injected', ['gate-not-proven']]);
+      expect(messageOf('gate-not-proven')).toContain(power);
+    }
+    const pod: Json = makePod('a', template, OWNER);
+    pod.spec.ephemeralContainers = [{ ...other, ...added('NET_ADMIN') }];
+    expect(examine({ pods: [pod] })).toMatchObject({ codes: ['gate-not-proven'], web: { state: 'injected' } });
+  });
+
   test('proves nothing with several workers if another container could have its user, and so share its port', () => {
     const stateOf = (container: Json, pod: Json = {}, workers = 2): string => {
       const its = makeTemplate({ container: { securityContext: container }, spec: { securityContext: pod } });
