@@ -6,7 +6,7 @@ import { newEvent, newId, PROVEN, settled } from '../support/queue/events.ts';
 import type { QueueFixture } from './delivery-queue.contract.ts';
 
 const ENDPOINTS = ['a', 'b', 'c'] as const;
-const CREATED_AT = 1_800_000_000_000;
+const CREATED_AT = 1_700_000_000_000;
 
 interface ModelDelivery {
   readonly event: string;

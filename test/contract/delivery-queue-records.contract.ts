@@ -39,7 +39,7 @@ export async function settleAll(
 /** What every queue keeps to when it is asked what it contains. */
 export function describeRecords({ open, store }: QueueFixture): void {
   const now = (): number => store().clock.now();
-  const START = 1_800_000_000_000;
+  const START = 1_700_000_000_000;
 
   describe('finding deliveries', () => {
     test('lists the newest event first, in pages that contain each delivery once', async () => {

@@ -6,7 +6,7 @@ import { drain, holdLanes } from '../support/queue/lanes.ts';
 import type { QueueFixture } from './delivery-queue.contract.ts';
 import { settleAll } from './delivery-queue-records.contract.ts';
 
-const START = 1_800_000_000_000;
+const START = 1_700_000_000_000;
 
 /** What every queue keeps to when deliveries are replayed. */
 export function describeReplays({ open, close, store }: QueueFixture): void {

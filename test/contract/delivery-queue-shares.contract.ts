@@ -84,7 +84,7 @@ export function describeShares({ open, store }: QueueFixture): void {
       const ids: string[] = [];
       for (let round = 0; round < 10; round++) {
         const events = Array.from({ length: 4 }, (_, i) =>
-          newEvent(['a'], { body: Buffer.alloc(2_000), createdAt: 1_800_000_000_000 + 10 * round + i }),
+          newEvent(['a'], { body: Buffer.alloc(2_000), createdAt: 1_700_000_000_000 + 10 * round + i }),
         );
         await queue.append(events);
         ids.push(...events.map(({ id }) => id));

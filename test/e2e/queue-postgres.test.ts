@@ -230,6 +230,31 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     await serving.stop();
   });
 
+  test('send at once, and retry in time, what one whose clock is ten minutes ahead accepted', async () => {
+    const schema = newSchema();
+    const queue = await open(schema);
+    const clock: Clock = { ...systemClock, now: () => systemClock.now() + 600_000 };
+    const ahead = await open(schema, { clock });
+    expect(Math.abs(ahead.clock.now() - now())).toBeLessThan(5_000);
+    const lanes = holdLanes(ahead);
+    await ahead.append([newEvent(['a'])]);
+    const { lane, end } = await lanes.next('a');
+    const failed = await lane.take(1, ahead.clock.now());
+    await lane.settle(
+      failed.map((each) => settled(each, { kind: 'retry', due: ahead.clock.now() + 1_000 }, ahead.clock.now())),
+      PROVEN,
+    );
+    end();
+    await lanes.stop();
+    await ahead.append([newEvent(['b'])]);
+    const [first] = (await queue.find({ endpoint: 'b' }, { limit: 1 })).deliveries;
+    expect(first?.due).toBeLessThan(now() + 5_000);
+    await ahead.close();
+    const { received, serving } = collect(queue);
+    await until(() => received.length === 2);
+    await serving.stop();
+  });
+
   test('see endpoints that the other one changed', async () => {
     const schema = newSchema();
     const [first, second] = [await open(schema), await open(schema, { clock: NEVER_POLLS })];

@@ -1,6 +1,6 @@
 /** The interface of the delivery queue; test/contract/delivery-queue.contract.ts checks it on each database. */
 import type pg from 'pg';
-import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { EndpointStore } from '../endpoints/endpoint-store.ts';
 import type { Target } from '../endpoints/target.ts';
 
@@ -356,6 +356,11 @@ export interface JoinedQueue {
 /** Stores events and hands out lanes. */
 export interface DeliveryQueue {
   readonly endpoints: EndpointStore;
+  /**
+   * The time of the store, of which all times are that the queue stores or gets: the clocks of replicas differ, and one that is ahead must not delay
+   * what another one sends.
+   */
+  readonly clock: Clock;
   /**
    * Connects or opens the file and checks the store's settings. Rejects with a SidegateError of kind `user` if the store would lose events
    * (a file on tmpfs), with a text that says how to fix it.

@@ -48,7 +48,7 @@ export class LaneRun implements Lane {
   }
 
   storeTime(): EpochMilliseconds {
-    return this.#clock.now() + this.#client.clockOffset;
+    return this.#clock.now();
   }
 
   async take(limit: number, now: EpochMilliseconds, only?: 'first'): Promise<readonly Delivery[]> {

@@ -51,6 +51,7 @@ export function createSqlQueue(openStore: OpenStore, clock: Clock, hooks: SqlQue
 }
 
 class SqlQueue implements DeliveryQueue {
+  readonly clock: Clock;
   readonly endpoints: EndpointStore = {
     list: () => this.#store.call('listEndpoints', {}),
     put: (endpoint) => this.#changeEndpoints(this.#store.call('putEndpoint', { endpoint })),
@@ -61,7 +62,6 @@ class SqlQueue implements DeliveryQueue {
     },
   };
   readonly #openStore: OpenStore;
-  readonly #clock: Clock;
   readonly #hooks: SqlQueueHooks;
   readonly #scheduler: LaneScheduler;
   readonly #listeners = new Set<() => void>();
@@ -72,10 +72,15 @@ class SqlQueue implements DeliveryQueue {
 
   constructor(openStore: OpenStore, clock: Clock, hooks: SqlQueueHooks) {
     this.#openStore = openStore;
-    this.#clock = clock;
+    this.clock = {
+      now: () => clock.now() + (this.#client?.clockOffset ?? 0),
+      monotonic: () => clock.monotonic(),
+      after: (delay, action) => clock.after(delay, action),
+      every: (interval, action) => clock.every(interval, action),
+    };
     this.#hooks = hooks;
     this.#scheduler = new LaneScheduler({
-      clock,
+      clock: this.clock,
       onRunError: hooks.onRunError,
       onSetBack: () => runDetached(this.#hasten()),
     });
@@ -100,7 +105,7 @@ class SqlQueue implements DeliveryQueue {
       onLeaseLost: (endpoint) => this.#aborts.get(endpoint)?.abort(),
     });
     this.#client = client;
-    for (const { endpoint, next } of await client.call('dueLanes', { owner: '', now: this.#clock.now() }))
+    for (const { endpoint, next } of await client.call('dueLanes', { owner: '', now: this.clock.now() }))
       this.#scheduler.addDue(endpoint, next);
     await this.#hasten();
     return warnings;
@@ -108,7 +113,7 @@ class SqlQueue implements DeliveryQueue {
 
   async append(events: readonly NewEvent[]): Promise<readonly AppendResult[]> {
     if (events.length === 0) return [];
-    const now = this.#clock.now();
+    const now = this.clock.now();
     const bodies = events.map(({ body }) => body);
     const results = await this.#store.call('append', { events: events.map(toMessage), now }, bodies);
     this.#addDue(events.filter((_, i) => results[i] === 'stored'));
@@ -121,7 +126,7 @@ class SqlQueue implements DeliveryQueue {
     return {
       append: (events) =>
         append(
-          { events: events.map(toMessage), now: this.#clock.now() },
+          { events: events.map(toMessage), now: this.clock.now() },
           events.map(({ body }) => body),
         ),
       serve: (events) => this.#store.announce({ due: [...this.#addDue(events)] }),
@@ -156,12 +161,12 @@ class SqlQueue implements DeliveryQueue {
   }
 
   async find(filter: DeliveryFilter, page: Page): Promise<DeliveryPage> {
-    const { found, next } = await findPage(page, this.#clock, (part) => this.#store.call('findStep', { filter, page: part }));
+    const { found, next } = await findPage(page, this.clock, (part) => this.#store.call('findStep', { filter, page: part }));
     return next === undefined ? { deliveries: found } : { deliveries: found, next };
   }
 
   async findEvents(filter: EventFilter, page: EventPageRequest): Promise<EventPage> {
-    const { found, next } = await findPage(page, this.#clock, (part) =>
+    const { found, next } = await findPage(page, this.clock, (part) =>
       this.#store.call('findEventsStep', { filter, page: { ...part, first: page.first } }),
     );
     return next === undefined ? { events: found } : { events: found, next };
@@ -182,7 +187,7 @@ class SqlQueue implements DeliveryQueue {
         action,
         filter,
         now,
-        excluded: toSettledLater(now, this.#clock.now()),
+        excluded: toSettledLater(now, this.clock.now()),
         position,
       });
       await this.#serveSoon(step.endpoints, now);
@@ -261,7 +266,7 @@ class SqlQueue implements DeliveryQueue {
 
   /** Returns the endpoints of the events. */
   #addDue(events: readonly NewEvent[]): ReadonlySet<string> {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     const targets = events.flatMap((event) => event.targets.filter(({ isSkipped }) => isSkipped !== true));
     const endpoints = new Set(targets.map(({ endpoint }) => endpoint));
     for (const endpoint of endpoints) this.#scheduler.addDue(endpoint, now);
@@ -280,7 +285,7 @@ class SqlQueue implements DeliveryQueue {
   async #hasten(): Promise<void> {
     try {
       for (let isDone = false; !isDone; ) {
-        const now = this.#clock.now();
+        const now = this.clock.now();
         const step: Results['hastenStep'] = await this.#store.call('hastenStep', { now, most: CHANGED_PER_STEP });
         for (const endpoint of step.endpoints) this.#scheduler.addDue(endpoint, now);
         isDone = step.isDone;
@@ -298,7 +303,7 @@ class SqlQueue implements DeliveryQueue {
     let total = 0;
     let position: RepairPosition | undefined;
     for (;;) {
-      const excluded = toSettledLater(start, this.#clock.now());
+      const excluded = toSettledLater(start, this.clock.now());
       const step: Results['countStep'] = await this.#store.call('countStep', { action, filter, excluded, position });
       total += step.count;
       position = step.position;
@@ -319,7 +324,7 @@ class SqlQueue implements DeliveryQueue {
     this.#aborts.set(endpoint, abort);
     const { state, holder } = claimed;
     const started = { entry, number: ++this.#runs, state, holder, signal: abort.signal };
-    const lane = new LaneRun(started, this.#store, this.#clock);
+    const lane = new LaneRun(started, this.#store, this.clock);
     try {
       const { notBefore } = await run(lane);
       return { notBefore, ...lane.end() };

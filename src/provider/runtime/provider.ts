@@ -108,18 +108,21 @@ export class Provider {
   }
 
   constructor(settings: ProviderSettings, parts: ProviderParts) {
-    const { clock, logger } = parts;
+    const { logger } = parts;
     const { config } = settings;
-    this.#parts = parts;
     this.#settings = settings;
     this.#metrics = createProviderMetrics(parts.registers);
     const place = settings.queue;
     if (place === undefined) throw new Error('the URL of the queue could not be read');
     const isShared = place.kind === 'postgres';
-    const failing = new FailingEndpoints(clock, isShared);
     this.#condition = new QueueCondition(this.#metrics, logger);
-    const telemetry: TelemetryParts = { ...parts, metrics: this.#metrics, failing, condition: this.#condition };
-    this.#queue = createQueue(place, { clock, bounds: config.queue, hooks: createQueueHooks(telemetry) });
+    const hooks = createQueueHooks({ logger, condition: this.#condition });
+    this.#queue = createQueue(place, { clock: parts.clock, bounds: config.queue, hooks });
+    // Only the sender has the time of this process: its requests tell receivers what time it is.
+    const { clock } = this.#queue;
+    this.#parts = { ...parts, clock };
+    const failing = new FailingEndpoints(clock, isShared);
+    const telemetry: TelemetryParts = { ...this.#parts, metrics: this.#metrics, failing, condition: this.#condition };
     this.#stored = new StoredRegistry({
       store: this.#queue.endpoints,
       clock,
@@ -132,13 +135,13 @@ export class Provider {
     this.#registry = new InboxRegistry(this.#stored, isShared);
     this.#endpointSender = new HttpSender({
       ...settings,
-      clock,
+      clock: parts.clock,
       version: parts.version,
       resolve: createResolve({ asksSystem: config.egress.allowPrivate.length > 0 }),
       ownPorts: this.#ownPorts,
       detour: parts.detour,
     });
-    this.#sender = withInbox(this.#endpointSender, parts.findApp, clock);
+    this.#sender = withInbox(this.#endpointSender, parts.findApp, parts.clock);
     const shares = toMemoryShares(parts.memory.limit);
     this.#lanes = createLaneRunner({
       clock,

@@ -96,7 +96,7 @@ export function createLaneHooks(
 }
 
 /** The hooks of the queue. */
-export function createQueueHooks({ logger, condition }: TelemetryParts): QueueHooks {
+export function createQueueHooks({ logger, condition }: Pick<TelemetryParts, 'logger' | 'condition'>): QueueHooks {
   return {
     onFatal(error) {
       logger.error('queue_failed', { error: toErrorText(error), hint: 'restart the pod; accepted events are stored' });

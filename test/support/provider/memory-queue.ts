@@ -1,4 +1,5 @@
 /** A delivery queue in memory, for tests of the API: it stores and finds, and hands out no lanes. */
+import { systemClock } from '../../../src/core/clock.ts';
 import { SidegateError } from '../../../src/core/errors.ts';
 import type { EndpointStore, StoredEndpoint } from '../../../src/provider/endpoints/endpoint-store.ts';
 import type {
@@ -73,6 +74,7 @@ export class MemoryEndpointStore implements EndpointStore {
 type Settled = Pick<DeliveryRecord, 'state' | 'attempts' | 'settledAt' | 'lastAttempt' | 'due'>;
 
 export class MemoryQueue implements DeliveryQueue {
+  readonly clock = systemClock;
   readonly endpoints = new MemoryEndpointStore();
   readonly events = new Map<string, NewEvent>();
   readonly woken: string[] = [];

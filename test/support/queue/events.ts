@@ -24,7 +24,7 @@ export function newEvent(
   const id = over.id ?? newId();
   return {
     type: 'invoice.paid',
-    createdAt: 1_800_000_000_000,
+    createdAt: 1_700_000_000_000,
     body: Buffer.from(JSON.stringify({ id })),
     metadata: '{}',
     ...over,
@@ -38,7 +38,7 @@ export async function appendMany(
   queue: DeliveryQueue,
   count: number,
   target: string | Target = 'acme',
-  createdAt = 1_800_000_000_000,
+  createdAt = 1_700_000_000_000,
 ): Promise<string[]> {
   const events = Array.from({ length: count }, (_, i) => newEvent([target], { createdAt: createdAt + i }));
   for (let i = 0; i < events.length; i += 500) await queue.append(events.slice(i, i + 500));
@@ -52,7 +52,7 @@ export const PROVEN: LaneState = { failures: 0, isProven: true, since: 0 };
 export function settled(
   { event, attempt }: Pick<Delivery, 'event' | 'attempt'>,
   settlement: SettledDelivery['settlement'],
-  at = 1_800_000_000_000,
+  at = 1_700_000_000_000,
 ): SettledDelivery {
   const isAttempt = settlement.kind !== 'postponed' && settlement.kind !== 'skipped';
   const isSuccess = settlement.kind === 'delivered';

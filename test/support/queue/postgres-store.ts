@@ -1,6 +1,6 @@
 /** A queue under test in a schema of its own of a PostgreSQL server. */
 import type { PostgresTarget } from '../../../src/config/sources/postgres-url.ts';
-import { type Clock, systemClock } from '../../../src/core/clock.ts';
+import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { createQueue } from '../../../src/provider/queue/create-queue.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
@@ -8,8 +8,6 @@ import type { PostgresServer } from '../postgres.ts';
 import { type QueueOptions, toParts } from './sqlite-store.ts';
 import type { CreateQueueStore } from './store.ts';
 
-/** The suite's events were created in 2027: the time of the tests is after that. */
-const LATER: Clock = { ...systemClock, now: () => systemClock.now() + 31_536_000_000 };
 let counter = 0;
 
 /** The database that a URL of a test server names. */
@@ -49,9 +47,9 @@ export function createPostgresStores(server: () => PostgresServer, toUrl = (): s
   return async () => {
     const schema = `queue_${++counter}`;
     return {
-      clock: LATER,
+      clock: systemClock,
       pass: (duration) => new Promise((resolve) => setTimeout(resolve, duration)),
-      open: (bounds) => openPostgresQueue(toUrl(), schema, { clock: LATER, ...bounds }),
+      open: (bounds) => openPostgresQueue(toUrl(), schema, bounds),
       isShared: true,
       child: { module: new URL('./postgres-child.ts', import.meta.url).pathname, argument: `${schema} ${toUrl()}` },
       remove: async () => void server().sql(`DROP SCHEMA "${schema}" CASCADE`),

@@ -291,9 +291,14 @@ class PostgresClient implements StoreClient {
   /** The time of the server. */
   async #readClock(): Promise<EpochMilliseconds> {
     const { clock } = this.#parts;
+    const before = clock.now();
     const [row] = await this.#database.all<{ now: number }>(`SELECT ${NOW} AS now`);
-    this.clockOffset = (row?.now ?? clock.now()) - clock.now();
-    return row?.now ?? clock.now();
+    const after = clock.now();
+    const now = row?.now ?? after;
+    // The server read its clock at some time in between. An offset that fits stays: times must not jump with the duration of each request.
+    if (this.clockOffset < now - after - 1 || this.clockOffset > now - before + 1)
+      this.clockOffset = Math.round(now - (before + after) / 2);
+    return now;
   }
 
   /** Renews the leases of lanes that were served lately, and gives the others back. */
@@ -367,7 +372,7 @@ class PostgresClient implements StoreClient {
     if (from === this.#owner) return;
     const { events, clock } = this.#parts;
     if (due === null) runDetached(this.#poll());
-    else for (const endpoint of due) events.onDue(endpoint, clock.now());
+    else for (const endpoint of due) events.onDue(endpoint, clock.now() + this.clockOffset);
     for (const endpoint of wake) events.onWake(endpoint);
     if (endpoints) events.onEndpoints();
   }
