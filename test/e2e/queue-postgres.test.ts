@@ -287,6 +287,31 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
   });
 });
 
+test(
+  'forgets endpoints and tenants whose last event was removed, and serves them again when they come back',
+  async () => {
+    const schema = newSchema();
+    const names = (table: string): string[] =>
+      server.sql(`SELECT name FROM "${schema}".${table} ORDER BY name`).trim().split('\n');
+    const before = await open(schema);
+    await before.append([1, 2].map((n) => newEvent(['a', `b${n}`], { tenant: `t${n}` })));
+    await drain(before, now);
+    await before.append([newEvent(['a'], { tenant: 't2' }), newEvent([], { tenant: 't3' })]);
+    expect([names('lane'), names('tenant')]).toEqual([
+      ['a', 'b1', 'b2'],
+      ['t1', 't2', 't3'],
+    ]);
+    await before.close();
+    const queue = await open(schema);
+    expect(await queue.prune(now(), now(), 100)).toBe(3);
+    expect([names('lane'), names('tenant')]).toEqual([['a'], ['t2']]);
+    await queue.append([newEvent(['b1'], { tenant: 't1' })]);
+    expect((await drain(queue, now)).map(({ endpoint }) => endpoint).toSorted()).toEqual(['a', 'b1']);
+    expect((await queue.stats(now())).storedEvents).toBe(2);
+  },
+  LIMIT_MS,
+);
+
 describe('PostgreSQL in trouble', { timeout: 2 * LIMIT_MS }, () => {
   /** The reports of a queue. */
   const watch = (): { readonly reports: string[]; readonly hooks: QueueHooks } => {

@@ -32,6 +32,9 @@ const RENEW_MS: Milliseconds = 10_000;
 const LEASE_MARGIN_MS: Milliseconds = 5_000;
 /** Finds due deliveries that no news reported: behind a pooler in transaction mode, there are none. `RENEW_MS` applies to endpoints. */
 const POLL_MS: Milliseconds = 1_000;
+/** Of the time: with very many lanes, polls are rarer. */
+const MAX_POLL_SHARE = 0.05;
+const MAX_POLL_PAUSE_MS: Milliseconds = 10_000;
 const LISTEN_AGAIN_MS: Milliseconds = 5_000;
 /** News are collected for so long. */
 const NEWS_MS: Milliseconds = 20;
@@ -100,6 +103,7 @@ class PostgresClient implements StoreClient {
   #listener: pg.Client | undefined;
   #cancelListening: CancelTimer | undefined;
   #isPolling = false;
+  #pollFrom: Milliseconds = 0;
   /** Differs after each change of an endpoint. */
   #endpoints: string | undefined;
   #news = { due: new Set<string>(), wake: new Set<string>(), endpoints: false };
@@ -257,9 +261,10 @@ class PostgresClient implements StoreClient {
   async #poll(): Promise<void> {
     this.#endLeases();
     if (this.#isPolling) return;
-    this.#isPolling = true;
     const { clock, events } = this.#parts;
     const begin = clock.monotonic();
+    if (begin < this.#pollFrom) return;
+    this.#isPolling = true;
     try {
       const now = await this.#readClock();
       for (const { endpoint, next } of await this.call('dueLanes', { owner: this.#owner, now })) {
@@ -267,6 +272,8 @@ class PostgresClient implements StoreClient {
         // A run that ended meanwhile knows better.
         if (owned === undefined || (!owned.isRunning && owned.usedAt < begin)) events.onDue(endpoint, next);
       }
+      const took = clock.monotonic() - begin;
+      this.#pollFrom = begin + Math.min(took / MAX_POLL_SHARE, MAX_POLL_PAUSE_MS);
     } catch {
       // The next poll repeats it; that the server is not there is reported by what needs it.
     } finally {

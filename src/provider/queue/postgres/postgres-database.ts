@@ -228,6 +228,11 @@ export class PostgresDatabase extends PostgresSql implements Database {
     return repeatTransaction(() => this.#tryOnce(work));
   }
 
+  /** In a transaction, which has its settings: to compile such a statement takes longer than to run it. */
+  scan<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result> {
+    return this.transaction(read);
+  }
+
   async #tryOnce<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
     const client = await this.#pool.connect();
     // The pool listens only while it has the connection, and an error without a listener would end the process. The next statement rejects.

@@ -63,6 +63,8 @@ export interface Sql {
 export interface Database extends Sql {
   /** Commits when `work` resolves; otherwise nothing has changed. */
   transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
+  /** For reads of many rows. */
+  scan<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result>;
   /**
    * Describes a failed statement. `isOfStore`: the disk or the server failed, so that the other operations of the transaction would fail as
    * well.

@@ -94,6 +94,25 @@ export class TenantChanges {
   }
 }
 
+/** Removes those of these tenants that have no event any more: each append reads all. */
+export async function removeEmptyTenants(sql: Sql, names: readonly string[]): Promise<void> {
+  await sql.run(`DELETE FROM tenant WHERE stored_events = 0 AND events = 0 AND name IN ${sql.dialect.list('text')}`, [
+    JSON.stringify(names),
+  ]);
+}
+
+/**
+ * Removes those of these lanes that have no delivery any more, unless a replica holds them: the endpoint may not exist any more. One that does starts
+ * as a new one.
+ */
+export async function removeEmptyLanes(sql: Sql, nums: readonly number[]): Promise<void> {
+  await sql.run(
+    `DELETE FROM lane WHERE waiting = 0 AND dead = 0 AND skipped = 0 AND owner IS NULL AND num IN ${sql.dialect.list('integer')}
+       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.lane = lane.num)`,
+    [JSON.stringify(nums)],
+  );
+}
+
 /** When the first delivery of a lane that is not blocked is due, taken or not. In a statement with the lane as `l`. */
 export const FIRST_DUE = `(SELECT min(due) FROM (${RANKS.map(
   (rank) => `SELECT min(due) AS due FROM delivery WHERE lane = l.num AND state = 0 AND rank = ${rank}`,
@@ -101,13 +120,13 @@ export const FIRST_DUE = `(SELECT min(due) FROM (${RANKS.map(
 
 /** Figures of the store, without a scan of its deliveries. */
 export async function readStats(sql: Sql, now: EpochMilliseconds): Promise<Omit<QueueStats, 'maxEvents' | 'maxBytes'>> {
-  const lanes = await findOne<{ waiting: number; dead: number; skipped: number }>(
+  const lanes = await findOne<{ waiting: number; dead: number; skipped: number; due: number | null }>(
     sql,
-    'SELECT coalesce(sum(waiting), 0) AS waiting, coalesce(sum(dead), 0) AS dead, coalesce(sum(skipped), 0) AS skipped FROM lane',
+    `SELECT coalesce(sum(waiting), 0) AS waiting, coalesce(sum(dead), 0) AS dead, coalesce(sum(skipped), 0) AS skipped,
+       min(CASE WHEN waiting > 0 THEN ${FIRST_DUE} END) AS due FROM lane l`,
   );
   const stored = await readStored(sql);
-  const first = await findOne<{ due: number | null }>(sql, `SELECT min(${FIRST_DUE}) AS due FROM lane l WHERE waiting > 0`);
-  const oldestDue = first?.due ?? Number.POSITIVE_INFINITY;
+  const oldestDue = lanes?.due ?? Number.POSITIVE_INFINITY;
   return {
     waiting: Number(lanes?.waiting),
     dead: Number(lanes?.dead),

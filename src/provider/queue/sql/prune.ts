@@ -2,7 +2,7 @@
 import type { QueueBounds } from '../delivery-queue.ts';
 import type { Operations } from '../operations.ts';
 import type { Sql } from './database.ts';
-import { readStored, TenantChanges } from './lanes.ts';
+import { readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
 import { type RemovedRow, uncountFailed } from './repair.ts';
 
 interface EventRow {
@@ -73,10 +73,11 @@ async function remove(sql: Sql, events: readonly EventRow[]): Promise<readonly E
   const seqs = JSON.stringify(removed.map(({ seq }) => seq));
   await sql.run(`DELETE FROM payload WHERE event IN ${list}`, [seqs]);
   await sql.run(`DELETE FROM attempt WHERE event IN ${list}`, [seqs]);
-  await uncountFailed(
-    sql,
-    await sql.all<RemovedRow>(`DELETE FROM delivery WHERE event IN ${list} RETURNING event, lane, state`, [seqs]),
-  );
+  const deliveries = await sql.all<RemovedRow>(`DELETE FROM delivery WHERE event IN ${list} RETURNING event, lane, state`, [
+    seqs,
+  ]);
+  await uncountFailed(sql, deliveries);
+  await removeEmptyLanes(sql, [...new Set(deliveries.map(({ lane }) => lane))]);
   const tenants = new TenantChanges();
   for (const { tenant, bytes } of removed) {
     const change = tenants.of(tenant);
@@ -84,5 +85,6 @@ async function remove(sql: Sql, events: readonly EventRow[]): Promise<readonly E
     change.stored_bytes -= bytes;
   }
   await tenants.write(sql);
+  await removeEmptyTenants(sql, [...new Set(removed.map(({ tenant }) => tenant))]);
   return removed;
 }

@@ -33,6 +33,9 @@ type WriteKind =
   | 'removeEndpoint';
 type ReadKind = Exclude<OperationKind, GroupedKind | WriteKind>;
 
+/** They read all lanes. */
+const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'dueLanes']);
+
 /** The open store. */
 export class Store {
   readonly #database: Database;
@@ -106,7 +109,8 @@ export class Store {
     const before = bodies.length;
     try {
       const read = this.#reads[operation.kind as ReadKind] as Handlers<'stats'>['stats'];
-      return toReply(await read(this.#database, operation as Operations['stats'], bodies));
+      const run = (sql: Sql): ReturnType<typeof read> => read(sql, operation as Operations['stats'], bodies);
+      return toReply(await (SCANS.has(operation.kind) ? this.#database.scan(run) : run(this.#database)));
     } catch (thrown) {
       bodies.length = before;
       return toFailed(this.#database.explain(thrown).error);

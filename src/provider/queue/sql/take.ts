@@ -91,12 +91,18 @@ export class Taker {
 async function takeFor(sql: Sql, operation: Operations['take'], taken: TakenByRun): Promise<Found> {
   const { endpoint, limit, now } = operation;
   const { keys } = taken;
-  taken.num ??= (await readLanes(sql, [endpoint])).get(endpoint)?.num;
-  const { num } = taken;
-  if (num === undefined) return { rows: [], next: undefined };
   // A taken delivery stands for at most two of these rows: itself, and one that its order key keeps back.
   const most = limit + 2 * keys.size + 1;
-  const first = await sql.all<DueRow>(FIND, [num, most]);
+  const find = (lane: number): Promise<readonly DueRow[]> => sql.all<DueRow>(FIND, [lane, most]);
+  let first = taken.num === undefined ? [] : await find(taken.num);
+  if (first.length === 0) {
+    // The lane has another number if it was removed while it had no delivery.
+    const known = taken.num;
+    taken.num = (await readLanes(sql, [endpoint])).get(endpoint)?.num;
+    if (taken.num !== undefined && taken.num !== known) first = await find(taken.num);
+  }
+  const { num } = taken;
+  if (num === undefined) return { rows: [], next: undefined };
   let { picked, next } = pick(first, operation, keys);
   if (first.length === most && picked.length === limit) next = now;
   else if (first.length === most) {
