@@ -5,7 +5,7 @@ import { drain } from '../support/queue/lanes.ts';
 import type { QueueFixture } from './delivery-queue.contract.ts';
 
 /** The limits of what may wait. */
-export function describeShares({ open, store }: QueueFixture): void {
+export function describeShares({ open, close, store }: QueueFixture): void {
   const now = (): number => store().clock.now();
   const full = (...texts: readonly string[]) => ({
     code: 'queue_full',
@@ -77,6 +77,39 @@ export function describeShares({ open, store }: QueueFixture): void {
       await queue.erase({ tenant: 't' }, now());
       await fill();
       expect(await count(queue)).toEqual([2, 10, 2]);
+    });
+
+    test('stay right while two replicas make deliveries of the same events due again at once', async ({ skip }) => {
+      skip(!store().isShared, 'one process only');
+      const [one, two] = [await open(), await open()];
+      for (let i = 0; i < 2; i++) await one.append(Array.from({ length: 500 }, () => newEvent(['a', 'b'], { tenant: 't' })));
+      await finish(one.repair('cancel', {}, now()));
+      await Promise.all([
+        finish(one.repair('retry', { endpoint: 'a' }, now())),
+        finish(two.repair('retry', { endpoint: 'b' }, now())),
+      ]);
+      expect(await count(one)).toEqual([1_000, 1_000, 2_000]);
+      // One replica ends deliveries of the events that the other makes due again.
+      await finish(one.repair('cancel', { endpoint: 'b' }, now()));
+      await Promise.all([
+        finish(one.repair('cancel', { endpoint: 'a' }, now())),
+        finish(two.repair('retry', { endpoint: 'b' }, now())),
+      ]);
+      expect(await count(one)).toEqual([1_000, 1_000, 1_000]);
+      await finish(one.repair('purge', {}, now()));
+      expect(await count(one)).toEqual([0, 1_000, 0]);
+    });
+
+    test('are right again once the store was opened, although an earlier version counted it wrong', async () => {
+      const queue = await open();
+      for (const tenant of ['t', 'u', undefined]) await queue.append([newEvent(['a'], { tenant })]);
+      await drain(queue, now);
+      await queue.append([newEvent(['a', 'b'], { tenant: 't' }), newEvent(['a'])]);
+      const before = await queue.stats(now());
+      await close(queue);
+      store().damage(`UPDATE tenant SET events = events + 7 + length(name), bytes = bytes - 900`);
+      const opened = store().isShared ? await Promise.all([open(), open()]) : [await open()];
+      for (const each of opened) expect(await each.stats(now())).toEqual(before);
     });
 
     test('do not count delivered events: any number is accepted, and the oldest leave when the store is too large', async () => {

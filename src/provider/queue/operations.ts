@@ -108,6 +108,8 @@ export interface Operations {
     readonly most: number;
   };
   pruneStep: { readonly settledBefore: EpochMilliseconds; readonly deadBefore: EpochMilliseconds; readonly most: number };
+  /** Corrects the figures of what waits. */
+  recount: Record<never, never>;
   /** Deliveries that would wait longer than their delay, because a clock was ahead. */
   hastenStep: { readonly now: EpochMilliseconds; readonly most: number };
   /** `delays`: of the schedule, in milliseconds. `after`: the number of the event with which the step before ended; 0 at first. */
@@ -175,6 +177,8 @@ export interface Results {
   };
   /** How many events. */
   pruneStep: number;
+  /** How many tenants were wrong. */
+  recount: number;
   hastenStep: { readonly endpoints: readonly string[]; readonly isDone: boolean };
   rescheduleStep: {
     /** How many deliveries. */

@@ -52,6 +52,7 @@ export function createPostgresStores(server: () => PostgresServer, toUrl = (): s
       open: (bounds) => openPostgresQueue(toUrl(), schema, bounds),
       isShared: true,
       child: { module: new URL('./postgres-child.ts', import.meta.url).pathname, argument: `${schema} ${toUrl()}` },
+      damage: (statement) => void server().sql(`SET search_path TO "${schema}"; ${statement}`),
       remove: async () => void server().sql(`DROP SCHEMA "${schema}" CASCADE`),
     };
   };

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { type Clock, systemClock } from '../../../src/core/clock.ts';
 import { createQueue, type QueueHooks, type QueueParts } from '../../../src/provider/queue/create-queue.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
@@ -59,6 +60,11 @@ export async function createSqliteStore(): Promise<QueueStore> {
     open: (bounds) => openSqliteQueue(path, { clock, ...bounds }),
     isShared: false,
     child: { module: join(import.meta.dirname, 'sqlite-child.ts'), argument: path },
+    damage: (statement) => {
+      const file = new DatabaseSync(path);
+      file.exec(statement);
+      file.close();
+    },
     remove: async () => remove(),
   };
 }

@@ -16,6 +16,8 @@ export interface QueueStore {
   readonly isShared: boolean;
   /** How a child process opens the same store: the path of a module that exports `openQueue(argument: string)`, and the argument. */
   readonly child: { readonly module: string; readonly argument: string };
+  /** Runs a statement while no queue is open. */
+  readonly damage: (statement: string) => void;
   /** Removes the store; all queues are closed by then. */
   readonly remove: () => Promise<void>;
 }

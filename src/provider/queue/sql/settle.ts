@@ -171,31 +171,40 @@ async function reopen(sql: Sql, rows: readonly object[]): Promise<boolean> {
   return true;
 }
 
-/** Counts deliveries that wait again. */
-export async function begin(sql: Sql, rows: readonly FoundRow[]): Promise<void> {
-  const [lanes, tenants] = [new LaneChanges(), new TenantChanges()];
+/**
+ * Counts deliveries that wait again. Whether their event waited before is known only once its row is changed: other transactions change it, too.
+ * Deliveries of an event that was pruned meanwhile do not count.
+ */
+export async function begin(sql: Sql, rows: readonly Omit<FoundRow, 'waiting'>[]): Promise<void> {
   const events = new Map<number, { event: number; begun: number; failed: number }>();
-  for (const { event, lane, state, bytes, tenant, waiting } of rows) {
+  for (const { event, state } of rows) {
+    const counted = events.get(event) ?? { event, begun: 0, failed: 0 };
+    events.set(event, counted);
+    counted.begun++;
+    if (state > DELIVERED) counted.failed++;
+  }
+  const changed = await sql.each<{ seq: number; waiting: number; bytes: number; tenant: string }>(
+    `UPDATE event AS e SET waiting = e.waiting + r.begun, failed = e.failed - r.failed
+     FROM rows r WHERE e.seq = r.event RETURNING seq, waiting, bytes, tenant`,
+    { event: 'integer', begun: 'integer', failed: 'integer' },
+    [...events.values()],
+  );
+  const tenants = new TenantChanges();
+  for (const { seq, waiting, bytes, tenant } of changed) {
+    if (waiting !== events.get(seq)?.begun) continue;
+    const change = tenants.of(tenant);
+    change.events++;
+    change.bytes += bytes;
+  }
+  const [lanes, seqs] = [new LaneChanges(), new Set(changed.map(({ seq }) => seq))];
+  for (const { event, lane, state, bytes } of rows) {
+    if (!seqs.has(event)) continue;
     const change = lanes.of(lane);
     change.waiting++;
     change.bytes += bytes;
     if (state === DEAD) change.dead--;
     if (state === SKIPPED) change.skipped--;
-    const known = events.get(event);
-    const counted = known ?? { event, begun: 0, failed: 0 };
-    events.set(event, counted);
-    counted.begun++;
-    if (state > DELIVERED) counted.failed++;
-    if (known !== undefined || waiting > 0) continue;
-    const ofTenant = tenants.of(tenant);
-    ofTenant.events++;
-    ofTenant.bytes += bytes;
   }
-  await sql.run(
-    `UPDATE event AS e SET waiting = e.waiting + r.begun, failed = e.failed - r.failed
-     FROM ${sql.dialect.rows({ event: 'integer', begun: 'integer', failed: 'integer' })} WHERE e.seq = r.event`,
-    [JSON.stringify([...events.values()])],
-  );
   await lanes.write(sql);
   await tenants.write(sql);
 }

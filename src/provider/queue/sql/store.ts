@@ -5,7 +5,7 @@ import type { QueueBounds } from '../delivery-queue.ts';
 import type { Failure, Operation, OperationKind, Operations, Reply, Results } from '../operations.ts';
 import { type Append, append } from './append.ts';
 import type { Database, Sql } from './database.ts';
-import { readBacklogs, readDueLanes, readStates, readStats } from './lanes.ts';
+import { readBacklogs, readDueLanes, readStates, readStats, recount } from './lanes.ts';
 import { pruneStep } from './prune.ts';
 import { addDelivery, countStep, eraseStep, hastenStep, repairStep, rescheduleStep } from './repair.ts';
 import { findAttempts, findDeliveries, findEvents, getEvent } from './select.ts';
@@ -27,6 +27,7 @@ type WriteKind =
   | 'addDelivery'
   | 'eraseStep'
   | 'pruneStep'
+  | 'recount'
   | 'hastenStep'
   | 'rescheduleStep'
   | 'putEndpoint'
@@ -52,6 +53,7 @@ export class Store {
       addDelivery: (sql, operation) => addDelivery(sql, operation, bounds),
       eraseStep,
       pruneStep: (sql, operation) => pruneStep(sql, operation, bounds),
+      recount,
       hastenStep,
       rescheduleStep,
       putEndpoint: (sql, { endpoint }) => putEndpoint(sql, endpoint),
