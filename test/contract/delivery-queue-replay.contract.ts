@@ -412,5 +412,29 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       expect(await until(async () => (await lane.take(5, now()))[0])).toMatchObject({ event: one, isReplay: true });
       await lanes.stop();
     });
+
+    test('keeps a delivery that fails or is given back behind an earlier one of its key that was replayed during its attempt', async () => {
+      const queue = await open();
+      for (const kind of ['retry', 'postponed'] as const) {
+        const key = { endpoint: 'a', orderKey: kind };
+        const [one = ''] = await appendMany(queue, 1, key);
+        await settleAll(queue, now, () => ({ kind: 'dead' }));
+        const [two = ''] = await appendMany(queue, 1, key);
+        const lanes = holdLanes(queue);
+        const { lane } = await lanes.next('a');
+        const [later] = await lane.take(5, now());
+        await count(queue, { event: one });
+        await lane.settle(later === undefined ? [] : [settled(later, { kind, due: now() }, now())], PROVEN);
+        const [first, ...others] = await lane.take(5, now());
+        expect([later?.event, first?.event, others]).toEqual([two, one, []]);
+        const waits = { kind: 'retry', due: now() + 60_000 } as const;
+        await lane.settle(first === undefined ? [] : [settled(first, waits, now())], PROVEN);
+        expect(await lane.take(5, now())).toEqual([]);
+        await last(queue.repair('cancel', { event: one }, now()));
+        expect(await until(async () => (await lane.take(5, now()))[0])).toMatchObject({ event: two });
+        await lanes.stop();
+        await drain(queue, now);
+      }
+    });
   });
 }

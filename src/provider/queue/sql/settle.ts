@@ -141,8 +141,10 @@ async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly S
       [json],
     );
   }
+  // One that waits stays blocked if an earlier one of its key was retried during its attempt.
   return sql.change(
-    `UPDATE delivery AS d SET state = r.state, due = r.next, delay = r.pause, attempt = d.attempt + r.made, tries = d.tries + r.made,
+    `UPDATE delivery AS d SET state = CASE WHEN r.state = ${DUE} THEN d.state ELSE r.state END, due = r.next, delay = r.pause,
+       attempt = d.attempt + r.made, tries = d.tries + r.made,
        rank = CASE WHEN r.made = 1 THEN ${AGAIN} ELSE d.rank END, settled = r.at, last = coalesce(r.record, d.last)
      FROM rows r WHERE ${isCurrent}`,
     SETTLED_COLUMNS,
