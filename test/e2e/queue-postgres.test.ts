@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import type { QueueHooks } from '../../src/provider/queue/create-queue.ts';
@@ -488,3 +489,37 @@ describeDeliveryQueue(
   ),
   [describeLanes, describeSettling],
 );
+
+describe('an erasure', () => {
+  const repairs = {
+    retried: async (queue: DeliveryQueue, event: string) => {
+      for await (const _ of queue.repair('retry', { event }, now()));
+    },
+    created: (queue: DeliveryQueue, event: string) => queue.addDelivery(event, 'b', now()),
+  };
+
+  test.each(['retried', 'created'] as const)('leaves nothing due that is %s on another replica meanwhile', async (repair) => {
+    const schema = newSchema();
+    const [one, two] = [await open(schema), await open(schema)];
+    const event = newEvent(['a'], { createdAt: now() });
+    await one.append([event]);
+    for await (const _ of one.repair('cancel', {}, now()));
+    const client = new pg.Client({ connectionString: server.url() });
+    await client.connect();
+    await client.query('BEGIN');
+    await client.query(`SELECT 1 FROM "${schema}".event FOR UPDATE`);
+    const untilBlocked = (count: number): Promise<true> =>
+      until(
+        () => Number(server.sql(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`)) >= count || undefined,
+      );
+    const repaired = repairs[repair](one, event.id);
+    await untilBlocked(1);
+    const erased = two.erase({ event: event.id }, now());
+    await Promise.race([erased, untilBlocked(2)]);
+    await client.query('ROLLBACK');
+    await client.end();
+    await Promise.all([repaired, erased]);
+    expect(await one.getEvent(event.id)).toMatchObject({ isErased: true });
+    expect(await one.stats(now())).toMatchObject({ waiting: 0, events: 0, bytes: 0 });
+  });
+});

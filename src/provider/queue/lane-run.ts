@@ -58,9 +58,11 @@ export class LaneRun implements Lane {
     const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#run.number, limit, now, only });
     this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
     if (result.taken.length > 0) this.#isActive = true;
-    return result.taken.map((taken, i) => {
+    return result.taken.flatMap((taken, i) => {
+      const body = bodies[i];
+      if (body === undefined) return [];
       this.#taken.set(taken.event, taken);
-      return toDelivery(endpoint, taken, bodies[i] ?? Buffer.alloc(0));
+      return [toDelivery(endpoint, taken, body)];
     });
   }
 

@@ -234,12 +234,17 @@ export async function addDelivery(
   const lane = lanes.get(endpoint) as LaneRow;
   const found = await findOne<{ seq: number; bytes: number; tenant: string; waiting: number }>(
     sql,
-    `SELECT seq, bytes, tenant, waiting FROM event
-     WHERE id = ? AND EXISTS (SELECT 1 FROM payload p WHERE p.event = event.seq AND p.body IS NOT NULL)${sql.dialect.forUpdate}`,
+    `SELECT seq, bytes, tenant, waiting FROM event WHERE id = ?${sql.dialect.forUpdate}`,
     [event],
   );
   if (found === undefined) return false;
-  if ((await sql.all('SELECT 1 FROM delivery WHERE event = ? AND lane = ?', [found.seq, lane.num])).length > 0) return false;
+  // After the lock: it may have waited for an erasure.
+  const missing = await sql.all(
+    `SELECT 1 FROM payload p WHERE p.event = ? AND p.body IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.event = p.event AND d.lane = ?)`,
+    [found.seq, lane.num],
+  );
+  if (missing.length === 0) return false;
   const tenant = toTenant(found.tenant);
   const usage = await Usage.read(sql, bounds, lanes, [tenant]);
   const rejection = usage.add([{ tenant, bytes: found.bytes, endpoints: [endpoint], isCounted: found.waiting > 0 }]);
@@ -272,11 +277,7 @@ export async function eraseStep(
   const stored = events.filter(({ erased }) => erased === 0);
   if (stored.length === 0) return { erased: 0, endpoints: [], next };
   const seqs = JSON.stringify(stored.map(({ seq }) => seq));
-  const lanes = await sql.all<{ name: string }>(
-    `SELECT DISTINCT l.name FROM delivery d JOIN lane l ON l.num = d.lane WHERE d.state < 2 AND d.event IN ${sql.dialect.list('integer')}`,
-    [seqs],
-  );
-  const locked = await lockLanes(sql, new Set(lanes.map(({ name }) => name)));
+  const locked = await lockErased(sql, seqs);
   const waiting = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting FROM delivery d JOIN event e ON e.seq = d.event
      WHERE d.state < 2 AND d.event IN ${sql.dialect.list('integer')}`,
@@ -285,6 +286,22 @@ export async function eraseStep(
   const due = waiting.length === 0 ? [] : await cancel(sql, waiting, now);
   await sql.run(`UPDATE payload SET body = NULL, metadata = '{}' WHERE event IN ${sql.dialect.list('integer')}`, [seqs]);
   return { erased: stored.length, endpoints: toNames(due, locked), next };
+}
+
+/** Nothing else makes a delivery of these events wait before the end of the transaction. `seqs`: JSON of their numbers. Returns their lanes. */
+async function lockErased(sql: Sql, seqs: string): Promise<ReadonlyMap<string, LaneRow>> {
+  const list = sql.dialect.list('integer');
+  const lock = async (): ReturnType<typeof lockLanes> => {
+    const lanes = await sql.all<{ name: string }>(
+      `SELECT DISTINCT l.name FROM delivery d JOIN lane l ON l.num = d.lane WHERE d.event IN ${list}`,
+      [seqs],
+    );
+    return lockLanes(sql, new Set(lanes.map(({ name }) => name)));
+  };
+  // Those in which deliveries are retried. In none of the others can one be created once the events are locked.
+  await lock();
+  await sql.all(`SELECT seq FROM event WHERE seq IN ${list} ORDER BY seq${sql.dialect.forUpdate}`, [seqs]);
+  return lock();
 }
 
 /** Deliveries that wait longer than the delay that they were given, because a clock was ahead, are due when that delay is over. */

@@ -22,7 +22,7 @@ interface TakenRow {
   readonly replay: number;
   readonly due: number;
   readonly metadata: string;
-  readonly body: Uint8Array | null;
+  readonly body: Uint8Array;
   readonly order_key: string | null;
   readonly bytes: number;
   readonly waiting: number;
@@ -44,8 +44,6 @@ interface Found {
   readonly next: number | undefined;
 }
 
-const NO_BODY = new Uint8Array(0);
-
 const WAITING = `SELECT event, rank, due, order_key FROM delivery WHERE lane = ? AND state = ${DUE}`;
 /** The first deliveries of a lane ... */
 const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
@@ -53,8 +51,10 @@ const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
 const FIND_OF_RANKS = RANKS.map(
   (rank) => `SELECT * FROM (${WAITING} AND rank = ${rank} ORDER BY due, event LIMIT ?) r${rank}`,
 ).join(' UNION ALL ');
+/** Without those that were canceled, purged or erased since they were found. */
 const READ = `SELECT d.event AS seq, e.id, e.type, e.tenant, e.created, d.attempt, d.tries, d.replay, d.due, d.order_key, e.bytes, e.waiting, p.metadata, p.body
-  FROM event e JOIN delivery d ON d.event = e.seq JOIN payload p ON p.event = e.seq, rows r WHERE e.seq = r.seq AND d.lane = r.lane`;
+  FROM event e JOIN delivery d ON d.event = e.seq JOIN payload p ON p.event = e.seq, rows r
+  WHERE e.seq = r.seq AND d.lane = r.lane AND d.state = ${DUE} AND p.body IS NOT NULL`;
 
 /** Takes deliveries for lanes. */
 export class Taker {
@@ -110,7 +110,7 @@ async function takeFor(sql: Sql, operation: Operations['take'], taken: TakenByRu
     ({ picked, next } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
   }
   const rows = await readPicked(sql, num, picked);
-  for (const { event, order_key: key } of picked) keys.set(event, key);
+  for (const { seq, order_key: key } of rows) keys.set(seq, key);
   return { rows, next };
 }
 
@@ -154,8 +154,7 @@ async function readPicked(sql: Sql, lane: number, picked: readonly DueRow[]): Pr
 }
 
 function toTaken(row: TakenRow, bodies: Uint8Array[]): Results['take']['taken'][number] {
-  const body = row.body ?? NO_BODY;
-  bodies.push(body);
+  bodies.push(row.body);
   return {
     seq: row.seq,
     event: row.id,
@@ -166,7 +165,7 @@ function toTaken(row: TakenRow, bodies: Uint8Array[]): Results['take']['taken'][
     isReplay: row.replay === 1,
     due: row.due,
     metadata: row.metadata,
-    bodyLength: body.length,
+    bodyLength: row.body.length,
     facts: {
       key: row.order_key,
       tenant: row.tenant === NO_TENANT ? null : row.tenant,

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
+import type { Sql } from '../../../../src/provider/queue/sql/database.ts';
 import { Store } from '../../../../src/provider/queue/sql/store.ts';
+import { Taker } from '../../../../src/provider/queue/sql/take.ts';
 import { SqliteDatabase } from '../../../../src/provider/queue/sqlite/sqlite-database.ts';
 import { makeQueueFolder, WIDE_BOUNDS } from '../../../support/queue/sqlite-store.ts';
 
@@ -27,6 +29,37 @@ test('each step of an erasure reads a bounded number of events, and continues af
   expect(await erase(2)).toMatchObject({ isDone: true, result: { erased: 2, next: 5 } });
   expect(await erase(5)).toMatchObject({ isDone: true, result: { erased: 2, next: 7 } });
   expect(await erase(7)).toMatchObject({ isDone: true, result: { erased: 0, next: undefined } });
+  database.close();
+  remove();
+});
+
+test('a delivery whose event is erased after it was found is not taken, and does not hold up the next one of its key', async () => {
+  const { path, remove } = makeQueueFolder();
+  const database = await SqliteDatabase.open(path);
+  const store = new Store(database, WIDE_BOUNDS);
+  const event = { type: 'a', tenant: null, createdAt: 1, metadata: '{}', bodyLength: 1, comparedFrom: 0 };
+  const events = ['msg_1', 'msg_2'].map((id) => ({ ...event, id, targets: [{ endpoint: 'a', orderKey: 'k' }] }));
+  await store.write([{ operation: { kind: 'append', events, now: 1 }, bodies: events.map(() => new Uint8Array(1)) }]);
+  const erase = { operation: { kind: 'eraseStep', event: 'msg_1', now: 1, after: 0, most: 9 }, bodies: [] } as const;
+  // In PostgreSQL, other transactions commit between the statements of a take.
+  const shared = new Proxy(database, {
+    get: (target, name) => {
+      const value = Reflect.get(target, name, target);
+      if (typeof value !== 'function') return value;
+      return async (statement: string, ...others: unknown[]) => {
+        if (statement.includes('p.body')) await store.write([erase]);
+        return value.call(target, statement, ...others);
+      };
+    },
+  }) as Sql;
+  const taker = new Taker();
+  const bodies: Uint8Array[] = [];
+  const take = async (sql: Sql) =>
+    (await taker.take(sql, { endpoint: 'a', run: 1, limit: 9, now: 1, only: undefined }, bodies)).taken.map(
+      ({ event: id }) => id,
+    );
+  expect([await take(shared), await take(database)]).toEqual([[], ['msg_2']]);
+  expect(bodies).toEqual([new Uint8Array(1)]);
   database.close();
   remove();
 });
