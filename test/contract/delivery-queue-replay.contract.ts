@@ -86,6 +86,42 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       await lanes.stop();
     });
 
+    test('makes a delivery in flight due now once its attempt fails, and only once', async () => {
+      const queue = await open();
+      const later = { kind: 'retry', due: now() + 3_600_000 } as const;
+      const kinds: readonly Settlement[] = [later, { kind: 'dead' }, { kind: 'postponed', due: now() + 3_600_000 }];
+      for (const settlement of kinds) {
+        const [id = ''] = await appendMany(queue, 1, 'a', now());
+        const lanes = holdLanes(queue);
+        const { lane } = await lanes.next('a');
+        const inFlight = await lane.take(5, now());
+        expect(await count(queue, { event: id })).toBe(1);
+        expect(await lane.take(5, now())).toEqual([]);
+        for (const each of inFlight) await lane.settle([settled(each, settlement, now())], PROVEN);
+        const again = await lane.take(5, now());
+        expect(again).toMatchObject([{ event: id, attempt: settlement.kind === 'postponed' ? 0 : 1 }]);
+        expect((await queue.find({ event: id }, { limit: 1 })).deliveries[0]?.settledAt).toBeUndefined();
+        for (const each of again) await lane.settle([settled(each, later, now())], PROVEN);
+        expect(await lane.take(5, now())).toEqual([]);
+        expect(await queue.stats(now())).toMatchObject({ waiting: 1, dead: 0 });
+        await last(queue.repair('purge', { event: id }, now()));
+        await lanes.stop();
+      }
+    });
+
+    test('leaves a delivery delivered whose attempt succeeds, although it was retried meanwhile', async () => {
+      const queue = await open();
+      const [id = ''] = await appendMany(queue, 1, 'a');
+      const lanes = holdLanes(queue);
+      const { lane } = await lanes.next('a');
+      const inFlight = await lane.take(5, now());
+      expect(await count(queue, { event: id })).toBe(1);
+      for (const each of inFlight) await lane.settle([settled(each, { kind: 'delivered' }, now())], PROVEN);
+      expect(await lane.take(5, now())).toEqual([]);
+      expect(await queue.stats(now())).toMatchObject({ waiting: 0, events: 0 });
+      await lanes.stop();
+    });
+
     test('replays delivered, dead and skipped deliveries by each filter', async () => {
       const queue = await open();
       const events = Array.from({ length: 12 }, (_, i) =>

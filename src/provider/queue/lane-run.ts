@@ -7,7 +7,7 @@ import type { Results, SettleMessage, TakenMessage } from './operations.ts';
 import type { LaneHolder, StoreClient } from './store-client.ts';
 
 /** A taken delivery: the number of its event, which finds it faster than the ID, and the fence. */
-type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'facts'>;
+type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'due' | 'facts'>;
 
 const MIN_REPEAT_MS: Milliseconds = 50;
 const MAX_REPEAT_MS: Milliseconds = 1_000;
@@ -113,7 +113,7 @@ export class LaneRun implements Lane {
   #toMessage({ event, attempt, at, settlement, record }: SettledDelivery): SettleMessage[] {
     const taken = this.#taken.get(event);
     return taken?.attempt === attempt
-      ? [{ seq: taken.seq, attempt, at, settlement, record: record && JSON.stringify(record), facts: taken.facts }]
+      ? [{ seq: taken.seq, attempt, due: taken.due, at, settlement, record: record && JSON.stringify(record), facts: taken.facts }]
       : [];
   }
 }

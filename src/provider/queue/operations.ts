@@ -48,6 +48,8 @@ export interface DeliveryFacts {
 /** One settled delivery; `seq` is the number of its event, `record` the JSON of an AttemptRecord. */
 export interface SettleMessage extends Pick<SettledDelivery, 'attempt' | 'at' | 'settlement'> {
   readonly seq: number;
+  /** When it was due as it was taken: a retry during the attempt makes that earlier. */
+  readonly due: EpochMilliseconds;
   readonly record: string | undefined;
   readonly facts: DeliveryFacts;
 }

@@ -134,14 +134,17 @@ function toNames(rows: readonly { readonly lane: number }[], lanes: ReadonlyMap<
 /** Changes deliveries; returns those that are due now. */
 type Change = (sql: Sql, rows: readonly FoundRow[], now: number) => Promise<readonly { readonly lane: number }[]>;
 
-/** Makes deliveries due now. Each that waits keeps its place in the schedule and in the order of its key. */
+/**
+ * Makes deliveries due now. Each that waits keeps its place in the schedule and in the order of its key. It can be in flight, so it becomes due
+ * earlier than it was in any case: that tells its settlement.
+ */
 async function retry(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
   const waiting = rows.filter(({ state }) => state <= BLOCKED);
   if (waiting.length > 0)
     await sql.run(
-      `UPDATE delivery AS d SET due = ?, delay = 0 FROM ${sql.dialect.rows(PLACE)}
-       WHERE d.event = r.event AND d.lane = r.lane AND d.due > ?`,
-      [now, toPlaces(waiting), now],
+      `UPDATE delivery AS d SET due = CASE WHEN d.due > ? THEN ? ELSE d.due - 1 END, delay = 0 FROM ${sql.dialect.rows(PLACE)}
+       WHERE d.event = r.event AND d.lane = r.lane`,
+      [now, now, toPlaces(waiting)],
     );
   const settled = rows.filter(({ state }) => state > BLOCKED);
   if (settled.length === 0) return rows;

@@ -85,6 +85,7 @@ const SETTLED_COLUMNS = {
   event: 'integer',
   lane: 'integer',
   fence: 'integer',
+  taken: 'integer',
   record: 'text',
   state: 'integer',
   next: 'integer',
@@ -96,6 +97,8 @@ const SETTLED_COLUMNS = {
 /** A delivery, and what it becomes. */
 interface SettledRow extends FoundRow {
   readonly fence: number;
+  /** When it was due as it was taken, if it failed. */
+  readonly taken: number | null;
   readonly record: string | null;
   readonly next: number;
   readonly pause: number;
@@ -103,10 +106,11 @@ interface SettledRow extends FoundRow {
   readonly at: number | null;
 }
 
-function toRow(lane: number, { seq, attempt, at, settlement, record, facts }: SettleMessage): SettledRow {
+function toRow(lane: number, { seq, attempt, due, at, settlement, record, facts }: SettleMessage): SettledRow {
   const { key, tenant, bytes, waiting } = facts;
   const figures = { event: seq, lane, order_key: key, tenant: tenant ?? NO_TENANT, bytes, waiting };
-  const common = { ...figures, fence: attempt, record: record ?? null };
+  const isFailed = settlement.kind !== 'delivered' && settlement.kind !== 'skipped';
+  const common = { ...figures, fence: attempt, taken: isFailed ? due : null, record: record ?? null };
   if (settlement.kind === 'postponed') return { ...common, state: DUE, next: settlement.due, pause: 0, made: 0, at: null };
   if (settlement.kind === 'retry') {
     const pause = Math.max(0, settlement.due - at);
@@ -123,7 +127,7 @@ function toRow(lane: number, { seq, attempt, at, settlement, record, facts }: Se
   return { ...common, state: FINAL_STATES[settlement.kind], next: 0, pause: 0, made, at };
 }
 
-/** Returns the deliveries that were changed. */
+/** Returns the deliveries that were changed, as they are now. */
 async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly SettledRow[]> {
   const isCurrent = 'd.event = r.event AND d.lane = r.lane AND d.attempt = r.fence AND d.state < 2';
   const again = rows.filter(isAgain);
@@ -141,15 +145,29 @@ async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly S
       [json],
     );
   }
-  // One that waits stays blocked if an earlier one of its key was retried during its attempt.
-  return sql.change(
-    `UPDATE delivery AS d SET state = CASE WHEN r.state = ${DUE} THEN d.state ELSE r.state END, due = r.next, delay = r.pause,
-       attempt = d.attempt + r.made, tries = d.tries + r.made,
-       rank = CASE WHEN r.made = 1 THEN ${AGAIN} ELSE d.rank END, settled = r.at, last = coalesce(r.record, d.last)
+  // One that fails after it was retried during its attempt is due now. One that waits stays blocked if an earlier one of its key was retried.
+  const isRetried = 'd.due < r.taken';
+  const changed = await sql.change(
+    `UPDATE delivery AS d SET state = CASE WHEN r.state = ${DUE} OR ${isRetried} THEN d.state ELSE r.state END,
+       due = CASE WHEN ${isRetried} THEN d.due ELSE r.next END, delay = CASE WHEN ${isRetried} THEN 0 ELSE r.pause END,
+       settled = CASE WHEN ${isRetried} THEN NULL ELSE r.at END, attempt = d.attempt + r.made, tries = d.tries + r.made,
+       rank = CASE WHEN r.made = 1 THEN ${AGAIN} ELSE d.rank END, last = coalesce(r.record, d.last)
      FROM rows r WHERE ${isCurrent}`,
     SETTLED_COLUMNS,
     rows,
   );
+  const failed = changed.filter(({ taken }) => taken !== null);
+  return failed.length === 0 ? changed : [...changed.filter(({ taken }) => taken === null), ...(await readAgain(sql, failed))];
+}
+
+async function readAgain(sql: Sql, rows: readonly SettledRow[]): Promise<readonly SettledRow[]> {
+  const found = await sql.each<Pick<FoundRow, 'event' | 'lane' | 'state'> & { readonly due: number }>(
+    'SELECT d.event, d.lane, d.state, d.due FROM delivery d, rows r WHERE d.event = r.event AND d.lane = r.lane',
+    PLACE,
+    rows.map(({ event, lane }) => ({ event, lane })),
+  );
+  const current = new Map(found.map(({ event, lane, state, due }) => [`${event} ${lane}`, { state, next: due }]));
+  return rows.map((row) => ({ ...row, ...current.get(`${row.event} ${row.lane}`) }));
 }
 
 function isAgain({ fence }: SettledRow): boolean {
