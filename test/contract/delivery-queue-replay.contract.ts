@@ -254,6 +254,35 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       expect(await queue.append([events[1] ?? newEvent()])).toEqual(['duplicate']);
     });
 
+    test('tell the run of a lane that what it took is outdated, on any replica; what it gives back and still waits can be taken again', async () => {
+      const queue = await open();
+      const other = store().isShared ? await open() : queue;
+      const event = newEvent(['a'], { tenant: 't' });
+      const stay = newEvent(['a']);
+      await queue.append([event, stay]);
+      const lanes = holdLanes(queue);
+      const { lane } = await lanes.next('a');
+      const repairs: readonly (() => Promise<unknown>)[] = [
+        () => last(other.repair('cancel', { event: event.id }, now())),
+        () => last(other.repair('retry', { event: event.id }, now())),
+        () => last(other.repair('purge', { event: event.id, states: ['waiting'] }, now())),
+        () => other.addDelivery(event.id, 'a', now()),
+        () => other.erase({ tenant: 't' }, now()),
+      ];
+      const left = [[stay], [stay, event], [stay], [stay, event], [stay]];
+      let taken = await lane.take(5, now());
+      expect([taken.length, (await lane.take(5, now())).length, lane.isOutdated]).toEqual([2, 0, false]);
+      for (const [i, repair] of repairs.entries()) {
+        await repair();
+        await until(() => lane.isOutdated || undefined);
+        lane.giveBack(taken);
+        expect(lane.isOutdated).toBe(false);
+        taken = await lane.take(5, now());
+        expect(taken.map((each) => each.event)).toEqual(left[i]?.map(({ id }) => id));
+      }
+      await lanes.stop();
+    });
+
     test('creates no delivery of an event that was erased', async () => {
       const queue = await open();
       const event = newEvent([]);

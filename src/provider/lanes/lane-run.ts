@@ -111,6 +111,7 @@ export class LaneRun {
     const endpoint = this.#context.registry.get(this.#lane.endpoint);
     if (endpoint === undefined || endpoint.disabled !== undefined || this.#mustEnd()) return END;
     this.#state = toCurrentState(this.#state, endpoint);
+    if (this.#lane.isOutdated) this.#returnTaken();
     const now = this.#clock.now();
     const pausedUntil = toPause(this.#state, now);
     if (pausedUntil !== undefined) return { kind: 'end', notBefore: pausedUntil };
@@ -329,7 +330,9 @@ export class LaneRun {
   #returnTaken(): void {
     this.#dropSlot();
     this.#context.budget.release(this.#taken.reduce((sum, delivery) => sum + toBytes(delivery), 0));
+    this.#lane.giveBack(this.#taken);
     this.#taken.length = 0;
+    this.#isDrained = this.#isDrainedOfFirsts = false;
   }
 }
 

@@ -137,6 +137,10 @@ export interface Lane {
   readonly signal: AbortSignal;
   /** The time of the store, for the rate limit: the clocks of the replicas that hold the lane one after the other may differ. */
   storeTime(): EpochMilliseconds;
+  /** The lane was woken since the run began or gave back: what it took before may have been canceled, purged or erased. */
+  readonly isOutdated: boolean;
+  /** Deliveries that were taken, and whose attempts did not start. They can be taken again. */
+  giveBack(deliveries: readonly Pick<Delivery, 'event'>[]): void;
   /**
    * Due deliveries, at most `limit`, never one that this lane already took and did not settle: first attempts, then first attempts of
    * `failingTypes`, then retries and replays; of each rank the oldest due first. `only`: nothing of the later ranks.

@@ -31,6 +31,10 @@ export class LaneRun implements Lane {
   readonly #client: StoreClient;
   readonly #clock: Clock;
   readonly #taken = new Map<string, Taken>();
+  /** The numbers of events that were given back since the last take. */
+  #returned: number[] = [];
+  /** Of the entry, when all that was taken and not started was given back. */
+  #wakes: number;
   /** JSON of the state as it is stored, or is being stored; undefined: not known. */
   #stateText: string | undefined;
   #isActive = false;
@@ -45,6 +49,22 @@ export class LaneRun implements Lane {
     this.#client = client;
     this.#clock = clock;
     this.#stateText = state && JSON.stringify(state);
+    this.#wakes = entry.wakes;
+  }
+
+  get isOutdated(): boolean {
+    return this.#run.entry.wakes !== this.#wakes;
+  }
+
+  giveBack(deliveries: readonly Pick<Delivery, 'event'>[]): void {
+    this.#wakes = this.#run.entry.wakes;
+    for (const { event } of deliveries) {
+      const taken = this.#taken.get(event);
+      if (taken === undefined) continue;
+      this.#taken.delete(event);
+      this.#returned.push(taken.seq);
+      this.#run.entry.next = Math.min(this.#run.entry.next, this.#clock.now());
+    }
   }
 
   storeTime(): EpochMilliseconds {
@@ -55,7 +75,16 @@ export class LaneRun implements Lane {
     // The entry is never later than the database, so this asks only if there may be something.
     if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
     const { endpoint } = this;
-    const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#run.number, limit, now, only });
+    const returned = this.#returned;
+    this.#returned = [];
+    const { result, bodies } = await this.#client.read('take', {
+      endpoint,
+      run: this.#run.number,
+      limit,
+      now,
+      only,
+      returned,
+    });
     this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
     if (result.taken.length > 0) this.#isActive = true;
     return result.taken.flatMap((taken, i) => {
@@ -113,7 +142,17 @@ export class LaneRun implements Lane {
   #toMessage({ event, attempt, at, settlement, record }: SettledDelivery): SettleMessage[] {
     const taken = this.#taken.get(event);
     return taken?.attempt === attempt
-      ? [{ seq: taken.seq, attempt, due: taken.due, at, settlement, record: record && JSON.stringify(record), facts: taken.facts }]
+      ? [
+          {
+            seq: taken.seq,
+            attempt,
+            due: taken.due,
+            at,
+            settlement,
+            record: record && JSON.stringify(record),
+            facts: taken.facts,
+          },
+        ]
       : [];
   }
 }

@@ -20,8 +20,8 @@ export interface LaneEntry {
   /** The last run asked for this. */
   notBefore: EpochMilliseconds;
   isRunning: boolean;
-  /** Woken while it runs. */
-  isWoken: boolean;
+  /** How often it was woken. */
+  wakes: number;
   /** The time in the heap that counts; others of this entry are outdated. */
   timedAt: EpochMilliseconds;
 }
@@ -79,7 +79,7 @@ export class LaneScheduler {
       next: none,
       notBefore: 0,
       isRunning: false,
-      isWoken: false,
+      wakes: 0,
       timedAt: none,
     };
     this.#entries.set(endpoint, entry);
@@ -105,8 +105,8 @@ export class LaneScheduler {
     const entry = this.#entries.get(endpoint);
     if (entry === undefined) return;
     entry.notBefore = 0;
-    if (entry.isRunning) entry.isWoken = true;
-    else this.#place(entry);
+    entry.wakes++;
+    this.#place(entry);
   }
 
   /** Runs up to `lanes` at once. */
@@ -209,13 +209,13 @@ export class LaneScheduler {
       this.#ready.delete(entry);
       this.#running++;
       entry.isRunning = true;
-      entry.isWoken = false;
       runDetached(this.#runOne(entry, this.#start));
     }
   }
 
   async #runOne(entry: LaneEntry, start: StartRun): Promise<void> {
     let notBefore: number;
+    const { wakes } = entry;
     try {
       const outcome = await start(entry);
       if (outcome.hasUnsettled) entry.next = Math.min(entry.next, this.#clock.now());
@@ -225,7 +225,7 @@ export class LaneScheduler {
       entry.next = Math.min(entry.next, this.#clock.now());
       notBefore = this.#clock.now() + RETRY_MS;
     }
-    entry.notBefore = entry.isWoken ? 0 : notBefore;
+    entry.notBefore = entry.wakes === wakes ? notBefore : 0;
     entry.isRunning = false;
     this.#running--;
     this.#place(entry);

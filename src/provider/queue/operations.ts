@@ -130,6 +130,8 @@ export interface Operations {
     readonly limit: number;
     readonly now: EpochMilliseconds;
     readonly only: 'first' | undefined;
+    /** Numbers of events that the run took and gives back. */
+    readonly returned: readonly number[];
   };
   getEvent: { readonly id: string };
   findStep: { readonly filter: DeliveryFilter; readonly page: Page };
@@ -163,7 +165,7 @@ export interface Results {
     /** Deliveries that would have exceeded a bound or a share, and what the first one would have exceeded. */
     readonly rejected: number;
     readonly reason: string | undefined;
-    /** Those with deliveries that are due now: retried, or no longer blocked by one that was canceled. */
+    /** Those with deliveries that are due now, or that waited before. */
     readonly endpoints: readonly string[];
     readonly position: RepairPosition | undefined;
   };
@@ -172,7 +174,7 @@ export interface Results {
   eraseStep: {
     /** How many events. */
     readonly erased: number;
-    /** Those with deliveries that are no longer blocked. */
+    /** Those with deliveries that waited. */
     readonly endpoints: readonly string[];
     /** Where the next step continues; undefined: at the end. */
     readonly next: number | undefined;

@@ -93,7 +93,7 @@ class StoreWalker implements Walker {
   }
 
   async #take(process: number): Promise<Value> {
-    const operation = { endpoint: this.#endpoint, run: 1, limit: 4, now: this.#now, only: undefined };
+    const operation = { endpoint: this.#endpoint, run: 1, limit: 4, now: this.#now, only: undefined, returned: [] };
     const { taken } = await this.#run(process, 'take', operation);
     this.#taken[process] = taken[0] ?? this.#taken[process];
     return taken.length === 1;
@@ -102,12 +102,12 @@ class StoreWalker implements Walker {
   async #settle(process: number, kind: string): Promise<Value> {
     const taken = this.#taken[process];
     if (taken === undefined) throw new Error('the process has no delivery');
-    const { seq, attempt, facts } = taken;
+    const { seq, attempt, due, facts } = taken;
     const { isLost } = await this.#run(process, 'settle', {
       endpoint: this.#endpoint,
       run: 1,
       holder: toHolder(process),
-      settled: [{ seq, attempt, at: this.#now, settlement: this.#toSettlement(kind), record: `"${kind}"`, facts }],
+      settled: [{ seq, attempt, at: this.#now, settlement: this.#toSettlement(kind), record: `"${kind}"`, due, facts }],
       state: undefined,
     });
     this.#taken[process] = undefined;

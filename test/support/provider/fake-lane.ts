@@ -28,6 +28,7 @@ export class FakeLane implements Lane {
   /** One entry for each call. */
   readonly settled: (readonly SettledDelivery[])[] = [];
   takes = 0;
+  isOutdated = false;
   /** Of the store. */
   clock: FakeClock | undefined;
   /** If set, `settle` rejects. */
@@ -65,6 +66,20 @@ export class FakeLane implements Lane {
 
   storeTime(): number {
     return this.clock?.now() ?? 0;
+  }
+
+  /** A delivery that waits is canceled, although it may be taken. */
+  cancel(event: string): void {
+    this.deliveries.splice(
+      this.deliveries.findIndex((delivery) => delivery.event === event),
+      1,
+    );
+    this.isOutdated = true;
+  }
+
+  giveBack(deliveries: readonly Delivery[]): void {
+    this.isOutdated = false;
+    for (const { event } of deliveries) this.#taken.delete(event);
   }
 
   /** As an engine: by rank, then in the order in which they were added. */

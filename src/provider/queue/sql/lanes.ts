@@ -111,6 +111,8 @@ export async function removeEmptyLanes(sql: Sql, nums: readonly number[]): Promi
        AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.lane = lane.num)`,
     [JSON.stringify(nums)],
   );
+  // It remembers the numbers of lanes.
+  sql.memory?.clear();
 }
 
 /** When the first delivery of a lane that is not blocked is due, taken or not. In a statement with the lane as `l`. */

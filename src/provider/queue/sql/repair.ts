@@ -79,7 +79,7 @@ export async function repairStep(
   );
   const { fitting, reason } =
     action === 'retry' ? await selectFitting(sql, rows, locked, bounds) : { fitting: rows, reason: undefined };
-  const due = fitting.length === 0 ? [] : await ACTIONS[action](sql, fitting, now);
+  const changed = fitting.length === 0 ? [] : await ACTIONS[action](sql, fitting, now);
   const last = rows.at(-1);
   const isFull = rows.length === CHANGED_PER_STEP && last !== undefined;
   const next = isFull ? last : step.end;
@@ -87,7 +87,7 @@ export async function repairStep(
     changed: fitting.length,
     rejected: rows.length - fitting.length,
     reason,
-    endpoints: toNames(due, locked),
+    endpoints: toNames(changed, locked),
     position: next && { event: next.event, lane: next.lane, end: position.end },
   };
 }
@@ -131,8 +131,8 @@ function toNames(rows: readonly { readonly lane: number }[], lanes: ReadonlyMap<
   return [...lanes.values()].filter(({ num }) => nums.has(num)).map(({ name }) => name);
 }
 
-/** Changes deliveries; returns those that are due now. */
-type Change = (sql: Sql, rows: readonly FoundRow[], now: number) => Promise<readonly { readonly lane: number }[]>;
+/** Changes deliveries; returns those that are due now, or that waited: what lanes took of them is outdated. */
+type Change = (sql: Sql, rows: readonly FoundRow[], now: number) => Promise<readonly FoundRow[]>;
 
 /**
  * Makes deliveries due now. Each that waits keeps its place in the schedule and in the order of its key. It can be in flight, so it becomes due
@@ -183,13 +183,14 @@ async function cancel(sql: Sql, rows: readonly FoundRow[], now: number): ReturnT
     sql,
     rows.map((row) => ({ ...row, state: SKIPPED })),
   );
-  return unblock(sql, rows);
+  await unblock(sql, rows);
+  return rows;
 }
 
 /** Removes deliveries. Their events stay until their time is over, so that they are not accepted again. */
 async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
   const waiting = rows.filter(({ state }) => state <= BLOCKED);
-  const due = waiting.length === 0 ? [] : await cancel(sql, waiting, now);
+  if (waiting.length > 0) await cancel(sql, waiting, now);
   const places = toPlaces(rows);
   const match = `(event, lane) IN (SELECT r.event, r.lane FROM ${sql.dialect.rows(PLACE)})`;
   await sql.run(`DELETE FROM attempt WHERE ${match}`, [places]);
@@ -197,7 +198,7 @@ async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnTy
     sql,
     await sql.all<RemovedRow>(`DELETE FROM delivery WHERE ${match} RETURNING event, lane, state`, [places]),
   );
-  return due;
+  return waiting;
 }
 
 const ACTIONS: Readonly<Record<RepairAction, Change>> = { retry, cancel, purge };
@@ -286,9 +287,9 @@ export async function eraseStep(
      WHERE d.state < 2 AND d.event IN ${sql.dialect.list('integer')}`,
     [seqs],
   );
-  const due = waiting.length === 0 ? [] : await cancel(sql, waiting, now);
+  if (waiting.length > 0) await cancel(sql, waiting, now);
   await sql.run(`UPDATE payload SET body = NULL, metadata = '{}' WHERE event IN ${sql.dialect.list('integer')}`, [seqs]);
-  return { erased: stored.length, endpoints: toNames(due, locked), next };
+  return { erased: stored.length, endpoints: toNames(waiting, locked), next };
 }
 
 /** Nothing else makes a delivery of these events wait before the end of the transaction. `seqs`: JSON of their numbers. Returns their lanes. */

@@ -91,6 +91,7 @@ export class Taker {
 async function takeFor(sql: Sql, operation: Operations['take'], taken: TakenByRun): Promise<Found> {
   const { endpoint, limit, now } = operation;
   const { keys } = taken;
+  for (const seq of operation.returned) keys.delete(seq);
   // A taken delivery stands for at most two of these rows: itself, and one that its order key keeps back.
   const most = limit + 2 * keys.size + 1;
   const find = (lane: number): Promise<readonly DueRow[]> => sql.all<DueRow>(FIND, [lane, most]);

@@ -112,6 +112,38 @@ describe('a run', () => {
     expect(lane.takes).toBe(1);
   });
 
+  test('starts no attempt of a delivery that was canceled after it was taken, and the others in their order', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme', { rateLimit: 1 })]);
+    lane.add(4);
+    await start();
+    expect([scene.sender.started.length, lane.taken]).toEqual([1, 4]);
+    lane.cancel('msg_2');
+    for (let i = 0; i < 3; i++) {
+      await clock.advance(1_100);
+      await settle();
+    }
+    expect(scene.sender.started.map(({ event }) => event)).toEqual(['msg_1', 'msg_3', 'msg_4']);
+  });
+
+  test('starts no attempt of a delivery that was canceled while it waited for a slot, and gives the slot back', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme'), anEndpoint('other')], { maxConcurrency: 1 });
+    const other = new FakeLane('other', PROVEN);
+    other.add(1);
+    await start(other);
+    lane.add(1);
+    const run = await start();
+    lane.cancel('msg_1');
+    await endOne();
+    expect([run.isOver, lane.taken]).toEqual([true, 0]);
+    other.add(1);
+    await start(other);
+    await endOne();
+    expect([other.kinds, scene.sender.started.map(({ endpoint }) => endpoint)]).toEqual([
+      ['delivered', 'delivered'],
+      ['other', 'other'],
+    ]);
+  });
+
   test('ends at once if nothing is due', async () => {
     lane.add(1, { due: clock.now() + 1 });
     expect(await scene.run(lane)).toEqual({ notBefore: undefined });

@@ -55,7 +55,7 @@ test('a delivery whose event is erased after it was found is not taken, and does
   const taker = new Taker();
   const bodies: Uint8Array[] = [];
   const take = async (sql: Sql) =>
-    (await taker.take(sql, { endpoint: 'a', run: 1, limit: 9, now: 1, only: undefined }, bodies)).taken.map(
+    (await taker.take(sql, { endpoint: 'a', run: 1, limit: 9, now: 1, only: undefined, returned: [] }, bodies)).taken.map(
       ({ event: id }) => id,
     );
   expect([await take(shared), await take(database)]).toEqual([[], ['msg_2']]);
