@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { toOrderKey } from '../../src/provider/endpoints/target.ts';
 import { startApi, type TestApi } from '../support/provider/api.ts';
 import { SECRET_TEXT } from '../support/provider/endpoints.ts';
 
@@ -59,7 +60,7 @@ describe('creating an endpoint', () => {
     expect(json).toMatchObject({ timeout: '3s', rateLimit: 0.5, schedule: ['1m', '90s', '2d'], retryClientErrors: 'all' });
     expect((await api.request('GET', '/v1/endpoints/tenant-7')).text).not.toContain('hidden');
     await api.request('POST', '/v1/events', { type: 'user.new', data: { user: 'u1' }, id: 'x', tenant: 't7' });
-    expect(api.queue.events.get('x')?.targets).toEqual([{ endpoint: 'tenant-7', orderKey: 'u1' }]);
+    expect(api.queue.events.get('x')?.targets).toEqual([{ endpoint: 'tenant-7', orderKey: toOrderKey('tenant-7', 'u1') }]);
   });
 
   test.each([

@@ -15,6 +15,7 @@ import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { toOrderKey } from '../../src/provider/endpoints/target.ts';
 import type { DeliveryPage, DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
@@ -200,6 +201,25 @@ describe('the file of the queue', () => {
   });
 });
 
+test('an erased event leaves nothing of its payload, nor its order key', async () => {
+  const queue = await open();
+  await queue.append([
+    newEvent([{ endpoint: 'a', orderKey: 'kept' }]),
+    newEvent([{ endpoint: 'a', orderKey: 'erased' }], { tenant: 't' }),
+    newEvent([{ endpoint: 'a', orderKey: 'erased' }], { tenant: 't' }),
+  ]);
+  expect(await queue.erase({ tenant: 't' }, Date.now())).toBe(2);
+  await queue.close();
+  const file = new DatabaseSync(path);
+  const keys = file.prepare('SELECT order_key, state FROM delivery ORDER BY event').all();
+  file.close();
+  expect(keys.map(({ order_key: key, state }) => [key, state])).toEqual([
+    ['kept', 0],
+    [null, 4],
+    [null, 4],
+  ]);
+});
+
 describe('a file of format 1, from before the queue in PostgreSQL', () => {
   const AT = 1_795_000_000_000;
   const writeOld = (): void => {
@@ -251,14 +271,17 @@ describe('a file of format 1, from before the queue in PostgreSQL', () => {
       'conflict',
       'stored',
     ]);
+    const ordered = { endpoint: 'ordered', orderKey: toOrderKey('ordered', 'k') };
+    await queue.append([newEvent([ordered], { id: 'fourth', createdAt: AT })]);
     const received: string[] = [];
     const serving = deliverAll(
       queue,
       () => clock.now(),
       ({ event: id, endpoint }) => received.push(`${id} ${endpoint}`),
     );
-    await until(() => received.length === 7);
-    expect(received.filter((name) => name.endsWith('ordered'))).toEqual(['first ordered', 'second ordered', 'third ordered']);
+    await until(() => received.length === 8);
+    const inOrder = ['first ordered', 'second ordered', 'third ordered', 'fourth ordered'];
+    expect(received.filter((name) => name.endsWith('ordered'))).toEqual(inOrder);
     expect(received).not.toContain('retried acme');
     await clock.advance(3_600_000);
     await until(() => received.includes('retried acme'));

@@ -1,9 +1,8 @@
 /** Finds the endpoints of an event: indexed by tenant and type, so that an event does not look at every endpoint. */
-import { createHash } from 'node:crypto';
 import { type JsonPath, parseJsonPath, readJsonPath } from '../../core/json-path.ts';
 import { type Endpoint, isForTenant } from './endpoint.ts';
 import type { RoutedEvent } from './registry.ts';
-import type { Target } from './target.ts';
+import { type Target, toOrderKey } from './target.ts';
 
 interface Entry {
   readonly tenant: string | undefined;
@@ -18,8 +17,6 @@ interface Entry {
 const MAX_CACHED_TYPES = 1_000;
 /** Longer lists are not remembered: their fan-out takes longer than finding them. */
 const MAX_CACHED_ENTRIES = 256;
-/** Longer values are replaced by their digest. */
-const MAX_ORDER_KEY_LENGTH = 256;
 const NONE: readonly Entry[] = [];
 
 /** The endpoints, by tenant and type. */
@@ -129,16 +126,10 @@ function collect(index: TypeIndex, event: RoutedEvent, targets: Target[]): void 
 
 function toTarget({ orderBy, target }: Entry, event: RoutedEvent): Target {
   if (orderBy === undefined) return target;
-  const orderKey = toOrderKey(readJsonPath(orderBy, event));
-  return orderKey === undefined ? target : { ...target, orderKey };
-}
-
-/** Strings, numbers and booleans are keys. Events where the value is missing, null, an object or an array have no order. */
-function toOrderKey(value: unknown): string | undefined {
-  if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean') return undefined;
-  const text = String(value);
-  if (text.length <= MAX_ORDER_KEY_LENGTH) return text;
-  return `sha256:${createHash('sha256').update(text).digest('base64url')}`;
+  const value = readJsonPath(orderBy, event);
+  // Events where it is missing, null, an object or an array have no order.
+  if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean') return target;
+  return { ...target, orderKey: toOrderKey(target.endpoint, value) };
 }
 
 function toEntry({ id, events, tenant, allTenants, orderBy, disabled }: Endpoint): Entry {

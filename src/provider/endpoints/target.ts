@@ -1,4 +1,5 @@
 /** Where an event goes: an endpoint, and how it is sent there. */
+import { hash } from 'node:crypto';
 
 /** An endpoint that an event is delivered to. */
 export interface Target {
@@ -7,4 +8,12 @@ export interface Target {
   readonly orderKey?: string | undefined;
   /** The endpoint is disabled: the delivery is stored as `skipped`, so that it can be retried. */
   readonly isSkipped?: boolean | undefined;
+}
+
+/**
+ * The order key of a value of an event. A digest, because keys remain after the payload was erased, and the store cannot hold all text (U+0000 in
+ * PostgreSQL). With the endpoint, so that values cannot be compared between endpoints.
+ */
+export function toOrderKey(endpoint: string, value: string | number | boolean): string {
+  return hash('sha256', `${endpoint}\n${value}`, 'base64url').slice(0, 22);
 }

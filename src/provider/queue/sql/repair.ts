@@ -288,7 +288,9 @@ export async function eraseStep(
     [seqs],
   );
   if (waiting.length > 0) await cancel(sql, waiting, now);
-  await sql.run(`UPDATE payload SET body = NULL, metadata = '{}' WHERE event IN ${sql.dialect.list('integer')}`, [seqs]);
+  const isErased = `event IN ${sql.dialect.list('integer')}`;
+  await sql.run(`UPDATE delivery SET order_key = NULL WHERE order_key IS NOT NULL AND ${isErased}`, [seqs]);
+  await sql.run(`UPDATE payload SET body = NULL, metadata = '{}' WHERE ${isErased}`, [seqs]);
   return { erased: stored.length, endpoints: toNames(waiting, locked), next };
 }
 

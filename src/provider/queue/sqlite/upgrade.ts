@@ -1,5 +1,6 @@
 /** Brings the file of a queue from before the version table (format 1 in `user_version`) to the tables of today, in a transaction of the caller. */
 import type { DatabaseSync } from 'node:sqlite';
+import { toOrderKey } from '../../endpoints/target.ts';
 import { toDigest } from '../sql/append.ts';
 import type { Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';
@@ -21,7 +22,7 @@ const COPIES = [
   'INSERT INTO attempt SELECT event, endpoint, n, record FROM old_attempt',
   `INSERT INTO delivery SELECT event, endpoint, state, CASE WHEN attempt > 0 OR replay = 1 THEN 2 ELSE 0 END, due,
      CASE WHEN state < 2 AND tries > 0 THEN max(0, due - coalesce(last ->> 'at', due)) ELSE 0 END,
-     attempt, tries, replay, settled, order_key, last FROM old_delivery`,
+     attempt, tries, replay, settled, to_order_key((SELECT name FROM old_lane WHERE num = endpoint), order_key), last FROM old_delivery`,
   `INSERT INTO event (seq, id, type, tenant, created, bytes, digest, targets, waiting, failed)
      SELECT e.seq, e.id, e.type, coalesce(e.tenant, ''), e.created, e.bytes, to_digest(e.type, e.tenant, e.body),
        count(d.event), count(CASE WHEN d.state < 2 THEN 1 END), count(CASE WHEN d.state > 2 THEN 1 END)
@@ -38,6 +39,9 @@ const COPIES = [
 export async function upgrade(db: DatabaseSync, sql: Sql, path: string): Promise<void> {
   db.function('to_digest', { deterministic: true }, (type, tenant, body) =>
     toDigest(String(type), tenant === null ? null : String(tenant), body instanceof Uint8Array ? body : new Uint8Array(0)),
+  );
+  db.function('to_order_key', { deterministic: true }, (endpoint, value) =>
+    value === null ? null : toOrderKey(String(endpoint), String(value)),
   );
   for (const name of INDEXES) db.exec(`DROP INDEX ${name}`);
   for (const name of TABLES) db.exec(`ALTER TABLE ${name} RENAME TO old_${name}`);
