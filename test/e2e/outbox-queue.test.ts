@@ -6,7 +6,7 @@ import { until } from '../support/gate.ts';
 import { countRows, createOutboxDatabase, insertEvents, startOutbox, type TestOutbox } from '../support/outbox.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres.ts';
 import { newEvent } from '../support/queue/events.ts';
-import { deliverAll } from '../support/queue/lanes.ts';
+import { deliverAll, drain } from '../support/queue/lanes.ts';
 import { openPostgresQueue } from '../support/queue/postgres-store.ts';
 import type { QueueOptions } from '../support/queue/sqlite-store.ts';
 
@@ -114,6 +114,29 @@ test('events for which the queue has no room wait in the table, and others do no
   await serving.stop();
   expect(await storedEvents(queue)).toBe(80);
 });
+
+test.each(['the same', 'another'] as const)(
+  'an event that the queue in %s database cannot store is rejected alone',
+  async (which) => {
+    const database = createDatabase();
+    const queue = await open(which === 'the same' ? database : createDatabase());
+    insertEvents(server, database, 20, 'before');
+    server.sql(String.raw`INSERT INTO sidegate_outbox (id, type, data) VALUES ('bad', 'a.b', '{"key":"a\u0000b"}')`, database);
+    insertEvents(server, database, 20, 'after');
+    const { log } = await start(database, queue, {
+      route: ({ data }) => [{ endpoint: 'acme', orderKey: String(data['key'] ?? '') }],
+    });
+    await until(() => countRows(server, database) === 0);
+    expect(log.filter((line) => line.startsWith('down'))).toEqual([]);
+    expect(await storedEvents(queue)).toBe(40);
+    expect((await drain(queue, now)).map(({ event }) => event)).toEqual(
+      ['before', 'after'].flatMap((prefix) => Array.from({ length: 20 }, (_, n) => `${prefix}${n + 1}`)),
+    );
+    expect(server.sql('SELECT id, reason FROM sidegate_outbox_rejected', database)).toBe(
+      'bad|the queue in PostgreSQL cannot store a value: unsupported Unicode escape sequence (22P05)',
+    );
+  },
+);
 
 test('two outboxes and the API that store events with the same IDs at once store each one once', async () => {
   const database = createDatabase();

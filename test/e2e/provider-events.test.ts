@@ -167,6 +167,15 @@ describe('accepting an event', () => {
     expect([api.reported.rejected, api.reported.errors]).toEqual([[problem], []]);
   });
 
+  test('responds 422 to a value that the store cannot hold, and reports no outage', async () => {
+    await start();
+    api.queue.failure = new SidegateError('user', 'unstorable', 'a secret detail');
+    const { status, json, text } = await post({ type: 'a', data: {} });
+    expect([status, json.code]).toEqual([422, 'invalid_request']);
+    expect(text).not.toContain('a secret detail');
+    expect([api.reported.rejected, api.reported.errors]).toEqual([['invalid'], []]);
+  });
+
   test('responds 500 without details on a bug, and reports it', async () => {
     await start();
     api.queue.failure = new TypeError('a secret detail');

@@ -440,6 +440,19 @@ describe('PostgreSQL in trouble', { timeout: 2 * LIMIT_MS }, () => {
   });
 });
 
+test('a value that PostgreSQL cannot store rejects its event, does not take others with it, and is no outage', async () => {
+  // The hooks fail the test if the queue is reported as unavailable.
+  const queue = await open(newSchema());
+  const appended = await Promise.allSettled([
+    queue.append([newEvent(['a'])]),
+    queue.append([newEvent([{ endpoint: 'a', orderKey: 'a\0b' }])]),
+    queue.append([newEvent(['a'])]),
+  ]);
+  expect(appended.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+  expect(appended[1]).toMatchObject({ reason: { code: 'unstorable', message: expect.stringContaining('22P05') } });
+  await expect(queue.find({ endpoint: 'a\0b' }, { limit: 1 })).rejects.toMatchObject({ code: 'unstorable' });
+});
+
 describe('a URL that cannot be used', () => {
   const openError = async (url: string, schema = newSchema()): Promise<{ message: string }> => {
     const error: unknown = await createPostgresQueue(url, schema)

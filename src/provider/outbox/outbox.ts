@@ -49,6 +49,8 @@ const MAX_BATCH_ROWS = 1_000;
 const MAX_DELIVERIES = 10_000;
 /** More kinds than that are only rejected if the queue is full for all. */
 const MAX_HELD_KINDS = 1_000;
+/** Errors of the queue that are those of single events. */
+const REJECTIONS: ReadonlySet<string> = new Set(['queue_full', 'unstorable']);
 const FIGURES_INTERVAL_MS: Milliseconds = 10_000;
 const MIN_BACKOFF_MS: Milliseconds = 250;
 const MAX_BACKOFF_MS: Milliseconds = 15_000;
@@ -211,7 +213,7 @@ export class Outbox {
     if (first !== undefined) hooks.onRejected(rejected.length, first);
   }
 
-  /** Appends events in order. If the queue rejects them, each half is tried, so that only events that exceed its bounds are held back. */
+  /** Appends events in order. If the queue rejects them, each half is tried, so that only those are held back or rejected that are the cause. */
   async #append(all: readonly Item[], batch: Batch): Promise<void> {
     const items = all.filter(({ row }) => !this.#isHeld(row));
     const [first] = items;
@@ -219,8 +221,12 @@ export class Outbox {
     try {
       await this.#store(items, batch);
     } catch (thrown) {
-      if (!(thrown instanceof SidegateError) || thrown.code !== 'queue_full') throw thrown;
-      if (items.length === 1) return this.#hold(first.row, thrown);
+      if (!(thrown instanceof SidegateError) || !REJECTIONS.has(thrown.code)) throw thrown;
+      if (items.length === 1) {
+        if (thrown.code === 'queue_full') this.#hold(first.row, thrown);
+        else batch.rejected.push({ row: first.row, reason: thrown.message });
+        return;
+      }
       const middle = Math.ceil(items.length / 2);
       await this.#append(items.slice(0, middle), batch);
       await this.#append(items.slice(middle), batch);

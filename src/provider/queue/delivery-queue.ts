@@ -349,8 +349,8 @@ export interface Serving {
 /** The queue in a transaction of another connection. */
 export interface JoinedQueue {
   /**
-   * Like `DeliveryQueue.append`, and durable when the transaction commits. After `queue_full` the transaction can go on. Any other error is
-   * that of the connection, which has to roll back.
+   * Like `DeliveryQueue.append`, and durable when the transaction commits. After `queue_full` and `unstorable` the transaction can go on. Any other
+   * error is that of the connection, which has to roll back.
    */
   append(events: readonly NewEvent[]): Promise<readonly AppendResult[]>;
   /** After the commit: the deliveries of these events are due. */
@@ -373,7 +373,7 @@ export interface DeliveryQueue {
   /**
    * Stores events with all their deliveries, durably when it resolves. An ID that is already stored changes nothing: `duplicate`, or
    * `conflict` if it is another event. All other events of one call are stored, or none. Rejects with SidegateError `queue_full` at a bound or
-   * a share, with a text that names it, or `queue_unavailable`.
+   * a share, with a text that names it, `unstorable` for a value that the store cannot hold, or `queue_unavailable`.
    */
   append(events: readonly NewEvent[]): Promise<readonly AppendResult[]>;
   /** For the transactions of a connection; undefined if it is not to the database of the queue, or may not use its tables. */

@@ -190,7 +190,7 @@ class PostgresClient implements StoreClient {
 
   async join(client: pg.ClientBase): Promise<JoinedStore | undefined> {
     if (!(await this.#database.isDatabaseOf(client))) return undefined;
-    return async (operation, bodies) => this.#store.appendIn(await this.#database.join(client), operation, bodies);
+    return (operation, bodies) => this.#database.join(client, (sql) => this.#store.appendIn(sql, operation, bodies));
   }
 
   announce(news: Announcement): void {

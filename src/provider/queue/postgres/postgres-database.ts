@@ -19,6 +19,8 @@ export interface PostgresSettings {
 
 /** Classes of SQLSTATE: connection, resources, intervention of an operator, system; and 25006: the server is a standby. */
 const STORE_ERRORS = /^(?:08|53|57|58|XX|25006)/;
+/** The class of SQLSTATE for values that a statement cannot use: no other event is the cause, nor the server. */
+const DATA_ERRORS = /^22/;
 const INT8 = 20;
 /** Integers are numbers: none of ours exceeds 2^53. */
 const PARSERS = {
@@ -275,16 +277,31 @@ export class PostgresDatabase extends PostgresSql implements Database {
     });
   }
 
-  /** Statements in the open transaction of another connection, which commits durably from then on. */
-  async join(client: pg.ClientBase): Promise<Sql> {
-    await client.query(SETTINGS);
-    return new PostgresSql(client, this.#ownStatements);
+  /**
+   * Statements in the open transaction of another connection, which commits durably from then on. It can go on after a SidegateError: then nothing
+   * has changed.
+   */
+  async join<Result>(client: pg.ClientBase, work: (sql: Sql) => Promise<Result>): Promise<Result> {
+    await client.query(`${SETTINGS}; SAVEPOINT joined`);
+    try {
+      const result = await work(new PostgresSql(client, this.#ownStatements));
+      await client.query('RELEASE joined');
+      return result;
+    } catch (thrown) {
+      if (!(thrown instanceof SidegateError) && !DATA_ERRORS.test(toState(thrown))) throw thrown;
+      await client.query('ROLLBACK TO joined; RELEASE joined');
+      throw this.explain(thrown).error;
+    }
   }
 
   explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean } {
     if (thrown instanceof SidegateError) return { error: thrown, isOfStore: false };
-    const { message, hint } = toPostgresError(thrown, this.#target);
     const state = toState(thrown);
+    if (DATA_ERRORS.test(state)) {
+      const text = `the queue in PostgreSQL cannot store a value: ${(thrown as Error).message} (${state})`;
+      return { error: new SidegateError('user', 'unstorable', text, { cause: thrown }), isOfStore: false };
+    }
+    const { message, hint } = toPostgresError(thrown, this.#target);
     const text = `the queue cannot use ${message}${state === '' ? '' : ` (${state})`}; ${hint}`;
     const error = new SidegateError('system', 'queue_unavailable', text, { cause: thrown });
     return { error, isOfStore: isStoreError(thrown) };
