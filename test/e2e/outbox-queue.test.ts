@@ -115,6 +115,48 @@ test('events for which the queue has no room wait in the table, and others do no
   expect(await storedEvents(queue)).toBe(80);
 });
 
+test('a full endpoint holds back its rows, however many types and tenants they have, and no others', {
+  timeout: 60_000,
+}, async () => {
+  const KINDS = 12_000;
+  const database = createDatabase();
+  const queue = await open(database, { maxEvents: 1_000, endpointShare: 0.01 });
+  server.sql(
+    `INSERT INTO sidegate_outbox (id, type, tenant, data) SELECT 'audit' || n, 'audit', 't' || n, '{}' FROM generate_series(1, ${KINDS}) AS n`,
+    database,
+  );
+  insertEvents(server, database, 5, 'good', 'good');
+  const { log } = await start(database, queue, {
+    pollInterval: 200,
+    route: ({ type }) => [{ endpoint: type }],
+  });
+  await until(() => countRows(server, database) === KINDS - 10);
+  insertEvents(server, database, 5, 'later', 'good');
+  await until(() => countRows(server, database) === KINDS - 10);
+  expect(log.filter((line) => line.startsWith('held'))).toHaveLength(1);
+  const order: string[] = [];
+  const serving = deliverAll(queue, now, ({ event, endpoint }) => endpoint === 'good' && order.push(event));
+  await until(() => order.length === 10);
+  await until(() => countRows(server, database) < KINDS - 10);
+  await serving.stop();
+  expect(order).toEqual(['good', 'later'].flatMap((prefix) => Array.from({ length: 5 }, (_, n) => `${prefix}${n + 1}`)));
+});
+
+test('an event that is larger than the share of its endpoint is rejected, and delays no other', async () => {
+  const database = createDatabase();
+  const queue = await open(database, { maxBytes: 10_000, endpointShare: 0.1, tenantShare: 1 });
+  server.sql(
+    "INSERT INTO sidegate_outbox (id, type, data) VALUES ('huge', 'a.b', json_build_object('text', repeat('x', 900))), ('small', 'a.b', '{}')",
+    database,
+  );
+  await start(database, queue);
+  await until(() => countRows(server, database) === 0);
+  expect(await drain(queue, now)).toMatchObject([{ event: 'small' }]);
+  expect(server.sql('SELECT id, reason FROM sidegate_outbox_rejected', database)).toMatch(
+    /^huge\|the event takes \d+ bytes of the queue, more than the endpoint acme may have$/,
+  );
+});
+
 test.each(['the same', 'another'] as const)(
   'an event that the queue in %s database cannot store is rejected alone',
   async (which) => {

@@ -112,19 +112,20 @@ export interface OutboxRow {
   readonly bytes: number;
 }
 
-/** Events of one type and tenant go to the same endpoints, and so the queue rejects all of them or none. */
+/** Events of one type and tenant go to the same endpoints. */
 export type OutboxKind = Pick<OutboxRow, 'type' | 'tenant'>;
 
 /**
  * Starts from the first row each time, so that the events of one writer stay in order. Transactions commit in another order than they insert: a
  * search that starts after the last row would find the later events of such a writer first.
  */
+const NOT_HELD = `NOT EXISTS (
+  SELECT FROM unnest($1::text[], $2::text[]) AS held (type, tenant)
+  WHERE held.type = sidegate_outbox.type AND held.tenant = coalesce(sidegate_outbox.tenant, ''))`;
 const TAKE = `WITH taken AS MATERIALIZED (
   SELECT seq, octet_length(data::text) AS bytes
   FROM sidegate_outbox
-  WHERE NOT EXISTS (
-    SELECT FROM unnest($1::text[], $2::text[]) AS held (type, tenant)
-    WHERE held.type = sidegate_outbox.type AND held.tenant = coalesce(sidegate_outbox.tenant, ''))
+  WHERE ${NOT_HELD} AND ($6::bigint[] IS NULL OR seq = ANY ($6))
   ORDER BY seq LIMIT $3
   FOR UPDATE OF sidegate_outbox SKIP LOCKED
 ), measured AS (
@@ -136,17 +137,44 @@ SELECT seq, left(id, 129) AS id, left(type, 129) AS type, left(tenant, 129) AS t
 FROM measured JOIN sidegate_outbox USING (seq)
 WHERE place = 1 OR total <= $5 ORDER BY seq`;
 
-/**
- * Locks the oldest rows that no other replica has locked, except for those of the kinds that are held back. `maxBytes`: of one event;
- * `totalBytes`: of all events, except for the first.
- */
+/** Reads in one snapshot, also from the first row. */
+const FIND = `DECLARE found NO SCROLL CURSOR FOR
+  SELECT seq, left(type, 129) AS type, left(tenant, 129) AS tenant FROM sidegate_outbox WHERE ${NOT_HELD} ORDER BY seq`;
+const FOUND_AT_ONCE = 1_000;
+
+/** Which rows are held back: those of some kinds; and all others for which `isHeld` is true, if there are too many kinds for a statement. */
+export interface HeldRows {
+  readonly kinds: readonly OutboxKind[];
+  readonly isHeld: ((kind: OutboxKind) => boolean) | undefined;
+}
+
+/** Locks the oldest rows that no other replica has locked, and that are not held back. `maxBytes`: of one event; `totalBytes`: of all, except for the first. */
 export async function takeRows(
   client: pg.Client,
-  held: readonly OutboxKind[],
+  { kinds, isHeld }: HeldRows,
   { rows, maxBytes, totalBytes }: { readonly rows: number; readonly maxBytes: number; readonly totalBytes: number },
 ): Promise<readonly OutboxRow[]> {
-  const kinds = [held.map(({ type }) => type), held.map(({ tenant }) => tenant ?? '')];
-  return (await client.query<OutboxRow>(TAKE, [...kinds, rows, maxBytes, totalBytes])).rows;
+  const held = [kinds.map(({ type }) => type), kinds.map(({ tenant }) => tenant ?? '')];
+  const free = isHeld === undefined ? null : await findRows(client, held, (kind) => !isHeld(kind), rows);
+  return (await client.query<OutboxRow>(TAKE, [...held, rows, maxBytes, totalBytes, free])).rows;
+}
+
+/** The `seq` of the first rows that are `free`, reading all before them. */
+async function findRows(
+  client: pg.Client,
+  held: readonly string[][],
+  isFree: (kind: OutboxKind) => boolean,
+  most: number,
+): Promise<readonly string[]> {
+  await client.query(FIND, [...held]);
+  const free: string[] = [];
+  for (let isEnd = false; !isEnd && free.length < most; ) {
+    const { rows } = await client.query<Pick<OutboxRow, 'seq'> & OutboxKind>(`FETCH ${FOUND_AT_ONCE} FROM found`);
+    for (const row of rows) if (isFree(row)) free.push(row.seq);
+    isEnd = rows.length < FOUND_AT_ONCE;
+  }
+  await client.query('CLOSE found');
+  return free;
 }
 
 /** Removes rows that the queue has. */

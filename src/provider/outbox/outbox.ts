@@ -13,7 +13,7 @@ import { JSON_BOUNDS } from '../../http-api/api-router.ts';
 import type { RoutedEvent } from '../endpoints/registry.ts';
 import type { Target } from '../endpoints/target.ts';
 import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH, TENANT } from '../events/event.ts';
-import type { DeliveryQueue, JoinedQueue, NewEvent } from '../queue/delivery-queue.ts';
+import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';
 import type { OutboxHooks } from '../telemetry/hooks.ts';
 import { OutboxSession } from './outbox-session.ts';
 import {
@@ -47,10 +47,12 @@ const FIRST_BATCH_ROWS = 100;
 const MAX_BATCH_ROWS = 1_000;
 /** In one call of the queue, as for the API. */
 const MAX_DELIVERIES = 10_000;
-/** More kinds than that are only rejected if the queue is full for all. */
-const MAX_HELD_KINDS = 1_000;
+/** A statement skips the rows of so many kinds. More are read, and skipped here. */
+const MAX_HELD_KINDS = 10_000;
 /** Errors of the queue that are those of single events. */
-const REJECTIONS: ReadonlySet<string> = new Set(['queue_full', 'unstorable']);
+const REJECTIONS: ReadonlySet<string> = new Set(['queue_full', 'too_large', 'unstorable']);
+/** The name of the whole queue in a QueueFullError. */
+const QUEUE = 'queue';
 const FIGURES_INTERVAL_MS: Milliseconds = 10_000;
 const MIN_BACKOFF_MS: Milliseconds = 250;
 const MAX_BACKOFF_MS: Milliseconds = 15_000;
@@ -67,8 +69,9 @@ export class Outbox {
   /** The target was replaced since the session was opened. */
   #isOutdated = false;
   #wake: () => void = () => undefined;
-  /** Those that the queue rejected, and when they are tried again. */
-  #held: OutboxKind[] = [];
+  /** The queue, endpoints and tenants that are full; the first kinds of rows that wait for them, by name; and when these are tried again. */
+  readonly #full = new Set<string>();
+  readonly #held = new Map<string, OutboxKind>();
   #heldUntil: Milliseconds = 0;
   #heldBackoff = MIN_BACKOFF_MS;
   #batchRows = FIRST_BATCH_ROWS;
@@ -140,7 +143,10 @@ export class Outbox {
   async #work(session: OutboxSession): Promise<void> {
     const { clock, hooks } = this.#parts;
     const now = clock.monotonic();
-    if (this.#held.length > 0 && now >= this.#heldUntil) this.#held = [];
+    if (now >= this.#heldUntil) {
+      this.#full.clear();
+      this.#held.clear();
+    }
     this.#isNotified = false;
     await this.#drain(session);
     if (now - this.#figuresAt < FIGURES_INTERVAL_MS) return;
@@ -152,7 +158,7 @@ export class Outbox {
   #untilNext(): Milliseconds {
     if (this.#isNotified) return 0;
     const { clock, pollInterval } = this.#parts;
-    const untilHeld = this.#held.length === 0 ? pollInterval : this.#heldUntil - clock.monotonic();
+    const untilHeld = this.#full.size === 0 ? pollInterval : this.#heldUntil - clock.monotonic();
     return Math.max(0, Math.min(pollInterval, untilHeld));
   }
 
@@ -172,15 +178,15 @@ export class Outbox {
 
   /** Moves rows until none is left that may be moved now. */
   async #drain(session: OutboxSession): Promise<void> {
-    const wasHeld = this.#held.length > 0;
-    while (!this.#isStopped && this.#held.length < MAX_HELD_KINDS) {
+    const wasHeld = this.#full.size > 0;
+    while (!this.#isStopped && !this.#full.has(QUEUE)) {
       const batch = await session.transaction((client) => this.#moveBatch(client));
       this.#report(batch);
       const { taken } = batch;
       this.#batchRows = taken === 0 ? FIRST_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, Math.max(MIN_BATCH_ROWS, 2 * taken));
       if (taken === 0) break;
     }
-    if (this.#held.length === 0) this.#heldBackoff = MIN_BACKOFF_MS;
+    if (this.#full.size === 0) this.#heldBackoff = MIN_BACKOFF_MS;
     else if (!wasHeld) {
       this.#heldUntil = this.#parts.clock.monotonic() + this.#heldBackoff;
       this.#heldBackoff = Math.min(2 * this.#heldBackoff, MAX_BACKOFF_MS);
@@ -189,8 +195,13 @@ export class Outbox {
 
   /** Moves some rows, in a transaction. */
   async #moveBatch(client: pg.Client): Promise<Batch> {
-    const { maxEventSize } = this.#parts;
-    const rows = await takeRows(client, this.#held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
+    const { maxEventSize, route } = this.#parts;
+    const isHeld = ({ type, tenant }: OutboxKind): boolean => {
+      const event = { type, tenant: tenant ?? undefined, data: {} };
+      return this.#isFull({ ...event, targets: route(event) });
+    };
+    const held = { kinds: [...this.#held.values()], isHeld: this.#held.size < MAX_HELD_KINDS ? undefined : isHeld };
+    const rows = await takeRows(client, held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
     const batch: Batch = { taken: rows.length, moved: [], stored: [], rejected: [] };
     const items: Item[] = [];
     for (const row of rows) {
@@ -215,7 +226,11 @@ export class Outbox {
 
   /** Appends events in order. If the queue rejects them, each half is tried, so that only those are held back or rejected that are the cause. */
   async #append(all: readonly Item[], batch: Batch): Promise<void> {
-    const items = all.filter(({ row }) => !this.#isHeld(row));
+    const items = all.filter(({ row, event }) => {
+      const isFull = this.#isFull(event);
+      if (isFull) this.#hold(row);
+      return !isFull;
+    });
     const [first] = items;
     if (first === undefined) return;
     try {
@@ -223,7 +238,7 @@ export class Outbox {
     } catch (thrown) {
       if (!(thrown instanceof SidegateError) || !REJECTIONS.has(thrown.code)) throw thrown;
       if (items.length === 1) {
-        if (thrown.code === 'queue_full') this.#hold(first.row, thrown);
+        if (thrown.code === 'queue_full') this.#noteFull(first, thrown);
         else batch.rejected.push({ row: first.row, reason: thrown.message });
         return;
       }
@@ -233,14 +248,22 @@ export class Outbox {
     }
   }
 
-  #hold({ type, tenant }: OutboxKind, error: SidegateError): void {
-    if (this.#held.length === 0 && this.#heldBackoff === MIN_BACKOFF_MS) this.#parts.hooks.onHeld(toErrorText(error));
-    this.#held.push({ type, tenant });
+  #noteFull({ row, event }: Item, error: SidegateError): void {
+    if (this.#full.size === 0 && this.#heldBackoff === MIN_BACKOFF_MS) this.#parts.hooks.onHeld(toErrorText(error));
+    this.#full.add(error instanceof QueueFullError ? error.full : toKindName(event));
+    this.#hold(row);
   }
 
-  /** Later events of a kind wait as well, so that they are not delivered before those that the queue rejected. */
-  #isHeld({ type, tenant }: OutboxKind): boolean {
-    return this.#held.some((kind) => kind.type === type && kind.tenant === tenant);
+  #hold(kind: OutboxKind): void {
+    if (this.#held.size < MAX_HELD_KINDS) this.#held.set(toKindName(kind), { type: kind.type, tenant: kind.tenant });
+  }
+
+  /** Later events for what is full wait as well, so that they are not delivered before those that the queue rejected. */
+  #isFull(event: Pick<NewEvent, 'type' | 'tenant' | 'targets'>): boolean {
+    if (this.#full.size === 0) return false;
+    const endpoints = event.targets.flatMap(({ endpoint, isSkipped }) => (isSkipped === true ? [] : [`endpoint ${endpoint}`]));
+    const names = endpoints.length === 0 ? [] : [...endpoints, `tenant ${event.tenant ?? ''}`, QUEUE];
+    return [...names, toKindName(event)].some((name) => this.#full.has(name));
   }
 
   async #store(items: readonly Item[], batch: Batch): Promise<void> {
@@ -271,6 +294,10 @@ interface Batch {
 interface Item {
   readonly row: OutboxRow;
   readonly event: NewEvent;
+}
+
+function toKindName({ type, tenant }: Pick<NewEvent, 'type' | 'tenant'> | OutboxKind): string {
+  return `kind ${type} ${tenant ?? ''}`;
 }
 
 /** The IDs of one call must differ. */

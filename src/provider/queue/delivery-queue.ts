@@ -1,6 +1,7 @@
 /** The interface of the delivery queue; test/contract/delivery-queue.contract.ts checks it on each database. */
 import type pg from 'pg';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { SidegateError } from '../../core/errors.ts';
 import type { EndpointStore } from '../endpoints/endpoint-store.ts';
 import type { Target } from '../endpoints/target.ts';
 
@@ -340,6 +341,17 @@ export interface QueueWarning {
   readonly message: string;
 }
 
+/** `queue_full`: a bound or a share is used up. */
+export class QueueFullError extends SidegateError {
+  /** `queue`, `endpoint NAME` or `tenant NAME`. */
+  readonly full: string;
+
+  constructor(message: string, full: string) {
+    super('system', 'queue_full', message);
+    this.full = full;
+  }
+}
+
 /** Serving lanes, until stopped. */
 export interface Serving {
   /** Starts no further lane run, aborts the signal of running ones, and resolves when all of them have returned. */
@@ -349,8 +361,8 @@ export interface Serving {
 /** The queue in a transaction of another connection. */
 export interface JoinedQueue {
   /**
-   * Like `DeliveryQueue.append`, and durable when the transaction commits. After `queue_full` and `unstorable` the transaction can go on. Any other
-   * error is that of the connection, which has to roll back.
+   * Like `DeliveryQueue.append`, and durable when the transaction commits. After `queue_full`, `too_large` and `unstorable` the transaction can go
+   * on. Any other error is that of the connection, which has to roll back.
    */
   append(events: readonly NewEvent[]): Promise<readonly AppendResult[]>;
   /** After the commit: the deliveries of these events are due. */
@@ -372,8 +384,9 @@ export interface DeliveryQueue {
   open(): Promise<readonly QueueWarning[]>;
   /**
    * Stores events with all their deliveries, durably when it resolves. An ID that is already stored changes nothing: `duplicate`, or
-   * `conflict` if it is another event. All other events of one call are stored, or none. Rejects with SidegateError `queue_full` at a bound or
-   * a share, with a text that names it, `unstorable` for a value that the store cannot hold, or `queue_unavailable`.
+   * `conflict` if it is another event. All other events of one call are stored, or none. Rejects with QueueFullError at a bound or a
+   * share, or with SidegateError `too_large` for an event that exceeds one by itself, `unstorable` for a value that the store cannot hold, or
+   * `queue_unavailable`.
    */
   append(events: readonly NewEvent[]): Promise<readonly AppendResult[]>;
   /** For the transactions of a connection; undefined if it is not to the database of the queue, or may not use its tables. */

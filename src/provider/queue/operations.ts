@@ -227,6 +227,8 @@ export interface Failure {
   readonly kind: 'user' | 'system';
   readonly code: string;
   readonly message: string;
+  /** Of a QueueFullError. */
+  readonly full?: string | undefined;
 }
 
 /** All operations of one turn of the event loop: one transaction. */

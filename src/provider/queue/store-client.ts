@@ -2,7 +2,7 @@
 import type pg from 'pg';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
-import type { LaneState, QueueWarning } from './delivery-queue.ts';
+import { type LaneState, QueueFullError, type QueueWarning } from './delivery-queue.ts';
 import type { Failure, OperationKind, Operations, Reply, Results } from './operations.ts';
 
 /** The right to serve a lane, with the state that its last run settled. `busy`: another replica has it. */
@@ -108,6 +108,6 @@ export function takeBatch<Call extends { readonly bodies: readonly Uint8Array[] 
   return waiting.splice(0, end === -1 ? waiting.length : Math.max(end, 1));
 }
 
-export function toReplyError({ kind, code, message }: Failure): SidegateError {
-  return new SidegateError(kind, code, message);
+export function toReplyError({ kind, code, message, full }: Failure): SidegateError {
+  return full === undefined ? new SidegateError(kind, code, message) : new QueueFullError(message, full);
 }

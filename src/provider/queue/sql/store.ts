@@ -1,7 +1,7 @@
 /** Executes the operations of the queue in a database: all writes of one turn of the event loop in one transaction. */
 import { SidegateError } from '../../../core/errors.ts';
 import type { StoredEndpoint } from '../../endpoints/endpoint-store.ts';
-import type { QueueBounds } from '../delivery-queue.ts';
+import { type QueueBounds, QueueFullError } from '../delivery-queue.ts';
 import type { Failure, Operation, OperationKind, Operations, Reply, Results } from '../operations.ts';
 import { type Append, append } from './append.ts';
 import type { Database, Sql } from './database.ts';
@@ -154,6 +154,7 @@ function toReply(result: Results[OperationKind] | SidegateError): Reply {
   return result instanceof SidegateError ? toFailed(result) : { isDone: true, result };
 }
 
-function toFailed({ kind, code, message }: SidegateError): { readonly isDone: false } & Failure {
-  return { isDone: false, kind, code, message };
+function toFailed(error: SidegateError): { readonly isDone: false } & Failure {
+  const { kind, code, message } = error;
+  return { isDone: false, kind, code, message, full: error instanceof QueueFullError ? error.full : undefined };
 }

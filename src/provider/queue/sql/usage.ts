@@ -1,7 +1,7 @@
 /** The bounds of the queue, and the shares of endpoints and tenants. Only what waits counts: delivered events are removed when space is needed. */
 import { SidegateError } from '../../../core/errors.ts';
 import { INBOX_PREFIX, isInboxEndpoint } from '../../events/inbox-request.ts';
-import type { QueueBounds } from '../delivery-queue.ts';
+import { type QueueBounds, QueueFullError } from '../delivery-queue.ts';
 import type { Sql } from './database.ts';
 import { readStored } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
@@ -49,11 +49,12 @@ export class Usage {
   add(events: readonly WaitingEvent[]): SidegateError | undefined {
     const { all, lanes, tenants } = this.#count(events);
     if (all !== this.#all && this.#exceeds(all, 1))
-      return toFull('the queue is full: it has as many undelivered events as provider.queue allows');
+      return toFull('queue', all, 'the queue is full: it has as many undelivered events as provider.queue allows');
     for (const [endpoint, figures] of lanes)
-      if (this.#exceeds(figures, this.#bounds.endpointShare)) return toFull(describeEndpoint(endpoint, figures));
+      if (this.#exceeds(figures, this.#bounds.endpointShare))
+        return toFull(`endpoint ${endpoint}`, figures, describeEndpoint(endpoint, figures));
     for (const [tenant, figures] of tenants)
-      if (this.#exceeds(figures, this.#bounds.tenantShare)) return toFull(describeTenant(tenant));
+      if (this.#exceeds(figures, this.#bounds.tenantShare)) return toFull(`tenant ${tenant}`, figures, describeTenant(tenant));
     this.#all = all;
     for (const [name, figures] of lanes) this.#lanes.set(name, figures);
     for (const [name, figures] of tenants) this.#tenants.set(name, figures);
@@ -102,8 +103,10 @@ function describeEndpoint(endpoint: string, { waiting }: Figures): string {
   return `${name} has ${waiting - 1} undelivered events, its share of the queue (provider.queue.endpointShare): disable it, cancel or purge its deliveries, or wait until it accepts them`;
 }
 
-function toFull(message: string): SidegateError {
-  return new SidegateError('system', 'queue_full', message);
+/** `figures`: with the events that have no room. If nothing else waits, an event never has. */
+function toFull(full: string, { waiting, bytes }: Figures, message: string): SidegateError {
+  if (waiting > 1) return new QueueFullError(message, full);
+  return new SidegateError('user', 'too_large', `the event takes ${bytes} bytes of the queue, more than the ${full} may have`);
 }
 
 function addTo(figures: Figures | undefined, bytes: number): Figures {
