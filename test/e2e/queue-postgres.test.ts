@@ -286,6 +286,27 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
       await until(() => changes > 0);
     }
   });
+
+  test('see a change that committed after one that began later, behind a pooler', async () => {
+    const schema = newSchema();
+    const eager: Clock = { ...systemClock, every: (interval, action) => systemClock.every(interval / 200, action) };
+    const [first, second] = [await open(schema), await open(schema, { clock: eager }, pooler.url())];
+    let changes = 0;
+    second.endpoints.onChange(() => changes++);
+    const waitForChange = async (change: () => Promise<unknown>): Promise<void> => {
+      changes = 0;
+      await change();
+      await until(() => changes > 0);
+    };
+    await waitForChange(() => first.endpoints.put({ id: 'slow', version: 1, json: '{}' }));
+    await waitForChange(() => first.endpoints.put({ id: 'fast', version: 1, json: '{}' }));
+    const slow = new pg.Client({ connectionString: server.url() });
+    await slow.connect();
+    await slow.query(`BEGIN; UPDATE "${schema}".endpoint SET version = 2 WHERE id = 'slow'`);
+    await waitForChange(() => first.endpoints.put({ id: 'fast', version: 2, json: '{}' }));
+    await waitForChange(() => slow.query('COMMIT'));
+    await slow.end();
+  });
 });
 
 test(

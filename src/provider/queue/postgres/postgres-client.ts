@@ -286,7 +286,8 @@ class PostgresClient implements StoreClient {
     const before = this.#endpoints;
     try {
       const [row] = await this.#database.all<{ state: string }>(
-        "SELECT count(*) || '/' || coalesce(max(xmin::text::bigint), 0) AS state FROM endpoint",
+        // Each change of a row gives it another xmin, in whatever order transactions begin and commit.
+        "SELECT coalesce(sum(hashtextextended(id || '/' || xmin, 0)), 0)::text AS state FROM endpoint",
       );
       this.#endpoints = row?.state;
     } catch {
