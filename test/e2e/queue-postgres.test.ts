@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
@@ -50,6 +52,13 @@ async function open(schema: string, over: QueueOptions = {}, url = server.url())
 /** Waits until the queue has nothing to send, also while the server is not there. */
 async function untilDelivered(queue: DeliveryQueue): Promise<void> {
   await until(async () => (await queue.stats(now()).catch(() => undefined))?.waiting === 0);
+}
+
+/** The bytes of all objects in use. */
+function measureHeap(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  return process.memoryUsage().heapUsed;
 }
 
 /** The names of what was received. */
@@ -306,6 +315,31 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     await waitForChange(() => first.endpoints.put({ id: 'fast', version: 2, json: '{}' }));
     await waitForChange(() => slow.query('COMMIT'));
     await slow.end();
+  });
+
+  test('ignore news that no replica sent, and keep nothing of endpoints that do not exist', async () => {
+    const schema = newSchema();
+    const queue = await open(schema);
+    const other = await open(schema, { clock: NEVER_POLLS });
+    const { received, serving } = collect(other);
+    // The connection that listens is opened in the background.
+    await until(async () => {
+      await queue.append([newEvent(['known'])]);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      return received.length > 0;
+    });
+    const heap = measureHeap();
+    for (const payload of ['nothing', 'null', '{}', '{"from":"x","due":[1,null],"wake":[1],"endpoints":1}'])
+      server.sql(`NOTIFY "sidegate_${schema}", '${payload}'`);
+    server.sql(
+      `SELECT count(pg_notify('sidegate_${schema}', json_build_object('from', 'x', 'wake', '[]'::json, 'endpoints', false,
+         'due', (SELECT json_agg(md5(i || '/' || j)) FROM generate_series(1, 200) AS j))::text)) FROM generate_series(1, 500) AS i`,
+    );
+    await queue.append([newEvent(['new'])]);
+    await until(() => received.some((name) => name.endsWith(' new')));
+    // An entry for each of the 100,000 names takes more than 30 MB.
+    expect(measureHeap() - heap).toBeLessThan(10_000_000);
+    await serving.stop();
   });
 });
 

@@ -98,6 +98,11 @@ class SqlQueue implements DeliveryQueue {
         this.#hooks.onFatal(error);
       },
       onDue: (endpoint, at) => this.#scheduler.addDue(endpoint, at),
+      onNews: (endpoint) => {
+        const isKnown = this.#scheduler.find(endpoint) !== undefined;
+        if (isKnown) this.#scheduler.addDue(endpoint, this.clock.now());
+        return isKnown;
+      },
       onWake: (endpoint) => this.#scheduler.wake(endpoint),
       onEndpoints: () => {
         for (const listener of this.#listeners) listener();

@@ -45,6 +45,8 @@ export interface StoreEvents {
   readonly onFatal: (error: Error) => void;
   /** A delivery of the endpoint is due at this time. */
   readonly onDue: (endpoint: string, at: EpochMilliseconds) => void;
+  /** A delivery of the endpoint is due now, by what another replica says. False, and nothing happens, if it never had one here. */
+  readonly onNews: (endpoint: string) => boolean;
   /** Another replica woke the endpoint. */
   readonly onWake: (endpoint: string) => void;
   /** Another replica changed endpoints. */

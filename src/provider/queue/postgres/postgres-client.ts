@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import type pg from 'pg';
+import * as z from 'zod';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
@@ -38,6 +39,8 @@ const MAX_POLL_PAUSE_MS: Milliseconds = 10_000;
 const LISTEN_AGAIN_MS: Milliseconds = 5_000;
 /** News are collected for so long. */
 const NEWS_MS: Milliseconds = 20;
+/** News make a replica search the tables at most so often. */
+const LOOK_MS: Milliseconds = 50;
 /** PostgreSQL sends at most 8000 bytes. */
 const MAX_NEWS_BYTES = 7_000;
 const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
@@ -54,13 +57,14 @@ interface OwnedLane {
 }
 
 /** A message of one replica to the others. */
-interface News {
-  readonly from: string;
+const News = z.object({
+  from: z.string(),
   /** Endpoints with new deliveries; null: too many to name. */
-  readonly due: readonly string[] | null;
-  readonly wake: readonly string[];
-  readonly endpoints: boolean;
-}
+  due: z.array(z.string()).nullable(),
+  wake: z.array(z.string()),
+  endpoints: z.boolean(),
+});
+type News = z.infer<typeof News>;
 
 export function openPostgresStore(settings: PostgresSettings, bounds: QueueBounds, clock: Clock, hooks: StoreHooks): OpenStore {
   return async (events) => {
@@ -108,6 +112,7 @@ class PostgresClient implements StoreClient {
   #endpoints: string | undefined;
   #news = { due: new Set<string>(), wake: new Set<string>(), endpoints: false };
   #cancelNews: CancelTimer | undefined;
+  #cancelLook: CancelTimer | undefined;
 
   constructor(database: PostgresDatabase, store: Store, parts: ClientParts) {
     this.#database = database;
@@ -202,7 +207,7 @@ class PostgresClient implements StoreClient {
 
   async close(): Promise<void> {
     if (this.#isClosing) return;
-    for (const cancel of [...this.#timers, this.#cancelNews, this.#cancelListening]) cancel?.();
+    for (const cancel of [...this.#timers, this.#cancelNews, this.#cancelLook, this.#cancelListening]) cancel?.();
     if (this.#isWriting || this.#waiting.length > 0)
       await new Promise<void>((resolve) => {
         this.#onIdle = resolve;
@@ -375,14 +380,24 @@ class PostgresClient implements StoreClient {
     }
   }
 
+  /** Any role that can connect can send news, so they keep nothing in memory, and only make this replica look earlier. */
   #hear(payload: string): void {
-    const { from, due, wake, endpoints } = JSON.parse(payload) as News;
-    if (from === this.#owner) return;
-    const { events, clock } = this.#parts;
-    if (due === null) runDetached(this.#poll());
-    else for (const endpoint of due) events.onDue(endpoint, clock.now() + this.clockOffset);
-    for (const endpoint of wake) events.onWake(endpoint);
-    if (endpoints) events.onEndpoints();
+    const news = parseNews(payload);
+    if (news === undefined || news.from === this.#owner) return;
+    const { events } = this.#parts;
+    const unknown = news.due?.filter((endpoint) => !events.onNews(endpoint));
+    for (const endpoint of news.wake) events.onWake(endpoint);
+    if (unknown?.length !== 0 || news.endpoints) this.#lookSoon();
+  }
+
+  #lookSoon(): void {
+    this.#cancelLook ??= this.#parts.clock.after(LOOK_MS, () => {
+      this.#cancelLook = undefined;
+      // The search under way may have begun before the change.
+      if (this.#isPolling) return this.#lookSoon();
+      runDetached(this.#poll());
+      runDetached(this.#checkEndpoints());
+    });
   }
 
   #announceSoon(): void {
@@ -407,8 +422,17 @@ class PostgresClient implements StoreClient {
   }
 }
 
+/** Undefined if no replica sent it. */
+function parseNews(payload: string): News | undefined {
+  try {
+    return News.safeParse(JSON.parse(payload)).data;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Names in parts that fit into a message. */
-function toParts(names: ReadonlySet<string>): readonly (readonly string[])[] {
+function toParts(names: ReadonlySet<string>): readonly string[][] {
   const parts: string[][] = [];
   let bytes = MAX_NEWS_BYTES;
   for (const name of names) {
