@@ -291,7 +291,7 @@ class PostgresClient implements StoreClient {
     const before = this.#endpoints;
     try {
       const [row] = await this.#database.all<{ state: string }>(
-        // Each change of a row gives it another xmin, in whatever order transactions begin and commit.
+        // Each change of a row gives it another xmin. The newest one is not enough: transactions commit in another order than they begin.
         "SELECT coalesce(sum(hashtextextended(id || '/' || xmin, 0)), 0)::text AS state FROM endpoint",
       );
       this.#endpoints = row?.state;
