@@ -4,7 +4,7 @@ import type { BodyStream, RequestBody } from './body.ts';
 import type { Client } from './client.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from './clock.ts';
 import type { HeaderFields, RawHeaders } from './headers.ts';
-import type { BlockedWriter, PauseOwner } from './read-pause.ts';
+import type { BlockedWriter } from './read-pause.ts';
 import type { RequestTarget } from './target.ts';
 
 /** The data of any request, even of one whose head is rejected. */
@@ -23,7 +23,7 @@ export interface UpgradeRequest {
   /** As the client sent it, for example `websocket`. */
   readonly protocol: string;
   /** Accepts the upgrade with this status line and these fields. Returns the stream of what the client sends from then on. */
-  grant(statusLine: string, fields: RawHeaders, owner: PauseOwner): BodyStream;
+  grant(statusLine: string, fields: RawHeaders): BodyStream;
   /** Sends bytes in the new protocol. Returns false to ask the caller to wait until `writer` has drained; `onWritten` as in ClientResponse. */
   write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean;
   readonly writer: BlockedWriter;

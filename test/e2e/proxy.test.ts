@@ -225,6 +225,15 @@ describe('CONNECT', () => {
     expect(text).toBe('last words');
   });
 
+  test('passes on the end of a client that ends its side before the tunnel is open', async () => {
+    await start();
+    const socket = connect({ port: gate.proxyPort, host: '127.0.0.1', allowHalfOpen: true });
+    socket.end(`CONNECT a.echo.example:${echo.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\nlast words`);
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    expect(text).toBe('HTTP/1.1 200 Connection established\r\n\r\nlast words');
+  });
+
   test.each([
     ['no port', 'app.example', 400],
     ['port 0', 'app.example:0', 400],

@@ -7,6 +7,8 @@ export interface PipelinedFlood {
   readonly port: number;
   readonly isTls?: boolean;
   readonly connections: number;
+  /** How many addresses they come from; default: one. */
+  readonly addresses?: number;
   readonly milliseconds: number;
   /** Written once on each connection, before the others. */
   readonly first?: string | Buffer;
@@ -19,11 +21,10 @@ export interface PipelinedFlood {
 
 const BLOCK_BYTES = 256 * 1024;
 const REQUESTS_PER_BLOCK = 2_000;
-const FROM = '127.0.0.1';
 
 /** Floods until the time is over; resolves with how many connections were opened. */
 export async function floodPipelined(flood: PipelinedFlood): Promise<number> {
-  const { connections, milliseconds } = flood;
+  const { connections, milliseconds, addresses = 1 } = flood;
   const blocks = toBlocks(flood.request);
   const open = new Set<Socket>();
   let opened = 0;
@@ -32,13 +33,13 @@ export async function floodPipelined(flood: PipelinedFlood): Promise<number> {
     isOver = true;
     for (const socket of open) socket.destroy();
   }, milliseconds);
-  const run = async (): Promise<void> => {
+  const run = async (localAddress: string): Promise<void> => {
     while (!isOver) {
       opened++;
-      await writeUntilClosed(flood, blocks, open);
+      await writeUntilClosed(flood, localAddress, blocks, open);
     }
   };
-  await Promise.all(Array.from({ length: connections }, run));
+  await Promise.all(Array.from({ length: connections }, (_, index) => run(`127.0.0.${1 + (index % addresses)}`)));
   return opened;
 }
 
@@ -54,10 +55,11 @@ function toBlocks(request: PipelinedFlood['request']): (block: number) => Buffer
 
 function writeUntilClosed(
   { port, isTls, alpn, first, reads }: PipelinedFlood,
+  localAddress: string,
   blocks: (block: number) => Buffer,
   open: Set<Socket>,
 ): Promise<void> {
-  const address = { host: FROM, localAddress: FROM, port };
+  const address = { host: '127.0.0.1', localAddress, port };
   const socket =
     isTls === true
       ? connectTls({ ...address, rejectUnauthorized: false, ...(alpn !== undefined && { ALPNProtocols: [alpn] }) })

@@ -115,7 +115,7 @@ class ProxyPort implements Port<LifecycleRoute> {
     try {
       const server = await dial(addresses, head.destination?.port ?? 0, limits.connectTimeout, clock);
       // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins after the blank line.
-      const content = client.grant('200 Connection established', [], head.body);
+      const content = client.grant('200 Connection established', []);
       const totals = await relayTunnel(client, content, server, limits, clock);
       metrics.proxyBytes(rule, totals);
       return { outcome: { kind: 'responded', status: 200, upstreamMs: clock.monotonic() - startedAt } };

@@ -9,7 +9,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
-import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
+import { guardDecision, onceEvent } from '../../core/safe-events.ts';
 import { type ClientCertificates, createClientCertificates } from '../server/client-certificates.ts';
 import { ClientErrors } from '../server/client-errors.ts';
 import type { TrackedRequest } from '../server/connection-limiter.ts';
@@ -22,7 +22,6 @@ import { createRequestInfo, toDirectClient } from '../server/request-info.ts';
 import type { ListenPhase } from '../server/server.ts';
 import { createStrictServer, interceptConnections, watchConnections } from '../server/strict-server.ts';
 import type { TlsContexts } from '../server/tls.ts';
-import { createFinalResponse, SocketUpgrade } from '../server/upgrade.ts';
 import { type ProxyTarget, parseAbsoluteTarget, parseConnectTarget } from './proxy-target.ts';
 
 /** Handles the requests of the proxy. */
@@ -73,9 +72,6 @@ export class ProxyServer {
     });
     this.#listener = new Listener(this.#server, parts.address);
     this.#certificates = this.#watchCertificates();
-    onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
-      this.#onConnect(request, socket, head),
-    );
     watchConnections(this.#server, onConnections);
     this.#clients = new PortClients(this.#server, {
       limits,
@@ -93,7 +89,7 @@ export class ProxyServer {
       maxHeaderFields: limits.maxHeaderFields,
       handle: (received) => this.#accept(received),
     });
-    this.#requests.bind(this.#server);
+    this.#requests.bind(this.#server, ['connect']);
   }
 
   /** Starts to listen; rejects with the system's error. */
@@ -124,42 +120,22 @@ export class ProxyServer {
     this.#certificates?.close();
   }
 
-  #accept({ request, response, body, tracked, refusal: unexpected }: PortRequest): void {
+  #accept({ request, response, body, tracked, upgrade, refusal: unexpected }: PortRequest): void {
     const { handler } = this.#parts;
     const head = toIncomingHead(request);
     const info = this.#createInfo(request);
     this.#watchEnd(response, request.socket);
     const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response) ?? unexpected;
     if (refusal !== undefined) return handler.reject(info, response, refusal);
-    const target = this.#checkHead(head, parseAbsoluteTarget);
+    const target = this.#checkHead(head, upgrade === undefined ? parseAbsoluteTarget : parseConnectTarget);
     if (target instanceof Refusal) return handler.reject(info, response, target);
-    const { headers } = head;
-    handler.handle({ ...info, ...target, headers, body }, response);
-  }
-
-  #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
-    const { handler } = this.#parts;
-    onEvent(socket, 'error', () => socket.destroy());
-    // Responses that are still due would be sent into the tunnel.
-    if (this.#clientErrors.findPending(socket) !== undefined) {
-      socket.destroy();
-      return;
-    }
-    const response = createFinalResponse(request, socket, this.#parts.clock);
-    const head = toIncomingHead(request);
-    const { headers } = head;
-    const info = this.#createInfo(request);
-    const { body, tracked } = this.#requests.track(request, response);
-    const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response);
-    if (refusal !== undefined) return handler.reject(info, response, refusal);
-    const target = this.#checkHead(head, parseConnectTarget);
-    if (target instanceof Refusal) return handler.reject(info, response, target);
+    const parsed = { ...info, ...target, headers: head.headers, body };
+    if (upgrade === undefined) return handler.handle(parsed, response);
     // Its bytes would be treated as tunnel data.
     if (body.declaredLength !== 0)
       return handler.reject(info, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
     this.#certificates?.upgrade(request.socket);
-    const upgrade = new SocketUpgrade('', socket, response, early);
-    handler.handle({ ...info, ...target, headers, body, upgrade }, response);
+    handler.handle({ ...parsed, upgrade: upgrade.hold(body) }, response);
   }
 
   /** Closes the connection after a response whose head promised keep-alive before the gate began to shut down. */

@@ -132,6 +132,11 @@ export class BodyWatch {
     this.#pressure.onBytes(bytes);
   }
 
+  /** Call it once bytes are given up that only a collection frees. */
+  onGarbage(bytes: number): void {
+    this.#pressure.onGarbage(bytes);
+  }
+
   /** Increases the share of a small body to `bytes`. If the budget is exhausted, evicts other unfinished bodies; returns false if there are none. */
   take(body: BufferedBody, bytes: number): boolean {
     if (this.#budget.take(body, bytes)) return true;

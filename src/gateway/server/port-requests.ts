@@ -15,7 +15,7 @@ import { lingerOnClose } from './linger.ts';
 import type { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
 import { closeAfterIgnoredUpgrade, stopParsing } from './strict-server.ts';
-import type { SocketUpgrade } from './upgrade.ts';
+import { ReleasedConnection } from './upgrade.ts';
 
 /** A request that may be handled now. */
 export interface PortRequest {
@@ -23,7 +23,7 @@ export interface PortRequest {
   readonly response: ServerResponse;
   readonly body: IncomingBody;
   readonly tracked: TrackedRequest;
-  readonly upgrade?: SocketUpgrade | undefined;
+  readonly upgrade?: ReleasedConnection | undefined;
   /** Why the request must be rejected. */
   readonly refusal?: Refusal | undefined;
 }
@@ -42,7 +42,7 @@ export interface PortRequestParts {
 /** The parts of a request besides its message. */
 interface Arrival {
   readonly expectsContinue?: boolean;
-  readonly upgrade?: SocketUpgrade;
+  readonly upgrade?: ReleasedConnection;
   readonly refusal?: Refusal;
 }
 
@@ -87,13 +87,31 @@ export class PortRequests {
     this.#parts = parts;
   }
 
-  /** Call it before the server listens. */
-  bind(server: Server | TlsServer): void {
+  /** Call it before the server listens. `released`: after such requests, Node passes the raw connection on; it must pass them. */
+  bind(server: Server | TlsServer, released: readonly ('upgrade' | 'connect')[] = []): void {
     const unexpected = refuse('expectation_failed', 'expectation_failed');
     onEvent(server, 'request', (request, response) => this.receive(request, response));
     onEvent(server, 'checkContinue', (request, response) => this.receive(request, response, { expectsContinue: true }));
     onEvent(server, 'checkExpectation', (request, response) => this.receive(request, response, { refusal: unexpected }));
     onEvent(server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
+    for (const event of released)
+      onEvent(server, event, (request: IncomingMessage, socket: Duplex, early: Buffer) =>
+        this.#onReleased(request, socket as Socket, early),
+      );
+  }
+
+  #onReleased(request: IncomingMessage, socket: Socket, early: Buffer): void {
+    const { errors, bodies } = this.#parts;
+    const { length } = early;
+    bodies.onBytes(length);
+    onceEvent(socket, 'close', () => bodies.onGarbage(length));
+    onEvent(socket, 'error', () => socket.destroy());
+    // A response now would precede the pending ones, and be taken for one of them; or be sent into the tunnel.
+    if (errors.findPending(socket) !== undefined) socket.destroy();
+    else {
+      const upgrade = new ReleasedConnection(request, socket, early, bodies);
+      this.receive(request, upgrade.response, { upgrade });
+    }
   }
 
   /** Returns the result of `handle` if it was called at once. */
@@ -106,21 +124,21 @@ export class PortRequests {
     const known = this.#queues.get(socket);
     if (known !== undefined) known.count++;
     const before = errors.findPending(socket);
-    if (before === undefined) return handle(this.track(request, response, arrival));
+    if (before === undefined) return handle(this.#track(request, response, arrival));
     const queue = known ?? this.#addQueue(socket);
     const release = this.#admitWaiting(request, queue);
     if (release === undefined) {
       stopParsing(request);
       return this.#endConnection(socket, queue);
     }
-    queue.requests.push({ received: this.track(request, response, arrival), release });
+    queue.requests.push({ received: this.#track(request, response, arrival), release });
     queue.held ??= this.#hold(socket, queue);
     onceEvent(before, 'close', () => this.#handleNext(socket, queue));
     return undefined;
   }
 
   /** Tracks the request and creates its body. */
-  track(
+  #track(
     request: IncomingMessage,
     response: ServerResponse,
     { expectsContinue = false, upgrade, refusal }: Arrival = {},

@@ -10,7 +10,7 @@ import type { Clock } from '../../core/clock.ts';
 import { IpRanges } from '../../core/ip-address.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
-import { guardDecision, onEvent } from '../../core/safe-events.ts';
+import { guardDecision } from '../../core/safe-events.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
 import { ClientErrors } from './client-errors.ts';
@@ -28,7 +28,7 @@ import { createRequestInfo } from './request-info.ts';
 import { createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { toHsts } from './tls-settings.ts';
-import { createFinalResponse, isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
+import { isRelayedUpgrade } from './upgrade.ts';
 
 /** Handles requests; the request pipeline implements it. */
 export interface RequestHandler {
@@ -196,30 +196,8 @@ export class ListenServer {
 
   #bind(): void {
     const { onConnections } = this.#parts;
-    this.#requests.bind(this.#server);
-    onEvent(this.#server, 'upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
-      this.#onUpgrade(request, socket, head),
-    );
-    onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex) => {
-      onEvent(socket, 'error', () => socket.destroy());
-      // A response now would precede the pending ones, and be taken for one of them.
-      if (this.#clientErrors.findPending(socket) !== undefined) {
-        socket.destroy();
-        return;
-      }
-      const info = this.#createInfo(toIncomingHead(request));
-      this.#parts.handler.rejectSocket(info, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
-    });
+    this.#requests.bind(this.#server, ['upgrade', 'connect']);
     watchConnections(this.#server, onConnections);
-  }
-
-  /** Node passes the raw socket. If the upgrade is not accepted, the response is the last on it. */
-  #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const response = createFinalResponse(request, socket, this.#parts.clock);
-    onEvent(socket, 'error', () => socket.destroy());
-    this.#requests.receive(request, response, {
-      upgrade: new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head),
-    });
   }
 
   #onHttp2Request({ head, headBytes, fieldLines, source, stream, counted }: Http2Request): void {
@@ -251,6 +229,7 @@ export class ListenServer {
     }
     const unverified = this.#certificates?.refuse(info.client, response);
     if (unverified !== undefined) return handler.reject(info, response, unverified);
+    if (head.method === 'CONNECT') return handler.reject(info, response, refuse('malformed_request', 'malformed', 'CONNECT'));
     const rejected = this.#clients.admit(tracked, info.client.address, upgrade !== undefined) ?? refusal;
     if (rejected !== undefined) return handler.reject(info, response, rejected);
     const target = checkHead(head, limits, onLimit);
@@ -260,7 +239,7 @@ export class ListenServer {
       return handler.reject(info, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
     const parsed = { ...info, target, headers: head.headers, body };
-    handler.handle(upgrade === undefined ? parsed : { ...parsed, upgrade }, response);
+    handler.handle(upgrade === undefined ? parsed : { ...parsed, upgrade: upgrade.hold(body) }, response);
   }
 
   #toPeer(socket: Socket): string {

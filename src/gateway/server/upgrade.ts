@@ -1,4 +1,4 @@
-/** A request to upgrade the connection, most often to WebSocket: held until the app accepts it. */
+/** A request to upgrade the connection, most often to WebSocket, or to open a tunnel: held until it is accepted. */
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -7,9 +7,10 @@ import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
-import { type PauseOwner, writeCounted } from '../../core/read-pause.ts';
+import { type PauseOwner, ReadPause, writeCounted } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import type { BodyWatch } from './limits.ts';
 import { closeAfterResponse, destroySoon } from './linger.ts';
 
 /**
@@ -26,38 +27,58 @@ export function isRelayedUpgrade(method: string | undefined, protocol: string | 
 }
 
 /**
- * Creates a response on a connection that node:http has released. It is the last on the connection, unless the upgrade is
- * accepted.
+ * A connection that node:http has released because of an upgrade request or CONNECT. A pipeline cannot get it before `hold` counts what the
+ * client sends while it waits.
  */
-export function createFinalResponse(request: IncomingMessage, socket: Duplex, clock: Clock): ServerResponse {
-  const response = new ServerResponse(request);
-  response.assignSocket(socket as Socket);
-  response.shouldKeepAlive = false;
-  onEvent(response, 'finish', () => closeAfterResponse(socket as Socket, clock));
-  return response;
-}
-
-/** The upgrade request of a node:http `upgrade` event. */
-export class SocketUpgrade implements UpgradeRequest {
-  readonly protocol: string;
-  readonly #socket: Duplex;
-  readonly #response: ServerResponse;
+export class ReleasedConnection {
+  /** The last response on the connection, unless the upgrade is accepted. */
+  readonly response: ServerResponse;
+  readonly #socket: Socket;
   readonly #early: Buffer;
+  readonly #bodies: BodyWatch;
 
-  constructor(protocol: string, socket: Duplex, response: ServerResponse, early: Buffer) {
-    this.protocol = protocol;
+  /** `early`: what was read behind the head. */
+  constructor(request: IncomingMessage, socket: Socket, early: Buffer, bodies: BodyWatch) {
     this.#socket = socket;
-    this.#response = response;
     this.#early = early;
+    this.#bodies = bodies;
+    this.response = new ServerResponse(request);
+    this.response.assignSocket(socket);
+    this.response.shouldKeepAlive = false;
+    onEvent(this.response, 'finish', () => closeAfterResponse(socket, bodies.clock));
   }
 
-  grant(statusLine: string, fields: RawHeaders, owner: PauseOwner): BodyStream {
+  /** Call it once the client is known. */
+  hold(owner: PauseOwner): UpgradeRequest {
+    const socket = this.#socket;
+    const content = new SocketStream(socket, owner, this.#bodies.limits.streamTimeout);
+    if (this.#early.length > 0) content.receive(this.#early);
+    onceEvent(this.response, 'finish', () => content.stop());
+    return new SocketUpgrade(socket, this.response, content);
+  }
+}
+
+/** An upgrade request, or CONNECT. */
+class SocketUpgrade implements UpgradeRequest {
+  readonly protocol: string;
+  readonly #socket: Socket;
+  readonly #response: ServerResponse;
+  readonly #content: SocketStream;
+
+  constructor(socket: Socket, response: ServerResponse, content: SocketStream) {
+    this.protocol = response.req.headers.upgrade ?? '';
+    this.#socket = socket;
+    this.#response = response;
+    this.#content = content;
+  }
+
+  grant(statusLine: string, fields: RawHeaders): BodyStream {
     let head = `HTTP/1.1 ${statusLine}\r\n`;
     for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
     // From here on, the connection no longer carries HTTP.
-    this.#response.detachSocket(this.#socket as Parameters<ServerResponse['detachSocket']>[0]);
+    this.#response.detachSocket(this.#socket);
     this.#socket.write(`${head}\r\n`, 'latin1');
-    return new SocketStream(this.#socket, this.#early, owner);
+    return this.#content;
   }
 
   get writer(): Duplex {
@@ -74,7 +95,7 @@ export class SocketUpgrade implements UpgradeRequest {
 
   /** The client might neither read what was sent nor close its side. */
   close(clock: Clock, atMost: Milliseconds): void {
-    const socket = this.#socket as Socket;
+    const socket = this.#socket;
     if (socket.writableFinished) return closeAfterResponse(socket, clock);
     destroySoon(socket, clock, atMost);
     onceEvent(socket, 'finish', () => closeAfterResponse(socket, clock));
@@ -86,47 +107,73 @@ export class SocketUpgrade implements UpgradeRequest {
   }
 }
 
-/** The bytes that arrive on the raw socket. */
+/** The bytes that arrive on the raw socket. Clients need not wait until the upgrade is accepted; the first bytes are kept, and end the reading. */
 class SocketStream implements BodyStream {
   readonly length = undefined;
   readonly owner: PauseOwner;
-  readonly #socket: Duplex;
-  readonly #early: Buffer;
+  readonly #socket: Socket;
+  readonly #maxWait: Milliseconds;
+  /** The bytes that arrived before there was a consumer. */
+  readonly #early: Buffer[] = [];
+  #wait: ReadPause | undefined;
   #consumer: BodyConsumer | undefined;
+  #isOver = false;
 
-  constructor(socket: Duplex, early: Buffer, owner: PauseOwner) {
+  constructor(socket: Socket, owner: PauseOwner, maxWait: Milliseconds) {
     this.owner = owner;
     this.#socket = socket;
-    this.#early = early;
+    this.#maxWait = maxWait;
+    onEvent(socket, 'data', (chunk: Buffer) => {
+      owner.pauses.onBytes(chunk.length);
+      this.receive(chunk);
+    });
+    onEvent(socket, 'close', () => this.fail('sender_gone'));
+  }
+
+  receive(chunk: Buffer): void {
+    const socket = this.#socket;
+    if (this.#consumer !== undefined) this.#consumer.write(chunk)?.hold(socket);
+    else if (this.#isOver) freeChunk(chunk);
+    else {
+      this.#early.push(chunk);
+      this.#wait ??= new ReadPause(this.owner, chunk.length, this.#maxWait, () => this.#disconnect());
+      this.#wait.hold(socket);
+    }
   }
 
   start(consumer: BodyConsumer): void {
     const socket = this.#socket;
     this.#consumer = consumer;
-    onEvent(socket, 'data', (chunk: Buffer) => {
-      this.owner.pauses.onBytes(chunk.length);
-      if (this.#consumer === undefined) freeChunk(chunk);
-      else this.#consumer.write(chunk)?.hold(socket);
-    });
-    onEvent(socket, 'end', () => this.#take()?.end());
-    onEvent(socket, 'close', () => this.fail('sender_gone'));
-    // Bytes that were sent before the upgrade was accepted; clients need not wait.
-    if (this.#early.length > 0) consumer.write(this.#early)?.hold(socket);
+    onEvent(socket, 'end', () => this.#finish()?.end());
+    this.#wait?.end();
+    for (const chunk of this.#early.splice(0)) this.receive(chunk);
+    // It may have ended while it waited.
     if (socket.destroyed) this.fail('sender_gone');
+    else if (socket.readableEnded) this.#finish()?.end();
   }
 
   fail(reason: Reason): void {
-    this.#take()?.fail(reason);
+    this.#finish()?.fail(reason);
   }
 
   stop(): void {
-    this.#take();
+    this.#finish();
     this.#socket.resume();
   }
 
-  #take(): BodyConsumer | undefined {
+  #disconnect(): void {
+    // The pause ends now, and what the socket has buffered is freed: what waits refers to it.
+    this.#isOver = true;
+    this.#early.length = 0;
+    this.#socket.destroy();
+  }
+
+  #finish(): BodyConsumer | undefined {
     const consumer = this.#consumer;
     this.#consumer = undefined;
+    this.#isOver = true;
+    this.#early.length = 0;
+    this.#wait?.end();
     return consumer;
   }
 }

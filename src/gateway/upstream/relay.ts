@@ -133,7 +133,7 @@ export class Relay implements UpstreamListener {
     // The stream of what the client sends reports it only until the client has ended its side.
     onceEvent(upgrade.writer, 'close', () => this.#abort('sender_gone'));
     const granted = [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol];
-    return this.observe(upgrade.grant('101 Switching Protocols', granted, admitted.head.body));
+    return this.observe(upgrade.grant('101 Switching Protocols', granted));
   }
 
   onHead(status: number, statusText: string, headers: RawHeaders): void {
