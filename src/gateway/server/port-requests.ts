@@ -116,7 +116,7 @@ export class PortRequests {
 
   /** Returns the result of `handle` if it was called at once. */
   receive(request: IncomingMessage, response: ServerResponse, arrival: Arrival = {}): unknown {
-    const { errors, handle } = this.#parts;
+    const { errors } = this.#parts;
     const { socket } = request;
     // Behind a response that closes the connection: there can be no response, so the request must not be handled.
     if (!socket.writable) return stopParsing(request);
@@ -124,7 +124,7 @@ export class PortRequests {
     const known = this.#queues.get(socket);
     if (known !== undefined) known.count++;
     const before = errors.findPending(socket);
-    if (before === undefined) return handle(this.#track(request, response, arrival));
+    if (before === undefined) return this.#handle(this.#track(request, response, arrival));
     const queue = known ?? this.#addQueue(socket);
     const release = this.#admitWaiting(request, queue);
     if (release === undefined) {
@@ -210,7 +210,13 @@ export class PortRequests {
     next.release();
     if (!socket.writable) return undefined;
     if (queue.requests.length === 0 && queue.held?.isEnding !== true) this.#release(socket, queue);
-    return this.#parts.handle(next.received);
+    return this.#handle(next.received);
+  }
+
+  #handle(received: PortRequest): unknown {
+    const result = this.#parts.handle(received);
+    received.body.holdUnread();
+    return result;
   }
 
   /** The parser continues with the bytes that were held, in which requests may wait again. */

@@ -15,6 +15,8 @@ import { IncomingStream } from './request-stream.ts';
 /** In bytes; reading this much and discarding it costs less than another TCP and TLS handshake. */
 const CHEAP_TO_DRAIN = 64 * 1024;
 const EMPTY = Buffer.alloc(0);
+/** In bytes; what Node reads of a body that nobody reads, before it stops. */
+const MAX_UNREAD = 128 * 1024;
 /** The bytes that a chunk costs in addition to its bytes until it is garbage collected. */
 const CHUNK_OVERHEAD = 400;
 
@@ -40,6 +42,9 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
   readonly #watch: BodyWatch;
   readonly #bytes = new GrowingBuffer();
   #maxBytes = 0;
+  /** It is among the buffered bodies, although its reading has not begun. */
+  #isUnread = false;
+  #isFreed = false;
   #settle: ((result: Buffer | Refusal) => void) | undefined;
   #result: Promise<Buffer | Refusal> | undefined;
   #content: Buffer | Refusal | undefined;
@@ -81,7 +86,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
 
   open(): Buffer | BodyStream {
     if (this.declaredLength === 0) return EMPTY;
-    this.#stream = new IncomingStream(this.#source, this.#watch, this);
+    this.#stream = new IncomingStream(this.#source, this.#watch, this, () => this.#endUnread());
     if (this.#brokenBy !== undefined) this.#stream.fail(this.#brokenBy);
     return this.#stream;
   }
@@ -92,7 +97,32 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
 
   /** Returns the buffer's bytes to the shared budget; called once the exchange is over. */
   free(): void {
+    this.#isFreed = true;
+    this.#endUnread();
     this.#watch.release(this);
+  }
+
+  /**
+   * Call it after the request was handled as far as possible at once. If the body is not read by then, because a gate or the app takes its
+   * time, what Node reads of it counts from now on; if there is no memory for it, the client is disconnected.
+   */
+  holdUnread(): void {
+    const { declaredLength = MAX_UNREAD } = this;
+    if (declaredLength === 0 || this.#isFreed || this.#result !== undefined || this.#stream?.hasBegun === true) return;
+    const bytes = Math.min(declaredLength, MAX_UNREAD);
+    this.#isUnread = true;
+    this.isPaused = true;
+    this.startedAt = this.#watch.now();
+    this.#watch.addBuffered(this);
+    this.#watch.onBytes(bytes);
+    if (!this.#watch.take(this, bytes)) this.fail('buffer_full');
+  }
+
+  #endUnread(): void {
+    if (!this.#isUnread) return;
+    this.#isUnread = false;
+    this.isPaused = false;
+    this.#watch.finish(this, 0);
   }
 
   discard(): void {
@@ -106,6 +136,14 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     this.#brokenBy ??= reason;
     this.#stream?.fail(reason);
     this.#finish(toRefusal(reason));
+    if (!this.#isUnread || reason !== 'buffer_full') return;
+    this.#watch.onGarbage(this.held);
+    this.#endUnread();
+    const { stream } = this.#source;
+    // The request that waits refers to the stream, with all that it has buffered.
+    onEvent(stream, 'data', (chunk: Buffer) => freeChunk(chunk));
+    stream.resume();
+    stream.destroy();
   }
 
   #start(maxBytes: number): Promise<Buffer | Refusal> {
@@ -113,6 +151,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     if (this.declaredLength === 0) return Promise.resolve(EMPTY);
     if (this.declaredLength !== undefined && this.declaredLength > maxBytes)
       return Promise.resolve(refuse('body_too_large', 'body_too_large'));
+    this.#endUnread();
     this.#maxBytes = maxBytes;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;

@@ -22,6 +22,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   #consumer: BodyConsumer | undefined;
   /** Chunks that arrived before there was a consumer. */
   #early: Buffer[] = [];
+  readonly #onBegin: () => void;
   #hasBegun = false;
   /** Arriving chunks are kept for a consumer that is not attached yet. */
   #isHeld = false;
@@ -32,11 +33,17 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   #arrival: ReadPause | undefined;
   #brokenBy: Reason | undefined;
 
-  constructor(source: BodySource, watch: BodyWatch, owner: PauseOwner) {
+  /** `onBegin`: called before it is read. */
+  constructor(source: BodySource, watch: BodyWatch, owner: PauseOwner, onBegin: () => void) {
     this.#source = source;
+    this.#onBegin = onBegin;
     this.owner = owner;
     this.length = source.declaredLength;
     this.#watch = watch;
+  }
+
+  get hasBegun(): boolean {
+    return this.#hasBegun;
   }
 
   get isPaused(): boolean {
@@ -72,6 +79,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   #begin(): void {
     const { stream, expectsContinue } = this.#source;
     this.#hasBegun = true;
+    this.#onBegin();
     if (expectsContinue) this.#source.sendContinue();
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
