@@ -72,26 +72,48 @@ export function toMaxHandshakes({ limit, workers }: Pick<MemoryPressure, 'limit'
   return Math.min(Math.max(count, MIN_HANDSHAKES), most);
 }
 
-/** Whether all bytes of the ClientHello have arrived (RFC 8446 §4 and §5.1). Anything else is `complete`, for OpenSSL rejects it at once. */
-export function findHelloState(bytes: Buffer): 'incomplete' | 'complete' | 'too-large' {
-  const head: number[] = [];
-  let received = 0;
-  let end = 0;
-  for (let at = 0; at < bytes.length; at = end) {
-    if (bytes[at] !== HANDSHAKE_RECORD) return 'complete';
-    if (at + RECORD_HEAD_BYTES > bytes.length) return 'incomplete';
-    const start = at + RECORD_HEAD_BYTES;
-    end = start + bytes.readUInt16BE(start - 2);
-    head.push(...bytes.subarray(start, Math.min(end, start + MESSAGE_HEAD_BYTES - head.length)));
-    received += Math.min(end, bytes.length) - start;
-    if (head.length < MESSAGE_HEAD_BYTES) continue;
-    const [type, high = 0, middle = 0, low = 0] = head;
-    if (type !== CLIENT_HELLO) return 'complete';
-    const length = MESSAGE_HEAD_BYTES + high * 0x1_00_00 + middle * 0x1_00 + low;
-    if (length > MAX_HELLO_BYTES) return 'too-large';
-    if (received >= length) return 'complete';
+type HelloState = 'incomplete' | 'complete' | 'too-large' | 'invalid';
+
+/** The state of a ClientHello of which a part has arrived. */
+interface HelloScan {
+  /** Where the first record begins that is not complete. */
+  at: number;
+  /** The bytes of the message in the records before it. */
+  received: number;
+  /** The first of them. */
+  head: readonly number[];
+}
+
+/**
+ * Whether all bytes of the ClientHello have arrived (RFC 8446 §4 and §5.1). Anything else is `complete`, for OpenSSL rejects it at once; but it
+ * waits for more after an empty record, which §5.1 forbids. `scan`: the same for each call with more bytes, so that no record is read again.
+ */
+export function findHelloState(bytes: Buffer, scan: HelloScan): HelloState {
+  while (scan.at < bytes.length) {
+    const start = scan.at + RECORD_HEAD_BYTES;
+    if (bytes[scan.at] !== HANDSHAKE_RECORD) return 'complete';
+    if (start > bytes.length) return 'incomplete';
+    const end = start + bytes.readUInt16BE(start - 2);
+    if (end === start) return 'invalid';
+    const content = bytes.subarray(start, end);
+    const head = [...scan.head, ...content.subarray(0, MESSAGE_HEAD_BYTES - scan.head.length)];
+    const received = scan.received + content.length;
+    const state = toHelloState(head, received);
+    if (state !== 'incomplete' || end > bytes.length) return state;
+    scan.at = end;
+    scan.received = received;
+    scan.head = head;
   }
   return 'incomplete';
+}
+
+function toHelloState(head: readonly number[], received: number): HelloState {
+  const [type, high = 0, middle = 0, low = 0] = head;
+  if (head.length < MESSAGE_HEAD_BYTES) return 'incomplete';
+  if (type !== CLIENT_HELLO) return 'complete';
+  const length = MESSAGE_HEAD_BYTES + high * 0x1_00_00 + middle * 0x1_00 + low;
+  if (length > MAX_HELLO_BYTES) return 'too-large';
+  return received >= length ? 'complete' : 'incomplete';
 }
 
 interface Handshake {
@@ -141,6 +163,7 @@ export class TlsHandshakes {
   take(socket: Socket, proceed: () => void): void {
     const { clock, memory, toPeer = ({ remoteAddress = '' }) => remoteAddress } = this.#port;
     const hello = new GrowingBuffer();
+    const scan: HelloScan = { at: 0, received: 0, head: [] };
     const start = (): void => {
       offEvent(socket, 'data', onData);
       offEvent(socket, 'end', onEnd);
@@ -165,8 +188,8 @@ export class TlsHandshakes {
       if (hello.length + chunk.length > MAX_HELLO_BYTES) return this.#close(handshake, 'handshake_bytes');
       hello.append(chunk, MAX_HELLO_BYTES);
       if (this.#waiting.has(handshake)) return;
-      const state = findHelloState(hello.view());
-      if (state === 'too-large') this.#close(handshake, 'handshake_bytes');
+      const state = findHelloState(hello.view(), scan);
+      if (state === 'too-large' || state === 'invalid') this.#close(handshake, 'handshake_bytes');
       else if (state === 'complete') this.#enqueue(handshake);
     });
     const onEnd = onEvent(socket, 'end', () => socket.destroy());

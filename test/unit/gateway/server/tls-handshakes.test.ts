@@ -22,11 +22,29 @@ function toRecords(length: number, size = 16_384, type = 1): Buffer {
 }
 
 describe('a ClientHello', () => {
+  const find = (bytes: Buffer): string => findHelloState(bytes, { at: 0, received: 0, head: [] });
+
   test.each([1, 2, 3, 5, 512, 16_384])('is complete with its last byte, in records of %i bytes', (size) => {
     const bytes = toRecords(517, size);
     for (const length of [0, 1, 4, 5, 6, 9, 100, bytes.length - 1])
-      expect(findHelloState(bytes.subarray(0, length)), String(length)).toBe('incomplete');
-    expect(findHelloState(bytes)).toBe('complete');
+      expect(find(bytes.subarray(0, length)), String(length)).toBe('incomplete');
+    expect(find(bytes)).toBe('complete');
+  });
+
+  test('is found in pieces as in one, and reads each record once', () => {
+    for (const size of [1, 2, 3, 5, 512]) {
+      const bytes = toRecords(517, size);
+      const scan = { at: 0, received: 0, head: [] };
+      const isComplete = (length: number): boolean => findHelloState(bytes.subarray(0, length), scan) === 'complete';
+      const lengths = Array.from({ length: bytes.length }, (_, index) => index + 1);
+      expect(lengths.find(isComplete)).toBe(bytes.length);
+      expect(scan.at).toBe(bytes.length - 5 - ((517 + 4) % size || size));
+    }
+  });
+
+  test('is invalid with an empty record', () => {
+    expect(find(Buffer.from([22, 3, 1, 0, 0]))).toBe('invalid');
+    expect(find(Buffer.from([22, 3, 1, 0, 1, 1, 22, 3, 1, 0, 0]))).toBe('invalid');
   });
 
   test.each([
@@ -36,7 +54,7 @@ describe('a ClientHello', () => {
     [0xff_ff_ff, 'too-large'],
   ])('of %i bytes is known by its first bytes: %s', (length, state) => {
     const start = Buffer.from([22, 3, 1, 64, 0, 1, length >> 16, (length >> 8) & 255, length & 255]);
-    expect(findHelloState(start)).toBe(state);
+    expect(find(start)).toBe(state);
   });
 
   test.each([
@@ -44,7 +62,7 @@ describe('a ClientHello', () => {
     ['another record', Buffer.from([20, 3, 3, 0, 1, 1])],
     ['another message', toRecords(100_000, 16_384, 11)],
   ])('is left to OpenSSL if it is %s', (_name, bytes) => {
-    expect(findHelloState(bytes)).toBe('complete');
+    expect(find(bytes)).toBe('complete');
   });
 });
 
