@@ -9,6 +9,8 @@ import type { RequestTrace } from '../../core/request-trace.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
 import { addTrace } from './trace-headers.ts';
 
+/** A head of 16 KiB could have 8,000, which take milliseconds; clients send one or two, and name a few fields. */
+const MAX_CONNECTION_OPTIONS = 64;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** The maximum number of names whose action is cached: clients may send any number of names. */
 const MAX_CACHED_NAMES = 1_000;
@@ -22,17 +24,23 @@ export type HeaderContext = IdentityContext & FieldSettings;
  */
 export function findForbiddenConnectionToken(headers: HeaderFields): string | undefined {
   if (headers.get('connection') === undefined) return undefined;
+  let left = MAX_CONNECTION_OPTIONS;
   for (const line of headers.all('connection')) {
     if (isPlainOption(line)) continue;
-    for (const part of line.split(',')) {
-      const token = part.trim();
-      if (token === '') continue;
-      if (!TOKEN.test(token)) return 'an invalid token';
-      const name = toFoldedName(token);
-      if (isProtectedField(name)) return name;
+    for (const part of line.split(',', left + 1)) {
+      if (left-- === 0) return `more than ${MAX_CONNECTION_OPTIONS} options`;
+      const problem = findOptionProblem(part.trim());
+      if (problem !== undefined) return problem;
     }
   }
   return undefined;
+}
+
+function findOptionProblem(token: string): string | undefined {
+  if (token === '') return undefined;
+  if (!TOKEN.test(token)) return 'an invalid token';
+  const name = toFoldedName(token);
+  return isProtectedField(name) ? name : undefined;
 }
 
 /** Finds a field that would make an app run another method than the one that was checked. */

@@ -273,6 +273,12 @@ describe('a Connection option', () => {
     },
   );
 
+  test('is one of at most 64, in all lines', () => {
+    expect(find('a,'.repeat(63), 'keep-alive')).toBeUndefined();
+    for (const lines of [['a,'.repeat(64)], ['a,'.repeat(63), 'b'], [','.repeat(8_000)], Array.from({ length: 65 }, () => 'a')])
+      expect(find(...lines)).toBe('more than 64 options');
+  });
+
   test('is absent without Connection', () => {
     expect(find()).toBeUndefined();
   });
