@@ -30,11 +30,20 @@ export const PATH_DISTINCTIONS: readonly PathDistinction[] = [
 /** The distinctions that the app is known to make. */
 export type KeptDistinctions = ReadonlySet<PathDistinction>;
 
-const NOTHING_KEPT: KeptDistinctions = new Set();
+/** For an app of which nothing is known. */
+export const NOTHING_KEPT: KeptDistinctions = new Set();
+/** Limits the time that the forms of a path take, for all apps together. */
+export interface FormBudget {
+  /** They may still be processed. */
+  chars: number;
+}
+
 /** A path with more forms than this was crafted, with nested escapes and parameters. */
 const MAX_FORMS = 48;
-/** The characters of all forms together: each is normalized. The longest path, of 8 KiB, can have five forms of its length. */
-const MAX_FORM_CHARS = 48 * 1024;
+/** The characters of all forms together, decomposed. The longest path, of 8 KiB, can have three forms of its length. */
+const MAX_FORM_CHARS = 24 * 1024;
+/** A character of a form that is not ASCII takes as much time as so many others. One can become 18 (U+FDFA). */
+const NON_ASCII_COST = 4;
 /** Lower-case letters, digits and literal punctuation, in segments that are not empty. */
 const PLAIN = /^(?:\/[a-z0-9_~!$&'()*,=:@-]+)+$|^\/$/;
 const STEPS_APPLY = /[%;\\+]|[^\x20-\x7e]/;
@@ -48,11 +57,20 @@ const MAX_PAGE_PATH = 512;
 const PAGES = ['.html', '.htm', '.php'];
 const END_OF_PATH = /[?#]/;
 const MARKS = /[\p{Mn}\p{Default_Ignorable_Code_Point}]+/gu;
+/** No text has so many marks in a row (UAX #15, Stream-Safe Text Format). Sorting them takes quadratic time. The last two are letters that become marks. */
+const MANY_MARKS = /[\p{M}\uff9e\uff9f]{31}/u;
 const NOT_ASCII = /[^\0-\x7f]/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it matches control characters.
 const CONTROL = /[\0-\x1f\x7f]/;
 /** Windows ignores spaces around the dots. */
 const DOT_SEGMENT = /(?:^|\/) *\.{1,2} *(?:\/|$)/;
+/** An empty segment, or one that ends with a dot or a space. Most paths have none, and splitting a path is slow. */
+const UNFOLDED_SEGMENT = /\/\/|[. ]\/|[/. ]$/;
+
+/** Creates a budget for one path. */
+export function createFormBudget(): FormBudget {
+  return { chars: MAX_FORM_CHARS };
+}
 
 /** Returns whether the path has no form but itself. */
 export function isPlainPath(path: string): boolean {
@@ -64,18 +82,29 @@ export function isPlainPath(path: string): boolean {
  * Every form of `path` (RFC 3986 §6.2.2), without a trailing slash; '' is the root. Undefined if the path must not reach any app: it has a
  * dot segment, a control character or invalid UTF-8 in some form, or too many forms.
  */
-export function toPathForms(path: string, kept: KeptDistinctions = NOTHING_KEPT): ReadonlySet<string> | undefined {
+export function toPathForms(
+  path: string,
+  kept: KeptDistinctions = NOTHING_KEPT,
+  budget: FormBudget = createFormBudget(),
+): ReadonlySet<string> | undefined {
   const forms = new Set<string>();
   if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? forms : undefined;
   // Iteration over a set includes elements that are added meanwhile.
   const reached = new Set([path]);
-  let chars = 0;
   for (const form of reached) {
-    chars += form.length;
-    if (chars > MAX_FORM_CHARS) return undefined;
-    if (!addFolded(form, kept, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS) return undefined;
+    const decomposed = decompose(form, kept);
+    if (decomposed === undefined) return undefined;
+    budget.chars -= decomposed.length * (NOT_ASCII.test(form) ? NON_ASCII_COST : 1);
+    if (budget.chars < 0) return undefined;
+    if (!addFolded(decomposed, kept, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS) return undefined;
   }
   return forms;
+}
+
+/** Separates letters from their accents; undefined for marks that no text has. */
+function decompose(form: string, kept: KeptDistinctions): string | undefined {
+  if (kept.has('unicodeForm') || !NOT_ASCII.test(form)) return form;
+  return MANY_MARKS.test(form) ? undefined : form.normalize('NFKD');
 }
 
 /** Applies each step once. The order matters: `/a;%2fb` is `/a` for one app and `/a/b` for another. */
@@ -108,8 +137,8 @@ function decode(form: string): string | undefined {
 }
 
 /** Adds the forms that are the same in any order. Returns false for a dot segment. */
-function addFolded(form: string, kept: KeptDistinctions, forms: Set<string>): boolean {
-  const text = foldText(form, kept);
+function addFolded(decomposed: string, kept: KeptDistinctions, forms: Set<string>): boolean {
+  const text = foldText(decomposed, kept);
   // After the invisible characters are removed: one between two dots would hide them. Folding removes no dot.
   if (DOT_SEGMENT.test(text)) return false;
   const folded = foldSegments(text, kept);
@@ -127,19 +156,17 @@ function addFileNames(folded: string, forms: Set<string>): void {
     for (const page of PAGES) forms.add(folded + page).add(`${folded}${INDEX}${page}`);
 }
 
-/** Letters as the most lenient comparison treats them. */
-function foldText(form: string, kept: KeptDistinctions): string {
-  const isAscii = !NOT_ASCII.test(form);
-  if (kept.has('letterCase')) return isAscii ? form : toComposed(form, kept);
-  return foldCase(isAscii ? form : toComposed(form, kept));
-}
-
-/** Removes accents and invisible characters: a database that looks up `/ádmin` by a common collation finds `/admin`. */
-function toComposed(text: string, kept: KeptDistinctions): string {
-  return kept.has('unicodeForm') ? text : text.normalize('NFKD').replace(MARKS, '');
+/**
+ * Letters as the most lenient comparison treats them. Without accents and invisible characters: a database that looks up `/ádmin` by a common
+ * collation finds `/admin`.
+ */
+function foldText(decomposed: string, kept: KeptDistinctions): string {
+  const text = kept.has('unicodeForm') || !NOT_ASCII.test(decomposed) ? decomposed : decomposed.replace(MARKS, '');
+  return kept.has('letterCase') ? text : foldCase(text);
 }
 
 function foldSegments(path: string, kept: KeptDistinctions): string {
+  if (!UNFOLDED_SEGMENT.test(path)) return path;
   const segments = path.split('/');
   const last = segments.length - 1;
   let folded = '';

@@ -154,6 +154,13 @@ describe('a client whose HTTP/2 streams are rejected', () => {
     expect(await deliver(OTHER)).toBe(200);
   });
 
+  test('gets fewer of them handled if their paths are long, which compression makes a byte each', async () => {
+    await start();
+    await flood(await openClient(), 2 * BURST, (id) => toRequest(id, `/${'a'.repeat(8_000)}`));
+    expect(await countRequests(404)).toBeLessThan(BURST / 2);
+    expect(await countHits()).toBe(1);
+  });
+
   test('may have few of them on new connections, until its time has come', async () => {
     await start();
     const first = await openClient();

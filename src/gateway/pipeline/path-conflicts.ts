@@ -3,8 +3,11 @@
  * byte, but the app behind an open `/` may decode `/%61dmin` and serve what the route of `/admin` protects.
  */
 import {
+  createFormBudget,
+  type FormBudget,
   isPlainPath,
   type KeptDistinctions,
+  NOTHING_KEPT,
   PATH_DISTINCTIONS,
   type PathDistinction,
   toPathForms,
@@ -12,11 +15,31 @@ import {
 import type { Routable, RouteGroup } from './route-groups.ts';
 
 /** The properties of a group that are computed when the table is built. */
-interface PathSafety {
-  /** No path of this group can be interpreted as one of another group. */
-  readonly isSafe: boolean;
-  /** The same, for paths that have only one form. */
+interface PathSafety<Route extends Routable> {
+  /** Those with a group as whose path an app could interpret one of this group; with none of them, every path is safe. */
+  readonly tables: readonly FormTable<Route>[];
+  /** No path that has only one form can be interpreted as one of another group. */
   readonly isSafeIfPlain: boolean;
+}
+
+/** The forms of one path, for each set of distinctions. A request may be looked up for several hosts, and the time is limited for all. */
+export class PathForms {
+  readonly path: string;
+  /** Most paths need none. */
+  #found: Map<KeptDistinctions, ReadonlySet<string> | undefined> | undefined;
+  #budget: FormBudget | undefined;
+
+  constructor(path: string) {
+    this.path = path;
+  }
+
+  /** See `toPathForms`. */
+  get(kept: KeptDistinctions): ReadonlySet<string> | undefined {
+    this.#found ??= new Map();
+    this.#budget ??= createFormBudget();
+    if (!this.#found.has(kept)) this.#found.set(kept, toPathForms(this.path, kept, this.#budget));
+    return this.#found.get(kept);
+  }
 }
 
 /** The forms of each group's path. */
@@ -46,7 +69,7 @@ interface Found<Route extends Routable> {
 /** Compiled with the route table; most requests cost one map lookup. */
 export class PathConflicts<Route extends Routable> {
   readonly #tables: readonly FormTable<Route>[];
-  readonly #safety: ReadonlyMap<RouteGroup<Route>, PathSafety>;
+  readonly #safety: ReadonlyMap<RouteGroup<Route>, PathSafety<Route>>;
 
   constructor(groups: readonly RouteGroup<Route>[]) {
     this.#tables = toFormTables(groups);
@@ -56,13 +79,13 @@ export class PathConflicts<Route extends Routable> {
   /** Whether no app can interpret `path`, which `group` owns, as a path of a group with other gates. */
   isSafe(group: RouteGroup<Route>, path: string): boolean {
     const safety = this.#safety.get(group);
-    return safety !== undefined && (safety.isSafe || (safety.isSafeIfPlain && isPlainPath(path)));
+    return safety !== undefined && (safety.tables.length === 0 || (safety.isSafeIfPlain && isPlainPath(path)));
   }
 
-  /** The conflict, for the log: the other route that an app may choose for `path`; undefined if all candidates have the same gates. */
-  find(found: Found<Route>, path: string): string | undefined {
-    for (const table of this.#tables) {
-      const forms = toPathForms(path, table.kept);
+  /** The conflict, for the log: the other route that an app may choose for the path; undefined if all candidates have the same gates. */
+  find(found: Found<Route>, path: PathForms): string | undefined {
+    for (const table of this.#safety.get(found.group)?.tables ?? []) {
+      const forms = path.get(table.kept);
       if (forms === undefined) return `route ${found.route.name}, or any other: the path can be decoded in too many ways`;
       for (const form of forms) {
         const conflict = findConflict(table, form, found);
@@ -73,12 +96,15 @@ export class PathConflicts<Route extends Routable> {
     return undefined;
   }
 
-  #assess(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): PathSafety {
-    const rivals = groups
-      .filter((other) => mayConflict(group, other))
-      .filter((other) => this.#tables.some((table) => table.members.has(other) && canOverlap(group, other, table)));
-    if (rivals.length === 0) return { isSafe: true, isSafeIfPlain: true };
-    return { isSafe: false, isSafeIfPlain: rivals.every(({ path }) => path === '' || isPlainPath(path)) };
+  #assess(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): PathSafety<Route> {
+    const others = groups.filter((other) => mayConflict(group, other));
+    const isRival = (table: FormTable<Route>, other: RouteGroup<Route>): boolean =>
+      table.members.has(other) && canOverlap(group, other, table);
+    const rivals = others.filter((other) => this.#tables.some((table) => isRival(table, other)));
+    return {
+      tables: this.#tables.filter((table) => others.some((other) => isRival(table, other))),
+      isSafeIfPlain: rivals.every(({ path }) => path === '' || isPlainPath(path)),
+    };
   }
 }
 
@@ -136,7 +162,8 @@ function toFormTable<Route extends Routable>(
   groups: readonly RouteGroup<Route>[],
 ): FormTable<Route> {
   const [first] = members;
-  const kept: KeptDistinctions = new Set(first === undefined ? [] : toKept(first));
+  const distinctions = first === undefined ? [] : toKept(first);
+  const kept = distinctions.length === 0 ? NOTHING_KEPT : new Set(distinctions);
   const exact = new Map<string, RouteGroup<Route>[]>();
   const prefixes = new Map<string, RouteGroup<Route>[]>();
   let maxDepth = 0;

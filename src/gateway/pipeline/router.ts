@@ -4,10 +4,10 @@
  * route's is rejected.
  */
 import { findConnectionOptions, type HeaderFields, toFoldedName } from '../../core/headers.ts';
-import { toPathForms } from '../../core/path-forms.ts';
+import { NOTHING_KEPT } from '../../core/path-forms.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
-import { PathConflicts } from './path-conflicts.ts';
+import { PathConflicts, PathForms } from './path-conflicts.ts';
 import { type Routable, type RouteGroup, type RouteVariant, toGroups } from './route-groups.ts';
 
 /** Each costs a lookup, and no real chain of proxies is this long. */
@@ -50,13 +50,14 @@ export class RouteTable<Route extends Routable> {
 
   /** The route, or why there is none. */
   find(query: RouteQuery): Route | Refusal {
-    const found = this.#findByHost(query);
+    const forms = new PathForms(query.target.path);
+    const found = this.#findByHost(query, forms);
     if (this.#hosts.size === 0 || query.forwardedHost === undefined || found instanceof Refusal) return found;
     const names = query.forwardedHost.split(',', MAX_FORWARDED_HOSTS + 1);
     if (names.length > MAX_FORWARDED_HOSTS)
       return refuse('ambiguous_target', 'ambiguous_target', 'too many names in X-Forwarded-Host');
     for (const host of names) {
-      const other = this.#findByHost({ ...query, host: host.trim() });
+      const other = this.#findByHost({ ...query, host: host.trim() }, forms);
       const isSame = other instanceof Refusal ? other.code === 'route_not_found' : other.gateIdentity === found.gateIdentity;
       if (!isSame)
         return refuse('ambiguous_target', 'ambiguous_target', `route ${found.name} by Host, another by X-Forwarded-Host`);
@@ -64,7 +65,7 @@ export class RouteTable<Route extends Routable> {
     return found;
   }
 
-  #findByHost(query: RouteQuery): Route | Refusal {
+  #findByHost(query: RouteQuery, forms: PathForms): Route | Refusal {
     const { method, target } = query;
     const { path, ambiguities } = target;
     const host = this.#hosts.size === 0 ? undefined : toHostName(query.host);
@@ -78,9 +79,9 @@ export class RouteTable<Route extends Routable> {
     const route = findRoute(variant.routes, method, ambiguities);
     if (route === undefined) return toRefusal(variant.routes, ambiguities);
     // Forms that the route allows may hide others: `%252e%252e` is a dot segment for an app that decodes twice.
-    if (ambiguities.length > 0 && toPathForms(path) === undefined) return toAmbiguousPath(ambiguities);
+    if (ambiguities.length > 0 && forms.get(NOTHING_KEPT) === undefined) return toAmbiguousPath(ambiguities);
     if (this.#conflicts.isSafe(group, path)) return route;
-    const conflict = this.#conflicts.find({ group, route, method, host }, path);
+    const conflict = this.#conflicts.find({ group, route, method, host }, forms);
     return conflict === undefined ? route : refuse('ambiguous_target', 'ambiguous_target', conflict);
   }
 

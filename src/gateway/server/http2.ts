@@ -62,6 +62,8 @@ const RESETS_PER_SECOND = 20;
 const MAX_INVALID = 100;
 /** `:method`, `:scheme`, `:authority`, `:path`. */
 const PSEUDO_FIELDS = 4;
+/** Finding the routes that an app may choose for a path takes as much time as so many fields for its length. */
+const CHARS_PER_FIELD = 80;
 /** Bytes that each field counts in addition to its name and value. */
 const FIELD_OVERHEAD = 32;
 /**
@@ -170,8 +172,9 @@ export class Http2Sessions {
     };
     const source = new Http2BodySource(stream, fields, flags);
     const fieldLines = raw.length / 2;
+    const cost = fieldLines + head.url.length / CHARS_PER_FIELD;
     // The streams in flight may be valid requests, which end normally.
-    const counted = new CountedStream(fieldLines, (streams, lines) => {
+    const counted = new CountedStream(cost, (streams, lines) => {
       const isEnding = session.closed || session.destroyed;
       if (client !== undefined && !this.#rejected.take(client, streams, lines) && !isEnding) this.#endFlood(session, socket);
     });

@@ -1,5 +1,6 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
+import type { PathDistinction } from '../../../../src/core/path-forms.ts';
 import { parseTarget, type RequestTarget } from '../../../../src/core/target.ts';
 import { RouteTable } from '../../../../src/gateway/pipeline/router.ts';
 import { fc } from '../../../support/property.ts';
@@ -156,5 +157,46 @@ describe('routes that ask for headers', () => {
     const table = new RouteTable([route('open', { pathPrefix: '/' }), route('same', { path: '/a' }), guarded]);
     expect(select('/A', [], 'POST', table)).toBe('ambiguous_target');
     expect(select('/a', [], 'POST', table)).toBe('same');
+  });
+});
+
+describe('the forms of a path', () => {
+  const guarded = (name: string, pathPrefix: string, rules: { host?: string; trustAppToDistinguish?: PathDistinction[] }) => ({
+    name,
+    gateIdentity: name,
+    match: { methods: ['POST'], allowInPath: [], trustAppToDistinguish: [], pathPrefix, ...rules },
+  });
+  const lookUp = (routes: ReturnType<typeof guarded>[], path: string, forwardedHost?: string) => {
+    const rules = new RouteTable(routes);
+    const normalize = vi.spyOn(String.prototype, 'normalize');
+    try {
+      const target = parseTarget(path) as RequestTarget;
+      const found = rules.find({ method: 'POST', host: 'a', target, headers: new HeaderFields([]), forwardedHost });
+      return { found: 'code' in found ? found.code : found.name, normalized: normalize.mock.calls.length };
+    } finally {
+      normalize.mockRestore();
+    }
+  };
+  const OPEN = guarded('open', '/', {});
+  const ADMIN = guarded('admin', '/admin', {});
+
+  test('are the same for all names in X-Forwarded-Host', () => {
+    const routes = [OPEN, ADMIN, guarded('other', '/other', { host: 'other' })];
+    const once = lookUp(routes, '/open/caf%C3%A9.txt');
+    expect(once).toEqual({ found: 'open', normalized: 5 });
+    expect(lookUp(routes, '/open/caf%C3%A9.txt', 'a, b, c, d, e, f, g, h')).toEqual(once);
+  });
+
+  test('take a limited time for all sets of distinctions together', () => {
+    const path = `/open/${'%C3%A9'.repeat(800)}`;
+    const once = lookUp([OPEN, ADMIN], path);
+    expect(once.found).toBe('open');
+    const sets = (['letterCase', 'slashes', 'semicolon', 'extension'] as const).map((kept) =>
+      guarded(kept, `/${kept}`, { trustAppToDistinguish: [kept] }),
+    );
+    expect(lookUp([OPEN, ADMIN, ...sets], '/open/caf%C3%A9').found).toBe('open');
+    const all = lookUp([OPEN, ADMIN, ...sets], path);
+    expect(all.found).toBe('ambiguous_target');
+    expect(all.normalized).toBeLessThan(5 * once.normalized);
   });
 });
