@@ -141,8 +141,8 @@ test('serves valid deliveries while many clients upload slowly to an open route'
   await start({});
   for (let client = 0; client < 8; client++)
     for (let i = 0; i < 40; i++) await hold(gate.port, `${SLOW_UPLOAD}x`, `127.0.1.${client}`);
-  await until(async () => (await gate.metric('sidegate_http_requests_in_flight')) === 128);
-  await until(async () => (await limitHits('unverified_in_flight')) > 0);
+  await until(async () => (await gate.metric('sidegate_http_requests_in_flight')) === 96);
+  await until(async () => (await limitHits('route_in_flight')) > 0);
   expect(await deliver()).toBe(200);
 });
 
@@ -160,6 +160,49 @@ test('serves valid deliveries while unsigned requests to an observed route keep 
   await holdMany(300, unsigned);
   await until(() => held.length === 96);
   expect((await send(gate.port, { ...makeDelivery(), path: '/enforced' })).status).toBe(200);
+});
+
+describe('serves the other route of an app', () => {
+  const FEW = { maxInFlight: 8, maxQueued: 8, queueTimeout: '1m' };
+  const OTHER = '127.0.0.77';
+
+  test('that hangs on the deliveries of one route, from many clients', async () => {
+    await start({
+      limits: FEW,
+      routes: [toRoute(app.port), { ...toRoute(app.port), name: 'hangs', match: { path: '/hangs' } }],
+    });
+    const held: ServerResponse[] = [];
+    app.handler = ({ url }, response) => void (url === '/hangs' ? held.push(response) : response.end('handled'));
+    const requests = Array.from({ length: 24 }, (_, i) =>
+      send(gate.port, { ...makeDelivery(), path: '/hangs', from: `127.0.1.${i}` }),
+    );
+    await until(async () => (await limitHits('route_in_flight')) === 12);
+    await until(() => held.length === 6);
+    expect((await send(gate.port, { ...makeDelivery(), from: OTHER })).status).toBe(200);
+    app.handler = (_request, response) => void response.end('handled');
+    for (const response of held) response.end();
+    const statuses = (await Promise.all(requests)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(12);
+  });
+
+  test('whose event streams no longer hold slots after the timeout of their route', async () => {
+    fakeClock = new FakeClock();
+    const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
+    await start({ limits: { ...FEW, maxInFlightUnverified: 8 }, routes: [{ ...open, timeout: '5s' }] }, fakeClock);
+    let streams = 0;
+    app.handler = ({ url }, response) => {
+      if (url === '/other') response.end('handled');
+      else response.writeHead(200).write('data: 1\n\n', () => streams++);
+    };
+    for (let i = 0; i < 8; i++) await hold(gate.port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', `127.0.1.${i}`);
+    await until(() => streams === 8);
+    const waiting = send(gate.port, { path: '/other', method: 'GET', from: OTHER });
+    await until(async () => (await gate.metric('sidegate_http_requests_queued')) === 1);
+    for (let i = 0; i < 8; i++) await fakeClock.advance(1_000);
+    expect((await waiting).status).toBe(200);
+    expect(countOpen(sockets)).toBe(8);
+    expect(await gate.metric('sidegate_http_requests_in_flight')).toBe(0);
+  });
 });
 
 describe('limits clients behind a trusted proxy', () => {

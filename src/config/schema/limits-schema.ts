@@ -53,7 +53,11 @@ export const limits = z
       .describe(
         'Maximum number of concurrent upgraded connections of one client. A client that has more of them than are free gets no further one.',
       ),
-    maxInFlight: count.default(256).describe('Maximum number of concurrent requests to the apps; further ones are queued.'),
+    maxInFlight: count
+      .default(256)
+      .describe(
+        'Maximum number of concurrent requests to the apps; further ones are queued. One route of several takes at most three times as many as are free. Responses without webhook that last longer than the timeout of their route count apart, up to the same number.',
+      ),
     maxInFlightPerClient: count
       .optional()
       .describe(

@@ -1,9 +1,14 @@
 /** Limits how many requests the apps handle at once, and shares these slots among clients; a bounded number of requests may queue. */
 import { KEPT_CLIENTS, rememberClientNetworks } from '../../core/client-network.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
 
-/** How the wait for a slot ended. `client_share`, `unverified_share`: these requests already fill their share of the queue. */
-export type CapacityResult = 'entered' | 'queue_full' | 'client_share' | 'unverified_share' | 'queue_timeout' | 'closed';
+/** A share that is used up. */
+type FullShare = 'queue_full' | 'client_share' | 'route_share' | 'unverified_share';
+
+/** How the wait for a slot ended. The shares: these requests already fill their share of the queue. */
+export type CapacityResult = 'entered' | FullShare | 'queue_timeout' | 'closed';
 
 /** The limits for all requests together. */
 export interface CapacityLimits {
@@ -22,13 +27,31 @@ export interface SlotRequest {
   readonly address: string;
   /** Verified by a signature, a password or a certificate. */
   readonly isVerified: boolean;
+  /** Undefined if it is the only route. */
+  readonly route?: string | undefined;
 }
 
 /** A slot and its holder; returned by `leave`. */
-export interface Slot {
+export interface Slot extends Pick<SlotRequest, 'isVerified' | 'route'> {
   readonly client: string;
-  readonly isVerified: boolean;
+  /** Set by `follow`. */
+  response?: FollowedResponse;
 }
+
+/** A response that may last as long as its client and the app like. */
+interface FollowedResponse extends ListElement {
+  readonly slot: Slot;
+  readonly response: Pick<ClientResponse, 'headersSent'>;
+  readonly maxTime: Milliseconds;
+  /** The response had not begun then. */
+  before: Milliseconds;
+  /** It has lasted longer than `maxTime`, and holds no slot. */
+  isLong: boolean;
+}
+
+const SWEEP_INTERVAL_MS = 1_000;
+/** A route that has so many times the slots that are free gets no further one: some are left, however many routes have apps that hang. */
+const ROUTE_TO_FREE = 3;
 
 interface QueuedRequest extends Slot {
   readonly resolve: (result: CapacityResult) => void;
@@ -51,7 +74,7 @@ interface Shares {
 
 /**
  * Assigns slots. Unverified requests can take only a part of them, and those of one client network only a part of that, so
- * untrusted clients cannot use up what valid deliveries need.
+ * untrusted clients cannot use up what valid deliveries need. Those of one route always leave some to others, whose apps may be well.
  */
 export class Capacity {
   readonly #limits: CapacityLimits;
@@ -60,6 +83,10 @@ export class Capacity {
   readonly #queue = new Set<QueuedRequest>();
   readonly #entered: Tally;
   readonly #queued: Tally;
+  /** Long responses: as many again as there are slots, in the same shares. */
+  readonly #long: Tally;
+  readonly #followed = new UnorderedList<FollowedResponse>();
+  #stopSweep: CancelTimer | undefined;
   readonly #toNetwork = rememberClientNetworks();
   #isClosed = false;
 
@@ -69,12 +96,13 @@ export class Capacity {
     this.#events = events;
     const shares = toShares(limits);
     this.#entered = new Tally(shares);
+    this.#long = new Tally(shares);
     this.#queued = new Tally(scale(shares, limits.maxQueued));
   }
 
   /** The slot that a request would hold. */
-  toSlot({ address, isVerified }: SlotRequest): Slot {
-    return { client: this.#toNetwork(address), isVerified };
+  toSlot({ address, isVerified, route }: SlotRequest): Slot {
+    return { client: this.#toNetwork(address), isVerified, route };
   }
 
   /** Takes the slot now (`entered`), or returns a promise of how the wait for it ends. Each request that entered must leave. */
@@ -98,8 +126,39 @@ export class Capacity {
     });
   }
 
-  /** Passes the slot on to the request that has waited longest among those within their shares. */
+  /** A response that lasts longer than `maxTime` leaves its slot to other requests. Without room among the long ones, it keeps it. */
+  follow(slot: Slot, response: FollowedResponse['response'], maxTime: Milliseconds): void {
+    slot.response = { slot, response, maxTime, before: this.#clock.monotonic(), isLong: false, listIndex: undefined };
+    this.#followed.add(slot.response);
+    this.#stopSweep ??= this.#clock.every(SWEEP_INTERVAL_MS, () => this.#sweep());
+  }
+
   leave(slot: Slot): void {
+    const { response } = slot;
+    if (response !== undefined) this.#followed.remove(response);
+    if (response?.isLong === true) this.#long.remove(slot);
+    else this.#free(slot);
+  }
+
+  #sweep(): void {
+    const now = this.#clock.monotonic();
+    const followed = [...this.#followed];
+    if (followed.length === 0) {
+      this.#stopSweep?.();
+      this.#stopSweep = undefined;
+    }
+    for (const each of followed) {
+      const { slot, response, maxTime } = each;
+      if (!response.headersSent) each.before = now;
+      if (each.isLong || now - each.before < maxTime || this.#long.findFull(slot) !== undefined) continue;
+      each.isLong = true;
+      this.#long.add(slot);
+      this.#free(slot);
+    }
+  }
+
+  /** Passes the slot on to the request that has waited longest among those within their shares. */
+  #free(slot: Slot): void {
     this.#entered.remove(slot);
     this.#events.onInFlight(-1);
     if (this.#queue.size === 0) return;
@@ -115,6 +174,11 @@ export class Capacity {
   close(): void {
     this.#isClosed = true;
     for (const waiting of this.#queue) this.#unqueue(waiting, 'closed');
+  }
+
+  /** The most requests that the apps can have at once: those with a slot, and long responses. */
+  get most(): number {
+    return 2 * this.#limits.maxInFlight;
   }
 
   /** The number of requests in flight. */
@@ -145,6 +209,7 @@ interface ClientCount {
 class Tally {
   readonly #shares: Shares;
   readonly #clients = new Map<string, ClientCount>();
+  readonly #routes = new Map<string, number>();
   #all = 0;
   #unverified = 0;
 
@@ -161,18 +226,23 @@ class Tally {
   }
 
   /** The share that is full for `slot`; undefined if none is. */
-  findFull({ client, isVerified }: Slot): 'queue_full' | 'client_share' | 'unverified_share' | undefined {
+  findFull({ client, isVerified, route }: Slot): FullShare | undefined {
     if (this.isFull) return 'queue_full';
-    const { unverified, client: clientMax, clientUnverified } = this.#shares;
+    const { all, unverified, client: clientMax, clientUnverified } = this.#shares;
     const count = this.#clients.get(client);
     if (count !== undefined && count.all >= clientMax) return 'client_share';
-    if (isVerified) return undefined;
-    if (count !== undefined && count.unverified >= clientUnverified) return 'client_share';
-    return this.#unverified >= unverified ? 'unverified_share' : undefined;
+    let free = all - this.#all;
+    if (!isVerified) {
+      if (count !== undefined && count.unverified >= clientUnverified) return 'client_share';
+      if (this.#unverified >= unverified) return 'unverified_share';
+      free = Math.min(free, unverified - this.#unverified);
+    }
+    return route !== undefined && (this.#routes.get(route) ?? 0) >= ROUTE_TO_FREE * free ? 'route_share' : undefined;
   }
 
-  add({ client, isVerified }: Slot): void {
+  add({ client, isVerified, route }: Slot): void {
     const unverified = isVerified ? 0 : 1;
+    if (route !== undefined) this.#routes.set(route, (this.#routes.get(route) ?? 0) + 1);
     const count = this.#clients.get(client);
     if (count === undefined) this.#clients.set(client, { all: 1, unverified });
     else {
@@ -183,8 +253,9 @@ class Tally {
     this.#unverified += unverified;
   }
 
-  remove({ client, isVerified }: Slot): void {
+  remove({ client, isVerified, route }: Slot): void {
     const unverified = isVerified ? 0 : 1;
+    if (route !== undefined) this.#routes.set(route, (this.#routes.get(route) ?? 1) - 1);
     this.#all--;
     this.#unverified -= unverified;
     const count = this.#clients.get(client);

@@ -42,6 +42,7 @@ const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, 
   queue_full: ['in_flight_queue', 'queue_full'],
   unverified_share: ['unverified_in_flight', 'queue_full'],
   client_share: ['client_in_flight', 'client_limit'],
+  route_share: ['route_in_flight', 'queue_full'],
   queue_timeout: ['queue_timeout', 'queue_timeout'],
 };
 
@@ -92,7 +93,7 @@ class DataPort implements Port<PipelineRoute> {
     // Before it takes a slot: an unverified client that sends no body would hold it.
     const failure = isVerified ? undefined : await body.arriving?.();
     if (failure !== undefined) return { refusal: failure };
-    const slot = capacity.toSlot({ address: client.address, isVerified });
+    const slot = capacity.toSlot({ address: client.address, isVerified, route: route.share });
     const entering = capacity.enter(slot);
     const entered = entering instanceof Promise ? await entering : entering;
     if (entered !== 'entered') {
@@ -107,6 +108,8 @@ class DataPort implements Port<PipelineRoute> {
       claim?.release();
       return { refusal: refuse('in_progress', 'lease_expired') };
     }
+    // A claim ends with its lease, but other responses last as long as their clients like.
+    if (admitted.claimed === undefined) capacity.follow(slot, response, route.forwardTime);
     const sentAt = trace?.isRecorded === true ? clock.monotonic() : undefined;
     let outcome: Awaited<ReturnType<Forwarder['forward']>>;
     try {

@@ -11,6 +11,8 @@ import { settleRefused } from './settle.ts';
 /** The part of a route that decides about requests. */
 export interface GuardedRoute {
   readonly name: string;
+  /** Its name among the routes that share slots and memory; undefined if there is no other. */
+  readonly share?: string | undefined;
   readonly gates: RouteGates;
   /** The config explicitly allows unauthenticated requests. */
   readonly isOpen: boolean;

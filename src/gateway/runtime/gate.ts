@@ -94,7 +94,7 @@ export class Gate {
       resolve: context.resolve,
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
-    this.#upstreams = new Upstreams(clock, limits.maxInFlight, context.createUpstream);
+    this.#upstreams = new Upstreams(clock, this.#capacity.most, context.createUpstream);
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
       ...telemetry,
@@ -266,7 +266,8 @@ export class Gate {
     const routes = ready.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.config.name, ring);
-      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#services.routeParts);
+      const built = buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#services.routeParts);
+      return config.routes.length === 1 ? built : { ...built, share: built.name };
     });
     this.#services.provider?.apply(ready, pools);
     this.#pipeline.swap(routes);

@@ -21,6 +21,7 @@ export const LIMITS = [
   'rejected_streams',
   'pipelined',
   'client_in_flight',
+  'route_in_flight',
   'unverified_in_flight',
   'upgrades',
   'client_upgrades',

@@ -154,10 +154,74 @@ describe('shares', () => {
     expect([open.count(undefined), capacity.inFlight]).toEqual([0, 8]);
   });
 
+  test('leave a quarter of the places and of the queue to other routes, with any number of clients', async () => {
+    const { capacity } = start(BUSY);
+    const flood = enterMany(capacity, 100, (i) => ({ ...toSlot(`198.51.100.${i}`, true), route: 'a' }));
+    expect([flood.count('entered'), flood.count(undefined), flood.count('route_share')]).toEqual([6, 6, 88]);
+    const other = enterMany(capacity, 4, (i) => ({ ...toSlot(`203.0.113.${i}`, true), route: 'b' }));
+    expect([other.count('entered'), other.count(undefined)]).toEqual([2, 2]);
+  });
+
+  test('leave places to a route, however many others have an app that hangs', () => {
+    const { capacity } = start({ ...BUSY, maxInFlight: 256 });
+    const flood = enterMany(capacity, 8_000, (i) => ({ ...toSlot(`198.51.100.${i % 200}`, true), route: `a${i % 8}` }));
+    expect(flood.count('entered')).toBeLessThan(256);
+    expect(capacity.enter({ ...PLACE, route: 'b' })).toBe('entered');
+  });
+
+  test('give all of the places to the only route', () => {
+    const { capacity } = start(BUSY);
+    expect(enterMany(capacity, 8, (i) => toSlot(`198.51.100.${i}`, true)).count('entered')).toBe(8);
+  });
+
+  test('leave some of the places for unverified requests to other open routes', () => {
+    const { capacity } = start(BUSY);
+    const open = enterMany(capacity, 100, (i) => ({ ...toSlot(`198.51.100.${i}`, false), route: 'a' }));
+    expect([open.count('entered'), open.count('route_share')]).toEqual([3, 94]);
+    expect(capacity.enter({ ...toSlot('203.0.113.1', false), route: 'b' })).toBe('entered');
+  });
+
   test('can be set, and are never less than one place', async () => {
     const { capacity } = start({ ...BUSY, maxInFlight: 1, maxInFlightPerClient: 500, maxInFlightUnverified: 500 });
     expect(capacity.enter(toSlot('198.51.100.1', false))).toBe('entered');
     capacity.leave(toSlot('198.51.100.1', false));
     expect(capacity.enter(PLACE)).toBe('entered');
+  });
+});
+
+describe('a response that lasts', () => {
+  test('leaves its place after its time, counted from its head, and to the first request that waits', async () => {
+    const { capacity, clock, enter, results, gauges } = start({ ...LIMITS, queueTimeout: 60_000 });
+    const response = { headersSent: false };
+    const slot = { ...PLACE };
+    expect(capacity.enter(slot)).toBe('entered');
+    capacity.follow(slot, response, 5_000);
+    await enter();
+    void enter();
+    await clock.advance(20_000);
+    expect(results).toEqual(['entered', undefined]);
+    response.headersSent = true;
+    await clock.advance(4_000);
+    expect(results).toEqual(['entered', undefined]);
+    await clock.advance(2_000);
+    expect(results).toEqual(['entered', 'entered']);
+    expect(gauges).toEqual({ inFlight: 2, queued: 0 });
+    capacity.leave(slot);
+    expect(gauges.inFlight).toBe(2);
+    await clock.advance(2_000);
+    expect(clock.timers).toBe(0);
+  });
+
+  test('keeps its place if there are as many others as there are places', async () => {
+    const { capacity, clock, gauges } = start();
+    const slots = Array.from({ length: 4 }, (_, i): Slot => ({ client: `198.51.100.${i}`, isVerified: true }));
+    for (const slot of slots) {
+      expect(capacity.enter(slot)).toBe('entered');
+      capacity.follow(slot, { headersSent: true }, 5_000);
+      await clock.advance(6_000);
+    }
+    expect(gauges.inFlight).toBe(2);
+    for (const slot of slots) capacity.leave(slot);
+    expect(gauges.inFlight).toBe(0);
   });
 });
