@@ -31,9 +31,9 @@ export interface RequestBody extends PauseOwner {
   readonly declaredLength: number | undefined;
   /**
    * Reads the whole body, up to `maxBytes`. Resolves with a refusal if it is too large, too slow or cut off. Later calls return
-   * the first result.
+   * the first result. `route`: if several share the memory for bodies.
    */
-  read(maxBytes: number): Promise<Buffer | Refusal>;
+  read(maxBytes: number, route?: string): Promise<Buffer | Refusal>;
   /** Opens the body as a stream; returns an empty Buffer if there is no body. Do not call it after `read`. */
   open(): Buffer | BodyStream;
   /**

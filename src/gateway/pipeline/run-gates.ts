@@ -55,7 +55,7 @@ export async function runGates(route: GuardedRoute, head: ParsedHead): Promise<D
     const { event: gate, verified, claims } = gates.webhook;
     const verify = gate.check(head);
     if (verify instanceof Refusal) return conclude(route, head, progress, verify);
-    const body = await head.body.read(gate.maxBody);
+    const body = await head.body.read(gate.maxBody, route.share);
     if (body instanceof Refusal) return conclude(route, head, progress, body);
     const found = verify(body, progress);
     const event = found instanceof Promise ? await found : found;

@@ -1,6 +1,6 @@
 /**
- * Divides the memory for bodies between requests: it counts allocated bytes, and one client cannot use up the memory of all
- * others.
+ * Divides the memory for bodies between requests: it counts allocated bytes, and neither one client nor the deliveries of one route
+ * can use up the memory of all others.
  */
 import type { Milliseconds } from '../../core/clock.ts';
 
@@ -25,6 +25,8 @@ export interface Holder {
 export interface BudgetedBody extends Holder {
   /** The bytes that it counts for: the capacity of its buffer, or its whole declared size once that was granted. */
   held: number;
+  /** Undefined if it is the only route, or unknown. */
+  readonly route?: string | undefined;
   /**
    * `large`: it has a slot among the large bodies that are being read; `read`: it had one, and is held until the response is
    * sent.
@@ -44,6 +46,16 @@ const WAITING_SHARE = 1 / 8;
 /** Each eviction frees at least this share of the budget: evicting one body for each chunk would take quadratic time. */
 export const EVICTED_SHARE = 1 / 16;
 
+/** A route may hold so many times what is left: something remains, however many routes have apps that hang. */
+const ROUTE_TO_FREE = 3;
+
+/** The bodies of one route. */
+interface RouteUse {
+  held: number;
+  largeHeld: number;
+  largeCount: number;
+}
+
 /** The memory budget for bodies. */
 export class BodyBudget {
   readonly #limits: BudgetLimits;
@@ -51,6 +63,8 @@ export class BodyBudget {
   #largeHeld = 0;
   #largeCount = 0;
   #waiting = 0;
+  /** Only of routes of the config. */
+  readonly #routes = new Map<string, RouteUse>();
 
   constructor(limits: BudgetLimits) {
     this.#limits = limits;
@@ -65,9 +79,24 @@ export class BodyBudget {
   take(body: BudgetedBody, bytes: number): boolean {
     const more = bytes - body.held;
     if (more <= 0) return true;
-    if (this.#held + more > this.#limits.maxBufferedBytes) return false;
+    if (this.#held + more > this.#limits.maxBufferedBytes || this.isOverShare(body, bytes)) return false;
     this.#add(body, more);
     return true;
+  }
+
+  /** Whether other bodies of its route leave it no more than what other routes need. A single body of a route may use all that is left. */
+  isOverShare(body: BudgetedBody, bytes: number): boolean {
+    const use = body.route === undefined ? undefined : this.#routes.get(body.route);
+    if (use === undefined || use.held === body.held) return false;
+    const { maxBufferedBytes, maxLargeBodies } = this.#limits;
+    const { held, state } = body;
+    const more = bytes - held;
+    if (use.held + more > ROUTE_TO_FREE * (maxBufferedBytes - this.#held - more)) return true;
+    if (bytes <= SMALL_BODY) return false;
+    if (state === 'small' && use.largeCount >= ROUTE_TO_FREE * (maxLargeBodies - this.#largeCount)) return true;
+    const added = state === 'small' ? bytes : more;
+    const free = maxBufferedBytes * (1 - SMALL_SHARE) - this.#largeHeld - added;
+    return use.largeHeld > 0 && use.largeHeld + added > ROUTE_TO_FREE * free;
   }
 
   /**
@@ -82,11 +111,16 @@ export class BodyBudget {
     const others = isNew ? this.#largeHeld : this.#largeHeld - body.held;
     // A single large body may use all of it.
     if (others > 0 && others + bytes > maxBufferedBytes * (1 - SMALL_SHARE)) return false;
-    if (this.#held - body.held + bytes > maxBufferedBytes) return false;
+    if (this.#held - body.held + bytes > maxBufferedBytes || this.isOverShare(body, bytes)) return false;
     if (isNew) {
+      const use = this.#findUse(body);
       body.state = 'large';
       this.#largeCount++;
       this.#largeHeld += body.held;
+      if (use !== undefined) {
+        use.largeCount++;
+        use.largeHeld += body.held;
+      }
     }
     this.#add(body, bytes - body.held);
     return true;
@@ -98,6 +132,8 @@ export class BodyBudget {
     if (body.state !== 'large') return;
     body.state = 'read';
     this.#largeCount--;
+    const use = this.#findUse(body);
+    if (use !== undefined) use.largeCount--;
   }
 
   /** Releases all bytes that a body holds. */
@@ -139,6 +175,20 @@ export class BodyBudget {
     body.held += bytes;
     this.#held += bytes;
     if (body.state !== 'small') this.#largeHeld += bytes;
+    const use = this.#findUse(body);
+    if (use === undefined) return;
+    use.held += bytes;
+    if (body.state !== 'small') use.largeHeld += bytes;
+  }
+
+  #findUse({ route }: BudgetedBody): RouteUse | undefined {
+    if (route === undefined) return undefined;
+    let use = this.#routes.get(route);
+    if (use === undefined) {
+      use = { held: 0, largeHeld: 0, largeCount: 0 };
+      this.#routes.set(route, use);
+    }
+    return use;
   }
 }
 

@@ -140,7 +140,7 @@ export class BodyWatch {
   /** Increases the share of a small body to `bytes`. If the budget is exhausted, evicts other unfinished bodies; returns false if there are none. */
   take(body: BufferedBody, bytes: number): boolean {
     if (this.#budget.take(body, bytes)) return true;
-    this.#evict(bytes, 0);
+    this.#evictFor(body, bytes, 0);
     const isTaken = this.#budget.take(body, bytes);
     this.#grantSlots();
     return isTaken || this.#reject();
@@ -150,7 +150,7 @@ export class BodyWatch {
   takeLarge(body: BufferedBody, bytes: number): boolean {
     if (this.#pressure.isTight) return this.#reject();
     if (this.#budget.takeLarge(body, bytes)) return true;
-    this.#evict(bytes, MIN_LARGE_TIME_MS);
+    this.#evictFor(body, bytes, MIN_LARGE_TIME_MS);
     const isTaken = this.#budget.takeLarge(body, bytes);
     this.#grantSlots();
     return isTaken || this.#reject();
@@ -215,6 +215,12 @@ export class BodyWatch {
     return false;
   }
 
+  /** If its own route has used up its share, the bodies of other routes stay. */
+  #evictFor(body: BufferedBody, bytes: number, minAge: Milliseconds): void {
+    const isOwn = this.#budget.isOverShare(body, bytes);
+    this.#evict(bytes, minAge, isOwn ? ({ route }) => route === body.route : undefined);
+  }
+
   /** Frees memory for the caller first; waiting bodies come afterwards. */
   #evict(bytes: number, minAge: Milliseconds, isCandidate: (body: BufferedBody) => boolean = () => true): void {
     this.#isEvicting = true;
@@ -226,20 +232,28 @@ export class BodyWatch {
     this.#isEvicting = false;
   }
 
-  /** One client cannot use the whole queue: if the queue is full, the client with the most entries loses its latest one. */
-  #canWait({ network }: BufferedBody): boolean {
+  /** Neither one client nor one route can use the whole queue: if it is full, the one with the most entries loses its latest one. */
+  #canWait(body: BufferedBody): boolean {
     if (this.#waiting.size < this.limits.maxLargeBodies * QUEUED_PER_SLOT) return true;
-    const counts = new Map<string, number>();
-    for (const { body } of this.#waiting) counts.set(body.network, (counts.get(body.network) ?? 0) + 1);
-    const [heaviest] = [...counts].sort(([, a], [, b]) => b - a);
-    if (heaviest === undefined || heaviest[1] <= (counts.get(network) ?? 0) + 1) return false;
-    const [latest] = [...this.#waiting].filter(({ body }) => body.network === heaviest[0]).reverse();
+    const latest = this.#findLatest(body, ({ network }) => network) ?? this.#findLatest(body, ({ route }) => route);
+    if (latest === undefined) return false;
     this.#onLimit('buffer_share');
-    latest?.body.fail('buffer_full');
+    latest.fail('buffer_full');
     return true;
   }
 
-  /** The client that holds least is first; its large body waits until it fits, and smaller ones do not pass it. */
+  /** The latest waiting body of the client, or the route, that has the most, and more than that of `body`. */
+  #findLatest(body: BufferedBody, toKey: (of: BufferedBody) => string | undefined): BufferedBody | undefined {
+    const own = toKey(body);
+    if (own === undefined) return undefined;
+    const counts = new Map<string | undefined, number>();
+    for (const { body: each } of this.#waiting) counts.set(toKey(each), (counts.get(toKey(each)) ?? 0) + 1);
+    const [heaviest] = [...counts].sort(([, a], [, b]) => b - a);
+    if (heaviest === undefined || heaviest[1] <= (counts.get(own) ?? 0) + 1) return undefined;
+    return [...this.#waiting].findLast(({ body: each }) => toKey(each) === heaviest[0])?.body;
+  }
+
+  /** The client that holds least is first; its large body waits until it fits, and smaller ones do not pass it, unless its route is over its share. */
   #grantSlots(): void {
     if (this.#isEvicting) return;
     while (this.#waiting.size > 0 && this.#budget.hasFreeSlot) {
@@ -255,7 +269,10 @@ export class BodyWatch {
     for (const { network, held: bytes } of this.#buffered) held.set(network, (held.get(network) ?? 0) + bytes);
     const toHeld = ({ body }: QueuedBody): number => held.get(body.network) ?? 0;
     let best: QueuedBody | undefined;
-    for (const waiting of this.#waiting) if (best === undefined || toHeld(waiting) < toHeld(best)) best = waiting;
+    for (const waiting of this.#waiting) {
+      if (this.#budget.isOverShare(waiting.body, waiting.bytes)) continue;
+      if (best === undefined || toHeld(waiting) < toHeld(best)) best = waiting;
+    }
     return best;
   }
 
@@ -265,7 +282,7 @@ export class BodyWatch {
       if (now - since > this.limits.bodyIdleTimeout) {
         this.#onLimit('buffer');
         body.fail('buffer_full');
-      } else if (now - since >= MIN_LARGE_TIME_MS) this.#evict(bytes, MIN_LARGE_TIME_MS);
+      } else if (now - since >= MIN_LARGE_TIME_MS) this.#evictFor(body, bytes, MIN_LARGE_TIME_MS);
     }
     this.#grantSlots();
   }

@@ -30,6 +30,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
   isPaused = false;
   /** The address of the client, if it is not the peer of the connection; its network shares the budget with others. */
   client = '';
+  route: string | undefined;
   #network: string | undefined;
   held = 0;
   state: BodyState = 'small';
@@ -79,8 +80,8 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     return !expectsContinue && this.declaredLength !== undefined && this.declaredLength <= CHEAP_TO_DRAIN;
   }
 
-  read(maxBytes: number): Promise<Buffer | Refusal> {
-    this.#result ??= this.#start(maxBytes);
+  read(maxBytes: number, route?: string): Promise<Buffer | Refusal> {
+    this.#result ??= this.#start(maxBytes, route);
     return this.#result;
   }
 
@@ -146,7 +147,8 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     stream.destroy();
   }
 
-  #start(maxBytes: number): Promise<Buffer | Refusal> {
+  #start(maxBytes: number, route: string | undefined): Promise<Buffer | Refusal> {
+    this.route = route;
     if (this.#brokenBy !== undefined) return Promise.resolve(toRefusal(this.#brokenBy));
     if (this.declaredLength === 0) return Promise.resolve(EMPTY);
     if (this.declaredLength !== undefined && this.declaredLength > maxBytes)

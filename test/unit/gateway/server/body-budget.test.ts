@@ -8,10 +8,12 @@ class Body implements BudgetedBody {
   state: BodyState = 'small';
   readonly network: string;
   readonly startedAt: number;
+  readonly route: string | undefined;
 
-  constructor(network = '192.0.2.1', startedAt = 0) {
+  constructor(network = '192.0.2.1', startedAt = 0, route?: string) {
     this.network = network;
     this.startedAt = startedAt;
+    this.route = route;
   }
 }
 
@@ -91,5 +93,36 @@ describe('the evicted body', () => {
     budget.take(young, 300);
     expect(budget.pickVictims([idle, young], 1, 10, 2)).toEqual([]);
     expect(budget.pickVictims([], 1, 10, 0)).toEqual([]);
+  });
+});
+
+describe('a route', () => {
+  const make = (count: number, route: string): Body[] =>
+    Array.from({ length: count }, (_, i) => new Body(`192.0.2.${i}`, 0, route));
+
+  test('leaves memory for the large and small bodies of others, as its app may hang', () => {
+    const budget = create(1_000 * KIB, 64);
+    const read = (body: Body, bytes: number): boolean => {
+      const isTaken = bytes > 64 * KIB ? budget.takeLarge(body, bytes) : budget.take(body, bytes);
+      if (isTaken) budget.finish(body, bytes);
+      return isTaken;
+    };
+    const large = make(20, 'a').filter((body) => read(body, 100 * KIB));
+    expect(large).toHaveLength(5);
+    const other = new Body('192.0.2.99', 0, 'b');
+    expect(read(other, 200 * KIB)).toBe(true);
+    budget.release(other);
+    expect(make(20, 'a').filter((body) => read(body, 50 * KIB))).toHaveLength(5);
+    expect(read(other, 200 * KIB)).toBe(true);
+    budget.release(other);
+    for (const body of large) budget.release(body);
+    expect(make(20, 'a').filter((body) => read(body, 50 * KIB))).toHaveLength(10);
+  });
+
+  test('leaves slots for the large bodies of others, and may use all memory for one', () => {
+    const budget = create(10_000 * KIB, 4);
+    expect(make(20, 'a').filter((body) => budget.takeLarge(body, 100 * KIB))).toHaveLength(3);
+    expect(budget.takeLarge(new Body('192.0.2.99', 0, 'b'), 100 * KIB)).toBe(true);
+    expect(create().takeLarge(new Body('192.0.2.1', 0, 'a'), 1_000 * KIB)).toBe(true);
   });
 });

@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import type { Reason } from '../../../../src/core/refusal.ts';
-import { type BodyInProgress, type BodyLimits, BodyWatch, type ListenLimit } from '../../../../src/gateway/server/limits.ts';
+import {
+  type BodyInProgress,
+  type BodyLimits,
+  BodyWatch,
+  type BufferedBody,
+  type ListenLimit,
+} from '../../../../src/gateway/server/limits.ts';
 import { NO_PRESSURE } from '../../../../src/gateway/server/memory-guard.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
@@ -110,6 +116,53 @@ test('a request that waits takes memory only while there is enough for requests 
   expect(watch.buffered).toBe(0);
   pressure.shortage = 'memory';
   expect(watch.takeForWaiting(1)).toBeUndefined();
+});
+
+describe('large bodies that wait', () => {
+  const KIB = 1_024;
+  class Upload extends Body implements BufferedBody {
+    held = 0;
+    state = 'small' as const;
+    listIndex: number | undefined;
+    readonly network: string;
+    readonly route: string;
+
+    constructor(network: string, route: string) {
+      super(0);
+      this.network = network;
+      this.route = route;
+    }
+  }
+  const fill = (count: number) => {
+    const watch = new BodyWatch({ ...LIMITS, maxBufferedBytes: 1_000 * KIB }, new FakeClock(), () => undefined, NO_PRESSURE);
+    const granted: Upload[] = [];
+    const enter = (network: string, route: string): [Upload, boolean] => {
+      const upload = new Upload(network, route);
+      watch.addBuffered(upload);
+      return [upload, watch.takeOrWait(upload, 100 * KIB, () => void granted.push(upload))];
+    };
+    const first = Array.from({ length: count }, (_, i) => enter(`192.0.2.${i}`, 'a')[0]);
+    return { watch, granted, enter, first };
+  };
+
+  test('do not block those of another route, whose share is free', () => {
+    const { granted, enter, watch, first } = fill(10);
+    for (const upload of first) if (granted.includes(upload)) watch.finish(upload, 100 * KIB);
+    while (granted.length < 5) for (const upload of [...granted]) watch.finish(upload, 100 * KIB);
+    const before = granted.length;
+    const [other] = enter('192.0.2.99', 'b');
+    expect(granted.at(-1)).toBe(other);
+    expect(granted.length).toBe(before + 1);
+    watch.close();
+  });
+
+  test('lose the latest of their route if they fill the queue, however many clients send them', () => {
+    const { enter, watch, first } = fill(10);
+    expect(enter('192.0.2.98', 'a')[1]).toBe(false);
+    expect(enter('192.0.2.99', 'b')[1]).toBe(true);
+    expect(first.filter(({ failed }) => failed !== undefined)).toHaveLength(1);
+    watch.close();
+  });
 });
 
 test('no timer is left after close', () => {
