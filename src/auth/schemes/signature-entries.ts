@@ -3,10 +3,13 @@ import { parseBase64, parseBase64Url, parseHex } from '../../core/bytes.ts';
 import type { ParsedSignature } from '../../core/event.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { ALGORITHMS } from './algorithms.ts';
-import type { SignatureDescription, SignatureEncoding, SignatureForm } from './description.ts';
+import type { Algorithm, SignatureDescription, SignatureEncoding, SignatureForm } from './description.ts';
 
 /** Entries of all signature headers, including that of the timestamp. Bounds the work for an unverified sender. */
 export const MAX_SIGNATURE_ENTRIES = 10;
+
+/** Each asymmetric signature costs another hash of the body. Senders use two during a rotation of their key. */
+const MAX_ASYMMETRIC = 4;
 
 const DECODERS: Readonly<Record<SignatureEncoding, (text: string) => Buffer | undefined>> = {
   hex: parseHex,
@@ -51,10 +54,12 @@ export function compileSignatures(
   const wanted = forms.map(({ prefix, algorithm }) => `${prefix}… (${algorithm})`).join(' or ');
   const read = (entries: readonly string[]): ParsedSignature[] | Refusal => {
     const signatures: ParsedSignature[] = [];
+    let asymmetric = 0;
     for (const entry of entries) {
       for (const readEntry of readers) {
         const found = readEntry(entry);
-        if (found !== undefined) signatures.push(found);
+        if (found === undefined || (ALGORITHMS[found.algorithm as Algorithm].isAsymmetric && ++asymmetric > MAX_ASYMMETRIC)) continue;
+        signatures.push(found);
       }
     }
     return signatures.length === 0 ? malformed(`no entry is ${wanted} in ${encoding}`) : signatures;
