@@ -1,7 +1,7 @@
 /** The rules of `match`: every route matches some requests, and no request matches two routes. */
 import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
 import { parseTarget } from '../../core/target.ts';
-import { fieldSettingsOf, type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
+import { fieldSettingsOf, type LimitsConfig, type MatchConfig, methodsOf, type RouteConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
 const PROXY_CLAIM = 'proxies set it, and sidegate removes it from the requests of clients';
@@ -23,6 +23,14 @@ const NOT_FORWARDED: Readonly<Record<Exclude<FieldAction, 'pass'>, string>> = {
   route: PROXY_CLAIM,
   checkedHere: PROXY_CLAIM,
 };
+
+/** No request for this path is short enough. */
+export function checkTargetLength({ match }: RouteConfig, { maxTarget }: Pick<LimitsConfig, 'maxTarget'>, path: Path): Rating[] {
+  const { length } = match.path ?? match.pathPrefix ?? '';
+  if (length <= maxTarget) return [];
+  const hint = `set limits.maxTarget to at least ${length}`;
+  return [error(path, `the path has ${length} characters, and limits.maxTarget is ${maxTarget}`, hint)];
+}
 
 /** A match that no request can have, or that does not select what it says. */
 export function checkMatch(route: RouteConfig, path: Path): Rating[] {

@@ -6,7 +6,7 @@ import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkAppProbes } from './validate-app-probes.ts';
 import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';
-import { checkMatch, checkOverlaps } from './validate-match.ts';
+import { checkMatch, checkOverlaps, checkTargetLength } from './validate-match.ts';
 import { checkNeighbors } from './validate-neighbors.ts';
 import { checkInbox, checkProvider } from './validate-provider.ts';
 import { checkProxy } from './validate-proxy.ts';
@@ -117,6 +117,7 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
   const at = [...path, 'webhook'];
   return [
     () => checkMatch(route, [...path, 'match']),
+    () => checkTargetLength(route, config.limits, [...path, 'match']),
     () => checkUpstream(route, path, config),
     () => (route.webhook === undefined ? [] : checkWebhook(route.webhook, route, at, now)),
     () => (route.webhook === undefined ? [] : checkRetention(route.webhook, config.limits.bodyTimeout, at)),

@@ -5,9 +5,9 @@ import { count, duration, size, timeLimit } from './scalars.ts';
 /** The limits that protect the ports and the apps. */
 export const limits = z
   .strictObject({
-    headTimeout: timeLimit().prefault('10s').describe('Maximum time to receive a request head.'),
+    headTimeout: timeLimit(100).prefault('10s').describe('Maximum time to receive a request head.'),
     bodyIdleTimeout: timeLimit().prefault('15s').describe('Maximum pause while a request body is received.'),
-    bodyMinRate: size()
+    bodyMinRate: size({ max: 10_000_000 })
       .prefault(500)
       .describe('Minimum transfer rate of a request body in bytes per second, enforced after bodyIdleTimeout.'),
     bodyTimeout: timeLimit().prefault('5m').describe('Maximum time to receive a request body.'),
@@ -27,8 +27,8 @@ export const limits = z
     keepAliveTimeout: duration()
       .prefault('65s')
       .describe('How long an idle connection is kept open. Set it above the idle timeout of the load balancer.'),
-    maxHeaderBytes: size().prefault('16Ki').describe('Maximum size of a request head.'),
-    maxHeaderFields: count.default(100).describe('Maximum number of header fields in a request.'),
+    maxHeaderBytes: size({ min: 1_024 }).prefault('16Ki').describe('Maximum size of a request head.'),
+    maxHeaderFields: z.int().min(10).max(1_000_000).default(100).describe('Maximum number of header fields in a request.'),
     maxTarget: size().prefault('8Ki').describe('Maximum length of a request target.'),
     maxConnections: count
       .default(1_024)

@@ -59,9 +59,11 @@ export function duration() {
 }
 
 /** A duration that cannot be zero: the maximum time for something that takes time. */
-export function timeLimit() {
+export function timeLimit(min: Milliseconds = 0) {
   return scalar<Milliseconds>((text) => {
     const parsed = parseDuration(text);
+    if (typeof parsed === 'number' && parsed > 0 && parsed < min)
+      return { problem: `${text} is too short, so no request could pass; write at least ${min}ms` };
     return parsed === 0
       ? { problem: `${text} allows no time at all, and no value means "no limit"; write for example 15s` }
       : parsed;
@@ -75,14 +77,21 @@ function parseDuration(text: string): Milliseconds | { problem: string } {
   return Math.round(Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? 0));
 }
 
-/** `512`, `16Ki`, `1Mi`, `1M` → bytes. */
-export function size() {
+/** `512`, `16Ki`, `1Mi`, `1M` → bytes. With other limits, no sender could keep within them. */
+export function size({ min = 0, max = Number.POSITIVE_INFINITY }: { readonly min?: Bytes; readonly max?: Bytes } = {}) {
   return z
     .union([z.string(), z.int().nonnegative()], { error: () => 'expected a size such as 1Mi' })
     .meta({ examples: ['1Mi'] })
     .transform((value, context): Bytes => {
       const match = SIZE.exec(String(value));
-      if (match !== null) return Number(match[1]) * (SIZE_UNITS[match[2] ?? ''] ?? 0);
+      const bytes = match === null ? 0 : Number(match[1]) * (SIZE_UNITS[match[2] ?? ''] ?? 0);
+      if (match !== null && bytes >= min && bytes <= max) return bytes;
+      if (match !== null) {
+        const message =
+          bytes < min ? `${value} is too small; write at least ${min}` : `${value} is too large; write at most ${max}`;
+        context.addIssue({ code: 'custom', message: `${message}, or no request could pass` });
+        return z.NEVER;
+      }
       context.addIssue({
         code: 'custom',
         message: `"${value}" is not a size; write a number of bytes, or a number with the unit k, M, G, Ki, Mi or Gi, for example 1Mi`,

@@ -148,7 +148,7 @@ const written = z.strictObject({
     .describe(
       'Maximum difference between the timestamp and the current time, in either direction. Default: as defined by the scheme, usually 5m.',
     ),
-  maxBody: size().prefault('1Mi').describe('Maximum size of a body; larger ones get 413.'),
+  maxBody: size({ min: 16 }).prefault('1Mi').describe('Maximum size of a body; larger ones get 413.'),
   kinds: z
     .array(z.string().min(1))
     .min(1, 'the list is empty, so every delivery would get 422; remove kinds to accept all')
