@@ -58,7 +58,8 @@ export function compileSignatures(
     for (const entry of entries) {
       for (const readEntry of readers) {
         const found = readEntry(entry);
-        if (found === undefined || (ALGORITHMS[found.algorithm as Algorithm].isAsymmetric && ++asymmetric > MAX_ASYMMETRIC)) continue;
+        if (found === undefined || (ALGORITHMS[found.algorithm as Algorithm].isAsymmetric && ++asymmetric > MAX_ASYMMETRIC))
+          continue;
         signatures.push(found);
       }
     }
