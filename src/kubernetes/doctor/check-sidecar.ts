@@ -38,7 +38,7 @@ const CAPABILITIES: ReadonlySet<string> = new Set([
   'SYS_RAWIO',
 ]);
 
-/** Which container could redirect the traffic of the sidecar, or replace its process. What an init container changes stays. */
+/** Which container could redirect the traffic of the sidecar, or replace its process. Changes by an init container last. */
 function findPower({ spec }: Pod): string | undefined {
   const hostPaths = new Map((spec.volumes ?? []).flatMap(({ name, hostPath }) => (hostPath ? [[name, hostPath.path]] : [])));
   const powers = othersOf(spec).flatMap(({ name, securityContext = {}, volumeMounts = [] }) => {

@@ -5,7 +5,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 export const MAX_QUICK_MS: Milliseconds = 1_000;
 /** So many quick attempts in a row, and an endpoint no longer counts as slow: one that is slow now and then would otherwise change all the time. */
 const QUICK_AFTER = 5;
-/** What is older says nothing. */
+/** Older attempts do not count. */
 export const MAX_SPEED_AGE_MS: Milliseconds = 60_000;
 
 interface Speed {

@@ -118,7 +118,7 @@ export class Provider {
     this.#condition = new QueueCondition(this.#metrics, logger);
     const hooks = createQueueHooks({ logger, condition: this.#condition });
     this.#queue = createQueue(place, { clock: parts.clock, bounds: config.queue, hooks });
-    // Only the sender has the time of this process: its requests tell receivers what time it is.
+    // Only the sender has the time of this process: receivers compare its requests with their own clocks.
     const { clock } = this.#queue;
     this.#parts = { ...parts, clock };
     const failing = new FailingEndpoints(clock, isShared);

@@ -136,7 +136,7 @@ type Change = (sql: Sql, rows: readonly FoundRow[], now: number) => Promise<read
 
 /**
  * Makes deliveries due now. Each that waits keeps its place in the schedule and in the order of its key. It can be in flight, so it becomes due
- * earlier than it was in any case: that tells its settlement.
+ * earlier than it was in any case: its settlement sees that.
  */
 async function retry(sql: Sql, rows: readonly FoundRow[], now: number): ReturnType<Change> {
   const waiting = rows.filter(({ state }) => state <= BLOCKED);
