@@ -39,6 +39,8 @@ export interface MemoryGuardParts {
 }
 
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
+/** The heap is measured at most so often: each time may collect garbage. */
+const MIN_HEAP_INTERVAL_MS: Milliseconds = 100;
 /** A measurement takes about ten microseconds. */
 const CHECK_BYTES = 1024 * 1024;
 /** How far below `shed` garbage is collected: V8 does not collect buffers outside the heap soon enough. */
@@ -53,7 +55,7 @@ const WORTHWHILE = 0.03;
 /** So much known garbage, as a share of the limit, is collected at once. */
 const MAX_GARBAGE = 0.06;
 
-/** Measures the heap once a second, and the process also for each mebibyte that arrives. */
+/** Measures the heap and the process once a second, and also for each mebibyte that arrives. */
 export class MemoryGuard implements MemoryPressure {
   readonly #parts: MemoryGuardParts;
   readonly #stop: CancelTimer;
@@ -62,6 +64,7 @@ export class MemoryGuard implements MemoryPressure {
   #bytes = 0;
   #garbage = 0;
   #isHeapFull = false;
+  #heapCheckedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #shrunkAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectInterval = MIN_COLLECT_INTERVAL_MS;
@@ -109,7 +112,11 @@ export class MemoryGuard implements MemoryPressure {
 
   onBytes(bytes: number): void {
     this.#bytes += bytes;
-    if (this.#bytes >= CHECK_BYTES && this.#parts.limit !== undefined) this.#check();
+    if (this.#bytes < CHECK_BYTES) return;
+    this.#bytes = 0;
+    const { clock, limit } = this.#parts;
+    if (clock.monotonic() - this.#heapCheckedAt >= MIN_HEAP_INTERVAL_MS) this.#checkHeap();
+    if (limit !== undefined) this.#check();
   }
 
   onGarbage(bytes: number): void {
@@ -126,7 +133,8 @@ export class MemoryGuard implements MemoryPressure {
 
   /** Garbage counts as used until it is collected. */
   #checkHeap(): void {
-    const { heapShed, readHeap, collect } = this.#parts;
+    const { clock, heapShed, readHeap, collect } = this.#parts;
+    this.#heapCheckedAt = clock.monotonic();
     if (readHeap() > heapShed) collect();
     this.#isHeapFull = readHeap() > heapShed;
   }

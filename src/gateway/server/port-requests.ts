@@ -144,6 +144,7 @@ export class PortRequests {
     { expectsContinue = false, upgrade, refusal }: Arrival = {},
   ): PortRequest {
     const { errors, clients, bodies } = this.#parts;
+    bodies.onBytes(toHeadBytes(request.rawHeaders));
     const source = new Http1BodySource(request, response, expectsContinue);
     const body = new IncomingBody(source, bodies);
     errors.track(request.socket, { response, body });

@@ -124,6 +124,18 @@ test('a heap above its share is short until it is below it again, and is collect
   expect([guard.shortage, state.collections]).toEqual([undefined, 1]);
 });
 
+test('during a flood, the heap is measured more often than once a second, but not for each mebibyte', async () => {
+  const { clock, state, guard } = start(undefined);
+  await clock.advance(1_000);
+  state.heap = 0.86;
+  await clock.advance(99);
+  guard.onBytes(MIB);
+  expect([guard.shortage, state.collections]).toEqual([undefined, 0]);
+  await clock.advance(1);
+  for (let i = 0; i < 10; i++) guard.onBytes(MIB);
+  expect([guard.shortage, state.collections]).toEqual(['heap', 1]);
+});
+
 test('no timer is left after close', () => {
   const { clock, guard } = start(100);
   guard.close();
