@@ -391,10 +391,11 @@ class PostgresClient implements StoreClient {
   }
 
   #lookSoon(): void {
-    this.#cancelLook ??= this.#parts.clock.after(LOOK_MS, () => {
+    const { clock } = this.#parts;
+    this.#cancelLook ??= clock.after(LOOK_MS, () => {
       this.#cancelLook = undefined;
-      // The search under way may have begun before the change.
-      if (this.#isPolling) return this.#lookSoon();
+      // The search under way may have begun before the change, or the last one took long.
+      if (this.#isPolling || clock.monotonic() < this.#pollFrom) return this.#lookSoon();
       runDetached(this.#poll());
       runDetached(this.#checkEndpoints());
     });
