@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { holdResponses } from '../support/app.ts';
@@ -6,6 +7,7 @@ import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
 
 const app = useApp();
 let gate: TestGate | undefined;
@@ -233,4 +235,45 @@ test('a delivery whose lease ended while it waited for a slot is not forwarded: 
   await clock.advance(10_000);
   await stopped;
   gate = undefined;
+});
+
+test('an upload that lost its memory while it waited for a slot gives the slot back, although its client stays', async () => {
+  const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
+  const limits = { maxBufferedBytes: '1Mi', maxInFlight: 4, maxQueued: 64 };
+  gate = await startGate({ limits, routes: [{ ...open, timeout: '2s', connectTimeout: '500ms' }] });
+  const { metric, port } = gate;
+  const answerOne = holdResponses(app);
+  const sockets = Array.from({ length: 24 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+  for (const socket of sockets) socket.resume().write('POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789');
+  await until(async () => (await metric('sidegate_limit_hits_total{limit="buffer_share"}')) > 0);
+  await until(async () => {
+    answerOne();
+    return (await metric('sidegate_http_requests_in_flight')) === 0;
+  });
+  for (const socket of sockets) socket.destroy();
+});
+
+test('a route whose users give a password counts all bytes that its bodies hold', async () => {
+  const basic = { realm: 'a', users: { file: 'users' }, requireTls: false };
+  const routes = [
+    toRoute(app.port, { match: { path: '/x' }, route: { name: 'x', basic } }),
+    toRoute(app.port, { match: { path: '/y' }, route: { name: 'y' } }),
+  ];
+  gate = await startGate({ limits: { maxBufferedBytes: '1Mi' }, routes }, undefined, { users: makeEntry('Aladdin', 'open') });
+  const { port, metric } = gate;
+  const deliver = (path: string): Promise<number> => {
+    const { headers, body } = makeDelivery({ body: JSON.stringify({ text: 'x'.repeat(60_000) }) });
+    const sent = { ...headers, ...toBasic('Aladdin', 'open') };
+    return send(port, { path, headers: sent, body }).then(({ status }) => status);
+  };
+  for (let i = 0; i < 20; i++) expect(await deliver('/x')).toBe(200);
+  const held: ServerResponse[] = [];
+  app.handler = ({ url }, response) => void (url === '/y' ? response.end('handled') : held.push(response));
+  const uploads = Array.from({ length: 30 }, () => deliver('/x'));
+  // As many as the share of the route, and no more.
+  await until(async () => (await metric('sidegate_limit_hits_total{limit="buffer"}')) > 0);
+  expect(await deliver('/y')).toBe(200);
+  app.handler = (_request, response) => response.end('handled');
+  for (const response of held) response.end('handled');
+  await Promise.all(uploads);
 });

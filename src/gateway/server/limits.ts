@@ -215,10 +215,25 @@ export class BodyWatch {
     return false;
   }
 
-  /** If its own route has used up its share, the bodies of other routes stay. */
+  /** If its own route has used up its share, the bodies of other routes stay; unless another client holds most of all, and for other routes. */
   #evictFor(body: BufferedBody, bytes: number, minAge: Milliseconds): void {
-    const isOwn = this.#budget.isOverShare(body, bytes);
+    const isOwn = this.#budget.isOverShare(body, bytes) && this.#isHeaviest(body);
     this.#evict(bytes, minAge, isOwn ? ({ route }) => route === body.route : undefined);
+  }
+
+  /** Whether the client that holds most is that of this body, or holds most of it for the same route. */
+  #isHeaviest({ network, route }: BufferedBody): boolean {
+    const clients = new Map<string, { held: number; onRoute: number }>();
+    for (const each of this.#buffered) {
+      const client = clients.get(each.network) ?? { held: 0, onRoute: 0 };
+      client.held += each.held;
+      if (each.route === route) client.onRoute += each.held;
+      clients.set(each.network, client);
+    }
+    const [heaviest] = [...clients].sort(([, a], [, b]) => b.held - a.held);
+    if (heaviest === undefined) return true;
+    const [name, { held, onRoute }] = heaviest;
+    return name === network || onRoute > held / 2;
   }
 
   /** Frees memory for the caller first; waiting bodies come afterwards. */

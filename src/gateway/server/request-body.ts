@@ -148,12 +148,13 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
   }
 
   #start(maxBytes: number, route: string | undefined): Promise<Buffer | Refusal> {
+    // Before its route is known, for it is counted for none.
+    this.#endUnread();
     this.route = route;
     if (this.#brokenBy !== undefined) return Promise.resolve(toRefusal(this.#brokenBy));
     if (this.declaredLength === 0) return Promise.resolve(EMPTY);
     if (this.declaredLength !== undefined && this.declaredLength > maxBytes)
       return Promise.resolve(refuse('body_too_large', 'body_too_large'));
-    this.#endUnread();
     this.#maxBytes = maxBytes;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;

@@ -55,7 +55,8 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     this.#consumer = consumer;
     this.#isHeld = false;
     if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
-    if (this.#brokenBy !== undefined) return this.fail(this.#brokenBy);
+    // Also if it has ended since: some of it was given up.
+    if (this.#brokenBy !== undefined) return this.#finish()?.fail(this.#brokenBy);
     if (!this.#hasBegun) return this.#begin();
     this.#arrival?.end();
     for (const chunk of this.#early.splice(0)) this.#write(consumer, chunk);

@@ -52,12 +52,9 @@ const USUAL_CHAIN_BYTES = 8 * 1024;
  * 142 ms were measured for 31 KB, 411 ms for 97 KB.
  */
 const CHECK_MS_PER_BYTE = 5 / 1_024;
-/** A client whose chains took this time waits so many times as long, and all clients that are not known wait after each of them. */
-const CLIENT_PAUSES = 10;
-const NEW_CLIENT_PAUSES = 2;
+/** A client whose chains took this time waits so many times as long. */
+const PAUSES = 10;
 const MAX_PAUSE_MS: Milliseconds = 60_000;
-const MAX_NEW_CLIENT_PAUSE_MS: Milliseconds = 5_000;
-const MAX_KNOWN_CLIENTS = 1_024;
 
 const RECORD_HEAD_BYTES = 5;
 const MESSAGE_HEAD_BYTES = 4;
@@ -216,17 +213,15 @@ export class TlsHandshakes {
     }
     this.#remove(handshake);
     // The rest may be the beginning of a request.
-    const isUsual = handshake.socket.bytesRead - handshake.helloBytes <= USUAL_CHAIN_BYTES;
-    if (isUsual || !this.#charge(handshake, readChainBytes(socket))) this.#costs.know(handshake.client);
+    if (handshake.socket.bytesRead - handshake.helloBytes > USUAL_CHAIN_BYTES) this.#charge(handshake, readChainBytes(socket));
     this.#startWaiting();
     return true;
   }
 
-  /** Counts a chain, and ends the other handshakes of its client if it was costly. Returns whether it was. */
-  #charge({ client }: Handshake, bytes: number): boolean {
-    if (this.#port.contexts.clientCertificate === undefined || !this.#costs.charge(client, bytes)) return false;
+  /** Counts a chain, and ends the other handshakes of its client if it was costly. */
+  #charge({ client }: Handshake, bytes: number): void {
+    if (this.#port.contexts.clientCertificate === undefined || !this.#costs.charge(client, bytes)) return;
     for (const running of this.#running.values()) if (running.client === client) this.#close(running, 'handshakes');
-    return true;
   }
 
   #enqueue(handshake: Handshake): void {
@@ -340,9 +335,6 @@ export class ChainCosts {
   readonly #clock: Clock;
   /** When each client may have its next handshake. */
   readonly #pauses = new Map<string, Milliseconds>();
-  /** They had a handshake that was not costly; the one that was added first is first. */
-  readonly #known = new Set<string>();
-  #newClientsAt: Milliseconds = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -352,32 +344,14 @@ export class ChainCosts {
   charge(client: string, bytes: number): boolean {
     if (bytes <= USUAL_CHAIN_BYTES) return false;
     const now = this.#clock.monotonic();
-    const cost = (bytes - USUAL_CHAIN_BYTES) * CHECK_MS_PER_BYTE;
     for (const [paused, end] of this.#pauses) if (end <= now) this.#pauses.delete(paused);
-    this.#pauses.set(client, toPauseEnd(this.#pauses.get(client), now, cost * CLIENT_PAUSES, MAX_PAUSE_MS));
-    this.#newClientsAt = toPauseEnd(this.#newClientsAt, now, cost * NEW_CLIENT_PAUSES, MAX_NEW_CLIENT_PAUSE_MS);
-    this.#known.delete(client);
+    const pause = (bytes - USUAL_CHAIN_BYTES) * CHECK_MS_PER_BYTE * PAUSES;
+    this.#pauses.set(client, Math.min((this.#pauses.get(client) ?? now) + pause, now + MAX_PAUSE_MS));
     return true;
-  }
-
-  /** The client had a handshake that was not costly. */
-  know(client: string): void {
-    if (this.#known.has(client)) return;
-    this.#known.add(client);
-    if (this.#known.size <= MAX_KNOWN_CLIENTS) return;
-    for (const first of this.#known) {
-      this.#known.delete(first);
-      return;
-    }
   }
 
   /** Whether the client must wait. */
   isPaused(client: string): boolean {
-    const end = this.#pauses.get(client) ?? (this.#known.has(client) ? 0 : this.#newClientsAt);
-    return end > this.#clock.monotonic();
+    return (this.#pauses.get(client) ?? 0) > this.#clock.monotonic();
   }
-}
-
-function toPauseEnd(before: Milliseconds = 0, now: Milliseconds, more: Milliseconds, most: Milliseconds): Milliseconds {
-  return Math.min(Math.max(before, now) + more, now + most);
 }

@@ -156,6 +156,25 @@ describe('large bodies that wait', () => {
     watch.close();
   });
 
+  test('are not evicted for their route while a client holds most of the memory on other routes', () => {
+    const { watch } = fill(0);
+    const hold = (network: string, route: string, bytes: number): [Upload, boolean] => {
+      const upload = new Upload(network, route);
+      watch.addBuffered(upload);
+      return [upload, watch.take(upload, bytes)];
+    };
+    const attack = Array.from({ length: 15 }, (_, i) => hold('192.0.2.1', `b${i % 3}`, 60 * KIB)[0]);
+    const [first] = hold('192.0.2.2', 'a', 30 * KIB);
+    for (const upload of attack)
+      upload.fail = (reason) => {
+        upload.failed = reason;
+        watch.finish(upload, 0);
+      };
+    expect(hold('192.0.2.3', 'a', 60 * KIB)[1]).toBe(true);
+    expect([first.failed, attack[0]?.failed]).toEqual([undefined, 'buffer_full']);
+    watch.close();
+  });
+
   test('lose the latest of their route if they fill the queue, however many clients send them', () => {
     const { enter, watch, first } = fill(10);
     expect(enter('192.0.2.98', 'a')[1]).toBe(false);
