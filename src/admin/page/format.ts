@@ -25,7 +25,10 @@ const WITHOUT_ZONE = /^\d{4}-\d\d-\d\dT\d\d:\d\d/;
 
 /** The input of a browser has no zone; the page asks for UTC. */
 export function toInstant(text: string | undefined): string | undefined {
-  return text !== undefined && WITHOUT_ZONE.test(text) && !text.endsWith('Z') ? new Date(`${text}Z`).toISOString() : text;
+  if (text === undefined || !WITHOUT_ZONE.test(text) || text.endsWith('Z')) return text;
+  const time = new Date(`${text}Z`);
+  // The API says what is wrong with a day that does not exist.
+  return Number.isNaN(time.getTime()) ? text : time.toISOString();
 }
 
 /** `bad_signature` as `bad signature` */
