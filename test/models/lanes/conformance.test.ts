@@ -89,6 +89,8 @@ class StoreWalker implements Walker {
   /** The lease itself is not part of the store. */
   async #own(process: number): Promise<Value> {
     await this.#database.run('UPDATE lane SET owner = ? WHERE name = ?', [toHolder(process), this.#endpoint]);
+    // SQLite has one process, which remembers its rows.
+    this.#database.memory?.clear();
     return true;
   }
 
