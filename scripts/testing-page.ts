@@ -13,7 +13,7 @@ Start from [examples/fixtures.yaml](../examples/fixtures.yaml), which tests [exa
 config: gate.yaml
 now: 2026-01-01T12:00:00Z
 secrets: # test secrets, used instead of those that the config refers to
-  env: { BILLING_SECRET: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw }
+  files: { secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw }
 tests:
   - name: an event is handled once
     steps:

@@ -43,7 +43,6 @@ import { hasForm } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
 import { ATTEMPT_OUTCOMES } from '../src/provider/attempt/attempt.ts';
 import { EVENT_REJECTIONS } from '../src/provider/telemetry/provider-metrics.ts';
-import { SECRET } from './support/deliveries.ts';
 import { makeFolder } from './support/fixtures.ts';
 import { recordIo } from './support/io.ts';
 import { renderProviderMetrics } from './support/provider-exposition.ts';
@@ -150,7 +149,6 @@ describe('the docs', () => {
     const [, config = ''] = /```yaml gate\.yaml\n(.*?)```/s.exec(read('README.md')) ?? [];
     const folder = makeFolder();
     writeFileSync(join(folder, 'gate.yaml'), config);
-    writeFileSync(join(folder, 'secret'), SECRET);
     writeFileSync(join(folder, 'fixtures.yaml'), fixtures);
     const { io, stdout } = recordIo();
     expect(await testConfigs([join(folder, 'fixtures.yaml')], { format: 'text' }, io), stdout()).toBe(0);
