@@ -79,7 +79,7 @@ describe('sidegate forget', () => {
     });
   });
 
-  test('exits 2 if the address or the token is missing', async () => {
+  test('exits 2 if the address or the token is missing', { timeout: 60_000 }, async () => {
     await start({ token: TOKEN_FROM });
     const cases: [string[], string][] = [
       [toArgs('x'), 'the config sets the admin port to 0, so the system chooses it: use --admin'],
