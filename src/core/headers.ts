@@ -76,15 +76,34 @@ export function toFoldedName(name: string): string {
   return name.toLowerCase().replace(NEITHER_LETTER_NOR_DIGIT, '-');
 }
 
+const MAX_REMEMBERED = 1_000;
+/** Of a name that is remembered: a client could fill memory with names as long as a head. */
+const MAX_REMEMBERED_LENGTH = 64;
+
+/** Remembers what `decide` returns for a name: senders use the same few names in every request. */
+export function rememberByName<T extends string | boolean>(decide: (name: string) => T): (name: string) => T {
+  const known = new Map<string, T>();
+  return (name) => {
+    const before = known.get(name);
+    if (before !== undefined) return before;
+    const decided = decide(name);
+    if (name.length > MAX_REMEMBERED_LENGTH) return decided;
+    // Emptied when full: otherwise a client that sends many names would end this for all others.
+    if (known.size >= MAX_REMEMBERED) known.clear();
+    known.set(name, decided);
+    return decided;
+  };
+}
+
 /**
  * The fields that reach an app, of those whose lower-cased name is wanted, in the order of their names. Each is under its own name,
  * because few apps take `X_Event` for `X-Event`.
  */
 export function listForwarded(headers: HeaderFields, isWanted: (name: string) => boolean): [name: string, value: string][] {
-  const named = findConnectionOptions(headers);
   const { names, raw } = headers;
-  const fields = names.flatMap((name, at): [string, string][] =>
-    isWanted(name) && named?.has(name) !== true ? [[name, raw[2 * at + 1] ?? '']] : [],
-  );
-  return fields.sort(([a], [b]) => (a < b ? -1 : Number(a > b)));
+  const fields: [name: string, value: string][] = [];
+  for (const [at, name] of names.entries()) if (isWanted(name)) fields.push([name, raw[2 * at + 1] ?? '']);
+  const named = findConnectionOptions(headers);
+  const forwarded = named === undefined ? fields : fields.filter(([name]) => !named.has(name));
+  return forwarded.sort(([a], [b]) => (a < b ? -1 : Number(a > b)));
 }

@@ -43,7 +43,7 @@ export function toEssence(value: string): string {
  * could read another one: `xboundary=a; boundary=b`.
  */
 export function cutBoundary(value: string): string | undefined {
-  if (toMediaForm(value) !== 'multipart' || value.includes('"')) return undefined;
+  if (!value.includes(';') || value.includes('"') || toMediaForm(value) !== 'multipart') return undefined;
   const isBoundary = (part: string): boolean => /boundary/i.test(part);
   const parts = value.split(';');
   const at = parts.findIndex(isBoundary);

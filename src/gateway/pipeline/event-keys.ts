@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { isIP } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
-import { listForwarded } from '../../core/headers.ts';
+import { listForwarded, rememberByName } from '../../core/headers.ts';
 import { toComparedType } from '../../core/media-type.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
@@ -57,6 +57,8 @@ const TELLING =
 /** Where a proxy found the app. */
 const FORWARDED = /^x[^a-z0-9]forwarded[^a-z0-9](?:host|prefix)$/;
 
+const isTelling = rememberByName((name) => TELLING.test(name) && name !== 'content-type');
+
 /**
  * Distinguishes requests by what few signatures cover and apps read: the method, the path with the query, the host, the media type, and
  * headers that name the event. It is made of what the app gets.
@@ -64,11 +66,8 @@ const FORWARDED = /^x[^a-z0-9]forwarded[^a-z0-9](?:host|prefix)$/;
 export function toRequestFingerprint({ method, target, headers, client }: ComparedHead, { openHead }: VerifiedEvent): string {
   const isTrusted = client.viaTrustedProxy || client.viaIdentityProxy;
   const isPlace = (name: string): boolean => name === 'host' || (isTrusted && FORWARDED.test(name));
-  const isCompared = (name: string): boolean => isPlace(name) || (TELLING.test(name) && name !== 'content-type');
-  const fields = listForwarded(headers, isCompared).map(([name, value]) => [
-    name,
-    isPlace(name) && isAddress(value) ? '' : value,
-  ]);
+  const fields = listForwarded(headers, (name) => isPlace(name) || isTelling(name));
+  for (const field of fields) if (isPlace(field[0]) && isAddress(field[1])) field[1] = '';
   const type = toComparedType(headers.all('content-type'));
   return toIdFingerprint(JSON.stringify([method, openHead ?? target.raw, client.scheme, type, fields]));
 }

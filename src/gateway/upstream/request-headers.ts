@@ -3,7 +3,7 @@
 import type { Admitted } from '../../core/admitted.ts';
 import type { Client } from '../../core/client.ts';
 import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
-import { findConnectionOptions, type HeaderFields, isPlainOption, toFoldedName } from '../../core/headers.ts';
+import { findConnectionOptions, type HeaderFields, isPlainOption, rememberByName, toFoldedName } from '../../core/headers.ts';
 import { isMethodOverride, isProtectedField } from '../../core/managed-names.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
@@ -12,9 +12,6 @@ import { addTrace } from './trace-headers.ts';
 /** A head of 16 KiB could have 8,000, which take milliseconds; clients send one or two, and name a few fields. */
 const MAX_CONNECTION_OPTIONS = 64;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** The maximum number of names whose action is cached: clients may send any number of names. */
-const MAX_CACHED_NAMES = 1_000;
-
 /** The settings of a route for the request header. */
 export type HeaderContext = IdentityContext & FieldSettings;
 
@@ -48,13 +45,14 @@ export function findMethodOverride({ names }: HeaderFields): string | undefined 
   return names.find((name) => isMethodOverride(toFoldedName(name)));
 }
 
-/** Decides which fields of a client are forwarded, and caches the decision for each name. */
+/** Decides which fields of a client are forwarded. */
 export class HeaderPolicy {
   readonly #context: HeaderContext;
-  readonly #actions = new Map<string, FieldAction>();
+  readonly #findAction: (name: string) => FieldAction;
 
   constructor(context: HeaderContext) {
     this.#context = context;
+    this.#findAction = rememberByName((name) => decideFieldAction(name, context));
   }
 
   /** The field lines for the app: raw pairs in the order they are sent. */
@@ -87,16 +85,6 @@ export class HeaderPolicy {
     if (head.upgrade === undefined) out.push('Connection', 'keep-alive');
     else out.push('Connection', 'Upgrade', 'Upgrade', head.upgrade.protocol);
     return out;
-  }
-
-  #findAction(name: string): FieldAction {
-    const known = this.#actions.get(name);
-    if (known !== undefined) return known;
-    const action = decideFieldAction(name, this.#context);
-    // Emptied when full: otherwise a client that sends many names would end the caching for all others.
-    if (this.#actions.size >= MAX_CACHED_NAMES) this.#actions.clear();
-    this.#actions.set(name, action);
-    return action;
   }
 }
 
