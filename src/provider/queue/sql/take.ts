@@ -2,7 +2,7 @@
 import type { Operations, Results } from '../operations.ts';
 import type { Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
-import { DUE, FIRST, NO_TENANT, RANKS } from './schema.ts';
+import { BLOCKED, DUE, FIRST, NO_TENANT, RANKS } from './schema.ts';
 
 interface DueRow {
   readonly event: number;
@@ -51,10 +51,10 @@ const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
 const FIND_OF_RANKS = RANKS.map(
   (rank) => `SELECT * FROM (${WAITING} AND rank = ${rank} ORDER BY due, event LIMIT ?) r${rank}`,
 ).join(' UNION ALL ');
-/** Without those that were canceled, purged or erased since they were found. */
+/** Without those that were canceled, purged or erased since they were found. For `state = DUE`, PostgreSQL may read the index of all that are due. */
 const READ = `SELECT d.event AS seq, e.id, e.type, e.tenant, e.created, d.attempt, d.tries, d.replay, d.due, d.order_key, e.bytes, e.waiting, p.metadata, p.body
   FROM event e JOIN delivery d ON d.event = e.seq JOIN payload p ON p.event = e.seq, rows r
-  WHERE e.seq = r.seq AND d.lane = r.lane AND d.state = ${DUE} AND p.body IS NOT NULL`;
+  WHERE e.seq = r.seq AND d.lane = r.lane AND d.state < ${BLOCKED} AND p.body IS NOT NULL`;
 
 /** Takes deliveries for lanes. */
 export class Taker {
