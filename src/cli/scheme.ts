@@ -7,6 +7,7 @@ import { signsUrl } from '../auth/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../auth/schemes/description.ts';
 import type { JwtDescription } from '../auth/schemes/key-description.ts';
 import { toStatuses } from '../auth/schemes/senders.ts';
+import { repeatsBytes } from '../config/schema/retention.ts';
 import { formatDuration } from '../config/schema/scalars.ts';
 import { usageError } from '../core/errors.ts';
 import { toScheme } from './input.ts';
@@ -77,12 +78,13 @@ function toWebhook(description: SchemeDescription): object {
 }
 
 /** The settings that a route with the scheme must have beside its keys, with values to replace. */
-export function toNeededSettings({ signed, jwt, repeatsBytes }: SchemeDescription): object {
+export function toNeededSettings(description: SchemeDescription): object {
+  const { signed, jwt } = description;
   return {
     ...(signed.includes('receiverId') && { receiverId: 'ID-OF-THE-WEBHOOK' }),
     ...(signed.includes('crc32') && { allowWeakDigest: true }),
     ...(jwt !== undefined && toAcceptedTokens(jwt)),
-    ...(repeatsBytes === true && { dedup: 'off' }),
+    ...(repeatsBytes({ description }) && { dedup: 'off' }),
   };
 }
 

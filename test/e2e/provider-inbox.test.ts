@@ -78,7 +78,7 @@ test('events with the same bytes are one if their IDs are not signed and not tru
   await start({ routes: [toInbox('billing')], provider: toProvider() });
   expect((await push('a')).status).toBe(202);
   await until(async () => (await list('?state=delivered')).length === 1);
-  expect(await push('b')).toMatchObject({ status: 200, code: 'duplicate' });
+  expect(await push('b')).toMatchObject({ status: 503, code: 'event_conflict' });
   expect([app.received.length, (await list()).length]).toEqual([1, 1]);
 });
 

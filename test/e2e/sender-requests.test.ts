@@ -35,7 +35,7 @@ async function open({ preset, secret, path, webhook, methods, at }: Setting): Pr
       keys: [key],
       ...(signsUrl(description) || description.signed.includes('target') ? { publicUrl: ORIGIN } : {}),
       ...(description.signed.length === 0 && description.id === undefined ? { id: { json: '$.id' } } : {}),
-      ...(description.repeatsBytes === true && { dedup: 'off' }),
+      ...(description.repeatsBytes === true && description.id === undefined && { dedup: 'off' }),
       ...(description.handshake === 'cloudevents' && { handshake: { allowedOrigins: ['eventgrid.azure.net'] } }),
       ...webhook,
     },

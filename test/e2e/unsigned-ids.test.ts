@@ -34,17 +34,22 @@ function toBody(): string {
 }
 
 describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
-  test('a captured body is a duplicate under any other ID, and the log reports a replay', async () => {
+  test('a captured body never reaches the app under another ID; as it may be another event, it gets no 2xx', async () => {
     const gate = await start(store);
     const body = toBody();
     expect((await push(gate.port, body, 'first')).text).toBe('handled');
     expect(await push(gate.port, body, 'first')).toMatchObject({ status: 200, code: 'duplicate' });
-    expect(await push(gate.port, body, 'second')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(await push(gate.port, body, 'second')).toMatchObject({ status: 503, code: 'event_conflict' });
     expect(await push(gate.port, toBody())).toMatchObject({ status: 200, text: 'handled' });
     expect(app.received).toHaveLength(2);
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="replayed_under_new_id"}')).toBe(1);
     await gate.stop();
-    const reasons = gate.log().filter(({ code }) => code === 'duplicate');
-    expect(reasons.map(({ reason }) => reason)).toEqual(['duplicate', 'replayed_under_new_id']);
+    const replay = gate.log().find(({ code }) => code === 'event_conflict');
+    expect(replay).toMatchObject({
+      reason: 'replayed_under_new_id',
+      level: 'warn',
+      detail: expect.stringContaining('unsignedId: trust'),
+    });
   });
 
   test('one of many concurrent deliveries of one body under different IDs is forwarded, across two replicas', async () => {
@@ -54,7 +59,7 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
       bodies.flatMap((body) => Array.from({ length: 12 }, (_, i) => push(gates[i % gates.length]?.port ?? 0, body))),
     );
     expect(answers.filter(({ text }) => text === 'handled')).toHaveLength(bodies.length);
-    expect(answers.every(({ status }) => status === 200)).toBe(true);
+    expect(answers.every(({ text, code }) => text === 'handled' || code === 'event_conflict')).toBe(true);
     expect(new Set(app.received.map(({ body }) => body.toString())).size).toBe(bodies.length);
     expect(app.received).toHaveLength(bodies.length);
     for (const gate of gates) await gate.stop();

@@ -23,7 +23,7 @@ function start({ preset, secret: { text, encoding } }: Oracle): Promise<TestGate
   const keys = [{ name: 'current', secret: { file: 'secret', ...(encoding && { encoding }) } }];
   const ownId = lacksId && { id: { json: '$.data.id' } };
   // Such a route must say how repeated bytes are treated.
-  const dedup = repeatsBytes === true && { dedup: { retention: '10m' } };
+  const dedup = repeatsBytes === true && id === undefined && { dedup: { retention: '10m' } };
   const webhook = { scheme: preset, keys, ...ownId, ...dedup, ...(signsUrl && { publicUrl: PUBLIC_URL }) };
   const route = toRoute(app.port, { match: { path: `/${preset}` }, webhook });
   return startGate({ routes: [route] }, undefined, { secret: text });
@@ -66,7 +66,9 @@ describe.each(shipped)('$title', ({ oracle }) => {
     const renamed = await deliver(gate, rename(signed, delivery.id));
     // Nothing but the token is known of a sender that signs nothing, so there another id is another event.
     if (oracle.covers.body) {
-      expect(renamed.status < 300).toBe(!oracle.covers.id);
+      // It may be another event with the same bytes: a 2xx would drop it for good.
+      const mayBeAnother = oracle.covers.id || findPreset(oracle.preset)?.repeatsBytes === true;
+      expect(renamed.status < 300).toBe(!mayBeAnother);
       expect(app.received).toHaveLength(1);
     }
     await gate.stop();

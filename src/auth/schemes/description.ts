@@ -254,7 +254,7 @@ export interface SchemeDescription {
   readonly timestamp?: TimestampDescription;
   /** Default: the digest of the signed bytes identifies the event. With `[*]` in a JSON path, all items' IDs together do. */
   readonly id?: IdSource;
-  /** The sender signs neither an ID nor a time, and can send the same bytes for different events, so that the digest cannot distinguish them from retries. */
+  /** The sender signs neither an ID nor a time, and can send the same bytes for different events: the digest does not prove that an event was handled. */
   readonly repeatsBytes?: true;
   /** Values that are new in each attempt to deliver an event and mean nothing to apps, beside the signature and a signed time. */
   readonly perAttempt?: readonly Place[];

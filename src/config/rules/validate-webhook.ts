@@ -13,7 +13,7 @@ import {
   type WebhookConfig,
 } from '../schema/config.ts';
 import { toAppendTimeout } from '../schema/queue-choice.ts';
-import { isUntimed, repeatsBytes } from '../schema/retention.ts';
+import { isUntimed, repeatsBytes, repeatsBytesUnderIds } from '../schema/retention.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkContent } from './validate-content.ts';
 import { checkHandshake } from './validate-handshake.ts';
@@ -170,11 +170,12 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Rat
       ),
     );
   } else if (dedup.isRetentionDefault && isUntimed(webhook)) {
+    const dropsEqual = dedup.unsignedId === 'check' && repeatsBytesUnderIds(webhook);
     found.push(
       warning(
         [...path, 'retention'],
-        `${webhook.scheme} signs no timestamp: a captured delivery can be replayed once its ID is forgotten, after ${days} days (in memory also after a restart)`,
-        'set retention as long as replays must be detected, such as 90d, with the store in Redis; an explicit value silences this warning',
+        `${webhook.scheme} signs no timestamp: a captured delivery can be replayed once its ID is forgotten, after ${days} days (in memory also after a restart)${dropsEqual ? '; until then, another event with the same bytes gets 503' : ''}`,
+        `set retention as long as replays must be detected, such as 90d, with the store in Redis; an explicit value silences this warning${dropsEqual ? '. If the app needs events that look alike: unsignedId: trust, which also forwards replays under another ID' : ''}`,
       ),
     );
   }

@@ -24,9 +24,16 @@ export function isUntimed({ description, tolerance }: Pick<DedupSection, 'descri
 }
 
 /** Whether an event can have the same bytes as an earlier one, which then counts as a repeat until the earlier one is forgotten. */
-export function repeatsBytes({ description: { id, repeatsBytes: isSame } }: Pick<DedupSection, 'description'>): boolean {
+export function repeatsBytes({ description: { id, repeatsBytes: isSame } }: DescribedSection): boolean {
   return isSame === true && id === undefined;
 }
+
+/** Whether only an ID that is not signed distinguishes such events. */
+export function repeatsBytesUnderIds({ description: { id, repeatsBytes: isSame } }: DescribedSection): boolean {
+  return isSame === true && id !== undefined;
+}
+
+type DescribedSection = Pick<DedupSection, 'description'>;
 
 /** Extends the default retention of senders without a signed timestamp if the store is Redis. */
 export function provideRetention<R extends { webhook?: DedupSection | undefined }>(routes: readonly R[], hasRedis: boolean): R[] {

@@ -217,7 +217,7 @@ function buildWebhookGates(
 
 function buildClaimGates(
   route: string,
-  { dedup, order }: WebhookConfig,
+  { dedup, order, description }: WebhookConfig,
   inbox: Inbox | undefined,
   parts: RouteParts,
 ): ClaimGate[] {
@@ -227,7 +227,9 @@ function buildClaimGates(
     const onEvent = metrics.dedup.bind(metrics);
     const onDuration = metrics.dedupDuration.bind(metrics);
     const shared = { store, settlements, clock, waiters, onEvent, onDuration };
-    gates.push(createDedupGate({ route, ...dedup }, { ...shared, repeat: inbox?.repeat }));
+    gates.push(
+      createDedupGate({ route, ...dedup, repeatsBytes: description.repeatsBytes === true }, { ...shared, repeat: inbox?.repeat }),
+    );
   }
   // After dedup: otherwise a retry of the newest event would be forwarded again.
   if (order !== undefined) {

@@ -38,6 +38,7 @@ function toForge(name: string, title: string, docs: string): SchemeDescription {
     from: { title, docs, key: "the webhook's secret, as it was entered" },
     signature: hexIn(`X-${title}-Signature`),
     id: { header: `X-${title}-Delivery` },
+    repeatsBytes: true,
     contentField: 'payload',
     contentTypes: JSON_OR_FORM,
   };

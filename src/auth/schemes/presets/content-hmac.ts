@@ -17,6 +17,8 @@ export const github: SchemeDescription = {
   },
   signature: HUB_SIGNATURE,
   id: { header: 'X-GitHub-Delivery' },
+  // A member who is added, removed and added again: neither body has a time.
+  repeatsBytes: true,
   contentTypes: JSON_OR_FORM,
   comparedHeaders: ['X-GitHub-Hook-Installation-Target-ID'],
 };

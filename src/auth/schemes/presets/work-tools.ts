@@ -211,6 +211,7 @@ const hookdeck: SchemeDescription = {
   signature: base64In('X-Hookdeck-Signature'),
   id: { header: 'X-Hookdeck-EventID' },
   // It forwards what the source sent.
+  repeatsBytes: true,
   contentTypes: JSON_XML_OR_FORM,
   methods: ANY_METHOD,
 };

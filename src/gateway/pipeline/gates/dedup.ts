@@ -33,6 +33,8 @@ export interface DedupOptions {
   readonly onStoreError: 'refuse' | 'forward';
   /** How an id is treated that the signature does not cover. */
   readonly unsignedId: 'check' | 'trust';
+  /** The sender can send the same signed bytes for different events, so that they do not prove that an event was handled. */
+  readonly repeatsBytes: boolean;
   /** How many kinds (named by unsigned headers) the same signed content may be forwarded under; undefined if the route lists its kinds. */
   readonly maxKinds: number | undefined;
 }
@@ -187,16 +189,24 @@ class DedupAttempt implements ClaimAttempt {
 
   /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all its claims. */
   async #claimAll(): Promise<ClaimsResult> {
-    const steps = this.#attempted;
     const held: ClaimRequest[] = [];
-    for (const step of steps) {
-      const found = await this.#claimStep(step);
-      if ('key' in found) {
-        held.push(found);
-        continue;
-      }
+    const release = (): void => {
       for (const request of held) this.#settle('release', request);
-      return found;
+    };
+    for (const step of this.#attempted) {
+      let found: ClaimRequest | Conflict;
+      try {
+        found = await this.#claimStep(step);
+      } catch (thrown) {
+        // The store had room for a part of the claims only.
+        release();
+        throw thrown;
+      }
+      if (!('key' in found)) {
+        release();
+        return found;
+      }
+      held.push(found);
     }
     return { state: 'new', held };
   }
@@ -224,6 +234,8 @@ class DedupAttempt implements ClaimAttempt {
     }
     if (verdict === 'other-request' || verdict === 'other-content')
       return refuse('event_conflict', 'id_reused', this.#explain(found, verdict));
+    if (verdict === 'replayed' && this.#options.repeatsBytes)
+      return refuse('event_conflict', 'replayed_under_new_id', this.#explainReplay());
     if (repeat !== undefined) return this.#repeat(repeat, found, verdict);
     onEvent('duplicate');
     return this.#acknowledge(verdict);
@@ -238,12 +250,15 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   #acknowledge(verdict: Verdict): Refusal {
-    const { digest } = this.#event;
-    if (digest === undefined || verdict !== 'replayed')
-      return acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
-    // The id of the first delivery is not known here, so only this text names what to forget for an intended redelivery.
-    const detail = `already handled under another id; to forward it again, forget the id ${toDigestId(digest)}`;
-    return acknowledge({ state: 'handled', isSameEvent: true, reason: 'replayed_under_new_id' }, detail);
+    if (verdict !== 'replayed') return acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
+    return acknowledge({ state: 'handled', isSameEvent: true, reason: 'replayed_under_new_id' }, this.#explainReplay());
+  }
+
+  /** The ID of the first delivery is not known here, so only this text names what to forget for an intended redelivery. */
+  #explainReplay(): string {
+    const { digest = '' } = this.#event;
+    const hint = this.#options.repeatsBytes ? ', or set dedup.unsignedId: trust if the sender sends equal events' : '';
+    return `already handled under another id; to forward it again, forget the id ${toDigestId(digest)}${hint}`;
   }
 
   #explain({ step }: HandledConflict, verdict: 'other-request' | 'other-content'): string {

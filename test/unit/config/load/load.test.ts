@@ -83,7 +83,7 @@ test('loading never throws for any text', () => {
     ),
   }));
   fc.assert(fc.property(tree, (value) => void parseConfig('f', stringify(value), clock)));
-});
+}, 60_000);
 
 test('the JSON Schema names every section, with descriptions, and is plain data', () => {
   const schema = toJsonSchema();

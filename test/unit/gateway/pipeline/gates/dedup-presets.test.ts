@@ -29,6 +29,7 @@ const OPTIONS: DedupOptions = {
   maxWait: 4_000,
   onStoreError: 'refuse',
   unsignedId: 'check',
+  repeatsBytes: false,
   maxKinds: 8,
 };
 

@@ -21,12 +21,13 @@ const OPTIONS: DedupOptions = {
   maxWait: 4_000,
   onStoreError: 'refuse',
   unsignedId: 'check',
+  repeatsBytes: false,
   maxKinds: 2,
 };
 
-function start(over: Partial<DedupOptions> = {}, repeat?: DedupParts['repeat']) {
+function start(over: Partial<DedupOptions> = {}, repeat?: DedupParts['repeat'], maxIds = 1_000) {
   const clock = new FakeClock();
-  const memory = createMemorySeenIds(clock, { maxIds: 1_000 });
+  const memory = createMemorySeenIds(clock, { maxIds });
   let failure: StoreFailure | 'bug' | undefined;
   let losesAnswers = false;
   let claimMs = 0;
@@ -156,6 +157,17 @@ describe('while the store is unreachable', () => {
     expect(await gate.check(arrive())).toMatchObject({ code: 'store_unavailable' });
     await settle();
     expect(settled).toEqual([]);
+  });
+
+  test('a store that had room for one of two claims keeps none', async () => {
+    const { gate, arrive, settled } = start({}, undefined, 1);
+    for (const _ of [1, 2]) {
+      const arrived = arrive();
+      const check = gate.check({ ...arrived, event: { ...arrived.event, digest: 'd1' } });
+      expect(await check).toMatchObject({ code: 'store_unavailable' });
+      await settle();
+    }
+    expect(settled).toEqual(['released', 'released']);
   });
 
   test('a delivery passes if the route allows it, is counted, and its outcome is recorded', async () => {
