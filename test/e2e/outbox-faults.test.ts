@@ -2,7 +2,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { testOutbox } from '../../src/provider/outbox/outbox-session.ts';
-import { OUTBOX_MIGRATIONS } from '../../src/provider/outbox/outbox-table.ts';
+import { OUTBOX_MIGRATIONS, takeRows } from '../../src/provider/outbox/outbox-table.ts';
 import { useAuthority, usePostgres } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
 import {
@@ -15,6 +15,29 @@ import {
   toTarget,
 } from '../support/outbox.ts';
 import { type Pooler, type PostgresServer, startPooler, startPostgres } from '../support/postgres.ts';
+
+test('the search for a row that is not held back takes no longer with many kinds', async () => {
+  const server = await startPostgres();
+  onTestFinished(() => server.stop());
+  const database = createOutboxDatabase(server);
+  const url = server.url({ database });
+  const client = new pg.Client(url);
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query(
+    `INSERT INTO sidegate_outbox (type, tenant, data) SELECT 'a', 't' || i % 9000, '{}' FROM generate_series(1, 50000) i`,
+  );
+  await client.query(`INSERT INTO sidegate_outbox (type, tenant, data) VALUES ('a', NULL, '{}'), ('b', 't1', '{}')`);
+  const kinds = Array.from({ length: 9_000 }, (_, i) => ({ type: 'a', tenant: `t${i}` }));
+  // Comparing each row with each kind takes more than a minute.
+  await client.query('BEGIN; SET LOCAL statement_timeout = 10000');
+  const rows = await takeRows(client, { kinds, isHeld: undefined }, { rows: 10, maxBytes: 1_000, totalBytes: 10_000 });
+  expect(rows.map(({ type, tenant }) => [type, tenant])).toEqual([
+    ['a', null],
+    ['b', 't1'],
+  ]);
+  await client.query('COMMIT');
+}, 60_000);
 
 describe('a server', () => {
   let server: PostgresServer;

@@ -119,9 +119,8 @@ export type OutboxKind = Pick<OutboxRow, 'type' | 'tenant'>;
  * Starts from the first row each time, so that the events of one writer stay in order. Transactions commit in another order than they insert: a
  * search that starts after the last row would find the later events of such a writer first.
  */
-const NOT_HELD = `NOT EXISTS (
-  SELECT FROM unnest($1::text[], $2::text[]) AS held (type, tenant)
-  WHERE held.type = sidegate_outbox.type AND held.tenant = coalesce(sidegate_outbox.tenant, ''))`;
+const NOT_HELD = `(sidegate_outbox.type, coalesce(sidegate_outbox.tenant, '')) NOT IN (
+  SELECT held.type, held.tenant FROM unnest($1::text[], $2::text[]) AS held (type, tenant))`;
 const TAKE = `WITH taken AS MATERIALIZED (
   SELECT seq, octet_length(data::text) AS bytes
   FROM sidegate_outbox

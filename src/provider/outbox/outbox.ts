@@ -75,6 +75,8 @@ export class Outbox {
   #heldUntil: Milliseconds = 0;
   #heldBackoff = MIN_BACKOFF_MS;
   #batchRows = FIRST_BATCH_ROWS;
+  /** Fewer after a failure, until no row is left: a statement may take too long for rows as large as these. */
+  #mostRows = MAX_BATCH_ROWS;
   #figuresAt = Number.NEGATIVE_INFINITY;
 
   constructor(target: PostgresTarget, parts: OutboxParts) {
@@ -114,6 +116,8 @@ export class Outbox {
         this.#session?.end();
         this.#session = undefined;
         if (this.#isStopped) break;
+        this.#mostRows = Math.max(1, Math.floor(this.#batchRows / 2));
+        this.#batchRows = this.#mostRows;
         this.#parts.hooks.onDown(thrown);
         await this.#sleep(backoff);
         backoff = Math.min(2 * backoff, MAX_BACKOFF_MS);
@@ -183,7 +187,8 @@ export class Outbox {
       const batch = await session.transaction((client) => this.#moveBatch(client));
       this.#report(batch);
       const { taken } = batch;
-      this.#batchRows = taken === 0 ? FIRST_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, Math.max(MIN_BATCH_ROWS, 2 * taken));
+      if (taken === 0) this.#mostRows = MAX_BATCH_ROWS;
+      this.#batchRows = Math.min(this.#mostRows, taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken));
       if (taken === 0) break;
     }
     if (this.#full.size === 0) this.#heldBackoff = MIN_BACKOFF_MS;
