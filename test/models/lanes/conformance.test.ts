@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { Settlement } from '../../../src/provider/queue/delivery-queue.ts';
 import type { Operation, OperationKind, Operations, Results } from '../../../src/provider/queue/operations.ts';
+import { systemClock } from '../../../src/core/clock.ts';
 import { PostgresDatabase } from '../../../src/provider/queue/postgres/postgres-database.ts';
 import type { Database } from '../../../src/provider/queue/sql/database.ts';
 import { DEAD, DELIVERED, DUE, SKIPPED } from '../../../src/provider/queue/sql/schema.ts';
@@ -192,7 +193,7 @@ async function openPostgres(): Promise<Database> {
   const server = await startPostgres({ config: ['fsync = on'], parent: existsSync(MEMORY) ? MEMORY : tmpdir() });
   onTestFinished(server.stop);
   const target = toTarget(server.url());
-  const database = await PostgresDatabase.open({ target, schema: 'q', maxConnections: 4, statementTimeout: 10_000 });
+  const database = await PostgresDatabase.open({ target, schema: 'q', maxConnections: 4, statementTimeout: 10_000 }, systemClock);
   onTestFinished(() => database.close());
   return database;
 }

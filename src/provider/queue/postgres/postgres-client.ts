@@ -68,7 +68,7 @@ type News = z.infer<typeof News>;
 
 export function openPostgresStore(settings: PostgresSettings, bounds: QueueBounds, clock: Clock, hooks: StoreHooks): OpenStore {
   return async (events) => {
-    const database = await PostgresDatabase.open(settings);
+    const database = await PostgresDatabase.open(settings, clock);
     const client = new PostgresClient(database, new Store(database, bounds), { settings, clock, hooks, events });
     await client.start();
     return { client, warnings: [] };

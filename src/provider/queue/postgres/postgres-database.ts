@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import pg from 'pg';
 import type { PostgresTarget } from '../../../config/sources/postgres-url.ts';
-import type { Milliseconds } from '../../../core/clock.ts';
+import { type Clock, type Milliseconds, pause } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { offEvent, onEvent } from '../../../core/safe-events.ts';
 import { repeatTransaction, toClientConfig, toPostgresError } from '../../postgres/connection.ts';
@@ -32,6 +32,11 @@ const PARSERS = {
  * they run.
  */
 const SETTINGS = 'SET LOCAL synchronous_commit = on; SET LOCAL jit = off; SET LOCAL enable_seqscan = off';
+/** A statement that changes a table stops all others on it from when it starts to wait for its lock. */
+const LOCK_TIMEOUT_MS: Milliseconds = 500;
+const LOCK_PAUSE_MS: Milliseconds = 1_000;
+const MAX_LOCK_TRIES = 30;
+const LOCK_NOT_AVAILABLE = '55P03';
 const MAX_KEY = 2 ** 47;
 const PAYLOADS_PER_STATEMENT = 500;
 /** Tables, where a statement names them: a connection pooler need not keep a search path. */
@@ -161,14 +166,25 @@ export class PostgresDatabase extends PostgresSql implements Database {
   }
 
   /** Connects and creates the tables. Rejects with a SidegateError. */
-  static async open(settings: PostgresSettings): Promise<PostgresDatabase> {
+  static async open(settings: PostgresSettings, clock: Clock): Promise<PostgresDatabase> {
     const database = PostgresDatabase.#create(settings);
     try {
-      await database.transaction((sql) => database.#prepare(sql));
+      for (let tries = 1; !(await database.#tryToPrepare(tries === MAX_LOCK_TRIES)); tries++) await pause(clock, LOCK_PAUSE_MS);
       return database;
     } catch (thrown) {
       await database.close();
       throw database.explain(thrown).error;
+    }
+  }
+
+  /** Returns false if another transaction holds a lock, such as that of a backup; rejects if it is the last try. */
+  async #tryToPrepare(isLast: boolean): Promise<boolean> {
+    try {
+      await this.transaction((sql) => this.#prepare(sql));
+      return true;
+    } catch (thrown) {
+      if (isLast || toState(thrown) !== LOCK_NOT_AVAILABLE) throw thrown;
+      return false;
     }
   }
 
@@ -222,6 +238,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
         'queue_volatile',
         'the server loses accepted events when its machine fails: set fsync = on in postgresql.conf',
       );
+    await sql.run(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
     // Replicas that start at the same time do this one after the other.
     await sql.all('SELECT pg_advisory_xact_lock(hashtext(?))', [`sidegate queue ${this.#schema}`]);
     const [exists] = await sql.all<{ found: boolean }>('SELECT to_regnamespace(?) IS NOT NULL AS found', [this.#schema]);
