@@ -41,6 +41,8 @@ export interface SqlQueueHooks {
 
 const CHANGED_PER_STEP = 500;
 const PRUNED_PER_STEP = 200;
+/** Steps of searches at once: lists and events use the same connections, or the same thread. */
+const MAX_SEARCHES = 2;
 /** Steps, and time, in which one page is searched; the next page goes on. A filter that matches nothing would otherwise read the whole store. */
 const MAX_FIND_STEPS = 20;
 const MAX_FIND_MS: Milliseconds = 20;
@@ -65,6 +67,8 @@ class SqlQueue implements DeliveryQueue {
   readonly #hooks: SqlQueueHooks;
   readonly #scheduler: LaneScheduler;
   readonly #listeners = new Set<() => void>();
+  #searches = 0;
+  readonly #waitingSearches: (() => void)[] = [];
   readonly #aborts = new Map<string, AbortController>();
   #client: StoreClient | undefined;
   #runs = 0;
@@ -167,13 +171,15 @@ class SqlQueue implements DeliveryQueue {
   }
 
   async find(filter: DeliveryFilter, page: Page): Promise<DeliveryPage> {
-    const { found, next } = await findPage(page, this.clock, (part) => this.#store.call('findStep', { filter, page: part }));
+    const { found, next } = await findPage(page, this.clock, (part) =>
+      this.#search(() => this.#store.call('findStep', { filter, page: part })),
+    );
     return next === undefined ? { deliveries: found } : { deliveries: found, next };
   }
 
   async findEvents(filter: EventFilter, page: EventPageRequest): Promise<EventPage> {
     const { found, next } = await findPage(page, this.clock, (part) =>
-      this.#store.call('findEventsStep', { filter, page: { ...part, first: page.first } }),
+      this.#search(() => this.#store.call('findEventsStep', { filter, page: { ...part, first: page.first } })),
     );
     return next === undefined ? { events: found } : { events: found, next };
   }
@@ -242,7 +248,7 @@ class SqlQueue implements DeliveryQueue {
       const limit = Math.min(most - removed, PRUNED_PER_STEP);
       const step = await this.#store.call('pruneStep', { settledBefore, deadBefore, most: limit });
       removed += step;
-      if (step < limit) break;
+      if (step === 0) break;
     }
     return removed;
   }
@@ -262,6 +268,18 @@ class SqlQueue implements DeliveryQueue {
 
   async close(): Promise<void> {
     await this.#client?.close();
+  }
+
+  async #search<Result>(step: () => Promise<Result>): Promise<Result> {
+    if (this.#searches === MAX_SEARCHES) await new Promise<void>((resolve) => this.#waitingSearches.push(resolve));
+    else this.#searches++;
+    try {
+      return await step();
+    } finally {
+      const next = this.#waitingSearches.shift();
+      if (next === undefined) this.#searches--;
+      else next();
+    }
   }
 
   async #changeEndpoints(change: Promise<boolean>): Promise<boolean> {

@@ -164,10 +164,11 @@ const WINDOW_MS: Milliseconds = 600_000;
 const MIN_WINDOW_MS: Milliseconds = 60_000;
 
 type Undelivered = Pick<QueueStats, 'events' | 'bytes'>;
+type Sample = Undelivered & { readonly at: Milliseconds };
 
 /** When the queue will be full. */
 export class FillForecast {
-  readonly #samples: (Undelivered & { readonly at: Milliseconds })[] = [];
+  readonly #samples: Sample[] = [];
 
   /** Seconds until the first bound is reached if the growth continues; infinity while nothing grows. `at`: monotonic. */
   add(
@@ -177,12 +178,19 @@ export class FillForecast {
     this.#samples.push({ at, events, bytes });
     while (this.#samples.length > 2 && (this.#samples[1]?.at ?? at) <= at - WINDOW_MS) this.#samples.shift();
     if (events >= maxEvents || bytes >= maxBytes) return 0;
-    const first = this.#samples[0];
-    if (first === undefined || at - first.at < MIN_WINDOW_MS) return Number.POSITIVE_INFINITY;
-    const seconds = (at - first.at) / 1_000;
-    const toBound = (value: number, before: number, bound: number): number =>
-      value > before ? ((bound - value) * seconds) / (value - before) : Number.POSITIVE_INFINITY;
-    return Math.min(toBound(events, first.events, maxEvents), toBound(bytes, first.bytes, maxBytes));
+    return Math.min(
+      this.#until(at, events, maxEvents, (sample) => sample.events),
+      this.#until(at, bytes, maxBytes, (sample) => sample.bytes),
+    );
+  }
+
+  /** From the last sample that is the lowest: what left the queue before, by a purge, does not hide that it grows now. */
+  #until(at: Milliseconds, value: number, bound: number, read: (sample: Undelivered) => number): number {
+    let lowest: Sample | undefined;
+    for (const sample of this.#samples) if (lowest === undefined || read(sample) <= read(lowest)) lowest = sample;
+    if (lowest === undefined || at - lowest.at < MIN_WINDOW_MS) return Number.POSITIVE_INFINITY;
+    const before = read(lowest);
+    return value > before ? ((bound - value) * (at - lowest.at)) / 1_000 / (value - before) : Number.POSITIVE_INFINITY;
   }
 }
 

@@ -3,50 +3,46 @@ import type { QueueBounds } from '../delivery-queue.ts';
 import type { Operations } from '../operations.ts';
 import type { Sql } from './database.ts';
 import { readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
-import { type RemovedRow, uncountFailed } from './repair.ts';
+import { type RemovedRow, takeStep, uncountFailed } from './repair.ts';
 
 interface EventRow {
   readonly seq: number;
   readonly bytes: number;
   readonly tenant: string;
+  readonly targets: number;
 }
 
 /** In the order in which they leave a store that is too large. */
 const KINDS = ['failed = 0', 'failed > 0'] as const;
 
-/** Removes at most `most` events; returns how many. */
+/** Removes at most `most` events; returns how many. 0: no more. */
 export async function pruneStep(
   sql: Sql,
   { settledBefore, deadBefore, most }: Operations['pruneStep'],
   { maxBytes }: QueueBounds,
 ): Promise<number> {
-  let excess = (await readStored(sql)).storedBytes - maxBytes;
-  let removed = 0;
   for (const [kind, before] of [
     [KINDS[0], settledBefore],
     [KINDS[1], deadBefore],
   ] as const) {
-    const old = await remove(sql, await find(sql, kind, most - removed, before));
-    removed += old.length;
-    excess -= sumBytes(old);
+    const old = await remove(sql, await find(sql, kind, most, before));
+    if (old > 0) return old;
   }
+  const excess = (await readStored(sql)).storedBytes - maxBytes;
   for (const kind of KINDS) {
-    if (excess <= 0 || removed >= most) break;
-    const oldest = await find(sql, kind, most - removed);
-    const gone = await remove(sql, takeBytes(oldest, excess));
-    removed += gone.length;
-    excess -= sumBytes(gone);
+    const gone = excess <= 0 ? 0 : await remove(sql, takeBytes(await find(sql, kind, most), excess));
+    if (gone > 0) return gone;
   }
-  return removed;
+  return 0;
 }
 
-function find(sql: Sql, kind: string, most: number, before?: number): Promise<readonly EventRow[]> {
-  if (most <= 0) return Promise.resolve([]);
+async function find(sql: Sql, kind: string, most: number, before?: number): Promise<readonly EventRow[]> {
   const [condition, parameters] = before === undefined ? ['', []] : [' AND created < ?', [before]];
-  return sql.all(`SELECT seq, bytes, tenant FROM event WHERE waiting = 0 AND ${kind}${condition} ORDER BY created, seq LIMIT ?`, [
-    ...parameters,
-    most,
-  ]);
+  const found = await sql.all<EventRow>(
+    `SELECT seq, bytes, tenant, targets FROM event WHERE waiting = 0 AND ${kind}${condition} ORDER BY created, seq LIMIT ?`,
+    [...parameters, most],
+  );
+  return takeStep(found);
 }
 
 /** The first events that have so many bytes together. */
@@ -59,17 +55,14 @@ function takeBytes(events: readonly EventRow[], bytes: number): readonly EventRo
   return end === -1 ? events : events.slice(0, end + 1);
 }
 
-function sumBytes(events: readonly EventRow[]): number {
-  return events.reduce((sum, { bytes }) => sum + bytes, 0);
-}
-
-/** Returns those that were removed: one that is due again meanwhile stays. */
-async function remove(sql: Sql, events: readonly EventRow[]): Promise<readonly EventRow[]> {
-  if (events.length === 0) return [];
+/** Returns how many were removed: one that is due again meanwhile stays. */
+async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
+  if (events.length === 0) return 0;
   const list = sql.dialect.list('integer');
-  const removed = await sql.all<EventRow>(`DELETE FROM event WHERE seq IN ${list} AND waiting = 0 RETURNING seq, bytes, tenant`, [
-    JSON.stringify(events.map(({ seq }) => seq)),
-  ]);
+  const removed = await sql.all<Omit<EventRow, 'targets'>>(
+    `DELETE FROM event WHERE seq IN ${list} AND waiting = 0 RETURNING seq, bytes, tenant`,
+    [JSON.stringify(events.map(({ seq }) => seq))],
+  );
   const seqs = JSON.stringify(removed.map(({ seq }) => seq));
   await sql.run(`DELETE FROM payload WHERE event IN ${list}`, [seqs]);
   await sql.run(`DELETE FROM attempt WHERE event IN ${list}`, [seqs]);
@@ -86,5 +79,5 @@ async function remove(sql: Sql, events: readonly EventRow[]): Promise<readonly E
   }
   await tenants.write(sql);
   await removeEmptyTenants(sql, [...new Set(removed.map(({ tenant }) => tenant))]);
-  return removed;
+  return removed.length;
 }

@@ -266,18 +266,29 @@ export async function addDelivery(
   return true;
 }
 
+/** The first of the events, at least one, that have few enough deliveries together for one step. */
+export function takeStep<Row extends { readonly targets: number }>(events: readonly Row[]): readonly Row[] {
+  let deliveries = 0;
+  const end = events.findIndex(({ targets }, index) => {
+    deliveries += targets;
+    return index > 0 && deliveries > CHANGED_PER_STEP;
+  });
+  return end === -1 ? events : events.slice(0, end);
+}
+
 /** Removes the bodies of events; waiting deliveries are canceled. Their IDs stay, so that they are not accepted again. */
 export async function eraseStep(
   sql: Sql,
   { event, tenant, now, after, most }: Operations['eraseStep'],
 ): Promise<Results['eraseStep']> {
   const [condition, value] = event === undefined ? [`e.tenant = ? AND e.tenant <> ''`, tenant ?? ''] : ['e.id = ?', event];
-  const events = await sql.all<{ seq: number; erased: number }>(
-    `SELECT e.seq, CASE WHEN p.body IS NULL THEN 1 ELSE 0 END AS erased FROM event e JOIN payload p ON p.event = e.seq
+  const found = await sql.all<{ seq: number; erased: number; targets: number }>(
+    `SELECT e.seq, e.targets, CASE WHEN p.body IS NULL THEN 1 ELSE 0 END AS erased FROM event e JOIN payload p ON p.event = e.seq
      WHERE ${condition} AND e.seq > ? ORDER BY e.seq LIMIT ?`,
     [value, after, most],
   );
-  const next = events.length < most ? undefined : events.at(-1)?.seq;
+  const events = takeStep(found);
+  const next = found.length < most && events.length === found.length ? undefined : events.at(-1)?.seq;
   const stored = events.filter(({ erased }) => erased === 0);
   if (stored.length === 0) return { erased: 0, endpoints: [], next };
   const seqs = JSON.stringify(stored.map(({ seq }) => seq));

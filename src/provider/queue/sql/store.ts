@@ -34,8 +34,8 @@ type WriteKind =
   | 'removeEndpoint';
 type ReadKind = Exclude<OperationKind, GroupedKind | WriteKind>;
 
-/** They read all lanes. */
-const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'dueLanes']);
+/** They can read many rows. */
+const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'dueLanes', 'findStep', 'findEventsStep', 'countStep']);
 
 /** The open store. */
 export class Store {

@@ -266,7 +266,7 @@ function configure(db: DatabaseSync, path: string): void {
     `PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}; PRAGMA journal_size_limit = ${MAX_WAL_BYTES}`,
   );
   db.exec(
-    `PRAGMA cache_size = -${CACHE_KIB}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON`,
+    `PRAGMA cache_size = -${CACHE_KIB}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA secure_delete = ON`,
   );
   const tables = Number(readOne(db, 'SELECT count(*) FROM sqlite_schema'));
   if (tables === 0) db.exec(`PRAGMA application_id = ${APPLICATION_ID}`);

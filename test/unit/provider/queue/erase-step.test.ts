@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import type { Operation } from '../../../../src/provider/queue/operations.ts';
 import type { Sql } from '../../../../src/provider/queue/sql/database.ts';
 import { Store } from '../../../../src/provider/queue/sql/store.ts';
 import { Taker } from '../../../../src/provider/queue/sql/take.ts';
@@ -30,6 +32,44 @@ test('each step of an erasure reads a bounded number of events, and continues af
   expect(await erase(5)).toMatchObject({ isDone: true, result: { erased: 2, next: 7 } });
   expect(await erase(7)).toMatchObject({ isDone: true, result: { erased: 0, next: undefined } });
   database.close();
+  remove();
+});
+
+test('each step of an erasure and of pruning changes a bounded number of deliveries, however many an event has', async () => {
+  const { path, remove } = makeQueueFolder();
+  const database = await SqliteDatabase.open(path);
+  const store = new Store(database, WIDE_BOUNDS);
+  const targets = Array.from({ length: 400 }, (_, i) => ({ endpoint: `e${i}` }));
+  const event = { type: 'a', tenant: 'acme', createdAt: 1, metadata: '{}', targets, bodyLength: 1, comparedFrom: 0 };
+  const events = Array.from({ length: 3 }, (_, i) => ({ ...event, id: `msg_${i}` }));
+  await store.write([{ operation: { kind: 'append', events, now: 1 }, bodies: events.map(() => new Uint8Array(1)) }]);
+  const run = async (operation: Operation): Promise<unknown> => {
+    const [reply] = await store.write([{ operation, bodies: [] }]);
+    return reply?.isDone === true ? reply.result : reply;
+  };
+  const erase = (after: number) => run({ kind: 'eraseStep', tenant: 'acme', now: 1, after, most: 9 });
+  expect(await erase(0)).toMatchObject({ erased: 1, next: 1 });
+  expect(await erase(1)).toMatchObject({ erased: 1, next: 2 });
+  expect(await erase(2)).toMatchObject({ erased: 1, next: undefined });
+  const prune = { kind: 'pruneStep', settledBefore: 9, deadBefore: 9, most: 9 } as const;
+  const removed: unknown[] = [];
+  for (let i = 0; i < 4; i++) removed.push(await run(prune));
+  expect(removed).toEqual([1, 1, 1, 0]);
+  database.close();
+  remove();
+});
+
+test('the file contains nothing of an erased event', async () => {
+  const { path, remove } = makeQueueFolder();
+  const database = await SqliteDatabase.open(path);
+  const store = new Store(database, WIDE_BOUNDS);
+  const event = { type: 'a', tenant: 'acme', createdAt: 1, metadata: '{}', targets: [], comparedFrom: 0 };
+  const bodies = Array.from({ length: 40 }, (_, i) => Buffer.from(`personal-${i} `.repeat(500)));
+  const events = bodies.map((body, i) => ({ ...event, id: `msg_${i}`, bodyLength: body.length }));
+  await store.write([{ operation: { kind: 'append', events, now: 1 }, bodies }]);
+  await store.write([{ operation: { kind: 'eraseStep', tenant: 'acme', now: 1, after: 0, most: 99 }, bodies: [] }]);
+  database.close();
+  expect(readFileSync(path).includes('personal-')).toBe(false);
   remove();
 });
 

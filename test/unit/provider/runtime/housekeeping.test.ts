@@ -49,6 +49,16 @@ describe('the forecast of a full queue', () => {
     expect(forecast.add({ events: 1_000, bytes: 5_000, ...bounds }, 110_000)).toBe(0);
   });
 
+  test('sees that the queue grows again after a purge', () => {
+    const forecast = new FillForecast();
+    const at = (seconds: number, events: number): number => forecast.add({ events, bytes: 0, ...bounds }, seconds * 1_000);
+    at(0, 500);
+    at(60, 500);
+    at(70, 0);
+    expect(at(100, 30)).toBe(Number.POSITIVE_INFINITY);
+    expect(at(170, 100)).toBe(900);
+  });
+
   test('follows the growth of the last ten minutes', () => {
     const forecast = new FillForecast();
     const at = (seconds: number, events: number): number => forecast.add({ events, bytes: 0, ...bounds }, seconds * 1_000);
