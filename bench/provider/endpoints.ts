@@ -1,7 +1,6 @@
 /** Endpoints on this machine, and their registry, for benchmarks. */
 import { Secret } from '../../src/core/secret.ts';
-import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
-import type { EndpointRegistry } from '../../src/provider/endpoints/registry.ts';
+import type { Endpoint, EndpointRegistry } from '../../src/provider/endpoints/endpoint.ts';
 
 const HOUR = 3_600_000;
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { toOrderKey } from '../../src/provider/endpoints/target.ts';
+import { toOrderKey } from '../../src/provider/endpoints/endpoint.ts';
 import { startApi, type TestApi } from '../support/provider/api.ts';
 import { SECRET_TEXT } from '../support/provider/endpoints.ts';
 

@@ -15,7 +15,7 @@ import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { toOrderKey } from '../../src/provider/endpoints/target.ts';
+import { toOrderKey } from '../../src/provider/endpoints/endpoint.ts';
 import type { DeliveryPage, DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';

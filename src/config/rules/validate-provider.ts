@@ -119,7 +119,7 @@ function checkLimits({ maxConcurrency, maxConnections, queue, endpoints, timeout
   return found;
 }
 
-/** Delays vary by this much: see provider/schedule/decide.ts. */
+/** Delays vary by this much: see `JITTER` in provider/attempt/attempt.ts. */
 const MAX_JITTER = 1.2;
 const DAY_MS: Milliseconds = 86_400_000;
 

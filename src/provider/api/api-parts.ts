@@ -1,7 +1,7 @@
 /** The dependencies, limits and views that all operations of the API share. */
 import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
 import type { EgressRules } from '../../http/dial/endpoint-url.ts';
-import type { EndpointRegistry } from '../endpoints/registry.ts';
+import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
 import type { AttemptRecord, DeliveryQueue } from '../queue/delivery-queue.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';

@@ -265,7 +265,7 @@ function toTooLarge(bytes: number, most: number, field: string): ApiResponse {
   return toProblem('too_large', error.message, { errors: [error] });
 }
 
-/** The trace context of the request, in the form that events/trace-metadata.ts reads. */
+/** The trace context of the request, in the form that `readTraceHeaders` reads. */
 function toMetadata({ headersDistinct }: IncomingMessage): string {
   const parent = parseTraceparent(headersDistinct['traceparent'] ?? []);
   if (parent === undefined) return '{}';

@@ -1,8 +1,6 @@
 /** Finds the endpoints of an event: indexed by tenant and type, so that an event does not look at every endpoint. */
 import { type JsonPath, parseJsonPath, readJsonPath } from '../../core/json-path.ts';
-import { type Endpoint, isForTenant } from './endpoint.ts';
-import type { RoutedEvent } from './registry.ts';
-import { type Target, toOrderKey } from './target.ts';
+import { type Endpoint, isForTenant, type RoutedEvent, type Target, toOrderKey } from './endpoint.ts';
 
 interface Entry {
   readonly tenant: string | undefined;

@@ -1,4 +1,6 @@
 /** An endpoint: where events are sent to, and how. */
+
+import { hash } from 'node:crypto';
 import type { SigningSecret } from '../../auth/schemes/signing-keys.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -58,4 +60,61 @@ export interface Endpoint {
 /** Whether the endpoint may receive events of this tenant; undefined: events without a tenant. */
 export function isForTenant(endpoint: Pick<Endpoint, 'tenant' | 'allTenants'>, tenant: string | undefined): boolean {
   return endpoint.allTenants || endpoint.tenant === tenant;
+}
+
+/** An endpoint that an event is delivered to. */
+export interface Target {
+  readonly endpoint: string;
+  /** Deliveries with the same key to the same endpoint are sent strictly one after the other, in the order they were appended. */
+  readonly orderKey?: string | undefined;
+  /** The endpoint is disabled: the delivery is stored as `skipped`, so that it can be retried. */
+  readonly isSkipped?: boolean | undefined;
+}
+
+/**
+ * The order key of a value of an event. A digest, because keys remain after the payload was erased, and the store cannot hold all text (U+0000 in
+ * PostgreSQL). With the endpoint, so that values cannot be compared between endpoints.
+ */
+export function toOrderKey(endpoint: string, value: string | number | boolean): string {
+  return hash('sha256', `${endpoint}\n${value}`, 'base64url').slice(0, 22);
+}
+
+/** The properties of an event that decide where it is delivered. */
+export interface RoutedEvent {
+  readonly type: string;
+  readonly tenant?: string | undefined;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** Looks up endpoints without I/O; changes are written through to the store, and changes by other replicas arrive within seconds. */
+export interface EndpointRegistry {
+  get(id: string): Endpoint | undefined;
+  /** Whether an endpoint that is unknown here may be known to another replica, or later: its deliveries wait. */
+  isElsewhere?(id: string): boolean;
+  list(): readonly Endpoint[];
+  /** Where an event goes. Disabled endpoints are included, marked `isSkipped`; operational ones are not. */
+  route(event: RoutedEvent): readonly Target[];
+  /** The operational endpoints that receive this type about endpoints of this tenant. */
+  routeOperational(type: string, tenant: string | undefined): readonly Target[];
+  /** Returns false if the endpoint was disabled already or does not exist. */
+  disable(id: string, reason: DisabledReason, at: EpochMilliseconds): Promise<boolean>;
+}
+
+/** An endpoint as the store keeps it. The store does not interpret `json`, which contains secrets. */
+export interface StoredEndpoint {
+  readonly id: string;
+  /** 1 for a new one; increases by one with each change. */
+  readonly version: number;
+  readonly json: string;
+}
+
+/** The durable store of endpoints, shared by all replicas. Part of the delivery queue, so that one file or one schema holds everything. */
+export interface EndpointStore {
+  list(): Promise<readonly StoredEndpoint[]>;
+  /** Stores if the stored version is `endpoint.version - 1` (0: not stored); otherwise returns false and changes nothing. */
+  put(endpoint: StoredEndpoint): Promise<boolean>;
+  /** Returns false if it was not stored, or not in this version. */
+  remove(id: string, version?: number): Promise<boolean>;
+  /** Calls `listener` soon after another replica changed an endpoint. Returns how to stop. */
+  onChange(listener: () => void): () => void;
 }

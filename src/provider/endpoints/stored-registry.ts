@@ -2,7 +2,7 @@
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { DisabledReason, Endpoint, SigningKey } from './endpoint.ts';
+import type { DisabledReason, Endpoint, EndpointRegistry, EndpointStore, RoutedEvent, SigningKey, Target } from './endpoint.ts';
 import { type EndpointCipher, PLAIN } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
 import {
@@ -15,9 +15,6 @@ import {
   encodeState,
   toEndpoint,
 } from './endpoint-record.ts';
-import type { EndpointStore } from './endpoint-store.ts';
-import type { EndpointRegistry, RoutedEvent } from './registry.ts';
-import type { Target } from './target.ts';
 
 /** The dependencies of the registry. */
 export interface RegistryParts {

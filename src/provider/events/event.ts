@@ -1,5 +1,7 @@
-/** Events: their ID, and the envelope that is sent (interface.md part 2). */
+/** Events: their ID, the envelope that is sent (interface.md part 2), and the trace context in their metadata. */
 import { randomBytes } from 'node:crypto';
+import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/traceparent.ts';
+import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
 
 /** Without `.`, which separates the parts of the signed text, and without `~`, which separates event and endpoint. */
 export const EVENT_ID = /^[A-Za-z0-9_:-]{1,128}$/;
@@ -37,4 +39,26 @@ export function toBody({ type, id, created, data }: Envelope): Buffer {
 export function joinBody({ type, id, created }: Omit<Envelope, 'data'>, data: Uint8Array): Buffer {
   const head = JSON.stringify({ type, id, created }).slice(0, -1);
   return Buffer.concat([Buffer.from(`${head},"data":`), data, Buffer.from('}')]);
+}
+
+const NONE: readonly (readonly [string, string])[] = [];
+
+/** The headers that continue the trace: `traceparent` and `tracestate` of the metadata; none if it has no valid trace context. Never throws. */
+export function readTraceHeaders(metadata: string): readonly (readonly [name: string, value: string])[] {
+  // Most events have no trace, and parsing costs more than this search.
+  if (!metadata.includes('"traceparent"')) return NONE;
+  const { traceparent, tracestate } = parseObject(metadata);
+  const parent = typeof traceparent === 'string' ? parseTraceparent([traceparent]) : undefined;
+  if (parent === undefined) return NONE;
+  const state = typeof tracestate === 'string' ? parseTracestate([tracestate]) : undefined;
+  const header = ['traceparent', formatTraceparent(parent)] as const;
+  return state === undefined ? [header] : [header, ['tracestate', state]];
+}
+
+function parseObject(text: string): Readonly<Record<string, unknown>> {
+  try {
+    return Object(JSON.parse(text)) as Readonly<Record<string, unknown>>;
+  } catch {
+    return {};
+  }
 }

@@ -1,8 +1,7 @@
 /** The apps of routes with an inbox, as endpoints: lanes send to them like to any other, but they cannot be listed, changed or disabled. */
 import type { Milliseconds } from '../../core/clock.ts';
-import type { Endpoint } from '../endpoints/endpoint.ts';
+import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
-import type { EndpointRegistry } from '../endpoints/registry.ts';
 import { isInboxEndpoint, toInboxEndpoint } from '../events/inbox-request.ts';
 
 /** A route whose deliveries are stored. */

@@ -1,10 +1,8 @@
 /** Turns the result of an attempt into the settlement of its delivery and the new state of its lane, and reports failures to operational endpoints. */
 import { createHash } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
-import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
-import { type Decision, decide } from '../attempt/decide.ts';
-import type { Endpoint } from '../endpoints/endpoint.ts';
-import type { EndpointRegistry } from '../endpoints/registry.ts';
+import { type AttemptOutcome, type AttemptResult, type Decision, decide, type Sender } from '../attempt/attempt.ts';
+import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import { OWN_METADATA, toBody } from '../events/event.ts';
 import { isInboxEndpoint } from '../events/inbox-request.ts';
 import type { AttemptRecord, Delivery, DeliveryQueue, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';

@@ -1,7 +1,7 @@
 /** Serves one lane for a slice of time: takes due deliveries, starts attempts as the endpoint's state allows, and settles each when it ends. */
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
-import { withJitter } from '../attempt/decide.ts';
+import { withJitter } from '../attempt/attempt.ts';
 import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
 import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery } from '../queue/delivery-queue.ts';
 import { endAttempt, type LaneContext } from './end-attempt.ts';
@@ -16,8 +16,8 @@ import {
   toPause,
   toRank,
 } from './lane-state.ts';
+import type { Waiting } from './memory-budget.ts';
 import type { Slot, SlotRequest } from './slot-pool.ts';
-import type { Waiting } from './wait-line.ts';
 
 /** No attempt starts later than this after the run began: then other lanes have their turn. */
 const SLICE_MS = 5_000;

@@ -1,7 +1,9 @@
-/** Runs lanes for a delivery queue, within limits that all lanes of the process share. */
-import type { Lane, LaneResult } from '../queue/delivery-queue.ts';
-import { endAbsence, leaveAbsent, serveAbsent } from './absent-endpoints.ts';
-import type { LaneParts } from './end-attempt.ts';
+/** Runs lanes for a delivery queue, within limits that all lanes of the process share. Deliveries to endpoints that are disabled or do not exist are skipped, but only once that is certain. */
+
+import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { Endpoint } from '../endpoints/endpoint.ts';
+import type { Lane, LaneAbsence, LaneResult, LaneState } from '../queue/delivery-queue.ts';
+import type { LaneContext, LaneParts } from './end-attempt.ts';
 import { LaneRun } from './lane-run.ts';
 import { MemoryBudget } from './memory-budget.ts';
 import { type SlotFigures, type SlotLimits, SlotPool } from './slot-pool.ts';
@@ -36,4 +38,79 @@ export function createLaneRunner(parts: LaneParts) {
       return slots.figures;
     },
   };
+}
+
+/**
+ * An endpoint that another replica enabled is known here within a second, or after 10 s if the message about it is lost. Deliveries that became
+ * due in this time may have been accepted or replayed since then.
+ */
+const DISABLED_GRACE_MS = 15_000;
+/** An endpoint that is unknown here can be in the config of a newer replica; a rolling update takes minutes. */
+const UNKNOWN_GRACE_MS = 15 * 60_000;
+const RECHECK_MS = 5_000;
+/** Without a look for so long, the endpoint may have been there meanwhile. */
+const MAX_GAP_MS = 30_000;
+const SKIP_BATCH = 32;
+const SKIP_SLICE_MS = 5_000;
+
+/** The endpoint can be served here, so no replica may skip its deliveries soon, although its config may not have the endpoint yet. */
+export async function endAbsence(lane: Lane): Promise<void> {
+  if (lane.state?.absence !== undefined) await lane.settle([], { ...lane.state, absence: undefined });
+}
+
+/** Leaves the lane to another replica. */
+export function leaveAbsent({ clock }: LaneContext): LaneResult {
+  return { notBefore: clock.now() + RECHECK_MS };
+}
+
+/** Serves the lane of an endpoint that is disabled, or undefined: not known. The lane's state has what other replicas found before. */
+export async function serveAbsent(context: LaneContext, lane: Lane, endpoint: Endpoint | undefined): Promise<LaneResult> {
+  const kind = endpoint === undefined ? 'unknown' : 'disabled';
+  const grace = kind === 'unknown' ? UNKNOWN_GRACE_MS : DISABLED_GRACE_MS;
+  const now = context.clock.now();
+  const known = lane.state ?? { failures: 0, isProven: false, since: endpoint?.enabledAt ?? 0 };
+  const absence = continueAbsence(known.absence, kind, now);
+  const state = { ...known, absence };
+  if (now - absence.since >= grace) return skipAll(context, lane, state);
+  await lane.settle([], state);
+  return leaveAbsent(context);
+}
+
+async function skipAll(context: LaneContext, lane: Lane, state: LaneState): Promise<LaneResult> {
+  const { clock, hooks } = context;
+  const end = clock.monotonic() + SKIP_SLICE_MS;
+  while (!lane.signal.aborted && clock.monotonic() < end) {
+    const { taken, skipped, isLast } = await skipSome(context, lane, state);
+    if (skipped > 0) hooks.onSkipped(lane.endpoint, skipped);
+    if (skipped < taken) return leaveAbsent(context);
+    if (isLast) break;
+  }
+  return {};
+}
+
+/** Some deliveries may be too young to be skipped. `isLast`: no others are due. */
+async function skipSome(
+  { budget, slots, clock }: LaneContext,
+  lane: Lane,
+  state: LaneState,
+): Promise<{ readonly taken: number; readonly skipped: number; readonly isLast: boolean }> {
+  const now = clock.now();
+  const reserved = budget.reserve(SKIP_BATCH) || ((await slots.waitForMemory(SKIP_BATCH, SKIP_SLICE_MS).granted) ?? 0);
+  if (reserved === 0) return { taken: 0, skipped: 0, isLast: true };
+  try {
+    const deliveries = await lane.take(reserved, now);
+    const old = deliveries.filter(({ due }) => due <= now - DISABLED_GRACE_MS);
+    const settlement = { kind: 'skipped' } as const;
+    const settled = old.map(({ event, attempt }) => ({ event, attempt, at: now, settlement }));
+    if (settled.length > 0) await lane.settle(settled, state);
+    return { taken: deliveries.length, skipped: old.length, isLast: deliveries.length < reserved };
+  } finally {
+    budget.settle(reserved, 0);
+  }
+}
+
+/** Starts again after a time in which nobody looked, or that another clock measured: the endpoint may have been there meanwhile. */
+function continueAbsence(known: LaneAbsence | undefined, kind: LaneAbsence['kind'], now: EpochMilliseconds): LaneAbsence {
+  const isContinued = known?.kind === kind && Math.abs(now - known.seenAt) <= MAX_GAP_MS && known.since <= now;
+  return { kind, since: isContinued ? known.since : now, seenAt: now };
 }

@@ -1,8 +1,6 @@
 /** How an endpoint's results change its lane: concurrency, pauses, breaker, disabling and rate limit. Pure functions. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import type { AttemptResult } from '../attempt/attempt.ts';
-import type { Decision } from '../attempt/decide.ts';
-import { withJitter } from '../attempt/decide.ts';
+import { type AttemptResult, type Decision, withJitter } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import { type AttemptRecord, type Delivery, type LaneState, MAX_LANE_PAUSE_MS } from '../queue/delivery-queue.ts';
 

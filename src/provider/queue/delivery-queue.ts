@@ -2,8 +2,7 @@
 import type pg from 'pg';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
-import type { EndpointStore } from '../endpoints/endpoint-store.ts';
-import type { Target } from '../endpoints/target.ts';
+import type { EndpointStore, Target } from '../endpoints/endpoint.ts';
 
 /** An event that was accepted, as the queue stores it. */
 export interface NewEvent {

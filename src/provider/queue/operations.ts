@@ -1,6 +1,6 @@
 /** The operations on the store of the queue, as messages: with SQLite, another thread executes them. Bodies travel beside them. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import type { StoredEndpoint } from '../endpoints/endpoint-store.ts';
+import type { StoredEndpoint } from '../endpoints/endpoint.ts';
 import type {
   AppendResult,
   AttemptRecord,

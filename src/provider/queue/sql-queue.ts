@@ -3,7 +3,7 @@ import type pg from 'pg';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { EndpointStore } from '../endpoints/endpoint-store.ts';
+import type { EndpointStore } from '../endpoints/endpoint.ts';
 import {
   type AppendResult,
   type AttemptRecord,

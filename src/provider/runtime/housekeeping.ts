@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 import type { CancelTimer, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { EndpointRegistry } from '../endpoints/registry.ts';
+import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
 import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } from '../queue/delivery-queue.ts';
 import { type TelemetryParts, toLabel } from '../telemetry/hooks.ts';

@@ -21,6 +21,7 @@ import { type ConsoleOperations, createConsoleOperations } from '../api/operatio
 import { ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
 import { HttpSender } from '../attempt/sender.ts';
+import type { Endpoint } from '../endpoints/endpoint.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
@@ -32,7 +33,6 @@ import type { ConnectionResult } from '../postgres/connection.ts';
 import { createQueue, testQueue } from '../queue/create-queue.ts';
 import type { DeliveryQueue, Serving } from '../queue/delivery-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
-import type { LaneHooks } from '../telemetry/hooks.ts';
 import {
   createApiHooks,
   createEncryptionLog,
@@ -40,6 +40,7 @@ import {
   createOutboxHooks,
   createQueueHooks,
   FailingEndpoints,
+  type LaneHooks,
   QueueCondition,
   type TelemetryParts,
   toLabel,
@@ -47,8 +48,6 @@ import {
 import type { ProviderLogEvent } from '../telemetry/log-events.ts';
 import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
 import { Housekeeping } from './housekeeping.ts';
-import { toMemoryShares } from './memory-shares.ts';
-import { RateLimits } from './rate-limits.ts';
 
 /** The dependencies of the provider. */
 export interface ProviderParts {
@@ -329,5 +328,50 @@ export class Provider {
     this.#metrics.setEndpoints([...new Set([...endpoints.map(toLabel), API_LABEL])]);
     // If the wake-up fails, the endpoint is served when the old limit allows it.
     for (const id of this.#rateLimits.replace(endpoints)) this.#queue.wake(id).catch(() => undefined);
+  }
+}
+
+/** The memory of the container, divided between events that are accepted and deliveries that are sent: bytes of each part, before copies. */
+export interface MemoryShares {
+  readonly accepting: number;
+  /** Deliveries that wait or have young attempts. */
+  readonly waiting: number;
+  /** Deliveries of slow attempts. */
+  readonly slow: number;
+}
+
+const MIB = 1024 * 1024;
+/** The memory of a process that accepts and sends small events (bench/RESULTS-provider-memory.md). */
+const BASE_BYTES = 88 * MIB;
+/** An event is copied on its way to the store; with garbage and the buffers of the store, about eight times its size was measured. */
+const ACCEPTING_SHARE = 1 / 16;
+/** A body that is sent is in one buffer. */
+const WAITING_SHARE = 1 / 8;
+const SLOW_SHARE = 1 / 4;
+/** Without a limit, or with a large one. */
+const MAX_SHARES: MemoryShares = { accepting: 16 * MIB, waiting: 32 * MIB, slow: 64 * MIB };
+
+/** Returns shares that can be too small for a single large event: their users make an exception for it. `limit`: in bytes; undefined: there is none. */
+export function toMemoryShares(limit: number | undefined): MemoryShares {
+  if (limit === undefined) return MAX_SHARES;
+  const rest = Math.max(0, limit - BASE_BYTES);
+  return {
+    accepting: Math.min(Math.floor(rest * ACCEPTING_SHARE), MAX_SHARES.accepting),
+    waiting: Math.min(Math.floor(rest * WAITING_SHARE), MAX_SHARES.waiting),
+    slow: Math.min(Math.floor(rest * SLOW_SHARE), MAX_SHARES.slow),
+  };
+}
+
+/** The rate limits of the endpoints, to find those that may send sooner than before. */
+export class RateLimits {
+  #limits = new Map<string, number>();
+
+  /** Replaces all limits. Returns the endpoints whose limit was raised or removed: their lanes may be waiting for a token of the old one. */
+  replace(endpoints: readonly Pick<Endpoint, 'id' | 'rateLimit'>[]): readonly string[] {
+    const before = this.#limits;
+    this.#limits = new Map(endpoints.flatMap(({ id, rateLimit }) => (rateLimit === undefined ? [] : [[id, rateLimit]])));
+    return endpoints
+      .filter(({ id, rateLimit = Number.POSITIVE_INFINITY }) => rateLimit > (before.get(id) ?? Number.POSITIVE_INFINITY))
+      .map(({ id }) => id);
   }
 }

@@ -7,11 +7,10 @@ import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts'
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
 import { parseTraceparent, SAMPLED } from '../../telemetry/tracing/traceparent.ts';
-import type { AttemptResult } from '../attempt/attempt.ts';
-import type { DeadReason, Decision } from '../attempt/decide.ts';
+import type { AttemptResult, DeadReason, Decision } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import type { EncryptionReport } from '../endpoints/stored-registry.ts';
-import { readTraceHeaders } from '../events/trace-metadata.ts';
+import { readTraceHeaders } from '../events/event.ts';
 import { PostgresError } from '../postgres/connection.ts';
 import type { QueueHooks } from '../queue/create-queue.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';

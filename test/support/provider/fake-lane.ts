@@ -1,8 +1,6 @@
 /** A lane, a sender, a registry and recording hooks in memory, for tests of what a lane run does. Engines are tested with their own stores. */
 import type { AttemptResult, Sender } from '../../../src/provider/attempt/attempt.ts';
-import type { DisabledReason, Endpoint } from '../../../src/provider/endpoints/endpoint.ts';
-import type { EndpointRegistry } from '../../../src/provider/endpoints/registry.ts';
-import type { Target } from '../../../src/provider/endpoints/target.ts';
+import type { DisabledReason, Endpoint, EndpointRegistry, Target } from '../../../src/provider/endpoints/endpoint.ts';
 import type { LaneSettings } from '../../../src/provider/lanes/end-attempt.ts';
 import { createLaneRunner, type LaneRunner } from '../../../src/provider/lanes/lane-runner.ts';
 import { toRank } from '../../../src/provider/lanes/lane-state.ts';

@@ -1,7 +1,7 @@
 /** A delivery queue in memory, for tests of the API: it stores and finds, and hands out no lanes. */
 import { systemClock } from '../../../src/core/clock.ts';
 import { SidegateError } from '../../../src/core/errors.ts';
-import type { EndpointStore, StoredEndpoint } from '../../../src/provider/endpoints/endpoint-store.ts';
+import type { EndpointStore, StoredEndpoint } from '../../../src/provider/endpoints/endpoint.ts';
 import type {
   AppendResult,
   DeliveryFilter,

@@ -1,6 +1,6 @@
 /** Events for tests of the delivery queue. */
 
-import type { Target } from '../../../src/provider/endpoints/target.ts';
+import type { Target } from '../../../src/provider/endpoints/endpoint.ts';
 import type {
   Delivery,
   DeliveryQueue,

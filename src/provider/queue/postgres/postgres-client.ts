@@ -9,7 +9,6 @@ import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts'
 import { createPostgresClient } from '../../postgres/connection.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
 import type { OperationKind, Operations, Reply, Results } from '../operations.ts';
-import { toOwnBytes } from '../own-bytes.ts';
 import { readStates } from '../sql/lanes.ts';
 import { Store, type Task } from '../sql/store.ts';
 import {
@@ -22,6 +21,7 @@ import {
   type StoreEvents,
   type StoreHooks,
   takeBatch,
+  toOwnBytes,
   toReplyError,
 } from '../store-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres-database.ts';

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SidegateError } from '../../../core/errors.ts';
-import type { Target } from '../../endpoints/target.ts';
+import type { Target } from '../../endpoints/endpoint.ts';
 import type { AppendResult, QueueBounds } from '../delivery-queue.ts';
 import type { EventMessage, Operations } from '../operations.ts';
 import type { Payload, Sql } from './database.ts';

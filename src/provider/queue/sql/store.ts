@@ -1,6 +1,6 @@
 /** Executes the operations of the queue in a database: all writes of one turn of the event loop in one transaction. */
 import { SidegateError } from '../../../core/errors.ts';
-import type { StoredEndpoint } from '../../endpoints/endpoint-store.ts';
+import type { StoredEndpoint } from '../../endpoints/endpoint.ts';
 import { type QueueBounds, QueueFullError } from '../delivery-queue.ts';
 import type { Failure, Operation, OperationKind, Operations, Reply, Results } from '../operations.ts';
 import { type Append, append } from './append.ts';

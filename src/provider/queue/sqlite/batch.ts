@@ -1,7 +1,6 @@
 /** Executes a message of operations. */
 import type { Batch, BatchReply, Operation, Reply } from '../operations.ts';
 import type { Store, Task } from '../sql/store.ts';
-import { packBytes, splitBytes } from './byte-pack.ts';
 
 /** Runs the operations: writes first, so that the reads of the same turn see them. */
 export async function executeBatch(store: Store, batch: Batch): Promise<BatchReply> {
@@ -32,4 +31,29 @@ function findWrites(store: Store, operations: readonly Operation[], bodies: Arra
     for (const length of lengths) offset += length;
   }
   return writes;
+}
+
+/** Copies: the owner of the bodies keeps them. */
+export function packBytes(bodies: readonly Uint8Array[]): ArrayBuffer {
+  let total = 0;
+  for (const { length } of bodies) total += length;
+  const packed = new ArrayBuffer(total);
+  const bytes = new Uint8Array(packed);
+  let offset = 0;
+  for (const body of bodies) {
+    bytes.set(body, offset);
+    offset += body.length;
+  }
+  return packed;
+}
+
+/** Views of `packed`, from `offset`. */
+export function splitBytes(packed: ArrayBuffer, lengths: readonly number[], offset = 0): Buffer[] {
+  let at = offset;
+  const views: Buffer[] = [];
+  for (const length of lengths) {
+    views.push(Buffer.from(packed, at, length));
+    at += length;
+  }
+  return views;
 }

@@ -1,6 +1,6 @@
 /** Brings the file of a queue from before the version table (format 1 in `user_version`) to the tables of today, in a transaction of the caller. */
 import type { DatabaseSync } from 'node:sqlite';
-import { toOrderKey } from '../../endpoints/target.ts';
+import { toOrderKey } from '../../endpoints/endpoint.ts';
 import { toDigest } from '../sql/append.ts';
 import type { Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';

@@ -14,7 +14,6 @@ import type {
   TakenMessage,
   WorkerSettings,
 } from '../operations.ts';
-import { toOwnBytes } from '../own-bytes.ts';
 import {
   Availability,
   type Claimed,
@@ -23,9 +22,10 @@ import {
   type StoreEvents,
   type StoreHooks,
   takeBatch,
+  toOwnBytes,
   toReplyError,
 } from '../store-client.ts';
-import { packBytes, splitBytes } from './byte-pack.ts';
+import { packBytes, splitBytes } from './batch.ts';
 import { describeHolder, prepareQueueFile } from './queue-file.ts';
 
 /** The worker's file: beside this one in the sources, beside the bundle otherwise. */

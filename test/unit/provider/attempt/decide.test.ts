@@ -1,7 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ATTEMPT_OUTCOMES, type AttemptResult } from '../../../../src/provider/attempt/attempt.ts';
-import type { Decision } from '../../../../src/provider/attempt/decide.ts';
-import { decide } from '../../../../src/provider/attempt/decide.ts';
+import { ATTEMPT_OUTCOMES, type AttemptResult, type Decision, decide } from '../../../../src/provider/attempt/attempt.ts';
 import { fc } from '../../../support/property.ts';
 import { DEFAULT_SCHEDULE, failed, responded } from '../../../support/provider/endpoint.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readTraceHeaders } from '../../../../src/provider/events/trace-metadata.ts';
+import { readTraceHeaders } from '../../../../src/provider/events/event.ts';
 
 const PARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 

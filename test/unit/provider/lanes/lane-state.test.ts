@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { AttemptResult } from '../../../../src/provider/attempt/attempt.ts';
-import { decide } from '../../../../src/provider/attempt/decide.ts';
+import { type AttemptResult, decide } from '../../../../src/provider/attempt/attempt.ts';
 import {
   applyAttempt,
   isBreakerOpen,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { toMemoryShares } from '../../../../src/provider/runtime/memory-shares.ts';
+import { toMemoryShares } from '../../../../src/provider/runtime/provider.ts';
 
 const MIB = 1024 * 1024;
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RateLimits } from '../../../../src/provider/runtime/rate-limits.ts';
+import { RateLimits } from '../../../../src/provider/runtime/provider.ts';
 
 test('finds the endpoints whose rate limit was raised or removed, and no others', () => {
   const limits = new RateLimits();
