@@ -1,4 +1,4 @@
-/** The operations that create, show, change and delete endpoints. */
+/** The operations on endpoints: create, show, change and delete them, rotate their secrets, enable, disable and test them. */
 import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
 import {
@@ -14,14 +14,14 @@ import { toFoldedName } from '../../core/headers.ts';
 import { type EgressRules, findUrlProblem } from '../../http/dial/endpoint-url.ts';
 import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
-import type { Endpoint } from '../endpoints/endpoint.ts';
+import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';
 import type { ChangeResult } from '../endpoints/stored-registry.ts';
-import { MAX_SMALL_BODY, type OperationParts } from './api-parts.ts';
-import { page } from './delivery-schemas.ts';
-import type { EndpointPatch, HeaderPatch } from './endpoint-schemas.ts';
-import * as schemas from './endpoint-schemas.ts';
+import { createEventId, OWN_METADATA, toBody } from '../events/event.ts';
+import { toFailureStreak } from '../lanes/lane-state.ts';
+import { MAX_SMALL_BODY, type OperationParts, toAttemptView } from './api-parts.ts';
+import * as schemas from './schemas.ts';
 
 const RANDOM_ID_BYTES = 12;
 const MAX_ENDPOINTS = 100_000;
@@ -32,12 +32,24 @@ const IN_CONFIG = 'this endpoint is in the config file (provider.endpoints): cha
 const SEALED = 'the secrets of this endpoint cannot be decrypted (see the log); it can only be deleted';
 const TENANT_FIXED =
   'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint';
-export const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
+const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
 
 /** Builds the operations. */
 export function createEndpointOperations(parts: OperationParts): Operation[] {
-  return [createList(parts), createCreate(parts), createGet(parts), createPatch(parts), createPut(parts), createDelete(parts)];
+  return [
+    createList(parts),
+    createCreate(parts),
+    createGet(parts),
+    createPatch(parts),
+    createPut(parts),
+    createDelete(parts),
+    createRotate(parts),
+    createEnable(parts),
+    createDisable(parts),
+    createTest(parts),
+    createStats(parts),
+  ];
 }
 
 /** 404. */
@@ -46,7 +58,7 @@ export function toUnknownEndpoint(): ApiResponse {
 }
 
 /** The endpoint with its version. */
-export function toEndpointResponse(status: number, endpoint: Endpoint, parts: OperationParts, more?: object): ApiResponse {
+function toEndpointResponse(status: number, endpoint: Endpoint, parts: OperationParts, more?: object): ApiResponse {
   const version = parts.registry.find(endpoint.id)?.version;
   const view = { ...toEndpointView(endpoint, parts), ...more };
   return toJson(status, view, version === undefined ? undefined : { ETag: `"${version}"` });
@@ -94,7 +106,7 @@ function createList(parts: OperationParts): Operation {
     path: '/v1/endpoints',
     tag: 'Endpoints',
     summary: 'List endpoints',
-    query: z.strictObject(page),
+    query: z.strictObject(schemas.page),
     responses: { 200: { description: 'A page of endpoints.', schema: schemas.endpointPage } },
     problems: [],
     handle({ query: { limit, iterator = '' } }) {
@@ -156,10 +168,7 @@ function createGet(parts: OperationParts): Operation {
     summary: 'Show an endpoint',
     responses: { 200: CHANGED },
     problems: ['not_found'],
-    handle({ params: { endpoint: id = '' } }) {
-      const endpoint = parts.registry.get(id);
-      return endpoint === undefined ? toUnknownEndpoint() : toEndpointResponse(200, endpoint, parts);
-    },
+    handle: ({ params: { endpoint: id = '' } }) => toCurrent(id, parts),
   });
 }
 
@@ -174,7 +183,8 @@ function createPatch(parts: OperationParts): Operation {
     body: { schema: schemas.endpointPatch, maxBytes: MAX_SMALL_BODY },
     responses: { 200: CHANGED },
     problems: CHANGE_PROBLEMS,
-    handle: (request) => changeSettings(request, (settings) => mergePatch(settings, request.body as EndpointPatch), parts),
+    handle: (request) =>
+      changeSettings(request, (settings) => mergePatch(settings, request.body as schemas.EndpointPatch), parts),
   });
 }
 
@@ -227,7 +237,7 @@ export async function cancelWaiting(endpoint: string, { queue, clock }: Pick<Ope
  * The endpoint that a request may change, and the version of it that the request requires; or the response that rejects the change.
  * `mayBeSealed`: also if its secrets cannot be decrypted here.
  */
-export function toChange(
+function toChange(
   { params: { endpoint: id = '' }, incoming }: Pick<ApiRequest<unknown, unknown>, 'params' | 'incoming'>,
   { registry }: OperationParts,
   mayBeSealed = false,
@@ -245,7 +255,7 @@ export function toChange(
 }
 
 /** The response to a change that was not made. */
-export function toChangeProblem(result: ChangeResult): ApiResponse {
+function toChangeProblem(result: ChangeResult): ApiResponse {
   if (result === 'version_mismatch')
     return toProblem('precondition_failed', 'the endpoint was changed meanwhile: get it again, and repeat the change');
   return toUnknownEndpoint();
@@ -276,13 +286,13 @@ async function changeSettings(
   if (result !== 'changed' || endpoint === undefined) return toChangeProblem(result);
   hooks.onEndpointChanged(id, 'updated');
   // Also if the request only repeats it: an earlier one may have failed here.
-  if (before !== endpoint.schedule.join() || (request.body as Partial<EndpointPatch>).schedule !== undefined)
+  if (before !== endpoint.schedule.join() || (request.body as Partial<schemas.EndpointPatch>).schedule !== undefined)
     await parts.queue.reschedule(id, endpoint.schedule, clock.now());
   return toEndpointResponse(200, endpoint, parts);
 }
 
 /** JSON merge patch (RFC 7396). */
-function mergePatch(settings: EndpointSettings, { headers = {}, ...patch }: EndpointPatch): EndpointSettings {
+function mergePatch(settings: EndpointSettings, { headers = {}, ...patch }: schemas.EndpointPatch): EndpointSettings {
   const changes = Object.entries(patch).map(([name, value]) => [name, value ?? undefined]);
   return {
     ...settings,
@@ -292,7 +302,7 @@ function mergePatch(settings: EndpointSettings, { headers = {}, ...patch }: Endp
 }
 
 /** Names are compared as `findHeaderProblem` does, so that `x-a` replaces `X-A`. */
-function mergeHeaders(headers: EndpointSettings['headers'], patch: HeaderPatch): EndpointSettings['headers'] {
+function mergeHeaders(headers: EndpointSettings['headers'], patch: schemas.HeaderPatch): EndpointSettings['headers'] {
   const named = new Set(Object.keys(patch).map(toFoldedName));
   const kept = Object.entries(headers).filter(([name]) => !named.has(toFoldedName(name)));
   const added = Object.entries(patch).filter((entry): entry is [string, string] => entry[1] !== null);
@@ -324,7 +334,154 @@ function createEndpointId(): string {
 }
 
 /** A key of a request, or the response that rejects it. */
-export function toKey(secret: string | undefined): SigningSecret | ApiResponse {
+function toKey(secret: string | undefined): SigningSecret | ApiResponse {
   const key = secret === undefined ? createSigningSecret() : parseSigningSecret(secret);
   return 'problem' in key ? toInvalid([{ field: 'secret', message: `${key.problem}; ${key.hint}` }]) : key;
+}
+
+/** Of test events. */
+const TEST_TYPE = 'sidegate.test';
+const TEST_DATA = { message: 'This is a test event. You can ignore it.' };
+/** Old secrets that sign during their grace period; receivers bound the number of signatures that they check. */
+const MAX_OLD_KEYS = 4;
+
+function createRotate(parts: OperationParts): Operation {
+  const { registry, clock, hooks, settings } = parts;
+  return defineOperation({
+    id: 'rotateSecret',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/rotate-secret',
+    tag: 'Endpoints',
+    summary: 'Replace the secret of an endpoint',
+    description: `Deliveries are signed with the new and the old secret until the grace period is over, with at most ${MAX_OLD_KEYS} old ones.`,
+    acceptsIfMatch: true,
+    body: { schema: schemas.rotation, maxBytes: MAX_SMALL_BODY, isOptional: true },
+    responses: { 200: { description: 'The new secret.', schema: schemas.rotatedSecret } },
+    problems: ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'],
+    async handle(request) {
+      const { secret, grace = settings.rotationGrace() } = request.body;
+      const change = toChange(request, parts);
+      if ('status' in change) return change;
+      const { id, version } = change;
+      const key = toKey(secret);
+      if ('status' in key) return key;
+      const now = clock.now();
+      const result = await registry.update(
+        id,
+        (record) => ({ ...record, keys: [key, ...toOldKeys(record.keys, now, now + grace)], updatedAt: now }),
+        version,
+      );
+      if (result !== 'changed') return toChangeProblem(result);
+      hooks.onEndpointChanged(id, 'rotated');
+      return toJson(200, { secret: formatSigningSecret(key) });
+    },
+  });
+}
+
+/** The keys before a rotation, newest first: none signs longer than before, or than `until`. */
+function toOldKeys(keys: readonly SigningKey[], now: number, until: number): SigningKey[] {
+  return keys
+    .map((key) => ({ ...key, expiresAt: Math.min(key.expiresAt ?? until, until) }))
+    .filter(({ expiresAt }) => expiresAt > now)
+    .slice(0, MAX_OLD_KEYS);
+}
+
+function createEnable(parts: OperationParts): Operation {
+  const { registry, queue, clock, hooks } = parts;
+  return defineOperation({
+    id: 'enableEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/enable',
+    tag: 'Endpoints',
+    summary: 'Enable an endpoint',
+    description: 'Also those of the config. Deliveries that were skipped meanwhile can be retried.',
+    responses: { 200: CHANGED },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint: id = '' } }) {
+      if (await registry.enable(id, clock.now())) {
+        hooks.onEndpointChanged(id, 'enabled');
+        await queue.wake(id);
+      }
+      return toCurrent(id, parts);
+    },
+  });
+}
+
+function createDisable(parts: OperationParts): Operation {
+  const { registry, clock, hooks } = parts;
+  return defineOperation({
+    id: 'disableEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/disable',
+    tag: 'Endpoints',
+    summary: 'Disable an endpoint',
+    description:
+      'Also those of the config. Its waiting deliveries are canceled at once, and new ones are skipped until it is enabled again; all of them can be retried then.',
+    responses: { 200: CHANGED },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint: id = '' } }) {
+      if (await registry.disable(id, 'manual', clock.now())) hooks.onEndpointChanged(id, 'disabled');
+      // Also if it was disabled already: an earlier request may have failed here.
+      if (registry.get(id)?.disabled !== undefined) await cancelWaiting(id, parts);
+      return toCurrent(id, parts);
+    },
+  });
+}
+
+function createTest({ registry, queue, clock }: OperationParts): Operation {
+  return defineOperation({
+    id: 'testEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/test',
+    tag: 'Endpoints',
+    summary: 'Send a test event to an endpoint',
+    description: `Delivers an event of type ${TEST_TYPE} to this endpoint only, even if it does not select this type.`,
+    body: { schema: schemas.testEvent, maxBytes: MAX_SMALL_BODY, isOptional: true },
+    responses: { 202: { description: 'The event is stored.', schema: schemas.acceptedEvent } },
+    problems: ['not_found', 'conflict', 'queue_full', 'queue_unavailable'],
+    async handle({ params: { endpoint = '' }, body: { data = TEST_DATA } }) {
+      const found = registry.get(endpoint);
+      if (found === undefined) return toUnknownEndpoint();
+      if (found.disabled !== undefined) return toProblem('conflict', 'the endpoint is disabled: enable it first');
+      const id = createEventId();
+      const now = clock.now();
+      const body = toBody({ type: TEST_TYPE, id, created: Math.floor(now / 1_000), data });
+      await queue.append([
+        { id, type: TEST_TYPE, tenant: found.tenant, createdAt: now, body, metadata: OWN_METADATA, targets: [{ endpoint }] },
+      ]);
+      return toJson(202, { id, duplicate: false, endpoints: 1 });
+    },
+  });
+}
+
+function createStats({ registry, queue, clock }: OperationParts): Operation {
+  return defineOperation({
+    id: 'getEndpointStats',
+    method: 'GET',
+    path: '/v1/endpoints/{endpoint}/stats',
+    tag: 'Endpoints',
+    summary: 'Show the backlog of an endpoint, and whether it is failing',
+    responses: { 200: { description: 'The figures.', schema: schemas.endpointStats } },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint = '' } }) {
+      const found = registry.get(endpoint);
+      if (found === undefined) return toUnknownEndpoint();
+      const now = clock.now();
+      const [[backlog], [state]] = await Promise.all([queue.backlogs([endpoint], now), queue.laneStates([endpoint])]);
+      const { waiting = 0, oldestDue } = backlog ?? {};
+      const streak = toFailureStreak(state, found, now);
+      const failing = streak && {
+        failures: streak.failures,
+        since: toInstant(streak.since),
+        lastAttempt: streak.last && toAttemptView(streak.last),
+        pausedUntil: toOptionalInstant(streak.pausedUntil),
+      };
+      return toJson(200, { waiting, oldestDue: toOptionalInstant(oldestDue), failing });
+    },
+  });
+}
+
+function toCurrent(id: string, parts: OperationParts): ApiResponse {
+  const endpoint = parts.registry.get(id);
+  return endpoint === undefined ? toUnknownEndpoint() : toEndpointResponse(200, endpoint, parts);
 }

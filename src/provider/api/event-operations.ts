@@ -11,8 +11,8 @@ import { createEventId, joinBody } from '../events/event.ts';
 import type { AppendResult, EventRecord, NewEvent } from '../queue/delivery-queue.ts';
 import type { OperationParts } from './api-parts.ts';
 import { toPage } from './delivery-operations.ts';
-import type { NewEventBody } from './event-schemas.ts';
-import * as schemas from './event-schemas.ts';
+import type { NewEventBody } from './schemas.ts';
+import * as schemas from './schemas.ts';
 
 /** For the members of a request besides `data`, and whitespace. */
 const ENVELOPE_BYTES = 2_048;

@@ -1,58 +1,57 @@
 /** All operations of the API, their OpenAPI document, and those that the console offers, too. */
 import * as z from 'zod';
 import { ENDPOINT_NAME } from '../../config/schema/provider-schema.ts';
+import { SidegateError } from '../../core/errors.ts';
 import type { PathParameters } from '../../http-api/api-router.ts';
 import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';
 import type { ApiResponse, Operation } from '../../http-api/operation.ts';
+import { toProblem } from '../../http-api/problem.ts';
+import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
 import { EVENT_ID, TENANT } from '../events/event.ts';
-import { toThrownProblem } from './api-errors.ts';
+import { isDiskFull } from '../queue/store-client.ts';
+import type { EventRejection } from '../telemetry/provider-metrics.ts';
 import type { OperationParts } from './api-parts.ts';
 import { createDeliveryOperations } from './delivery-operations.ts';
-import * as deliveries from './delivery-schemas.ts';
-import { createEndpointActions } from './endpoint-actions.ts';
 import { createEndpointOperations } from './endpoint-operations.ts';
-import * as endpoints from './endpoint-schemas.ts';
 import { createEventOperations } from './event-operations.ts';
-import * as events from './event-schemas.ts';
-import { createRepairOperations } from './repair-operations.ts';
-import * as repairs from './repair-schemas.ts';
+import * as schemas from './schemas.ts';
 
 /** The forms of the parameters in paths. */
 export const PATH_PARAMETERS: PathParameters = {
   tenant: z.string().regex(TENANT).describe('ID of the tenant.'),
   event: z.string().regex(EVENT_ID).describe('ID of the event.'),
   endpoint: z.string().regex(ENDPOINT_NAME).describe('ID of the endpoint.'),
-  receiver: deliveries.receiverId.describe('ID of the endpoint, or `inbox:` and the name of a route.'),
+  receiver: schemas.receiverId.describe('ID of the endpoint, or `inbox:` and the name of a route.'),
 };
 
 /** The schemas that have a name in the document. */
 const REQUESTS = {
-  NewEvent: events.newEvent,
-  NewEvents: events.newEvents,
-  NewEndpoint: endpoints.newEndpoint,
-  EndpointReplacement: endpoints.endpointReplacement,
-  EndpointPatch: endpoints.endpointPatch,
-  Rotation: endpoints.rotation,
-  TestEvent: endpoints.testEvent,
-  RepairRequest: repairs.repairRequest,
+  NewEvent: schemas.newEvent,
+  NewEvents: schemas.newEvents,
+  NewEndpoint: schemas.newEndpoint,
+  EndpointReplacement: schemas.endpointReplacement,
+  EndpointPatch: schemas.endpointPatch,
+  Rotation: schemas.rotation,
+  TestEvent: schemas.testEvent,
+  RepairRequest: schemas.repairRequest,
 };
 const RESPONSES = {
-  AcceptedEvent: events.acceptedEvent,
-  AcceptedEvents: events.acceptedEvents,
-  StoredEvent: events.storedEvent,
-  Event: events.event,
-  EventPage: events.eventPage,
-  ErasedPayloads: events.erasedPayloads,
-  Endpoint: endpoints.endpoint,
-  CreatedEndpoint: endpoints.createdEndpoint,
-  EndpointPage: endpoints.endpointPage,
-  RotatedSecret: endpoints.rotatedSecret,
-  EndpointStats: endpoints.endpointStats,
-  Delivery: deliveries.delivery,
-  DeliveryWithAttempts: deliveries.deliveryWithAttempts,
-  DeliveryPage: deliveries.deliveryPage,
-  RetriedDelivery: repairs.retriedDelivery,
-  RepairProgress: repairs.repairProgress,
+  AcceptedEvent: schemas.acceptedEvent,
+  AcceptedEvents: schemas.acceptedEvents,
+  StoredEvent: schemas.storedEvent,
+  Event: schemas.event,
+  EventPage: schemas.eventPage,
+  ErasedPayloads: schemas.erasedPayloads,
+  Endpoint: schemas.endpoint,
+  CreatedEndpoint: schemas.createdEndpoint,
+  EndpointPage: schemas.endpointPage,
+  RotatedSecret: schemas.rotatedSecret,
+  EndpointStats: schemas.endpointStats,
+  Delivery: schemas.delivery,
+  DeliveryWithAttempts: schemas.deliveryWithAttempts,
+  DeliveryPage: schemas.deliveryPage,
+  RetriedDelivery: schemas.retriedDelivery,
+  RepairProgress: schemas.repairProgress,
 };
 /** The app creates endpoints and events, and it alone has the credentials for that. */
 const OFFERED: ReadonlySet<string> = new Set([
@@ -91,13 +90,7 @@ export function createConsoleOperations(parts: OperationParts): ConsoleOperation
 }
 
 function createEach(parts: OperationParts): Operation[] {
-  return [
-    ...createEventOperations(parts),
-    ...createEndpointOperations(parts),
-    ...createEndpointActions(parts),
-    ...createDeliveryOperations(parts),
-    ...createRepairOperations(parts),
-  ];
+  return [...createEventOperations(parts), ...createEndpointOperations(parts), ...createDeliveryOperations(parts)];
 }
 
 /** The document of the provider's port. */
@@ -121,4 +114,41 @@ function toDocumentOptions(version: string): OpenapiOptions {
     requests: REQUESTS,
     responses: RESPONSES,
   };
+}
+
+const AGAIN = 'post the event again later, with the same ID';
+const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
+  conflict: 'conflict',
+  unauthorized: 'unauthorized',
+  forbidden: 'unauthorized',
+  too_many_attempts: 'unauthorized',
+  users_unavailable: 'unauthorized',
+  too_large: 'too_large',
+  queue_full: 'queue_full',
+  queue_unavailable: 'queue_unavailable',
+  internal: 'queue_unavailable',
+  busy: 'busy',
+  draining: 'busy',
+};
+
+/** Returns undefined for an error that is not expected. */
+export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
+  if (!(thrown instanceof SidegateError)) return undefined;
+  // The text names the endpoint or the tenant whose events do not leave.
+  if (thrown.code === 'queue_full')
+    return toProblem('queue_full', `${thrown.message}; repeat the request later, an event with the same ID`);
+  if (thrown.code === 'queue_unavailable') {
+    const problem = isDiskFull(thrown.message) ? 'the disk of the queue is full' : 'the store of the queue does not respond';
+    return toProblem('queue_unavailable', `${problem}: ${AGAIN}`);
+  }
+  if (thrown.code === 'too_large') return toProblem('too_large', thrown.message);
+  if (thrown.code === 'unstorable')
+    return toProblem('invalid_request', 'the request has a value that the store of the queue cannot hold, such as U+0000');
+  if (thrown.code !== 'endpoint_conflict') return undefined;
+  return toProblem('busy', 'the endpoint is being changed by many requests at once');
+}
+
+/** The metric label of a problem. */
+export function toRejection(problem: ProblemCode): EventRejection {
+  return REJECTIONS[problem] ?? 'invalid';
 }

@@ -18,10 +18,9 @@ import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem, toRefusalProblem } from '../../http-api/problem.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';
 import { ApiAccess, type ApiPassword } from './api-access.ts';
-import { toRejection, toThrownProblem } from './api-errors.ts';
 import type { OperationParts } from './api-parts.ts';
 import { toMaxBatchBytes } from './event-operations.ts';
-import { createOperations, PATH_PARAMETERS } from './operations.ts';
+import { createOperations, PATH_PARAMETERS, toRejection, toThrownProblem } from './operations.ts';
 
 /** The dependencies of the API. */
 export interface ProviderApiParts extends OperationParts {

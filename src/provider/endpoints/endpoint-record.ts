@@ -1,6 +1,7 @@
 /** How endpoints are stored: JSON with a version, in which secrets and header values are encrypted if the config has a key. */
 import * as z from 'zod';
-import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import type { endpointSettings } from '../../config/schema/provider-schema.ts';
+import type { EpochMilliseconds } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
 import { DISABLED_REASONS, type Endpoint, type SigningKey } from './endpoint.ts';
 import { type EndpointCipher, encryptedValue, PLAIN, type StoredValue, type ValuePlace } from './endpoint-cipher.ts';
@@ -44,21 +45,7 @@ const configState = z.object({ v: z.literal(RECORD_VERSION), disabled: disabled.
 export type Disabled = NonNullable<Endpoint['disabled']>;
 
 /** The settings that the API can change; durations in milliseconds. Undefined: the default of the config. */
-export interface EndpointSettings {
-  readonly url: string;
-  readonly description: string;
-  readonly events: readonly string[];
-  readonly tenant?: string | undefined;
-  readonly allTenants: boolean;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly timeout?: Milliseconds | undefined;
-  readonly concurrency?: number | undefined;
-  readonly rateLimit?: number | undefined;
-  readonly schedule?: readonly Milliseconds[] | undefined;
-  readonly retryClientErrors: readonly number[] | 'all';
-  readonly orderBy?: string | undefined;
-  readonly operational: boolean;
-}
+export type EndpointSettings = z.output<z.ZodObject<typeof endpointSettings>>;
 
 /** An endpoint that was created with the API. */
 export interface EndpointRecord {
