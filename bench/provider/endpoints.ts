@@ -25,7 +25,6 @@ export function toLocalEndpoint(id: string, port: number, path: string): Endpoin
     orderBy: undefined,
     disabled: undefined,
     enabledAt: 0,
-    createdAt: 0,
     clientCertificate: undefined,
     isOperational: false,
   };

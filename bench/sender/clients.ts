@@ -114,7 +114,6 @@ function toEndpoint(id: string, url: string): Endpoint {
     orderBy: undefined,
     disabled: undefined,
     enabledAt: 0,
-    createdAt: 0,
     clientCertificate: undefined,
     isOperational: false,
   };

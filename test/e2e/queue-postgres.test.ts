@@ -5,7 +5,7 @@ import { runInNewContext } from 'node:vm';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
-import type { QueueHooks } from '../../src/provider/queue/create-queue.ts';
+import type { QueueHooks } from '../../src/provider/queue/store-client.ts';
 import type { DeliveryQueue, Serving } from '../../src/provider/queue/delivery-queue.ts';
 import { describeDeliveryQueue } from '../contract/delivery-queue.contract.ts';
 import { describeLanes } from '../contract/delivery-queue-lanes.contract.ts';

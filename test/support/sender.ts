@@ -34,7 +34,6 @@ export function toEndpoint(over: Partial<Endpoint> = {}): Endpoint {
     orderBy: undefined,
     disabled: undefined,
     enabledAt: 0,
-    createdAt: 0,
     clientCertificate: undefined,
     isOperational: false,
     ...over,

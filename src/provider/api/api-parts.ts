@@ -6,14 +6,6 @@ import type { StoredRegistry } from '../endpoints/stored-registry.ts';
 import type { AttemptRecord, DeliveryQueue } from '../queue/delivery-queue.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';
 
-/** The settings of the config that the operations need. */
-export interface ApiSettings {
-  /** Bytes of the body of one event. */
-  readonly maxEventSize: number;
-  /** It may change with a reload. */
-  readonly rotationGrace: () => Milliseconds;
-}
-
 /** The dependencies of the operations. */
 export interface OperationParts {
   readonly queue: DeliveryQueue;
@@ -23,7 +15,12 @@ export interface OperationParts {
   readonly rules: EgressRules;
   readonly clock: Clock;
   readonly hooks: ApiHooks;
-  readonly settings: ApiSettings;
+  readonly settings: {
+    /** Bytes of the body of one event. */
+    readonly maxEventSize: number;
+    /** It may change with a reload. */
+    readonly rotationGrace: () => Milliseconds;
+  };
 }
 
 /** The largest body of requests other than those with events. */

@@ -1,5 +1,4 @@
 /** The port of the provider's API: node:http made strict, one JSON request after the other, bounded in size, time and memory. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import { Refusal } from '../../core/refusal.ts';
@@ -10,7 +9,6 @@ import { lingerOnClose } from '../../gateway/server/linger.ts';
 import type { BoundAddress } from '../../gateway/server/listener.ts';
 import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
 import type { PortRequest } from '../../gateway/server/port-requests.ts';
-import type { IncomingBody } from '../../gateway/server/request-body.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
 import { ApiRouter, handleOperation } from '../../http-api/api-router.ts';
 import { writeResponse } from '../../http-api/api-writer.ts';
@@ -63,10 +61,7 @@ const NO_OPERATION = 'none';
 const ACCEPTING: ReadonlySet<string> = new Set(['createEvent', 'createEvents']);
 
 /** A request and what is needed to respond to it. */
-interface Exchange {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-  readonly body: IncomingBody;
+interface Exchange extends PortRequest {
   /** The operation, once it is known. */
   operation: Operation | undefined;
 }
@@ -90,8 +85,8 @@ export class ProviderApi {
     this.#router = new ApiRouter(createOperations(parts, parts.version), PATH_PARAMETERS);
     const maxBufferedBytes = Math.max(parts.maxBufferedBytes, toMaxBatchBytes(settings.maxEventSize));
     const bodies = { ...LIMITS, maxBufferedBytes, maxLargeBodies: MAX_LARGE_BODIES };
-    const handle = (received: PortRequest, rejection: Refusal | undefined): Promise<void> => this.#exchange(received, rejection);
-    this.#port = new PlainPort({ address, limits: LIMITS, bodies, tls, memory, clock }, handle);
+    const options = { address, limits: LIMITS, bodies, tls, memory, clock };
+    this.#port = new PlainPort(options, (received, rejection) => this.#exchange(received, rejection));
   }
 
   /** Rejects with the system's error. */
@@ -123,8 +118,8 @@ export class ProviderApi {
     this.#port.refreshTls();
   }
 
-  async #exchange({ request, response, body }: PortRequest, rejection: Refusal | undefined): Promise<void> {
-    const exchange: Exchange = { request, response, body, operation: undefined };
+  async #exchange(received: PortRequest, rejection: Refusal | undefined): Promise<void> {
+    const exchange: Exchange = { ...received, operation: undefined };
     const startedAt = this.#clock.monotonic();
     this.#inFlight++;
     try {

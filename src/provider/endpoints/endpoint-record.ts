@@ -1,5 +1,6 @@
 /** How endpoints are stored: JSON with a version, in which secrets and header values are encrypted if the config has a key. */
 import * as z from 'zod';
+import type { ProviderEndpointConfig } from '../../config/schema/config.ts';
 import type { endpointSettings } from '../../config/schema/provider-schema.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
@@ -45,13 +46,13 @@ const configState = z.object({ v: z.literal(RECORD_VERSION), disabled: disabled.
 export type Disabled = NonNullable<Endpoint['disabled']>;
 
 /** The settings that the API can change; durations in milliseconds. Undefined: the default of the config. */
-export type EndpointSettings = z.output<z.ZodObject<typeof endpointSettings>>;
+export type EndpointSettings = Pick<ProviderEndpointConfig, keyof typeof endpointSettings>;
 
 /** An endpoint that was created with the API. */
 export interface EndpointRecord {
   readonly settings: EndpointSettings;
   readonly keys: readonly SigningKey[];
-  readonly disabled: Disabled | undefined;
+  readonly disabled?: Disabled | undefined;
   readonly enabledAt: EpochMilliseconds;
   readonly createdAt: EpochMilliseconds;
   readonly updatedAt: EpochMilliseconds;
@@ -135,29 +136,24 @@ export function decodeState(json: string): ConfigState | undefined {
   return state === undefined ? undefined : { disabled: state.disabled, enabledAt: state.enabledAt };
 }
 
-/** The endpoint as the rest of the provider sees it. */
-export function toEndpoint(id: string, record: EndpointRecord, defaults: EndpointDefaults): Endpoint {
-  const { settings, keys, disabled: since, enabledAt, createdAt } = record;
-  const { operational, headers, tenant, timeout, concurrency, rateLimit, schedule, orderBy, ...rest } = settings;
-  return {
-    ...rest,
-    id,
-    source: 'api',
-    keys,
+/** The endpoint as the rest of the provider sees it: settings of the config or of the store, completed by the defaults. */
+export function toEndpoint(
+  settings: EndpointSettings,
+  own: Pick<Endpoint, 'id' | 'source' | 'keys' | 'disabled' | 'enabledAt' | 'clientCertificate'>,
+  defaults: EndpointDefaults,
+): Endpoint {
+  const { headers, operational, ...rest } = settings;
+  const { timeout = defaults.timeout, concurrency = defaults.concurrency, schedule = defaults.schedule } = settings;
+  const connectTimeout = Math.min(defaults.connectTimeout, timeout);
+  const completed = {
+    timeout,
+    connectTimeout,
+    concurrency,
+    schedule,
     headers: Object.entries(headers),
-    tenant,
-    timeout: timeout ?? defaults.timeout,
-    connectTimeout: Math.min(defaults.connectTimeout, timeout ?? defaults.timeout),
-    concurrency: concurrency ?? defaults.concurrency,
-    schedule: schedule ?? defaults.schedule,
-    rateLimit,
-    orderBy,
-    disabled: since,
-    enabledAt,
-    createdAt,
-    clientCertificate: undefined,
     isOperational: operational,
   };
+  return { ...rest, ...completed, ...own };
 }
 
 function parse<T>(json: string, schema: z.ZodType<T>): T | undefined {

@@ -31,7 +31,7 @@ export interface Endpoint {
   /** Patterns such as `invoice.*`; empty: all types. `*` matches one or more whole segments. */
   readonly events: readonly string[];
   /** Undefined: events without a tenant only, unless it is for `allTenants`. Never changes for an endpoint of the API. */
-  readonly tenant: string | undefined;
+  readonly tenant?: string | undefined;
   readonly allTenants: boolean;
   readonly keys: readonly SigningKey[];
   /** Sent in addition; never framing, signature or `Host`. */
@@ -41,18 +41,17 @@ export interface Endpoint {
   /** Attempts at once. */
   readonly concurrency: number;
   /** Attempts per second over all replicas; undefined: unlimited. */
-  readonly rateLimit: number | undefined;
+  readonly rateLimit?: number | undefined;
   /** Delays between attempts; one attempt more than entries. */
   readonly schedule: readonly Milliseconds[];
   /** Statuses of 4xx that are retried, besides 401, 403, 404, 408, 425 and 429; `all`: every 4xx except 410. */
   readonly retryClientErrors: readonly number[] | 'all';
   /** A JSON path into `data`; undefined: no order. */
-  readonly orderBy: string | undefined;
-  readonly disabled: { readonly at: EpochMilliseconds; readonly reason: DisabledReason } | undefined;
+  readonly orderBy?: string | undefined;
+  readonly disabled?: { readonly at: EpochMilliseconds; readonly reason: DisabledReason } | undefined;
   /** When it was created or last enabled. */
   readonly enabledAt: EpochMilliseconds;
-  readonly createdAt: EpochMilliseconds;
-  readonly clientCertificate: ClientCertificate | undefined;
+  readonly clientCertificate?: ClientCertificate | undefined;
   /** Receives `endpoint.disabled` and `message.exhausted`, and only those. */
   readonly isOperational: boolean;
 }

@@ -429,7 +429,9 @@ export class StoredRegistry implements EndpointRegistry {
       return state === undefined ? configured : { ...configured, ...state };
     }
     const record = this.#stored.get(id)?.record;
-    return record === undefined ? undefined : toEndpoint(id, record, this.#defaults);
+    if (record === undefined) return undefined;
+    const { settings, keys, disabled, enabledAt } = record;
+    return toEndpoint(settings, { id, source: 'api', keys, disabled, enabledAt }, this.#defaults);
   }
 }
 

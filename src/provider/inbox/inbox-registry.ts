@@ -64,19 +64,13 @@ function toAppEndpoint({ route, timeout }: InboxRoute, defaults: EndpointDefault
     description: `app of the route ${route}`,
     url: '',
     events: [],
-    tenant: undefined,
     allTenants: false,
     keys: [],
     headers: [],
     timeout,
-    rateLimit: undefined,
     // The app's own mistakes are usually fixed by the next deployment.
     retryClientErrors: 'all',
-    orderBy: undefined,
-    disabled: undefined,
     enabledAt: 0,
-    createdAt: 0,
-    clientCertificate: undefined,
     isOperational: false,
   };
 }

@@ -5,12 +5,9 @@ import type { ConnectionResult } from '../postgres/connection.ts';
 import type { DeliveryQueue, QueueBounds } from './delivery-queue.ts';
 import { openPostgresStore } from './postgres/postgres-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
-import { createSqlQueue, type SqlQueueHooks } from './sql-queue.ts';
+import { SqlQueue } from './sql-queue.ts';
 import { openSqliteStore, type SqliteSettings } from './sqlite/worker-client.ts';
-import type { StoreHooks } from './store-client.ts';
-
-/** Reports of the queue. */
-export type QueueHooks = SqlQueueHooks & StoreHooks;
+import type { QueueHooks } from './store-client.ts';
 
 /** The dependencies of the queue, and its bounds. */
 export interface QueueParts {
@@ -26,7 +23,7 @@ export type QueuePlace = ({ readonly kind: 'sqlite' } & SqliteSettings) | ({ rea
 export function createQueue(place: QueuePlace, { clock, bounds, hooks }: QueueParts): DeliveryQueue {
   const openStore =
     place.kind === 'sqlite' ? openSqliteStore(place, bounds, hooks) : openPostgresStore(place, bounds, clock, hooks);
-  return createSqlQueue(openStore, clock, hooks);
+  return new SqlQueue(openStore, clock, hooks);
 }
 
 /** Tests that the queue can be used, without a change; undefined for a file, which only one process can open. */

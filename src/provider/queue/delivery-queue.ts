@@ -211,13 +211,8 @@ export interface EventPageRequest extends Page {
 }
 
 /** A delivery in a list. */
-export interface DeliveryRecord {
-  readonly event: string;
-  readonly endpoint: string;
-  readonly type: string;
-  readonly tenant?: string | undefined;
+export interface DeliveryRecord extends Pick<Delivery, 'event' | 'endpoint' | 'type' | 'tenant' | 'createdAt'> {
   readonly state: DeliveryState;
-  readonly createdAt: EpochMilliseconds;
   readonly attempts: number;
   /** Only while waiting. */
   readonly due?: EpochMilliseconds | undefined;
@@ -232,24 +227,13 @@ export interface DeliveryPage {
   readonly next?: string | undefined;
 }
 
-/** A stored event. */
-export interface StoredEvent {
-  readonly id: string;
-  readonly type: string;
-  readonly tenant?: string | undefined;
-  readonly createdAt: EpochMilliseconds;
-  /** Empty if it was erased. */
-  readonly body: Buffer;
-  readonly metadata: string;
+/** A stored event. Its body is empty if it was erased. */
+export interface StoredEvent extends Omit<NewEvent, 'comparedFrom' | 'targets'> {
   readonly isErased: boolean;
 }
 
 /** A stored event in a list. */
-export interface EventRecord {
-  readonly id: string;
-  readonly type: string;
-  readonly tenant?: string | undefined;
-  readonly createdAt: EpochMilliseconds;
+export interface EventRecord extends Pick<NewEvent, 'id' | 'type' | 'tenant' | 'createdAt'> {
   /** How many endpoints it was for. */
   readonly deliveries: number;
   readonly waiting: number;
@@ -276,20 +260,6 @@ export interface RepairProgress {
   /** Deliveries that were changed so far; `total`: all that match, counted when it started; at the end, equal to `changed`. */
   readonly changed: number;
   readonly total: number;
-}
-
-/** Clocks of replicas may differ by this. A settlement that is further in the future was stored by a clock that was wrong. */
-const MAX_CLOCK_SKEW_MS: Milliseconds = 60_000;
-
-/** A delivery that was settled after `after` and not later than `until` is not part of a repair that started at `after`. */
-export interface SettledLater {
-  readonly after: EpochMilliseconds;
-  readonly until: EpochMilliseconds;
-}
-
-/** Describes the settlements during a repair that started at `start`. */
-export function toSettledLater(start: EpochMilliseconds, now: EpochMilliseconds): SettledLater {
-  return { after: start, until: now + MAX_CLOCK_SKEW_MS };
 }
 
 /** Figures of the queue. Counting must stay cheap with a million deliveries. */

@@ -141,25 +141,14 @@ export class LaneRun implements Lane {
 
   #toMessage({ event, attempt, at, settlement, record }: SettledDelivery): SettleMessage[] {
     const taken = this.#taken.get(event);
-    return taken?.attempt === attempt
-      ? [
-          {
-            seq: taken.seq,
-            attempt,
-            due: taken.due,
-            at,
-            settlement,
-            record: record && JSON.stringify(record),
-            facts: taken.facts,
-          },
-        ]
-      : [];
+    if (taken?.attempt !== attempt) return [];
+    const { seq, due, facts } = taken;
+    return [{ seq, attempt, due, at, settlement, record: record && JSON.stringify(record), facts }];
   }
 }
 
 function toDelivery(endpoint: string, taken: TakenMessage, body: Buffer): Delivery {
-  const { event, type, createdAt, attempt, tries, isReplay, due, metadata, facts } = taken;
-  const common = { event, endpoint, type, createdAt, attempt, tries, isReplay, due, body, metadata };
-  const { tenant } = facts;
-  return tenant === null ? common : { ...common, tenant };
+  const { event, type, createdAt, attempt, tries, isReplay, due, metadata } = taken;
+  const { tenant } = taken.facts;
+  return { event, endpoint, type, tenant, createdAt, attempt, tries, isReplay, due, body, metadata };
 }

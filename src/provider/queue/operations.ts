@@ -18,7 +18,6 @@ import type {
   QueueStats,
   RepairAction,
   SettledDelivery,
-  SettledLater,
   StoredEvent,
 } from './delivery-queue.ts';
 
@@ -29,16 +28,14 @@ export interface WorkerSettings {
 }
 
 /** An event, with its body in the buffer of the batch. */
-export interface EventMessage extends Omit<NewEvent, 'body' | 'tenant' | 'comparedFrom'> {
-  readonly tenant: string | null;
+export interface EventMessage extends Omit<NewEvent, 'body'> {
   readonly bodyLength: number;
-  readonly comparedFrom: number;
 }
 
 /** The part of a delivery that a settlement would otherwise read again. */
 export interface DeliveryFacts {
   readonly key: string | null;
-  readonly tenant: string | null;
+  readonly tenant?: string | undefined;
   /** Of the event. */
   readonly bytes: number;
   /** Deliveries of the event that waited when it was taken. */
@@ -86,11 +83,12 @@ export interface Operations {
     /** JSON of the LaneState; undefined: it did not change, or the run has ended and no longer decides about it. */
     readonly state: string | undefined;
   };
+  /** Deliveries that were settled after `now`, when the repair began, and not later than `until` are not part of it. */
   repairStep: {
     readonly action: RepairAction;
     readonly filter: DeliveryFilter;
     readonly now: EpochMilliseconds;
-    readonly excluded: SettledLater;
+    readonly until: EpochMilliseconds;
     readonly position: RepairPosition;
   };
   addDelivery: {
@@ -140,7 +138,8 @@ export interface Operations {
   countStep: {
     readonly action: RepairAction;
     readonly filter: DeliveryFilter;
-    readonly excluded: SettledLater;
+    readonly now: EpochMilliseconds;
+    readonly until: EpochMilliseconds;
     readonly position: RepairPosition | undefined;
   };
   stats: { readonly now: EpochMilliseconds };
@@ -197,7 +196,7 @@ export interface Results {
     /** When the next delivery is due that is not taken; undefined: there is none. */
     readonly next: EpochMilliseconds | undefined;
   };
-  getEvent: (Omit<StoredEvent, 'tenant' | 'body'> & Pick<EventMessage, 'tenant' | 'bodyLength'>) | undefined;
+  getEvent: (Omit<StoredEvent, 'body'> & Pick<EventMessage, 'bodyLength'>) | undefined;
   findStep: {
     /** With the position of each, for the next page. */
     readonly found: readonly { readonly position: string; readonly record: DeliveryPage['deliveries'][number] }[];

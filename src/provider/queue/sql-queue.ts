@@ -4,55 +4,45 @@ import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { EndpointStore } from '../endpoints/endpoint.ts';
-import {
-  type AppendResult,
-  type AttemptRecord,
-  type DeliveryFilter,
-  type DeliveryPage,
-  type DeliveryQueue,
-  type EndpointBacklog,
-  type EventFilter,
-  type EventPage,
-  type EventPageRequest,
-  type JoinedQueue,
-  type LaneState,
-  type NewEvent,
-  type Page,
-  type QueueStats,
-  type QueueWarning,
-  type RepairAction,
-  type RepairProgress,
-  type RunLane,
-  type Serving,
-  type StoredEvent,
-  toSettledLater,
+import type {
+  AppendResult,
+  AttemptRecord,
+  DeliveryFilter,
+  DeliveryPage,
+  DeliveryQueue,
+  EndpointBacklog,
+  EventFilter,
+  EventPage,
+  EventPageRequest,
+  JoinedQueue,
+  LaneState,
+  NewEvent,
+  Page,
+  QueueStats,
+  QueueWarning,
+  RepairAction,
+  RepairProgress,
+  RunLane,
+  Serving,
+  StoredEvent,
 } from './delivery-queue.ts';
 import { LaneRun } from './lane-run.ts';
 import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
 import type { EventMessage, RepairPosition, Results } from './operations.ts';
-import type { OpenStore, StoreClient } from './store-client.ts';
-
-/** Reports of the queue, for logs and metrics. */
-export interface SqlQueueHooks {
-  readonly onFatal: (error: Error) => void;
-  /** A lane run rejected; it is repeated. */
-  readonly onRunError: (endpoint: string, error: unknown) => void;
-}
+import type { OpenStore, QueueHooks, StoreClient } from './store-client.ts';
 
 const CHANGED_PER_STEP = 500;
 const PRUNED_PER_STEP = 200;
 /** Steps of searches at once: lists and events use the same connections, or the same thread. */
 const MAX_SEARCHES = 2;
+/** Clocks of replicas may differ by this. A settlement that is further in the future was stored by a clock that was wrong. */
+const MAX_CLOCK_SKEW_MS: Milliseconds = 60_000;
 /** Steps, and time, in which one page is searched; the next page goes on. A filter that matches nothing would otherwise read the whole store. */
 const MAX_FIND_STEPS = 20;
 const MAX_FIND_MS: Milliseconds = 20;
 
-/** Creates the queue; it is opened by `open`. */
-export function createSqlQueue(openStore: OpenStore, clock: Clock, hooks: SqlQueueHooks): DeliveryQueue {
-  return new SqlQueue(openStore, clock, hooks);
-}
-
-class SqlQueue implements DeliveryQueue {
+/** It is opened by `open`. */
+export class SqlQueue implements DeliveryQueue {
   readonly clock: Clock;
   readonly endpoints: EndpointStore = {
     list: () => this.#store.call('listEndpoints', {}),
@@ -64,7 +54,7 @@ class SqlQueue implements DeliveryQueue {
     },
   };
   readonly #openStore: OpenStore;
-  readonly #hooks: SqlQueueHooks;
+  readonly #hooks: QueueHooks;
   readonly #scheduler: LaneScheduler;
   readonly #listeners = new Set<() => void>();
   #searches = 0;
@@ -74,7 +64,7 @@ class SqlQueue implements DeliveryQueue {
   #runs = 0;
   #stopping: Promise<void> | undefined;
 
-  constructor(openStore: OpenStore, clock: Clock, hooks: SqlQueueHooks) {
+  constructor(openStore: OpenStore, clock: Clock, hooks: QueueHooks) {
     this.#openStore = openStore;
     this.clock = {
       now: () => clock.now() + (this.#client?.clockOffset ?? 0),
@@ -167,7 +157,7 @@ class SqlQueue implements DeliveryQueue {
     const [body] = bodies;
     if (result === undefined || body === undefined) return undefined;
     const { type, tenant, createdAt, metadata, isErased } = result;
-    return { id, type, ...(tenant !== null && { tenant }), createdAt, body, metadata, isErased };
+    return { id, type, tenant, createdAt, body, metadata, isErased };
   }
 
   async find(filter: DeliveryFilter, page: Page): Promise<DeliveryPage> {
@@ -199,7 +189,7 @@ class SqlQueue implements DeliveryQueue {
         action,
         filter,
         now,
-        excluded: toSettledLater(now, this.clock.now()),
+        until: this.clock.now() + MAX_CLOCK_SKEW_MS,
         position,
       });
       await this.#serveSoon(step.endpoints, now);
@@ -322,13 +312,13 @@ class SqlQueue implements DeliveryQueue {
   async #count(
     action: RepairAction,
     filter: DeliveryFilter,
-    start: EpochMilliseconds,
+    now: EpochMilliseconds,
   ): Promise<{ readonly total: number; readonly end: number }> {
     let total = 0;
     let position: RepairPosition | undefined;
     for (;;) {
-      const excluded = toSettledLater(start, this.clock.now());
-      const step: Results['countStep'] = await this.#store.call('countStep', { action, filter, excluded, position });
+      const until = this.clock.now() + MAX_CLOCK_SKEW_MS;
+      const step: Results['countStep'] = await this.#store.call('countStep', { action, filter, now, until, position });
       total += step.count;
       position = step.position;
       if (step.isDone) return { total, end: position.end };
@@ -395,6 +385,5 @@ async function findPage<Record>(
 }
 
 function toMessage({ id, type, tenant, createdAt, metadata, targets, body, comparedFrom }: NewEvent): EventMessage {
-  const bodyLength = body.length;
-  return { id, type, tenant: tenant ?? null, createdAt, metadata, targets, bodyLength, comparedFrom: comparedFrom ?? 0 };
+  return { id, type, tenant, createdAt, metadata, targets, bodyLength: body.length, comparedFrom };
 }

@@ -40,9 +40,7 @@ export interface StoreClient {
 }
 
 /** Reports of a store. */
-export interface StoreEvents {
-  /** It can no longer be used until the process is restarted. */
-  readonly onFatal: (error: Error) => void;
+export interface StoreEvents extends Pick<QueueHooks, 'onFatal'> {
   /** A delivery of the endpoint is due at this time. */
   readonly onDue: (endpoint: string, at: EpochMilliseconds) => void;
   /** A delivery of the endpoint is due now, by what another replica says. False, and nothing happens, if it never had one here. */
@@ -60,8 +58,12 @@ export type OpenStore = (
   events: StoreEvents,
 ) => Promise<{ readonly client: StoreClient; readonly warnings: readonly QueueWarning[] }>;
 
-/** Reports of writes, for logs and metrics. */
-export interface StoreHooks {
+/** Reports of the queue, for logs and metrics. */
+export interface QueueHooks {
+  /** It can no longer be used until the process is restarted. */
+  readonly onFatal: (error: Error) => void;
+  /** A lane run rejected; it is repeated. */
+  readonly onRunError: (endpoint: string, error: unknown) => void;
   /** Nothing can be written: the disk is full, or the server is not there. */
   readonly onUnavailable: (reason: string) => void;
   readonly onAvailable: () => void;
@@ -77,10 +79,10 @@ export function isDiskFull(text: string): boolean {
 
 /** Reports once that the store is unavailable, and once that it can be written again. */
 export class Availability {
-  readonly #hooks: StoreHooks;
+  readonly #hooks: QueueHooks;
   #isAvailable = true;
 
-  constructor(hooks: StoreHooks) {
+  constructor(hooks: QueueHooks) {
     this.#hooks = hooks;
   }
 

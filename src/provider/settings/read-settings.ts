@@ -16,7 +16,7 @@ import { createEndpointContext } from '../attempt/sender.ts';
 import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
-import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
+import { type EndpointDefaults, toEndpoint } from '../endpoints/endpoint-record.ts';
 import type { QueuePlace } from '../queue/create-queue.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */
@@ -144,33 +144,16 @@ class SettingsReader {
 
   /** Returns undefined if the endpoint has no usable secret. */
   toEndpoint(endpoint: ProviderEndpointConfig, secrets: EndpointSecrets, path: string): Endpoint | undefined {
-    const { name, secret: _, previousSecret: __, operational, headers, ...settings } = endpoint;
-    const { timeout = this.#config.timeout, concurrency, schedule } = endpoint;
     this.add(`${path}.url`, findUrlProblem(endpoint.url, this.#rules));
-    this.add(`${path}.headers`, findHeaderProblem(Object.entries(headers)));
+    this.add(`${path}.headers`, findHeaderProblem(Object.entries(endpoint.headers)));
     const current = this.#toKey(secrets.secret, `${path}.secret`);
     const previous = this.#toKey(secrets.previousSecret, `${path}.previousSecret`);
     const clientCertificate = this.#toCertificate(secrets.clientCertificate, `${path}.clientCertificate.certFile`);
     if (current === undefined) return undefined;
-    return {
-      ...settings,
-      id: name,
-      source: 'config',
-      keys: previous === undefined ? [current] : [current, previous],
-      headers: Object.entries(headers),
-      timeout,
-      connectTimeout: Math.min(timeout, CONNECT_TIMEOUT_MS),
-      concurrency: concurrency ?? this.#config.concurrency,
-      rateLimit: endpoint.rateLimit,
-      schedule: schedule ?? this.#config.schedule,
-      orderBy: endpoint.orderBy,
-      tenant: endpoint.tenant,
-      disabled: undefined,
-      enabledAt: BEFORE_ALL,
-      createdAt: BEFORE_ALL,
-      clientCertificate,
-      isOperational: operational,
-    };
+    const keys = previous === undefined ? [current] : [current, previous];
+    const { name: id, secret: _, previousSecret: __, ...settings } = endpoint;
+    const own = { id, source: 'config', keys, disabled: undefined, enabledAt: BEFORE_ALL, clientCertificate } as const;
+    return toEndpoint(settings, own, { ...toDefaults(this.#config), connectTimeout: CONNECT_TIMEOUT_MS });
   }
 
   #toKey(secret: Secret | undefined, path: string): SigningKey | undefined {

@@ -12,11 +12,10 @@ import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import type { EncryptionReport } from '../endpoints/stored-registry.ts';
 import { readTraceHeaders } from '../events/event.ts';
 import { PostgresError } from '../postgres/connection.ts';
-import type { QueueHooks } from '../queue/create-queue.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
-import { isDiskFull } from '../queue/store-client.ts';
+import { isDiskFull, type QueueHooks } from '../queue/store-client.ts';
 import type { ProviderLogEvent } from './log-events.ts';
-import { type AcceptResult, API_LABEL, type EventRejection, type ProviderMetrics } from './provider-metrics.ts';
+import { API_LABEL, type ProviderMetrics } from './provider-metrics.ts';
 
 /** Log lines about events without an endpoint: an app that posts many of them would fill the log. */
 const UNROUTED_INTERVAL_MS: Milliseconds = 60_000;
@@ -140,7 +139,7 @@ export function createOutboxHooks({ logger, metrics }: TelemetryParts) {
     /** The queue rejected events, which stay in the table. Once, until all rows are moved. */
     onHeld: (error: string): void =>
       logger.warn('outbox_held', { error, hint: 'the rows stay in the outbox until the queue accepts them' }),
-    onFigures: (waiting: number, oldestAgeSeconds: number): void => outbox.figures(waiting, oldestAgeSeconds),
+    onFigures: outbox.figures,
   };
 }
 
@@ -152,9 +151,8 @@ export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
   let unroutedAt = Number.NEGATIVE_INFINITY;
   return {
     /** `operation`: its ID in the OpenAPI document, or `none` for requests that match no operation. */
-    onRequest: (operation: string, status: number, duration: Milliseconds): void =>
-      metrics.apiRequest(operation, status, duration),
-    onAccepted: (result: AcceptResult, count: number): void => metrics.accepted(result, count),
+    onRequest: metrics.apiRequest,
+    onAccepted: metrics.accepted,
     /** Events were stored that no endpoint selects; `type`: of one of them. */
     onUnrouted(type: string, count: number): void {
       metrics.unrouted(count);
@@ -164,7 +162,7 @@ export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
       [unrouted, unroutedAt] = [0, clock.monotonic()];
     },
     /** A request to accept events was rejected. */
-    onRejected: (reason: EventRejection): void => metrics.rejected(reason),
+    onRejected: metrics.rejected,
     /** By hand. */
     onEndpointChanged(endpoint: string, change: 'created' | 'updated' | 'deleted' | 'rotated' | 'enabled' | 'disabled'): void {
       logger.info('endpoint_changed', { endpoint, change });

@@ -29,7 +29,6 @@ const STATES: Readonly<Record<number, string>> = {
   [SKIPPED]: 'skipped',
 };
 /** A repair leaves out what is settled while it runs. */
-const NOTHING_EXCLUDED = { after: Number.MAX_SAFE_INTEGER, until: Number.MAX_SAFE_INTEGER };
 
 let graph: StateGraph;
 beforeAll(async () => {
@@ -81,8 +80,8 @@ class StoreWalker implements Walker {
   }
 
   async #append(): Promise<Value> {
-    const { body, tenant = null, ...event } = newEvent([this.#endpoint], { id: this.#event });
-    const message = { ...event, tenant, bodyLength: body.length, comparedFrom: 0 };
+    const { body, ...event } = newEvent([this.#endpoint], { id: this.#event });
+    const message = { ...event, bodyLength: body.length };
     const [result = ''] = await this.#run(1, 'append', { events: [message], now: this.#now }, [body]);
     return result;
   }
@@ -127,7 +126,7 @@ class StoreWalker implements Walker {
       action,
       filter: { event: this.#event, endpoint: this.#endpoint },
       now: this.#now,
-      excluded: NOTHING_EXCLUDED,
+      until: this.#now,
       position: { event: 0, lane: 0, end: Number.MAX_SAFE_INTEGER },
     });
     return changed;

@@ -28,7 +28,6 @@ export function anEndpoint(id: string, overrides: Partial<Endpoint> = {}): Endpo
     orderBy: undefined,
     disabled: undefined,
     enabledAt: 1_000,
-    createdAt: 1_000,
     clientCertificate: undefined,
     isOperational: false,
     ...overrides,

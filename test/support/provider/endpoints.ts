@@ -45,7 +45,6 @@ export function toConfigEndpoint(id: string, over: Partial<Endpoint> = {}): Endp
     orderBy: undefined,
     disabled: undefined,
     enabledAt: 0,
-    createdAt: 0,
     clientCertificate: undefined,
     isOperational: false,
     ...over,

@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type Clock, systemClock } from '../../../src/core/clock.ts';
-import { createQueue, type QueueHooks, type QueueParts } from '../../../src/provider/queue/create-queue.ts';
+import { createQueue, type QueueParts } from '../../../src/provider/queue/create-queue.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
+import type { QueueHooks } from '../../../src/provider/queue/store-client.ts';
 import { FakeClock } from '../fake-clock.ts';
 import type { QueueBounds, QueueStore } from './store.ts';
 

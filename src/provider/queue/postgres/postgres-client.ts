@@ -17,9 +17,9 @@ import {
   type Claimed,
   type JoinedStore,
   type OpenStore,
+  type QueueHooks,
   type StoreClient,
   type StoreEvents,
-  type StoreHooks,
   takeBatch,
   toOwnBytes,
   toReplyError,
@@ -66,7 +66,7 @@ const News = z.object({
 });
 type News = z.infer<typeof News>;
 
-export function openPostgresStore(settings: PostgresSettings, bounds: QueueBounds, clock: Clock, hooks: StoreHooks): OpenStore {
+export function openPostgresStore(settings: PostgresSettings, bounds: QueueBounds, clock: Clock, hooks: QueueHooks): OpenStore {
   return async (events) => {
     const database = await PostgresDatabase.open(settings, clock);
     const client = new PostgresClient(database, new Store(database, bounds), { settings, clock, hooks, events });
@@ -78,7 +78,7 @@ export function openPostgresStore(settings: PostgresSettings, bounds: QueueBound
 interface ClientParts {
   readonly settings: PostgresSettings;
   readonly clock: Clock;
-  readonly hooks: StoreHooks;
+  readonly hooks: QueueHooks;
   readonly events: StoreEvents;
 }
 

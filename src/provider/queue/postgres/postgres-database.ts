@@ -69,11 +69,11 @@ class PostgresSql implements Sql {
   readonly dialect = DIALECT;
   readonly memory = undefined;
   readonly #queryable: Queryable;
-  readonly #statements: Statements;
+  readonly #translate: Translate;
 
-  constructor(queryable: Queryable, statements: Statements) {
+  constructor(queryable: Queryable, translate: Translate) {
     this.#queryable = queryable;
-    this.#statements = statements;
+    this.#translate = translate;
   }
 
   async all<Row extends object>(statement: string, parameters: readonly Parameter[] = []): Promise<readonly Row[]> {
@@ -122,44 +122,40 @@ class PostgresSql implements Sql {
   }
 
   #query(statement: string, parameters: readonly (Parameter | Uint8Array)[]): Promise<pg.QueryResult> {
-    return this.#queryable.query({ text: this.#statements.translate(statement), values: [...parameters], types: PARSERS });
+    return this.#queryable.query({ text: this.#translate(statement), values: [...parameters], types: PARSERS });
   }
 }
 
+type Translate = (statement: string) => string;
+
 /** Statements with `?` for parameters, in the form of PostgreSQL. */
-class Statements {
-  readonly #schema: string;
-  readonly #translated = new Map<string, string>();
-
-  constructor(schema: string) {
-    this.#schema = schema;
-  }
-
-  translate(statement: string): string {
-    const found = this.#translated.get(statement);
+function createTranslate(schema: string): Translate {
+  const known = new Map<string, string>();
+  return (statement) => {
+    const found = known.get(statement);
     if (found !== undefined) return found;
     let number = 0;
     const translated = statement
-      .replace(TABLE, (_, before: string, table: string) => `${before} "${this.#schema}".${table}`)
+      .replace(TABLE, (_, before: string, table: string) => `${before} "${schema}".${table}`)
       .replace(/\?/g, () => `$${++number}`);
-    this.#translated.set(statement, translated);
+    known.set(statement, translated);
     return translated;
-  }
+  };
 }
 
 /** A pool of connections. */
 export class PostgresDatabase extends PostgresSql implements Database {
   readonly #pool: pg.Pool;
-  readonly #ownStatements: Statements;
+  readonly #ownTranslate: Translate;
   readonly #begin: string;
   readonly #schema: string;
   readonly #target: PostgresTarget;
 
-  private constructor(pool: pg.Pool, statements: Statements, { target, schema, statementTimeout }: PostgresSettings) {
-    super(pool, statements);
+  private constructor(pool: pg.Pool, translate: Translate, { target, schema, statementTimeout }: PostgresSettings) {
+    super(pool, translate);
     this.#target = target;
     this.#pool = pool;
-    this.#ownStatements = statements;
+    this.#ownTranslate = translate;
     this.#schema = schema;
     // Not as parameters of the connection, which poolers reject.
     this.#begin = `BEGIN; SET LOCAL statement_timeout = ${statementTimeout}; SET LOCAL idle_in_transaction_session_timeout = ${statementTimeout}; ${SETTINGS}`;
@@ -213,7 +209,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
       idleTimeoutMillis: 60_000,
     });
     onEvent(pool, 'error', () => undefined);
-    return new PostgresDatabase(pool, new Statements(settings.schema), settings);
+    return new PostgresDatabase(pool, createTranslate(settings.schema), settings);
   }
 
   async #prepare(sql: Sql): Promise<void> {
@@ -262,7 +258,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
     let broken: Error | undefined;
     try {
       await client.query(this.#begin);
-      const result = await work(new PostgresSql(client, this.#ownStatements));
+      const result = await work(new PostgresSql(client, this.#ownTranslate));
       await client.query('COMMIT');
       return result;
     } catch (thrown) {
@@ -287,7 +283,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
     const key = String(randomInt(MAX_KEY));
     return this.transaction(async (sql) => {
       const [own] = await sql.all<{ role: string }>('SELECT current_user AS role, pg_advisory_xact_lock(?)', [key]);
-      const other = new PostgresSql(client, this.#ownStatements);
+      const other = new PostgresSql(client, this.#ownTranslate);
       const [found] = await other.all<{ same: boolean }>(
         `SELECT NOT pg_try_advisory_xact_lock(?)
            AND coalesce((SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = ?), false) AS same`,
@@ -304,7 +300,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
   async join<Result>(client: pg.ClientBase, work: (sql: Sql) => Promise<Result>): Promise<Result> {
     await client.query(`${SETTINGS}; SAVEPOINT joined`);
     try {
-      const result = await work(new PostgresSql(client, this.#ownStatements));
+      const result = await work(new PostgresSql(client, this.#ownTranslate));
       await client.query('RELEASE joined');
       return result;
     } catch (thrown) {

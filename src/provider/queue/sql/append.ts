@@ -20,7 +20,7 @@ const NO_BODY = new Uint8Array(0);
 
 /** An event of an operation, with its body. */
 interface Candidate extends EventMessage, WaitingEvent {
-  readonly tenant: string | null;
+  readonly tenant?: string | undefined;
   readonly now: EpochMilliseconds;
   readonly body: Uint8Array;
   readonly digest: string;
@@ -53,7 +53,7 @@ function toCandidates(appends: readonly Append[]) {
   const operations: Candidate[][] = [];
   const all: Candidate[] = [];
   const endpoints = new Set<string>();
-  const tenants = new Set<string | null>();
+  const tenants = new Set<string | undefined>();
   for (const { operation, bodies } of appends) {
     const candidates: Candidate[] = [];
     for (let i = 0; i < operation.events.length; i++) {
@@ -107,7 +107,7 @@ function toCandidate(event: EventMessage, body: Uint8Array, now: EpochMillisecon
 const last = { text: '', head: '' };
 
 /** Equal for events with the same content. */
-export function toDigest(type: string, tenant: string | null, content: Uint8Array): string {
+export function toDigest(type: string, tenant: string | undefined, content: Uint8Array): string {
   const text = JSON.stringify([type, tenant]);
   if (text !== last.text) Object.assign(last, { text, head: hash('sha256', text, 'base64url').slice(0, 8) });
   return last.head + hash('sha256', content, 'base64url').slice(0, 22);

@@ -5,7 +5,7 @@ import type { Operations, Results } from '../operations.ts';
 import { findOne, type Sql } from './database.ts';
 import { LaneChanges, lockLanes } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
-import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED } from './schema.ts';
+import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { findStep, type Position, type Selection, select } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
 import { Usage } from './usage.ts';
@@ -25,7 +25,7 @@ const HAS_BODY = 'EXISTS (SELECT 1 FROM payload p WHERE p.event = d.event AND p.
 /** Without deliveries that are settled while the repair runs. */
 async function selectRepaired(
   sql: Sql,
-  { action, filter, excluded }: Pick<Operations['repairStep'], 'action' | 'filter' | 'excluded'>,
+  { action, filter, now, until }: Pick<Operations['repairStep'], 'action' | 'filter' | 'now' | 'until'>,
 ): Promise<Selection | undefined> {
   const selection = await select(sql, filter, REPAIRED[action]);
   return (
@@ -36,7 +36,7 @@ async function selectRepaired(
         '(d.settled IS NULL OR d.settled <= ? OR d.settled > ?)',
         ...(action === 'retry' ? [HAS_BODY] : []),
       ],
-      parameters: [...selection.parameters, excluded.after, excluded.until],
+      parameters: [...selection.parameters, now, until],
     }
   );
 }
@@ -119,10 +119,6 @@ async function selectFitting(
     return rejection === undefined;
   });
   return { fitting, reason };
-}
-
-function toTenant(name: string): string | null {
-  return name === NO_TENANT ? null : name;
 }
 
 /** The names of the lanes of deliveries. */

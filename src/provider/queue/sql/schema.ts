@@ -18,6 +18,10 @@ export const RANKS = [FIRST, FIRST_OF_FAILING_TYPE, AGAIN] as const;
 /** For events without a tenant. */
 export const NO_TENANT = '';
 
+export function toTenant(name: string): string | undefined {
+  return name === NO_TENANT ? undefined : name;
+}
+
 /**
  * The statements of each version add to the one before; an entry that was released never changes. Old replicas can run beside new ones, so a version only
  * adds what they do not need to know.

@@ -11,7 +11,7 @@ import type {
 import type { Operations, Results } from '../operations.ts';
 import { findOne, type Parameter, type Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
-import { BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED } from './schema.ts';
+import { BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
 
 /** Rows that one step of a list reads: a few milliseconds. */
 const ROWS_PER_STEP = 2_000;
@@ -280,7 +280,7 @@ export async function getEvent(sql: Sql, id: string, bodies: Uint8Array[]): Prom
   return {
     id,
     type,
-    tenant: tenant === NO_TENANT ? null : tenant,
+    tenant: toTenant(tenant),
     createdAt: created,
     metadata,
     bodyLength: body?.length ?? 0,

@@ -2,7 +2,7 @@
 import type { Operations, Results } from '../operations.ts';
 import type { Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
-import { BLOCKED, DUE, FIRST, NO_TENANT, RANKS } from './schema.ts';
+import { BLOCKED, DUE, FIRST, RANKS, toTenant } from './schema.ts';
 
 interface DueRow {
   readonly event: number;
@@ -169,7 +169,7 @@ function toTaken(row: TakenRow, bodies: Uint8Array[]): Results['take']['taken'][
     bodyLength: row.body.length,
     facts: {
       key: row.order_key,
-      tenant: row.tenant === NO_TENANT ? null : row.tenant,
+      tenant: toTenant(row.tenant),
       bytes: row.bytes,
       waiting: row.waiting,
     },

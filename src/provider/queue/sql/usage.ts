@@ -8,7 +8,7 @@ import type { LaneRow } from './memory.ts';
 
 /** An event that is to wait for endpoints. */
 export interface WaitingEvent {
-  readonly tenant: string | null;
+  readonly tenant?: string | undefined;
   readonly bytes: number;
   readonly endpoints: readonly string[];
   /** It waits for another endpoint already. */
@@ -39,7 +39,7 @@ export class Usage {
     sql: Sql,
     bounds: QueueBounds,
     lanes: ReadonlyMap<string, LaneRow>,
-    tenants: Iterable<string | null>,
+    tenants: Iterable<string | undefined>,
   ): Promise<Usage> {
     const { events, bytes } = await readStored(sql);
     return new Usage(bounds, { waiting: events, bytes }, new Map(lanes), await readTenants(sql, tenants));
@@ -69,7 +69,7 @@ export class Usage {
       for (const endpoint of endpoints) lanes.set(endpoint, addTo(lanes.get(endpoint) ?? this.#lanes.get(endpoint), bytes));
       if (isCounted || endpoints.length === 0) continue;
       all = addTo(all, bytes);
-      if (tenant !== null) tenants.set(tenant, addTo(tenants.get(tenant) ?? this.#tenants.get(tenant), bytes));
+      if (tenant !== undefined) tenants.set(tenant, addTo(tenants.get(tenant) ?? this.#tenants.get(tenant), bytes));
     }
     return { all, lanes, tenants };
   }
@@ -80,9 +80,9 @@ export class Usage {
   }
 }
 
-async function readTenants(sql: Sql, tenants: Iterable<string | null>): Promise<Map<string, Figures>> {
+async function readTenants(sql: Sql, tenants: Iterable<string | undefined>): Promise<Map<string, Figures>> {
   const names = new Set<string>();
-  for (const tenant of tenants) if (tenant !== null) names.add(tenant);
+  for (const tenant of tenants) if (tenant !== undefined) names.add(tenant);
   if (names.size === 0) return new Map();
   const rows = await sql.each<{ name: string } & Figures>(
     'SELECT t.name, t.events AS waiting, t.bytes FROM tenant t, rows r WHERE t.name = r.name',

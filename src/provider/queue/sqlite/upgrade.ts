@@ -38,7 +38,7 @@ const COPIES = [
 /** Creates the tables, and copies what the old ones have. */
 export async function upgrade(db: DatabaseSync, sql: Sql, path: string): Promise<void> {
   db.function('to_digest', { deterministic: true }, (type, tenant, body) =>
-    toDigest(String(type), tenant === null ? null : String(tenant), body instanceof Uint8Array ? body : new Uint8Array(0)),
+    toDigest(String(type), tenant === null ? undefined : String(tenant), body instanceof Uint8Array ? body : new Uint8Array(0)),
   );
   db.function('to_order_key', { deterministic: true }, (endpoint, value) =>
     value === null ? null : toOrderKey(String(endpoint), String(value)),

@@ -18,9 +18,8 @@ import {
   Availability,
   type Claimed,
   type OpenStore,
+  type QueueHooks,
   type StoreClient,
-  type StoreEvents,
-  type StoreHooks,
   takeBatch,
   toOwnBytes,
   toReplyError,
@@ -42,7 +41,7 @@ export interface SqliteSettings {
 }
 
 /** Opens the store in a file. */
-export function openSqliteStore({ path, allowVolatile }: SqliteSettings, bounds: QueueBounds, hooks: StoreHooks): OpenStore {
+export function openSqliteStore({ path, allowVolatile }: SqliteSettings, bounds: QueueBounds, hooks: QueueHooks): OpenStore {
   return async ({ onFatal }) => {
     const warnings = prepareQueueFile(path, allowVolatile);
     try {
@@ -53,9 +52,6 @@ export function openSqliteStore({ path, allowVolatile }: SqliteSettings, bounds:
     }
   };
 }
-
-/** `onFatal`: the thread ended unexpectedly; every operation rejects from now on. */
-type WorkerHooks = StoreHooks & Pick<StoreEvents, 'onFatal'>;
 
 interface Call {
   readonly operation: { readonly kind: OperationKind };
@@ -69,7 +65,7 @@ interface Call {
 class WorkerClient implements StoreClient {
   /** Times are those of this process. */
   readonly clockOffset = 0;
-  readonly #hooks: WorkerHooks;
+  readonly #hooks: QueueHooks;
   readonly #availability: Availability;
   readonly #worker: Worker;
   #waiting: Call[] = [];
@@ -84,7 +80,7 @@ class WorkerClient implements StoreClient {
     return this.#failure !== undefined;
   }
 
-  private constructor(worker: Worker, hooks: WorkerHooks) {
+  private constructor(worker: Worker, hooks: QueueHooks) {
     this.#worker = worker;
     this.#hooks = hooks;
     this.#availability = new Availability(hooks);
@@ -101,7 +97,7 @@ class WorkerClient implements StoreClient {
   }
 
   /** Starts the thread and opens the file. Rejects with a SidegateError if that fails. */
-  static async open(settings: WorkerSettings, hooks: WorkerHooks): Promise<WorkerClient> {
+  static async open(settings: WorkerSettings, hooks: QueueHooks): Promise<WorkerClient> {
     // `node:sqlite` is a release candidate, which some releases of Node say on standard error.
     const execArgv = ['--disable-warning=ExperimentalWarning'];
     const worker = new Worker(WORKER, { workerData: settings, execArgv, resourceLimits: RESOURCE_LIMITS });

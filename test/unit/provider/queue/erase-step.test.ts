@@ -77,7 +77,7 @@ test('a delivery whose event is erased after it was found is not taken, and does
   const { path, remove } = makeQueueFolder();
   const database = await SqliteDatabase.open(path);
   const store = new Store(database, WIDE_BOUNDS);
-  const event = { type: 'a', tenant: null, createdAt: 1, metadata: '{}', bodyLength: 1, comparedFrom: 0 };
+  const event = { type: 'a', createdAt: 1, metadata: '{}', bodyLength: 1, comparedFrom: 0 };
   const events = ['msg_1', 'msg_2'].map((id) => ({ ...event, id, targets: [{ endpoint: 'a', orderKey: 'k' }] }));
   await store.write([{ operation: { kind: 'append', events, now: 1 }, bodies: events.map(() => new Uint8Array(1)) }]);
   const erase = { operation: { kind: 'eraseStep', event: 'msg_1', now: 1, after: 0, most: 9 }, bodies: [] } as const;

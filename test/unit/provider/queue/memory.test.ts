@@ -8,7 +8,7 @@ test('forgets the endpoints and figures of a transaction that failed', async () 
   const database = await SqliteDatabase.open(path);
   const store = new Store(database, WIDE_BOUNDS);
   const append = (endpoint: string, type: string | null) => {
-    const event = { id: `msg_${endpoint}`, tenant: null, createdAt: 1, metadata: '{}', bodyLength: 1, comparedFrom: 0 };
+    const event = { id: `msg_${endpoint}`, createdAt: 1, metadata: '{}', bodyLength: 1, comparedFrom: 0 };
     const events = [{ ...event, type: type as string, targets: [{ endpoint }] }];
     return store.write([{ operation: { kind: 'append', events, now: 1 }, bodies: [new Uint8Array(1)] }]);
   };
