@@ -1,6 +1,6 @@
 /** The events that a running gate logs, besides requests. */
 import type { AdminLogEvent } from '../../admin/log-events.ts';
-import type { ProviderLogEvent } from '../../provider/telemetry/log-events.ts';
+import type { ProviderLogEvent } from '../../provider/telemetry/hooks.ts';
 import type { Logger, TelemetryLogEvent } from '../../telemetry/log/logger.ts';
 import type { PipelineLogEvent } from '../pipeline/log-events.ts';
 

@@ -1,6 +1,9 @@
 /** The dependencies, limits and views that all operations of the API share. */
 import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
+import { SidegateError } from '../../core/errors.ts';
 import type { EgressRules } from '../../http/dial/endpoint-url.ts';
+import { type ApiResponse, toJson } from '../../http-api/operation.ts';
+import { toInvalid } from '../../http-api/problem.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
 import type { AttemptRecord, DeliveryQueue } from '../queue/delivery-queue.ts';
@@ -29,4 +32,17 @@ export const MAX_SMALL_BODY = 64 * 1024;
 /** An attempt as the API shows it. */
 export function toAttemptView({ at, duration, status, outcome, detail }: AttemptRecord): object {
   return { at: toInstant(at), durationMs: duration, status, outcome, detail };
+}
+
+/** A page of a list of the queue. */
+export async function toPage(
+  find: () => Promise<{ readonly data: readonly object[]; readonly next: string | undefined }>,
+): Promise<ApiResponse> {
+  try {
+    const { data, next } = await find();
+    return toJson(200, { data, iterator: next ?? null, done: next === undefined });
+  } catch (thrown) {
+    if (!(thrown instanceof SidegateError) || thrown.code !== 'invalid_position') throw thrown;
+    return toInvalid([{ field: 'iterator', message: 'not the iterator of a page' }]);
+  }
 }

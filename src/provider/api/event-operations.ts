@@ -9,8 +9,7 @@ import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/tra
 import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
 import { createEventId, joinBody } from '../events/event.ts';
 import type { AppendResult, EventRecord, NewEvent } from '../queue/delivery-queue.ts';
-import type { OperationParts } from './api-parts.ts';
-import { toPage } from './delivery-operations.ts';
+import { type OperationParts, toPage } from './api-parts.ts';
 import type { NewEventBody } from './schemas.ts';
 import * as schemas from './schemas.ts';
 

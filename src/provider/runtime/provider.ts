@@ -41,11 +41,11 @@ import {
   createQueueHooks,
   FailingEndpoints,
   type LaneHooks,
+  type ProviderLogEvent,
   QueueCondition,
   type TelemetryParts,
   toLabel,
 } from '../telemetry/hooks.ts';
-import type { ProviderLogEvent } from '../telemetry/log-events.ts';
 import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
 import { Housekeeping } from './housekeeping.ts';
 

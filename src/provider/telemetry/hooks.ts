@@ -1,5 +1,4 @@
 /** Turns what the parts of the sending side report into metrics, log lines, journal entries and spans. Hooks never throw. */
-
 import { randomBytes } from 'node:crypto';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -14,7 +13,6 @@ import { readTraceHeaders } from '../events/event.ts';
 import { PostgresError } from '../postgres/connection.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
 import { isDiskFull, type QueueHooks } from '../queue/store-client.ts';
-import type { ProviderLogEvent } from './log-events.ts';
 import { API_LABEL, type ProviderMetrics } from './provider-metrics.ts';
 
 /** Log lines about events without an endpoint: an app that posts many of them would fill the log. */
@@ -318,3 +316,28 @@ export class QueueCondition {
     if (hadFailed) this.#logger.info('queue_up');
   }
 }
+
+export type ProviderLogEvent =
+  | 'breaker_closed'
+  | 'breaker_opened'
+  | 'endpoint_changed'
+  | 'endpoint_disabled'
+  | 'endpoint_secrets_altered'
+  | 'endpoint_secrets_encrypted'
+  | 'endpoint_secrets_plain'
+  | 'endpoint_secrets_reset'
+  | 'endpoint_unreadable'
+  | 'encryption_key_missing'
+  | 'events_unrouted'
+  | 'message_exhausted'
+  | 'operational_event_lost'
+  | 'outbox_down'
+  | 'outbox_held'
+  | 'outbox_rejected'
+  | 'outbox_up'
+  | 'provider_failed'
+  | 'queue_down'
+  | 'queue_failed'
+  | 'queue_up'
+  | 'queue_warning'
+  | 'queue_went_back';

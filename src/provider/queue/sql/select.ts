@@ -7,6 +7,7 @@ import type {
   DeliveryState,
   EventFilter,
   EventRecord,
+  StoredEvent,
 } from '../delivery-queue.ts';
 import type { Operations, Results } from '../operations.ts';
 import { findOne, type Parameter, type Sql } from './database.ts';
@@ -163,17 +164,14 @@ export async function findStep(
   };
 }
 
-interface FoundRow extends Position {
+interface FoundRow extends Omit<DeliveryRecord, 'state'> {
+  readonly seq: number;
+  readonly lane: number;
   readonly state: number;
+  readonly tenant: string;
   readonly due: number;
-  readonly attempt: number;
   readonly settled: number | null;
   readonly last: string | null;
-  readonly name: string;
-  readonly id: string;
-  readonly type: string;
-  readonly tenant: string;
-  readonly created: number;
 }
 
 /** Up to `page.limit` deliveries, newest event first. */
@@ -182,40 +180,26 @@ export async function findDeliveries(sql: Sql, { filter, page }: Operations['fin
   if (selection === undefined) return { found: [], next: undefined };
   const step = await findStep(sql, selection, 'newest', page.after === undefined ? undefined : parsePosition(page.after));
   const rows = await sql.all<FoundRow>(
-    `SELECT d.event, d.lane, d.state, d.due, d.attempt, d.settled, d.last, l.name, e.id, e.type, e.tenant, e.created
+    `SELECT d.event AS seq, d.lane, d.state, d.due, d.attempt AS attempts, d.settled, d.last, l.name AS endpoint, e.id AS event, e.type, e.tenant,
+       e.created AS "createdAt"
      FROM ${step.source} JOIN event e ON e.seq = d.event JOIN lane l ON l.num = d.lane
      WHERE ${['true', ...selection.conditions].join(' AND ')} ORDER BY d.event DESC, d.lane DESC LIMIT ?`,
     [...step.parameters, ...selection.parameters, page.limit],
   );
-  const found = rows.map((row) => ({ position: formatPosition(row), record: toRecord(row) }));
+  const found = rows.map((row) => ({ position: formatPosition({ event: row.seq, lane: row.lane }), record: toRecord(row) }));
   if (rows.length === page.limit) return { found, next: found.at(-1)?.position };
   return { found, next: step.end && formatPosition(step.end) };
 }
 
-function toRecord(row: FoundRow): DeliveryRecord {
+function toRecord({ seq: _, lane: __, tenant, state, due, settled, last, ...record }: FoundRow): DeliveryRecord {
   return {
-    event: row.id,
-    endpoint: row.name,
-    type: row.type,
-    ...(row.tenant !== NO_TENANT && { tenant: row.tenant }),
-    state: STATE_NAMES[row.state] ?? 'dead',
-    createdAt: row.created,
-    attempts: row.attempt,
-    ...(row.state <= BLOCKED && { due: row.due }),
-    ...(row.settled !== null && { settledAt: row.settled }),
-    ...(row.last !== null && { lastAttempt: JSON.parse(row.last) as AttemptRecord }),
+    ...record,
+    tenant: toTenant(tenant),
+    state: STATE_NAMES[state] ?? 'dead',
+    due: state <= BLOCKED ? due : undefined,
+    settledAt: settled ?? undefined,
+    lastAttempt: last === null ? undefined : (JSON.parse(last) as AttemptRecord),
   };
-}
-
-interface FoundEvent {
-  readonly seq: number;
-  readonly id: string;
-  readonly type: string;
-  readonly tenant: string;
-  readonly created: number;
-  readonly targets: number;
-  readonly waiting: number;
-  readonly failed: number;
 }
 
 /** Up to `page.limit` events. */
@@ -239,53 +223,30 @@ export async function findEvents(sql: Sql, { filter, page }: Operations['findEve
     values,
   );
   const conditions = toEventConditions({ type: filter.type, from: filter.from, to: filter.to });
-  const rows = await sql.all<FoundEvent>(
-    `SELECT seq, id, type, tenant, created, targets, waiting, failed
+  const rows = await sql.all<EventRecord & { readonly seq: number; readonly tenant: string }>(
+    `SELECT seq, id, type, tenant, created AS "createdAt", targets AS deliveries, waiting, failed
      FROM (SELECT * FROM event WHERE ${where} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}) e
      WHERE ${['true', ...conditions.map(([condition]) => condition)].join(' AND ')} ORDER BY ${order} LIMIT ?`,
     [...values, ...conditions.map(([, value]) => value), page.limit],
   );
-  const found = rows.map((row) => ({ position: `${row.seq}.0`, record: toEventRecord(row) }));
+  const found = rows.map(({ seq, tenant, ...event }) => ({
+    position: `${seq}.0`,
+    record: { ...event, tenant: toTenant(tenant) },
+  }));
   if (rows.length === page.limit) return { found, next: found.at(-1)?.position };
   return { found, next: end && `${end.seq}.0` };
 }
 
-function toEventRecord({ id, type, tenant, created, targets, waiting, failed }: FoundEvent): EventRecord {
-  return {
-    id,
-    type,
-    ...(tenant !== NO_TENANT && { tenant }),
-    createdAt: created,
-    deliveries: targets,
-    waiting,
-    failed,
-  };
-}
-
 export async function getEvent(sql: Sql, id: string, bodies: Uint8Array[]): Promise<Results['getEvent']> {
-  const row = await findOne<{
-    type: string;
-    tenant: string;
-    created: number;
-    metadata: string;
-    body: Uint8Array | null;
-  }>(
+  const row = await findOne<Omit<StoredEvent, 'body'> & { readonly tenant: string; readonly body: Uint8Array | null }>(
     sql,
-    'SELECT e.type, e.tenant, e.created, p.metadata, p.body FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?',
+    `SELECT e.id, e.type, e.tenant, e.created AS "createdAt", p.metadata, p.body FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?`,
     [id],
   );
   if (row === undefined) return undefined;
-  const { type, tenant, created, metadata, body } = row;
+  const { body, tenant, ...event } = row;
   bodies.push(body ?? new Uint8Array(0));
-  return {
-    id,
-    type,
-    tenant: toTenant(tenant),
-    createdAt: created,
-    metadata,
-    bodyLength: body?.length ?? 0,
-    isErased: body === null,
-  };
+  return { ...event, tenant: toTenant(tenant), bodyLength: body?.length ?? 0, isErased: body === null };
 }
 
 /** The newest 20 attempts. */

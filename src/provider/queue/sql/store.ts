@@ -18,22 +18,28 @@ export interface Task {
   readonly bodies: readonly Uint8Array[];
 }
 
-type Handlers<Kinds extends OperationKind> = {
-  readonly [K in Kinds]: (sql: Sql, operation: Operations[K], bodies: Uint8Array[]) => Promise<Results[K] | SidegateError>;
+type Handlers = {
+  readonly [K in Exclude<OperationKind, 'append' | 'settle'>]: (
+    sql: Sql,
+    operation: Operations[K],
+    bodies: Uint8Array[],
+  ) => Promise<Results[K] | SidegateError>;
 };
-type GroupedKind = 'append' | 'settle';
-type WriteKind =
-  | 'repairStep'
-  | 'addDelivery'
-  | 'eraseStep'
-  | 'pruneStep'
-  | 'recount'
-  | 'hastenStep'
-  | 'rescheduleStep'
-  | 'putEndpoint'
-  | 'removeEndpoint';
-type ReadKind = Exclude<OperationKind, GroupedKind | WriteKind>;
 
+/** The others only read. */
+const WRITES: ReadonlySet<OperationKind> = new Set([
+  'append',
+  'settle',
+  'repairStep',
+  'addDelivery',
+  'eraseStep',
+  'pruneStep',
+  'recount',
+  'hastenStep',
+  'rescheduleStep',
+  'putEndpoint',
+  'removeEndpoint',
+]);
 /** They can read many rows. */
 const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'dueLanes', 'findStep', 'findEventsStep', 'countStep']);
 
@@ -42,13 +48,12 @@ export class Store {
   readonly #database: Database;
   readonly #bounds: QueueBounds;
   readonly #taker = new Taker();
-  readonly #writes: Handlers<WriteKind>;
-  readonly #reads: Handlers<ReadKind>;
+  readonly #handlers: Handlers;
 
   constructor(database: Database, bounds: QueueBounds) {
     this.#database = database;
     this.#bounds = bounds;
-    this.#writes = {
+    this.#handlers = {
       repairStep: (sql, operation) => repairStep(sql, operation, bounds),
       addDelivery: (sql, operation) => addDelivery(sql, operation, bounds),
       eraseStep,
@@ -59,8 +64,6 @@ export class Store {
       putEndpoint: (sql, { endpoint }) => putEndpoint(sql, endpoint),
       removeEndpoint: async (sql, { id, version }) =>
         (await sql.run('DELETE FROM endpoint WHERE id = ? AND version = coalesce(?, version)', [id, version ?? null])) === 1,
-    };
-    this.#reads = {
       take: (sql, operation, bodies) => this.#taker.take(sql, operation, bodies),
       getEvent: (sql, { id }, bodies) => getEvent(sql, id, bodies),
       findStep: findDeliveries,
@@ -79,7 +82,7 @@ export class Store {
   }
 
   isWrite({ kind }: Pick<Operation, 'kind'>): boolean {
-    return kind === 'append' || kind === 'settle' || kind in this.#writes;
+    return WRITES.has(kind);
   }
 
   /** Executes writes in one transaction; replies in their order. */
@@ -110,8 +113,7 @@ export class Store {
   async read(operation: Operation, bodies: Uint8Array[]): Promise<Reply> {
     const before = bodies.length;
     try {
-      const read = this.#reads[operation.kind as ReadKind] as Handlers<'stats'>['stats'];
-      const run = (sql: Sql): ReturnType<typeof read> => read(sql, operation as Operations['stats'], bodies);
+      const run = (sql: Sql): Promise<Results[OperationKind] | SidegateError> => this.#handle(sql, operation, bodies);
       return toReply(await (SCANS.has(operation.kind) ? this.#database.scan(run) : run(this.#database)));
     } catch (thrown) {
       bodies.length = before;
@@ -135,10 +137,14 @@ export class Store {
     for (let index = 0; index < tasks.length; index++) {
       const { operation } = tasks[index] as Task;
       if (operation.kind === 'append' || operation.kind === 'settle') continue;
-      const write = this.#writes[operation.kind as WriteKind] as Handlers<'pruneStep'>['pruneStep'];
-      replies[index] = toReply(await write(sql, operation as Operations['pruneStep'], []));
+      replies[index] = toReply(await this.#handle(sql, operation, []));
     }
     return replies;
+  }
+
+  #handle(sql: Sql, operation: Operation, bodies: Uint8Array[]): Promise<Results[OperationKind] | SidegateError> {
+    const handle = this.#handlers[operation.kind as keyof Handlers] as Handlers['stats'];
+    return handle(sql, operation as Operations['stats'], bodies);
   }
 }
 

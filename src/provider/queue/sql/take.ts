@@ -1,5 +1,5 @@
 /** Hands out due deliveries. Nothing is written: what is taken is known in memory only, and is due again after a crash. */
-import type { Operations, Results } from '../operations.ts';
+import type { Operations, Results, TakenMessage } from '../operations.ts';
 import type { Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
 import { BLOCKED, DUE, FIRST, RANKS, toTenant } from './schema.ts';
@@ -11,21 +11,13 @@ interface DueRow {
   readonly order_key: string | null;
 }
 
-interface TakenRow {
-  readonly seq: number;
-  readonly id: string;
-  readonly type: string;
-  readonly tenant: string;
-  readonly created: number;
-  readonly attempt: number;
-  readonly tries: number;
+interface TakenRow extends Omit<TakenMessage, 'isReplay' | 'bodyLength' | 'facts'> {
   readonly replay: number;
-  readonly due: number;
-  readonly metadata: string;
-  readonly body: Uint8Array;
   readonly order_key: string | null;
+  readonly tenant: string;
   readonly bytes: number;
   readonly waiting: number;
+  readonly body: Uint8Array;
 }
 
 /** The deliveries that the current run of a lane took and did not settle: the numbers of the events, with their order keys. */
@@ -52,7 +44,8 @@ const FIND_OF_RANKS = RANKS.map(
   (rank) => `SELECT * FROM (${WAITING} AND rank = ${rank} ORDER BY due, event LIMIT ?) r${rank}`,
 ).join(' UNION ALL ');
 /** Without those that were canceled, purged or erased since they were found. For `state = DUE`, PostgreSQL may read the index of all that are due. */
-const READ = `SELECT d.event AS seq, e.id, e.type, e.tenant, e.created, d.attempt, d.tries, d.replay, d.due, d.order_key, e.bytes, e.waiting, p.metadata, p.body
+const READ = `SELECT d.event AS seq, e.id AS event, e.type, e.created AS "createdAt", d.attempt, d.tries, d.replay, d.due, d.order_key, e.tenant, e.bytes,
+    e.waiting, p.metadata, p.body
   FROM event e JOIN delivery d ON d.event = e.seq JOIN payload p ON p.event = e.seq, rows r
   WHERE e.seq = r.seq AND d.lane = r.lane AND d.state < ${BLOCKED} AND p.body IS NOT NULL`;
 
@@ -67,7 +60,7 @@ export class Taker {
     const result = taken.last.then(() => takeFor(sql, operation, taken));
     taken.last = result.catch(() => undefined);
     const { rows, next } = await result;
-    const messages: Results['take']['taken'][number][] = [];
+    const messages: TakenMessage[] = [];
     for (const row of rows) messages.push(toTaken(row, bodies));
     return { taken: messages, next };
   }
@@ -154,24 +147,7 @@ async function readPicked(sql: Sql, lane: number, picked: readonly DueRow[]): Pr
   return rows;
 }
 
-function toTaken(row: TakenRow, bodies: Uint8Array[]): Results['take']['taken'][number] {
-  bodies.push(row.body);
-  return {
-    seq: row.seq,
-    event: row.id,
-    type: row.type,
-    createdAt: row.created,
-    attempt: row.attempt,
-    tries: row.tries,
-    isReplay: row.replay === 1,
-    due: row.due,
-    metadata: row.metadata,
-    bodyLength: row.body.length,
-    facts: {
-      key: row.order_key,
-      tenant: toTenant(row.tenant),
-      bytes: row.bytes,
-      waiting: row.waiting,
-    },
-  };
+function toTaken({ replay, order_key: key, tenant, bytes, waiting, body, ...row }: TakenRow, bodies: Uint8Array[]): TakenMessage {
+  bodies.push(body);
+  return { ...row, isReplay: replay === 1, bodyLength: body.length, facts: { key, tenant: toTenant(tenant), bytes, waiting } };
 }

@@ -5,8 +5,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import type { Clock } from '../../../../src/core/clock.ts';
 import type { DeliveryQueue, NewEvent } from '../../../../src/provider/queue/delivery-queue.ts';
 import { FillForecast, Housekeeping, QueueFileWatch } from '../../../../src/provider/runtime/housekeeping.ts';
-import { FailingEndpoints, QueueCondition } from '../../../../src/provider/telemetry/hooks.ts';
-import type { ProviderLogEvent } from '../../../../src/provider/telemetry/log-events.ts';
+import { FailingEndpoints, type ProviderLogEvent, QueueCondition } from '../../../../src/provider/telemetry/hooks.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';

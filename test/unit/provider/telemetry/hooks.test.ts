@@ -5,9 +5,9 @@ import {
   createEncryptionLog,
   createLaneHooks,
   FailingEndpoints,
+  type ProviderLogEvent,
   QueueCondition,
 } from '../../../../src/provider/telemetry/hooks.ts';
-import type { ProviderLogEvent } from '../../../../src/provider/telemetry/log-events.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { AttemptJournal } from '../../../../src/telemetry/journal/attempt-journal.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
