@@ -19,9 +19,8 @@ export function renderProviderMetrics(): Promise<string> {
   metrics.queueWentBack();
   metrics.queueDisk(1, 2);
   const outbox = metrics.watchOutbox();
-  outbox.up(true);
-  outbox.rejected(1);
-  outbox.figures(1, 1);
+  outbox.rejected.add(1);
+  for (const gauge of [outbox.up, outbox.waiting, outbox.oldestAge]) gauge.value = 1;
   metrics.queueUp(true);
   metrics.backlog('acme', { waiting: 1 });
   metrics.endpointStates({ enabled: 1, failing: 0, disabled: 0 });

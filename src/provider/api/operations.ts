@@ -25,7 +25,7 @@ export const PATH_PARAMETERS: PathParameters = {
 };
 
 /** The schemas that have a name in the document. */
-const REQUESTS = {
+const requests = {
   NewEvent: schemas.newEvent,
   NewEvents: schemas.newEvents,
   NewEndpoint: schemas.newEndpoint,
@@ -35,7 +35,7 @@ const REQUESTS = {
   TestEvent: schemas.testEvent,
   RepairRequest: schemas.repairRequest,
 };
-const RESPONSES = {
+const responses = {
   AcceptedEvent: schemas.acceptedEvent,
   AcceptedEvents: schemas.acceptedEvents,
   StoredEvent: schemas.storedEvent,
@@ -86,7 +86,7 @@ export function createOperations(parts: OperationParts, version: string): Operat
 /** Those of the console, with their paths on the provider's port. */
 export function createConsoleOperations(parts: OperationParts): ConsoleOperations {
   const operations = createEach(parts).filter(({ id }) => OFFERED.has(id));
-  return { operations, parameters: PATH_PARAMETERS, requests: REQUESTS, responses: RESPONSES, toThrownProblem };
+  return { operations, parameters: PATH_PARAMETERS, requests, responses, toThrownProblem };
 }
 
 function createEach(parts: OperationParts): Operation[] {
@@ -111,8 +111,8 @@ function toDocumentOptions(version: string): OpenapiOptions {
       basic: { type: 'http', scheme: 'basic', description: 'A user of provider.basic.' },
     },
     parameters: PATH_PARAMETERS,
-    requests: REQUESTS,
-    responses: RESPONSES,
+    requests,
+    responses,
   };
 }
 

@@ -270,17 +270,15 @@ class Connection implements ParserEvents {
     this.#pool.onClosed(this);
   }
 
-  /** Called by the parser. */
+  /** Called by the parser, as the next three. */
   onInformation(): void {
     // 1xx responses change nothing.
   }
 
-  /** Called by the parser. */
   onUpgrade(): void {
     // Never asked for.
   }
 
-  /** Called by the parser. */
   onHead(head: ResponseHead): void {
     this.#hasHead = true;
     this.#keepsAlive = head.keepsAlive;
@@ -288,7 +286,6 @@ class Connection implements ParserEvents {
     this.#exchange?.onHead(head);
   }
 
-  /** Called by the parser. */
   onBody(): void {
     // Not used.
   }

@@ -2,6 +2,8 @@
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { ProviderLogEvent } from '../telemetry/hooks.ts';
 import type { DisabledReason, Endpoint, EndpointRegistry, EndpointStore, RoutedEvent, SigningKey, Target } from './endpoint.ts';
 import { type EndpointCipher, PLAIN } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
@@ -24,23 +26,8 @@ export interface RegistryParts {
   readonly cipher: EndpointCipher;
   /** Endpoints were added, changed or removed. */
   readonly onChanged: () => void;
-  /** A stored endpoint cannot be read, as if it did not exist. */
-  readonly onUnreadable: (id: string) => void;
-  readonly onEncryption: (report: EncryptionReport) => void;
+  readonly logger: Pick<Logger<ProviderLogEvent>, 'info' | 'warn' | 'error'>;
 }
-
-/** A report about endpoints and the keys that encrypt their secrets and header values. */
-export type EncryptionReport =
-  /** The config does not have the key that decrypts them. */
-  | { readonly kind: 'key_missing'; readonly key: string; readonly endpoints: readonly string[] }
-  /** Their values were changed outside of sidegate, or moved from another endpoint. */
-  | { readonly kind: 'altered'; readonly endpoints: readonly string[] }
-  /** Their key is lost: they have a new secret, and no longer the header values. */
-  | { readonly kind: 'reset'; readonly endpoints: readonly string[] }
-  /** The store has no value that is not encrypted with the first key. */
-  | { readonly kind: 'complete'; readonly key: string; readonly reencrypted: number; readonly unusedKeys: readonly string[] }
-  /** There is no key. */
-  | { readonly kind: 'plain'; readonly endpoints: number };
 
 /** How a change ended. */
 export type ChangeResult = 'changed' | 'unchanged' | 'not_found' | 'version_mismatch';
@@ -66,8 +53,11 @@ const RETRY_MS: Milliseconds = 5_000;
 const FOLLOW_MS: Milliseconds = 250;
 /** Replicas with the config before a rotation may have stored endpoints with the old key since the last time. */
 const REENCRYPT_INTERVAL_MS: Milliseconds = 600_000;
-/** Named in an error text. */
+/** Endpoints that an error text or a log line names. */
 const MAX_NAMED = 10;
+const MISSING_HINT = 'add the key to provider.encryption.keys: deliveries to these endpoints wait, and the next start fails';
+const ALTERED_HINT = 'its deliveries wait: restore the queue from a backup, or delete the endpoint and create it again';
+const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate); set its headers, then enable it';
 /** More changed endpoints are sorted together. */
 const MAX_INSERTED = 16;
 
@@ -114,9 +104,10 @@ export class StoredRegistry implements EndpointRegistry {
     if (needed.length > 0) throw toMissingKey(needed);
     const ids = missing.flatMap(({ endpoints }) => endpoints);
     if (ids.length > 0 && lost !== undefined) await this.#reset(ids, lost.createKey);
-    if (altered.length > 0) this.#parts.onEncryption({ kind: 'altered', endpoints: altered });
-    const plain = [...this.#stored.values()].filter(({ keyIds }) => keyIds?.includes(PLAIN)).length;
-    if (this.#cipher.keyId === PLAIN && plain > 0) this.#parts.onEncryption({ kind: 'plain', endpoints: plain });
+    this.#logAltered(altered);
+    const count = [...this.#stored.values()].filter(({ keyIds }) => keyIds?.includes(PLAIN)).length;
+    if (this.#cipher.keyId === PLAIN && count > 0)
+      this.#parts.logger.warn('endpoint_secrets_plain', { count, hint: 'set provider.encryption.keys' });
     this.#reencryptSoon();
     this.#cancelReencryption = this.#parts.clock.every(REENCRYPT_INTERVAL_MS, () => this.#reencryptSoon());
   }
@@ -312,7 +303,8 @@ export class StoredRegistry implements EndpointRegistry {
     if (this.#findOutdated().length > 0 || (reencrypted === 0 && this.#completed === this.#cipher)) return;
     this.#completed = this.#cipher;
     const [key = PLAIN, ...unusedKeys] = this.#cipher.keyIds;
-    this.#parts.onEncryption({ kind: 'complete', key, reencrypted, unusedKeys });
+    if (reencrypted > 0 || unusedKeys.length > 0)
+      this.#parts.logger.info('endpoint_secrets_encrypted', { count: reencrypted, key, unusedKeys });
   }
 
   /** Changes nothing that others see, so no endpoint is rebuilt. Returns false if another replica was faster. */
@@ -331,16 +323,17 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** Endpoints whose key is lost get a new secret, lose the header values, and are disabled until somebody has set them again. */
   async #reset(ids: readonly string[], createKey: () => SigningKey): Promise<void> {
-    const endpoints: string[] = [];
+    let count = 0;
     for (const id of ids) {
       const { record, version = 0 } = this.#stored.get(id) ?? {};
       if (record === undefined) continue;
       const disabled = { at: this.#parts.clock.now(), reason: 'manual' } as const;
-      if (await this.#put(id, this.#encode(id, version + 1, { ...record, keys: [createKey()], disabled }))) endpoints.push(id);
+      if (!(await this.#put(id, this.#encode(id, version + 1, { ...record, keys: [createKey()], disabled })))) continue;
+      count++;
+      this.#parts.logger.error('endpoint_secrets_reset', { endpoint: id, hint: RESET_HINT });
     }
     // Another replica may have been faster.
-    if (endpoints.length < ids.length) await this.reload();
-    this.#parts.onEncryption({ kind: 'reset', endpoints });
+    if (count < ids.length) await this.reload();
   }
 
   /** Endpoints among `ids` that cannot be decrypted: by the key that is missing, and those whose values were altered. */
@@ -354,8 +347,16 @@ export class StoredRegistry implements EndpointRegistry {
 
   #reportSealed(ids: readonly string[]): void {
     const { missing, altered } = this.#findSealed(ids);
-    for (const each of missing) this.#parts.onEncryption({ kind: 'key_missing', ...each });
-    if (altered.length > 0) this.#parts.onEncryption({ kind: 'altered', endpoints: altered });
+    for (const { key, endpoints } of missing) {
+      const named = endpoints.slice(0, MAX_NAMED);
+      this.#parts.logger.error('encryption_key_missing', { key, count: endpoints.length, endpoints: named, hint: MISSING_HINT });
+    }
+    this.#logAltered(altered);
+  }
+
+  /** Their values were changed outside of sidegate, or moved from another endpoint. */
+  #logAltered(endpoints: readonly string[]): void {
+    for (const endpoint of endpoints) this.#parts.logger.error('endpoint_secrets_altered', { endpoint, hint: ALTERED_HINT });
   }
 
   #encode(id: string, version: number, record: EndpointRecord): Stored {
@@ -394,7 +395,9 @@ export class StoredRegistry implements EndpointRegistry {
   #decode(id: string, version: number, json: string): Stored {
     const isState = id.startsWith(STATE_PREFIX);
     const [decoded, state] = isState ? [undefined, decodeState(json)] : [decodeRecord(id, json, this.#cipher), undefined];
-    if (decoded === undefined && state === undefined) this.#parts.onUnreadable(toEndpointId(id));
+    // As if it did not exist.
+    if (decoded === undefined && state === undefined)
+      this.#parts.logger.error('endpoint_unreadable', { endpoint: toEndpointId(id) });
     return {
       version,
       json,

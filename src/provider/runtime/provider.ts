@@ -35,7 +35,6 @@ import type { DeliveryQueue, Serving } from '../queue/delivery-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
 import {
   createApiHooks,
-  createEncryptionLog,
   createLaneHooks,
   createOutboxHooks,
   createQueueHooks,
@@ -128,8 +127,7 @@ export class Provider {
       defaults: settings.defaults,
       onChanged: () => this.#onEndpoints(),
       cipher: settings.cipher,
-      onUnreadable: (endpoint) => logger.error('endpoint_unreadable', { endpoint }),
-      onEncryption: createEncryptionLog(logger),
+      logger,
     });
     this.#registry = new InboxRegistry(this.#stored, isShared);
     this.#endpointSender = new HttpSender({
@@ -151,7 +149,11 @@ export class Provider {
       settings: { ...config, drainTimeout: parts.drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
     });
     const operationParts = this.#toOperationParts(telemetry);
-    this.#api = config.roles.includes('accept') ? this.#createApi(operationParts, shares.accepting) : undefined;
+    if (config.roles.includes('accept')) {
+      const { address } = config;
+      const { token } = settings;
+      this.#api = new ProviderApi({ ...parts, ...operationParts, address, token, maxBufferedBytes: shares.accepting });
+    }
     this.operations = createConsoleOperations(operationParts);
     this.#outbox = this.#createOutbox(telemetry);
     this.#housekeeping = new Housekeeping({
@@ -167,21 +169,6 @@ export class Provider {
   /** Why the queue cannot store events, for /readyz; undefined if it can. */
   get problem(): string | undefined {
     return this.#condition.problem;
-  }
-
-  #createApi(operationParts: OperationParts, maxBufferedBytes: number): ProviderApi {
-    const { tls, memory, version, password } = this.#parts;
-    const { config, token } = this.#settings;
-    return new ProviderApi({
-      ...operationParts,
-      address: config.address,
-      tls,
-      memory,
-      maxBufferedBytes,
-      version,
-      token,
-      password,
-    });
   }
 
   #toLaneHooks(telemetry: TelemetryParts): LaneHooks {

@@ -8,7 +8,6 @@ import type { Span } from '../../telemetry/tracing/span.ts';
 import { parseTraceparent, SAMPLED } from '../../telemetry/tracing/traceparent.ts';
 import type { AttemptResult, DeadReason, Decision } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
-import type { EncryptionReport } from '../endpoints/stored-registry.ts';
 import { readTraceHeaders } from '../events/event.ts';
 import { PostgresError } from '../postgres/connection.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
@@ -27,11 +26,6 @@ export interface TelemetryParts {
   readonly failing: FailingEndpoints;
   readonly condition: QueueCondition;
 }
-
-/** Endpoints that a log line names. */
-const MAX_NAMED = 10;
-const ALTERED_HINT = 'its deliveries wait: restore the queue from a backup, or delete the endpoint and create it again';
-const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate); set its headers, then enable it';
 
 /** The metric label of an endpoint: its name if the config names it, one label for all others. */
 export function toLabel({ id, source }: Pick<Endpoint, 'id' | 'source'>): string {
@@ -113,13 +107,13 @@ export function createOutboxHooks({ logger, metrics }: TelemetryParts) {
   let isDown = false;
   return {
     onUp(): void {
-      outbox.up(true);
+      outbox.up.value = 1;
       if (isDown) logger.info('outbox_up');
       isDown = false;
     },
     /** Called for each attempt that failed, until `onUp`. */
     onDown(error: unknown): void {
-      outbox.up(false);
+      outbox.up.value = 0;
       if (!isDown)
         logger.error('outbox_down', { error: toErrorText(error), hint: error instanceof PostgresError ? error.hint : undefined });
       isDown = true;
@@ -130,14 +124,17 @@ export function createOutboxHooks({ logger, metrics }: TelemetryParts) {
     },
     /** `first`: of those that were rejected together. */
     onRejected(count: number, first: { readonly row: { readonly seq: string }; readonly reason: string }): void {
-      outbox.rejected(count);
+      outbox.rejected.add(count);
       const { row, reason } = first;
       logger.warn('outbox_rejected', { rows: count, seq: row.seq, reason, hint: 'see the table sidegate_outbox_rejected' });
     },
     /** The queue rejected events, which stay in the table. Once, until all rows are moved. */
     onHeld: (error: string): void =>
       logger.warn('outbox_held', { error, hint: 'the rows stay in the outbox until the queue accepts them' }),
-    onFigures: outbox.figures,
+    onFigures(waiting: number, oldestAgeSeconds: number): void {
+      outbox.waiting.value = waiting;
+      outbox.oldestAge.value = Math.max(0, oldestAgeSeconds);
+    },
   };
 }
 
@@ -168,36 +165,6 @@ export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
     /** A request failed because of a bug or a fault of the environment. */
     onError: (operation: string, error: unknown): void =>
       logger.error('provider_failed', { operation, error: toErrorText(error) }),
-  };
-}
-
-/** Logs what happened to endpoints because of `provider.encryption`. */
-export function createEncryptionLog(logger: Logger<ProviderLogEvent>): (report: EncryptionReport) => void {
-  return (report) => {
-    switch (report.kind) {
-      case 'key_missing': {
-        const { key, endpoints } = report;
-        const hint = 'add the key to provider.encryption.keys: deliveries to these endpoints wait, and the next start fails';
-        logger.error('encryption_key_missing', { key, count: endpoints.length, endpoints: endpoints.slice(0, MAX_NAMED), hint });
-        break;
-      }
-      case 'altered':
-        for (const endpoint of report.endpoints) logger.error('endpoint_secrets_altered', { endpoint, hint: ALTERED_HINT });
-        break;
-      case 'reset':
-        for (const endpoint of report.endpoints) logger.error('endpoint_secrets_reset', { endpoint, hint: RESET_HINT });
-        break;
-      case 'complete':
-        if (report.reencrypted > 0 || report.unusedKeys.length > 0)
-          logger.info('endpoint_secrets_encrypted', {
-            count: report.reencrypted,
-            key: report.key,
-            unusedKeys: report.unusedKeys,
-          });
-        break;
-      case 'plain':
-        logger.warn('endpoint_secrets_plain', { count: report.endpoints, hint: 'set provider.encryption.keys' });
-    }
   };
 }
 

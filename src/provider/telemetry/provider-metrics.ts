@@ -45,20 +45,12 @@ export function createProviderMetrics(registers: readonly Registry[]) {
 }
 
 function createOutboxMetrics({ counter, gauge }: Families) {
-  const up = gauge('outbox_up', '1 if events are taken from the outbox, otherwise 0.').series();
-  const rejected = counter('outbox_rejected_total', 'Invalid rows of the outbox.').series();
-  const waiting = gauge('outbox_waiting', 'Rows in the outbox, counted up to 100,000.').series();
   const help = 'How long the oldest row has been in the outbox; 0: it is empty.';
-  const oldestAge = gauge('outbox_oldest_age_seconds', help).series();
   return {
-    up(isUp: boolean): void {
-      up.value = isUp ? 1 : 0;
-    },
-    rejected: (count: number): void => rejected.add(count),
-    figures(count: number, age: number): void {
-      waiting.value = count;
-      oldestAge.value = Math.max(0, age);
-    },
+    up: gauge('outbox_up', '1 if events are taken from the outbox, otherwise 0.').series(),
+    rejected: counter('outbox_rejected_total', 'Invalid rows of the outbox.').series(),
+    waiting: gauge('outbox_waiting', 'Rows in the outbox, counted up to 100,000.').series(),
+    oldestAge: gauge('outbox_oldest_age_seconds', help).series(),
   };
 }
 

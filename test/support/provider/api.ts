@@ -60,8 +60,7 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     defaults: DEFAULTS,
     cipher: new EndpointCipher([]),
     onChanged: () => undefined,
-    onUnreadable: () => undefined,
-    onEncryption: () => undefined,
+    logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
   });
   registry.replaceConfig([toConfigEndpoint('acme', { events: ['invoice.*'] })], DEFAULTS);
   await registry.open();

@@ -15,8 +15,11 @@ async function open(store = new MemoryEndpointStore(), clock = new FakeClock()) 
     defaults: DEFAULTS,
     cipher: new EndpointCipher([]),
     onChanged: () => undefined,
-    onUnreadable: (id) => void unreadable.push(id),
-    onEncryption: () => undefined,
+    logger: {
+      info: () => undefined,
+      warn: () => undefined,
+      error: (_, fields) => void unreadable.push(String(fields?.['endpoint'])),
+    },
   });
   await registry.open();
   return { registry, store, clock, unreadable };

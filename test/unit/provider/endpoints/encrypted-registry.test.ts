@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { Secret } from '../../../../src/core/secret.ts';
 import { EndpointCipher } from '../../../../src/provider/endpoints/endpoint-cipher.ts';
-import { type EncryptionReport, StoredRegistry } from '../../../../src/provider/endpoints/stored-registry.ts';
+import { StoredRegistry } from '../../../../src/provider/endpoints/stored-registry.ts';
 import { InboxRegistry } from '../../../../src/provider/inbox/inbox-registry.ts';
+import type { LogFields } from '../../../../src/telemetry/log/logger.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { DEFAULTS, toConfigEndpoint, toRecord } from '../../../support/provider/endpoints.ts';
 import { MemoryEndpointStore } from '../../../support/provider/memory-queue.ts';
@@ -13,17 +14,18 @@ const RECORD = toRecord({ headers: { Authorization: 'Bearer hidden', 'X-B': 'b-v
 const NEW_KEY = { version: 'v1' as const, secret: new Secret(Buffer.alloc(24, 9)) };
 
 function create(keys: readonly Buffer[], store = new MemoryEndpointStore(), clock = new FakeClock()) {
-  const reports: EncryptionReport[] = [];
+  const reports: Readonly<Record<string, unknown>>[] = [];
+  const log = (event: string, { hint: _, ...fields }: LogFields = {}): void => {
+    if (event === 'endpoint_unreadable') throw new Error(`${fields['endpoint']} cannot be read`);
+    reports.push({ event, ...fields });
+  };
   const registry = new StoredRegistry({
     store,
     clock,
     defaults: DEFAULTS,
     cipher: new EndpointCipher(keys),
     onChanged: () => undefined,
-    onUnreadable: (id) => {
-      throw new Error(`${id} cannot be read`);
-    },
-    onEncryption: (report) => void reports.push(report),
+    logger: { info: log, warn: log, error: log },
   });
   return { registry, store, clock, reports };
 }
@@ -73,7 +75,7 @@ describe('with a key', () => {
   test('encrypts what was stored in plain text, once', async () => {
     const store = await fill([], 3);
     const { registry, reports } = await open([A], store);
-    await expect.poll(() => reports).toEqual([{ kind: 'complete', key: idOf(A), reencrypted: 3, unusedKeys: [] }]);
+    await expect.poll(() => reports).toEqual([{ event: 'endpoint_secrets_encrypted', key: idOf(A), count: 3, unusedKeys: [] }]);
     expect(JSON.stringify([...store.stored.values()])).not.toContain('hidden');
     expect(registry.find('e0')?.version).toBe(2);
     expect(registry.find('e0')?.record.updatedAt).toBe(1);
@@ -91,7 +93,7 @@ describe('with a key', () => {
 
 test('without a key, says how many endpoints are in plain text', async () => {
   const { reports } = await open([], await fill([], 2));
-  expect(reports).toEqual([{ kind: 'plain', endpoints: 2 }]);
+  expect(reports).toEqual([{ event: 'endpoint_secrets_plain', count: 2 }]);
   expect((await open([])).reports).toEqual([]);
 });
 
@@ -99,7 +101,9 @@ describe('a rotation', () => {
   test('encrypts everything with the new first key at the start, and says that the old key can go', async () => {
     const store = await fill([A], 40);
     const { registry, reports } = await open([B, A], store);
-    await expect.poll(() => reports).toEqual([{ kind: 'complete', key: idOf(B), reencrypted: 40, unusedKeys: [idOf(A)] }]);
+    await expect
+      .poll(() => reports)
+      .toEqual([{ event: 'endpoint_secrets_encrypted', key: idOf(B), count: 40, unusedKeys: [idOf(A)] }]);
     expect(keysIn(store)).toEqual([idOf(B)]);
     registry.close();
     const next = await open([B], store);
@@ -111,7 +115,7 @@ describe('a rotation', () => {
       const store = await fill([A], 5);
       const { registry, reports } = await open([A], store);
       registry.replaceCipher(new EndpointCipher(keys));
-      await expect.poll(() => reports.at(-1)).toMatchObject({ kind: 'complete', key: idOf(B), reencrypted: 5 });
+      await expect.poll(() => reports.at(-1)).toMatchObject({ event: 'endpoint_secrets_encrypted', key: idOf(B), count: 5 });
       expect(keysIn(store)).toEqual([idOf(B)]);
       expect(registry.list()).toHaveLength(5);
       registry.close();
@@ -125,7 +129,7 @@ describe('a rotation', () => {
     registry.replaceCipher(new EndpointCipher([A, B]));
     await expect.poll(() => reports).toHaveLength(1);
     expect([reports[0], registry.find('e0')?.version]).toEqual([
-      { kind: 'complete', key: idOf(A), reencrypted: 0, unusedKeys: [idOf(B)] },
+      { event: 'endpoint_secrets_encrypted', key: idOf(A), count: 0, unusedKeys: [idOf(B)] },
       1,
     ]);
   });
@@ -144,7 +148,9 @@ describe('a rotation', () => {
     expect(registry.list().map(({ headers }) => headers)).toEqual(registry.list().map(({ id }) => [['X-New', id.slice(1)]]));
     // Each endpoint was stored by one replica, besides its change.
     expect(
-      first.reports.concat(second.reports).reduce((sum, report) => sum + ('reencrypted' in report ? report.reencrypted : 0), 0),
+      first.reports
+        .concat(second.reports)
+        .reduce((sum, report) => sum + (typeof report['count'] === 'number' ? report['count'] : 0), 0),
     ).toBeLessThanOrEqual(30);
   });
 
@@ -176,7 +182,7 @@ describe('a rotation', () => {
     store.failure = new Error('down');
     await clock.advance(0);
     await clock.advance(600_000);
-    await expect.poll(() => reports.at(-1)).toMatchObject({ kind: 'complete', key: idOf(B) });
+    await expect.poll(() => reports.at(-1)).toMatchObject({ event: 'endpoint_secrets_encrypted', key: idOf(B) });
     registry.close();
     expect(clock.timers).toBe(0);
   });
@@ -202,7 +208,7 @@ describe('a key that is missing', () => {
     await other.registry.create('new', RECORD);
     await clock.advance(1_000);
     await clock.advance(0);
-    expect(reports.at(-1)).toEqual({ kind: 'key_missing', key: idOf(B), endpoints: ['new'] });
+    expect(reports.at(-1)).toEqual({ event: 'encryption_key_missing', key: idOf(B), count: 1, endpoints: ['new'] });
     expect(registry.route({ type: 'x', data: {} })).toEqual([{ endpoint: 'new' }]);
     expect([registry.get('new'), registry.list(), registry.isElsewhere('new')]).toEqual([undefined, [], true]);
     // Lanes ask this one: without it, they would skip the deliveries of an unknown endpoint after 15 minutes.
@@ -231,7 +237,7 @@ describe('a key that is missing', () => {
     expect(store.stored).toEqual(before);
     const { registry, reports } = create([B], store);
     await registry.open(lost);
-    expect(reports[0]).toEqual({ kind: 'reset', endpoints: ['e0', 'e1'] });
+    expect(reports.slice(0, 2)).toEqual(['e0', 'e1'].map((endpoint) => ({ event: 'endpoint_secrets_reset', endpoint })));
     expect(registry.get('safe')).toMatchObject({ disabled: undefined, headers: Object.entries(RECORD.settings.headers) });
     expect(registry.get('e0')).toMatchObject({ url: RECORD.settings.url, headers: [], disabled: { reason: 'manual' } });
     expect(registry.get('e0')?.keys).toEqual([NEW_KEY]);
@@ -271,7 +277,7 @@ describe('an endpoint whose stored values were altered', () => {
     const other = read(store, 'other');
     alter(store, (json) => change(json, other));
     const next = await open([A, B], store);
-    expect(next.reports[0]).toEqual({ kind: 'altered', endpoints: ['e0'] });
+    expect(next.reports[0]).toEqual({ event: 'endpoint_secrets_altered', endpoint: 'e0' });
     expect(next.registry.list().map(({ id }) => id)).toEqual(['other']);
     expect(next.registry.route({ type: 'x', data: {} })).toHaveLength(2);
     expect(next.registry.isElsewhere('e0')).toBe(true);
@@ -284,10 +290,7 @@ describe('an endpoint whose stored values were altered', () => {
     const { registry, store, reports } = await open([A], await fill([A]));
     alter(store, () => ({ url: 'https://evil.example' }));
     await registry.reload();
-    expect(reports).toEqual([
-      { kind: 'complete', key: idOf(A), reencrypted: 0, unusedKeys: [] },
-      { kind: 'altered', endpoints: ['e0'] },
-    ]);
+    expect(reports).toEqual([{ event: 'endpoint_secrets_altered', endpoint: 'e0' }]);
     expect(registry.get('e0')).toBeUndefined();
   });
 });

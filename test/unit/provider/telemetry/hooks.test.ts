@@ -2,7 +2,6 @@ import { Registry } from '@prometheus-io/client';
 import { expect, test } from 'vitest';
 import type { Endpoint } from '../../../../src/provider/endpoints/endpoint.ts';
 import {
-  createEncryptionLog,
   createLaneHooks,
   FailingEndpoints,
   type ProviderLogEvent,
@@ -52,28 +51,4 @@ test('skipped deliveries are counted by the label that attempts to the endpoint 
   hooks.onSkipped('deleted', 11);
   hooks.onSkipped('acme', 1);
   expect(await skipped()).toEqual({ acme: 4, api: 23, 'inbox:billing': 2 });
-});
-
-test('what happens because of encryption keys is logged with what to do', () => {
-  const lines: string[] = [];
-  const destination = { write: (line: string) => void lines.push(line) };
-  const log = createEncryptionLog(createLogger<ProviderLogEvent>({ level: 'info', version: 'test', destination }));
-  const endpoints = Array.from({ length: 12 }, (_, i) => `e${i}`);
-  log({ kind: 'key_missing', key: 'abc', endpoints });
-  log({ kind: 'altered', endpoints: ['a', 'b'] });
-  log({ kind: 'reset', endpoints: ['c'] });
-  log({ kind: 'complete', key: 'abc', reencrypted: 0, unusedKeys: [] });
-  log({ kind: 'complete', key: 'abc', reencrypted: 2, unusedKeys: ['old'] });
-  log({ kind: 'plain', endpoints: 3 });
-  const logged = lines.map((line) => JSON.parse(line));
-  expect(logged.map(({ level, msg }) => [level, msg])).toEqual([
-    ['error', 'encryption_key_missing'],
-    ['error', 'endpoint_secrets_altered'],
-    ['error', 'endpoint_secrets_altered'],
-    ['error', 'endpoint_secrets_reset'],
-    ['info', 'endpoint_secrets_encrypted'],
-    ['warn', 'endpoint_secrets_plain'],
-  ]);
-  expect(logged[0]).toMatchObject({ key: 'abc', count: 12, endpoints: endpoints.slice(0, 10) });
-  expect(logged[4]).toMatchObject({ count: 2, key: 'abc', unusedKeys: ['old'] });
 });
