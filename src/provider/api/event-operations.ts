@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { toInstant } from '../../core/clock.ts';
 import { findMember, type JsonSpan, listElements, toWholeSpan } from '../../core/json-scan.ts';
-import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
@@ -61,7 +61,7 @@ function createAccept(parts: OperationParts): Operation {
     responses: { 202: { description: 'The event is stored.', schema: schemas.acceptedEvent } },
     problems: ACCEPT_PROBLEMS,
     handle({ body, content, incoming }) {
-      const events = toNewEvents([{ body, content, span: toWholeSpan(content), field: '' }], incoming, parts);
+      const events = toNewEvents([{ body, span: toWholeSpan(content), field: '' }], { content, incoming }, parts);
       return store(events, parts, ([accepted]) => accepted);
     },
   });
@@ -84,11 +84,10 @@ function createAcceptBatch(parts: OperationParts): Operation {
       const spans = [...listElements(content, list)];
       const posted = body.events.map((event, index) => ({
         body: event,
-        content,
         span: spans[index] as JsonSpan,
         field: `events[${index}].`,
       }));
-      const events = toNewEvents(posted, incoming, parts);
+      const events = toNewEvents(posted, { content, incoming }, parts);
       return store(events, parts, (accepted) => ({ events: accepted }));
     },
   });
@@ -182,17 +181,10 @@ function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: Ev
 /** An event in a request. */
 interface PostedEvent {
   readonly body: NewEventBody;
-  readonly content: Buffer;
-  /** The event in `content`. */
+  /** The event in the content of the request. */
   readonly span: JsonSpan;
   /** Prefix of its members in error messages. */
   readonly field: string;
-}
-
-interface Accepted {
-  readonly id: string;
-  readonly duplicate: boolean;
-  readonly endpoints: number;
 }
 
 /**
@@ -201,7 +193,7 @@ interface Accepted {
  */
 function toNewEvents(
   posted: readonly PostedEvent[],
-  incoming: IncomingMessage,
+  { content, incoming }: Pick<ApiRequest<unknown, unknown>, 'content' | 'incoming'>,
   { registry, clock, settings }: OperationParts,
 ): NewEvent[] | ApiResponse {
   const metadata = toMetadata(incoming);
@@ -209,7 +201,7 @@ function toNewEvents(
   const events: NewEvent[] = [];
   const ids = new Set<string>();
   let deliveries = 0;
-  for (const { body, content, span, field } of posted) {
+  for (const { body, span, field } of posted) {
     const { type, tenant, id = createEventId(), created = Math.floor(createdAt / 1_000) } = body;
     if (ids.has(id)) return toInvalid([{ field: `${field}id`, message: 'another event of the request has the same ID' }]);
     ids.add(id);
@@ -231,7 +223,7 @@ function toNewEvents(
 async function store(
   events: readonly NewEvent[] | ApiResponse,
   { queue, hooks }: OperationParts,
-  toBody: (accepted: readonly Accepted[]) => unknown,
+  toBody: (accepted: readonly object[]) => unknown,
 ): Promise<ApiResponse> {
   if ('status' in events) return events;
   const results = await queue.append(events);

@@ -201,27 +201,14 @@ export function toRecord({ startedAt, duration, status, outcome, detail }: Attem
   return { at: startedAt, duration, status, outcome, detail };
 }
 
-/** Failed attempts in a row. */
-export interface FailureStreak {
-  readonly failures: number;
-  /** The first of them. */
-  readonly since: EpochMilliseconds;
-  /** Undefined if an older version counted it. */
-  readonly last: AttemptRecord | undefined;
-  /** When the next attempt may start; undefined: now. */
-  readonly pausedUntil: EpochMilliseconds | undefined;
-}
-
-/** Undefined if the last attempt succeeded, or the endpoint was enabled since. */
-export function toFailureStreak(
-  stored: LaneState | undefined,
-  endpoint: Endpoint,
-  now: EpochMilliseconds,
-): FailureStreak | undefined {
+/**
+ * Failed attempts in a row, since the first of them. Undefined if the last attempt succeeded, or the endpoint was enabled since. `last`: undefined if an
+ * older version counted it; `pausedUntil`: the next attempt may start now.
+ */
+export function toFailureStreak(stored: LaneState | undefined, endpoint: Endpoint, now: EpochMilliseconds) {
   const state = toCurrentState(stored, endpoint);
-  const { failures, firstFailureAt, lastFailure } = state;
-  if (failures === 0 || firstFailureAt === undefined) return undefined;
-  return { failures, since: firstFailureAt, last: lastFailure, pausedUntil: toPause(state, now) };
+  const { failures, firstFailureAt: since, lastFailure: last } = state;
+  return failures === 0 || since === undefined ? undefined : { failures, since, last, pausedUntil: toPause(state, now) };
 }
 
 function findDisabling({ failures, firstFailureAt }: LaneState, { disable, now }: EndedAttempt): DisabledReason | undefined {

@@ -13,11 +13,6 @@ import {
 } from '../postgres/connection.ts';
 import { migrate, OUTBOX_CHANNEL, OUTBOX_MIGRATIONS, type OutboxSetup, readSetup, toBegin } from './outbox-table.ts';
 
-interface SessionHooks {
-  readonly onNotified: () => void;
-  readonly onEnded: () => void;
-}
-
 const SETUP_HINT = 'run the SQL of docs/outbox.md as the owner of the schema';
 
 /** A connection that was used until the first error. */
@@ -27,15 +22,15 @@ export class OutboxSession {
   readonly #client: pg.Client;
   #isOpen = true;
 
-  constructor(target: PostgresTarget, schema: string, hooks: SessionHooks) {
+  constructor(target: PostgresTarget, schema: string, onNotified: () => void, onEnded: () => void) {
     this.#target = target;
     this.#schema = schema;
     this.#client = createPostgresClient(target);
-    onEvent(this.#client, 'notification', hooks.onNotified);
+    onEvent(this.#client, 'notification', onNotified);
     // The pending query, or the next one, reports the error.
     onEvent(this.#client, 'error', () => {
       this.#isOpen = false;
-      hooks.onEnded();
+      onEnded();
     });
   }
 
@@ -109,7 +104,7 @@ export class OutboxSession {
 export async function testOutbox(target: PostgresTarget, schema: string): Promise<ConnectionResult> {
   const title = formatPostgres(target);
   const ignore = (): void => undefined;
-  const session = new OutboxSession(target, schema, { onNotified: ignore, onEnded: ignore });
+  const session = new OutboxSession(target, schema, ignore, ignore);
   try {
     const { version } = await session.check();
     return {

@@ -129,18 +129,14 @@ export class Outbox {
     if (this.#session?.isOpen === true && !this.#isOutdated) return this.#session;
     this.#session?.end();
     this.#isOutdated = false;
-    this.#session = new OutboxSession(this.#target, this.#parts.schema, {
-      onNotified: () => this.#notify(),
-      onEnded: () => this.#wake(),
-    });
+    const onNotified = (): void => {
+      this.#isNotified = true;
+      this.#wake();
+    };
+    this.#session = new OutboxSession(this.#target, this.#parts.schema, onNotified, () => this.#wake());
     await this.#session.open();
     this.#joined = await this.#session.use(this.#parts.join);
     return this.#session;
-  }
-
-  #notify(): void {
-    this.#isNotified = true;
-    this.#wake();
   }
 
   async #work(session: OutboxSession): Promise<void> {

@@ -34,21 +34,13 @@ export interface RunOutcome extends LaneResult {
   readonly hasUnsettled: boolean;
 }
 
-/** Runs lanes. */
-export interface LaneSchedulerOptions {
-  readonly clock: Clock;
-  readonly onRunError: (endpoint: string, error: unknown) => void;
-  /** The clock was set back: deliveries may be due too late. */
-  readonly onSetBack?: () => void;
-}
-
 type StartRun = (entry: LaneEntry) => Promise<RunOutcome>;
 
 /** The endpoints of this process, which has all of them. */
 export class LaneScheduler {
   readonly #clock: Clock;
-  readonly #onRunError: LaneSchedulerOptions['onRunError'];
-  readonly #onSetBack: LaneSchedulerOptions['onSetBack'];
+  readonly #onRunError: (endpoint: string, error: unknown) => void;
+  readonly #onSetBack: (() => void) | undefined;
   readonly #entries = new Map<string, LaneEntry>();
   /** Due and not running, in the order in which they are served. */
   readonly #ready = new Set<LaneEntry>();
@@ -63,7 +55,8 @@ export class LaneScheduler {
   /** Wall-clock time minus monotonic time, when times were set: lower once the clock was set back. */
   #offset = Number.NEGATIVE_INFINITY;
 
-  constructor({ clock, onRunError, onSetBack }: LaneSchedulerOptions) {
+  /** `onSetBack`: the clock was set back, so deliveries may be due too late. */
+  constructor(clock: Clock, onRunError: (endpoint: string, error: unknown) => void, onSetBack?: () => void) {
     this.#clock = clock;
     this.#onSetBack = onSetBack;
     this.#onRunError = onRunError;

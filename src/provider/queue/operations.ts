@@ -6,7 +6,7 @@ import type {
   AttemptRecord,
   Delivery,
   DeliveryFilter,
-  DeliveryPage,
+  DeliveryRecord,
   EndpointBacklog,
   EventFilter,
   EventPageRequest,
@@ -58,11 +58,23 @@ export interface TakenMessage extends Omit<Delivery, 'endpoint' | 'tenant' | 'bo
   readonly facts: DeliveryFacts;
 }
 
-/** Where a repair goes on: after this delivery, up to the event `end`. */
-export interface RepairPosition {
+/** A place between deliveries, or between events. */
+export interface Position {
   readonly event: number;
   readonly lane: number;
+}
+
+/** Where a repair goes on: after this delivery, up to the event `end`. */
+export interface RepairPosition extends Position {
   readonly end: number;
+}
+
+/** A part of a list. */
+export interface FoundStep<T> {
+  /** With the position of each, for the next page. */
+  readonly found: readonly { readonly position: string; readonly record: T }[];
+  /** Where the next step continues; undefined: at the end. */
+  readonly next: string | undefined;
 }
 
 /** An endpoint with deliveries that wait. */
@@ -197,16 +209,8 @@ export interface Results {
     readonly next: EpochMilliseconds | undefined;
   };
   getEvent: (Omit<StoredEvent, 'body'> & Pick<EventMessage, 'bodyLength'>) | undefined;
-  findStep: {
-    /** With the position of each, for the next page. */
-    readonly found: readonly { readonly position: string; readonly record: DeliveryPage['deliveries'][number] }[];
-    /** Where the next step continues; undefined: at the end. */
-    readonly next: string | undefined;
-  };
-  findEventsStep: {
-    readonly found: readonly { readonly position: string; readonly record: EventRecord }[];
-    readonly next: string | undefined;
-  };
+  findStep: FoundStep<DeliveryRecord>;
+  findEventsStep: FoundStep<EventRecord>;
   findAttempts: readonly AttemptRecord[] | undefined;
   countStep: { readonly count: number; readonly position: RepairPosition; readonly isDone: boolean };
   stats: QueueStats;

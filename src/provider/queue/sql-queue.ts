@@ -28,7 +28,7 @@ import type {
 } from './delivery-queue.ts';
 import { LaneRun } from './lane-run.ts';
 import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
-import type { EventMessage, RepairPosition, Results } from './operations.ts';
+import type { EventMessage, FoundStep, RepairPosition, Results } from './operations.ts';
 import type { OpenStore, QueueHooks, StoreClient } from './store-client.ts';
 
 const CHANGED_PER_STEP = 500;
@@ -73,11 +73,7 @@ export class SqlQueue implements DeliveryQueue {
       every: (interval, action) => clock.every(interval, action),
     };
     this.#hooks = hooks;
-    this.#scheduler = new LaneScheduler({
-      clock: this.clock,
-      onRunError: hooks.onRunError,
-      onSetBack: () => runDetached(this.#hasten()),
-    });
+    this.#scheduler = new LaneScheduler(this.clock, hooks.onRunError, () => runDetached(this.#hasten()));
   }
 
   get #store(): StoreClient {
@@ -357,11 +353,6 @@ export class SqlQueue implements DeliveryQueue {
 function toRejected(rejected: number, reason: string | undefined): SidegateError {
   const count = rejected === 1 ? '1 delivery was' : `${rejected} deliveries were`;
   return new SidegateError('system', 'queue_full', `${count} not made due: ${reason}`);
-}
-
-interface FoundStep<Record> {
-  readonly found: readonly { readonly position: string; readonly record: Record }[];
-  readonly next: string | undefined;
 }
 
 /** One page, searched in steps. */

@@ -5,7 +5,7 @@ import type { SidegateError } from '../../../core/errors.ts';
 import type { Target } from '../../endpoints/endpoint.ts';
 import type { AppendResult, QueueBounds } from '../delivery-queue.ts';
 import type { EventMessage, Operations } from '../operations.ts';
-import type { Payload, Sql } from './database.ts';
+import { type Payload, type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
 import { BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
@@ -17,6 +17,9 @@ const DELIVERY_BYTES = 192;
 /** Rows that one statement inserts, so that its parameter stays small. */
 const ROWS_PER_STATEMENT = 2_000;
 const NO_BODY = new Uint8Array(0);
+/** Of the rows of `toEventRow` and of a `DeliveryRow`. */
+const EVENT_COLUMNS = toColumns(['created', 'bytes', 'targets', 'waiting', 'failed'], ['id', 'type', 'tenant', 'digest']);
+const DELIVERY_COLUMNS = toColumns(['event', 'lane', 'rank', 'state', 'due', 'settled'], ['key']);
 
 /** An event of an operation, with its body. */
 interface Candidate extends EventMessage, WaitingEvent {
@@ -212,17 +215,7 @@ async function insertEvents(sql: Sql, events: readonly Candidate[]): Promise<rea
     `INSERT INTO event (id, type, tenant, created, bytes, digest, targets, waiting, failed)
      SELECT r.id, r.type, r.tenant, r.created, r.bytes, r.digest, r.targets, r.waiting, r.failed FROM rows r
      WHERE true ON CONFLICT (id) DO NOTHING`,
-    {
-      id: 'text',
-      type: 'text',
-      tenant: 'text',
-      created: 'integer',
-      bytes: 'integer',
-      digest: 'text',
-      targets: 'integer',
-      waiting: 'integer',
-      failed: 'integer',
-    },
+    EVENT_COLUMNS,
     events.map(toEventRow),
   );
   const payloads: Payload[] = [];
@@ -257,15 +250,7 @@ async function insertDeliveries(sql: Sql, rows: readonly DeliveryRow[]): Promise
          AND EXISTS (SELECT 1 FROM delivery d WHERE d.lane = r.lane AND d.order_key = r.key AND d.state < 2)
        THEN ${BLOCKED} ELSE r.state END,
        r.rank, r.due, 0, 0, 0, 0, r.settled, r.key, NULL FROM rows r`,
-    {
-      event: 'integer',
-      lane: 'integer',
-      rank: 'integer',
-      state: 'integer',
-      due: 'integer',
-      settled: 'integer',
-      key: 'text',
-    },
+    DELIVERY_COLUMNS,
     rows,
   );
 }

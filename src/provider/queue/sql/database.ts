@@ -29,6 +29,11 @@ export interface Dialect {
 /** Columns of rows that a statement gets. */
 export type Columns = Readonly<Record<string, ColumnType>>;
 
+export function toColumns(integers: readonly string[], texts: readonly string[] = []): Columns {
+  const columns = [...integers.map((name) => [name, 'integer'] as const), ...texts.map((name) => [name, 'text'] as const)];
+  return Object.fromEntries(columns);
+}
+
 /** An event's bytes, which never change. */
 export interface Payload {
   readonly event: number;

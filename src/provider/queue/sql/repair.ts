@@ -1,12 +1,12 @@
 /** Changes to many deliveries: retries, cancellations and purges; and the erasure of payloads. */
 import type { SidegateError } from '../../../core/errors.ts';
 import { DELIVERY_STATES, type DeliveryState, type QueueBounds, type RepairAction } from '../delivery-queue.ts';
-import type { Operations, Results } from '../operations.ts';
+import type { Operations, Position, Results } from '../operations.ts';
 import { findOne, type Sql } from './database.ts';
 import { LaneChanges, lockLanes } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, SKIPPED, toTenant } from './schema.ts';
-import { findStep, type Position, type Selection, select } from './select.ts';
+import { findStep, type Selection, select } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
 import { Usage } from './usage.ts';
 

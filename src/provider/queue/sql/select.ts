@@ -9,7 +9,7 @@ import type {
   EventRecord,
   StoredEvent,
 } from '../delivery-queue.ts';
-import type { Operations, Results } from '../operations.ts';
+import type { Operations, Position, Results } from '../operations.ts';
 import { findOne, type Parameter, type Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
 import { BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
@@ -25,12 +25,6 @@ const STATES: Readonly<Record<DeliveryState, readonly number[]>> = {
   skipped: [SKIPPED],
 };
 const STATE_NAMES: readonly DeliveryState[] = ['waiting', 'waiting', 'delivered', 'dead', 'skipped'];
-
-/** A place between deliveries, or between events. */
-export interface Position {
-  readonly event: number;
-  readonly lane: number;
-}
 
 /** Deliveries that may match: a range of an index, and conditions on its rows. */
 export interface Selection {

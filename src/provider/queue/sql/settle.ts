@@ -1,6 +1,6 @@
 /** Records what attempts led to. */
 import type { Operations, Results, SettleMessage } from '../operations.ts';
-import type { Sql } from './database.ts';
+import { type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
@@ -81,18 +81,7 @@ function noteNext(nexts: Map<number, number>, lane: number, due: number): void {
 }
 
 /** Columns of a `SettledRow`. */
-const SETTLED_COLUMNS = {
-  event: 'integer',
-  lane: 'integer',
-  fence: 'integer',
-  taken: 'integer',
-  record: 'text',
-  state: 'integer',
-  next: 'integer',
-  pause: 'integer',
-  made: 'integer',
-  at: 'integer',
-} as const;
+const SETTLED_COLUMNS = toColumns(['event', 'lane', 'fence', 'taken', 'state', 'next', 'pause', 'made', 'at'], ['record']);
 
 /** A delivery, and what it becomes. */
 interface SettledRow extends FoundRow {

@@ -65,7 +65,7 @@ describe('the scheduler of lanes', () => {
 
   function create(clock: FakeClock): { scheduler: LaneScheduler; runs: string[] } {
     const runs: string[] = [];
-    const scheduler = new LaneScheduler({ clock, onRunError: (endpoint) => runs.push(`error ${endpoint}`) });
+    const scheduler = new LaneScheduler(clock, (endpoint) => runs.push(`error ${endpoint}`));
     return { scheduler, runs };
   }
 
