@@ -1,7 +1,7 @@
 /** Finds bypasses to the app's own port: Services, EndpointSlices, host ports. */
 import { isIPv6 } from 'node:net';
 import { normalizeIp } from '../../core/ip-address.ts';
-import { type Facts, itemsOf } from './facts.ts';
+import { type Facts, itemsOf, keyOf } from './facts.ts';
 import { type Finding, finding } from './finding.ts';
 import type { EndpointSlice, Pod, Service, ServicePort } from './objects.ts';
 import { classify, declares, findNamedPort, resolveTarget } from './ports.ts';
@@ -154,48 +154,88 @@ function ingressesOf({ metadata: { name, namespace } }: Service, facts: ServiceF
     });
 }
 
+/** EndpointSlices by what the doctor looks for. */
+interface SliceIndex {
+  readonly byAddress: ReadonlyMap<string, readonly EndpointSlice[]>;
+  /** By `namespace/name` of the Service. */
+  readonly byService: ReadonlyMap<string, readonly EndpointSlice[]>;
+}
+
 /** Derived from lists that can be long. */
-const slicesByAddress = new WeakMap<ServiceFacts['endpointSlices'], ReadonlyMap<string, readonly EndpointSlice[]>>();
+const indexes = new WeakMap<ServiceFacts['endpointSlices'], SliceIndex>();
 
 /** IPv6 has many spellings of one address, and the author of a slice may use any of them. */
-function indexSlices(slices: ServiceFacts['endpointSlices']): ReadonlyMap<string, readonly EndpointSlice[]> {
-  const known = slicesByAddress.get(slices);
+function indexSlices(slices: ServiceFacts['endpointSlices']): SliceIndex {
+  const known = indexes.get(slices);
   if (known !== undefined) return known;
-  const index = new Map<string, EndpointSlice[]>();
+  const [byAddress, byService] = [new Map<string, EndpointSlice[]>(), new Map<string, EndpointSlice[]>()];
   for (const slice of itemsOf(slices)) {
+    const { labels, namespace = '' } = slice.metadata;
+    const service = keyOf(namespace, labels?.[SERVICE_NAME] ?? '');
+    byService.set(service, [...(byService.get(service) ?? []), slice]);
     const addresses = (slice.endpoints ?? []).flatMap((endpoint) => endpoint.addresses ?? []);
     for (const address of new Set(addresses.map((each) => normalizeIp(each) ?? '')))
-      index.set(address, [...(index.get(address) ?? []), slice]);
+      byAddress.set(address, [...(byAddress.get(address) ?? []), slice]);
   }
-  slicesByAddress.set(slices, index);
+  const index = { byAddress, byService };
+  indexes.set(slices, index);
   return index;
+}
+
+/** The slices that have the label of a Service: kube-proxy sends its requests to all of their addresses. */
+export function slicesOf({ metadata: { name, namespace = '' } }: Service, facts: ServiceFacts): readonly EndpointSlice[] {
+  return indexSlices(facts.endpointSlices).byService.get(keyOf(namespace, name)) ?? [];
+}
+
+/** The TCP ports of a slice; undefined: all. A port without a number means all, and some clients read a slice without ports so. */
+export function targetsOf({ ports }: EndpointSlice): readonly (number | undefined)[] {
+  const given = ports ?? [];
+  if (given.length === 0) return [undefined];
+  return given.filter(({ protocol }) => (protocol ?? 'TCP') === 'TCP').map(({ port }) => port ?? undefined);
+}
+
+/** The addresses of a pod in their canonical form. */
+export function addressesOf({ status = {} }: Pod): ReadonlySet<string> {
+  const { podIP = '', podIPs = [] } = status;
+  return new Set([podIP, ...podIPs.map(({ ip = '' }) => ip)].flatMap((ip) => normalizeIp(ip) ?? []));
 }
 
 /** Labels and owners of slices prove nothing, because anyone who may create slices can copy them. So all are checked. */
 function checkSlices(pod: Pod, selecting: readonly Service[], facts: ServiceFacts): Finding[] {
-  const { podIP = '', podIPs = [] } = pod.status ?? {};
-  const own = new Set([podIP, ...podIPs.map(({ ip = '' }) => ip)].flatMap((ip) => normalizeIp(ip) ?? []));
-  const index = indexSlices(facts.endpointSlices);
-  const found = [...own].flatMap((address) => (index.get(address) ?? []).map((slice) => ({ address, slice })));
-  return found.flatMap(({ address, slice: { metadata, ports } }) => {
-    const service = selecting.find((each) => each.metadata.name === metadata.labels?.[SERVICE_NAME]);
+  const { byAddress } = indexSlices(facts.endpointSlices);
+  const found = [...addressesOf(pod)].flatMap((address) => (byAddress.get(address) ?? []).map((slice) => ({ address, slice })));
+  return found.flatMap(({ address, slice }) => {
+    const service = selecting.find((each) => each.metadata.name === slice.metadata.labels?.[SERVICE_NAME]);
     // The Service itself has a finding for them.
     const known = (service?.spec.ports ?? []).map((port) => resolveTarget(pod.spec, port));
-    const others = (ports ?? []).filter(({ port, protocol = 'TCP' }) => protocol === 'TCP' && !known.includes(port));
-    return others.flatMap(({ port }) => {
-      const target = classify(pod.spec, port);
-      const place = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
-      if (target === 'beside') return [checkBeside(`EndpointSlice ${metadata.name} targets ${place},`, port)];
-      if (target !== 'app') return [];
-      return [
-        finding(
-          'endpoints-to-app',
-          `EndpointSlice ${metadata.name} targets ${place}, the app's own port, and bypasses the sidecar`,
-          `set its port to ${findSidecar(pod)?.ports.data ?? "the sidecar's port"}, or use a Service that selects the pods`,
-        ),
-      ];
-    });
+    // A headless Service without ports, such as that of a StatefulSet, has such a slice.
+    if ((slice.ports ?? []).length === 0 && service !== undefined && known.length === 0) return [];
+    const targets = targetsOf(slice).filter((port) => port === undefined || !known.includes(port));
+    return targets.flatMap((port) => checkTarget(pod, { address, slice, port }));
   });
+}
+
+interface SliceTarget {
+  readonly address: string;
+  readonly slice: EndpointSlice;
+  readonly port: number | undefined;
+}
+
+function checkTarget(pod: Pod, { address, slice: { metadata, ports }, port }: SliceTarget): Finding[] {
+  const target = port === undefined ? 'app' : classify(pod.spec, port);
+  const place = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
+  if (target === 'beside') return [checkBeside(`EndpointSlice ${metadata.name} targets ${place},`, port)];
+  if (target !== 'app') return [];
+  const all =
+    (ports ?? []).length === 0 ? `${address} without a port, which some clients read as all ports` : `all ports of ${address}`;
+  const what = port === undefined ? `${all}, also those that the sidecar does not guard` : `${place}, the app's own port,`;
+  return [
+    finding(
+      'endpoints-to-app',
+      `EndpointSlice ${metadata.name} targets ${what} and bypasses the sidecar`,
+      `set its port to ${findSidecar(pod)?.ports.data ?? "the sidecar's port"}, or use a Service that selects the pods`,
+    ),
+  ];
 }
 
 function checkHostPorts({ spec }: Pod): Finding[] {

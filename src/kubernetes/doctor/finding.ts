@@ -33,7 +33,7 @@ export const FINDINGS = {
   'service-shared': {
     severity: 'error',
     meaning:
-      'A Service selects pods with the sidecar and pods without it, which may be in deletion: some of its requests are not verified.',
+      'A Service selects pods with the sidecar and pods without it, which may be in deletion, or an EndpointSlice adds another address to it: some of its requests are not verified.',
   },
   'host-network': {
     severity: 'error',
@@ -60,7 +60,7 @@ export const FINDINGS = {
   },
   'endpoints-to-app': {
     severity: 'error',
-    meaning: "An EndpointSlice targets the app's own port, apart from the ports of a Service that selects the pod.",
+    meaning: "An EndpointSlice targets the app's own port or all ports, apart from the ports of a Service that selects the pod.",
   },
   'host-port': { severity: 'error', meaning: "A hostPort exposes the app's own port on the node." },
   'service-publishes-unready': {

@@ -143,8 +143,13 @@ export interface Service extends Named {
 }
 
 export interface EndpointSlice extends Named {
-  readonly endpoints?: readonly { readonly addresses?: readonly string[] }[] | null;
-  readonly ports?: readonly { readonly port?: number; readonly protocol?: string }[] | null;
+  readonly endpoints?:
+    | readonly {
+        readonly addresses?: readonly string[];
+        readonly conditions?: { readonly ready?: boolean | null; readonly serving?: boolean | null };
+      }[]
+    | null;
+  readonly ports?: readonly { readonly port?: number | null; readonly protocol?: string | null }[] | null;
 }
 
 export interface Ingress extends Named {

@@ -182,3 +182,97 @@ describe('a Service', () => {
     expect(examine(beside(pod)).state).toBe('protected');
   });
 });
+
+describe('an EndpointSlice with the label of a Service', () => {
+  const other: Json = makePod('other', makeTemplate({ labels: { app: 'other' } }));
+  other.status.podIP = '10.1.0.2';
+  const bare: Json = makeBare('bare', { metadata: { labels: { app: 'bare' } }, spec: { containers: [{ name: 'x' }] } });
+  bare.status.podIP = '10.1.0.3';
+  const slice = (endpoint: Json, over: Json = {}): Json => ({
+    metadata: { name: 'more', namespace: 'shop', labels: { 'kubernetes.io/service-name': 'web' } },
+    addressType: 'IPv4',
+    endpoints: [endpoint],
+    ports: [{ port: 8480 }],
+    ...over,
+  });
+  const to = (address: string, conditions: Json = { ready: true }): Json => ({ addresses: [address], conditions });
+  const over = (endpointSlices: Json[], service: Json = {}): Over => ({
+    pods: [makePod('web-1-a', makeTemplate(), OWNER), other, bare],
+    services: [makeService(service)],
+    endpointSlices,
+  });
+  const otherNamespace = { name: 'more', namespace: 'other', labels: { 'kubernetes.io/service-name': 'web' } };
+
+  test.each<[string, Json, Json, string]>([
+    ['a pod without the sidecar', slice(to('10.1.0.3')), {}, '10.1.0.3'],
+    ['an address outside of the namespace', slice(to('192.0.2.7')), {}, '192.0.2.7'],
+    ['an address without conditions', slice({ addresses: ['192.0.2.7'] }), {}, '192.0.2.7'],
+    ['an address that is serving', slice(to('192.0.2.7', { ready: false, serving: true })), {}, '192.0.2.7'],
+    [
+      'an unready address of a Service that publishes it',
+      slice(to('192.0.2.7', { ready: false, serving: false })),
+      { publishNotReadyAddresses: true },
+      '192.0.2.7',
+    ],
+    ['a host name', slice(to('evil.example'), { addressType: 'FQDN' }), {}, 'evil.example'],
+    ['the app of another gate', slice(to('10.1.0.2'), { ports: [{ port: 8080 }] }), {}, '10.1.0.2'],
+    ['another port of another gate', slice(to('10.1.0.2'), { ports: [{ port: 9000 }] }), {}, '10.1.0.2'],
+    ['all ports of another gate', slice(to('10.1.0.2'), { ports: [{}] }), {}, '10.1.0.2'],
+    ['an unnamed port of another gate', slice(to('10.1.0.2'), { ports: null }), {}, '10.1.0.2'],
+  ])('makes the workload behind the Service bypassable if it leads to %s', (_what, endpointSlice, service, address) => {
+    const { state, web } = examine(over([endpointSlice], service));
+    expect(state).toBe('bypassed');
+    expect(web?.findings).toEqual([
+      expect.objectContaining({
+        code: 'service-shared',
+        severity: 'error',
+        message: `EndpointSlice more sends requests of Service web to ${address}, where no sidecar verifies them`,
+      }),
+    ]);
+  });
+
+  test('makes the workload behind a Service without a selector bypassable', () => {
+    const own = slice(to('10.1.0.1'), { metadata: { ...slice({}).metadata, name: 'own' } });
+    const { state, codes } = examine(over([own, slice(to('192.0.2.7'))], { selector: {} }));
+    expect([state, codes]).toEqual(['bypassed', ['service-shared']]);
+    expect(examine(over([own], { selector: {} })).state).toBe('protected');
+  });
+
+  test.each<[string, Json, string]>([
+    ['no port', { ports: null }, 'targets 10.1.0.1 without a port, which some clients read as all ports'],
+    ['an empty list of ports', { ports: [] }, 'targets 10.1.0.1 without a port, which some clients read as all ports'],
+    ['a port without a number', { ports: [{}] }, 'targets all ports of 10.1.0.1'],
+    ['a port that is null', { ports: [{ port: null }] }, 'targets all ports of 10.1.0.1'],
+  ])('makes the workload bypassable if it has its address with %s', (_what, ports, message) => {
+    const { state, codes, web } = examine(over([slice(to('10.1.0.1'), ports)]));
+    expect([state, codes]).toEqual(['bypassed', ['endpoints-to-app']]);
+    expect(web?.findings[0]?.message).toContain(message);
+  });
+
+  test.each<[string, Json[], Json]>([
+    ['the gate itself', [slice(to('10.1.0.1'))], {}],
+    ['another gate', [slice(to('10.1.0.2'))], {}],
+    ['an address that is not ready', [slice(to('192.0.2.7', { ready: false, serving: false }))], {}],
+    ['an address from another namespace', [slice(to('192.0.2.7'), { metadata: otherNamespace })], {}],
+    ['the gate itself, of a Service without ports', [slice(to('10.1.0.1'), { ports: null })], { clusterIP: 'None', ports: [] }],
+  ])('leaves the workload protected if it leads to %s', (_what, endpointSlices, service) => {
+    expect(examine(over(endpointSlices, service))).toMatchObject({ state: 'protected', codes: [] });
+  });
+
+  test('repeats nothing about a port of the Service that no sidecar guards', () => {
+    const metrics = slice(to('10.1.0.2'), { ports: [{ port: 8480 }, { port: 9000 }] });
+    const ports = [{ port: 80, targetPort: 'sidegate' }, { port: 9000 }];
+    expect(examine(over([metrics], { ports })).codes).toEqual(['port-beside']);
+  });
+
+  test('repeats nothing about a pod that the Service selects', () => {
+    const services = [makeService({ ports: [{ port: 80, targetPort: 8480 }] })];
+    const selected: Json = { ...bare, metadata: { ...bare.metadata, labels: { app: 'web' } } };
+    const { codes } = examine({
+      ...over([slice(to('10.1.0.3'))]),
+      services,
+      pods: [makePod('web-1-a', makeTemplate(), OWNER), selected],
+    });
+    expect(codes).toEqual(['service-shared']);
+  });
+});
