@@ -160,7 +160,7 @@ function checkRaces(workload: Workload, facts: Facts): Finding[] {
     finding(
       'gate-not-proven',
       `the response of the sidecar of ${listNames(raced.filter((each) => each.race === race).map(({ name }) => name))} does not prove that the gate runs: ${race}`,
-      `use native sidecars (sidegate.dev/sidecar: native); with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; remove privileged, such capabilities and hostPath volumes from them; then ${restartOf(workload)}`,
+      `use native sidecars (sidegate.dev/sidecar: native) before all other init containers; with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; remove privileged, such capabilities and hostPath volumes from them; then ${restartOf(workload)}`,
     ),
   );
 }

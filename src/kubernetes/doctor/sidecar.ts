@@ -1,6 +1,7 @@
 /** Finds the sidecar in a pod or template, and reads its port and the app's port from its arguments. */
 import { CONTAINER, INJECT_LABEL, INJECTED_LABEL } from '../injector/names.ts';
 import { type InjectionStatus, readStatus } from '../injector/status.ts';
+import { listNames } from './finding.ts';
 import type { Container, ContainerStatus, Pod, PodTemplate } from './objects.ts';
 
 /** A container `sidegate`. */
@@ -73,12 +74,21 @@ export function isReady(pod: Pod): boolean | undefined {
 }
 
 /**
- * Why another container could have taken the sidecar's ports, so that its responses prove nothing; undefined if none could. Only a native sidecar
- * starts before the containers of the app, and only until it restarts: a sidecar that finds its port taken ends, and the kubelet's probes of it
- * reach the other container while it starts again.
+ * Why another container could have run before the sidecar was ready, and so have taken its ports: its responses then prove nothing. Undefined if none
+ * could. The kubelet starts all others after a native sidecar, except the init containers before it, which may also last, and ephemeral containers,
+ * which run as soon as they are added. If a port is taken, the sidecar ends, and the kubelet's probes of it reach the other container.
  */
 export function findRace(pod: Pod): string | undefined {
   if (findSidecar(pod)?.form !== 'native') return 'it is a plain container, and another one can take its ports first';
+  const { initContainers = [], ephemeralContainers = [] } = pod.spec;
+  const earlier = initContainers.slice(
+    0,
+    initContainers.findIndex(({ name }) => name === CONTAINER),
+  );
+  const names = (containers: readonly Container[]): string => listNames(containers.map(({ name }) => name));
+  if (earlier.length > 0) return `init containers before it could have taken its ports (${names(earlier)})`;
+  if (ephemeralContainers.length > 0)
+    return `ephemeral containers could have taken its ports while it started (${names(ephemeralContainers)})`;
   const restarts = findStatus(pod)?.restartCount;
   if (restarts === 0) return undefined;
   return `it restarted ${restarts === undefined ? 'an unknown number of' : restarts} times, and another container could take its ports meanwhile`;
