@@ -25,6 +25,7 @@ export function checkAdmission(workloads: readonly Workload[], facts: Facts): Fi
     ...webhooks.flatMap((webhook) => [...checkCa(webhook, facts), ...checkFailure(webhook, facts)]),
     ...checkPolicies(facts),
     ...checkEnforcement(facts),
+    ...checkEnforceLabels(facts),
     ...checkInjectors(facts),
     ...checkReleases(facts),
   ];
@@ -129,6 +130,16 @@ function checkEnforcement(facts: Facts): Finding[] {
       'set admission.enforce: true in the values of the chart',
     ),
   ];
+}
+
+/** The policies act on `true` only. */
+function checkEnforceLabels({ namespaces }: Facts): Finding[] {
+  return itemsOf(namespaces).flatMap(({ metadata: { name, labels } }) => {
+    const value = labels?.[ENFORCE_LABEL];
+    if (value === undefined || value === 'true' || value === 'false') return [];
+    const message = `the label ${ENFORCE_LABEL} of the namespace ${name} is "${value}", which has no effect: pods without the sidecar are not denied`;
+    return [finding('label-value', message, 'write "true", in lower case and in quotes')];
+  });
 }
 
 function checkInjectors({ injectors }: Facts): Finding[] {

@@ -47,7 +47,11 @@ export const FINDINGS = {
     severity: 'error',
     meaning: 'The label is on the workload itself instead of its pod template, so it has no effect.',
   },
-  'label-value': { severity: 'error', meaning: 'The label is neither `"true"` nor `"false"`, so the sidecar is not injected.' },
+  'label-value': {
+    severity: 'error',
+    meaning:
+      'The label is neither `"true"` nor `"false"`, so the sidecar is not injected, or not required of all pods of the namespace.',
+  },
   'namespace-left-out': {
     severity: 'error',
     meaning: 'Pods request the sidecar in a namespace that the webhook does not cover.',

@@ -841,6 +841,20 @@ describe('admission', () => {
     ]);
   });
 
+  test.each(['True', 'TRUE', 'yes', '1', ''])('does not enforce what a namespace requires with the label "%s"', (value) => {
+    const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': value } } }];
+    const { codes, messageOf } = examine({ namespaces });
+    expect(codes).toEqual(['label-value']);
+    expect(messageOf('label-value')).toBe(
+      `the label sidegate.dev/enforce of the namespace shop is "${value}", which has no effect: pods without the sidecar are not denied`,
+    );
+  });
+
+  test('accepts a namespace that does not require the sidecar', () => {
+    const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'false' } } }];
+    expect(examine({ namespaces }).codes).toEqual([]);
+  });
+
   test('has no ready injector', () => {
     const injectors = [{ metadata: { name: 'sidegate-injector', namespace: 'sidegate' }, status: {} }];
     expect(examine({ injectors }).messageOf('injector-down')).toBe(
