@@ -257,10 +257,20 @@ function toReaching(isOfQueue: string): string {
   return `e, e.?targetContainerName.orValue('') == '${CONTAINER}' || e.?securityContext.?runAsUser.orValue(object.spec.?securityContext.?runAsUser.orValue(-1)) == ${USER} || e.?volumeMounts.orValue([]).${isOwn} || e.?volumeDevices.orValue([]).${isOwn}`;
 }
 const REACHING = toReaching('m.name in variables.queueVolumes');
-/** A match condition has no variables. It also matches other claims, which the validation then allows. */
-const MAY_REACH = toReaching(
-  `(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, c.name == '${CONTAINER}' && c.?volumeMounts.orValue([]).exists(q, q.mountPath == ${celText(QUEUE_FOLDER)} && (q.name == m.name || object.spec.?volumes.orValue([]).exists(v, v.name == m.name && (has(v.persistentVolumeClaim) || has(v.ephemeral))))))`,
-);
+/**
+ * Whether the update adds an ephemeral container that reaches the sidecar `c`. A match condition has no variables. It also matches other claims, which
+ * the validation then allows. The scan of the containers is outermost, so that the cost does not grow with the product of containers and mounts. The
+ * API server denies each update whose match condition costs too much, also in a pod without the sidecar.
+ */
+const IS_TARGETED = (() => {
+  const volume =
+    'object.spec.?volumes.orValue([]).exists(v, v.name == m.name && (has(v.persistentVolumeClaim) || has(v.ephemeral)))';
+  const reaching = toReaching(
+    `c.?volumeMounts.orValue([]).exists(q, q.mountPath == ${celText(QUEUE_FOLDER)} && (q.name == m.name || ${volume}))`,
+  );
+  const count = (pod: string): string => `size(${pod}.spec.?ephemeralContainers.orValue([]).filter(${reaching}))`;
+  return `(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, c.name == '${CONTAINER}' && ${count('object')} > ${count('oldObject')})`;
+})();
 
 function toValidations(): Validation[] {
   return [
@@ -295,7 +305,7 @@ export function renderSidecarPolicy(): string {
     HEAD.trimEnd(),
     `{{- define "sidegate.sidecarVariables" -}}\n${variables.join('\n')}\n{{- end -}}\n`,
     `{{- define "sidegate.sidecarValidations" -}}\n${toValidations().map(toYaml).join('\n')}\n{{- if not .Values.admission.insecureAllowOtherSidecars }}\n${toYaml(DIFFERENCES)}\n{{- end }}\n{{- end -}}\n`,
-    `{{/* True for an update that adds an ephemeral container which reaches the sidecar. */}}\n{{- define "sidegate.policyTargeted" -}}\nsize(object.spec.?ephemeralContainers.orValue([]).filter(${MAY_REACH})) > size(oldObject.spec.?ephemeralContainers.orValue([]).filter(${MAY_REACH}))\n{{- end -}}\n`,
+    `{{/* True for an update that adds an ephemeral container which reaches the sidecar. */}}\n{{- define "sidegate.policyTargeted" -}}\n${IS_TARGETED}\n{{- end -}}\n`,
   ].join('\n');
 }
 

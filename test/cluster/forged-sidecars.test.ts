@@ -326,6 +326,27 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       }
     });
 
+    test.each([
+      ['with', makeSidecarVolumes(), [makeSidecar({ image: IMAGE })], MARKS],
+      ['without', [], [], {}],
+    ])('allows many ephemeral containers with many mounts in a pod of many containers, %s the sidecar', async (...given) => {
+      const [, own, initContainers, metadata] = given;
+      const numbers = (count: number): number[] => Array.from({ length: count }, (_, index) => index);
+      const containers = numbers(100).map((index) => ({ name: `app-${index}`, image: 'app:1' }));
+      const volumes = numbers(50).map((index) => ({ name: `data-${index}`, emptyDir: {} }));
+      const volumeMounts = volumes.map((volume) => ({ name: volume.name, mountPath: `/${volume.name}` }));
+      const created = await create(make({ containers, initContainers, volumes: [...own, ...volumes] }, metadata));
+      expect(created.status, created.body.message).toBe(201);
+      const ephemeralContainers = numbers(40).map((index) => ({ name: `debug-${index}`, image: 'busybox:1', volumeMounts }));
+      for (const [change, subresource] of [
+        [{ spec: { ephemeralContainers } }, '/ephemeralcontainers'],
+        [{ metadata: { labels: { other: 'x' } } }, ''],
+      ] as const) {
+        const { status, body } = await patch(created.body.metadata.name, change, subresource);
+        expect(status, body.message).toBe(200);
+      }
+    });
+
     test('allows every other change', async () => {
       expect((await patch(name, { metadata: { labels: { other: 'x' } } })).status).toBe(200);
       expect((await patch(name, { spec: { containers: [{ name: 'app', image: 'app:2' }] } })).status).toBe(200);
