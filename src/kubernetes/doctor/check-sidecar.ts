@@ -30,8 +30,11 @@ function findDoubt(pod: Pod, facts: Facts): string | undefined {
 const CAPABILITIES: ReadonlySet<string> = new Set([
   'ALL',
   'BPF',
+  'CHECKPOINT_RESTORE',
   'DAC_READ_SEARCH',
   'NET_ADMIN',
+  // Runtimes give it to most containers by default; one that asks for it means to write packets.
+  'NET_RAW',
   'SYS_ADMIN',
   'SYS_MODULE',
   'SYS_PTRACE',
@@ -41,15 +44,23 @@ const CAPABILITIES: ReadonlySet<string> = new Set([
 /** Which container could redirect the traffic of the sidecar, or replace its process. Changes by an init container last. */
 function findPower({ spec }: Pod): string | undefined {
   const hostPaths = new Map((spec.volumes ?? []).flatMap(({ name, hostPath }) => (hostPath ? [[name, hostPath.path]] : [])));
-  const powers = othersOf(spec).flatMap(({ name, securityContext = {}, volumeMounts = [] }) => {
+  const powers = othersOf(spec).flatMap(({ name, securityContext = {}, volumeMounts = [], ...rest }) => {
     const { privileged, capabilities } = securityContext;
     const added = capabilities?.add?.find((each) => CAPABILITIES.has(each.toUpperCase().replace(/^CAP_/, '')));
     const mount = volumeMounts.find((each) => hostPaths.has(each.name));
+    const device = findDevice(rest);
     if (privileged === true) return [`${name} (privileged)`];
     if (added !== undefined) return [`${name} (${added})`];
-    return mount === undefined ? [] : [`${name} (hostPath ${hostPaths.get(mount.name)})`];
+    if (mount !== undefined) return [`${name} (hostPath ${hostPaths.get(mount.name)})`];
+    return device === undefined ? [] : [`${name} (device ${device})`];
   });
   return powers.length === 0 ? undefined : `another container could take its traffic or replace it: ${listNames(powers)}`;
+}
+
+/** A device of the node, whose driver decides what it gives access to: a raw block device, a claim (DRA), or a resource of a device plug-in. */
+function findDevice({ volumeDevices = [], resources = {} }: Pick<Container, 'volumeDevices' | 'resources'>): string | undefined {
+  const { limits = {}, claims = [] } = resources;
+  return volumeDevices[0]?.name ?? claims[0]?.name ?? Object.keys(limits).find((name) => name.includes('/'));
 }
 
 function othersOf({ initContainers = [], containers, ephemeralContainers = [] }: PodSpec): readonly Container[] {
@@ -160,7 +171,7 @@ function checkRaces(workload: Workload, facts: Facts): Finding[] {
     finding(
       'gate-not-proven',
       `the response of the sidecar of ${listNames(raced.filter((each) => each.race === race).map(({ name }) => name))} does not prove that the gate runs: ${race}`,
-      `use native sidecars (sidegate.dev/sidecar: native) before all other init containers; with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; remove privileged, such capabilities and hostPath volumes from them; then ${restartOf(workload)}`,
+      `use native sidecars (sidegate.dev/sidecar: native) before all other init containers; with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; remove privileged, such capabilities, hostPath volumes and devices from them; then ${restartOf(workload)}`,
     ),
   );
 }

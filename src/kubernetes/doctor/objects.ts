@@ -42,7 +42,11 @@ export interface Container {
   readonly restartPolicy?: string;
   readonly ports?: readonly ContainerPort[];
   readonly volumeMounts?: readonly VolumeMount[];
-  readonly resources?: { readonly limits?: Readonly<Record<string, string>> };
+  readonly volumeDevices?: readonly { readonly name: string }[];
+  readonly resources?: {
+    readonly limits?: Readonly<Record<string, string>>;
+    readonly claims?: readonly { readonly name: string }[];
+  };
   readonly securityContext?: SecurityContext;
 }
 

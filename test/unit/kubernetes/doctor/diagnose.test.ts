@@ -252,6 +252,7 @@ describe('the sidecar', () => {
       [{}, {}],
       [added('NET_BIND_SERVICE'), {}],
       [{}, host],
+      [{ resources: { limits: { cpu: '1', 'hugepages-2Mi': '2Mi' } } }, {}],
     ])
       expect(examineWith(container as Json, spec).web.state).toBe('protected');
     for (const [container, spec, power] of [
@@ -259,6 +260,11 @@ describe('the sidecar', () => {
       [added('NET_BIND_SERVICE', 'NET_ADMIN'), {}, 'web (NET_ADMIN)'],
       [added('cap_sys_ptrace'), {}, 'web (cap_sys_ptrace)'],
       [mount, host, 'web (hostPath /)'],
+      [added('NET_RAW'), {}, 'web (NET_RAW)'],
+      [added('CHECKPOINT_RESTORE'), {}, 'web (CHECKPOINT_RESTORE)'],
+      [{ volumeDevices: [{ name: 'disk', devicePath: '/dev/a' }] }, {}, 'web (device disk)'],
+      [{ resources: { claims: [{ name: 'gpu' }] } }, {}, 'web (device gpu)'],
+      [{ resources: { limits: { 'example.com/mem': '1' } } }, {}, 'web (device example.com/mem)'],
       [{}, { initContainers: [{ ...other, ...added('ALL') }] }, 'other (ALL)'],
     ] as const) {
       const { web, codes, messageOf } = examineWith(container, spec);
