@@ -7,13 +7,21 @@ import { certificate, injector, rotation } from './values-injector.ts';
 import { monitoring } from './values-monitoring.ts';
 import { sidecar } from './values-sidecar.ts';
 
+const NAME = '[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*';
+/** With the registry, and without a tag and a digest (distribution/reference). */
+const REPOSITORY = `^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?/)?${NAME}(?:/${NAME})*$`;
+
 const image = z.strictObject({
   repository: z
     .string()
-    .min(1)
+    .regex(new RegExp(REPOSITORY))
     .default('sidegate')
     .describe('Repository of the image. Build it with `docker build` and push it to your registry.'),
-  tag: z.string().default('').describe("Tag of the image. Empty: the chart's `appVersion`."),
+  tag: z
+    .string()
+    .regex(/^(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$/)
+    .default('')
+    .describe("Tag of the image. Empty: the chart's `appVersion`."),
   digest: z
     .string()
     .regex(/^(?:sha256:[0-9a-f]{64})?$/)

@@ -56,12 +56,30 @@ describe('the chart', () => {
     ],
     ['a mount over the program of sidecars', { admission: { allowedMounts: ['/opt/sidegate'] } }, '/admission/allowedMounts/0'],
     ['a mount that leads up', { admission: { allowedMounts: ['/a/../opt'] } }, '/admission/allowedMounts/0'],
+    ...(['', 'a b', 'a:1', 'a@sha256:0', 'https://a.example/b', 'a/', 'a\nb', 'Upper'].map((repository) => [
+      `the repository ${JSON.stringify(repository)}`,
+      { image: { repository } },
+      '/image/repository',
+    ]) as [string, object, string][]),
+    ...(['a b', 'a:1', '-a', 'a\nb'].map((tag) => [`the tag ${JSON.stringify(tag)}`, { image: { tag } }, '/image/tag']) as [
+      string,
+      object,
+      string,
+    ][]),
     ['an image without text', { admission: { allowedImages: [''] } }, '/admission/allowedImages/0'],
     ['a label that is not a string', { commonLabels: { a: true } }, 'got boolean, want string'],
   ])('rejects %s, with its path', async (_what, values, message) => {
     const { code, stderr } = await templateChart(values);
     expect(stderr).toContain(message);
     expect(code).not.toBe(0);
+  });
+
+  test.each([
+    ['sidegate', '1.0.0'],
+    ['registry.example:5000/team/side_gate', 'v1.0.0-rc.1_a'],
+    ['localhost/a/b--c', ''],
+  ])('accepts the repository %s with the tag "%s"', async (repository, tag) => {
+    expect((await templateChart({ image: { repository, tag } })).stderr).toBe('');
   });
 
   test.each([
