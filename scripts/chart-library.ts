@@ -1,12 +1,15 @@
 /** Writes the parts of the library chart that it shares with the injector: the sidecar, its volumes, and the formats of settings. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { hasForm, PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
+import { PULL_POLICIES } from '../chart/values-forms.ts';
+import { CONTAINER_NAME, hasForm, OBJECT_NAME, PORT_NUMBER, VOLUME_NAME } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
+import { PROBE_TARGET_PATTERN, RESERVED_PORT_NAMES, VOLUME_NAMES } from '../src/kubernetes/injector/sidecar-rules.ts';
 import { toHelm } from './helm-shape.ts';
 
-type Form = Pick<Setting, 'form' | 'description' | 'example'>;
+/** `except`: a pattern of values that have the form and are rejected nevertheless. RE2 has no lookahead. */
+type Form = Pick<Setting, 'form' | 'description' | 'example'> & { readonly except?: string };
 
 /** Settings that are lists in a chart. In annotations all values are strings. */
 const LISTS = ['secrets', 'imagePullSecrets'];
@@ -14,16 +17,43 @@ const BEGIN = '<!-- settings: written by `npm run docs` -->\n';
 const END = '<!-- /settings -->\n';
 
 /** Settings that only the chart has. */
-const OWN: Readonly<Record<string, string>> = {
-  imagePullPolicy: 'Pull policy of the image: `Always`, `IfNotPresent` or `Never`. Default: `IfNotPresent`.',
-  movedPort: 'With `env`: the port that the app listens on. Default: 8482.',
-  portName: 'With `rename`: the port name that moves from the app to the sidecar.',
-  appProbes: 'With `same-port`: the app\'s probes by container and kind, `{ web: { livez: "http://127.0.0.1:3000/healthz" } }`.',
-  gracePeriodSeconds: 'Seconds that the app needs to shut down. Default: 30.',
+const OWN: Readonly<Record<string, Form>> = {
+  imagePullPolicy: {
+    form: { pattern: `^(?:${PULL_POLICIES.join('|')})$`, expected: 'Always, IfNotPresent or Never' },
+    description: 'Pull policy of the image: `Always`, `IfNotPresent` or `Never`. Default: `IfNotPresent`.',
+    example: 'Always',
+  },
+  movedPort: {
+    form: PORT_NUMBER,
+    description: 'With `env`: the port that the app listens on. Default: 8482.',
+    example: '8482',
+  },
+  portName: {
+    form: {
+      pattern: '^[a-z0-9](?:[-a-z0-9]{0,13}[a-z0-9])?$',
+      expected: `a port name: at most 15 lower-case letters, digits and dashes, with a letter, and not ${RESERVED_PORT_NAMES.join(' or ')}`,
+    },
+    except: `^(?:[-0-9]*|.*--.*|${RESERVED_PORT_NAMES.join('|')})$`,
+    description: 'With `rename`: the port name that moves from the app to the sidecar.',
+    example: 'http',
+  },
+  gracePeriodSeconds: {
+    form: { pattern: '^[1-9][0-9]{0,4}$', expected: 'whole seconds from 1 to 99999' },
+    description: 'Seconds that the app needs to shut down. Default: 30.',
+    example: '45',
+  },
 };
+/** The description of the only setting that is a map. */
+const APP_PROBES =
+  'With `same-port`: the app\'s probes by container and kind, `{ web: { livez: "http://127.0.0.1:3000/healthz" } }`.';
 /** Settings whose format differs from the annotation's: a chart cannot read the app's container or the cluster's version. */
 const OTHERWISE: Readonly<Record<string, Form>> = {
   appPort: { form: PORT_NUMBER, description: 'The port of the app, by number.', example: '3000' },
+  queueVolume: {
+    ...SETTINGS.queueVolume,
+    form: { ...VOLUME_NAME, expected: `${VOLUME_NAME.expected}, not that of a volume of the sidecar` },
+    except: `^(?:${VOLUME_NAMES.exact.join('|')}|${VOLUME_NAMES.prefix}.*)$`,
+  },
   sidecar: {
     form: { pattern: '^(?:native|container)$', expected: 'native or container' },
     description: '`native` (an init container; Kubernetes 1.29 and newer), the default, or `container` (a regular container).',
@@ -43,7 +73,7 @@ const OLD: readonly (readonly [string, Form])[] = Object.values(SETTINGS).flatMa
 );
 
 function toKnown(): string[] {
-  return [...ROWS.map(([key]) => key), ...Object.keys(OWN)];
+  return [...ROWS.map(([key]) => key), ...Object.keys(OWN), 'appProbes'];
 }
 
 /** Renders templates/_sidecar.tpl. */
@@ -58,6 +88,8 @@ export function renderLibrarySidecar(): string {
     define('sidegate.lib.version', `${version}\n`),
     '{{/* Fails with an explanation on unknown and malformed settings. */}}',
     define('sidegate.lib.check', toCheck()),
+    '{{/* Fails with an explanation on probes that the sidecar cannot request. */}}',
+    define('sidegate.lib.checkProbes', toProbeCheck()),
   ].join('\n');
 }
 
@@ -71,7 +103,9 @@ export function renderLibraryReadme(): string {
     ([key, { description, example }]) =>
       `| \`${key}\` | \`${LISTS.includes(key) ? `[${example}]` : example}\` | ${description} |\n`,
   );
-  const own = Object.entries(OWN).map(([key, description]) => `| \`${key}\` | | ${description} |\n`);
+  const own = [...Object.entries(OWN).map(([key, { description }]) => [key, description]), ['appProbes', APP_PROBES]].map(
+    ([key, description]) => `| \`${key}\` | | ${description} |\n`,
+  );
   return `${before}${BEGIN}\n| setting | example | description |\n| --- | --- | --- |\n${[...rows, ...own].join('')}\n${END}${after}`;
 }
 
@@ -92,15 +126,54 @@ function toCheck(): string {
     '{{- end -}}',
     '{{- end -}}',
   ];
-  for (const [key, form] of [...ROWS, ...OLD]) lines.push(toFormCheck(key, form));
-  lines.push(
-    `{{- include "sidegate.lib.form" (list . "movedPort" ${JSON.stringify(PORT_NUMBER.pattern)} ${JSON.stringify(PORT_NUMBER.expected)} "8482") -}}`,
-  );
+  for (const [key, form] of [...ROWS, ...OLD, ...Object.entries(OWN)]) lines.push(toFormCheck(key, form));
+  lines.push('{{- include "sidegate.lib.checkProbes" . -}}');
   return `${lines.join('\n')}\n`;
 }
 
-function toFormCheck(key: string, { form, example }: Form): string {
+function toFormCheck(key: string, { form, example, except = '' }: Form): string {
   if (!hasForm(form, example)) throw new Error(`${key}: the example has another form`);
-  const rest = [key, form.pattern, form.expected, example].map((text) => JSON.stringify(text)).join(' ');
+  const item = LISTS.includes(key) ? OBJECT_NAME.pattern : '';
+  const rest = [key, form.pattern, form.expected, example, except, item].map((text) => JSON.stringify(text)).join(' ');
   return `{{- include "sidegate.lib.form" (list . ${rest}) -}}`;
+}
+
+function toProbeCheck(): string {
+  const fail = (text: string, ...values: string[]): string =>
+    `{{- fail (printf ${JSON.stringify(`\n\nsidegate: the setting appProbes ${text}.`)} ${values.join(' ')}) -}}`;
+  const example = '{ web: { livez: "http://127.0.0.1:3000/healthz" } }';
+  return [
+    '{{- $probes := default dict .appProbes -}}',
+    '{{- if not (kindIs "map" $probes) -}}',
+    fail(`is %q: expected URLs by container and kind, for example ${example}`, '(toString $probes)'),
+    '{{- end -}}',
+    '{{- range $container, $kinds := $probes -}}',
+    `{{- if not (and (kindIs "map" $kinds) (regexMatch ${JSON.stringify(CONTAINER_NAME.pattern)} $container)) -}}`,
+    fail(
+      `has %q: %q: expected the name of a container with URLs by kind, for example ${example}`,
+      '$container',
+      '(toString $kinds)',
+    ),
+    '{{- end -}}',
+    '{{- range $kind, $url := $kinds -}}',
+    '{{- if not (has $kind (list "livez" "readyz" "startupz")) -}}',
+    fail(
+      'has %s/%s; the known ones are livez, readyz and startupz. Anyone who reaches the admin port could trigger a hook: use exec or sleep',
+      '$container',
+      '$kind',
+    ),
+    '{{- end -}}',
+    '{{- $own := printf "^[a-z]+://127[.]0[.]0[.]1:%d(?:/|$)" (int (default 8481 $.adminPort)) -}}',
+    `{{- if or (not (kindIs "string" $url)) (not (regexMatch ${JSON.stringify(PROBE_TARGET_PATTERN)} (toString $url))) (regexMatch $own (toString $url)) -}}`,
+    fail(
+      'has %s/%s: %q: expected a URL of a port of the app at 127.0.0.1, without blanks, for example http://127.0.0.1:3000/healthz or tcp://127.0.0.1:3000',
+      '$container',
+      '$kind',
+      '(toString $url)',
+    ),
+    '{{- end -}}',
+    '{{- end -}}',
+    '{{- end -}}',
+    '',
+  ].join('\n');
 }

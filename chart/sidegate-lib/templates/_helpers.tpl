@@ -121,15 +121,21 @@ ingress:
 - {{ include "sidegate.lib.container" . | trim | indent 2 | trim }}
 {{- end -}}
 
-{{/* `list $settings $name $pattern $expected $example`: fails if the setting has another format. */}}
+{{/* `list $settings $name $pattern $expected $example $except $item`: fails if the setting has another format, or that of `$except`. With `$item`, it may also be a list of texts of that format. */}}
 {{- define "sidegate.lib.form" -}}
 {{- $settings := index . 0 -}}
 {{- $name := index . 1 -}}
+{{- $except := index . 5 -}}
+{{- $item := index . 6 -}}
 {{- if hasKey $settings $name -}}
 {{- $value := index $settings $name -}}
-{{- $text := ternary (join "," $value) (toString $value) (kindIs "slice" $value) -}}
-{{- if not (or (regexMatch (index . 2) $text) (and (kindIs "slice" $value) (not $value))) -}}
-{{- fail (printf "\n\nsidegate: the setting %s is %q: expected %s, for example %s." $name $text (index . 3) (index . 4)) -}}
+{{- $isList := and (ne $item "") (kindIs "slice" $value) -}}
+{{- $texts := ternary $value (list $value) $isList -}}
+{{- range $text := $texts -}}
+{{- $isForm := regexMatch (ternary $item (index $ 2) $isList) (toString $text) -}}
+{{- if or (not $isForm) (and $isList (not (kindIs "string" $text))) (and $except (regexMatch $except (toString $text))) -}}
+{{- fail (printf "\n\nsidegate: the setting %s %s %q: expected %s, for example %s." $name (ternary "has the item" "is" $isList) (toString $text) (index $ 3) (index $ 4)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -195,11 +201,6 @@ ingress:
 {{- end -}}
 {{- $probes := list -}}
 {{- range $container, $kinds := default dict .appProbes -}}
-{{- range $kind := keys $kinds | sortAlpha -}}
-{{- if not (has $kind (list "livez" "readyz" "startupz")) -}}
-{{- fail (printf "\n\nsidegate: appProbes has %s/%s; the known ones are livez, readyz and startupz. Anyone who reaches the admin port could trigger a hook: use exec or sleep." $container $kind) -}}
-{{- end -}}
-{{- end -}}
 {{- range $kind := list "livez" "readyz" "startupz" -}}
 {{- with index $kinds $kind -}}
 {{- $probes = append $probes (dict "appProbe" (printf "%s/%s=%s" $container $kind (replace "$" "$$" .))) -}}
@@ -210,22 +211,22 @@ ingress:
 {{- $preStop := include "sidegate.lib.preStopSeconds" . | int -}}
 {{- $values := dict
   "image" (toString .image)
-  "imagePullPolicy" (default "IfNotPresent" .imagePullPolicy)
+  "imagePullPolicy" (toString (default "IfNotPresent" .imagePullPolicy))
   "isNative" $isNative
   "isOnPodAddresses" (eq $mode "same-port")
   "isOnAllAddresses" (ne $mode "same-port")
   "port" $port
   "adminPort" $adminPort
-  "portName" (ternary .portName "sidegate" (eq $mode "rename"))
+  "portName" (ternary (toString .portName) "sidegate" (eq $mode "rename"))
   "appPort" $upstream
-  "config" .config
+  "config" (toString .config)
   "secrets" $secrets
   "appProbes" $probes
   "cpuRequest" (toString (default "50m" .cpuRequest))
   "memoryRequest" (toString (default "96Mi" .memoryRequest))
   "memoryLimit" (toString (default "192Mi" .memoryLimit))
   "pause" (ternary 0 $preStop $isNative) -}}
-{{- if .queueVolume -}}{{- $_ := set $values "queueVolume" .queueVolume -}}{{- end -}}
+{{- if .queueVolume -}}{{- $_ := set $values "queueVolume" (toString .queueVolume) -}}{{- end -}}
 {{- if .cpuLimit -}}{{- $_ := set $values "cpuLimit" (toString .cpuLimit) -}}{{- end -}}
 {{- $values | toJson -}}
 {{- end -}}
