@@ -17,7 +17,8 @@ import { findWorkloads, nameOf, type Workload } from './workloads.ts';
 /**
  * `unprotected`: pods that should have the sidecar do not have it. `bypassed`: they have it, but something bypasses it. `idle`: the
  * workload has no pods at present. `not-requested`: it does not request the sidecar. `unknown`: `injected` depends on something that could
- * not be determined. `injected`: all pods have the sidecar, but not every gate confirmed that it is the one that responds. `protected`: each did.
+ * not be determined. `injected`: all pods have the sidecar, but not every gate confirmed that it is the one that responds. `protected`: each did; which
+ * requests it verifies is up to its config, and open routes have their own findings.
  */
 export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'injected', 'protected', 'not-requested'] as const;
 export type State = (typeof STATES)[number];
