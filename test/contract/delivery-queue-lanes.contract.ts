@@ -286,6 +286,30 @@ export function describeLanes({ open, close, store }: QueueFixture): void {
       expect(await (await open()).laneStates(['a', 'b'])).toEqual([failing, PROVEN]);
     });
 
+    test('lists the inboxes with deliveries that no app has handled, and no other endpoints', async () => {
+      const queue = await open();
+      expect(await queue.inboxes()).toEqual([]);
+      await queue.append([newEvent(['inbox:waits', 'other']), newEvent(['inbox:waits']), newEvent(['inbox:dead', 'inbox:done'])]);
+      const lanes = holdLanes(queue);
+      for (const [endpoint, kind] of [
+        ['inbox:dead', 'dead'],
+        ['inbox:done', 'delivered'],
+      ] as const) {
+        const { lane, end } = await lanes.next(endpoint);
+        const deliveries = await lane.take(1, now());
+        await lane.settle(
+          deliveries.map((delivery) => settled(delivery, { kind }, now())),
+          PROVEN,
+        );
+        end();
+      }
+      expect(await queue.inboxes()).toEqual([
+        { endpoint: 'inbox:dead', waiting: 0 },
+        { endpoint: 'inbox:waits', waiting: 2 },
+      ]);
+      await lanes.stop();
+    });
+
     test('keeps the state of the last of several settlements at once, although it equals the first', async () => {
       const queue = await open();
       await appendMany(queue, 2, 'a');

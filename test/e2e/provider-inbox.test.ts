@@ -1,4 +1,4 @@
-/** Routes with `ack: onAccept`: which deliveries are the same, and what becomes of those whose route is removed. */
+/** Routes with `ack: onAccept`: which deliveries are the same, and what becomes of those whose route loses `ack` or its name. */
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
@@ -276,24 +276,157 @@ test('an app that is back after 40 s gets its backlog within 2 s, and no event h
   expect(deliveries.map(({ attempts }) => attempts)).toEqual(Array(20).fill(1));
 }, 60_000);
 
-test('deliveries of a removed route are skipped, also if a SQLite queue is used beside the Redis of the store', async () => {
+/** The route of `billing` without `ack`. */
+const toPlain = (): Sections => toInbox('billing', { ack: 'onResponse' });
+const SCHEDULE = { schedule: ['30m', '30m'] };
+
+/** Moves the fake clock until `look` gives something. */
+function later<T extends object | true>(look: () => Promise<T | false>, step = 1_000): Promise<T> {
+  return until(async () => {
+    await clock?.advance(step);
+    return look();
+  });
+}
+
+/** One delivery was accepted, and the app has failed its first attempt. */
+async function startFailing(sections: Sections): Promise<void> {
   app.handler = (_request, response) => response.writeHead(500).end();
-  const provider = toProvider(undefined, { schedule: ['1h'] });
-  const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
-  await start({ store, provider, routes: [toInbox('billing')] });
+  await start(sections);
   await until(async () => (await push('a')).status === 202);
   await until(async () => (await list())[0]?.['attempts'] === 1);
+  app.handler = (_request, response) => response.end('handled');
+  app.received.length = 0;
+}
+
+async function reload(sections: Sections): Promise<void> {
+  gate.writeConfig(sections);
+  await gate.gate.reload();
+}
+
+const linesOf = (msg: string): Record<string, unknown>[] => gate.log().filter((line) => line['msg'] === msg);
+
+test('a route that loses ack in a reload gets what it accepted before', async () => {
+  clock = new FakeClock(Date.now());
+  const provider = toProvider(undefined, SCHEDULE);
+  await startFailing({ provider, routes: [toInbox('billing')] });
+  await reload({ provider, routes: [toPlain()] });
+  expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+  await later(async () => app.received.length === 1, 60_000);
+  expect(await until(async () => (await list('?state=delivered'))[0])).toMatchObject({ endpoint: 'inbox:billing', attempts: 2 });
+  expect(await gate.metric('sidegate_provider_deliveries_total{endpoint="inbox:billing",result="delivered"}')).toBe(1);
+  expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+  expect((await push('b')).status).toBe(200);
+  expect(app.received).toHaveLength(1);
+  expect(linesOf('inbox_routes_missing')).toEqual([]);
+}, 60_000);
+
+test.each(['a reload', 'a restart'])(
+  'a dead delivery of a route that lost ack in %s is sent again when its sender repeats it',
+  async (how) => {
+    const provider = toProvider(undefined, SCHEDULE);
+    const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
+    app.handler = (_request, response) => response.writeHead(410).end();
+    const name = how.replace(' ', '-');
+    await start({ store, provider, routes: [toInbox(name)] });
+    await until(async () => (await push('a', name)).status === 202);
+    await until(async () => (await list('?state=dead')).length === 1);
+    app.handler = (_request, response) => response.end('handled');
+    app.received.length = 0;
+    const sections = { store, provider, routes: [toInbox(name, { ack: 'onResponse' })] };
+    if (how === 'a reload') await reload(sections);
+    else {
+      await stop();
+      await start(sections);
+      await until(() => linesOf('store_up').length > 0);
+    }
+    expect(await push('a', name)).toMatchObject({ status: 200, code: 'duplicate' });
+    await until(async () => (await list('?state=delivered')).length === 1);
+    expect(app.received).toHaveLength(1);
+    const body = JSON.stringify({ action: 'retry', type: 'inbox', states: ['delivered'], dryRun: true });
+    const headers = { 'Content-Type': 'application/json' };
+    expect((await send(gate.providerPort, { path: '/v1/repairs', headers, body })).text).toContain('"total":1');
+  },
+  60_000,
+);
+
+test('what the app of a route without ack handled stays a duplicate, although the queue does not know it', async () => {
+  const provider = toProvider();
+  await start({ provider, routes: [toInbox('billing')] });
+  await reload({ provider, routes: [toPlain()] });
+  expect((await push('a')).status).toBe(200);
+  expect(await push('a')).toMatchObject({ status: 200, code: 'duplicate' });
+  expect([app.received.length, (await list()).length]).toEqual([1, 0]);
+});
+
+test.each([
+  ['is renamed', () => toInbox('other')],
+  [
+    'is no longer one for webhooks',
+    () => ({ name: 'billing', match: { path: '/x' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }),
+  ],
+])(
+  'deliveries of a route that %s die at the end of the schedule, with log lines and metrics of the route, and can be retried once it is back',
+  async (_how, toRest) => {
+    clock = new FakeClock(Date.now());
+    const provider = toProvider(undefined, SCHEDULE);
+    await startFailing({ provider, routes: [toInbox('billing')] });
+    await reload({ provider, routes: [toRest()] });
+    const [warning] = await until(() => linesOf('inbox_routes_missing').length > 0 && linesOf('inbox_routes_missing'));
+    expect(warning).toMatchObject({ level: 'warn', count: 1, routes: ['billing'], deliveries: 1 });
+    const series = 'sidegate_provider_deliveries_total{endpoint="inbox:billing",result="dead"}';
+    // An increase from no series to 1 would not fire an alert.
+    expect(await gate.metrics()).toContain(`${series} 0`);
+    const [dead] = await later(async () => {
+      const found = await list('?state=dead');
+      return found.length > 0 && found;
+    }, 60_000);
+    const lastAttempt = { outcome: 'blocked', detail: 'there is no webhook route with the name billing' };
+    expect(dead).toMatchObject({ endpoint: 'inbox:billing', attempts: 3, lastAttempt });
+    expect(app.received).toHaveLength(0);
+    expect(await gate.metric(series)).toBe(1);
+    expect(linesOf('inbox_deliveries_dead')).toMatchObject([{ level: 'error', route: 'billing' }]);
+    const body = JSON.stringify({ action: 'retry', endpoint: 'inbox:billing' });
+    const retry = (): Promise<Answer> =>
+      send(gate.providerPort, { path: '/v1/repairs', headers: { 'Content-Type': 'application/json' }, body });
+    expect((await retry()).status).toBe(404);
+    await reload({ provider, routes: [toInbox('billing')] });
+    expect((await retry()).status).toBe(200);
+    await later(async () => app.received.length === 1);
+    await later(async () => (await list('?state=delivered')).length === 1);
+  },
+  60_000,
+);
+
+test('a route that returns before the end of the schedule gets its deliveries by itself', async () => {
+  clock = new FakeClock(Date.now());
+  const provider = toProvider(undefined, SCHEDULE);
+  await startFailing({ provider, routes: [toInbox('billing')] });
+  await reload({ provider, routes: [toInbox('other')] });
+  await later(async () => (await list())[0]?.['attempts'] === 2, 60_000);
+  await reload({ provider, routes: [toInbox('billing')] });
+  await later(async () => app.received.length === 1, 60_000);
+  await later(async () => (await list('?state=delivered')).length === 1);
+  expect(linesOf('inbox_deliveries_dead')).toEqual([]);
+}, 60_000);
+
+test('a start names the routes that are missing, also if a SQLite queue is used beside the Redis of the store', async () => {
+  const provider = toProvider(undefined, SCHEDULE);
+  const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
+  await startFailing({ store, provider, routes: [toInbox('billing')] });
   await stop();
-  clock = new FakeClock(Date.now() + 120 * MINUTE);
-  const routes = [toInbox('other')];
-  await start({ store, provider, routes });
-  const startedAt = clock.now();
-  const [skipped] = await until(async () => {
-    await clock?.advance(5_000);
-    const found = await list('?state=skipped');
-    return found.length > 0 && found;
-  });
-  expect(skipped).toMatchObject({ endpoint: 'inbox:billing', attempts: 1 });
-  // Before that, the route may only be missing during a rolling update.
-  expect(clock.now() - startedAt).toBeGreaterThanOrEqual(15 * MINUTE);
+  await start({ store, provider, routes: [toInbox('other')] });
+  expect(linesOf('inbox_routes_missing')).toMatchObject([{ routes: ['billing'] }]);
+}, 60_000);
+
+test('in PostgreSQL, deliveries of a route that this replica does not have wait for one that has it', async () => {
+  const { queue } = await QUEUES.PostgreSQL();
+  const provider = toProvider(undefined, { queue, schedule: ['1s', '1h'] });
+  await startFailing({ provider, routes: [toInbox('billing')] });
+  await reload({ provider, routes: [toInbox('other')] });
+  await until(() => linesOf('inbox_routes_missing').length === 1);
+  // Of the queue, in its own time.
+  await until(async () => (await gate.metric('sidegate_provider_queue_oldest_due_age_seconds')) > 0);
+  expect(await list()).toMatchObject([{ state: 'waiting', attempts: 1 }]);
+  await reload({ provider, routes: [toInbox('billing')] });
+  expect(await until(async () => (await list('?state=delivered'))[0])).toMatchObject({ attempts: 2 });
 }, 60_000);

@@ -78,7 +78,9 @@ const route = z.strictObject({
       ROUTE_NAME,
       'a route name is 1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both ends',
     )
-    .describe('Name of the route in logs, metrics, authentication challenges and the Sidegate-Route header.'),
+    .describe(
+      'Name of the route in logs, metrics, authentication challenges and the Sidegate-Route header. Handled event IDs and stored deliveries (`ack: onAccept`) belong to the name: after it was changed, events that were handled before are new, and stored deliveries do not reach the app.',
+    ),
   match: match.meta({ examples: [{ path: '/hooks/orders' }] }),
   mode: z
     .enum(['enforce', 'observe'])

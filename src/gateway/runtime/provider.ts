@@ -71,12 +71,19 @@ export function buildProvider(
     tls: contexts,
     apply(next, pools) {
       const { routes } = next.loaded.config;
-      apps = new Map(routes.map(({ name, upstream }, index) => [name, { ...upstream, pool: pools[index] as Upstream }]));
-      const inbox = routes.flatMap(({ name, timeout, webhook }) =>
-        webhook?.ack === 'onAccept' ? [{ route: name, timeout, maxBody: webhook.maxBody }] : [],
+      const webhooks = routes.flatMap(({ name, upstream, timeout, webhook }, index) =>
+        webhook === undefined ? [] : [{ route: name, timeout, webhook, app: { ...upstream, pool: pools[index] as Upstream } }],
       );
+      apps = new Map(webhooks.map(({ route, app }) => [route, app]));
       if (next.provider !== undefined) provider.apply(next.provider.settings);
-      provider.replaceInbox(inbox);
+      provider.replaceInboxes(
+        webhooks.map(({ route, timeout, webhook: { ack, maxBody } }) => ({
+          route,
+          timeout,
+          maxBody,
+          stores: ack === 'onAccept',
+        })),
+      );
     },
   };
 }

@@ -70,8 +70,8 @@ export interface RouteParts {
   readonly offeredTokens: OfferedTokens;
   readonly readLimits: ReadLimits;
   readonly bodies: BodyStorage;
-  /** For routes with `ack: onAccept`, which the rules allow only with a provider. */
-  readonly createInbox: (options: InboxOptions, policy: RequestPolicy) => Inbox;
+  /** Undefined without a provider: a rule of the config requires one for `ack: onAccept`, and a reload cannot remove it. */
+  readonly createInbox: (options: InboxOptions, policy: RequestPolicy) => Inbox | undefined;
 }
 
 /** The labels of the series that a route has before its first request. */
@@ -101,7 +101,8 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
   const { name, basic, webhook, clientCertificate, forwardMethodOverride } = config;
   const fields: HeaderContext = { route: name, signer: parts.signer, ...fieldSettingsOf(config) };
   const policy = new HeaderPolicy(fields);
-  const inbox = webhook?.ack === 'onAccept' ? buildInbox(name, webhook, policy, parts) : undefined;
+  const inbox = webhook && buildInbox(name, webhook, policy, parts);
+  const storing = webhook?.ack === 'onAccept' ? inbox : undefined;
   return {
     name,
     ...toRouting(config),
@@ -118,8 +119,8 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     isOpen: config.allow === 'anyone',
     mode: config.mode,
     challenges: toChallenges(config),
-    forwarder: inbox?.forwarder ?? buildForwarder(config, policy, upstream, parts),
-    forwardTime: inbox !== undefined ? 0 : config.connectTimeout + config.timeout,
+    forwarder: storing?.forwarder ?? buildForwarder(config, policy, upstream, parts),
+    forwardTime: storing !== undefined ? 0 : config.connectTimeout + config.timeout,
     verifiesContent: webhook !== undefined,
     forwardMethodOverride,
     ...(webhook === undefined
@@ -132,10 +133,15 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
   };
 }
 
-function buildInbox(route: string, { scheme, dedup }: WebhookConfig, policy: RequestPolicy, parts: RouteParts): Inbox {
+function buildInbox(
+  route: string,
+  { scheme, dedup, ack }: WebhookConfig,
+  policy: RequestPolicy,
+  parts: RouteParts,
+): Inbox | undefined {
   const trustsUnsignedId = dedup !== 'off' && dedup.unsignedId === 'trust';
   const accepted = { status: toAcceptedStatus(scheme), text: toAcknowledgement(scheme) };
-  return parts.createInbox({ route, trustsUnsignedId, ...accepted }, policy);
+  return parts.createInbox({ route, stores: ack === 'onAccept', trustsUnsignedId, ...accepted }, policy);
 }
 
 function buildForwarder(config: RouteConfig, policy: RequestPolicy, upstream: Upstream, parts: RouteParts): Forwarder {

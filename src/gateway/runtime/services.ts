@@ -6,7 +6,7 @@ import { createHttpsGet } from '../../auth/keys/https-get.ts';
 import { type Clock, toInstant } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { Captures } from '../../diagnostics/explain/captures.ts';
-import type { Inbox, InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
+import type { InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
 import { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import { Journal } from '../../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
@@ -104,11 +104,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     offeredTokens: new OfferedTokens(clock),
     readLimits: toReadLimits(limits, metrics.limitHit),
     bodies: buildBodies(ready, telemetry, memory.guard),
-    createInbox(options: InboxOptions, policy: RequestPolicy): Inbox {
-      // A rule of the config rejects such routes without a provider, and a reload cannot remove it.
-      if (provider === undefined) throw new Error(`route ${options.route} has an inbox, but the config has no provider`);
-      return provider.provider.createInbox(options, policy);
-    },
+    createInbox: (options: InboxOptions, policy: RequestPolicy) => provider?.provider.createInbox(options, policy),
   };
   const remoteKeys = new RemoteKeys({ ...telemetry, get });
   const eventLoopMonitor = new EventLoopMonitor(clock);

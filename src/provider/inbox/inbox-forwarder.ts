@@ -24,11 +24,15 @@ export interface InboxParts {
   readonly queue: Pick<DeliveryQueue, 'append' | 'getEvent' | 'repair' | 'stats'>;
   /** How long the queue keeps each event after it was accepted. */
   readonly retention: Milliseconds;
+  /** Whether there can be deliveries for the endpoint. */
+  readonly isUsed: (endpoint: string) => boolean;
 }
 
 /** The settings of a route that an inbox needs. */
 export interface InboxOptions {
   readonly route: string;
+  /** `ack: onAccept`. Without it, only `repeat` is used: deliveries may be stored that the route accepted when it had it. */
+  readonly stores: boolean;
   /** `dedup.unsignedId: trust`: events with the same bytes and different IDs are different. */
   readonly trustsUnsignedId: boolean;
   /** By which the sender learns that the delivery is stored. */
@@ -55,7 +59,8 @@ export interface Inbox {
 /** Creates the inbox of a route. */
 export function createInbox(options: InboxOptions, policy: RequestPolicy, parts: InboxParts): Inbox {
   const { clock, queue } = parts;
-  const repeat = (id: string): Promise<void> => makeDue(id, toInboxEndpoint(options.route), parts);
+  const endpoint = toInboxEndpoint(options.route);
+  const repeat = (id: string): Promise<void> => makeDue(id, endpoint, parts);
   return {
     forwarder: {
       async forward(admitted, response, trace) {
@@ -75,10 +80,11 @@ export function createInbox(options: InboxOptions, policy: RequestPolicy, parts:
     },
     async repeat(event, head, ago) {
       const id = toEventId(options, event, head);
-      if (id === undefined) return 'known';
+      if (id === undefined || !parts.isUsed(endpoint)) return 'known';
       try {
         await repeat(id);
-        return (await isLost(id, ago, parts)) ? 'lost' : 'known';
+        // Without `ack`, the app handled what is not stored.
+        return options.stores && (await isLost(id, ago, parts)) ? 'lost' : 'known';
       } catch (thrown) {
         return toRefusal(thrown);
       }

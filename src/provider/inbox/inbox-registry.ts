@@ -2,14 +2,16 @@
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
-import { isInboxEndpoint, toInboxEndpoint } from '../events/inbox-request.ts';
+import { INBOX_PREFIX, isInboxEndpoint, toInboxEndpoint } from '../events/inbox-request.ts';
 
-/** A route whose deliveries are stored. */
+/** A webhook route. */
 export interface InboxRoute {
   readonly route: string;
   readonly timeout: Milliseconds;
   /** In bytes. */
   readonly maxBody: number;
+  /** `ack: onAccept`. Without it, the route gets what was stored while it had it. */
+  readonly stores: boolean;
 }
 
 /** The endpoints of `registry`, and those of the inbox. */
@@ -17,6 +19,9 @@ export class InboxRegistry implements EndpointRegistry {
   readonly #registry: EndpointRegistry;
   readonly #isShared: boolean;
   #apps = new Map<string, Endpoint>();
+  #defaults: EndpointDefaults | undefined;
+  /** Those that have, or had, deliveries, or can get some. */
+  readonly #used = new Set<string>();
 
   /** `isShared`: other replicas, whose routes may differ, use the same queue. */
   constructor(registry: EndpointRegistry, isShared: boolean) {
@@ -24,18 +29,40 @@ export class InboxRegistry implements EndpointRegistry {
     this.#isShared = isShared;
   }
 
-  /** Replaces the routes. Deliveries of a route that no longer exists are skipped, and can be retried when it exists again. */
+  /** For operators: without routes that no longer exist, as a retry would fail. */
+  readonly receivers: Pick<EndpointRegistry, 'get' | 'list'> = {
+    get: (id) => (this.isMissing(id) ? undefined : this.get(id)),
+    list: () => this.list().filter(({ id }) => !this.isMissing(id)),
+  };
+
+  /** Replaces the routes. */
   replace(routes: readonly InboxRoute[], defaults: EndpointDefaults): void {
+    this.#defaults = defaults;
     this.#apps = new Map(
       routes.map((route) => {
         const endpoint = toAppEndpoint(route, defaults);
         return [endpoint.id, endpoint];
       }),
     );
+    this.addUsed(routes.filter(({ stores }) => stores).map(({ route }) => toInboxEndpoint(route)));
+  }
+
+  /** Adds inboxes that have deliveries. */
+  addUsed(ids: readonly string[]): void {
+    for (const id of ids) this.#used.add(id);
+  }
+
+  isUsed(id: string): boolean {
+    return this.#used.has(id);
+  }
+
+  /** No webhook route has the name. */
+  isMissing(id: string): boolean {
+    return isInboxEndpoint(id) && !this.#apps.has(id);
   }
 
   get(id: string): Endpoint | undefined {
-    return isInboxEndpoint(id) ? this.#apps.get(id) : this.#registry.get(id);
+    return isInboxEndpoint(id) ? (this.#apps.get(id) ?? this.#toMissing(id)) : this.#registry.get(id);
   }
 
   isElsewhere(id: string): boolean {
@@ -43,7 +70,7 @@ export class InboxRegistry implements EndpointRegistry {
   }
 
   list(): readonly Endpoint[] {
-    return [...this.#registry.list(), ...this.#apps.values()];
+    return [...this.#registry.list(), ...[...this.#used].flatMap((id) => this.get(id) ?? [])];
   }
 
   route: EndpointRegistry['route'] = (event) => this.#registry.route(event);
@@ -54,9 +81,18 @@ export class InboxRegistry implements EndpointRegistry {
     // The app in the same pod is never given up: its failures are what the inbox is for.
     return isInboxEndpoint(id) ? false : this.#registry.disable(id, reason, at);
   }
+
+  /** Its attempts fail, so that its deliveries die by the schedule, as those of an app that is broken do. */
+  #toMissing(id: string): Endpoint | undefined {
+    if (this.#isShared || this.#defaults === undefined) return undefined;
+    return toAppEndpoint(
+      { route: id.slice(INBOX_PREFIX.length), timeout: this.#defaults.timeout },
+      { ...this.#defaults, concurrency: 1 },
+    );
+  }
 }
 
-function toAppEndpoint({ route, timeout }: InboxRoute, defaults: EndpointDefaults): Endpoint {
+function toAppEndpoint({ route, timeout }: Pick<InboxRoute, 'route' | 'timeout'>, defaults: EndpointDefaults): Endpoint {
   return {
     ...defaults,
     id: toInboxEndpoint(route),

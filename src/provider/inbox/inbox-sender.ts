@@ -36,8 +36,10 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
         ...more,
       });
       const request = parseInboxMetadata(delivery.metadata);
-      const app = findApp(endpoint.id.slice(INBOX_PREFIX.length));
-      if (app === undefined) return Promise.resolve(finish('blocked', { isSent: false, detail: 'the route no longer exists' }));
+      const route = endpoint.id.slice(INBOX_PREFIX.length);
+      const app = findApp(route);
+      if (app === undefined)
+        return Promise.resolve(finish('blocked', { isSent: false, detail: `there is no webhook route with the name ${route}` }));
       if (request === undefined)
         return Promise.resolve(finish('protocol', { isSent: false, detail: 'the stored request is damaged' }));
       return new Promise((resolve) => {

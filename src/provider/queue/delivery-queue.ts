@@ -305,6 +305,12 @@ export interface EndpointBacklog {
   readonly oldestDue?: EpochMilliseconds | undefined;
 }
 
+/** The inbox of a route, which may not exist any more. */
+export interface InboxBacklog {
+  readonly endpoint: string;
+  readonly waiting: number;
+}
+
 /** A problem of the store that does not prevent the start, for the log. */
 export interface QueueWarning {
   readonly message: string;
@@ -397,6 +403,8 @@ export interface DeliveryQueue {
   prune(settledBefore: EpochMilliseconds, deadBefore: EpochMilliseconds, most: number): Promise<number>;
   stats(now: EpochMilliseconds): Promise<QueueStats>;
   backlogs(endpoints: readonly string[], now: EpochMilliseconds): Promise<readonly EndpointBacklog[]>;
+  /** The inboxes with deliveries that wait, are dead or are skipped. */
+  inboxes(): Promise<readonly InboxBacklog[]>;
   /** The state that the last run of each lane settled, on any replica; undefined for an endpoint that was never served, or not for a month. */
   laneStates(endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]>;
   /** After `Serving.stop`: flushes and closes. */

@@ -11,6 +11,7 @@ import type {
   EventFilter,
   EventPageRequest,
   EventRecord,
+  InboxBacklog,
   LaneState,
   NewEvent,
   Page,
@@ -156,6 +157,7 @@ export interface Operations {
   };
   stats: { readonly now: EpochMilliseconds };
   backlogs: { readonly endpoints: readonly string[]; readonly now: EpochMilliseconds };
+  inboxes: Record<never, never>;
   laneStates: { readonly endpoints: readonly string[] };
   /** Endpoints with deliveries that wait, unless another replica has their lease at this time. */
   dueLanes: { readonly owner: string; readonly now: EpochMilliseconds };
@@ -215,6 +217,7 @@ export interface Results {
   countStep: { readonly count: number; readonly position: RepairPosition; readonly isDone: boolean };
   stats: QueueStats;
   backlogs: readonly EndpointBacklog[];
+  inboxes: readonly InboxBacklog[];
   laneStates: readonly (LaneState | undefined)[];
   dueLanes: readonly DueLane[];
   listEndpoints: readonly StoredEndpoint[];

@@ -14,6 +14,7 @@ import type {
   EventFilter,
   EventPage,
   EventPageRequest,
+  InboxBacklog,
   JoinedQueue,
   LaneState,
   NewEvent,
@@ -245,6 +246,10 @@ export class SqlQueue implements DeliveryQueue {
 
   backlogs(endpoints: readonly string[], now: EpochMilliseconds): Promise<readonly EndpointBacklog[]> {
     return this.#store.call('backlogs', { endpoints, now });
+  }
+
+  inboxes(): Promise<readonly InboxBacklog[]> {
+    return this.#store.call('inboxes', {});
   }
 
   async laneStates(endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]> {

@@ -2,7 +2,7 @@
 import type { Registry } from '@prometheus-io/client';
 import { createSigningSecret } from '../../auth/schemes/signing-keys.ts';
 import type { ProviderConfig } from '../../config/schema/config.ts';
-import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
+import { type CancelTimer, type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { BoundAddress } from '../../gateway/server/listener.ts';
@@ -23,6 +23,7 @@ import type { Sender } from '../attempt/attempt.ts';
 import { HttpSender } from '../attempt/sender.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
+import { toInboxEndpoint } from '../events/inbox-request.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
 import { type FindApp, withInbox } from '../inbox/inbox-sender.ts';
@@ -31,10 +32,11 @@ import { Outbox } from '../outbox/outbox.ts';
 import { testOutbox } from '../outbox/outbox-session.ts';
 import type { ConnectionResult } from '../postgres/connection.ts';
 import { createQueue, testQueue } from '../queue/create-queue.ts';
-import type { DeliveryQueue, Serving } from '../queue/delivery-queue.ts';
+import type { DeliveryQueue, InboxBacklog, Serving } from '../queue/delivery-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
 import {
   createApiHooks,
+  createInboxLog,
   createLaneHooks,
   createOutboxHooks,
   createQueueHooks,
@@ -47,6 +49,8 @@ import {
 } from '../telemetry/hooks.ts';
 import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telemetry/provider-metrics.ts';
 import { Housekeeping } from './housekeeping.ts';
+
+const INBOX_INTERVAL_MS: Milliseconds = 10_000;
 
 /** The dependencies of the provider. */
 export interface ProviderParts {
@@ -74,6 +78,8 @@ export class Provider {
   readonly #queue: DeliveryQueue;
   readonly #stored: StoredRegistry;
   readonly #registry: InboxRegistry;
+  readonly #inboxLog: ReturnType<typeof createInboxLog>;
+  #webhookRoutes: readonly InboxRoute[] = [];
   readonly #endpointSender: HttpSender;
   readonly #sender: Sender;
   readonly #lanes: LaneRunner;
@@ -86,7 +92,9 @@ export class Provider {
   readonly #rateLimits = new RateLimits();
   readonly #outbox: Outbox | undefined;
   #settings: ProviderSettings;
+  #isOpen = false;
   #isStopped = false;
+  #cancelLook: CancelTimer | undefined;
   #serving: Serving | undefined;
 
   /** Reads what the section refers to. A static method, as the bundle of the gate loads only this class. */
@@ -130,6 +138,7 @@ export class Provider {
       logger,
     });
     this.#registry = new InboxRegistry(this.#stored, isShared);
+    this.#inboxLog = createInboxLog(logger, isShared);
     this.#endpointSender = new HttpSender({
       ...settings,
       clock: parts.clock,
@@ -179,6 +188,10 @@ export class Provider {
         hooks.onDisabled(endpoint, reason);
         this.#run(endpoint.id, cancelWaiting(endpoint.id, { queue: this.#queue, clock: this.#parts.clock }));
       },
+      onExhausted: (endpoint, delivery, reason) => {
+        hooks.onExhausted(endpoint, delivery, reason);
+        if (this.#registry.isMissing(endpoint.id)) this.#inboxLog.onDead(endpoint.id);
+      },
     };
   }
 
@@ -214,7 +227,7 @@ export class Provider {
     return {
       queue: this.#queue,
       registry: this.#stored,
-      receivers: this.#registry,
+      receivers: this.#registry.receivers,
       rules: this.#settings.rules,
       clock: this.#parts.clock,
       hooks: createApiHooks(telemetry),
@@ -232,9 +245,14 @@ export class Provider {
     this.#metrics.queueUp(true);
     const lostKeys = this.#settings.config.encryption?.lostKeys ?? [];
     await this.#stored.open({ lostKeys, createKey: createSigningSecret });
+    this.#isOpen = true;
+    await this.#reportInboxes();
     const address = await this.#api?.listen();
     this.#outbox?.start();
     this.#housekeeping.start();
+    // Housekeeping reports an outage.
+    const look = (): void => runDetached(this.#findInboxes().then(undefined, () => undefined));
+    this.#cancelLook = this.#parts.clock.every(INBOX_INTERVAL_MS, look);
     this.#run('', this.#reschedule());
     return address;
   }
@@ -258,10 +276,15 @@ export class Provider {
     if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run);
   }
 
-  /** The inbox of a route with `ack: onAccept`. */
+  /** The inbox of a webhook route. */
   createInbox(options: InboxOptions, policy: RequestPolicy): Inbox {
     const { retention } = this.#settings.config.queue;
-    return createInbox(options, policy, { clock: this.#parts.clock, queue: this.#queue, retention });
+    return createInbox(options, policy, {
+      clock: this.#parts.clock,
+      queue: this.#queue,
+      retention,
+      isUsed: (id) => this.#registry.isUsed(id),
+    });
   }
 
   /** Applies a config, a reloaded one, or reloaded secrets, in one turn of the event loop. */
@@ -278,10 +301,36 @@ export class Provider {
     if (settings.outbox !== undefined) this.#outbox?.replace(settings.outbox);
   }
 
-  /** Replaces the routes with `ack: onAccept`, whose bodies can be larger than those of events. */
-  replaceInbox(routes: readonly InboxRoute[]): void {
-    this.#lanes.setMaxBody(Math.max(this.#settings.config.maxEventSize, ...routes.map(({ maxBody }) => maxBody)));
+  /** Replaces the webhook routes. */
+  replaceInboxes(routes: readonly InboxRoute[]): void {
+    this.#webhookRoutes = routes;
     this.#registry.replace(routes, this.#settings.defaults);
+    this.#onInboxes();
+    if (this.#isOpen) this.#run('', this.#reportInboxes());
+  }
+
+  /** A route can lose `ack` or its name while deliveries wait for it. */
+  async #reportInboxes(): Promise<void> {
+    const missing = (await this.#findInboxes()).filter(
+      ({ endpoint, waiting }) => waiting > 0 && this.#registry.isMissing(endpoint),
+    );
+    // A replica without webhook routes can be one that only sends what others accept.
+    const isOwn = this.#webhookRoutes.length > 0;
+    this.#inboxLog.onMissing(missing.filter(({ endpoint }) => isOwn || !this.#registry.isElsewhere(endpoint)));
+  }
+
+  /** Also while running: during an update, replicas that still have the route accept further deliveries. */
+  async #findInboxes(): Promise<readonly InboxBacklog[]> {
+    const inboxes = await this.#queue.inboxes();
+    this.#registry.addUsed(inboxes.map(({ endpoint }) => endpoint));
+    this.#onInboxes();
+    return inboxes;
+  }
+
+  /** The bodies of their deliveries can be larger than those of events. */
+  #onInboxes(): void {
+    const used = this.#webhookRoutes.filter(({ route }) => this.#registry.isUsed(toInboxEndpoint(route)));
+    this.#lanes.setMaxBody(Math.max(this.#settings.config.maxEventSize, ...used.map(({ maxBody }) => maxBody)));
     this.#onEndpoints();
   }
 
@@ -300,6 +349,7 @@ export class Provider {
   async stop(atMost: Milliseconds): Promise<void> {
     this.#isStopped = true;
     this.#housekeeping.stop();
+    this.#cancelLook?.();
     await this.stopDelivering();
     const isDrained = this.#api === undefined ? undefined : within(this.#parts.clock, atMost, this.#api.drain());
     await Promise.all([this.#outbox?.stop(atMost), isDrained]);

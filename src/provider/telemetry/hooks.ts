@@ -9,8 +9,9 @@ import { parseTraceparent, SAMPLED } from '../../telemetry/tracing/traceparent.t
 import type { AttemptResult, DeadReason, Decision } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import { readTraceHeaders } from '../events/event.ts';
+import { INBOX_PREFIX } from '../events/inbox-request.ts';
 import { PostgresError } from '../postgres/connection.ts';
-import type { Delivery } from '../queue/delivery-queue.ts';
+import type { Delivery, InboxBacklog } from '../queue/delivery-queue.ts';
 import { isDiskFull, type QueueHooks } from '../queue/store-client.ts';
 import { API_LABEL, type ProviderMetrics } from './provider-metrics.ts';
 
@@ -168,6 +169,33 @@ export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
   };
 }
 
+/** The most routes that one line names. */
+const MAX_NAMED = 100;
+
+/** Logs what becomes of deliveries whose route no longer exists. `isShared`: another replica may have it. */
+export function createInboxLog(logger: Logger<ProviderLogEvent>, isShared: boolean) {
+  const reported = new Set<string>();
+  const fate = isShared ? 'its deliveries wait until a replica has it' : 'its deliveries die at the end of provider.schedule';
+  return {
+    /** At the start, and after each reload. */
+    onMissing(inboxes: readonly InboxBacklog[]): void {
+      reported.clear();
+      if (inboxes.length === 0) return;
+      const routes = inboxes.slice(0, MAX_NAMED).map(({ endpoint }) => endpoint.slice(INBOX_PREFIX.length));
+      const deliveries = inboxes.reduce((sum, { waiting }) => sum + waiting, 0);
+      const hint = `give a webhook route this name again, or purge them: ${fate}`;
+      logger.warn('inbox_routes_missing', { count: inboxes.length, routes, deliveries, hint });
+    },
+    /** Once for each route. */
+    onDead(endpoint: string): void {
+      if (reported.has(endpoint)) return;
+      reported.add(endpoint);
+      const hint = `give a webhook route this name again, then run: sidegate deliveries retry --endpoint ${endpoint}`;
+      logger.error('inbox_deliveries_dead', { route: endpoint.slice(INBOX_PREFIX.length), hint });
+    },
+  };
+}
+
 const SPAN_ID_BYTES = 8;
 
 /**
@@ -296,6 +324,8 @@ export type ProviderLogEvent =
   | 'endpoint_unreadable'
   | 'encryption_key_missing'
   | 'events_unrouted'
+  | 'inbox_deliveries_dead'
+  | 'inbox_routes_missing'
   | 'message_exhausted'
   | 'operational_event_lost'
   | 'outbox_down'

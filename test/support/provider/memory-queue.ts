@@ -246,6 +246,10 @@ export class MemoryQueue implements DeliveryQueue {
     });
   }
 
+  async inboxes() {
+    return [];
+  }
+
   async laneStates(endpoints: readonly string[]) {
     return endpoints.map((endpoint) => this.states.get(endpoint));
   }

@@ -1,6 +1,7 @@
 /** The rows of endpoints and tenants, which a transaction locks before it changes anything else. */
 import type { EpochMilliseconds } from '../../../core/clock.ts';
-import type { EndpointBacklog, LaneState, QueueStats } from '../delivery-queue.ts';
+import { INBOX_PREFIX } from '../../events/inbox-request.ts';
+import type { EndpointBacklog, InboxBacklog, LaneState, QueueStats } from '../delivery-queue.ts';
 import type { DueLane, Operations } from '../operations.ts';
 import { findOne, type Sql } from './database.ts';
 import type { LaneChange, LaneRow, Stored, TenantChange } from './memory.ts';
@@ -190,6 +191,13 @@ export async function readBacklogs(
     const { waiting = 0, due = null } = byName.get(name) ?? {};
     return { waiting, ...(due !== null && due <= now && { oldestDue: due }) };
   });
+}
+
+/** The inboxes with deliveries that were not handled. */
+export function readInboxes(sql: Sql): Promise<readonly InboxBacklog[]> {
+  return sql.all('SELECT name AS endpoint, waiting FROM lane WHERE name LIKE ? AND waiting + dead + skipped > 0 ORDER BY name', [
+    `${INBOX_PREFIX}%`,
+  ]);
 }
 
 /** The lanes that this replica may serve, with the time when their first delivery is due. */

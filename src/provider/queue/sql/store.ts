@@ -5,7 +5,7 @@ import { type QueueBounds, QueueFullError } from '../delivery-queue.ts';
 import type { Failure, Operation, OperationKind, Operations, Reply, Results } from '../operations.ts';
 import { type Append, append } from './append.ts';
 import type { Database, Sql } from './database.ts';
-import { readBacklogs, readDueLanes, readStates, readStats, recount } from './lanes.ts';
+import { readBacklogs, readDueLanes, readInboxes, readStates, readStats, recount } from './lanes.ts';
 import { pruneStep } from './prune.ts';
 import { addDelivery, countStep, eraseStep, hastenStep, repairStep, rescheduleStep } from './repair.ts';
 import { findAttempts, findDeliveries, findEvents, getEvent } from './select.ts';
@@ -41,7 +41,7 @@ const WRITES: ReadonlySet<OperationKind> = new Set([
   'removeEndpoint',
 ]);
 /** They can read many rows. */
-const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'dueLanes', 'findStep', 'findEventsStep', 'countStep']);
+const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'inboxes', 'dueLanes', 'findStep', 'findEventsStep', 'countStep']);
 
 /** The open store. */
 export class Store {
@@ -75,6 +75,7 @@ export class Store {
         return { ...(await readStats(sql, now)), maxEvents, maxBytes };
       },
       backlogs: (sql, { endpoints, now }) => readBacklogs(sql, endpoints, now),
+      inboxes: readInboxes,
       laneStates: (sql, { endpoints }) => readStates(sql, endpoints),
       dueLanes: readDueLanes,
       listEndpoints: (sql) => sql.all<StoredEndpoint>('SELECT id, version, json FROM endpoint ORDER BY id'),
