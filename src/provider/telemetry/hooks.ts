@@ -170,7 +170,7 @@ export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
 }
 
 /** The most routes that one line names. */
-const MAX_NAMED = 100;
+const MAX_NAMED = 10;
 
 /** Logs what becomes of deliveries whose route no longer exists. `isShared`: another replica may have it. */
 export function createInboxLog(logger: Logger<ProviderLogEvent>, isShared: boolean) {
