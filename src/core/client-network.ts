@@ -3,6 +3,8 @@ import { normalizeIp, toIpv6Groups } from './ip-address.ts';
 
 /** An IPv6 subscriber gets at least a /64 and can use every address in it (RFC 6177). */
 const NETWORK_GROUPS = 4;
+/** A site gets at most a /48 (RFC 6177). */
+const SITE_GROUPS = 3;
 const MAX_REMEMBERED = 1_024;
 
 /**
@@ -20,6 +22,15 @@ export function toClientNetwork(address: string): string {
   const ip = normalizeIp(address);
   if (ip === undefined || !ip.includes(':')) return ip ?? address;
   return toIpv6Groups(ip).slice(0, NETWORK_GROUPS).join(':');
+}
+
+/**
+ * The /48 around a client network of IPv6; otherwise the network itself. For shares, where many networks of one site count together. Not for
+ * bans: a /48 may have several subscribers.
+ */
+export function toSite(network: string): string {
+  const groups = network.split(':');
+  return groups.length === NETWORK_GROUPS ? groups.slice(0, SITE_GROUPS).join(':') : network;
 }
 
 /** How many of something each client has. */

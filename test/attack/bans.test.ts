@@ -142,6 +142,17 @@ describe('with Redis, a banned client', () => {
   });
 });
 
+test('guesses from all networks of an IPv6 site delay users who are logged in, and new ones elsewhere, but lock out nobody', async () => {
+  await start({ cache: { ttl: '0s' } }, { limits: { passwordThreads: 1, passwordQueue: 8 } });
+  expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+  const guesses: Promise<number>[] = [];
+  for (let i = 0; i < 200; i++) guesses.push(statusOf(`2001:db8:0:${i.toString(16)}::1`, `nobody-${i}`, 'x'));
+  await Promise.any(guesses.map(async (guess) => expect(await guess).toBe(429)));
+  const logins = [ALICE, '192.0.2.3'].flatMap((from) => [statusOf(from, 'alice', 'right'), statusOf(from, 'bob', 'right')]);
+  expect(await Promise.all(logins)).toEqual([200, 200, 200, 200]);
+  expect((await Promise.all(guesses)).filter((status) => status === 429).length).toBeGreaterThan(100);
+});
+
 test('a reload of the config keeps logged-in clients exempt from bans', async () => {
   await start({ limit: { ...LIMIT, by: ['user'] } });
   expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);

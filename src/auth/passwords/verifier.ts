@@ -1,7 +1,7 @@
 /** Verifies user names and passwords: from the cache, or by hashing off the event loop. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { BasicCredentials } from './basic.ts';
-import type { HashPool } from './hash-pool.ts';
+import type { HashOwner, HashPool } from './hash-pool.ts';
 import type { Bytes } from './password-hash.ts';
 import type { LivePassword, UserSet } from './user-set.ts';
 import { VerifiedCache, type VerifiedCacheOptions } from './verified-cache.ts';
@@ -9,7 +9,7 @@ import { VerifiedCache, type VerifiedCacheOptions } from './verified-cache.ts';
 /** How the result was found; for the hit ratio. */
 export type CacheOutcome = 'hit' | 'miss' | 'joined';
 
-/** The password was not checked: the queue is full, or the client or user is banned for `left`. */
+/** The password was not checked: the client's share of the queue is full, or the client or user is banned for `left`. */
 export type NotChecked = { readonly notChecked: 'busy' } | { readonly notChecked: 'banned'; readonly left: Milliseconds };
 
 /** The matching password, or undefined if none matches. */
@@ -25,6 +25,7 @@ export type TakeAttempt = () => Promise<Attempt>;
 
 /** The dependencies of a verifier. */
 export interface VerifierParts {
+  readonly realm: string;
   readonly pool: HashPool;
   readonly clock: Clock;
   readonly cache: VerifiedCacheOptions;
@@ -51,7 +52,7 @@ export class Verifier {
   readonly #shared: VerifiedCache;
   /** Attempts in progress, by network and credentials: a browser that opens ten connections at once makes one attempt. */
   readonly #flights = new Map<string, Promise<VerifyResult>>();
-  /** Hashes in progress, by credentials alone: many clients that share one user cost one hash at a time. */
+  /** Hashes in progress, by credentials alone: many clients that share one user cost one hash at a time, and one where they are known. */
   readonly #hashes = new Map<string, Promise<VerifyResult>>();
   readonly #sessions = new Set<Session>();
   #users: UserSet;
@@ -117,14 +118,14 @@ export class Verifier {
     const proof = this.#cache.find(network, user, digest);
     // Proved before, so this is not a guess. Bans and counters do not apply; otherwise an attacker could lock out the user.
     const known = proof === undefined ? undefined : this.#findLive(user, proof.stored);
-    if (known !== undefined) return this.#remember(network, digest, user, await this.#hash(credentials));
+    if (known !== undefined) return this.#remember(network, digest, user, await this.#hash(credentials, network, true));
     const attempt = await take();
     if (attempt.kind === 'banned') {
       this.#cache.countMiss(network, user);
       return { notChecked: 'banned', left: attempt.left };
     }
     // After the attempt is counted: before it, a client could try any number of passwords against the proofs of others.
-    const result = this.#recallShared(credentials) ?? (await this.#hash(credentials));
+    const result = this.#recallShared(credentials) ?? (await this.#hash(credentials, network, false));
     if (result !== undefined) await attempt.refund();
     return this.#remember(network, digest, user, result);
   }
@@ -143,16 +144,18 @@ export class Verifier {
     return known;
   }
 
-  #hash(credentials: BasicCredentials): Promise<VerifyResult> {
+  #hash(credentials: BasicCredentials, network: string, isKnown: boolean): Promise<VerifyResult> {
     const digest = this.#shared.toDigest(credentials, ANY_NETWORK);
-    return this.#join(this.#hashes, digest, () => this.#check(credentials, digest));
+    const owner = { realm: this.#parts.realm, network, isKnown };
+    // A known password must not wait for the turn of an unknown one.
+    return this.#join(this.#hashes, `${digest}${isKnown}`, () => this.#check(credentials, digest, owner));
   }
 
-  async #check({ user, password }: BasicCredentials, digest: string): Promise<VerifyResult> {
+  async #check({ user, password }: BasicCredentials, digest: string, owner: HashOwner): Promise<VerifyResult> {
     this.#parts.onCache('miss');
     const passwords = this.#users.find(user, this.#parts.clock.now());
     const hashes = passwords.map(({ hash: { algorithm, text } }) => ({ algorithm, text }));
-    const result = await this.#parts.pool.check({ hashes, decoys: this.#users.toDecoys(passwords), password });
+    const result = await this.#parts.pool.check({ hashes, decoys: this.#users.toDecoys(passwords), password }, owner);
     if (result === 'busy') return { notChecked: 'busy' };
     const stored = passwords[result]?.hash.text;
     // The user may have been removed while the hash was checked.

@@ -87,7 +87,9 @@ export const limits = z
       .min(0)
       .max(100_000)
       .default(64)
-      .describe('Maximum number of password checks that wait for a thread; further ones get 429.'),
+      .describe(
+        'Maximum number of password checks that wait for a thread, except of passwords that the same client network used within the last hour. With further ones, those of the realm or network that has most get 429.',
+      ),
     passwordMemory: size()
       .optional()
       .describe(

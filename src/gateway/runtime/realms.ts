@@ -53,7 +53,10 @@ export class Realms {
         const kept = before.get(realm);
         kept?.configure(cache);
         kept?.replace(set);
-        return [realm, kept ?? new Verifier(set, { pool: this.#pool, clock: this.#clock, cache, onCache: this.#events.onCache })];
+        return [
+          realm,
+          kept ?? new Verifier(set, { realm, pool: this.#pool, clock: this.#clock, cache, onCache: this.#events.onCache }),
+        ];
       }),
     );
     for (const [realm, verifier] of before) if (!this.#verifiers.has(realm)) verifier.replace(new UserSet([]));

@@ -24,7 +24,13 @@ function start(sources = [toSource('one', makeEntry('ann', 'x'))], cache = { ttl
   const pool = new HashPool({ threads: 1, queue: 1 });
   pools.push(pool);
   const outcomes: CacheOutcome[] = [];
-  const verifier = new Verifier(new UserSet(sources), { pool, clock, cache, onCache: (outcome) => void outcomes.push(outcome) });
+  const verifier = new Verifier(new UserSet(sources), {
+    realm: 'r',
+    pool,
+    clock,
+    cache,
+    onCache: (outcome) => void outcomes.push(outcome),
+  });
   return { clock, pool, verifier, outcomes };
 }
 
@@ -161,6 +167,18 @@ describe('a network', () => {
     expect(await verifier.verify(of('ann', 'x'), HOME, BANNED)).toMatchObject({ notChecked: 'banned' });
   });
 
+  test('is never rejected for a full queue if it sends a password of the last hour', async () => {
+    const { verifier, clock } = start();
+    await verifier.verify(of('ann', 'x'), HOME, FREE);
+    await clock.advance(1_000);
+    const guesses = ['a', 'b', 'c'].map((password) => verifier.verify(of('ann', password), AWAY, FREE));
+    expect(await guesses[2]).toEqual({ notChecked: 'busy' });
+    // Not by joining the hash that a new login waits for.
+    const joined = verifier.verify(of('ann', 'x'), '192.0.2.3', FREE);
+    expect(await verifier.verify(of('ann', 'x'), HOME, FREE)).toMatchObject({ source: 'one' });
+    expect(await Promise.all([joined, ...guesses.slice(0, 2)])).toHaveLength(3);
+  });
+
   test('loses the exception when the password changes, or after 100 wrong ones while it is banned', async () => {
     const { verifier } = start();
     await verifier.verify(of('ann', 'x'), HOME, FREE);
@@ -275,18 +293,20 @@ describe('a rejection costs the same for everyone:', () => {
 describe('a pool', () => {
   test('that is closed rejects new and queued checks', async () => {
     const { pool } = start();
+    const owner = { realm: 'r', network: HOME, isKnown: false };
     const job = { hashes: [], decoys: [], password: Buffer.from('x') };
-    expect(await pool.check(job)).toBe(-1);
+    expect(await pool.check(job, owner)).toBe(-1);
     await pool.close();
-    await expect(pool.check(job)).rejects.toThrow('closed');
+    await expect(pool.check(job, owner)).rejects.toThrow('closed');
     expect(pool.pending).toBe(0);
   });
 
   test('replaces a thread that died', async () => {
     const { pool } = start();
     const bad = { hashes: [{ algorithm: 'bcrypt', text: 'no hash at all' } as const], decoys: [], password: Buffer.from('x') };
+    const owner = { realm: 'r', network: HOME, isKnown: false };
     const good = { hashes: [], decoys: [], password: Buffer.from('x') };
-    const [first, second] = await Promise.allSettled([pool.check(bad), pool.check(good)]);
+    const [first, second] = await Promise.allSettled([pool.check(bad, owner), pool.check(good, owner)]);
     expect([first.status, second]).toEqual([expect.any(String), { status: 'fulfilled', value: -1 }]);
   });
 });
