@@ -64,16 +64,19 @@ interface Delivery {
   readonly url: string;
   readonly webhookId: string;
   readonly key: KeyObject;
+  /** The address of the client. */
+  readonly from: string;
 }
 
 function deliver(gate: TestGate, given: Partial<Delivery> = {}, replaced?: Buffer): Promise<Answer> {
-  const { id, time, body, url, webhookId, key }: Delivery = {
+  const { id, time, body, url, webhookId, key, from }: Delivery = {
     id: randomUUID(),
     time: `${new Date().toISOString().slice(0, 19)}Z`,
     body: Buffer.from('{"id":"WH-1"}'),
     url: CERTIFICATE,
     webhookId: WEBHOOK_ID,
     key: own.key,
+    from: '127.0.0.1',
     ...given,
   };
   const signature = sign('sha256', Buffer.from(`${id}|${time}|${webhookId}|${crc32(body)}`), key).toString('base64');
@@ -85,7 +88,7 @@ function deliver(gate: TestGate, given: Partial<Delivery> = {}, replaced?: Buffe
     'PAYPAL-TRANSMISSION-SIG': signature,
     'PAYPAL-TRANSMISSION-TIME': time,
   };
-  return send(gate.port, { path: '/hooks/billing', headers, body: replaced ?? body });
+  return send(gate.port, { path: '/hooks/billing', headers, body: replaced ?? body, from });
 }
 
 /** Appends four bytes to a text that give it the wanted CRC-32, as anyone can compute them. */
@@ -210,6 +213,16 @@ describe('a delivery with the URL of its certificate', () => {
     await clock.advance(10_000);
     expect((await deliver(gate)).status).toBe(200);
     await Promise.all([gate.stop(), clock.advance(30_000)]);
+  });
+
+  test('is accepted while another client invents URLs', async () => {
+    const gate = await start();
+    const toUrl = (index: number): string => CERTIFICATE.replace('CERT-360caa42-fca2a594-1', `CERT-${index}`);
+    const forged = Array.from({ length: 30 }, (_, index) => deliver(gate, { url: toUrl(index), from: '127.0.0.66' }));
+    expect(new Set((await Promise.all(forged)).map(({ status }) => status))).toEqual(new Set([503]));
+    expect(requests).toHaveLength(10);
+    expect((await deliver(gate)).status).toBe(200);
+    await gate.stop();
   });
 
   test('is verified by a pinned key instead, and then nothing is fetched', async () => {

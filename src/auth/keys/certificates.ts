@@ -1,22 +1,29 @@
 /** Certificates and other URLs that senders put into messages: fetched once, cached while valid, and rate-limited. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
+import { toClientNetwork, toSite } from '../../core/client-network.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { type HttpsGet, RemoteFailure } from './https-get.ts';
 
-interface Fetched {
-  readonly certificate: X509Certificate;
+/** A key of a certificate. */
+export interface CertificateKey {
   readonly key: KeyObject;
+  /** Keeps the key in the cache: call it once the key has verified a signature. */
+  readonly onVerified: () => void;
 }
 
-interface CachedKey extends Fetched {
+interface CachedCertificate {
+  readonly certificate: X509Certificate;
+  readonly key: KeyObject;
   /** Fetched again from then on. */
   readonly until: EpochMilliseconds;
 }
 
+type CertificateCache = Map<string, CachedCertificate>;
+
 /** A fetch in progress, or one that failed recently. */
 interface Attempt {
-  readonly fetched: Promise<Fetched>;
+  readonly fetched: Promise<CachedCertificate>;
   readonly until: EpochMilliseconds;
 }
 
@@ -26,17 +33,22 @@ const TIMEOUT_MS: Milliseconds = 5_000;
 const DAY_MS: Milliseconds = 86_400_000;
 /** A failure is cached for longer than a fetch takes, so that a flood of messages does not cause a flood of fetches. */
 const FAILURE_MS: Milliseconds = 10_000;
-const MAX_CACHED_KEYS = 16;
-const MAX_FETCHES_PER_MINUTE = 10;
+/** In each of the caches. */
+const MAX_CACHED = 16;
+const MAX_FETCHES_PER_MINUTE = 100;
+/** A client gets a fetch if it had less than this share of those that are left in the minute; one alone gets ten of a hundred. */
+const CLIENT_SHARE = 1 / 10;
 const MINUTE_MS: Milliseconds = 60_000;
 
 /** Caches the keys of certificates. */
 export class RemoteCertificates {
   readonly #get: HttpsGet;
   readonly #clock: Clock;
-  /** Oldest first. */
-  readonly #cached = new Map<string, CachedKey>();
-  /** Separate from `#cached`: anyone can send URLs that fail, and those must not evict valid keys. */
+  /** Those whose keys verified a signature. Oldest first, as in `#unproven`. */
+  readonly #proven: CertificateCache = new Map();
+  /** Separate from `#proven`: anyone can send URLs of other certificates of the sender, and those must not evict the ones that it uses. */
+  readonly #unproven: CertificateCache = new Map();
+  /** Separate from both: anyone can send URLs that fail, and those must not evict valid keys. */
   readonly #attempts = new Map<string, Attempt>();
   readonly #newUrls = new Budget();
   readonly #followed = new Budget();
@@ -48,43 +60,47 @@ export class RemoteCertificates {
 
   /**
    * The key of the certificate at `url`, which must have one of the names, if any are given. The caller must have checked the host.
-   * Rejects with RemoteFailure.
+   * `client` is the address of the client that sent the URL. Rejects with RemoteFailure.
    */
-  async key(url: URL, names?: readonly string[]): Promise<KeyObject> {
-    const { certificate, key } = await this.#find(url);
-    if (names !== undefined && !names.some((name) => hasName(certificate, name)))
+  async key(url: URL, client: string, names?: readonly string[]): Promise<CertificateKey> {
+    const cached = await this.#find(url, client);
+    if (names !== undefined && !names.some((name) => hasName(cached.certificate, name)))
       throw new RemoteFailure(`${url.host}: the certificate has another name than ${names.join(' or ')}`);
-    return key;
+    return { key: cached.key, onVerified: () => this.#prove(url, cached) };
   }
 
-  async #find(url: URL): Promise<Fetched> {
+  async #find(url: URL, client: string): Promise<CachedCertificate> {
     const now = this.#clock.now();
-    const cached = this.#cached.get(url.href);
+    const cached = this.#proven.get(url.href) ?? this.#unproven.get(url.href);
     if (cached !== undefined && now < cached.until) return cached;
     for (const [href, { until }] of this.#attempts) if (now >= until) this.#attempts.delete(href);
     const attempt = this.#attempts.get(url.href);
     if (attempt !== undefined) return attempt.fetched;
     // Attackers can send new URLs at will, and must not use up the budget of a URL that was valid: that one is fetched once per FAILURE_MS.
-    if (cached === undefined) this.#newUrls.spend(now, url);
+    if (cached === undefined) this.#newUrls.spend(now, url, client);
     const fetched = this.#fetchAndCache(url, now);
     this.#attempts.set(url.href, { fetched, until: now + FAILURE_MS });
     return fetched;
   }
 
   /** Requests a URL that the sender wants to be called. The caller must have checked the host. Rejects with RemoteFailure. */
-  async follow(url: URL): Promise<void> {
-    this.#followed.spend(this.#clock.now(), url);
+  async follow(url: URL, client: string): Promise<void> {
+    this.#followed.spend(this.#clock.now(), url, client);
     await this.#get(url, { maxBytes: MAX_RESPONSE_BYTES, timeout: TIMEOUT_MS });
   }
 
-  async #fetchAndCache(url: URL, now: EpochMilliseconds): Promise<Fetched> {
+  #prove({ href }: URL, cached: CachedCertificate): void {
+    if (this.#proven.has(href)) return;
+    this.#unproven.delete(href);
+    keep(this.#proven, href, cached);
+  }
+
+  async #fetchAndCache(url: URL, now: EpochMilliseconds): Promise<CachedCertificate> {
     const { certificate, validTo } = await this.#fetch(url, now);
-    const fetched = { certificate, key: certificate.publicKey };
+    const cached = { certificate, key: certificate.publicKey, until: Math.min(now + DAY_MS, validTo) };
     this.#attempts.delete(url.href);
-    this.#cached.delete(url.href);
-    if (this.#cached.size >= MAX_CACHED_KEYS) this.#cached.delete(this.#cached.keys().next().value as string);
-    this.#cached.set(url.href, { ...fetched, until: Math.min(now + DAY_MS, validTo) });
-    return fetched;
+    keep(this.#proven.has(url.href) ? this.#proven : this.#unproven, url.href, cached);
+    return cached;
   }
 
   async #fetch(url: URL, now: EpochMilliseconds): Promise<{ certificate: X509Certificate; validTo: EpochMilliseconds }> {
@@ -106,14 +122,33 @@ function hasName({ subject, subjectAltName = '' }: X509Certificate, name: string
   return subject.split('\n').includes(`CN=${name}`) || subjectAltName.split(', ').includes(`DNS:${name}`);
 }
 
-/** Limits fetches per minute, for each host apart: an attack on the route of one sender must not stop those of another. */
+function keep(cache: CertificateCache, href: string, cached: CachedCertificate): void {
+  cache.delete(href);
+  const [oldest] = cache.keys();
+  if (oldest !== undefined && cache.size >= MAX_CACHED) cache.delete(oldest);
+  cache.set(href, cached);
+}
+
+interface Fetch {
+  readonly at: EpochMilliseconds;
+  readonly client: string;
+}
+
+/**
+ * Limits fetches per minute, for each host apart: an attack on the route of one sender must not stop those of another. Clients share them: a
+ * client with invented URLs must not stop the deliveries of the sender. The fewer are left, the fewer a client gets, so that dozens of
+ * clients cannot use them up.
+ */
 class Budget {
   /** The config and the patterns of senders bound the number of hosts. */
-  readonly #spent = new Map<string, readonly EpochMilliseconds[]>();
+  readonly #spent = new Map<string, readonly Fetch[]>();
 
-  spend(now: EpochMilliseconds, { host }: URL): void {
-    const recent = (this.#spent.get(host) ?? []).filter((at) => now - at < MINUTE_MS);
-    if (recent.length >= MAX_FETCHES_PER_MINUTE) throw new RemoteFailure(`${host}: too many fetches`);
-    this.#spent.set(host, [...recent, now]);
+  spend(now: EpochMilliseconds, { host }: URL, address: string): void {
+    const client = toSite(toClientNetwork(address));
+    const recent = (this.#spent.get(host) ?? []).filter(({ at }) => now - at < MINUTE_MS);
+    const own = recent.filter((fetch) => fetch.client === client).length;
+    const left = MAX_FETCHES_PER_MINUTE - recent.length;
+    if (left === 0 || own >= left * CLIENT_SHARE) throw new RemoteFailure(`${host}: too many fetches`);
+    this.#spent.set(host, [...recent, { at: now, client }]);
   }
 }

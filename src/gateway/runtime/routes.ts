@@ -274,7 +274,7 @@ function buildCertificateKeys(config: WebhookConfig, certificates: RemoteCertifi
   const { certificate } = description;
   if (certificate === undefined || !fetchesCertificates(config)) return undefined;
   return createCertificateKeys(certificate, {
-    toKey: (url, names) => certificates.key(url, names),
+    toKey: (url, client, names) => certificates.key(url, client, names),
     toVerifyKey: (name, key) => toVerifyKey(name, key, description),
   });
 }
@@ -284,7 +284,7 @@ function buildSnsGate(webhook: WebhookConfig, sns: SnsConfig, metrics: RouteMetr
   const onKeyUsed = (topic: string, at: EpochMilliseconds): void => metrics.keyUsed(topic, at);
   return createSnsGate(
     { ...toRecency(webhook, metrics), ...sns, maxBody, onKeyUsed },
-    { toKey: (url) => certificates.key(url), follow: (url) => certificates.follow(url) },
+    { toKey: (url, client) => certificates.key(url, client), follow: (url, client) => certificates.follow(url, client) },
   );
 }
 

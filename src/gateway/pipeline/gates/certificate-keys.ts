@@ -1,16 +1,17 @@
 /** Fetches the certificate that a delivery names in a header, from the hosts of its sender only. */
 import type { KeyObject } from 'node:crypto';
+import type { CertificateKey } from '../../../auth/keys/certificates.ts';
 import { RemoteFailure } from '../../../auth/keys/https-get.ts';
 import type { CertificateDescription } from '../../../auth/schemes/key-description.ts';
 import type { VerifyKey } from '../../../auth/schemes/scheme.ts';
-import type { HeaderFields } from '../../../core/headers.ts';
+import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../../core/refusal.ts';
-import type { FetchKeys } from './signature.ts';
+import type { FetchedKeys, FetchKeys } from './signature.ts';
 
 /** The functions that fetch and convert the keys. */
 export interface CertificateKeysParts {
-  /** The key of the certificate at a pinned URL, which must have one of the names; rejects with RemoteFailure. */
-  readonly toKey: (url: URL, names: readonly string[]) => Promise<KeyObject>;
+  /** The key of the certificate at a pinned URL that a client sent, which must have one of the names; rejects with RemoteFailure. */
+  readonly toKey: (url: URL, client: string, names: readonly string[]) => Promise<CertificateKey>;
   /** Undefined for a key that the scheme cannot use. */
   readonly toVerifyKey: (name: string, key: KeyObject) => VerifyKey | undefined;
 }
@@ -23,15 +24,16 @@ const MAX_URL_LENGTH = 512;
 export function createCertificateKeys(description: CertificateDescription, parts: CertificateKeysParts): FetchKeys {
   const { header, names } = description;
   const field = header.toLowerCase();
-  return async (headers: HeaderFields): Promise<readonly VerifyKey[] | Refusal> => {
+  return async ({ headers, client }: ParsedHead): Promise<FetchedKeys | Refusal> => {
     const text = headers.get(field) ?? '';
     if (text === '') return refuse('missing_signature', 'missing_signature');
     const url = toPinnedUrl(text, description);
     if (url === undefined)
       return refuse('malformed_signature', 'malformed_signature', `${header} does not point to a certificate of the sender`);
     try {
-      const key = parts.toVerifyKey(url.hostname, await parts.toKey(url, names));
-      if (key !== undefined) return [key];
+      const { key, onVerified } = await parts.toKey(url, client.address, names);
+      const verifyKey = parts.toVerifyKey(url.hostname, key);
+      if (verifyKey !== undefined) return { keys: [verifyKey], onVerified };
       return refuse('secret_unavailable', 'secret_unavailable', `${url.host}: the key of the certificate cannot be used`);
     } catch (thrown) {
       // A problem of ours, of the network or of the sender's host: the sender retries.

@@ -8,7 +8,6 @@ import { addCredentials } from '../../../auth/schemes/url.ts';
 import type { Sender } from '../../../core/admitted.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { EventIdentity, SignedHead, VerifiedEvent } from '../../../core/event.ts';
-import type { HeaderFields } from '../../../core/headers.ts';
 import { cutBoundary } from '../../../core/media-type.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
@@ -27,8 +26,15 @@ export interface SignatureOptions extends RecencyOptions, HeadOptions {
   readonly fetchKeys?: FetchKeys | undefined;
 }
 
+/** Keys that a delivery names. */
+export interface FetchedKeys {
+  readonly keys: readonly VerifyKey[];
+  /** Called if one of them signed the delivery. */
+  readonly onVerified: () => void;
+}
+
 /** Fetches the keys that the headers of a delivery name. */
-export type FetchKeys = (headers: HeaderFields) => Promise<readonly VerifyKey[] | Refusal>;
+export type FetchKeys = (head: ParsedHead) => Promise<FetchedKeys | Refusal>;
 
 /** Reads the signature headers, then verifies the body. */
 export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: SignatureOptions): EventGate {
@@ -74,9 +80,14 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
   /** If keys must be fetched, or the signature is a token. */
   async function checkLater(delivery: Delivery, live: readonly VerifyKey[] | undefined): Promise<VerifiedEvent | Refusal> {
     const { head, signed, message } = delivery;
-    const keys = live ?? (await options.fetchKeys?.(head.headers)) ?? [];
-    if (keys instanceof Refusal) return keys;
-    if (token === undefined) return checkNow(delivery, keys);
+    const fetched = live === undefined ? await options.fetchKeys?.(head) : undefined;
+    if (fetched instanceof Refusal) return fetched;
+    const keys = live ?? fetched?.keys ?? [];
+    if (token === undefined) {
+      const event = checkNow(delivery, keys);
+      if (!(event instanceof Refusal)) fetched?.onVerified();
+      return event;
+    }
     const verified = await token.verify(signed, message, keys, head.receivedAt);
     if (verified instanceof Refusal) return verified;
     if (verified === 'mismatch') return toMismatch(ring, signed);

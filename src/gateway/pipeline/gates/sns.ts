@@ -1,7 +1,8 @@
 /** Verifies that Amazon SNS signed a message of one of the route's topics, and confirms the route's subscriptions for the app. */
-import type { KeyObject } from 'node:crypto';
+import type { CertificateKey } from '../../../auth/keys/certificates.ts';
 import { RemoteFailure } from '../../../auth/keys/https-get.ts';
 import { isSignedByCertificate, parseSnsMessage, type SnsMessage, toSnsOpenContent } from '../../../auth/schemes/aws-sns.ts';
+import type { Client } from '../../../core/client.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { VerifiedEvent } from '../../../core/event.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
@@ -20,11 +21,11 @@ export interface SnsOptions extends RecencyOptions {
   readonly onKeyUsed: (topic: string, at: EpochMilliseconds) => void;
 }
 
-/** The gate's requests to SNS; both reject with RemoteFailure. */
+/** The gate's requests to SNS, for the client at an address; both reject with RemoteFailure. */
 export interface SnsParts {
   /** The key of the certificate at a pinned URL. */
-  readonly toKey: (url: URL) => Promise<KeyObject>;
-  readonly follow: (url: URL) => Promise<unknown>;
+  readonly toKey: (url: URL, client: string) => Promise<CertificateKey>;
+  readonly follow: (url: URL, client: string) => Promise<unknown>;
 }
 
 /** Verifies the body, which has the signature too. */
@@ -32,7 +33,7 @@ export function createSnsGate(options: SnsOptions, parts: SnsParts): EventGate {
   const topics = new Set(options.topics);
   return { maxBody: options.maxBody, check: (head) => (body) => verify(head, body) };
 
-  async function verify({ headers, receivedAt }: ParsedHead, body: Buffer): Promise<VerifiedEvent | Refusal> {
+  async function verify({ headers, receivedAt, client }: ParsedHead, body: Buffer): Promise<VerifiedEvent | Refusal> {
     const message = parseSnsMessage(body);
     if ('problem' in message) return refuse('malformed_signature', 'malformed_signature', message.problem);
     const contradicted = findContradiction(headers, message);
@@ -42,10 +43,10 @@ export function createSnsGate(options: SnsOptions, parts: SnsParts): EventGate {
     if (!topics.has(message.topic))
       return refuse('signature_mismatch', 'sender_not_allowed', "the topic is not in the route's list");
     // Before the signature: a replayed old message costs no fetch.
-    const refusal = checkRecency(message.timestamp, receivedAt, options) ?? (await checkSignature(message, parts));
+    const refusal = checkRecency(message.timestamp, receivedAt, options) ?? (await checkSignature(message, client, parts));
     if (refusal !== undefined) return refusal;
     options.onKeyUsed(message.topic, receivedAt);
-    if (message.type !== 'Notification') return handleHandshake(message, options, parts);
+    if (message.type !== 'Notification') return handleHandshake(message, client, options, parts);
     const { id, timestamp, topic } = message;
     return { id, timestamp, keyName: topic, body, openContent: toSnsOpenContent(body) };
   }
@@ -57,10 +58,12 @@ function findContradiction(headers: HeaderFields, { type, topic, id }: SnsMessag
   return Object.entries(expected).find(([name, value]) => headers.all(name).some((field) => field !== value))?.[0];
 }
 
-async function checkSignature(message: SnsMessage, { toKey }: SnsParts): Promise<Refusal | undefined> {
+async function checkSignature(message: SnsMessage, { address }: Client, { toKey }: SnsParts): Promise<Refusal | undefined> {
   try {
-    const key = await toKey(message.certificateUrl);
-    return isSignedByCertificate(message, key) ? undefined : refuse('signature_mismatch', 'bad_signature');
+    const { key, onVerified } = await toKey(message.certificateUrl, address);
+    if (!isSignedByCertificate(message, key)) return refuse('signature_mismatch', 'bad_signature');
+    onVerified();
+    return undefined;
   } catch (thrown) {
     // A problem of ours or of the network: SNS retries.
     return refuse('secret_unavailable', 'secret_unavailable', toRemoteText(thrown));
@@ -70,13 +73,18 @@ async function checkSignature(message: SnsMessage, { toKey }: SnsParts): Promise
 const DONE: Proof = { state: 'handshake', reply: { status: 200, contentType: 'text/plain', body: '' } };
 
 /** The end of a subscription is only logged: people must decide whether to subscribe again. */
-async function handleHandshake(message: SnsMessage, { confirm }: SnsOptions, { follow }: SnsParts): Promise<Refusal> {
+async function handleHandshake(
+  message: SnsMessage,
+  { address }: Client,
+  { confirm }: SnsOptions,
+  { follow }: SnsParts,
+): Promise<Refusal> {
   if (message.type === 'UnsubscribeConfirmation') return acknowledge(DONE, 'the subscription has ended');
   if (!confirm) return refuse('handshake_refused', 'handshake_refused', 'sns.confirm is false: confirm the subscription by hand');
   if (message.subscribeUrl === undefined)
     return refuse('handshake_refused', 'handshake_refused', "SubscribeURL is not an SNS URL in the topic's region");
   try {
-    await follow(message.subscribeUrl);
+    await follow(message.subscribeUrl, address);
     return acknowledge(DONE, 'the subscription is confirmed');
   } catch (thrown) {
     return refuse('secret_unavailable', 'handshake_unfinished', toRemoteText(thrown));
