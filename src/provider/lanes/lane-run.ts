@@ -244,7 +244,7 @@ export class LaneRun {
   /** Its event is of another tenant: the config gave the endpoint another one since then, or the endpoint was deleted and created again. */
   #skip(delivery: Delivery): Step {
     this.#dropSlot();
-    this.#taken.shift();
+    this.#taken.splice(this.#taken.indexOf(delivery), 1);
     this.#context.budget.release(toBytes(delivery));
     this.#inFlight++;
     this.#context.hooks.onSkipped(this.#lane.endpoint, 1);

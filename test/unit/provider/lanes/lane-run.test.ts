@@ -54,6 +54,18 @@ describe('tenants', () => {
     expect(scene.hooks.filter((line) => line === 'skipped acme 1')).toHaveLength(3);
   });
 
+  test('an event of another tenant is skipped although others were taken before it', async () => {
+    scene.registry.set(anEndpoint('acme', { tenant: 't2' }));
+    lane.add(4, { tenant: 't2', tries: 1 });
+    await start();
+    expect([scene.sender.inFlight.length, lane.taken]).toEqual([3, 4]);
+    lane.add(1, { tenant: 't1' });
+    await clock.advance(200);
+    expect(lane.settled.flat().map(({ event, settlement }) => [event, settlement.kind])).toEqual([['msg_5', 'skipped']]);
+    for (let left = 4; left > 0; left--) await endOne();
+    expect(lane.deliveries).toHaveLength(0);
+  });
+
   test('an endpoint for all tenants gets everything, one without a tenant only events without', async () => {
     scene.registry.set(anEndpoint('acme', { allTenants: true }));
     for (const tenant of ['t1', undefined]) lane.add(1, { tenant });
