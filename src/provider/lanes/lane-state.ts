@@ -153,11 +153,17 @@ function applyFailure(state: LaneState, attempt: EndedAttempt): LaneUpdate {
  */
 type Sign = 'endpoint' | 'event' | 'unclear';
 
-function toSign({ outcome, status = 0, isSent, retryAfter = 0 }: AttemptResult): Sign {
+function toSign(result: AttemptResult): Sign {
+  const { outcome, status = 0, isSent } = result;
   // An event that cannot be sent at all is damaged.
   if (!isSent) return outcome === 'protocol' ? 'event' : 'endpoint';
-  if (outcome === 'tls' || outcome === 'throttled' || retryAfter > 0) return 'endpoint';
+  if (outcome === 'tls' || toAskedPause(result) !== undefined) return 'endpoint';
   return outcome === 'timeout' || UNCLEAR_STATUSES.has(status) ? 'unclear' : 'event';
+}
+
+/** How long the endpoint asks for less, 0 if it does not say. With another status, `Retry-After` is about the one event (RFC 9110 §10.2.3). */
+function toAskedPause({ outcome, status, retryAfter = 0 }: AttemptResult): Milliseconds | undefined {
+  return outcome === 'throttled' || (status === 503 && retryAfter > 0) ? retryAfter : undefined;
 }
 
 /** Retries and failing types open the breaker, but do not make its pauses longer: an endpoint that only they cannot reach works for others. */
@@ -218,7 +224,7 @@ function findDisabling({ failures, firstFailureAt }: LaneState, { disable, now }
 
 function extendPause(state: LaneState & { readonly streak: number }, attempt: EndedAttempt): EpochMilliseconds | undefined {
   const { result, now, random, maxPause } = attempt;
-  const asked = state.streak === 0 ? 0 : Math.min(result.retryAfter ?? 0, MAX_RETRY_AFTER_PAUSE_MS);
+  const asked = Math.min(toAskedPause(result) ?? 0, MAX_RETRY_AFTER_PAUSE_MS);
   const pause = Math.max(withJitter(Math.min(findPause(state, attempt), maxPause), random), asked);
   const until = Math.max(toPause(state, now) ?? 0, Math.round(now + pause));
   return until > now ? until : undefined;
@@ -226,8 +232,7 @@ function extendPause(state: LaneState & { readonly streak: number }, attempt: En
 
 function findPause(state: LaneState & { readonly streak: number }, { delivery, result }: EndedAttempt): Milliseconds {
   const { streak } = state;
-  const asksForLess = result.outcome === 'throttled' || (result.retryAfter ?? 0) > 0;
-  if (streak > 0 && asksForLess) return backOff(SLOW_DOWN_GROWTH, streak - 1);
+  if (toAskedPause(result) !== undefined) return backOff(SLOW_DOWN_GROWTH, streak - 1);
   if (isUnreachable(state)) return backOff(BREAKER_GROWTH, streak - BREAKER_THRESHOLD);
   return isAllFailing(state) && toRank(delivery, state) === 2 ? RETRY_PAUSE_MS : 0;
 }

@@ -103,7 +103,6 @@ describe('the breaker', () => {
     responded(502),
     responded(503),
     responded(504),
-    responded(500, { retryAfter: 1_000 }),
   ])('opens for $outcome $status', (result) => {
     expect(isBreakerOpen(repeat(PROVEN, result, 5))).toBe(true);
   });
@@ -116,6 +115,7 @@ describe('the breaker', () => {
     responded(401),
     responded(422, { retryAfter: 1_000 }),
     responded(500),
+    responded(500, { retryAfter: 1_000 }),
   ])('does not open for $outcome $status, which concerns one event', (result) => {
     expect(isBreakerOpen(repeat(PROVEN, result, 100))).toBe(false);
   });
@@ -243,7 +243,12 @@ describe('slowing down', () => {
     expect(pauseOf(update(PROVEN, responded(status)).state)).toBe(0);
   });
 
-  test('pauses for Retry-After of any failure, at most an hour', () => {
+  test.each([302, 401, 404, 500])('does not pause for Retry-After of %i, which concerns one event', (status) => {
+    expect(pauseOf(update(PROVEN, responded(status, { retryAfter: DAY })).state)).toBe(0);
+  });
+
+  test('pauses for Retry-After of 429 and 503, at most an hour', () => {
+    expect(pauseOf(update(PROVEN, responded(429, { retryAfter: 30_000 })).state)).toBe(30_000);
     expect(pauseOf(update(PROVEN, responded(503, { retryAfter: 30_000 })).state)).toBe(30_000);
     expect(pauseOf(update(PROVEN, responded(503, { retryAfter: DAY })).state)).toBe(3_600_000);
   });
