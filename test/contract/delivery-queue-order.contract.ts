@@ -115,6 +115,34 @@ export function describeOrder({ open, close, store }: QueueFixture): void {
       await held.stop();
     });
 
+    test('is without retries, if only what was not tried is asked for', async () => {
+      const queue = await open();
+      await queue.append([ofType('good')]);
+      const held = await hold(queue);
+      await held.retry(await held.take(1), 0, withTypes('bad'));
+      const [bad, good] = [ofType('bad'), ofType('good')];
+      await queue.append([bad, good]);
+      expect(ids(await held.lane.take(9, now(), 'untried'))).toEqual([good.id, bad.id]);
+      await held.stop();
+    });
+
+    test('is the newest first, if only what just came is asked for', async () => {
+      const queue = await open();
+      await queue.append([ofType('good')]);
+      const held = await hold(queue);
+      await held.retry(await held.take(1), 0, withTypes('bad'));
+      const events = [ofType('bad'), ofType('good'), ofType('bad'), ofType('good'), ofType('good')];
+      for (const event of events) await queue.append([event]);
+      const [bad, good, newBad, newGood, newest] = events.map(({ id }) => id);
+      expect(ids(await held.lane.take(1, now(), 'fresh'))).toEqual([newest]);
+      expect(ids(await held.lane.take(9, now(), 'fresh'))).toEqual([newGood, good, newBad, bad]);
+      expect(await held.lane.take(9, now(), 'fresh')).toEqual([]);
+      held.lane.giveBack([{ event: good ?? '' }]);
+      expect(await held.lane.take(9, now() + 10_001, 'fresh')).toEqual([]);
+      expect(ids(await held.lane.take(1, now()))).toEqual([good]);
+      await held.stop();
+    });
+
     test('has other keys before a failed delivery, and nothing else of its own key', async () => {
       const queue = await open();
       const inOrder = (orderKey: string) => newEvent([{ endpoint: 'a', orderKey }]);

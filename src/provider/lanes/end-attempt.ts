@@ -51,6 +51,8 @@ interface MadeAttempt {
   readonly endpoint: Endpoint;
   readonly delivery: Delivery;
   readonly result: AttemptResult;
+  /** It was ended early for another event. */
+  readonly gaveWay: boolean;
 }
 
 /** The consequences of an attempt. */
@@ -66,7 +68,7 @@ interface AttemptEnd {
 const UNSENT_OUTCOMES: ReadonlySet<AttemptOutcome> = new Set(['connect', 'timeout', 'reset']);
 
 export function endAttempt(context: LaneContext, state: LaneState, attempt: MadeAttempt): AttemptEnd {
-  const { delivery, endpoint, result } = attempt;
+  const { delivery, endpoint, result, gaveWay } = attempt;
   const { hooks, random, settings } = context;
   const now = context.clock.now();
   const settle = (settlement: Settlement, record?: AttemptRecord): SettledDelivery => ({
@@ -86,7 +88,7 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   const decision = decide({ result, tries: delivery.tries, endpoint, now, random: random() });
   const maxPause = MAX_BREAKER_PAUSE_MS[isApp ? 'app' : 'endpoint'];
   const { disable } = settings;
-  const update = applyAttempt(state, { delivery, result, decision, now, random: random(), disable, maxPause });
+  const update = applyAttempt(state, { delivery, result, gaveWay, decision, now, random: random(), disable, maxPause });
   if (update.breaker !== undefined) hooks.onBreaker(endpoint, update.breaker);
   if (isBreakerOpen(update.state)) hooks.onFailing(endpoint, update.state.pausedUntil ?? now);
   // Waits for its app as long as that takes, and is due at once when the app is back. An event that kills the app was sent.

@@ -1,18 +1,28 @@
 /** Serves one lane for a slice of time: takes due deliveries, starts attempts as the endpoint's state allows, and settles each when it ends. */
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
-import { withJitter } from '../attempt/attempt.ts';
+import { type AttemptResult, withJitter } from '../attempt/attempt.ts';
 import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
-import type { Delivery, Lane, LaneResult, LaneState, SettledDelivery } from '../queue/delivery-queue.ts';
+import {
+  type Delivery,
+  FRESH_MS,
+  type Lane,
+  type LaneResult,
+  type LaneState,
+  type SettledDelivery,
+  type TakeOnly,
+} from '../queue/delivery-queue.ts';
 import { endAttempt, type LaneContext } from './end-attempt.ts';
 import {
   isBreakerOpen,
   isSetBack,
+  type Limits,
   MAX_BREAKER_PAUSE_MS,
+  mayGiveWay,
   takeToken,
-  toConcurrency,
   toCurrentState,
   toHealth,
+  toLimits,
   toPause,
   toRank,
 } from './lane-state.ts';
@@ -21,6 +31,8 @@ import type { Slot, SlotRequest } from './slot-pool.ts';
 
 /** No attempt starts later than this after the run began: then other lanes have their turn. */
 const SLICE_MS = 5_000;
+/** If attempts are still in flight so long after that, the run goes on meanwhile: it has to wait for them anyway. */
+const MAX_END_MS = 1_000;
 const MAX_SUSPECT_WAIT_MS = 1_000;
 /** After so long, the lane of an endpoint that got no slot is served again. */
 const RETURN_MS = { proven: 250, unproven: 250, slow: 2_000, failing: 2_000 } as const;
@@ -29,6 +41,13 @@ const MAX_TOKEN_WAIT_MS = 100;
 /** While attempts are in flight, the lane looks so often for deliveries that became due meanwhile; less and less often if there are none. */
 const MIN_POLL_MS = 25;
 const MAX_POLL_MS = 200;
+/** While events hang, the lane looks so often for events that just came. */
+const MIN_FRESH_POLL_MS = 50;
+const MAX_FRESH_POLL_MS = 400;
+/** A first attempt that is older can give way to one of these, ... */
+const MIN_GIVE_WAY_MS = 1_000;
+/** ... and so much older, to another one that was not tried yet. */
+const MAX_GIVE_WAY_MS = 3_000;
 /** A delivery takes this besides its body and metadata. */
 const DELIVERY_OVERHEAD_BYTES = 1_024;
 
@@ -37,12 +56,20 @@ type Step = { readonly kind: 'more' } | { readonly kind: 'end'; readonly notBefo
 const MORE: Step = { kind: 'more' };
 const END: Step = { kind: 'end' };
 
+interface InFlight {
+  readonly delivery: Delivery;
+  readonly startedAt: Milliseconds;
+  readonly abort: AbortController;
+  gaveWay: boolean;
+}
+
 export class LaneRun {
   readonly #context: LaneContext;
   readonly #clock: Clock;
   readonly #lane: Lane;
-  readonly #endAt: Milliseconds;
-  readonly #abort = new AbortController();
+  #endAt: Milliseconds = 0;
+  /** Without those that only have to be settled; the oldest first. */
+  readonly #attempts = new Set<InFlight>();
   #state: LaneState;
   /** Taken, and not yet started. */
   readonly #taken: Delivery[] = [];
@@ -61,6 +88,8 @@ export class LaneRun {
   /** The endpoint was found to be reachable. */
   #isReachable = false;
   #nextTakeAt: Milliseconds = 0;
+  #nextFreshTakeAt: Milliseconds = 0;
+  #freshPoll: Milliseconds = MIN_FRESH_POLL_MS;
   #poll: Milliseconds = MIN_POLL_MS;
   #isDisabling = false;
   /** The slice is over: timers can be a little early. */
@@ -77,21 +106,36 @@ export class LaneRun {
     this.#context = context;
     this.#clock = context.clock;
     this.#lane = lane;
-    this.#endAt = this.#clock.monotonic() + SLICE_MS;
     this.#state = toCurrentState(lane.state, endpoint);
   }
 
   /** Resolves when no attempt is in flight any more. Rejects if the queue failed. */
   async run(): Promise<LaneResult> {
     const stopListening = onAbort(this.#lane.signal, () => this.#stop());
-    const { notBefore } = await this.#serve();
-    this.#returnTaken();
-    while (this.#inFlight > 0) await this.#change();
+    let notBefore: EpochMilliseconds | undefined;
+    do {
+      this.#endAt = this.#clock.monotonic() + SLICE_MS;
+      this.#isOver = false;
+      ({ notBefore } = await this.#serve());
+      this.#returnTaken();
+      await this.#drain(notBefore);
+    } while (this.#inFlight > 0);
     stopListening();
     this.#cancelDrain?.();
     this.#cancelSlice?.();
     if (this.#failure !== undefined) throw this.#failure.error;
     return { notBefore: toPause(this.#state, this.#clock.now()) ?? notBefore };
+  }
+
+  /** Waits for attempts in flight, or until they hold up what the run could do meanwhile. */
+  async #drain(notBefore: EpochMilliseconds | undefined): Promise<void> {
+    const pause = notBefore === undefined ? 0 : notBefore - this.#clock.now();
+    const until = this.#clock.monotonic() + Math.max(MAX_END_MS, pause);
+    while (this.#inFlight > 0) {
+      const left = until - this.#clock.monotonic();
+      if (left <= 0 && !this.#isStopped) return;
+      await this.#change(this.#isStopped ? undefined : left);
+    }
   }
 
   async #serve(): Promise<Step & { readonly kind: 'end' }> {
@@ -115,15 +159,23 @@ export class LaneRun {
     const now = this.#clock.now();
     const pausedUntil = toPause(this.#state, now);
     if (pausedUntil !== undefined) return { kind: 'end', notBefore: pausedUntil };
-    const concurrency = toConcurrency(this.#state, endpoint);
-    if (this.#inFlight >= concurrency) return this.#waitForChange();
+    const limits = toLimits(this.#state, endpoint, now);
+    if (limits.fresh === undefined && this.#inFlight >= limits.concurrency) return this.#waitForChange();
     const token =
       endpoint.rateLimit === undefined ? undefined : takeToken(this.#state, endpoint.rateLimit, this.#lane.storeTime());
     if (token?.wait !== undefined) return this.#waitForToken(token.state, token.wait, now);
     if (!this.#isReachable && isBreakerOpen(this.#state)) return this.#checkReachable(endpoint, now);
-    const delivery = this.#findNext(concurrency);
+    return this.#startNext(endpoint, limits, token?.state ?? this.#state);
+  }
+
+  #startNext(endpoint: Endpoint, limits: Limits, next: LaneState): Step | Promise<Step> {
+    if (limits.fresh !== undefined && this.#clock.monotonic() >= this.#nextFreshTakeAt)
+      return this.#takeFresh(endpoint, limits.fresh);
+    const fresh = limits.fresh === undefined ? undefined : this.#findFresh();
+    if (this.#inFlight >= ((fresh && limits.fresh) ?? limits.concurrency)) return this.#makeRoom(endpoint, limits, fresh);
+    const delivery = fresh ?? this.#findNext(limits);
     if (delivery !== this.#slotFor) this.#dropSlot();
-    if (delivery === undefined) return this.#take(concurrency);
+    if (delivery === undefined) return this.#take(limits);
     if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery);
     const { slots } = this.#context;
     const kind = slots.toKind(endpoint.id, toHealth(this.#state));
@@ -131,27 +183,72 @@ export class LaneRun {
     this.#slotFor = delivery;
     this.#slot ??= slots.take(request);
     if (this.#slot === undefined) return this.#waitForSlot(request);
-    if (token !== undefined) this.#state = token.state;
-    this.#start(delivery, endpoint, this.#slot);
+    this.#state = next;
+    this.#start(delivery, endpoint, this.#slot, this.#isSuspect(delivery, limits));
     return MORE;
   }
 
-  /**
-   * The next delivery to start. Retries and failing types leave one attempt to others: they may be slow, and an event that comes meanwhile
-   * must not wait for them.
-   */
-  #findNext(concurrency: number): Delivery | undefined {
-    const first = this.#taken.find((delivery) => !this.#isSuspect(delivery));
+  /** The next delivery to start, without those that just came while events hang. */
+  #findNext(limits: Limits): Delivery | undefined {
+    const first = this.#taken.find((delivery) => toRank(delivery, this.#state) === 0);
     if (first !== undefined) return first;
-    return this.#mayStartSuspect(concurrency) ? this.#taken[0] : undefined;
+    if (this.#suspectsInFlight < limits.suspects) return this.#taken[0];
+    return this.#taken.find((delivery) => !this.#isSuspect(delivery, limits));
   }
 
-  #isSuspect(delivery: Delivery): boolean {
-    return toRank(delivery, this.#state) > 0;
+  #isSuspect(delivery: Delivery, { fresh }: Limits): boolean {
+    return toRank(delivery, this.#state) > (fresh === undefined ? 0 : 1);
   }
 
-  #mayStartSuspect(concurrency: number): boolean {
-    return this.#suspectsInFlight < Math.max(1, concurrency - 1);
+  /** The newest that just came, of a type that does not fail if there is one. */
+  #findFresh(): Delivery | undefined {
+    const now = this.#clock.now();
+    const precedes = (a: Delivery, b: Delivery): boolean => {
+      const later = toRank(b, this.#state) - toRank(a, this.#state);
+      return later > 0 || (later === 0 && a.due > b.due);
+    };
+    let first: Delivery | undefined;
+    for (const delivery of this.#taken)
+      if (isFresh(delivery, now) && (first === undefined || precedes(delivery, first))) first = delivery;
+    return first;
+  }
+
+  async #takeFresh(endpoint: Endpoint, most: number): Promise<Step> {
+    const mayStart = this.#inFlight < most || mayGiveWay(this.#state, endpoint);
+    // Newer ones go before those that were taken.
+    if (mayStart && this.#taken.length > most) this.#returnTaken();
+    const { budget } = this.#context;
+    // Without memory for them, what is taken has to be sent first.
+    const reserved = mayStart ? budget.reserve(most) : 0;
+    const count = reserved === 0 ? 0 : await this.#takeInto(reserved, 'fresh');
+    this.#freshPoll = count > 0 ? MIN_FRESH_POLL_MS : Math.min(MAX_FRESH_POLL_MS, 2 * this.#freshPoll);
+    this.#nextFreshTakeAt = this.#clock.monotonic() + this.#freshPoll;
+    return MORE;
+  }
+
+  /** All attempts are in use. The oldest first attempt that hangs gives way to an event that was not tried yet, sooner to one that just came. */
+  #makeRoom(endpoint: Endpoint, limits: Limits, fresh: Delivery | undefined): Step | Promise<Step> {
+    const now = this.#clock.monotonic();
+    const hanging = mayGiveWay(this.#state, endpoint)
+      ? this.#findHanging(now - (fresh ? MIN_GIVE_WAY_MS : MAX_GIVE_WAY_MS))
+      : undefined;
+    if (hanging !== undefined && (fresh !== undefined || !isBreakerOpen(this.#state))) {
+      const isNeeded = fresh !== undefined || this.#taken.some((delivery) => !this.#isSuspect(delivery, limits));
+      if (isNeeded) {
+        hanging.gaveWay = true;
+        hanging.abort.abort();
+      } else if (now >= this.#nextTakeAt) return this.#take({ ...limits, suspects: 0 });
+    }
+    return this.#waitForChange(Math.max(1, this.#nextFreshTakeAt - now));
+  }
+
+  /** The oldest first attempt that began before; none while another one gives way. */
+  #findHanging(before: Milliseconds): InFlight | undefined {
+    for (const attempt of this.#attempts) {
+      if (attempt.gaveWay || attempt.startedAt > before) return undefined;
+      if (attempt.delivery.tries === 0 && !attempt.delivery.isReplay) return attempt;
+    }
+    return undefined;
   }
 
   /** Spares an event the attempt if the sender knows without one that the endpoint is still away. */
@@ -165,34 +262,45 @@ export class LaneRun {
   }
 
   #mustEnd(): boolean {
-    const isOver = this.#isOver || this.#clock.monotonic() >= this.#endAt;
-    return isOver || this.#isDisabling || this.#failure !== undefined || this.#lane.signal.aborted;
+    return this.#isOver || this.#clock.monotonic() >= this.#endAt || this.#isStopped;
   }
 
-  async #take(concurrency: number): Promise<Step> {
-    const only = this.#mayStartSuspect(concurrency) ? undefined : 'first';
+  /** Starts nothing more, whatever is in flight. */
+  get #isStopped(): boolean {
+    return this.#isDisabling || this.#failure !== undefined || this.#lane.signal.aborted;
+  }
+
+  async #take({ concurrency, suspects, others, fresh }: Limits): Promise<Step> {
+    const only = this.#suspectsInFlight < suspects ? undefined : others;
     if (only === undefined ? this.#isDrained : this.#isDrainedOfFirsts) {
       if (this.#inFlight === 0) return END;
-      const left = this.#nextTakeAt - this.#clock.monotonic();
+      const nextAt = fresh === undefined ? this.#nextTakeAt : Math.min(this.#nextTakeAt, this.#nextFreshTakeAt);
+      const left = nextAt - this.#clock.monotonic();
       if (left > 0) return this.#waitForChange(left);
     }
     const { budget, slots } = this.#context;
     const reserved = budget.reserve(concurrency) || ((await this.#waitFor(slots.waitForMemory(concurrency))) ?? 0);
     // Freed memory can come after the end of the slice.
     if (reserved === 0) return MORE;
+    const count = await this.#takeInto(reserved, only);
+    this.#isDrainedOfFirsts = count < reserved;
+    if (only === undefined) this.#isDrained = this.#isDrainedOfFirsts;
+    this.#poll = count > 0 ? MIN_POLL_MS : Math.min(MAX_POLL_MS, 2 * this.#poll);
+    this.#nextTakeAt = this.#clock.monotonic() + this.#poll;
+    return MORE;
+  }
+
+  /** With reserved memory. Returns how many were due. */
+  async #takeInto(reserved: number, only: TakeOnly | undefined): Promise<number> {
     let bytes = 0;
     try {
       const deliveries = await this.#lane.take(reserved, this.#clock.now(), only);
       for (const delivery of deliveries) bytes += toBytes(delivery);
       this.#taken.push(...deliveries);
-      this.#isDrainedOfFirsts = deliveries.length < reserved;
-      if (only === undefined) this.#isDrained = this.#isDrainedOfFirsts;
-      this.#poll = deliveries.length > 0 ? MIN_POLL_MS : Math.min(MAX_POLL_MS, 2 * this.#poll);
-      this.#nextTakeAt = this.#clock.monotonic() + this.#poll;
+      return deliveries.length;
     } finally {
-      budget.settle(reserved, bytes);
+      this.#context.budget.settle(reserved, bytes);
     }
-    return MORE;
   }
 
   /** A proven endpoint waits, unless too many do; others do not hold their lane for long while there is no slot for them. */
@@ -234,11 +342,11 @@ export class LaneRun {
     return granted;
   }
 
-  #start(delivery: Delivery, endpoint: Endpoint, slot: Slot): void {
+  #start(delivery: Delivery, endpoint: Endpoint, slot: Slot, isSuspect: boolean): void {
     this.#taken.splice(this.#taken.indexOf(delivery), 1);
     this.#slot = undefined;
     this.#inFlight++;
-    runDetached(this.#attempt(delivery, endpoint, slot));
+    runDetached(this.#attempt(delivery, endpoint, slot, isSuspect));
   }
 
   /** Its event is of another tenant: the config gave the endpoint another one since then, or the endpoint was deleted and created again. */
@@ -253,14 +361,20 @@ export class LaneRun {
     return MORE;
   }
 
-  async #attempt(delivery: Delivery, endpoint: Endpoint, slot: Slot): Promise<void> {
-    const suspects = this.#isSuspect(delivery) ? 1 : 0;
+  async #attempt(delivery: Delivery, endpoint: Endpoint, slot: Slot, isSuspect: boolean): Promise<void> {
+    const suspects = isSuspect ? 1 : 0;
+    const attempt = { delivery, startedAt: this.#clock.monotonic(), abort: new AbortController(), gaveWay: false };
     this.#suspectsInFlight += suspects;
+    this.#attempts.add(attempt);
     try {
-      const result = await this.#context.sender.send(delivery, endpoint, this.#abort.signal);
+      const ended = await this.#context.sender.send(delivery, endpoint, attempt.abort.signal);
       slot.end();
+      this.#attempts.delete(attempt);
       this.#suspectsInFlight -= suspects;
-      const { state, settled, before, isDisabling } = endAttempt(this.#context, this.#state, { endpoint, delivery, result });
+      const gaveWay = attempt.gaveWay && ended.outcome === 'aborted' && !this.#lane.signal.aborted;
+      const result = gaveWay ? toGivenWay(ended) : ended;
+      const end = endAttempt(this.#context, this.#state, { endpoint, delivery, result, gaveWay });
+      const { state, settled, before, isDisabling } = end;
       this.#state = state;
       this.#isDisabling ||= isDisabling;
       if (before !== undefined) await before;
@@ -313,7 +427,9 @@ export class LaneRun {
   }
 
   #stop(): void {
-    this.#cancelDrain = this.#clock.after(this.#context.settings.drainTimeout, () => this.#abort.abort());
+    this.#cancelDrain = this.#clock.after(this.#context.settings.drainTimeout, () => {
+      for (const { abort } of this.#attempts) abort.abort();
+    });
     this.#waiting?.leave();
     this.#resume?.();
   }
@@ -334,6 +450,20 @@ export class LaneRun {
     this.#taken.length = 0;
     this.#isDrained = this.#isDrainedOfFirsts = false;
   }
+}
+
+/** A first attempt of an event that just came. */
+function isFresh({ tries, isReplay, due }: Delivery, now: EpochMilliseconds): boolean {
+  return tries === 0 && !isReplay && Math.abs(now - due) < FRESH_MS;
+}
+
+function toGivenWay(result: AttemptResult): AttemptResult {
+  const after = Math.round(result.duration);
+  return {
+    ...result,
+    outcome: 'timeout',
+    detail: `no response within ${after} ms, while other events time out and new ones wait`,
+  };
 }
 
 function toBytes({ body, metadata }: Delivery): number {

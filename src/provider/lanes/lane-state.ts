@@ -2,7 +2,7 @@
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { type AttemptResult, type Decision, withJitter } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
-import { type AttemptRecord, type Delivery, type LaneState, MAX_LANE_PAUSE_MS } from '../queue/delivery-queue.ts';
+import { type AttemptRecord, type Delivery, type LaneState, MAX_LANE_PAUSE_MS, type TakeOnly } from '../queue/delivery-queue.ts';
 
 /** When an endpoint with nothing but failures is disabled. */
 export type DisablePolicy = 'off' | { readonly after: Milliseconds; readonly attempts: number };
@@ -36,6 +36,14 @@ const RETRY_PAUSE_MS = 500;
 /** A type with so many failures in a row is failing. */
 const FAILING_TYPE_THRESHOLD = 3;
 const MAX_LISTED_TYPES = 64;
+/** For so long after an attempt timed out, others may do the same. */
+const HANGING_MS = 120_000;
+/** An endpoint that responded so recently is not away: what times out is the event. */
+const RECENT_SUCCESS_MS = 15_000;
+/** A success that took less says that an attempt which takes longer probably hangs. */
+const QUICK_SUCCESS_MS = 1_000;
+/** The part of the attempts for retries while events hang: they cannot give way. */
+const HANGING_SHARE = 0.25;
 /** For each type that is added, the queue may have to rank many deliveries again. */
 const MIN_ADDING_GAP_MS = 1_000;
 /** The bucket holds the attempts of so many seconds, at least one. */
@@ -75,6 +83,37 @@ export function toConcurrency(state: LaneState, endpoint: Endpoint): number {
   return isUnreachable(state) || !state.isProven ? 1 : endpoint.concurrency;
 }
 
+/** Whether attempts may use their whole `timeout`, because one did of late. */
+function isHanging({ timedOutAt }: LaneState, now: EpochMilliseconds): boolean {
+  return timedOutAt !== undefined && Math.abs(now - timedOutAt) < HANGING_MS;
+}
+
+/** Attempts that may be in flight. */
+export interface Limits {
+  readonly concurrency: number;
+  /** Of these, for retries, and for failing types unless events hang: an event that comes meanwhile must not wait for them. */
+  readonly suspects: number;
+  /** What to take while these are in use. */
+  readonly others: TakeOnly;
+  /** Events hang: so many, if the next one is for an event that just came. A probe of the endpoint must not hold that up. */
+  readonly fresh?: number | undefined;
+}
+
+export function toLimits(state: LaneState, endpoint: Endpoint, now: EpochMilliseconds): Limits {
+  const concurrency = toConcurrency(state, endpoint);
+  if (!isHanging(state, now)) return { concurrency, suspects: Math.max(1, concurrency - 1), others: 'first' };
+  const fresh = state.isProven ? Math.max(concurrency, Math.min(2, endpoint.concurrency)) : concurrency;
+  return { concurrency, suspects: Math.max(1, Math.floor(HANGING_SHARE * concurrency)), others: 'untried', fresh };
+}
+
+/**
+ * Whether a first attempt may be ended early for an event that was not tried yet: it is retried with the whole `timeout`. Not if successes take as
+ * long; the first one of a retry shows that.
+ */
+export function mayGiveWay({ isProven, isQuick }: LaneState, { schedule }: Endpoint): boolean {
+  return isProven && isQuick !== false && schedule.length > 0;
+}
+
 /** The part of a delivery that decides when it has its turn. */
 type RankedDelivery = Pick<Delivery, 'type' | 'tries' | 'isReplay'>;
 
@@ -93,6 +132,8 @@ export function toPause({ pausedUntil = 0 }: LaneState, now: EpochMilliseconds):
 export interface EndedAttempt {
   readonly delivery: RankedDelivery;
   readonly result: AttemptResult;
+  /** It was ended early for another event. */
+  readonly gaveWay: boolean;
   readonly decision: Decision;
   readonly now: EpochMilliseconds;
   /** 0 to 1, for the jitter of pauses. */
@@ -112,19 +153,21 @@ export interface LaneUpdate {
 /** The state after an attempt. */
 export function applyAttempt(state: LaneState, attempt: EndedAttempt): LaneUpdate {
   const isDelivered = attempt.decision.kind === 'delivered';
-  const update = isDelivered ? { state: countSuccess(state, attempt.delivery) } : applyFailure(state, attempt);
+  const update = isDelivered ? { state: countSuccess(state, attempt) } : applyFailure(state, attempt);
   const isOpen = isBreakerOpen(update.state);
   return isOpen === isBreakerOpen(state) ? update : { ...update, breaker: isOpen ? 'open' : 'closed' };
 }
 
-function countSuccess(state: LaneState, { type }: RankedDelivery): LaneState {
+function countSuccess(state: LaneState, { delivery: { type }, result, now }: EndedAttempt): LaneState {
   const { failures, streak = 0, failedFirsts = 0, isProven, failedTypes = [], failingTypes = [] } = state;
   const isListed = failingTypes.includes(type) || failedTypes.some(([each]) => each === type);
+  const hanging = noteSuccess(state, result, now);
   // The same object, so that an engine need not store it again.
-  if (isProven && failures + streak + failedFirsts === 0 && !isListed) return state;
+  if (hanging === undefined && isProven && failures + streak + failedFirsts === 0 && !isListed) return state;
   // The pause stays: a success of an attempt that began before a 429 must not end what the 429 asked for.
   return {
     ...state,
+    ...hanging,
     failures: 0,
     firstFailureAt: undefined,
     lastFailure: undefined,
@@ -136,14 +179,26 @@ function countSuccess(state: LaneState, { type }: RankedDelivery): LaneState {
   };
 }
 
+type Hanging = Pick<LaneState, 'timedOutAt' | 'succeededAt' | 'isQuick'>;
+
+/** The change, if there is one. */
+function noteSuccess(state: LaneState, { duration }: AttemptResult, now: EpochMilliseconds): Hanging | undefined {
+  if (state.timedOutAt === undefined) return undefined;
+  if (!isHanging(state, now)) return { timedOutAt: undefined, succeededAt: undefined, isQuick: undefined };
+  const succeededAt = Math.floor(now / 1_000) * 1_000;
+  const isQuick = duration < QUICK_SUCCESS_MS;
+  return succeededAt === state.succeededAt && isQuick === state.isQuick ? undefined : { succeededAt, isQuick };
+}
+
 function applyFailure(state: LaneState, attempt: EndedAttempt): LaneUpdate {
   const { delivery, result, decision } = attempt;
   const counted = delivery.isReplay ? state : countFailure(state, attempt);
   if (isReason(decision, 'gone')) return { state: counted, disable: 'gone' };
   const disable = delivery.isReplay ? undefined : findDisabling(counted, attempt);
-  const sign = isReason(decision, 'rejected') ? 'event' : toSign(result);
+  const sign = isReason(decision, 'rejected') || isOfEvent(state, attempt) ? 'event' : toSign(result);
   const streak = toStreak(state, sign, toRank(delivery, state));
-  const failed = { ...countEventFailure(counted, sign, attempt), streak };
+  const isTimeout = result.outcome === 'timeout' && result.isSent && !attempt.gaveWay;
+  const failed = { ...countEventFailure(counted, sign, attempt), streak, ...(isTimeout && { timedOutAt: attempt.now }) };
   return { state: { ...failed, pausedUntil: extendPause(failed, attempt) }, disable };
 }
 
@@ -152,6 +207,12 @@ function applyFailure(state: LaneState, attempt: EndedAttempt): LaneUpdate {
  * this event, or its type, fails. `unclear`: either of them.
  */
 type Sign = 'endpoint' | 'event' | 'unclear';
+
+/** It timed out, but the endpoint responded meanwhile. */
+function isOfEvent({ succeededAt }: LaneState, { result: { outcome, isSent, duration }, now }: EndedAttempt): boolean {
+  if (outcome !== 'timeout' || !isSent || succeededAt === undefined) return false;
+  return Math.abs(now - succeededAt) <= Math.max(RECENT_SUCCESS_MS, duration);
+}
 
 function toSign(result: AttemptResult): Sign {
   const { outcome, status = 0, isSent } = result;

@@ -106,6 +106,11 @@ export interface LaneState {
    * while attempts are not paused.
    */
   readonly failingTypes?: readonly string[] | undefined;
+  /** When an attempt last used its whole `timeout`. */
+  readonly timedOutAt?: EpochMilliseconds | undefined;
+  /** When one last succeeded since then, in whole seconds, and whether that took less than a second. */
+  readonly succeededAt?: EpochMilliseconds | undefined;
+  readonly isQuick?: boolean | undefined;
   /** When the last one was added. */
   readonly failingTypeAt?: EpochMilliseconds | undefined;
   /** Other types whose last attempts failed, and how many in a row; at most 64. */
@@ -128,6 +133,11 @@ export interface LaneAbsence {
   readonly seenAt: EpochMilliseconds;
 }
 
+export type TakeOnly = 'first' | 'untried' | 'fresh';
+
+/** For so long, an event goes before older ones while attempts of its endpoint time out. */
+export const FRESH_MS: Milliseconds = 10_000;
+
 /** The exclusive, leased right to send to one endpoint. Deliveries that were taken and not settled when the run ends stay due. */
 export interface Lane {
   readonly endpoint: string;
@@ -143,9 +153,10 @@ export interface Lane {
   giveBack(deliveries: readonly Pick<Delivery, 'event'>[]): void;
   /**
    * Due deliveries, at most `limit`, never one that this lane already took and did not settle: first attempts, then first attempts of
-   * `failingTypes`, then retries and replays; of each rank the oldest due first. `only`: nothing of the later ranks.
+   * `failingTypes`, then retries and replays; of each rank the oldest due first. `only`: `first`: nothing of the later ranks; `untried`:
+   * nothing of the last one; `fresh`: first attempts, also of `failingTypes`, that became due in the last `FRESH_MS`, of each rank the newest first.
    */
-  take(limit: number, now: EpochMilliseconds, only?: 'first'): Promise<readonly Delivery[]>;
+  take(limit: number, now: EpochMilliseconds, only?: TakeOnly): Promise<readonly Delivery[]>;
   /**
    * Durable when it resolves. Ignored are settlements whose `attempt` is outdated, and, once another replica has the lane, `state` and all
    * settlements but `delivered`. That one also counts for a delivery that was canceled after its request was sent.

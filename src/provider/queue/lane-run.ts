@@ -1,7 +1,7 @@
 /** One run of a lane. */
 import { type Clock, type EpochMilliseconds, type Milliseconds, pause } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
-import type { Delivery, Lane, LaneState, SettledDelivery } from './delivery-queue.ts';
+import type { Delivery, Lane, LaneState, SettledDelivery, TakeOnly } from './delivery-queue.ts';
 import type { LaneEntry } from './lane-scheduler.ts';
 import type { Results, SettleMessage, TakenMessage } from './operations.ts';
 import type { LaneHolder, StoreClient } from './store-client.ts';
@@ -71,7 +71,7 @@ export class LaneRun implements Lane {
     return this.#clock.now();
   }
 
-  async take(limit: number, now: EpochMilliseconds, only?: 'first'): Promise<readonly Delivery[]> {
+  async take(limit: number, now: EpochMilliseconds, only?: TakeOnly): Promise<readonly Delivery[]> {
     // The entry is never later than the database, so this asks only if there may be something.
     if (limit <= 0 || this.#isEnded || this.signal.aborted || this.#run.entry.next > now) return [];
     const { endpoint } = this;
@@ -85,7 +85,8 @@ export class LaneRun implements Lane {
       only,
       returned,
     });
-    this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
+    // Only this one sees all that is due.
+    if (only !== 'fresh') this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
     if (result.taken.length > 0) this.#isActive = true;
     return result.taken.flatMap((taken, i) => {
       const body = bodies[i];

@@ -20,6 +20,7 @@ import type {
   RepairAction,
   SettledDelivery,
   StoredEvent,
+  TakeOnly,
 } from './delivery-queue.ts';
 
 /** How the thread is started. */
@@ -140,7 +141,7 @@ export interface Operations {
     readonly run: number;
     readonly limit: number;
     readonly now: EpochMilliseconds;
-    readonly only: 'first' | undefined;
+    readonly only: TakeOnly | undefined;
     /** Numbers of events that the run took and gives back. */
     readonly returned: readonly number[];
   };

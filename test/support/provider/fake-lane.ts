@@ -4,13 +4,15 @@ import type { DisabledReason, Endpoint, EndpointRegistry, Target } from '../../.
 import type { LaneSettings } from '../../../src/provider/lanes/end-attempt.ts';
 import { createLaneRunner, type LaneRunner } from '../../../src/provider/lanes/lane-runner.ts';
 import { toRank } from '../../../src/provider/lanes/lane-state.ts';
-import type {
-  Delivery,
-  Lane,
-  LaneResult,
-  LaneState,
-  NewEvent,
-  SettledDelivery,
+import {
+  type Delivery,
+  FRESH_MS,
+  type Lane,
+  type LaneResult,
+  type LaneState,
+  type NewEvent,
+  type SettledDelivery,
+  type TakeOnly,
 } from '../../../src/provider/queue/delivery-queue.ts';
 import type { LaneHooks } from '../../../src/provider/telemetry/hooks.ts';
 import type { FakeClock } from '../fake-clock.ts';
@@ -81,14 +83,19 @@ export class FakeLane implements Lane {
   }
 
   /** As an engine: by rank, then in the order in which they were added. */
-  take(limit: number, now: number, only?: 'first'): Promise<readonly Delivery[]> {
+  take(limit: number, now: number, only?: TakeOnly): Promise<readonly Delivery[]> {
     this.takes++;
     const rank = (delivery: Delivery): number => toRank(delivery, this.state ?? NO_STATE);
     const due = this.deliveries
       .filter(
-        (delivery) => delivery.due <= now && !this.#taken.has(delivery.event) && (only === undefined || rank(delivery) === 0),
+        (delivery) =>
+          delivery.due <= now &&
+          !this.#taken.has(delivery.event) &&
+          (only !== 'first' || rank(delivery) === 0) &&
+          (only === undefined || rank(delivery) < 2) &&
+          (only !== 'fresh' || delivery.due > now - FRESH_MS),
       )
-      .sort((a, b) => rank(a) - rank(b))
+      .sort((a, b) => rank(a) - rank(b) || (only === 'fresh' ? b.due - a.due : 0))
       .slice(0, limit);
     for (const { event } of due) this.#taken.add(event);
     return Promise.resolve(due);

@@ -1,8 +1,9 @@
 /** Hands out due deliveries. Nothing is written: what is taken is known in memory only, and is due again after a crash. */
+import { FRESH_MS } from '../delivery-queue.ts';
 import type { Operations, Results, TakenMessage } from '../operations.ts';
 import type { Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
-import { BLOCKED, DUE, FIRST, RANKS, toTenant } from './schema.ts';
+import { AGAIN, BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, RANKS, toTenant } from './schema.ts';
 
 interface DueRow {
   readonly event: number;
@@ -36,6 +37,7 @@ interface Found {
   readonly next: number | undefined;
 }
 
+const LAST_RANKS = { all: AGAIN, first: FIRST, untried: FIRST_OF_FAILING_TYPE, fresh: FIRST_OF_FAILING_TYPE } as const;
 const WAITING = `SELECT event, rank, due, order_key FROM delivery WHERE lane = ? AND state = ${DUE}`;
 /** The first deliveries of a lane ... */
 const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
@@ -43,6 +45,8 @@ const FIND = `${WAITING} ORDER BY rank, due, event LIMIT ?`;
 const FIND_OF_RANKS = RANKS.map(
   (rank) => `SELECT * FROM (${WAITING} AND rank = ${rank} ORDER BY due, event LIMIT ?) r${rank}`,
 ).join(' UNION ALL ');
+/** First attempts, the newest first. */
+const FIND_FRESH = `${WAITING} AND rank = ? AND due > ? AND due <= ? ORDER BY due DESC, event DESC LIMIT ?`;
 /** Without those that were canceled, purged or erased since they were found. For `state = DUE`, PostgreSQL may read the index of all that are due. */
 const READ = `SELECT d.event AS seq, e.id AS event, e.type, e.created AS "createdAt", d.attempt, d.tries, d.replay, d.due, d.order_key, e.tenant, e.bytes,
     e.waiting, p.metadata, p.body
@@ -87,6 +91,7 @@ async function takeFor(sql: Sql, operation: Operations['take'], taken: TakenByRu
   for (const seq of operation.returned) keys.delete(seq);
   // A taken delivery stands for at most two of these rows: itself, and one that its order key keeps back.
   const most = limit + 2 * keys.size + 1;
+  if (operation.only === 'fresh') return takeFresh(sql, operation, taken, most);
   const find = (lane: number): Promise<readonly DueRow[]> => sql.all<DueRow>(FIND, [lane, most]);
   let first = taken.num === undefined ? [] : await find(taken.num);
   if (first.length === 0) {
@@ -108,6 +113,23 @@ async function takeFor(sql: Sql, operation: Operations['take'], taken: TakenByRu
   return { rows, next };
 }
 
+/** None before the first other take of the process, which finds the number of the lane. */
+async function takeFresh(sql: Sql, { limit, now }: Operations['take'], { num, keys }: TakenByRun, most: number): Promise<Found> {
+  if (num === undefined) return { rows: [], next: now };
+  const busy = new Set(keys.values());
+  const picked: DueRow[] = [];
+  for (const rank of [FIRST, FIRST_OF_FAILING_TYPE])
+    for (const row of await sql.all<DueRow>(FIND_FRESH, [num, rank, now - FRESH_MS, now, most])) {
+      const { event, order_key: key } = row;
+      if (picked.length >= limit || keys.has(event) || (key !== null && busy.has(key))) continue;
+      picked.push(row);
+      busy.add(key);
+    }
+  const rows = await readPicked(sql, num, picked);
+  for (const { seq, order_key: key } of rows) keys.set(seq, key);
+  return { rows, next: now };
+}
+
 /** Those that are due, and when the next of the others is. */
 function pick(
   found: readonly DueRow[],
@@ -120,7 +142,7 @@ function pick(
   for (const row of found.toSorted(compare)) {
     const { event, due, rank, order_key: key } = row;
     if (taken.has(event)) continue;
-    const isFree = due <= now && (only !== 'first' || rank === FIRST) && (key === null || !busy.has(key));
+    const isFree = due <= now && rank <= LAST_RANKS[only ?? 'all'] && (key === null || !busy.has(key));
     if (isFree && picked.length < limit) {
       picked.push(row);
       busy.add(key);

@@ -423,6 +423,115 @@ describe('failing events', () => {
   });
 });
 
+describe('events that hang', () => {
+  const old = { due: 1_700_000_000_000 } as const;
+  const hanging = (): LaneState => ({ ...PROVEN, timedOutAt: clock.now(), succeededAt: clock.now(), isQuick: true });
+  const events = (): string[] => scene.sender.started.map(({ event }) => event);
+  const addNew = (): void => lane.add(1, { due: clock.now() });
+
+  test('do not end the lane for the time that they take: it starts others after its slice', async () => {
+    lane.add(1);
+    const run = await start();
+    await clock.advance(6_000);
+    addNew();
+    await clock.advance(1_000);
+    expect(events()).toEqual(['msg_1', 'msg_2']);
+    await endOne();
+    await endOne();
+    await clock.advance(5_000);
+    expect(run.isOver).toBe(true);
+  });
+
+  test('give way to an event that just came, the oldest first, and are retried', async () => {
+    lane.state = hanging();
+    lane.add(40, old);
+    await start();
+    expect(events()).toHaveLength(4);
+    await clock.advance(900);
+    addNew();
+    await clock.advance(600);
+    expect(events().slice(4)).toEqual(['msg_41']);
+    expect(scene.hooks).toEqual(['attempt acme msg_1 timeout retry']);
+    expect(lane.settled.flat()[0]?.record).toMatchObject({ outcome: 'timeout' });
+    await endOne(200, 3);
+    // One that came before is tried next, as nothing new waits.
+    expect(events().slice(5)).toEqual(['msg_5']);
+  });
+
+  test('give way to the newest event first', async () => {
+    lane.state = hanging();
+    lane.add(40, old);
+    await start();
+    for (let count = 0; count < 5; count++) {
+      addNew();
+      await clock.advance(10);
+    }
+    await clock.advance(1_400);
+    expect(events()[4]).toBe('msg_45');
+  });
+
+  test.each([
+    ['no attempt timed out', PROVEN, {}],
+    ['the last time-out was long ago', { ...PROVEN, timedOutAt: 1_799_999_000_000, isQuick: true }, {}],
+    ['successes take as long', { isQuick: false }, {}],
+    ['no retry follows', {}, { schedule: [] }],
+  ] as const)('do not give way if %s', async (_, state, endpoint) => {
+    lane.state = { ...hanging(), ...state };
+    if ('isProven' in state) lane.state = state;
+    scene.registry.set(anEndpoint('acme', endpoint));
+    lane.add(40, old);
+    await start();
+    addNew();
+    await clock.advance(20_000);
+    expect([events().length, scene.hooks]).toEqual([4, []]);
+  });
+
+  test('have their whole timeout in a retry, and a quarter of the attempts for all retries', async () => {
+    lane.state = hanging();
+    lane.add(40, { ...old, tries: 1 });
+    await start();
+    expect(events()).toHaveLength(1);
+    for (let count = 0; count < 8; count++) {
+      addNew();
+      await clock.advance(1_500);
+    }
+    expect(events()).toHaveLength(9);
+    expect(scene.hooks.filter((line) => line.includes('msg_1 '))).toEqual([]);
+    expect(scene.hooks).toHaveLength(5);
+  });
+
+  test('leave one attempt to a new event of their type while the breaker is open', async () => {
+    lane.state = { ...FAILING, timedOutAt: clock.now(), failingTypes: ['invoice.paid'] };
+    lane.add(40, { ...old, tries: 1, type: 'invoice.paid' });
+    await start();
+    expect(events()).toHaveLength(1);
+    await clock.advance(8_000);
+    lane.add(2, { due: clock.now(), type: 'invoice.paid' });
+    await clock.advance(500);
+    expect(events()).toHaveLength(2);
+    await endOne(200, 1);
+    expect(events().length).toBeGreaterThan(2);
+  });
+
+  test('keep the memory of the lane balanced', async () => {
+    scene = createLaneScene(clock, [anEndpoint('acme'), anEndpoint('other')], { maxWaitingBytes: 400_000 });
+    lane.state = hanging();
+    lane.add(40, { ...old, body: Buffer.alloc(1_000) });
+    const run = await start();
+    for (let count = 0; count < 20; count++) {
+      lane.add(3, { due: clock.now(), body: Buffer.alloc(1_000) });
+      await clock.advance(300);
+    }
+    lane.abort();
+    await clock.advance(2_000);
+    expect([run.isOver, lane.taken]).toEqual([true, 0]);
+    const other = new FakeLane('other', PROVEN);
+    other.add(1, { body: Buffer.alloc(256 * 1_024) });
+    await start(other);
+    expect(scene.sender.inFlight).toHaveLength(1);
+  });
+});
+
 describe('an endpoint whose sender knows whether it is there', () => {
   beforeEach(() => {
     lane.state = FAILING;

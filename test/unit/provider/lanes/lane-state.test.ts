@@ -27,15 +27,24 @@ interface Options {
   readonly isReplay?: boolean;
   readonly now?: number;
   readonly maxPause?: number;
+  readonly gaveWay?: boolean;
 }
 
 function update(state: LaneState, result: AttemptResult, options: Options = {}) {
-  const { type = 'invoice.paid', tries = 0, isReplay = false, now = NOW, maxPause = MAX_BREAKER_PAUSE_MS.endpoint } = options;
+  const {
+    type = 'invoice.paid',
+    tries = 0,
+    isReplay = false,
+    now = NOW,
+    gaveWay = false,
+    maxPause = MAX_BREAKER_PAUSE_MS.endpoint,
+  } = options;
   const decision = decide({ result, tries, endpoint: ENDPOINT, now, random: 0.5 });
   const delivery = { type, tries, isReplay };
   return applyAttempt(state, {
     delivery,
     result,
+    gaveWay,
     decision,
     now,
     random: 0.5,
@@ -147,6 +156,38 @@ describe('the breaker', () => {
     }
     // No connection cannot depend on the event.
     expect(pauseOf(repeat(PROVEN, failed('connect'), 200, { tries: 1 }))).toBe(60_000);
+  });
+});
+
+describe('an event that times out', () => {
+  const timeout = failed('timeout', { duration: 15_000 });
+  const hung = update(PROVEN, timeout).state;
+
+  test('is noted, unless it gave way to another one', () => {
+    expect(hung.timedOutAt).toBe(NOW);
+    expect(update(PROVEN, timeout, { gaveWay: true }).state.timedOutAt).toBeUndefined();
+    expect(update(PROVEN, responded(503)).state.timedOutAt).toBeUndefined();
+    expect(update(PROVEN, failed('timeout', { isSent: false })).state.timedOutAt).toBeUndefined();
+  });
+
+  test('does not open the breaker of an endpoint that responded meanwhile, or of late', () => {
+    const ok = update(hung, responded(200, { duration: 5 })).state;
+    expect(isBreakerOpen(repeat(ok, timeout, 50, { now: NOW + 14_000 }))).toBe(false);
+    expect(isBreakerOpen(repeat(ok, failed('timeout', { duration: 60_000 }), 50, { now: NOW + 50_000 }))).toBe(false);
+    expect(isBreakerOpen(repeat(ok, timeout, 50, { now: NOW + 17_000 }))).toBe(true);
+    expect(isBreakerOpen(repeat(ok, failed('connect'), 50, { now: NOW + 1_000 }))).toBe(true);
+  });
+
+  test('makes successes change the state once a second, for two minutes', () => {
+    const quick = responded(200, { duration: 5 });
+    const first = update(hung, quick, { now: NOW + 1_100 }).state;
+    expect(first).toMatchObject({ succeededAt: NOW + 1_000, isQuick: true });
+    expect(update(first, quick, { now: NOW + 1_900 }).state).toBe(first);
+    expect(update(first, quick, { now: NOW + 2_100 }).state).not.toBe(first);
+    expect(update(first, responded(200, { duration: 1_500 }), { now: NOW + 1_900 }).state.isQuick).toBe(false);
+    const later = update(first, quick, { now: NOW + 121_000 }).state;
+    expect([later.timedOutAt, later.succeededAt, later.isQuick]).toEqual([undefined, undefined, undefined]);
+    expect(update(later, quick, { now: NOW + 122_000 }).state).toBe(later);
   });
 });
 
@@ -334,7 +375,7 @@ describe('disabling', () => {
 
   test('can be switched off, except for 410', () => {
     const delivery = { type: 'invoice.paid', tries: 0, isReplay: false };
-    const attempt = { delivery, now: NOW, random: 0.5, disable: 'off', maxPause: 60_000 } as const;
+    const attempt = { delivery, now: NOW, random: 0.5, gaveWay: false, disable: 'off', maxPause: 60_000 } as const;
     const timeout = { ...attempt, result: failed('timeout'), decision: { kind: 'retry', due: NOW } as const };
     expect(applyAttempt(failing(900, 9), timeout).disable).toBeUndefined();
     const gone = { ...attempt, result: responded(410), decision: { kind: 'dead', reason: 'gone' } as const };
