@@ -35,7 +35,7 @@ const SLICE_MS = 5_000;
 const MAX_END_MS = 1_000;
 const MAX_SUSPECT_WAIT_MS = 1_000;
 /** After so long, the lane of an endpoint that got no slot is served again. */
-const RETURN_MS = { proven: 250, unproven: 250, slow: 2_000, failing: 2_000 } as const;
+const RETURN_MS = { proven: 250, unproven: 250, slow: 2_000, away: 2_000, failing: 2_000 } as const;
 /** For a token that comes later, the lane is returned. */
 const MAX_TOKEN_WAIT_MS = 100;
 /** While attempts are in flight, the lane looks so often for deliveries that became due meanwhile; less and less often if there are none. */

@@ -8,10 +8,10 @@ import { type AttemptRecord, type Delivery, type LaneState, MAX_LANE_PAUSE_MS, t
 export type DisablePolicy = 'off' | { readonly after: Milliseconds; readonly attempts: number };
 
 /**
- * `proven`: may have its full concurrency. `unproven`: never had a success; one attempt at a time. `failing`: the last response, or none, said
- * that it is unreachable or asks for less.
+ * `proven`: may have its full concurrency. `away`: it had a success, and the breaker is open. `unproven`: never had a success; one attempt at a
+ * time. `failing`: neither, and the last response, or none, said that it is unreachable or asks for less.
  */
-export type Health = 'proven' | 'unproven' | 'failing';
+export type Health = 'proven' | 'away' | 'unproven' | 'failing';
 
 /** So many signs in a row that the endpoint is unreachable, or asks for less, open the breaker. */
 export const BREAKER_THRESHOLD = 5;
@@ -59,9 +59,9 @@ export function toCurrentState(stored: LaneState | undefined, { enabledAt }: End
   return { failures: 0, isProven: false, since: enabledAt };
 }
 
-export function toHealth({ streak = 0, isProven }: LaneState): Health {
-  if (streak > 0) return 'failing';
-  return isProven ? 'proven' : 'unproven';
+export function toHealth(state: LaneState): Health {
+  if (state.isProven) return isUnreachable(state) ? 'away' : 'proven';
+  return (state.streak ?? 0) > 0 ? 'failing' : 'unproven';
 }
 
 /** Whether the endpoint is unreachable, or asks for less: single attempts are made, after pauses. */

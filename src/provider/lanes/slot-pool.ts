@@ -1,7 +1,7 @@
 /**
  * Bounds the attempts in flight over all endpoints, so that endpoints that do not respond, or respond slowly, cannot use up what the others
- * need. A young attempt has a fast slot. Once it is older than a second and others wait, it becomes a slow one. Attempts to endpoints that fail,
- * or whose attempts took longer than a second, are slow from the start. The fewer slots are free, the more recently an endpoint must have
+ * need. A young attempt has a fast slot. Once it is older than a second and others wait, it becomes a slow one. Attempts to endpoints that are
+ * away, or whose attempts took longer than a second, are slow from the start. The fewer slots are free, the more recently an endpoint must have
  * responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
@@ -56,7 +56,7 @@ type FastKind = Extract<SlotKind, 'proven' | 'unproven'>;
 type SlowKind = Exclude<SlotKind, FastKind>;
 /** In the order in which attempts become slow. */
 const FAST_KINDS: readonly FastKind[] = ['unproven', 'proven'];
-const SLOW_KINDS: readonly SlowKind[] = ['slow', 'failing'];
+const SLOW_KINDS: readonly SlowKind[] = ['slow', 'away', 'failing'];
 /** After this, a slot is given to the next one that waits, and the attempt counts as slow. */
 const MAX_FAST_AGE_MS: Readonly<Record<FastKind, Milliseconds>> = { proven: MAX_QUICK_MS, unproven: 100 };
 /** Slow and failing endpoints leave the rest of the slow slots to attempts of other endpoints. */
@@ -115,6 +115,7 @@ export class SlotPool {
       proven: new WaitLine(clock),
       unproven: new WaitLine(clock),
       slow: new WaitLine(clock),
+      away: new WaitLine(clock),
       failing: new WaitLine(clock),
     };
   }
@@ -127,7 +128,7 @@ export class SlotPool {
   /** Which slots the endpoint gets. */
   toKind(endpoint: string, health: Health): SlotKind {
     this.#noteSlow();
-    return health !== 'failing' && this.#speeds.isSlow(endpoint) ? 'slow' : health;
+    return health !== 'failing' && health !== 'away' && this.#speeds.isSlow(endpoint) ? 'slow' : health;
   }
 
   /** A slot, if there is one and nobody waits for one of the same kind. */

@@ -8,6 +8,7 @@ import {
   toConcurrency,
   toCurrentState,
   toFailureStreak,
+  toHealth,
   toPause,
   toRank,
 } from '../../../../src/provider/lanes/lane-state.ts';
@@ -82,6 +83,20 @@ describe('concurrency', () => {
     const failing = repeat(PROVEN, failed('timeout'), 30);
     expect(toCurrentState(failing, ENDPOINT)).toBe(failing);
     expect(toCurrentState(failing, { ...ENDPOINT, enabledAt: NOW })).toEqual({ failures: 0, isProven: false, since: NOW });
+  });
+});
+
+describe('the health of an endpoint', () => {
+  test.each([responded(503), responded(429), failed('timeout'), failed('reset', { isSent: false }), failed('connect')])(
+    'survives one $outcome $status, not five',
+    (result) => {
+      expect(toHealth(update(PROVEN, result).state)).toBe('proven');
+      expect(toHealth(repeat(PROVEN, result, 5))).toBe('away');
+    },
+  );
+
+  test('without a success is failing after one', () => {
+    expect([toHealth(NEW), toHealth(update(NEW, responded(503)).state)]).toEqual(['unproven', 'failing']);
   });
 });
 

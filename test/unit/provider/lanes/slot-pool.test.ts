@@ -316,3 +316,15 @@ test('counts what is reserved as large as the largest delivery is now, and gives
   budget.setLargest(MIB / 4);
   expect(budget.free).toBe(MIB);
 });
+
+test('gives an endpoint that is away, and had a success before, the next slow slot, however many without one wait', async () => {
+  const { hold, wait, take } = openPool();
+  const held = [hold('failing'), hold('failing'), hold('failing')];
+  expect([take('failing'), take('away')]).toEqual([undefined, undefined]);
+  const dead = Array.from({ length: 100 }, () => wait('failing'));
+  const probe = wait('away');
+  held[0]?.release();
+  await expect(probe.granted).resolves.toBeDefined();
+  held[1]?.release();
+  await expect(dead[0]?.granted).resolves.toBeDefined();
+});
