@@ -69,16 +69,29 @@ const isIn =
     folders.some((folder) => file.startsWith(`${folder}/`));
 /**
  * Besides `config` and `cli`: the console's page, kubeconfigs and their plugins, fixture files, the files of a store, /proc,
- * and standard output.
+ * the names of the machine, and standard output.
  */
 const FILE_READERS: ReadonlySet<string> = new Set([
   'admin/console/page-files.ts',
+  'core/name-lookup.ts',
   'diagnostics/simulate/fixtures.ts',
   'gateway/runtime/store.ts',
   'gateway/server/process-memory.ts',
+  'http/dial/resolve.ts',
   'provider/queue/sqlite/queue-file.ts',
   'provider/runtime/housekeeping.ts',
   'telemetry/log/log-batches.ts',
+]);
+/**
+ * Open connections to a configured host without `lookUpForConnect`, or to an address that was checked. No request from outside makes ioredis,
+ * pg or the client of the API server connect, and neither has the option.
+ */
+const CONNECTORS: ReadonlySet<string> = new Set([
+  'diagnostics/probe/client.ts',
+  'diagnostics/simulate/simulated-connection.ts',
+  'http/dial/dial.ts',
+  'http/dial/open-socket.ts',
+  'kubernetes/client/transport.ts',
 ]);
 /** Duplicates, outdated events, and handshakes. */
 const ACKNOWLEDGING: ReadonlySet<string> = new Set([
@@ -236,6 +249,22 @@ const RULES: readonly Rule[] = [
     pattern: /\b(?:\w*(?:deadline|timeout|until|atMost)|never)(?:: \w+)? = (?:Number\.POSITIVE_)?Infinity\b/i,
     text: 'has a deadline that never comes; say which other one applies meanwhile, and check that one instead',
     mayUse: () => false,
+  },
+  {
+    pattern: /['"](?:node:)?dns(?:\/promises)?['"];$/m,
+    text: 'looks up names; core/name-lookup.ts does it for names of the config, and http/dial/resolve.ts for others',
+    mayUse: (file) => file === 'core/name-lookup.ts' || file === 'http/dial/resolve.ts',
+  },
+  {
+    pattern: /\bsystemResolve\b/,
+    text: 'takes a thread for each name; createResolve of http/dial/resolve.ts does not, or pass names of the command line or the config only',
+    mayUse: (file) => isIn('cli')(file) || file === 'gateway/runtime/connections.ts' || file === 'http/dial/resolve.ts',
+  },
+  {
+    pattern:
+      /^(?![^]*\blookup: lookUpForConnect\b)[^]*import \{[^}]*(?<!type )\b(?:connect|createConnection|request|get|Agent)\b[^}]*\} from 'node:(?:net|tls|https?)'/,
+    text: 'connects to names without a limit on lookups; pass `lookup: lookUpForConnect`, or add the file to CONNECTORS',
+    mayUse: (file) => CONNECTORS.has(file) || isIn('cli')(file),
   },
   { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: isIn('gateway/runtime', 'cli') },
 ];

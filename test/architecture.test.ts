@@ -35,6 +35,21 @@ test.each([
     'admin/a.ts: imports gateway/runtime/b.ts',
   ],
   [
+    'a lookup of names by the system',
+    { 'gateway/a.ts': "import { lookup } from 'node:dns/promises';\n" },
+    'gateway/a.ts: looks up names',
+  ],
+  [
+    'a name that takes a thread',
+    { 'gateway/a.ts': 'const found = await systemResolve(host);\n' },
+    'gateway/a.ts: takes a thread for each name',
+  ],
+  [
+    'a connection without a limit on lookups',
+    { 'gateway/a.ts': "import { connect, type Socket } from 'node:net';\nconnect({ host, port });\n" },
+    'gateway/a.ts: connects to names without a limit',
+  ],
+  [
     'an import from an area that has no layer',
     { 'cli/a.ts': "import { b } from '../unknown/b.ts';\n", 'unknown/b.ts': '' },
     'cli/a.ts: imports unknown/b.ts',

@@ -6,6 +6,7 @@ import { readPair } from '../support/certificates.ts';
 import { useApp, useAuthority, useEcho, useServer } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { type Sections, type TestGate, until } from '../support/gate.ts';
+import { countLookups } from '../support/lookups.ts';
 import { startProxyGate } from '../support/proxy.ts';
 import { readOutput } from '../support/run.ts';
 import { toBasic } from '../support/users.ts';
@@ -288,6 +289,32 @@ test('the gate’s own ports cannot be reached through it, even if the list name
     code: 'destination_denied',
     detail: "the destination is one of the gate's own ports",
   });
+});
+
+test('names that a user asks for take no thread of the process, and those of upstreams one thread each', async () => {
+  const toRoute = (name: string, host: string): object => ({
+    name,
+    match: { path: `/${name}` },
+    upstream: `http://${host}:${app.port}`,
+    connectTimeout: '1s',
+    allow: 'anyone',
+  });
+  gate = await startProxyGate({
+    allow: ['*.invalid:443', `localhost:${app.port}`],
+    names: 'system',
+    proxy: { connectTimeout: '1s' },
+    sections: { routes: [toRoute('near', 'localhost'), toRoute('lost', 'lost.invalid')] },
+  });
+  const lookups = countLookups();
+  const get = async (path: string): Promise<number> => (await fetch(`http://127.0.0.1:${gate.port}${path}`)).status;
+  const connectTo = async (target: string): Promise<string> =>
+    (await raw(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n${AUTH}\r\n`)).slice(9, 12);
+  const asked = Array.from({ length: 8 }, (_, index) => connectTo(`h${index}.invalid:443`));
+  expect(await get('/near')).toBe(200);
+  expect(new Set(await Promise.all(asked))).toEqual(new Set(['502']));
+  expect(lookups.total).toBe(0);
+  expect(new Set(await Promise.all(Array.from({ length: 8 }, () => get('/lost'))))).toEqual(new Set([503]));
+  expect(lookups.most).toBe(1);
 });
 
 test('a proxy with TLS does not respond in clear text', async () => {

@@ -50,12 +50,12 @@ export function toRoute(appPort: number, over: { match?: Sections; webhook?: Sec
   };
 }
 
-/** Starts a gate with `files` beside its config, and `names` for its forward proxy to resolve; `sections` are merged over ports that are free and a short shutdown. */
+/** Starts a gate with `files` beside its config, and `names` for its forward proxy to resolve, or those of the system; `sections` are merged over ports that are free and a short shutdown. */
 export async function startGate(
   sections: Sections,
   clock: Clock = systemClock,
   files: Readonly<Record<string, string>> = {},
-  names: Readonly<Record<string, readonly string[]>> = {},
+  names: Readonly<Record<string, readonly string[]>> | 'system' = {},
   connectOverride?: ConnectOverride,
 ): Promise<TestGate> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-test-'));
@@ -72,8 +72,9 @@ export async function startGate(
     version: 'test',
     destination: { write: (line: string) => void lines.push(line) },
   });
-  const resolve = async (host: string): Promise<readonly string[]> => names[host] ?? [];
-  const gate = new Gate(ready, { file, clock, logger, version: 'test', resolve, ...(connectOverride && { connectOverride }) });
+  const resolve = async (host: string): Promise<readonly string[]> => (names === 'system' ? [] : (names[host] ?? []));
+  const overrides = { ...(names !== 'system' && { resolve }), ...(connectOverride && { connectOverride }) };
+  const gate = new Gate(ready, { file, clock, logger, version: 'test', ...overrides });
   const { data, admin, proxy, authz, provider } = await gate.start();
   const metrics = async (): Promise<string> => (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text();
   return {

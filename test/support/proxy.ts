@@ -8,7 +8,7 @@ import { makeEntry, toBasic } from './users.ts';
 export interface ProxySetup {
   readonly allow: readonly string[];
   /** What names lead to. */
-  readonly names?: Readonly<Record<string, readonly string[]>>;
+  readonly names?: Readonly<Record<string, readonly string[]>> | 'system';
   readonly proxy?: Sections;
   readonly sections?: Sections;
   readonly files?: Readonly<Record<string, string>>;

@@ -3,6 +3,7 @@ import { type ClientRequest, request as openHttp, type RequestOptions } from 'no
 import { request as openHttps } from 'node:https';
 import { connect } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 
 /** A probe request; parsed once. */
@@ -55,7 +56,7 @@ export function probeApp(
 type SendProbe = (request: AppProbeRequest, onReply: (reply: AppProbeReply) => void) => () => void;
 
 const openConnection: SendProbe = ({ url }, onReply) => {
-  const socket = connect(Number(url.port), toHost(url));
+  const socket = connect({ port: Number(url.port), host: toHost(url), lookup: lookUpForConnect });
   onceEvent(socket, 'connect', () => onReply({ status: 200, line: 'the app accepts connections' }));
   onEvent(socket, 'error', (error) => onReply(toFailure(error)));
   return () => socket.destroy();
@@ -65,6 +66,7 @@ const sendRequest: SendProbe = ({ url, headers }, onReply) => {
   const isTls = url.protocol === 'https:';
   const options: RequestOptions = {
     host: toHost(url),
+    lookup: lookUpForConnect,
     port: url.port === '' ? (isTls ? 443 : 80) : url.port,
     path: `${url.pathname}${url.search}`,
     method: 'GET',

@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { request } from 'node:https';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
+import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { onEvent } from '../../core/safe-events.ts';
 
 /** The limits of a fetch. */
@@ -49,6 +50,7 @@ export function createHttpsGet(clock: Clock, connectOverride?: ConnectOverride):
       };
       const outgoing = request({
         ...at,
+        lookup: lookUpForConnect,
         servername: url.hostname,
         method: 'GET',
         path: `${url.pathname}${url.search}`,

@@ -2,6 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import type { RouteConfig } from '../../config/schema/config.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 
 type App = RouteConfig['upstream'];
@@ -38,7 +39,7 @@ export function waitForApps(routes: readonly { readonly upstream: App }[], atMos
 /** True only if the system says that nothing listens there; every doubt counts as an app that runs. */
 function rejectsConnections({ host, port }: App, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket: Socket = connect({ host, port, signal });
+    const socket: Socket = connect({ host, port, lookup: lookUpForConnect, signal });
     const end = (isRejected: boolean): void => {
       socket.destroy();
       resolve(isRejected);

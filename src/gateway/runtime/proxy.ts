@@ -5,7 +5,7 @@ import type { Config, LimitsConfig, ProxyConfig } from '../../config/schema/conf
 import type { Clock } from '../../core/clock.ts';
 import { type DestinationRule, parseDestinationRule } from '../../core/destination.ts';
 import { OwnPorts } from '../../http/dial/own-ports.ts';
-import { type Resolve, resolveWithin, systemResolve } from '../../http/dial/resolve.ts';
+import { createResolve, LOCAL_NAMES, type Resolve, resolveWithin } from '../../http/dial/resolve.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
@@ -94,7 +94,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
         destination: createDestinationGate({
           rules,
           denyPrivate: config.denyPrivate,
-          resolve: resolveWithin(parts.resolve ?? systemResolve, connectTimeout, clock),
+          resolve: resolveWithin(parts.resolve ?? createResolve({ local: LOCAL_NAMES }), connectTimeout, clock),
           own,
         }),
       },

@@ -6,6 +6,7 @@ import { toErrorText } from '../../core/errors.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import { toAddressText } from '../../core/listen-address.ts';
+import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { ResponseHead, ResponseHeads } from '../../http/client/response-head.ts';
@@ -77,6 +78,7 @@ export class Connection implements ParserEvents {
     this.#socket = connect({
       host: options.host,
       port: options.port,
+      lookup: lookUpForConnect,
       noDelay: true,
       keepAlive: true,
       // A shared buffer: allocating 64 KiB for each read took a tenth of the CPU of an exchange (bench/forward-micro.ts).

@@ -4,6 +4,7 @@ import { connect as connectTls, createSecureContext, type SecureContext } from '
 import { type Destination, parseDestination } from '../../core/destination.ts';
 import type { SettingProblem } from '../../core/errors.ts';
 import { toAddressText } from '../../core/listen-address.ts';
+import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -104,10 +105,11 @@ function findRefusal(bytes: Buffer, end: number): string | undefined {
 }
 
 function connectToProxy({ host, port, context }: EgressProxy): Socket {
-  if (context === undefined) return connectTcp({ host, port, noDelay: true });
+  if (context === undefined) return connectTcp({ host, port, lookup: lookUpForConnect, noDelay: true });
   return connectTls({
     host,
     port,
+    lookup: lookUpForConnect,
     secureContext: context,
     rejectUnauthorized: true,
     ...(isIP(host) === 0 && { servername: host }),

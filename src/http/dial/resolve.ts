@@ -1,8 +1,10 @@
 /** Resolves names: once for each connection, so that a second DNS answer cannot differ from the one that was checked. */
-import { lookup, Resolver } from 'node:dns/promises';
+import { Resolver } from 'node:dns/promises';
+import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { HOSTS_FILE, type HostsFile, lookUp } from '../../core/name-lookup.ts';
 import type { FindAddressProblem } from './address-rules.ts';
 
 /** Resolves a name to its addresses. */
@@ -37,10 +39,10 @@ export async function resolveChecked(host: string, resolve: Resolve, findProblem
   return { addresses };
 }
 
-/** The system's resolver: uses /etc/hosts and the cluster's DNS. */
-export const systemResolve: Resolve = async (host) => (await lookup(host, { all: true })).map(({ address }) => address);
+/** The system's resolver, only for names of the config and of the command line. */
+export const systemResolve: Resolve = async (host) => (await lookUp(host)).map(({ address }) => address);
 
-/** Limits how long a name may take: the system's resolver may ask several slow servers, several times each. */
+/** Limits how long a name may take: the resolver may ask several slow servers, several times each. */
 export function resolveWithin(resolve: Resolve, atMost: Milliseconds, clock: Clock): Resolve {
   return async (host) => {
     const addresses = resolve(host);
@@ -49,35 +51,76 @@ export function resolveWithin(resolve: Resolve, atMost: Milliseconds, clock: Clo
   };
 }
 
+/** Where the names of a machine and its network are. */
+export interface LocalNames {
+  readonly hosts: HostsFile;
+  /** The path of a file like /etc/resolv.conf, which lists search domains. */
+  readonly searchFile: string;
+}
+
+/** Those of the system. They lead to private addresses, so they are of use only where such addresses are allowed. */
+export const LOCAL_NAMES: LocalNames = { hosts: HOSTS_FILE, searchFile: '/etc/resolv.conf' };
+
 /** Options of the resolver. */
 export interface ResolveOptions {
-  /**
-   * Also asks the system, which knows /etc/hosts and search domains. These lead to private addresses, so it is of use only where such
-   * addresses are allowed.
-   */
-  readonly asksSystem: boolean;
+  /** Also resolves names that only this machine or its network knows. */
+  readonly local?: LocalNames | undefined;
   /** `address:port` of name servers; undefined: those of the system. */
   readonly servers?: readonly string[] | undefined;
 }
 
 const QUERY_TIMEOUT_MS: Milliseconds = 2_000;
 const TRIES = 2;
-/** `getaddrinfo` occupies a thread of Node's pool of four, for 30 s if no name server responds. Hashes and files need the others. */
-const MAX_SYSTEM_LOOKUPS = 2;
+/** As in glibc before it had no limit. Each costs two more queries for a name that does not exist. */
+const MAX_SEARCH_DOMAINS = 6;
+/** With another domain, the servers would not respond either. */
+const UNREACHABLE: ReadonlySet<unknown> = new Set(['ETIMEOUT', 'ECONNREFUSED']);
 
-/** A resolver without threads: a name server that never responds must not block other work of the process. IPv4 addresses come first, as IPv6 is often configured without a route to the internet. */
-export function createResolve({ asksSystem, servers }: ResolveOptions): Resolve {
+/**
+ * A resolver for names that others choose. It needs no thread: a name whose server never responds must not block other work of the process
+ * (core/name-lookup.ts). IPv4 addresses come first, as IPv6 is often configured without a route to the internet.
+ */
+export function createResolve({ local, servers }: ResolveOptions): Resolve {
   const resolver = new Resolver({ timeout: QUERY_TIMEOUT_MS, tries: TRIES });
   if (servers !== undefined) resolver.setServers(servers);
-  const lookUpBySystem = limit(systemResolve, MAX_SYSTEM_LOOKUPS);
 
-  return share(async (host) => {
+  const ask = async (host: string): Promise<{ addresses: readonly string[]; error: unknown }> => {
     const results = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)]);
     const addresses = results.flatMap((result) => (result.status === 'fulfilled' ? result.value : []));
-    if (addresses.length > 0) return addresses;
-    if (asksSystem) return lookUpBySystem(host);
-    throw results.find((result) => result.status === 'rejected')?.reason ?? new Error('no address');
+    const errors = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as NodeJS.ErrnoException] : []));
+    return { addresses, error: errors.find(({ code }) => UNREACHABLE.has(code)) ?? errors[0] ?? new Error('no address') };
+  };
+
+  const askWithDomains = async (host: string, searchFile: string | undefined): Promise<readonly string[]> => {
+    const plain = await ask(host);
+    if (plain.addresses.length > 0) return plain.addresses;
+    const domains = searchFile === undefined || host.endsWith('.') ? [] : await readSearchDomains(searchFile);
+    let { error } = plain;
+    for (const domain of domains) {
+      if (isUnreachable(error)) break;
+      const found = await ask(`${host}.${domain}`);
+      if (found.addresses.length > 0) return found.addresses;
+      error = found.error;
+    }
+    throw isUnreachable(error) ? error : plain.error;
+  };
+
+  return share(async (host) => {
+    const known = (await local?.hosts.find(host)) ?? [];
+    return known.length > 0 ? known : askWithDomains(host, local?.searchFile);
   });
+}
+
+function isUnreachable(error: unknown): boolean {
+  return UNREACHABLE.has((error as NodeJS.ErrnoException).code);
+}
+
+/** The last line `search` or `domain` counts (resolv.conf(5)). */
+async function readSearchDomains(path: string): Promise<string[]> {
+  const text = await readFile(path, 'utf8').catch(() => '');
+  const lines = text.split('\n').map((line) => line.trim().split(/\s+/));
+  const [, ...domains] = lines.findLast(([key]) => key === 'search' || key === 'domain') ?? [];
+  return domains.filter((domain) => domain !== '.').slice(0, MAX_SEARCH_DOMAINS);
 }
 
 /** Attempts that need the same name at the same time share one lookup. */
@@ -92,24 +135,6 @@ function share(resolve: Resolve): Resolve {
       return await lookUp;
     } finally {
       running.delete(host);
-    }
-  };
-}
-
-/** Runs at most `most` calls at once; further ones wait in order. */
-function limit(resolve: Resolve, most: number): Resolve {
-  const waiting: (() => void)[] = [];
-  let running = 0;
-  return async (host) => {
-    if (running >= most) await new Promise<void>((go) => waiting.push(go));
-    else running++;
-    try {
-      return await resolve(host);
-    } finally {
-      // The slot passes to the next one, so `running` stays.
-      const next = waiting.shift();
-      if (next === undefined) running--;
-      else next();
     }
   };
 }

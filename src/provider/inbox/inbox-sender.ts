@@ -1,6 +1,7 @@
 /** Sends deliveries of the inbox to the app of their route, exactly as the gate would have forwarded them. */
 import { connect } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { onAbort, onEvent } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange } from '../../gateway/upstream/upstream.ts';
 import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
@@ -97,7 +98,7 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
 /** Opens a connection and closes it: unlike an attempt, that costs the app nothing. */
 function acceptsConnections({ host, port }: InboxApp, clock: Clock): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect({ host, port });
+    const socket = connect({ host, port, lookup: lookUpForConnect });
     const end = (isAccepted: boolean): void => {
       cancel();
       socket.destroy();

@@ -10,7 +10,7 @@ import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
 import type { RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import { OwnPorts } from '../../http/dial/own-ports.ts';
-import { createResolve } from '../../http/dial/resolve.ts';
+import { createResolve, LOCAL_NAMES } from '../../http/dial/resolve.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
@@ -143,7 +143,7 @@ export class Provider {
       ...settings,
       clock: parts.clock,
       version: parts.version,
-      resolve: createResolve({ asksSystem: config.egress.allowPrivate.length > 0 }),
+      resolve: createResolve({ local: config.egress.allowPrivate.length > 0 ? LOCAL_NAMES : undefined }),
       ownPorts: this.#ownPorts,
       detour: parts.detour,
     });

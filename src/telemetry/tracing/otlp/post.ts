@@ -4,6 +4,7 @@ import { request as openHttps } from 'node:https';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { toErrorText } from '../../../core/errors.ts';
 import { GrowingBuffer } from '../../../core/growing-buffer.ts';
+import { lookUpForConnect } from '../../../core/name-lookup.ts';
 import { onEvent } from '../../../core/safe-events.ts';
 
 /** The outcome of one export. */
@@ -55,6 +56,7 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
       const { url, timeout, userAgent } = options;
       const outgoing = (isTls ? openHttps : openHttp)(url, {
         method: 'POST',
+        lookup: lookUpForConnect,
         // The collector could close an idle connection at the moment of its reuse; a new one every few seconds costs little.
         agent: false,
         ca: options.ca,

@@ -1,6 +1,11 @@
 import { createSocket, type Socket } from 'node:dgram';
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createResolve } from '../../../../src/http/dial/resolve.ts';
+import { HostsFile } from '../../../../src/core/name-lookup.ts';
+import { createResolve, LOCAL_NAMES, type LocalNames } from '../../../../src/http/dial/resolve.ts';
+import { makeFolder } from '../../../support/fixtures.ts';
+import { countLookups } from '../../../support/lookups.ts';
 
 const [A, AAAA] = [1, 28];
 const [NO_ERROR, SERVER_FAILURE, NO_SUCH_NAME] = [0, 2, 3];
@@ -48,6 +53,15 @@ async function startNameServer(zone: Zone): Promise<{ server: string; questions:
   return { server: `127.0.0.1:${socket.address().port}`, questions };
 }
 
+/** Local names of their own. `path`: the hosts file. */
+function makeLocalNames(hosts: string, search: string): LocalNames & { readonly path: string } {
+  const folder = makeFolder();
+  const [path, searchFile] = [join(folder, 'hosts'), join(folder, 'resolv.conf')];
+  writeFileSync(path, hosts);
+  writeFileSync(searchFile, search);
+  return { hosts: new HostsFile(path), searchFile, path };
+}
+
 const V6 = [0x26, 0x06, 0x47, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x11];
 
 describe('createResolve', () => {
@@ -61,7 +75,7 @@ describe('createResolve', () => {
         aaaa: [V6],
       },
     });
-    const resolve = createResolve({ asksSystem: false, servers: [server] });
+    const resolve = createResolve({ servers: [server] });
     expect(await resolve('both.example')).toEqual(['8.8.8.8', '8.8.4.4', '2606:4700::1111']);
     expect(questions.toSorted()).toEqual(['both.example A', 'both.example AAAA']);
   });
@@ -71,7 +85,7 @@ describe('createResolve', () => {
     ['only IPv6 exists', { aaaa: [V6] }, ['2606:4700::1111']],
   ])('returns what there is if %s', async (_, records, expected) => {
     const { server } = await startNameServer({ 'a.example': records });
-    expect(await createResolve({ asksSystem: false, servers: [server] })('a.example')).toEqual(expected);
+    expect(await createResolve({ servers: [server] })('a.example')).toEqual(expected);
   });
 
   test.each([
@@ -80,26 +94,59 @@ describe('createResolve', () => {
     ['the server fails', { code: SERVER_FAILURE }, 'ESERVFAIL'],
   ])('rejects with a code if %s', async (_, records, code) => {
     const { server } = await startNameServer({ 'a.example': records });
-    await expect(createResolve({ asksSystem: false, servers: [server] })('a.example')).rejects.toMatchObject({ code });
+    await expect(createResolve({ servers: [server] })('a.example')).rejects.toMatchObject({ code });
   });
 
-  test('asks the system only if private addresses are allowed', async () => {
-    const { server } = await startNameServer({});
-    expect(await createResolve({ asksSystem: true, servers: [server] })('localhost')).toContain('127.0.0.1');
-    await expect(createResolve({ asksSystem: false, servers: [server] })('localhost')).rejects.toThrow();
+  test('finds names of the hosts file and in search domains only if it may', async () => {
+    const { server } = await startNameServer({ 'billing.prod.svc.test': { a: [[10, 0, 0, 7]] } });
+    const local = makeLocalNames(
+      '127.0.0.1\tlocalhost\n::1 localhost ip6-loopback # local\n#10.0.0.1 old\n10.0.0.9 Legacy.example # db\nbad line\n',
+      'search ignored.test\noptions ndots:5\nsearch svc.test prod.svc.test\n',
+    );
+    const resolve = createResolve({ local, servers: [server] });
+    expect(await resolve('localhost')).toEqual(['127.0.0.1', '::1']);
+    expect(await resolve('LEGACY.example')).toEqual(['10.0.0.9']);
+    expect(await resolve('billing')).toEqual(['10.0.0.7']);
+    for (const name of ['old', 'db', 'line', 'billing.'])
+      await expect(resolve(name), name).rejects.toMatchObject({ code: 'ENOTFOUND' });
+    const strict = createResolve({ servers: [server] });
+    for (const name of ['localhost', 'legacy.example', 'billing']) await expect(strict(name), name).rejects.toThrow();
   });
 
-  test('asks the system for more names than it looks up at once', async () => {
+  test('reads the hosts file again after it has changed, and needs none', async () => {
     const { server } = await startNameServer({});
-    const resolve = createResolve({ asksSystem: true, servers: [server] });
-    // The system answers for addresses without a network.
-    const hosts = Array.from({ length: 8 }, (_, index) => `127.0.0.${index + 1}`);
-    expect(await Promise.all(hosts.map(resolve))).toEqual(hosts.map((host) => [host]));
+    const local = makeLocalNames('10.0.0.1 a\n', '');
+    const resolve = createResolve({ local, servers: [server] });
+    expect(await resolve('a')).toEqual(['10.0.0.1']);
+    writeFileSync(local.path, '10.0.0.22 a\n');
+    expect(await resolve('a')).toEqual(['10.0.0.22']);
+    rmSync(local.path);
+    await expect(resolve('a')).rejects.toMatchObject({ code: 'ENOTFOUND' });
   });
+
+  test('asks at most once per search domain, and for no other after a server that does not respond', async () => {
+    const domains = Array.from({ length: 9 }, (_, index) => `d${index}.test`);
+    const { server, questions } = await startNameServer({ 'lost.d1.test': { isSilent: true } });
+    const resolve = createResolve({ local: makeLocalNames('', `search ${domains.join(' ')}\n`), servers: [server] });
+    await expect(resolve('nowhere')).rejects.toMatchObject({ code: 'ENOTFOUND' });
+    expect(questions).toHaveLength(2 * (1 + 6));
+    await expect(resolve('lost')).rejects.toMatchObject({ code: 'ETIMEOUT' });
+    expect(questions.filter((question) => question.startsWith('lost.d2'))).toEqual([]);
+  }, 20_000);
+
+  test('takes no thread of the process for a name', async () => {
+    const { server } = await startNameServer({ 'silent.example': { isSilent: true } });
+    const resolve = createResolve({ local: LOCAL_NAMES, servers: [server] });
+    const lookups = countLookups();
+    await Promise.all(
+      ['localhost', 'none.example', 'none', 'silent.example'].map((name) => resolve(name).catch(() => undefined)),
+    );
+    expect(lookups.total).toBe(0);
+  }, 20_000);
 
   test('does not try search domains', async () => {
     const { server, questions } = await startNameServer({});
-    await expect(createResolve({ asksSystem: false, servers: [server] })('billing')).rejects.toThrow();
+    await expect(createResolve({ servers: [server] })('billing')).rejects.toThrow();
     expect(new Set(questions.map((question) => question.split(' ')[0]))).toEqual(new Set(['billing']));
   });
 
@@ -107,7 +154,7 @@ describe('createResolve', () => {
     const silent = Array.from({ length: 50 }, (_, index) => `silent-${index}.example`);
     const zone = Object.fromEntries(silent.map((name) => [name, { isSilent: true }]));
     const { server, questions } = await startNameServer({ ...zone, 'fast.example': { a: [[8, 8, 8, 8]] } });
-    const resolve = createResolve({ asksSystem: false, servers: [server] });
+    const resolve = createResolve({ servers: [server] });
     const waiting = [...silent, ...silent].map((name) => resolve(name).catch(() => 'timeout'));
     const started = performance.now();
     expect(await resolve('fast.example')).toEqual(['8.8.8.8']);
