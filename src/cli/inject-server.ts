@@ -1,6 +1,7 @@
 /** `sidegate inject-server`: the admission webhook that injects the sidecar; runs until it receives a signal. */
 import { hostname } from 'node:os';
 import { systemClock } from '../core/clock.ts';
+import { runDetached } from '../core/safe-events.ts';
 import { readClientCa } from '../kubernetes/admission/client-ca.ts';
 import { Injector, type InjectorAddresses, type InjectorContext } from '../kubernetes/admission/injector.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
@@ -69,7 +70,7 @@ async function run(context: InjectorContext, io: Io): Promise<number> {
   if (addresses === undefined) return EXIT.failed;
   const { data, admin } = addresses;
   logger.info('listening', { address: data.address, port: data.port, adminAddress: admin.address, adminPort: admin.port });
-  logger.flushNow();
+  runDetached(logger.flush());
   return shutdown.drain(injector);
 }
 

@@ -119,5 +119,5 @@ function logAddresses(logger: GateLogger, { data, admin, proxy, authz, provider 
     ...(authz === undefined ? undefined : { authzAddress: authz.address, authzPort: authz.port }),
     ...(provider === undefined ? undefined : { providerAddress: provider.address, providerPort: provider.port }),
   });
-  logger.flushNow();
+  runDetached(logger.flush());
 }

@@ -1,7 +1,7 @@
 /** Stops a running command after a signal or an unhandled exception, with a drain that always ends. */
 import { Worker } from 'node:worker_threads';
-import { type Milliseconds, systemClock } from '../core/clock.ts';
-import { onEvent, reportEscaped } from '../core/safe-events.ts';
+import { type Milliseconds, systemClock, within } from '../core/clock.ts';
+import { onEvent, reportEscaped, runDetached } from '../core/safe-events.ts';
 import type { Logger } from '../telemetry/log/logger.ts';
 import { EXIT } from './io.ts';
 import { untilSignal } from './signals.ts';
@@ -10,6 +10,8 @@ import { untilSignal } from './signals.ts';
 export const MARGIN_MS: Milliseconds = 5_000;
 /** A main thread that has not ended the process this long after the margin never does. */
 const BLOCKED_MS: Milliseconds = 1_000;
+/** The reader of the log has this long to take the last lines. */
+const LAST_LINES_MS: Milliseconds = 2_000;
 /** Ends the process although the main thread is blocked. The wait is in the thread, so it needs no turn of any event loop. */
 const WATCHDOG = `
 const { workerData } = require('node:worker_threads');
@@ -48,7 +50,7 @@ export class Shutdown {
       this.#report(error);
       this.fail('escaped_error');
     });
-    this.#first = Promise.race([untilSignal().then((signal) => ({ signal })), failed]);
+    this.#first = Promise.race([untilSignal((code) => runDetached(this.#exit(code))).then((signal) => ({ signal })), failed]);
   }
 
   /** Drains, and then exits with an error: a part of the process does not work. */
@@ -63,12 +65,17 @@ export class Shutdown {
     const reason = await this.#first;
     this.#endInTime();
     this.#logger.info('draining', reason);
-    this.#logger.flushNow();
+    runDetached(this.#logger.flush());
     const isFinished = await server.stop();
     this.#logger.info('stopped', { complete: isFinished });
-    this.#logger.flushNow();
     // Not by itself: a handle of a library could keep the process alive.
-    process.exit(this.#hasFailed ? EXIT.failed : EXIT.ok);
+    return this.#exit(this.#hasFailed ? EXIT.failed : EXIT.ok);
+  }
+
+  /** While a write waits for the reader of a full pipe, a thread is blocked, and Node would wait for it before it exits. */
+  async #exit(code: number): Promise<never> {
+    if (!(await within(systemClock, LAST_LINES_MS, this.#logger.flush()))) process.kill(process.pid, 'SIGKILL');
+    process.exit(code);
   }
 
   /** Ends the process even if requests wait, or each turn of the event loop takes long. The claims of these requests are held until their leases end. */
@@ -77,8 +84,7 @@ export class Shutdown {
     const atMost = grace + drain + MARGIN_MS;
     systemClock.after(atMost, () => {
       this.#logger.info('stopped', { complete: false, forced: true });
-      this.#logger.flushNow();
-      process.exit(EXIT.failed);
+      runDetached(this.#exit(EXIT.failed));
     });
     const options = { eval: true, workerData: atMost + BLOCKED_MS, execArgv: [], env: {}, resourceLimits: WATCHDOG_LIMITS };
     const watchdog = new Worker(WATCHDOG, options);
@@ -93,6 +99,6 @@ export class Shutdown {
     } catch {
       // Nothing subscribes any more: the ports are closed, and the exit code reports the failure.
     }
-    this.#logger.flushNow();
+    runDetached(this.#logger.flush());
   }
 }

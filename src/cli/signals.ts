@@ -1,7 +1,7 @@
 /** Waits for the signals that stop a running command. */
 
-/** Resolves with the first signal; a second one ends the process immediately. */
-export function untilSignal(): Promise<string> {
+/** Resolves with the first signal; for a second one, which does not wait for the drain, `exit` ends the process. */
+export function untilSignal(exit: (code: number) => void): Promise<string> {
   return new Promise((resolve) => {
     let isStopping = false;
     for (const [signal, number] of [
@@ -9,7 +9,7 @@ export function untilSignal(): Promise<string> {
       ['SIGINT', 2],
     ] as const) {
       process.on(signal, () => {
-        if (isStopping) process.exit(128 + number);
+        if (isStopping) return exit(128 + number);
         isStopping = true;
         resolve(signal);
       });

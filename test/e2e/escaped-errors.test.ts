@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -34,6 +35,40 @@ test('an unhandled exception turns readiness off, lets requests finish, and exit
   expect(await gate.exit).toBe(1);
   expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
 });
+
+test.each([
+  ['SIGTERM', 'a signal'],
+  ['SIGUSR2', 'an exception'],
+  ['twice', 'two signals'],
+] as const)(
+  'nobody reads the log (%s): after %s, the process finishes its requests, and ends',
+  { timeout: 60_000 },
+  async (signal, _) => {
+    const gate = await start('20s', '0ms');
+    gate.child.stdout?.pause();
+    // More lines than a pipe and the streams at its ends hold.
+    for (let sent = 0; sent < 1_500; sent += 50)
+      await Promise.all(
+        Array.from({ length: 50 }, () => fetch(`http://127.0.0.1:${gate.port}/none`).then((each) => each.text())),
+      );
+    const finish = holdResponses(app, 'late but whole');
+    const slow = send(gate.port, makeDelivery()).catch(() => 'cut');
+    await until(() => app.received.length === 1);
+    const ended = once(gate.child, 'exit');
+    gate.child.kill(signal === 'twice' ? 'SIGTERM' : signal);
+    await until(async () => (await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).status === 503);
+    const started = performance.now();
+    if (signal === 'twice') gate.child.kill('SIGTERM');
+    else {
+      finish();
+      expect(await slow).toMatchObject({ text: 'late but whole' });
+    }
+    // Node would wait for the thread that writes, so the process kills itself.
+    expect(await ended).toEqual([null, 'SIGKILL']);
+    expect(performance.now() - started).toBeLessThan(10_000);
+    gate.child.stdout?.resume();
+  },
+);
 
 test('repeated exceptions do not shorten the drain, fill the log or show their messages', async () => {
   const gate = await start('500ms');

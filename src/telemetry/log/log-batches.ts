@@ -35,13 +35,16 @@ export class LogBatches implements DestinationStream {
   #lines: string[] = [];
   #length = 0;
   #dropped = 0;
+  #isWriting = false;
+  #waiting: (() => void)[] = [];
 
   constructor(fd: number, times: BatchTimes) {
     this.#times = times;
     this.#stream = openDestination({ fd, sync: false, maxLength: MAX_BUFFERED_BYTES });
     this.#sync = openDestination({ fd, sync: true });
     // A full disk or a closed pipe must not crash the process.
-    for (const stream of [this.#stream, this.#sync]) onEvent(stream, 'error', () => undefined);
+    for (const stream of [this.#stream, this.#sync]) onEvent(stream, 'error', () => this.#onWritten());
+    onEvent(this.#stream, 'drain', () => this.#onWritten());
     onEvent(this.#stream, 'drop', (batch: string) => {
       this.#dropped += batch.split('\n').length - 1;
     });
@@ -57,16 +60,30 @@ export class LogBatches implements DestinationStream {
   /** Starts writing the collected lines. */
   flush(): void {
     const batch = this.#take();
-    if (batch !== '') this.#stream.write(batch);
+    if (batch === '') return;
+    this.#isWriting = true;
+    this.#stream.write(batch);
   }
 
-  /** Writes everything before it returns; throws the system's error. */
+  /** Resolves once everything was written or has failed; never while the reader of a full pipe does not read. */
+  whenFlushed(): Promise<void> {
+    this.flush();
+    return this.#isWriting ? new Promise((resolve) => this.#waiting.push(resolve)) : Promise.resolve();
+  }
+
+  /** Writes everything before it returns, even if a full pipe blocks the thread for that; throws the system's error. */
   flushSync(): void {
     const batch = this.#take();
     failOnce(() => {
       this.#stream.flushSync();
       if (batch !== '') this.#sync.write(batch);
     });
+  }
+
+  /** Of all batches, or after an error. */
+  #onWritten(): void {
+    this.#isWriting = false;
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   #take(): string {

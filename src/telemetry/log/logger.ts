@@ -52,12 +52,14 @@ export interface Logger<Event extends string = TelemetryLogEvent> {
   readonly error: (event: Event, fields?: LogFields) => void;
   /** Logs how many lines were dropped since the last call. */
   reportDropped(): void;
-  /** Writes the buffered lines before it returns; for the last lines of a process. */
+  /** Starts writing the buffered lines, and resolves once they are written. With a full pipe that nobody reads, that is never. */
+  flush(): Promise<void>;
+  /** Writes the buffered lines before it returns; only for a process that ends, and after `flush`: a full pipe blocks the event loop. */
   flushNow(): void;
 }
 
 /** Where lines are written; a buffered destination can be flushed, and returns how many lines it dropped. */
-export type LogDestination = DestinationStream & { flushSync?(): void; takeDropped?(): number };
+export type LogDestination = DestinationStream & { whenFlushed?(): Promise<void>; flushSync?(): void; takeDropped?(): number };
 
 /** Options of the log. */
 export interface LoggerOptions {
@@ -120,6 +122,7 @@ export function createLogger<Event extends string>(options: LoggerOptions): Logg
       if (lines > 0)
         log.warn({ lines, hint: 'the reader of standard output is too slow' }, 'log_lines_dropped' satisfies TelemetryLogEvent);
     },
+    flush: async () => stream.whenFlushed?.(),
     flushNow() {
       try {
         stream.flushSync?.();
