@@ -23,6 +23,7 @@ const LIMITS = {
   headTimeout: REQUEST_TIMEOUT_MS,
   // Node counts from the first byte of the request.
   bodyTimeout: 0,
+  streamTimeout: 0,
   keepAliveTimeout: REQUEST_TIMEOUT_MS,
   sendTimeout: 30_000,
   maxConnections: MAX_CONNECTIONS,

@@ -61,6 +61,55 @@ test('rejects a body below the minimum rate with 408, even if it never stalls', 
   expect(await metric('sidegate_limit_hits_total{limit="body_rate"}')).toBe(1);
 });
 
+test('ends each body after the time that its kind has, also if it is streamed or discarded', { timeout: 60_000 }, async () => {
+  const limits = { headTimeout: '1s', bodyTimeout: '2s', bodyIdleTimeout: '1s', streamTimeout: '6s', streamMinRate: 1, bodyMinRate: 1 };
+  const open = { name: 'open', match: { pathPrefix: '/open' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone', timeout: '1m' };
+  const { port, metric } = await startGate({ limits, routes: [toRoute(app.port), open] }).then((started) => {
+    gate = started;
+    return started;
+  });
+  /** Sends a byte every 200 ms. Returns the response, and when the connection ended. */
+  const trickle = (path: string, bytes: number): Promise<{ text: string; after: number }> =>
+    new Promise((resolve) => {
+      const started = performance.now();
+      let text = '';
+      let timer: NodeJS.Timeout | undefined;
+      const socket = connect(port, '127.0.0.1', () => {
+        socket.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: ${bytes}\r\n`);
+        if (path === '/hooks/billing')
+          for (const [name, value] of Object.entries(makeDelivery().headers)) socket.write(`${name}: ${value}\r\n`);
+        socket.write('\r\n');
+        let left = bytes;
+        timer = setInterval(() => {
+          if (left-- > 0) socket.write('x');
+        }, 200);
+      });
+      socket.on('error', () => undefined);
+      socket.on('data', (chunk) => {
+        text += String(chunk);
+        if (text.includes('handled')) socket.end();
+      });
+      socket.on('close', () => {
+        clearInterval(timer);
+        resolve({ text, after: (performance.now() - started) / 1_000 });
+      });
+    });
+  const [long, endless, buffered, drained] = await Promise.all([
+    trickle('/open/long', 23),
+    trickle('/open/endless', 1_000),
+    trickle('/hooks/billing', 1_000),
+    trickle('/none', 1_000),
+  ]);
+  expect(long.text).toMatch(/^HTTP\/1\.1 200 /);
+  expect(endless.text).toMatch(/^HTTP\/1\.1 408 /);
+  expect(endless.after).toBeGreaterThan(5.9);
+  expect(buffered.text).toMatch(/^HTTP\/1\.1 408 /);
+  expect(buffered.after).toBeLessThan(5.5);
+  expect(drained.text).toMatch(/^HTTP\/1\.1 404 /);
+  expect(drained.after).toBeLessThan(5.5);
+  expect(await metric('sidegate_limit_hits_total{limit="body_total"}')).toBe(2);
+});
+
 test('rejects an incomplete body, and does not forward it', async () => {
   const { port, log } = await start({});
   const socket = connect(port, '127.0.0.1');

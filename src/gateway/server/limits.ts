@@ -1,6 +1,8 @@
 /** The limits that all request bodies share: buffered bytes, and their rate. */
+import type { Readable } from 'node:stream';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
+import { onceEvent } from '../../core/safe-events.ts';
 import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
 import { BodyBudget, type BudgetedBody, type BudgetLimits } from './body-budget.ts';
 import type { MemoryPressure } from './memory-guard.ts';
@@ -116,6 +118,15 @@ export class BodyWatch {
 
   add(body: BodyInProgress): void {
     this.#bodies.add(body);
+  }
+
+  /** The rest of a body that nobody reads any more: its connection ends if that has not arrived within `bodyTimeout`. */
+  endDrained(stream: Readable): void {
+    onceEvent(
+      stream,
+      'close',
+      this.clock.after(this.limits.bodyTimeout, () => stream.destroy()),
+    );
   }
 
   /** Adds a body that is read into memory. */

@@ -226,7 +226,9 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
   /** Node also copies bytes that nobody reads; without a listener, the copies would wait for the garbage collector. */
   #drain(): void {
     const { stream, isComplete, isMultiplexed } = this.#source;
-    if (isComplete || isMultiplexed || stream.listenerCount('data') > 0) return;
+    if (isComplete || isMultiplexed) return;
+    this.#watch.endDrained(stream);
+    if (stream.listenerCount('data') > 0) return;
     onEvent(stream, 'data', (chunk: Buffer) => {
       this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
       freeChunk(chunk);

@@ -94,7 +94,9 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   stop(): void {
     this.#finish();
     this.#freeEarly();
-    this.#source.stream.resume();
+    const { stream, isComplete, isMultiplexed } = this.#source;
+    stream.resume();
+    if (!isComplete && !isMultiplexed) this.#watch.endDrained(stream);
   }
 
   /** Fails the body; before `start`, it fails on `start`. */

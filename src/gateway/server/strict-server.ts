@@ -14,7 +14,7 @@ const CHECK_INTERVAL_MS = 1_000;
 /** The limits that the server itself enforces; its caller enforces the others. */
 export type StrictLimits = Pick<
   LimitsConfig,
-  'maxHeaderBytes' | 'maxHeaderFields' | 'headTimeout' | 'bodyTimeout' | 'keepAliveTimeout'
+  'maxHeaderBytes' | 'maxHeaderFields' | 'headTimeout' | 'bodyTimeout' | 'streamTimeout' | 'keepAliveTimeout'
 >;
 
 /** Creates a server that does not listen yet. */
@@ -22,7 +22,8 @@ export function createStrictServer(limits: StrictLimits, tls: TlsPort | undefine
   const options: ServerOptions = {
     maxHeaderSize: limits.maxHeaderBytes,
     headersTimeout: limits.headTimeout,
-    requestTimeout: limits.headTimeout + limits.bodyTimeout,
+    // It does not know which bodies are streamed; BodyWatch ends those that are not after `bodyTimeout`.
+    requestTimeout: limits.headTimeout + Math.max(limits.bodyTimeout, limits.streamTimeout),
     keepAliveTimeout: limits.keepAliveTimeout,
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     insecureHTTPParser: false,
