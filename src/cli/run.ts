@@ -15,6 +15,7 @@ import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';
 import { EXIT, type Io } from './io.ts';
+import { findOpenFilesProblem, readLimits } from './open-files.ts';
 import { MARGIN_MS, Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
 
@@ -42,6 +43,8 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
     logger.flushNow();
   });
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+  const problem = findOpenFilesProblem(config, readLimits());
+  if (problem !== undefined) logger.warn('config_warning', { problem });
   const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision(), others });
   process.on('SIGHUP', () => runDetached(gate.reload()));
   const addresses = await start(gate, io);
