@@ -22,6 +22,7 @@ export type ListenLimit =
   | 'client_connections'
   | 'handshakes'
   | 'handshake_bytes'
+  | 'empty_records'
   | 'client_requests'
   | 'rejected_streams'
   | 'pipelined'

@@ -17,6 +17,7 @@ export const LIMITS = [
   'client_connections',
   'handshakes',
   'handshake_bytes',
+  'empty_records',
   'client_requests',
   'rejected_streams',
   'pipelined',

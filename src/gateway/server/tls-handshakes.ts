@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { ClientCounts, toClientNetwork } from '../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { limitEmptyRecords } from '../../core/empty-records.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { toPlainAddress } from '../../core/ip-address.ts';
 import { handOver } from '../../core/read-pause.ts';
@@ -204,6 +205,10 @@ export class TlsHandshakes {
 
   /** The handshake is complete. Returns false if it is closed. */
   finish(socket: TLSSocket): boolean {
+    limitEmptyRecords(socket, () => {
+      this.#port.onLimit('empty_records');
+      socket.destroy();
+    });
     const handshake = this.#running.get(toConnectionKey(socket));
     if (handshake === undefined) return true;
     if (handshake.socket.bytesRead > MAX_HANDSHAKE_BYTES) {

@@ -2,6 +2,7 @@
 import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type SecureContext } from 'node:tls';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { limitEmptyRecords } from '../../core/empty-records.ts';
 import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { FindAddressProblem } from './address-rules.ts';
 import { OpenFailure, type Opening, toCode } from './opening.ts';
@@ -34,6 +35,10 @@ export interface OpenParts {
 /** Every address of a name is checked, but only these are tried. */
 const MAX_TRIED_ADDRESSES = 4;
 const ALPN = ['http/1.1'];
+
+class EmptyRecordsError extends Error {
+  readonly code = 'ERR_TLS_EMPTY_RECORDS';
+}
 
 /** Opens a connection that is ready for a request; rejects with OpenFailure. */
 export async function openSocket(target: ConnectionTarget, opening: Opening, parts: OpenParts): Promise<Socket> {
@@ -121,6 +126,7 @@ function secure(
     ALPNProtocols: ALPN,
   });
   onEvent(socket, 'session', (session) => parts.sessions.keep(target, session));
+  onceEvent(socket, 'secureConnect', () => limitEmptyRecords(socket, () => socket.destroy(new EmptyRecordsError())));
   return whenReady(socket, 'secureConnect', opening, parts);
 }
 
