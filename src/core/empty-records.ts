@@ -24,6 +24,8 @@ const MAX_EMPTY_RECORDS = 32;
 const RECORDS_PER_EMPTY = 1_000;
 /** Type and version; a length of two bytes follows. TLS 1.3 encrypts all records as application data. */
 const RECORD_START = Buffer.from([23, 3, 3]);
+const TAIL_BYTES = RECORD_START.length - 1;
+const NO_BYTES = Buffer.alloc(0);
 /** The high byte of the largest length. With it, what looks like a start is within a record of 16 KiB once in 4,000. */
 const MAX_LENGTH = 0x41;
 /**
@@ -43,11 +45,16 @@ export function limitEmptyRecords(socket: TLSSocket, onExceeded: () => void): vo
   if (handle?.receive === undefined || source?.useUserBuffer === undefined) return;
   const counter = new EmptyRecords();
   let received = source.bytesRead;
+  let tail = NO_BYTES;
   const take = (data: unknown): void => {
     const bytes = readBuffer.subarray(0, source.bytesRead - received);
     received += bytes.length;
     // Node knows whether it is the end, or an error.
     if (bytes.length === 0) handle.onread?.(data);
+    // The start of a record may be split between two reads.
+    const split = Buffer.concat([tail, bytes.subarray(0, TAIL_BYTES)]);
+    if (split.includes(RECORD_START) && counter.isExceeded(handle.bytesRead)) return onExceeded();
+    tail = Buffer.concat([tail, bytes.subarray(-TAIL_BYTES)]).subarray(-TAIL_BYTES);
     for (let at = 0; at < bytes.length && !socket.destroyed; ) {
       if (findStart(bytes, at) === at && counter.isExceeded(handle.bytesRead)) return onExceeded();
       const end = findStart(bytes, at + 1);
@@ -63,7 +70,7 @@ export function limitEmptyRecords(socket: TLSSocket, onExceeded: () => void): vo
   };
 }
 
-/** Where the next record starts, or the end. One whose start has not fully arrived counts as a part of the one before. */
+/** Where the next record starts whose type and version have arrived, or the end. */
 function findStart(bytes: Buffer, from: number): number {
   let at = bytes.indexOf(RECORD_START, from);
   while (at !== -1 && (bytes[at + RECORD_START.length] ?? 0) > MAX_LENGTH) at = bytes.indexOf(RECORD_START, at + 1);

@@ -74,6 +74,20 @@ test('a connection is closed that hides KeyUpdate in a body, however it arrives'
   expect(await countClosed()).toBe(1);
 });
 
+test.each([1, 2])('a connection is closed that splits each KeyUpdate after %i bytes', async (first) => {
+  const { port } = await start();
+  const { tcp, records } = await open(port);
+  tcp.setNoDelay(true);
+  const flood = update(records, 500);
+  // Each packet has the end of a record, and the start of the next one.
+  for (let at = first - 27; at < flood.length && !tcp.destroyed; at += 27) {
+    tcp.write(flood.subarray(Math.max(at, 0), at + 27));
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  await until(() => tcp.destroyed);
+  expect(await countClosed()).toBe(1);
+});
+
 test('some KeyUpdates, small records and records that arrive byte by byte are served', async () => {
   const { port } = await start();
   const { tcp, tls, records } = await open(port);
