@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
 import { connect } from 'node:net';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { readPair } from '../support/certificates.ts';
 import { useApp, useAuthority, useEcho, useServer } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
@@ -9,6 +9,7 @@ import { type Sections, type TestGate, until } from '../support/gate.ts';
 import { countLookups } from '../support/lookups.ts';
 import { startProxyGate } from '../support/proxy.ts';
 import { readOutput } from '../support/run.ts';
+import { startDeafApp } from '../support/script-app.ts';
 import { toBasic } from '../support/users.ts';
 
 const authority = useAuthority();
@@ -254,6 +255,15 @@ describe('CONNECT', () => {
     expect(await connectTo(to, `${AUTH}Content-Length: 3\r\n`, 'abc')).toMatch(/^HTTP\/1\.1 400 /);
     expect(await connectTo(to, `${AUTH}${AUTH}`)).toMatch(/^HTTP\/1\.1 400 /);
     expect(await connectTo(to, '', 'GET / HTTP/1.1\r\n\r\n')).toMatch(/^HTTP\/1\.1 407 /);
+  });
+
+  test('is not connected any further for a client that is gone', async () => {
+    const deaf = await startDeafApp();
+    onTestFinished(() => deaf.close());
+    await start({ allow: [`127.0.0.1:${deaf.port}`] });
+    const socket = connect(gate.proxyPort, '127.0.0.1');
+    socket.write(`CONNECT 127.0.0.1:${deaf.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`, () => socket.resetAndDestroy());
+    await until(() => gate.log().some((line) => line['reason'] === 'sender_gone' && line['status'] === 499));
   });
 
   test('ends when it is idle for too long', async () => {

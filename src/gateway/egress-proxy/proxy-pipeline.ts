@@ -5,7 +5,8 @@ import type { Milliseconds } from '../../core/clock.ts';
 import type { ParsedHead, UpgradeRequest } from '../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
-import { DialFailure, dial } from '../../http/dial/dial.ts';
+import { onceEvent } from '../../core/safe-events.ts';
+import { DialFailure, dial, Opening, takeTurns } from '../../http/dial/dial.ts';
 import { type LifecycleParts, type LifecycleRoute, type Port, RequestLifecycle } from '../pipeline/lifecycle.ts';
 import type { PassResult } from '../pipeline/request-record.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
@@ -21,8 +22,12 @@ export interface ProxyPipelineParts extends LifecycleParts {
   readonly route: LifecycleRoute;
   readonly pseudonym: string;
   readonly limits: TunnelLimits & { readonly connectTimeout: Milliseconds };
-  /** A forwarder to one of the addresses that were checked. */
-  readonly openForwarder: (address: string, port: number) => { readonly forwarder: Forwarder; readonly close: () => void };
+  /** A forwarder to one of the addresses that were checked; `connectTimeout`: its share of the time for all. */
+  readonly openForwarder: (
+    address: string,
+    port: number,
+    connectTimeout: Milliseconds,
+  ) => { readonly forwarder: Forwarder; readonly close: () => void };
 }
 
 const TRACE_REFUSAL = refuse('method_not_allowed', 'method_not_allowed', {
@@ -84,13 +89,13 @@ class ProxyPort implements Port<LifecycleRoute> {
   }
 
   async #forward(admitted: Admitted, trace: RequestTrace | undefined, response: ClientResponse): Promise<PassResult> {
-    const { clock, metrics } = this.#parts;
+    const { clock, limits, metrics } = this.#parts;
     const { rule = '', addresses = [] } = admitted.destination ?? {};
     const port = admitted.head.destination?.port ?? 0;
     const sentAt = trace?.isRecorded === true ? clock.monotonic() : undefined;
     let outcome: ForwardOutcome | undefined;
-    for (const address of addresses) {
-      const { forwarder, close } = this.#parts.openForwarder(address, port);
+    for (const { address, atMost } of takeTurns(addresses, limits.connectTimeout, clock)) {
+      const { forwarder, close } = this.#parts.openForwarder(address, port, atMost);
       try {
         outcome = await forwarder.forward(admitted, response, trace);
       } finally {
@@ -109,11 +114,14 @@ class ProxyPort implements Port<LifecycleRoute> {
     const { clock, limits, metrics } = this.#parts;
     const { rule = '', addresses = [] } = destination ?? {};
     const startedAt = clock.monotonic();
+    const opening = new Opening(limits.connectTimeout);
+    if (client.writer.destroyed) opening.cancel();
+    onceEvent(client.writer, 'close', () => opening.cancel());
     this.tunnels.add(client);
     // Before the destination is dialled: the password may be revoked meanwhile.
     const stopWatching = sender.user?.login?.onRevoked(() => client.destroy());
     try {
-      const server = await dial(addresses, head.destination?.port ?? 0, limits.connectTimeout, clock);
+      const server = await dial(addresses, head.destination?.port ?? 0, opening, clock);
       // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins after the blank line.
       const content = client.grant('200 Connection established', []);
       const totals = await relayTunnel(client, content, server, limits, clock);
@@ -121,9 +129,12 @@ class ProxyPort implements Port<LifecycleRoute> {
       return { outcome: { kind: 'responded', status: 200, upstreamMs: clock.monotonic() - startedAt } };
     } catch (thrown) {
       if (!(thrown instanceof DialFailure)) throw thrown;
-      const [code, reason] = thrown.isTimeout
-        ? (['upstream_timeout', 'upstream_timeout'] as const)
-        : (['upstream_unreachable', 'upstream_connect'] as const);
+      if (thrown.outcome === 'aborted')
+        return { outcome: { kind: 'aborted', status: 0, refusal: undefined, upstreamMs: clock.monotonic() - startedAt } };
+      const [code, reason] =
+        thrown.outcome === 'timeout'
+          ? (['upstream_timeout', 'upstream_timeout'] as const)
+          : (['upstream_unreachable', 'upstream_connect'] as const);
       return { refusal: refuse(code, reason, thrown.message) };
     } finally {
       stopWatching?.();

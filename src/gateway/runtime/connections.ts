@@ -4,7 +4,7 @@ import type { Problem } from '../../config/schema/problem.ts';
 import type { SocketAddress } from '../../config/schema/scalars.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toAddressText } from '../../core/listen-address.ts';
-import { DialFailure, dial } from '../../http/dial/dial.ts';
+import { DialFailure, dial, Opening } from '../../http/dial/dial.ts';
 import { systemResolve } from '../../http/dial/resolve.ts';
 import { formatAddress, toCause } from '../../state/redis/outage.ts';
 import type { ProviderRead } from './provider-settings.ts';
@@ -75,10 +75,11 @@ async function testUpstream(
 ): Promise<ConnectionTest> {
   const test = { path: `routes.${index}.upstream`, title, hint: 'start the app, or set the address that it listens on' };
   try {
-    (await dial(await systemResolve(host), port, timeout, clock)).destroy();
+    (await dial(await systemResolve(host), port, new Opening(timeout), clock)).destroy();
     return { ...test, failure: undefined };
   } catch (thrown) {
-    const cause = thrown instanceof DialFailure && thrown.isTimeout ? thrown.message : toCause(thrown as NodeJS.ErrnoException);
+    const cause =
+      thrown instanceof DialFailure && thrown.outcome === 'timeout' ? thrown.message : toCause(thrown as NodeJS.ErrnoException);
     return { ...test, failure: `the app at ${title} cannot be reached: ${cause}` };
   }
 }

@@ -102,8 +102,8 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
       metrics: routeMetrics,
       trace: { trust: config.trace.trust, template: undefined, app: undefined },
     },
-    openForwarder(address, port) {
-      const times = { connectTimeout, responseTimeout: timeout, idleResponseTimeout: idleTimeout, idleTimeout: 0 };
+    openForwarder(address, port, atMost) {
+      const times = { connectTimeout: atMost, responseTimeout: timeout, idleResponseTimeout: idleTimeout, idleTimeout: 0 };
       const upstream = createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES }, clock);
       const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS, readLimits } as const;
       const forwarder = createForwarder({ ...route, connectFailureCode: 'upstream_unreachable' }, upstream, clock);

@@ -1,46 +1,129 @@
-/** Opens TCP connections to addresses that were checked. */
+/** Opens connections to addresses that were checked: one after the other, within one deadline. */
 import { connect, type Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { onceEvent } from '../../core/safe-events.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
 
-/** Why a connection failed. */
+/** Every address of a name is checked, but only these are tried. */
+const MAX_TRIED_ADDRESSES = 4;
+
+/** A connection that is being opened. */
+export class Opening {
+  /** The step that it waits for, which is also the outcome if that step fails. */
+  phase: 'dns' | 'connect' | 'tls' = 'dns';
+  /** Destroyed to cancel. */
+  socket: Socket | undefined;
+  isCanceled = false;
+  /** For all addresses together; the caller cancels at its end. */
+  readonly timeout: Milliseconds;
+
+  constructor(timeout: Milliseconds) {
+    this.timeout = timeout;
+  }
+
+  cancel(): void {
+    this.isCanceled = true;
+    this.socket?.destroy();
+  }
+}
+
+/** Why no connection was opened. The message names no path and no credentials. */
 export class DialFailure extends Error {
-  readonly isTimeout: boolean;
+  /** The step that failed; `blocked`: the address or the proxy does not allow it. */
+  readonly outcome: Opening['phase'] | 'blocked' | 'aborted' | 'timeout';
 
-  constructor(message: string, isTimeout: boolean) {
+  constructor(outcome: DialFailure['outcome'], message: string) {
     super(message);
     this.name = 'DialFailure';
-    this.isTimeout = isTimeout;
+    this.outcome = outcome;
   }
 }
 
-/** Tries the addresses in turn; rejects with DialFailure. */
-export async function dial(addresses: readonly string[], port: number, timeout: Milliseconds, clock: Clock): Promise<Socket> {
-  let last = new DialFailure('no address', false);
-  for (const address of addresses) {
+/** Connects by TCP; rejects with DialFailure. Each side of the connection may end on its own, as in a tunnel. */
+export async function dial(addresses: readonly string[], port: number, opening: Opening, clock: Clock): Promise<Socket> {
+  let isLate = false;
+  const stopTimer = clock.after(opening.timeout, () => {
+    isLate = true;
+    opening.cancel();
+  });
+  const connectTo = (host: string): Socket => connect({ host, port, noDelay: true, keepAlive: true, allowHalfOpen: true });
+  try {
+    return await dialInTurn(addresses, opening, connectTo, clock);
+  } catch (thrown) {
+    throw isLate ? new DialFailure('timeout', `no connection within ${opening.timeout} ms`) : thrown;
+  } finally {
+    stopTimer();
+  }
+}
+
+/** Opens a connection to the first address that accepts one, as `connectTo` does it. The caller watches the deadline. */
+export async function dialInTurn(
+  addresses: readonly string[],
+  opening: Opening,
+  connectTo: (address: string) => Socket,
+  clock: Clock,
+): Promise<Socket> {
+  opening.phase = 'connect';
+  let failure: unknown = new DialFailure('dns', 'no address');
+  for (const { address, atMost, isLast } of takeTurns(addresses, opening.timeout, clock)) {
+    if (opening.isCanceled) throw new DialFailure('aborted', 'canceled');
     try {
-      return await dialOne(address, port, timeout, clock);
+      return await whenReady(connectTo(address), opening, clock, isLast ? undefined : atMost);
     } catch (thrown) {
-      last = thrown as DialFailure;
+      // After the TCP connection, another address would fail in the same way.
+      if (opening.phase !== 'connect' || opening.isCanceled) throw thrown;
+      failure = thrown;
     }
   }
-  throw last;
+  throw failure;
 }
 
-function dialOne(address: string, port: number, timeout: Milliseconds, clock: Clock): Promise<Socket> {
+/** The addresses to try, each with its share of the time that is left, so that a dead one does not use it up. */
+export function* takeTurns(
+  addresses: readonly string[],
+  timeout: Milliseconds,
+  clock: Clock,
+): Generator<{ readonly address: string; readonly atMost: Milliseconds; readonly isLast: boolean }> {
+  const deadline = clock.monotonic() + timeout;
+  let left = Math.min(addresses.length, MAX_TRIED_ADDRESSES);
+  for (const address of addresses.slice(0, MAX_TRIED_ADDRESSES)) {
+    yield { address, atMost: Math.round((deadline - clock.monotonic()) / left), isLast: left === 1 };
+    left--;
+  }
+}
+
+/** Waits until the socket is connected and, if it has TLS, secured. `atMost`: for the TCP connection. */
+export function whenReady(socket: Socket, opening: Opening, clock: Clock, atMost?: Milliseconds): Promise<Socket> {
+  opening.socket = socket;
   return new Promise((resolve, reject) => {
-    const socket = connect({ host: address, port, noDelay: true, keepAlive: true, allowHalfOpen: true });
-    const cancel = clock.after(timeout, () => {
+    const fail = (reason: string): void => {
+      stopTimer?.();
       socket.destroy();
-      reject(new DialFailure(`no connection to ${address} within ${timeout} ms`, true));
-    });
-    onceEvent(socket, 'connect', () => {
-      cancel();
+      reject(new DialFailure(opening.isCanceled ? 'aborted' : opening.phase, toFailureText(opening.phase, reason)));
+    };
+    const stopTimer = atMost === undefined ? undefined : clock.after(atMost, () => fail('ETIMEDOUT'));
+    const isTls = socket instanceof TLSSocket;
+    if (isTls)
+      onceEvent(socket, 'connect', () => {
+        stopTimer?.();
+        opening.phase = 'tls';
+        socket.setNoDelay(true);
+      });
+    onceEvent(socket, isTls ? 'secureConnect' : 'connect', () => {
+      stopTimer?.();
       resolve(socket);
     });
-    onceEvent(socket, 'error', (error: NodeJS.ErrnoException) => {
-      cancel();
-      reject(new DialFailure(`${address}: ${error.code ?? error.message}`, false));
-    });
+    onEvent(socket, 'error', (error) => fail(toCode(error)));
+    onceEvent(socket, 'close', () => fail('ECONNRESET'));
   });
+}
+
+function toFailureText(phase: Opening['phase'], reason: string): string {
+  return phase === 'tls' ? `the TLS handshake failed (${reason})` : `the connection failed (${reason})`;
+}
+
+/** The code of an error: its message may quote what the peer sent. */
+export function toCode(thrown: unknown): string {
+  const { code } = Object(thrown) as { code?: unknown };
+  return typeof code === 'string' ? code : 'unknown error';
 }

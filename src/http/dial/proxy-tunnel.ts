@@ -9,7 +9,7 @@ import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 import { parseResponseHead } from '../client/response-head.ts';
-import { OpenFailure, type Opening, toCode } from './opening.ts';
+import { DialFailure, type Opening, toCode } from './dial.ts';
 
 /** The settings of the proxy. */
 export interface EgressProxySettings {
@@ -66,8 +66,9 @@ export function createEgressProxy(settings: EgressProxySettings, ca: string | un
   };
 }
 
-/** Opens a tunnel; rejects with OpenFailure. Nothing reads the socket yet. */
+/** Opens a tunnel; rejects with DialFailure. Nothing reads the socket yet. */
 export async function openTunnel(proxy: EgressProxy, { host, port }: Destination, opening: Opening): Promise<Socket> {
+  opening.phase = 'connect';
   const socket = connectToProxy(proxy);
   opening.socket = socket;
   const authority = toAddressText(host, port);
@@ -75,7 +76,7 @@ export async function openTunnel(proxy: EgressProxy, { host, port }: Destination
     let head = Buffer.alloc(0);
     const fail = (outcome: 'blocked' | 'connect', text: string): void => {
       socket.destroy();
-      reject(new OpenFailure(outcome, `egress proxy: ${text}`));
+      reject(new DialFailure(outcome, `egress proxy: ${text}`));
     };
     const onData = onEvent(socket, 'data', (chunk: Buffer) => {
       head = Buffer.concat([head, chunk]);

@@ -6,8 +6,8 @@ import { writeBuffered } from '../../gateway/upstream/body-writer.ts';
 import { toIdleTimeout } from '../../gateway/upstream/connection.ts';
 import type { ResponseHead } from '../../http/client/response-head.ts';
 import { type ParserEvents, ResponseParser } from '../../http/client/response-parser.ts';
-import { type ConnectionTarget, type OpenParts, openSocket } from '../../http/dial/open-socket.ts';
-import { OpenFailure, type Opening, toCode } from '../../http/dial/opening.ts';
+import { DialFailure, Opening, toCode } from '../../http/dial/dial.ts';
+import { type ConnectionTarget, type OpenParts, openSocket, type SocketReads } from '../../http/dial/open-socket.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import { type AttemptOutcome, type AttemptResult, findRetryAfter, toOutcome } from './attempt.ts';
 
@@ -42,7 +42,7 @@ export interface PooledTarget extends ConnectionTarget {
 /** The kept-alive connections to all endpoints. Endpoints never share one, so that none can answer the deliveries of another. */
 export class ConnectionPool {
   /** Shared by all connections: the bytes of a read are parsed before the next one. */
-  readonly readBuffer = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES);
+  readonly #readBuffer = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES);
   #parts: OpenParts;
   readonly #clock: Clock;
   readonly #connections = new Set<Connection>();
@@ -85,8 +85,8 @@ export class ConnectionPool {
     return this.#clock.monotonic();
   }
 
-  open(target: PooledTarget, opening: Opening): Promise<Socket> {
-    return openSocket(target, opening, this.#parts);
+  open(target: PooledTarget, opening: Opening, onBytes: SocketReads['onBytes']): Promise<Socket> {
+    return openSocket(target, opening, { buffer: this.#readBuffer, onBytes }, this.#parts);
   }
 
   /** The attempt is over, and the connection can be used again. */
@@ -225,14 +225,7 @@ class Connection implements ParserEvents {
     this.#exchange = exchange;
     this.#startedAt = pool.now();
     this.#deadline = Math.min(this.#startedAt + exchange.connectTimeout, exchange.deadline);
-    this.#opening = {
-      phase: 'dns',
-      socket: undefined,
-      isCanceled: false,
-      timeout: this.#deadline - this.#startedAt,
-      readBuffer: pool.readBuffer,
-      onBytes: (bytes) => this.#onBytes(bytes),
-    };
+    this.#opening = new Opening(this.#deadline - this.#startedAt);
     runDetached(this.#open());
   }
 
@@ -264,8 +257,7 @@ class Connection implements ParserEvents {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#exchange = undefined;
-    this.#opening.isCanceled = true;
-    this.#opening.socket?.destroy();
+    this.#opening.cancel();
     this.#socket?.destroy();
     this.#pool.onClosed(this);
   }
@@ -292,11 +284,11 @@ class Connection implements ParserEvents {
 
   async #open(): Promise<void> {
     try {
-      const socket = await this.#pool.open(this.target, this.#opening);
+      const socket = await this.#pool.open(this.target, this.#opening, (bytes) => this.#onBytes(bytes));
       if (this.#isClosed) socket.destroy();
       else this.#onOpen(socket);
     } catch (thrown) {
-      const isExpected = thrown instanceof OpenFailure;
+      const isExpected = thrown instanceof DialFailure;
       this.#fail(isExpected ? thrown.outcome : this.#opening.phase, isExpected ? thrown.message : toCode(thrown));
     }
   }

@@ -6,7 +6,6 @@ import { findDestinationRule, parseDestination, parseDestinationRule } from '../
 import type { UpgradeRequest } from '../../../../src/core/parsed-head.ts';
 import { relayTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
 import { compileAddressRules, isPublicAddress, PUBLIC_ONLY } from '../../../../src/http/dial/address-rules.ts';
-import { dial } from '../../../../src/http/dial/dial.ts';
 import { OwnPorts } from '../../../../src/http/dial/own-ports.ts';
 import { resolveChecked, resolveWithin } from '../../../../src/http/dial/resolve.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
@@ -182,19 +181,6 @@ describe('over a real connection', () => {
     const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
     return { port: await startServer(server), accepted };
   }
-
-  test('reports a connection attempt without a response as a timeout, and a refused one as another failure', async () => {
-    const clock = new FakeClock();
-    const { port } = await listen();
-    // The event loop has not turned since the connection was asked for, so it cannot be open yet.
-    const late = dial(['127.0.0.1'], port, 5_000, clock);
-    await Promise.all([
-      expect(late).rejects.toMatchObject({ name: 'DialFailure', isTimeout: true, message: /within 5000 ms/ }),
-      clock.advance(5_000),
-    ]);
-    await expect(dial(['127.0.0.1'], 1, 5_000, clock)).rejects.toMatchObject({ name: 'DialFailure', isTimeout: false });
-    expect(clock.timers).toBe(0);
-  });
 
   /** A tunnel to a real server; the client is one that only counts what it gets. */
   async function openTunnel(limits: { readonly idleTimeout: number; readonly maxDuration: number }) {
