@@ -87,7 +87,7 @@ export class Http2Streams {
   }
 
   #evict(): boolean {
-    const victims = pickVictims(this.#streams, this.#max * STREAM_BYTES * EVICTED_SHARE, Number.POSITIVE_INFINITY);
+    const victims = pickVictims([...this.#streams], this.#max * STREAM_BYTES * EVICTED_SHARE, Number.POSITIVE_INFINITY);
     for (const victim of victims) {
       this.#remove(victim);
       victim.parts.response.destroy();

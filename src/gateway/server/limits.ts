@@ -4,7 +4,7 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
-import { BodyBudget, type BudgetedBody, type BudgetLimits } from './body-budget.ts';
+import { BodyBudget, type BudgetedBody, type BudgetLimits, findHeaviest, sumHeld } from './body-budget.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 import { PausedMemory } from './paused-memory.ts';
 
@@ -235,17 +235,12 @@ export class BodyWatch {
 
   /** Whether the client that holds most is that of this body, or holds most of it for the same route. */
   #isHeaviest({ network, route }: BufferedBody): boolean {
-    const clients = new Map<string, { held: number; onRoute: number }>();
-    for (const each of this.#buffered) {
-      const client = clients.get(each.network) ?? { held: 0, onRoute: 0 };
-      client.held += each.held;
-      if (each.route === route) client.onRoute += each.held;
-      clients.set(each.network, client);
-    }
-    const [heaviest] = [...clients].sort(([, a], [, b]) => b.held - a.held);
-    if (heaviest === undefined) return true;
-    const [name, { held, onRoute }] = heaviest;
-    return name === network || onRoute > held / 2;
+    const sums = sumHeld(this.#buffered);
+    const heaviest = findHeaviest(sums);
+    if (heaviest === undefined || heaviest === network) return true;
+    let onRoute = 0;
+    for (const each of this.#buffered) if (each.network === heaviest && each.route === route) onRoute += each.held;
+    return onRoute > (sums.get(heaviest) ?? 0) / 2;
   }
 
   /** Frees memory for the caller first; waiting bodies come afterwards. */
@@ -292,9 +287,8 @@ export class BodyWatch {
   }
 
   #findNext(): QueuedBody | undefined {
-    const held = new Map<string, number>();
-    for (const { network, held: bytes } of this.#buffered) held.set(network, (held.get(network) ?? 0) + bytes);
-    const toHeld = ({ body }: QueuedBody): number => held.get(body.network) ?? 0;
+    const sums = sumHeld(this.#buffered);
+    const toHeld = ({ body }: QueuedBody): number => sums.get(body.network) ?? 0;
     let best: QueuedBody | undefined;
     for (const waiting of this.#waiting) {
       if (this.#budget.isOverShare(waiting.body, waiting.bytes)) continue;

@@ -45,7 +45,7 @@ export class PausedMemory implements Pauses {
   /** The memory of a connection that is destroyed is free only after the next garbage collection. */
   #evict(): void {
     const bytes = Math.max(this.#held - this.#maxBytes, this.#maxBytes * EVICTED_SHARE);
-    for (const pause of pickVictims(this.#pauses, bytes, this.clock.monotonic())) {
+    for (const pause of pickVictims([...this.#pauses], bytes, this.clock.monotonic())) {
       this.#onLimit('buffer_share');
       this.remove(pause);
       pause.evict();
