@@ -116,17 +116,20 @@ export class PortRequests {
 
   /** Returns the result of `handle` if it was called at once. */
   receive(request: IncomingMessage, response: ServerResponse, arrival: Arrival = {}): unknown {
-    const { errors } = this.#parts;
+    const { errors, bodies } = this.#parts;
     const { socket } = request;
     // Behind a response that closes the connection: there can be no response, so the request must not be handled.
     if (!socket.writable) return stopParsing(request);
     closeAfterIgnoredUpgrade(request, response);
+    const headBytes = toHeadBytes(request.rawHeaders);
+    // As allocated memory, which makes the process measure itself. If the request waits, they also count as memory that it holds.
+    bodies.onBytes(headBytes);
     const known = this.#queues.get(socket);
     if (known !== undefined) known.count++;
     const before = errors.findPending(socket);
     if (before === undefined) return this.#handle(this.#track(request, response, arrival));
     const queue = known ?? this.#addQueue(socket);
-    const release = this.#admitWaiting(request, queue);
+    const release = this.#admitWaiting(request, queue, headBytes);
     if (release === undefined) {
       stopParsing(request);
       return this.#endConnection(socket, queue);
@@ -144,7 +147,6 @@ export class PortRequests {
     { expectsContinue = false, upgrade, refusal }: Arrival = {},
   ): PortRequest {
     const { errors, clients, bodies } = this.#parts;
-    bodies.onBytes(toHeadBytes(request.rawHeaders));
     const source = new Http1BodySource(request, response, expectsContinue);
     const body = new IncomingBody(source, bodies);
     errors.track(request.socket, { response, body });
@@ -171,14 +173,14 @@ export class PortRequests {
   }
 
   /** Counts the request for its connection, its client and the memory for bodies. Returns how to end that; undefined if there is a limit. */
-  #admitWaiting(request: IncomingMessage, queue: Queue): (() => void) | undefined {
+  #admitWaiting(request: IncomingMessage, queue: Queue, headBytes: number): (() => void) | undefined {
     const { clients, bodies, errors, maxHeaderFields } = this.#parts;
     const { socket, rawHeaders } = request;
     if (queue.requests.length >= MAX_WAITING || rawHeaders.length > 2 * maxHeaderFields) return undefined;
     const leave = clients.enter(errors.toPeer(socket));
     if (leave === undefined) return undefined;
     const arriving = Math.min(toDeclaredLength(request), SMALL_BODY - queue.arriving);
-    const free = bodies.takeForWaiting(WAITING_BYTES + toHeadBytes(rawHeaders) + arriving);
+    const free = bodies.takeForWaiting(WAITING_BYTES + headBytes + arriving);
     if (free === undefined) {
       leave();
       return undefined;
