@@ -1,4 +1,5 @@
 /** How commands show what an API returns: JSON, tables, and the progress of long repairs. */
+import type { AttemptView } from '../provider/api/schemas.ts';
 import type { Io } from './io.ts';
 
 /** A column: its title, and how it shows a row. */
@@ -45,15 +46,6 @@ export function toPrintable(text: string): string {
 
 function escapeUnits(text: string): string {
   return Array.from({ length: text.length }, (_, i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`).join('');
-}
-
-/** An attempt of the sending side to deliver. */
-export interface AttemptView {
-  readonly at: string;
-  readonly durationMs: number;
-  readonly status?: number;
-  readonly outcome: string;
-  readonly detail?: string;
 }
 
 /** `server_error (503)` */

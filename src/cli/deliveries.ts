@@ -1,8 +1,10 @@
 /** `sidegate deliveries`: lists, shows and repairs the deliveries of a running provider. */
+
 import type { Command } from 'commander';
+import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
-import { type AttemptView, formatJson, formatMembers, formatOutcome, formatTable } from './api-output.ts';
+import { formatJson, formatMembers, formatOutcome, formatTable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { type FilterOptions, toDeliveryPath, toFilter, withFilter } from './delivery-options.ts';
 import { toCount } from './input.ts';
@@ -13,20 +15,6 @@ interface ListOptions extends FilterOptions {
   readonly state?: readonly string[];
   readonly format: string;
   readonly limit: string;
-}
-
-interface DeliveryView {
-  readonly id: string;
-  readonly event: string;
-  readonly endpoint: string;
-  readonly type: string;
-  readonly tenant?: string;
-  readonly state: string;
-  readonly createdAt: string;
-  readonly attempts: number;
-  readonly due?: string;
-  readonly settledAt?: string;
-  readonly lastAttempt?: AttemptView;
 }
 
 const NAME = 'deliveries';
@@ -56,7 +44,7 @@ async function list(client: ApiClient, options: ListOptions, io: Io): Promise<nu
   const limit = toCount(options.limit, '--limit');
   const query = new URLSearchParams(toFilter(options));
   for (const each of state) query.append('state', each);
-  const all = await readPages<DeliveryView>(client, '/deliveries', query, { limit, position: 'iterator' });
+  const all = await readPages<OutgoingDelivery>(client, '/deliveries', query, { limit, position: 'iterator' });
   const table = () =>
     formatTable(all, [
       ['ID', ({ id }) => id],
@@ -73,7 +61,7 @@ async function list(client: ApiClient, options: ListOptions, io: Io): Promise<nu
 }
 
 async function show(client: ApiClient, id: string, { format }: Pick<ListOptions, 'format'>, io: Io): Promise<number> {
-  const found = (await client.request('GET', toDeliveryPath(id))) as DeliveryView & { history: readonly AttemptView[] };
+  const found = (await client.request('GET', toDeliveryPath(id))) as OutgoingDeliveryDetail;
   if (format === 'json') {
     io.stdout(formatJson(found));
     return EXIT.ok;

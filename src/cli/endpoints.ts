@@ -1,9 +1,11 @@
 /** `sidegate endpoints`: lists, shows and changes the endpoints of a running provider. */
+
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
+import type { EndpointStats, EndpointView } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
-import { type AttemptView, formatJson, formatMembers, formatOutcome, formatTable, toPrintable } from './api-output.ts';
+import { formatJson, formatMembers, formatOutcome, formatTable, toPrintable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { readBody, readSecretOption, type SecretOptions } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -22,37 +24,6 @@ interface SettingOptions extends SecretOptions {
   readonly allTenants?: boolean;
   readonly description?: string;
   readonly settings?: string;
-}
-
-/** The members of an endpoint that are shown. */
-interface EndpointView {
-  readonly id: string;
-  readonly source: string;
-  readonly url: string;
-  readonly description: string;
-  readonly events: readonly string[];
-  readonly tenant?: string;
-  readonly allTenants: boolean;
-  readonly headerNames: readonly string[];
-  readonly timeout: string;
-  readonly concurrency: number;
-  readonly rateLimit?: number;
-  readonly schedule: readonly string[];
-  readonly orderBy?: string;
-  readonly operational: boolean;
-  readonly signatures: readonly { readonly version: string; readonly expiresAt?: string; readonly publicKey?: string }[];
-  readonly disabled?: { readonly at: string; readonly reason: string };
-}
-
-interface EndpointStats {
-  readonly waiting: number;
-  readonly oldestDue?: string;
-  readonly failing?: {
-    readonly failures: number;
-    readonly since: string;
-    readonly lastAttempt?: AttemptView;
-    readonly pausedUntil?: string;
-  };
 }
 
 const NAME = 'endpoints';

@@ -1,6 +1,7 @@
 /** `sidegate events`: lists the events of a running provider, and erases their payloads. */
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
+import type { OutgoingEvent } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withFormat, withProvider } from './api-options.ts';
 import { formatJson, formatTable, toPrintable } from './api-output.ts';
@@ -17,16 +18,6 @@ interface ListOptions extends EventFilterOptions {
 interface EraseOptions {
   readonly tenant?: string;
   readonly yes?: true;
-}
-
-interface EventView {
-  readonly id: string;
-  readonly type: string;
-  readonly tenant?: string;
-  readonly createdAt: string;
-  readonly deliveries: number;
-  readonly waiting: number;
-  readonly failed: number;
 }
 
 const NAME = 'events';
@@ -50,7 +41,7 @@ export function addEvents(program: Command, io: Io, setExit: (code: number) => v
 async function list(client: ApiClient, { unrouted, format, ...options }: ListOptions, io: Io): Promise<number> {
   const limit = toCount(options.limit, '--limit');
   const query = new URLSearchParams({ ...toFilter(options), ...(unrouted && { unrouted: 'true' }) });
-  const all = await readPages<EventView>(client, '/events', query, { limit, position: 'iterator' });
+  const all = await readPages<OutgoingEvent>(client, '/events', query, { limit, position: 'iterator' });
   const table = () =>
     formatTable(all, [
       ['ID', ({ id }) => id],

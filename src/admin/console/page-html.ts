@@ -1,4 +1,5 @@
 /** The HTML of the console: complete without JavaScript; with it, admin/page replaces the list by one that updates itself. */
+import type { OutgoingEvent } from '../../provider/api/schemas.ts';
 import type { DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
 import { type Html, html } from './html.ts';
 import { OUTCOMES, type Stage } from './stages.ts';
@@ -22,17 +23,6 @@ export interface PageList {
   /** As they were sent. */
   readonly filters: URLSearchParams;
   readonly routes: readonly string[];
-}
-
-/** An event of the sending side, and how many of its deliveries wait or failed. */
-export interface OutgoingEvent {
-  readonly id: string;
-  readonly type: string;
-  readonly tenant?: string;
-  readonly createdAt: string;
-  readonly deliveries: number;
-  readonly waiting: number;
-  readonly failed: number;
 }
 
 /** A page of events. */

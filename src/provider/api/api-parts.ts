@@ -8,6 +8,7 @@ import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
 import type { AttemptRecord, DeliveryQueue } from '../queue/delivery-queue.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';
+import type { AttemptView } from './schemas.ts';
 
 /** The dependencies of the operations. */
 export interface OperationParts {
@@ -30,7 +31,7 @@ export interface OperationParts {
 export const MAX_SMALL_BODY = 64 * 1024;
 
 /** An attempt as the API shows it. */
-export function toAttemptView({ at, duration, status, outcome, detail }: AttemptRecord): object {
+export function toAttemptView({ at, duration, status, outcome, detail }: AttemptRecord): AttemptView {
   return { at: toInstant(at), durationMs: duration, status, outcome, detail };
 }
 

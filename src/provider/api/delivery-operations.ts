@@ -24,6 +24,7 @@ import {
   deliveryPage,
   deliveryQuery,
   deliveryWithAttempts,
+  type OutgoingDelivery,
   type RepairRequest,
   repairProgress,
   repairRequest,
@@ -81,7 +82,7 @@ function toDeliveryId(event: string, endpoint: string): string {
   return `${event}~${endpoint}`;
 }
 
-function toView(record: DeliveryRecord): object {
+function toView(record: DeliveryRecord): OutgoingDelivery {
   const { event, endpoint, type, tenant, state, createdAt, attempts, due, settledAt, lastAttempt } = record;
   return {
     id: toDeliveryId(event, endpoint),

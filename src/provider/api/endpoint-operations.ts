@@ -65,7 +65,7 @@ function toEndpointResponse(status: number, endpoint: Endpoint, parts: Operation
 }
 
 /** The endpoint as the API shows it: without secrets, and without the values of headers. */
-function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts): object {
+function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts): schemas.EndpointView {
   const { id, source, url, description, events, tenant, allTenants, concurrency, rateLimit, retryClientErrors } = endpoint;
   const { orderBy, disabled } = endpoint;
   const record = registry.find(id)?.record;
@@ -75,7 +75,7 @@ function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts)
     source,
     url,
     description,
-    events,
+    events: [...events],
     tenant,
     allTenants,
     headerNames: endpoint.headers.map(([name]) => name),
@@ -83,7 +83,7 @@ function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts)
     concurrency,
     rateLimit,
     schedule: endpoint.schedule.map(formatDuration),
-    retryClientErrors,
+    retryClientErrors: retryClientErrors === 'all' ? 'all' : [...retryClientErrors],
     orderBy,
     operational: endpoint.isOperational,
     signatures: endpoint.keys

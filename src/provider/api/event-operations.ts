@@ -174,7 +174,7 @@ function createEraseTenant({ queue, clock }: OperationParts): Operation {
   });
 }
 
-function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: EventRecord): object {
+function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: EventRecord): schemas.OutgoingEvent {
   return { id, type, tenant, createdAt: toInstant(createdAt), deliveries, waiting, failed };
 }
 

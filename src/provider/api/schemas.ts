@@ -69,6 +69,7 @@ export const attempt = z
     detail: z.string().optional().describe('Why it failed.'),
   })
   .describe('An attempt to deliver.');
+export type AttemptView = z.output<typeof attempt>;
 
 const deliveryShape = {
   id: z.string().describe('The IDs of event and endpoint, joined by `~`.'),
@@ -87,10 +88,12 @@ const deliveryShape = {
 };
 
 export const delivery = z.strictObject(deliveryShape).describe('One event for one endpoint.');
+export type OutgoingDelivery = z.output<typeof delivery>;
 
 export const deliveryWithAttempts = z
   .strictObject({ ...deliveryShape, history: z.array(attempt).describe('The newest 20 attempts, newest first.') })
   .describe('A delivery with its attempts.');
+export type OutgoingDeliveryDetail = z.output<typeof deliveryWithAttempts>;
 
 export const deliveryPage = toPageSchema(delivery, ', or none, although more follow.').describe(
   'Deliveries, newest event first.',
@@ -257,6 +260,7 @@ export const event = z
     failed: z.int().min(0).describe('Deliveries that are dead or skipped.'),
   })
   .describe('An event, and what became of it.');
+export type OutgoingEvent = z.output<typeof event>;
 
 export const eventPage = toPageSchema(event, ', or none, although more follow.').describe('Events, newest first.');
 
@@ -377,6 +381,7 @@ export const endpoint = z
     updatedAt: z.iso.datetime().optional(),
   })
   .describe('An endpoint.');
+export type EndpointView = z.output<typeof endpoint>;
 
 export const createdEndpoint = z
   .strictObject({ ...endpoint.shape, secret: z.string().describe('The signing secret. It is never shown again.') })
@@ -401,6 +406,7 @@ export const endpointStats = z
       .describe('Absent if the last attempt succeeded, or none was made since the endpoint was enabled.'),
   })
   .describe('The backlog of an endpoint, and its failures.');
+export type EndpointStats = z.output<typeof endpointStats>;
 
 export const endpointPage = toPageSchema(endpoint, ' although more follow: a page ends after 256 KiB.').describe(
   'Endpoints, sorted by ID.',

@@ -1,11 +1,12 @@
 /** The endpoints of the sending side: their state and backlog, and how to repair them. */
 import type { JSX } from 'preact';
+import type { EndpointStats, EndpointView } from '../../../provider/api/schemas.ts';
 import { type Action, ActionButton } from '../action.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toWords } from '../format.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import { act, describeAttempt, type Endpoint, type EndpointStats, repair, toEndpointPath } from './outgoing-api.ts';
+import { act, describeAttempt, repair, toEndpointPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
@@ -14,7 +15,7 @@ const PAGE = 20;
 
 /** The list of endpoints, in pages. */
 export function Endpoints(): JSX.Element {
-  const { page, error, reload, controls } = usePages<Endpoint>(`/outgoing/endpoints?limit=${PAGE}`, 'endpoints');
+  const { page, error, reload, controls } = usePages<EndpointView>(`/outgoing/endpoints?limit=${PAGE}`, 'endpoints');
   return (
     <section aria-labelledby="endpoints">
       <h2 id="endpoints">Endpoints</h2>
@@ -42,7 +43,7 @@ export function Endpoints(): JSX.Element {
 }
 
 interface RowProps {
-  readonly endpoint: Endpoint;
+  readonly endpoint: EndpointView;
   readonly onChange: () => void;
 }
 
@@ -79,7 +80,7 @@ function Row({ endpoint, onChange }: RowProps): JSX.Element {
 
 /** A failing endpoint still gets attempts; a disabled one shows the failures that led to it. */
 interface StateProps {
-  readonly disabled: Endpoint['disabled'];
+  readonly disabled: EndpointView['disabled'];
   readonly failing: EndpointStats['failing'];
 }
 
@@ -106,7 +107,7 @@ function State({ disabled, failing }: StateProps): JSX.Element {
   );
 }
 
-function toActions({ id, source, disabled }: Endpoint): Action[] {
+function toActions({ id, source, disabled }: EndpointView): Action[] {
   const path = toEndpointPath(id);
   const post = (label: string, name: string, question: string, text: string): Action => ({
     label,

@@ -1,6 +1,6 @@
 /** The events that the app posted, and what became of them. */
 import type { JSX } from 'preact';
-import type { OutgoingEvent } from '../../console/page-html.ts';
+import type { OutgoingEvent } from '../../../provider/api/schemas.ts';
 import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toInstant } from '../format.ts';
 import { type Place, toFormHandler } from '../location.ts';

@@ -1,61 +1,15 @@
 /** The part of the API that shows and repairs what the sending side sends. */
+import type { AttemptView, OutgoingDelivery } from '../../../provider/api/schemas.ts';
 import type { Progress } from '../action.tsx';
 import { ApiError, request } from '../api.ts';
 import { toWords } from '../format.ts';
 
-/** An endpoint that receives events. */
-export interface Endpoint {
-  readonly id: string;
-  /** Only those of the API have a secret that can be rotated. */
-  readonly source: 'config' | 'api';
-  readonly url: string;
-  readonly tenant?: string;
-  readonly allTenants: boolean;
-  readonly disabled?: { readonly at: string; readonly reason: string };
-}
-
-/** Its backlog, and its failures in a row. */
-export interface EndpointStats {
-  readonly waiting: number;
-  readonly oldestDue?: string;
-  readonly failing?: {
-    readonly failures: number;
-    readonly since: string;
-    readonly lastAttempt?: Attempt;
-    readonly pausedUntil?: string;
-  };
-}
-
-/** An attempt to deliver. */
-export interface Attempt {
-  readonly at: string;
-  readonly durationMs: number;
-  readonly status?: number;
-  readonly outcome: string;
-  readonly detail?: string;
-}
-
 /** How an attempt ended. */
-export function describeAttempt({ outcome, status }: Attempt): string {
+export function describeAttempt({ outcome, status }: AttemptView): string {
   return status === undefined ? toWords(outcome) : `${toWords(outcome)} (${status})`;
 }
 
 export const STATES = ['dead', 'waiting', 'skipped', 'delivered'] as const;
-
-/** One event for one endpoint. */
-export interface OutgoingDelivery {
-  readonly id: string;
-  readonly event: string;
-  readonly endpoint: string;
-  readonly type: string;
-  readonly tenant?: string;
-  readonly state: (typeof STATES)[number];
-  readonly createdAt: string;
-  readonly attempts: number;
-  readonly due?: string;
-  readonly settledAt?: string;
-  readonly lastAttempt?: Attempt;
-}
 
 /** A page of a list. */
 export interface ListPage<T> {

@@ -1,5 +1,6 @@
 /** Deliveries of the sending side: dead letters and the next attempts, and how to repair them. */
 import type { JSX } from 'preact';
+import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../../../provider/api/schemas.ts';
 import { type Action, ActionButton } from '../action.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { Dialog } from '../dialog.tsx';
@@ -8,7 +9,7 @@ import { formatMs, formatTime } from '../format.ts';
 import type { Place } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import { type Attempt, act, describeAttempt, type OutgoingDelivery, repair, STATES, toDeliveryPath } from './outgoing-api.ts';
+import { act, describeAttempt, repair, STATES, toDeliveryPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
@@ -152,7 +153,7 @@ function Row({ delivery, onOpen, onTenant, onEnd }: RowProps): JSX.Element {
 
 /** Loads it, as it may not be in the list any more. */
 function Detail({ id, onClose }: { readonly id: string; readonly onClose: () => void }): JSX.Element {
-  const { data, error } = usePolled<OutgoingDelivery & { readonly history: readonly Attempt[] }>(toPathOf(id), INTERVAL_MS);
+  const { data, error } = usePolled<OutgoingDeliveryDetail>(toPathOf(id), INTERVAL_MS);
   return (
     <Dialog title="Delivery" onClose={onClose}>
       <ErrorNotice error={error} />
