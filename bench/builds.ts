@@ -9,7 +9,7 @@ import { writeDeliveries } from './sign.ts';
 import { median, pairedRatio } from './statistics.ts';
 import { replay } from './wrk.ts';
 
-const HELP = `Usage: npm run bench:builds -- [--rounds N] [--turns N] [--body BYTES] BASE.cjs OTHER.cjs [...]
+const HELP = `Usage: npm run bench -- builds [--rounds N] [--turns N] [--body BYTES] BASE.cjs OTHER.cjs [...]
 
 Each bundle is one argument; password-worker.cjs must lie beside it. The first is what the others are compared with.
 Name the base twice to see how much of a difference is noise.

@@ -7,8 +7,8 @@ import { type BenchDefaults, type BenchOptions, readOptions, toHelp } from './op
 
 /** A benchmark. */
 export interface Bench {
-  /** The name of its npm script. */
-  readonly name: string;
+  /** The command that runs it, before its options. */
+  readonly command: string;
   readonly defaults: BenchDefaults;
   /** Ensures that all requirements are met, or throws an error with the fix. */
   readonly prepare: (options: BenchOptions) => void;
@@ -33,9 +33,9 @@ export async function runBench(bench: Bench): Promise<void> {
   }
 }
 
-async function runWith({ name, defaults, prepare, play }: Bench, options: BenchOptions | undefined): Promise<void> {
+async function runWith({ command, defaults, prepare, play }: Bench, options: BenchOptions | undefined): Promise<void> {
   if (options === undefined) {
-    console.log(toHelp(name, defaults));
+    console.log(toHelp(command, defaults));
     return;
   }
   prepare(options);

@@ -49,7 +49,7 @@ const BASIC = `  - name: admin
 `;
 const USER = 'joe:$2y$12$Y9sfS7nhciVIh2LRJFJPSufIqI64qCGzpNYCGY/SwfDmjkAXhwtoO\n';
 
-const HELP = `Usage: npm run bench:footprint -- [--starts N] [--compare FILE] [--out FILE]
+const HELP = `Usage: npm run bench -- footprint [--starts N] [--compare FILE] [--out FILE]
 
   --starts N      starts of each kind (default ${DEFAULT_STARTS})
   --compare FILE  another build's sidegate.cjs or sidegate.mjs; each of its starts is followed by one of this build
@@ -130,7 +130,7 @@ function toReport(found: ReadonlyMap<string, readonly Start[]>, sizes: readonly 
   return [
     '# Footprint of the sidecar',
     '',
-    'Written by `npm run bench:footprint`; do not edit.',
+    'Written by `npm run bench -- footprint`; do not edit.',
     '',
     ...facts,
     '',

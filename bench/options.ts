@@ -25,10 +25,10 @@ export interface BenchDefaults {
 const QUICK_SECONDS = 2;
 const QUICK_WARM_UP_SECONDS = 3;
 
-/** The help for all options; `name` is that of the script. */
-export function toHelp(name: string, { names, seconds, warmUpSeconds, out }: BenchDefaults): string {
+/** The help for all options; `command` is what they follow. */
+export function toHelp(command: string, { names, seconds, warmUpSeconds, out }: BenchDefaults): string {
   const file = out.slice(out.lastIndexOf('/') + 1);
-  return `Usage: npm run ${name} -- [options]
+  return `Usage: ${command} [options]
 
   --rounds N      rounds, each with fresh processes (default 5)
   --seconds N     length of each load (default ${seconds})

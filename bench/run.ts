@@ -90,7 +90,7 @@ function provideRivals(only: readonly string[]): readonly RivalName[] {
 }
 
 await runBench({
-  name: 'bench',
+  command: 'npm run bench --',
   defaults: DEFAULTS,
   prepare: () => checkSetUp(WEBHOOK_TOOLS),
   play: async (options) => {

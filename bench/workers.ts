@@ -1,5 +1,5 @@
 /**
- * `npm run bench:workers`: how many accepted deliveries per second a gate handles with one worker and with two. Each worker may use half a core, so
+ * `npm run bench -- workers`: how many accepted deliveries per second a gate handles with one worker and with two. Each worker may use half a core, so
  * that two of them and the load need less than two cores: otherwise the load, and not the gate, would be the limit.
  */
 import { join } from 'node:path';
@@ -78,7 +78,7 @@ function toReport(rounds: readonly (readonly Figures[])[], facts: RunFacts): str
   return [
     '# Workers',
     '',
-    'Written by `npm run bench:workers`; do not edit.',
+    'Written by `npm run bench -- workers`; do not edit.',
     '',
     `${facts.date}; ${describeMachine().join('; ')}. ${facts.rounds} rounds with fresh processes, each with a load of ${facts.seconds} s after ${facts.warmUpSeconds} s of`,
     `warm-up. ${describeNoise(facts)}`,
@@ -121,4 +121,4 @@ async function play(options: BenchOptions): Promise<Played> {
   return { isWrong: false, toReport: (facts) => toReport(rounds, facts) };
 }
 
-await runBench({ name: 'bench:workers', defaults: DEFAULTS, prepare: () => checkSetUp(WEBHOOK_TOOLS), play });
+await runBench({ command: 'npm run bench -- workers', defaults: DEFAULTS, prepare: () => checkSetUp(WEBHOOK_TOOLS), play });

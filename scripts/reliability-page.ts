@@ -144,7 +144,7 @@ function toRunRows(name: SuiteName | RunName, { suites, runs }: LastResults): st
     suite === undefined
       ? 'not recorded'
       : `${toText(suite.passed)} passed, ${suite.failed} failed, ${suite.skipped} skipped in ${suite.files} files; ${suite.date}, \`${suite.commit}\``;
-  return [`| suite \`${name}\` | ${result} | \`${SUITES[name as SuiteName].replace(/ --$/, '')}\` |`];
+  return [`| suite \`${name}\` | ${result} | \`${SUITES[name as SuiteName]}\` |`];
 }
 
 function toLongRunRows(long: (typeof RUNS)[RunName], run: RunResult | undefined): string[] {

@@ -3,18 +3,18 @@
 /** Suites whose results `npm run record:suites` keeps, with the command that repeats each. */
 export const SUITES = {
   test: 'npx vitest run --project test',
-  models: 'npm run test:models',
-  simulation: 'npm run test:simulation',
-  cluster: 'npm run test:cluster --',
-  oracles: 'npm run test:oracles --',
-  memory: 'npm run test:memory --',
+  models: 'npm test -- models',
+  simulation: 'npm test -- simulation',
+  cluster: 'npm test -- cluster',
+  oracles: 'npm test -- oracles',
+  memory: 'npm test -- memory',
 } as const;
 
 export type SuiteName = keyof typeof SUITES;
 
 /** Long runs that write a file in bench/, with the command that repeats each. */
 export const RUNS = {
-  chaos: { command: 'npm run test:chaos', title: 'chaos: processes, stores and networks that fail', file: 'RESULTS-chaos.json' },
+  chaos: { command: 'npm test -- chaos', title: 'chaos: processes, stores and networks that fail', file: 'RESULTS-chaos.json' },
   soak: { command: 'npm run soak', title: 'soak: half load with reloads and rotations', file: 'RESULTS-soak.json' },
 } as const;
 

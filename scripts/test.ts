@@ -1,8 +1,9 @@
-/** Runs one test suite and ends with the line `N passed, N failed`, counted from the runner's own reports. */
-import { spawn } from 'node:child_process';
+/** `npm test -- [SUITE] [FILES]`: prepares one test suite, runs it, and ends with the line `N passed, N failed`, counted from the runner's own reports. */
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { execPath } from 'node:process';
 import { toImageNodeEnv } from './image-node.ts';
 import { readTotals, toClosingLine } from './report.ts';
 
@@ -15,7 +16,10 @@ interface Run {
 /** Node keeps the compiled sources here: each of the many processes that the tests start takes half the CPU then. */
 const NODE_COMPILE_CACHE = resolve('.cache/compiled');
 
-const [suite = 'test', ...rest] = process.argv.slice(2);
+/** Besides `test`, which runs without a name. */
+const SUITES = ['node26', 'simulation', 'chaos', 'cluster', 'browser', 'fuzz', 'memory', 'models', 'oracles'];
+const args = process.argv.slice(2);
+const suite = SUITES.includes(args[0] ?? '') ? (args.shift() as string) : 'test';
 /** Suites of several runs: groups that run one after another, each of runs at once. */
 const GROUPS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   cluster: [['cluster', 'cluster-node'], ['cluster-floods']],
@@ -23,6 +27,8 @@ const GROUPS: Readonly<Record<string, readonly (readonly string[])[]>> = {
 const groups: readonly (readonly Run[])[] = (GROUPS[suite] ?? [[suite]]).map((names) => names.map(toRun));
 const runs = groups.flat();
 
+const prepared = spawnSync(execPath, ['scripts/prepare-test.ts', suite], { stdio: 'inherit' });
+if (prepared.status !== 0) process.exit(1);
 mkdirSync('.cache/reports', { recursive: true });
 const reports = runs.map(({ report }) => report);
 for (const report of reports) rmSync(report, { force: true });
@@ -40,7 +46,7 @@ function toRun(project: string): Run {
 
 /** Whether the run ended without a failure. The output of all but the first of a group is printed after its end. */
 async function execute({ project, report }: Run, isFirst: boolean): Promise<boolean> {
-  const args = [
+  const vitest = [
     'vitest',
     'run',
     '--project',
@@ -52,10 +58,10 @@ async function execute({ project, report }: Run, isFirst: boolean): Promise<bool
     `--outputFile.json=${report}`,
     // Files named on the command line may all belong to the other run.
     ...(runs.length > 1 ? ['--passWithNoTests'] : []),
-    ...rest,
+    ...args,
   ];
   const env = { ...(suite === 'node26' ? toImageNodeEnv() : process.env), NODE_COMPILE_CACHE };
-  const child = spawn('npx', args, { stdio: isFirst ? 'inherit' : ['ignore', 'pipe', 'pipe'], env });
+  const child = spawn('npx', vitest, { stdio: isFirst ? 'inherit' : ['ignore', 'pipe', 'pipe'], env });
   const printed: Buffer[] = [];
   for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk: Buffer) => printed.push(chunk));
   const [status] = await once(child, 'close');

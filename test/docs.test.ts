@@ -314,6 +314,10 @@ describe('the docs', () => {
     for (const page of pages) {
       const text = read(page);
       for (const [, script = ''] of text.matchAll(/npm run ([a-z0-9:-]+)/g)) expect(scripts, page).toContain(script);
+      for (const [, suite] of text.matchAll(/npm test -- ([a-z][a-z0-9]*)/g))
+        expect(read('scripts/test.ts'), page).toContain(`'${suite}'`);
+      for (const [, name] of text.matchAll(/npm run bench -- ([a-z][a-z-]*)/g))
+        expect(read('bench/main.ts'), page).toMatch(new RegExp(`^  '?${name}'?: `, 'm'));
       for (const [, target = ''] of text.matchAll(/\]\(((?!http)[^)#]+)/g))
         expect(() => readFileSync(join(ROOT, page, '..', target)), `${page}: ${target}`).not.toThrow();
     }

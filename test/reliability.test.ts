@@ -41,6 +41,8 @@ describe('the page on reliability', () => {
     const commands = [...Object.values(SUITES), ...Object.values(RUNS).map(({ command }) => command)];
     const named = commands.flatMap((command) => /^npm run (\S+)/.exec(command)?.[1] ?? []);
     expect(named.filter((name) => scripts[name] === undefined)).toEqual([]);
+    const suites = commands.flatMap((command) => /^npm test -- (\S+)/.exec(command)?.[1] ?? []);
+    expect(suites.filter((name) => !read('scripts/test.ts').includes(`'${name}'`))).toEqual([]);
   });
 
   test('proves each promise', () => {
@@ -55,7 +57,7 @@ describe('a page without results', () => {
 
   test('says so, and names the command', () => {
     expect(page).toContain('| soak: half load with reloads and rotations | not run yet | `npm run soak` |');
-    expect(page).toContain('| suite `models` | not recorded | `npm run test:models` |');
+    expect(page).toContain('| suite `models` | not recorded | `npm test -- models` |');
   });
 
   test('keeps the text around the generated part', () => {
@@ -79,7 +81,7 @@ describe('a long run', () => {
     const page = render({ suites: {}, runs: { chaos: { ...about, Sentinel: part([]), 'a Cluster': part(['lost']) } } });
     expect(page).toMatch(/^\| chaos.*, Sentinel \| problems: 0; events: 50,000; faults: 12; 2026-11-23, abc \|/m);
     expect(page).toMatch(/^\| chaos.*, a Cluster \| problems: 1; /m);
-    expect(page).toContain('| 1 problem, 2026-11-23, see below | `npm run test:chaos` |');
+    expect(page).toContain('| 1 problem, 2026-11-23, see below | `npm test -- chaos` |');
   });
 });
 

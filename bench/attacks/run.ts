@@ -157,7 +157,7 @@ writeFileSync(
   RESULTS,
   `# Benchmark results: valid deliveries during attacks
 
-Written by \`npm run bench:attacks\`; do not edit.
+Written by \`npm run bench -- attacks\`; do not edit.
 
 ${describeMachine().join('; ')}; Node ${process.version}; ${(busyBefore * 100).toFixed(0)} % of all cores busy with other work at the start.
 One valid delivery of about 100 bytes each ${EVERY_MS} ms, on a new connection, from another address than the attack's; latency in ms from when it

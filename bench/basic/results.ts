@@ -32,7 +32,7 @@ export function toBasicReport(rows: readonly Row[], facts: RunFacts): string {
   return [
     '# Benchmark results: HTTP Basic',
     '',
-    'Written by `npm run bench:basic`; do not edit.',
+    'Written by `npm run bench -- basic`; do not edit.',
     '',
     ...describeRun(facts),
     '',

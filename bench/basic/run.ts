@@ -1,4 +1,4 @@
-/** The HTTP Basic benchmark: compares sidegate with nginx and Caddy. `npm run bench:basic -- --help` shows the options. */
+/** The HTTP Basic benchmark: compares sidegate with nginx and Caddy. `npm run bench -- basic --help` shows the options. */
 import { join } from 'node:path';
 import { runBench } from '../command.ts';
 import { type BenchDefaults, type BenchOptions, pickNamed } from '../options.ts';
@@ -77,7 +77,7 @@ function toLine({ scenario, label, figures, wrong }: Row): string {
 }
 
 await runBench({
-  name: 'bench:basic',
+  command: 'npm run bench -- basic',
   defaults: DEFAULTS,
   prepare: ({ only }) => {
     checkSetUp(BASIC_TOOLS);

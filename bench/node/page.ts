@@ -31,7 +31,7 @@ export function renderNodePage(run: NodeRun = readNodeRun()): string {
   const { requests, limits } = ChartValues.parse({}).sidecar.resources;
   return `# The cost of the sidecar on Kubernetes
 
-Written by \`npm run bench:node\` and \`npm run docs\`; do not edit.
+Written by \`npm run bench -- node\` and \`npm run docs\`; do not edit.
 
 ${run.date}; ${run.machine}; Kubernetes ${run.kubernetes}, one node with containerd and kube-proxy (nftables). Images are on the node
 already. ${describeNoise(run)}

@@ -1,4 +1,4 @@
-/** The results of `npm run bench:node`: what the sidecar costs in real pods. */
+/** The results of `npm run bench -- node`: what the sidecar costs in real pods. */
 
 /** How requests get to the sidecar in a pod. */
 export interface Mode {

@@ -1,4 +1,4 @@
-/** Measures the cost of the sidecar in real pods, for each interception mode: `npm run bench:node -- --help`. */
+/** Measures the cost of the sidecar in real pods, for each interception mode: `npm run bench -- node --help`. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -42,7 +42,7 @@ const BODY_BYTES = 1024;
 const DELIVERIES = 100_000;
 const REQUESTS_AROUND = 200;
 
-const HELP = `Usage: npm run bench:node -- [--starts N] [--restarts N] [--out FILE]
+const HELP = `Usage: npm run bench -- node [--starts N] [--restarts N] [--out FILE]
 
   --starts N     starts of each kind of pod (default 9)
   --restarts N   rolling restarts of each mode (default 3)

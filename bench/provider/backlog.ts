@@ -12,7 +12,7 @@ import type { ReceiversReady } from './receivers.ts';
 import { type BacklogSidecar, startBacklogSidecar } from './sidecar.ts';
 
 const OUT = join(import.meta.dirname, '..', 'RESULTS-backlog.md');
-const HELP = `Usage: npm run bench:backlog -- [--events N] [--only ${ENGINES.join(',')}] [--out FILE]
+const HELP = `Usage: npm run bench -- backlog [--events N] [--only ${ENGINES.join(',')}] [--out FILE]
 
   --events N   events that wait in the queue (default 1000000)
 `;
@@ -214,7 +214,7 @@ function toReport(figures: readonly BacklogFigures[], events: number, busy: numb
   return [
     '# A large queue',
     '',
-    'Written by `npm run bench:backlog`; do not edit.',
+    'Written by `npm run bench -- backlog`; do not edit.',
     '',
     `${new Date().toISOString().slice(0, 10)}; ${describeMachine().join('; ')}; other work took ${toPercent(busy)} of the machine just before.`,
     `A real sidecar (the bundle, on the Node of the image, on one core) gets ${events} events of 1 KiB by its API, for ${ENDPOINTS} endpoints that accept`,

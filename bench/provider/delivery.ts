@@ -85,7 +85,7 @@ function toReport(rounds: Rounds, facts: RunFacts): string {
   return [
     '# CPU of a delivery',
     '',
-    'Written by `npm run bench:delivery`; do not edit.',
+    'Written by `npm run bench -- delivery`; do not edit.',
     '',
     `${facts.date}; ${[...describeMachine(), `Node ${process.version}`].join('; ')}. ${describeNoise(facts)}`,
     `${facts.rounds} rounds, the methods in turns, each in a fresh process that sent ${WARM_UP} events first. ${COUNT} events of 1 KiB for`,
@@ -101,7 +101,7 @@ function toReport(rounds: Rounds, facts: RunFacts): string {
 }
 
 await runBench({
-  name: 'bench:delivery',
+  command: 'npm run bench -- delivery',
   defaults: { names: METHODS, seconds: 1, warmUpSeconds: 1, out: join(import.meta.dirname, '..', 'RESULTS-delivery.md') },
   prepare: () => undefined,
   play: async ({ rounds, only }) => {

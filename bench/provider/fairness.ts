@@ -11,7 +11,7 @@ import type { FairnessFigures, FairnessTask, ProviderMessage } from './provider-
 import type { ReceivedFigures, ReceiverCommand, ReceiversReady } from './receivers.ts';
 
 const OUT = join(import.meta.dirname, '..', 'RESULTS-fairness.md');
-const HELP = `Usage: npm run bench:fairness -- [--seconds N] [--backlog N] [--only ${ENGINES.join(',')}] [--out FILE]
+const HELP = `Usage: npm run bench -- fairness [--seconds N] [--backlog N] [--only ${ENGINES.join(',')}] [--out FILE]
 
   --seconds N   length of each load (default 30)
   --backlog N   events that wait for each dead endpoint (default 50000)
@@ -98,7 +98,7 @@ function toReport(rows: readonly Row[], seconds: number): string {
   return [
     '# Fairness: healthy endpoints beside dead ones',
     '',
-    'Written by `npm run bench:fairness`; do not edit.',
+    'Written by `npm run bench -- fairness`; do not edit.',
     '',
     `${new Date().toISOString().slice(0, 10)}; ${[...describeMachine(), `Node ${process.version}`].join('; ')}.`,
     `${RATE} events per second for ${HEALTHY} healthy endpoints in turns, for ${seconds} s. Events wait for dead endpoints, which accept`,

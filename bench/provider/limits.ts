@@ -17,7 +17,7 @@ import { QUEUE_URL_FILE, type SidecarQueue, toProviderSections } from './sidecar
 
 const OUT = join(import.meta.dirname, '..', 'RESULTS-provider-memory.md');
 const LIMITS = [96, 128, 192, 256] as const;
-const HELP = `Usage: npm run bench:provider-memory -- [--seconds N] [--only ${ENGINES.join(',')}] [--limits ${LIMITS.join(',')}] [--out FILE]
+const HELP = `Usage: npm run bench -- provider-memory [--seconds N] [--only ${ENGINES.join(',')}] [--limits ${LIMITS.join(',')}] [--out FILE]
 
   --seconds N   length of each load (default 10)
 `;
@@ -126,7 +126,7 @@ function toReport(rows: readonly Row[], seconds: number): string {
   return [
     '# Memory of a sidecar that sends webhooks',
     '',
-    'Written by `npm run bench:provider-memory`; do not edit.',
+    'Written by `npm run bench -- provider-memory`; do not edit.',
     '',
     `${new Date().toISOString().slice(0, 10)}; ${describeMachine().join('; ')}.`,
     'The bundle runs in a memory cgroup with the options of the image. An app posts events on 64 connections as fast as it can, first small and',
@@ -151,7 +151,7 @@ async function main(): Promise<void> {
     },
   });
   if (values.help) return console.log(HELP);
-  if (NO_CGROUPS !== undefined) throw new Error(`bench:provider-memory needs memory cgroups: ${NO_CGROUPS}`);
+  if (NO_CGROUPS !== undefined) throw new Error(`provider-memory needs memory cgroups: ${NO_CGROUPS}`);
   const seconds = Number(values.seconds);
   const rows: Row[] = [];
   for (const engine of values.only.split(',') as EngineName[])

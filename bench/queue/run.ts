@@ -1,4 +1,4 @@
-/** `npm run bench:queue`: what accepting and delivering an event costs in each engine of the queue. */
+/** `npm run bench -- queue`: what accepting and delivering an event costs in each engine of the queue. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -8,7 +8,7 @@ import { median } from '../statistics.ts';
 import { type Figures, fill, measureAccept, measureDelivery } from './loads.ts';
 
 const REPORT = join(import.meta.dirname, '..', 'RESULTS-queue.md');
-const HELP = `Usage: npm run bench:queue -- [options]
+const HELP = `Usage: npm run bench -- queue [options]
 
   --rounds N    rounds of each load, each with an empty store (default 3)
   --events N    events of each load (default 10000)
@@ -79,7 +79,7 @@ function toReport(rows: readonly Row[], { rounds, events }: Plan, busy: number):
   return [
     '# Cost of the queue',
     '',
-    'Written by `npm run bench:queue`; do not edit.',
+    'Written by `npm run bench -- queue`; do not edit.',
     '',
     `${new Date().toISOString().slice(0, 10)}; ${describeMachine().join('; ')}; Node ${process.version}.`,
     `Other work kept ${(busy * 100).toFixed(0)} % of the machine busy before the start: with more than 10 %, rates and latencies are too bad; CPU times hold.`,

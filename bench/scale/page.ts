@@ -30,7 +30,7 @@ export function readScaleRun(): ScaleRun {
 export function renderScalePage(run: ScaleRun = readScaleRun()): string {
   return `# Scale on paper and by simulation
 
-Written by \`npm run bench:scale\` and \`npm run docs\`; do not edit.
+Written by \`npm run bench -- scale\` and \`npm run docs\`; do not edit.
 
 This page says what Redis, the network and the provider need for 10 to 10,000 pods and 100 to 1,000,000 events per second. Three kinds of
 figures are on it, and each section says which it has:
@@ -129,7 +129,7 @@ compares the model with formulas of queueing theory (M/D/1, the share of busy ti
 
 The small case is both measured and simulated: ${run.comparisons[0]?.processes} processes with the real store share one Redis, and offer events at random times. Here and
 in the loads above, Redis has one core of the machine, and the processes share the others. The simulation has the measured times at which each process looked for due events as its input, and the service times of the same round. Redis must be as busy, and run as many operations, as the model says,
-within ${formatPercent(TOLERANCE)}; \`npm run bench:scale\` fails otherwise. That is not required of loads that the machine could not offer, because other work
+within ${formatPercent(TOLERANCE)}; \`npm run bench -- scale\` fails otherwise. That is not required of loads that the machine could not offer, because other work
 took its cores, and of loads that hardly use Redis. One parameter of the model is chosen, not measured: how long Redis must
 sleep until waking up costs the most (\`COLD_AFTER\`).
 

@@ -1,4 +1,4 @@
-/** The results of `npm run bench:scale`, and what follows from them for any number of pods and events. */
+/** The results of `npm run bench -- scale`, and what follows from them for any number of pods and events. */
 
 /** The cost of one delivery, or of one second without deliveries. */
 export interface RedisCost {

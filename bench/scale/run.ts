@@ -1,4 +1,4 @@
-/** Measures what Redis needs for each delivery, and simulates fleets: `npm run bench:scale -- --help`. */
+/** Measures what Redis needs for each delivery, and simulates fleets: `npm run bench -- scale --help`. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ import { type Comparison, compareLoads, type FleetResult, findObstacle, type Sca
 import { type FleetCase, simulateFleet } from './simulate.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const HELP = `Usage: npm run bench:scale -- [--rounds N] [--counts | --simulate]
+const HELP = `Usage: npm run bench -- scale [--rounds N] [--counts | --simulate]
 
   --rounds N   rounds of each load (default 3)
   --counts     only counts commands and bytes again, and keeps the rest of the last run

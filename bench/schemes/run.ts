@@ -1,4 +1,4 @@
-/** `npm run bench:schemes`: the cost of verifying one delivery by preset, compared with bare cryptography and the senders' own libraries. */
+/** `npm run bench -- schemes`: the cost of verifying one delivery by preset, compared with bare cryptography and the senders' own libraries. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import process, { cpuUsage } from 'node:process';
@@ -71,7 +71,7 @@ for (const [title, bytes, count] of SIZES) tables.push(...toTable(title, await p
 const report = [
   '# Benchmark results: signature schemes',
   '',
-  'Written by `npm run bench:schemes`; do not edit.',
+  'Written by `npm run bench -- schemes`; do not edit.',
   '',
   `${[...describeMachine(), `Node ${process.version}`].join('; ')}. CPU time of one process, user and system, for one valid delivery;`,
   `medians of ${ROUNDS} rounds in turns, ratios are the medians of those within each round.`,

@@ -1,4 +1,4 @@
-/** `npm run bench:sender`: the CPU of one signed attempt, beside a bare request of Node's client. */
+/** `npm run bench -- sender`: the CPU of one signed attempt, beside a bare request of Node's client. */
 import { fork } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -76,7 +76,7 @@ for (const isTls of [false, true]) {
 const report = [
   '# Benchmark results: sending a delivery',
   '',
-  'Written by `npm run bench:sender`; do not edit.',
+  'Written by `npm run bench -- sender`; do not edit.',
   '',
   `${[...describeMachine(), `Node ${process.version}`].join('; ')}; all cores together were ${Math.round(meter.lap() * 100)} % busy.`,
   `CPU time of the sending process, user and system; body of 1 KiB, ${IN_FLIGHT} deliveries at once on kept-alive connections, receiver in`,

@@ -31,7 +31,7 @@ export function renderSizingPage(run: SizingRun = readSizingRun()): string {
   const { requests, limits } = ChartValues.parse({}).sidecar.resources;
   return `# Sizing
 
-Written by \`npm run bench:sizing\` and \`npm run docs\`; do not edit. [memory.md](memory.md) explains the mechanisms.
+Written by \`npm run bench -- sizing\` and \`npm run docs\`; do not edit. [memory.md](memory.md) explains the mechanisms.
 
 ## Defaults
 

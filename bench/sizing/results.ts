@@ -1,4 +1,4 @@
-/** The results of `npm run bench:sizing`, and the rules that derive the memory request and limit from them. */
+/** The results of `npm run bench -- sizing`, and the rules that derive the memory request and limit from them. */
 
 /** Limits of the container that are measured, in MiB. */
 export const LIMITS = [96, 128, 192, 256] as const;

@@ -1,4 +1,4 @@
-/** Measures the memory of the gate under each load and limit: `npm run bench:sizing -- --help`. */
+/** Measures the memory of the gate under each load and limit: `npm run bench -- sizing --help`. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ const LARGE_COUNT = 3_000;
 /** Deliveries are signed once for the whole run. */
 const TOLERANCE = '30m';
 
-const HELP = `Usage: npm run bench:sizing -- [--seconds N] [--only LIST] [--limits LIST]
+const HELP = `Usage: npm run bench -- sizing [--seconds N] [--only LIST] [--limits LIST]
 
   --seconds N     length of each load (default ${DEFAULT_SECONDS})
   --only LIST     loads to run, with commas between: ${LOADS.map(({ name }) => name).join(', ')}

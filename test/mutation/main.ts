@@ -1,4 +1,4 @@
-/** `npm run test:mutation`: changes the verification path in small ways, and reports the changes that no test notices. */
+/** `npm run mutation`: changes the verification path in small ways, and reports the changes that no test notices. */
 import { globSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { basename, join, resolve } from 'node:path';
@@ -28,7 +28,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const REPORT = '.cache/reports/mutation.json';
 /** Of the mutants that make a difference, in percent. */
 const MIN_KILLED = 95;
-const USAGE = `npm run test:mutation -- [--mutants N] [--seed S] [--files GLOB] [--seconds N] [--workers N] [--list]
+const USAGE = `npm run mutation -- [--mutants N] [--seed S] [--files GLOB] [--seconds N] [--workers N] [--list]
   --mutants N  how many to try (default 100)
   --seed S     which sample (default 1)
   --files GLOB only in these files, e.g. 'src/**/dedup.ts'

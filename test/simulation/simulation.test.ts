@@ -47,7 +47,7 @@ function describeFailure({ worlds, errors }: Run): string | undefined {
   if (failed === undefined) return errors === '' ? undefined : errors;
   return [
     `the world of seed ${failed.seed} violates its promises; repeat it with`,
-    `  SIM_SEED=${failed.seed} SIM_HOURS=1 npm run test:simulation`,
+    `  SIM_SEED=${failed.seed} SIM_HOURS=1 npm test -- simulation`,
     `or with all of its trace: node test/simulation/main.ts --seed ${failed.seed} --trace`,
     ...failed.violations.map((violation) => `- ${violation}`),
     'the end of the trace:',

@@ -55,7 +55,7 @@ export async function runHelm(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<Ended> {
-  if (!existsSync(program)) throw new Error(`${program} is missing; npm run test:cluster builds it`);
+  if (!existsSync(program)) throw new Error(`${program} is missing; npm test -- cluster builds it`);
   const home = mkdtempSync(join(tmpdir(), 'sidegate-helm-'));
   try {
     return await run(program, args, { HOME: home, ...env });

@@ -26,7 +26,7 @@ process.once('exit', () => {
 /** The path of a program that scripts/prepare-cluster.ts built. */
 export function findTool(name: string): string {
   const path = join(toBinFolder(), name);
-  if (!existsSync(path)) throw new Error(`${path} is missing: npm run test:cluster builds it`);
+  if (!existsSync(path)) throw new Error(`${path} is missing: npm test -- cluster builds it`);
   return path;
 }
 

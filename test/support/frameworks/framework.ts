@@ -43,7 +43,7 @@ export interface Framework {
   readonly name: FrameworkName;
   /** As docs name it. */
   readonly title: string;
-  /** `cheap` ones belong to the normal test suite, `heavy` ones to test:oracles. */
+  /** `cheap` ones belong to the normal test suite, `heavy` ones to the suite `oracles`. */
   readonly cost: 'cheap' | 'heavy';
   readonly isAvailable: () => boolean;
   readonly start: () => Promise<StartedServer>;
