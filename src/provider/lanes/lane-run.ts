@@ -43,7 +43,7 @@ const MIN_POLL_MS = 25;
 const MAX_POLL_MS = 200;
 /** While events hang, the lane looks so often for events that just came. */
 const MIN_FRESH_POLL_MS = 50;
-const MAX_FRESH_POLL_MS = 400;
+const MAX_FRESH_POLL_MS = 200;
 /** A first attempt that is older can give way to one of these, ... */
 const MIN_GIVE_WAY_MS = 1_000;
 /** ... and so much older, to another one that was not tried yet. */
