@@ -54,6 +54,11 @@ export class FakeClock implements Clock {
     await settle();
   }
 
+  /** Sets the wall clock. */
+  step(by: Milliseconds): void {
+    this.#now += by;
+  }
+
   /** Moves on while code runs, as if it took `duration`: nothing else runs meanwhile. */
   pass(duration: Milliseconds): void {
     this.#moveTo(this.#monotonic + duration);

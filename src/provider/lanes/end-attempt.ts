@@ -1,6 +1,7 @@
 /** Turns the result of an attempt into the settlement of its delivery and the new state of its lane, and reports failures to operational endpoints. */
 import { createHash } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant, toOptionalInstant } from '../../core/clock.ts';
+import type { ClockSteps } from '../../core/clock-steps.ts';
 import { type AttemptOutcome, type AttemptResult, type Decision, decide, type Sender } from '../attempt/attempt.ts';
 import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import { OWN_METADATA, toBody } from '../events/event.ts';
@@ -44,6 +45,7 @@ export interface LaneParts {
 export interface LaneContext extends Required<LaneParts> {
   readonly budget: MemoryBudget;
   readonly slots: SlotPool;
+  readonly steps: ClockSteps;
 }
 
 /** An attempt that was made. */
@@ -87,7 +89,8 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   const isApp = isInboxEndpoint(endpoint.id);
   const decision = decide({ result, tries: delivery.tries, endpoint, now, random: random() });
   const maxPause = MAX_BREAKER_PAUSE_MS[isApp ? 'app' : 'endpoint'];
-  const { disable } = settings;
+  // Five days of failures can be a few seconds of a clock that is ahead.
+  const disable = context.steps.isAhead() ? 'off' : settings.disable;
   const update = applyAttempt(state, { delivery, result, gaveWay, decision, now, random: random(), disable, maxPause });
   if (update.breaker !== undefined) hooks.onBreaker(endpoint, update.breaker);
   if (isBreakerOpen(update.state)) hooks.onFailing(endpoint, update.state.pausedUntil ?? now);

@@ -1,6 +1,7 @@
 /** Runs lanes for a delivery queue, within limits that all lanes of the process share. Deliveries to endpoints that are disabled or do not exist are skipped, but only once that is certain. */
 
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import { ClockSteps } from '../../core/clock-steps.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { Lane, LaneAbsence, LaneResult, LaneState } from '../queue/delivery-queue.ts';
 import type { LaneContext, LaneParts } from './end-attempt.ts';
@@ -22,7 +23,7 @@ export function createLaneRunner(parts: LaneParts) {
   const { clock, registry, settings } = parts;
   const budget = new MemoryBudget(settings.maxWaitingBytes, settings.maxEventSize + DELIVERY_EXTRA_BYTES, clock);
   const slots = new SlotPool(settings, budget, clock);
-  const context = { random: Math.random, ...parts, budget, slots };
+  const context = { random: Math.random, ...parts, budget, slots, steps: new ClockSteps(clock) };
   return {
     /** For `DeliveryQueue.serve`. */
     async run(lane: Lane): Promise<LaneResult> {

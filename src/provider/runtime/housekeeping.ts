@@ -5,6 +5,7 @@
 import { statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CancelTimer, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { ClockSteps } from '../../core/clock-steps.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
@@ -33,6 +34,7 @@ export class Housekeeping {
   #timers: CancelTimer[] = [];
   #isPruning = false;
   #isReplaced = false;
+  readonly #steps: ClockSteps;
   readonly #forecast = new FillForecast();
   /** The newest event that was seen. */
   #newest: EventRecord | undefined;
@@ -40,6 +42,7 @@ export class Housekeeping {
 
   constructor(parts: HousekeepingParts) {
     this.#parts = parts;
+    this.#steps = new ClockSteps(parts.clock);
     this.#file = parts.file === undefined ? undefined : new QueueFileWatch(parts.file);
   }
 
@@ -69,8 +72,8 @@ export class Housekeeping {
   }
 
   async #prune(): Promise<void> {
-    // With a large backlog, a run can take longer than the interval.
-    if (this.#isPruning) return;
+    // With a large backlog, a run can take longer than the interval. With a clock that is ahead, everything would be old.
+    if (this.#isPruning || this.#steps.isAhead()) return;
     this.#isPruning = true;
     const { clock, queue, retention } = this.#parts;
     try {

@@ -55,6 +55,21 @@ describe('disabling', () => {
     ]);
   });
 
+  test('disables no endpoint for five days that a clock was set ahead, unless it stays there', async () => {
+    lane.state = { ...DYING, firstFailureAt: NOW - 20_000 };
+    lane.add(3);
+    scene.sender.respond = () => failed('connect');
+    clock.step(5 * DAY);
+    for (let count = 0; count < 30; count++) {
+      await scene.run(lane);
+      await clock.advance(60_000);
+    }
+    expect(scene.registry.disabled).toEqual([]);
+    await clock.advance(3_600_000);
+    await scene.run(lane);
+    expect(scene.registry.disabled).toEqual([['acme', 'failing']]);
+  });
+
   test('disables an endpoint at once after 410, once for all attempts in flight', async () => {
     lane.add(10);
     scene.sender.respond = () => responded(410);

@@ -219,6 +219,20 @@ describe('a queue in SQLite', () => {
     expect(await metric('queue_went_back_total')).toBe('1');
     expect(logged().map(({ msg }) => msg)).toEqual(['queue_went_back', 'queue_down']);
   });
+
+  test('keeps its events while the clock is ahead for a moment, and removes them when they are old', async () => {
+    const { path, remove } = makeQueueFolder();
+    onTestFinished(remove);
+    const { queue, clock, tick } = await createScene((each) => createSqliteQueue(path, { clock: each }), path);
+    await queue.append([{ ...toEvent('old', clock), targets: [] }]);
+    clock.step(31 * DAY_MS);
+    for (let count = 0; count < 13; count++) await tick();
+    expect(await queue.getEvent('old')).toBeDefined();
+    clock.step(-31 * DAY_MS);
+    clock.pass(4 * DAY_MS);
+    await tick();
+    await until(async () => (await queue.getEvent('old')) === undefined);
+  });
 });
 
 test('a queue whose figures can be read is down as long as it cannot be written', () => {
