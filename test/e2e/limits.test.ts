@@ -62,8 +62,21 @@ test('rejects a body below the minimum rate with 408, even if it never stalls', 
 });
 
 test('ends each body after the time that its kind has, also if it is streamed or discarded', { timeout: 60_000 }, async () => {
-  const limits = { headTimeout: '1s', bodyTimeout: '2s', bodyIdleTimeout: '1s', streamTimeout: '6s', streamMinRate: 1, bodyMinRate: 1 };
-  const open = { name: 'open', match: { pathPrefix: '/open' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone', timeout: '1m' };
+  const limits = {
+    headTimeout: '1s',
+    bodyTimeout: '2s',
+    bodyIdleTimeout: '1s',
+    streamTimeout: '6s',
+    streamMinRate: 1,
+    bodyMinRate: 1,
+  };
+  const open = {
+    name: 'open',
+    match: { pathPrefix: '/open' },
+    upstream: `http://127.0.0.1:${app.port}`,
+    allow: 'anyone',
+    timeout: '1m',
+  };
   const { port, metric } = await startGate({ limits, routes: [toRoute(app.port), open] }).then((started) => {
     gate = started;
     return started;
