@@ -127,5 +127,13 @@ function toGet(remote: ReadonlyMap<string, string>): HttpsGet {
 
 function createCapturingLogger(request: GateLogger['request']): GateLogger {
   const ignore = (): void => undefined;
-  return { request, info: ignore, warn: ignore, error: ignore, reportDropped: ignore, flush: async () => undefined, flushNow: ignore };
+  return {
+    request,
+    info: ignore,
+    warn: ignore,
+    error: ignore,
+    reportDropped: ignore,
+    flush: async () => undefined,
+    flushNow: ignore,
+  };
 }
