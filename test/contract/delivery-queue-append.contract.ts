@@ -76,7 +76,7 @@ export function describeAppending({ open, close, store }: QueueFixture): void {
       expect(await queue.append([event])).toEqual(['stored']);
       expect(await queue.append([event])).toEqual(['duplicate']);
       expect((await queue.getEvent(event.id))?.id).toBe(event.id);
-      expect((await queue.find({ event: event.id }, { limit: 10 })).deliveries).toEqual([]);
+      expect((await queue.find({ event: event.id }, { limit: 10 })).found).toEqual([]);
       expect(await queue.stats(now())).toMatchObject({ storedEvents: 1, events: 0, waiting: 0 });
     });
 
@@ -189,7 +189,7 @@ export function describeAppending({ open, close, store }: QueueFixture): void {
       await queue.append([event]);
       expect(await queue.stats(now())).toMatchObject({ waiting: 1, skipped: 1 });
       expect(await drain(queue, now)).toMatchObject([{ endpoint: 'on' }]);
-      const { deliveries } = await queue.find({ event: event.id, endpoint: 'off' }, { limit: 1 });
+      const { found: deliveries } = await queue.find({ event: event.id, endpoint: 'off' }, { limit: 1 });
       expect(deliveries).toMatchObject([{ state: 'skipped', attempts: 0 }]);
       expect(deliveries[0]?.due).toBeUndefined();
     });

@@ -69,7 +69,7 @@ export function describeCrashes({ open, store }: QueueFixture): void {
       }
 
       async function isDelivered(event: string, endpoint: string): Promise<boolean> {
-        const { deliveries } = await queue.find({ event, endpoint, states: ['delivered'] }, { limit: 1 });
+        const { found: deliveries } = await queue.find({ event, endpoint, states: ['delivered'] }, { limit: 1 });
         return deliveries.length === 1;
       }
     });

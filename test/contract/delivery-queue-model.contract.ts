@@ -178,7 +178,7 @@ export function describeModel({ open, close, store }: QueueFixture): void {
       dead: model.count('dead'),
       skipped: model.count('skipped'),
     });
-    const { deliveries } = await queue.find({}, { limit: 250 });
+    const { found: deliveries } = await queue.find({}, { limit: 250 });
     const toLine = (delivery: { event: string; endpoint: string; state: string; attempts: number }): string =>
       `${delivery.event} ${delivery.endpoint} ${delivery.state} ${delivery.attempts}`;
     expect(deliveries.map(toLine).sort()).toEqual(model.all().map(toLine).sort());

@@ -162,7 +162,7 @@ export function describeOrder({ open, close, store }: QueueFixture): void {
   describe('a new schedule', () => {
     const DAY = 86_400_000;
     const due = async (queue: DeliveryQueue, event: string): Promise<number> =>
-      (await queue.find({ event }, { limit: 1 })).deliveries[0]?.due ?? Number.NaN;
+      (await queue.find({ event }, { limit: 1 })).found[0]?.due ?? Number.NaN;
 
     test('changes when retries are due, counted from their last attempt, and starts those that are due now', async () => {
       const queue = await open();
@@ -208,7 +208,7 @@ export function describeOrder({ open, close, store }: QueueFixture): void {
         const dues = new Map<number, number>();
         do {
           const page = await queue.find({ endpoint }, { limit: 250, after });
-          for (const { due: each = 0 } of page.deliveries) dues.set(each, (dues.get(each) ?? 0) + 1);
+          for (const { due: each = 0 } of page.found) dues.set(each, (dues.get(each) ?? 0) + 1);
           after = page.next;
         } while (after !== undefined);
         expect([...dues]).toEqual([[expected, 4_500]]);

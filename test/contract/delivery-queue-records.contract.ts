@@ -11,8 +11,8 @@ async function findAll(queue: DeliveryQueue, filter: DeliveryFilter, limit = 3):
   let after: string | undefined;
   do {
     const page = await queue.find(filter, { limit, after });
-    expect(page.deliveries.length).toBeLessThanOrEqual(limit);
-    found.push(...page.deliveries);
+    expect(page.found.length).toBeLessThanOrEqual(limit);
+    found.push(...page.found);
     after = page.next;
   } while (after !== undefined);
   return found;
@@ -117,11 +117,10 @@ export function describeRecords({ open, store }: QueueFixture): void {
       const second = await queue.find({ endpoint: 'a' }, { limit: 3, after: first.next });
       await drain(queue, now);
       const third = await queue.find({ endpoint: 'a' }, { limit: 3, after: second.next });
-      const listed = [first, second, third].flatMap(({ deliveries }) => deliveries.map(({ event }) => event));
+      const listed = [first, second, third].flatMap(({ found }) => found.map(({ event }) => event));
       expect(listed).toEqual(ids.toReversed());
       expect(
-        third.next === undefined ||
-          (await queue.find({ endpoint: 'a' }, { limit: 3, after: third.next })).deliveries.length === 0,
+        third.next === undefined || (await queue.find({ endpoint: 'a' }, { limit: 3, after: third.next })).found.length === 0,
       ).toBe(true);
     });
 

@@ -48,7 +48,7 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       expect(await queue.stats(now())).toMatchObject({ waiting: 1, dead: 0 });
       const second = await lanes.next('a');
       expect(await second.lane.take(1, now())).toMatchObject([{ event: id, attempt: 2, tries: 0, isReplay: true }]);
-      const { deliveries } = await queue.find({ event: id }, { limit: 1 });
+      const { found: deliveries } = await queue.find({ event: id }, { limit: 1 });
       expect(deliveries).toMatchObject([{ state: 'waiting', attempts: 2 }]);
       expect(deliveries[0]?.settledAt).toBeUndefined();
       expect(await queue.findAttempts(id, 'a')).toHaveLength(2);
@@ -100,7 +100,7 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
         for (const each of inFlight) await lane.settle([settled(each, settlement, now())], PROVEN);
         const again = await lane.take(5, now());
         expect(again).toMatchObject([{ event: id, attempt: settlement.kind === 'postponed' ? 0 : 1 }]);
-        expect((await queue.find({ event: id }, { limit: 1 })).deliveries[0]?.settledAt).toBeUndefined();
+        expect((await queue.find({ event: id }, { limit: 1 })).found[0]?.settledAt).toBeUndefined();
         for (const each of again) await lane.settle([settled(each, later, now())], PROVEN);
         expect(await lane.take(5, now())).toEqual([]);
         expect(await queue.stats(now())).toMatchObject({ waiting: 1, dead: 0 });
@@ -229,7 +229,7 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       expect(await queue.count('purge', { endpoint: 'a' }, now())).toBe(4);
       expect(await last(queue.repair('purge', { endpoint: 'a' }, now()))).toEqual({ changed: 4, total: 4 });
       expect(await queue.stats(now())).toMatchObject({ waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, storedEvents: 4 });
-      expect((await queue.find({}, { limit: 9 })).deliveries).toMatchObject([{ endpoint: 'b', state: 'delivered' }]);
+      expect((await queue.find({}, { limit: 9 })).found).toMatchObject([{ endpoint: 'b', state: 'delivered' }]);
       expect(await queue.append(events)).toEqual(['duplicate', 'duplicate']);
       expect(await queue.prune(START + 1_000, START, 10)).toBe(4);
     });
@@ -324,7 +324,7 @@ export function describeReplays({ open, close, store }: QueueFixture): void {
       expect(await queue.count('retry', { ...all, receivers, tenant: 't', to: START + 1e9 }, now())).toBe(2);
       expect(await queue.count('retry', { ...all, receivers: [] }, now())).toBe(0);
       expect(await last(queue.repair('cancel', { ...all, receivers }, now()))).toEqual({ changed: 4, total: 4 });
-      const { deliveries } = await queue.find({ ...all }, { limit: 9 });
+      const { found: deliveries } = await queue.find({ ...all }, { limit: 9 });
       expect(deliveries.map(({ endpoint, tenant }) => [endpoint, tenant])).toEqual([
         ['a', undefined],
         ['c', 't'],

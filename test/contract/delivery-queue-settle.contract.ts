@@ -20,7 +20,7 @@ export function describeSettling({ open, close, store }: QueueFixture): void {
       deliveries.map((delivery) => settled(delivery, settlement, now())),
       PROVEN,
     );
-  const record = async (queue: DeliveryQueue, event: string) => only((await queue.find({ event }, { limit: 2 })).deliveries);
+  const record = async (queue: DeliveryQueue, event: string) => only((await queue.find({ event }, { limit: 2 })).found);
 
   describe('taking and settling', () => {
     test('takes the oldest due first, at most the limit, and nothing that is taken', async () => {
@@ -212,7 +212,7 @@ export function describeSettling({ open, close, store }: QueueFixture): void {
       });
       for (const { id } of events.slice(1)) expect(await record(queue, id)).toMatchObject({ state: 'skipped', attempts: 0 });
       expect(await queue.stats(now())).toMatchObject({ waiting: 0, dead: 0, skipped: 3, events: 0, bytes: 0 });
-      expect((await queue.findEvents({}, { limit: 9 })).events.map(({ failed }) => failed)).toEqual([1, 1, 1, 0]);
+      expect((await queue.findEvents({}, { limit: 9 })).found.map(({ failed }) => failed)).toEqual([1, 1, 1, 0]);
       await lanes.stop();
     });
 

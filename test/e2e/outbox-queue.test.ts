@@ -105,7 +105,7 @@ test('events for which the queue has no room wait in the table, and others do no
   });
   await until(() => countRows(server, database) === 20);
   expect(log).toContainEqual(expect.stringMatching(/^held: the endpoint acme has 10 undelivered events/));
-  expect((await queue.findEvents({ type: 'full' }, { limit: 50 })).events.map(({ id }) => id).reverse()).toEqual(
+  expect((await queue.findEvents({ type: 'full' }, { limit: 50 })).found.map(({ id }) => id).reverse()).toEqual(
     Array.from({ length: 10 }, (_, i) => `full${i + 1}`),
   );
   expect(await queue.stats(now())).toMatchObject({ storedEvents: 60, waiting: 10 });

@@ -58,7 +58,7 @@ async function append(id: string): Promise<void> {
 }
 
 async function findOne(event: string) {
-  const { deliveries } = await queue.find({ event, endpoint: 'acme' }, { limit: 1 });
+  const { found: deliveries } = await queue.find({ event, endpoint: 'acme' }, { limit: 1 });
   return deliveries[0];
 }
 
@@ -158,10 +158,10 @@ describe('an endpoint that never succeeds', () => {
     expect(last).toBeLessThanOrEqual(1_800_000_000_000 + (disabledAfter + 0.01) * DAY);
     // The later events were stored as waiting here; the registry's route would mark them as skipped.
     await skipAll();
-    const { deliveries } = await queue.find({ endpoint: 'acme', states: ['skipped'] }, { limit: 250 });
+    const { found: deliveries } = await queue.find({ endpoint: 'acme', states: ['skipped'] }, { limit: 250 });
     expect(deliveries.length).toBeGreaterThanOrEqual(6);
     // With the jitter, the last attempts of some deliveries are due later than the six days of this test.
-    const { deliveries: waiting } = await queue.find({ endpoint: 'acme', states: ['waiting'] }, { limit: 250 });
+    const { found: waiting } = await queue.find({ endpoint: 'acme', states: ['waiting'] }, { limit: 250 });
     expect(waiting.filter(({ due = 0 }) => due <= clock.now())).toEqual([]);
   }, 120_000);
 
@@ -181,6 +181,6 @@ describe('an endpoint that never succeeds', () => {
       return (await queue.stats(clock.now())).waiting === 0;
     });
     expect(sentTo('acme').length - made).toBe(50);
-    expect((await queue.find({ endpoint: 'acme', states: ['delivered'] }, { limit: 250 })).deliveries).toHaveLength(50);
+    expect((await queue.find({ endpoint: 'acme', states: ['delivered'] }, { limit: 250 })).found).toHaveLength(50);
   });
 });

@@ -133,7 +133,7 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
       taken.map((delivery) => settled(delivery, { kind: 'dead' }, now())),
       PROVEN,
     );
-    expect((await second.find({ event: id }, { limit: 1 })).deliveries[0]).toMatchObject({ state: 'delivered', attempts: 1 });
+    expect((await second.find({ event: id }, { limit: 1 })).found[0]).toMatchObject({ state: 'delivered', attempts: 1 });
     expect(await second.stats(now())).toMatchObject({ waiting: 0, dead: 0, events: 0 });
     await lanes.stop();
   });
@@ -169,7 +169,7 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
       ...ids.slice(0, 4).map((id) => [id, 0]),
       [expect.any(String), 0],
     ]);
-    expect((await second.find({ event: ids[4] }, { limit: 1 })).deliveries).toMatchObject([{ state: 'delivered', attempts: 1 }]);
+    expect((await second.find({ event: ids[4] }, { limit: 1 })).found).toMatchObject([{ state: 'delivered', attempts: 1 }]);
     await Promise.all([lanes.stop(), others.stop()]);
   });
 
@@ -257,7 +257,7 @@ describe('two replicas', { timeout: LIMIT_MS }, () => {
     end();
     await lanes.stop();
     await ahead.append([newEvent(['b'])]);
-    const [first] = (await queue.find({ endpoint: 'b' }, { limit: 1 })).deliveries;
+    const [first] = (await queue.find({ endpoint: 'b' }, { limit: 1 })).found;
     expect(first?.due).toBeLessThan(now() + 5_000);
     await ahead.close();
     const { received, serving } = collect(queue);

@@ -6,7 +6,7 @@ import { type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { toInvalid } from '../../http-api/problem.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
-import type { AttemptRecord, DeliveryQueue } from '../queue/delivery-queue.ts';
+import type { AttemptRecord, DeliveryQueue, Found } from '../queue/delivery-queue.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';
 import type { AttemptView } from './schemas.ts';
 
@@ -36,12 +36,10 @@ export function toAttemptView({ at, duration, status, outcome, detail }: Attempt
 }
 
 /** A page of a list of the queue. */
-export async function toPage(
-  find: () => Promise<{ readonly data: readonly object[]; readonly next: string | undefined }>,
-): Promise<ApiResponse> {
+export async function toPage<T>(page: Promise<Found<T>>, toView: (record: T) => object): Promise<ApiResponse> {
   try {
-    const { data, next } = await find();
-    return toJson(200, { data, iterator: next ?? null, done: next === undefined });
+    const { found, next } = await page;
+    return toJson(200, { data: found.map(toView), iterator: next ?? null, done: next === undefined });
   } catch (thrown) {
     if (!(thrown instanceof SidegateError) || thrown.code !== 'invalid_position') throw thrown;
     return toInvalid([{ field: 'iterator', message: 'not the iterator of a page' }]);

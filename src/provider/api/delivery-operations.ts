@@ -49,11 +49,8 @@ function createList({ queue }: OperationParts): Operation {
     query: deliveryQuery,
     responses: { 200: { description: 'A page of deliveries.', schema: deliveryPage } },
     problems: ['queue_unavailable'],
-    async handle({ query: { limit, iterator, state: states, ...filter } }) {
-      return toPage(async () => {
-        const { deliveries, next } = await queue.find({ ...filter, states }, { limit, after: iterator });
-        return { data: deliveries.map(toView), next };
-      });
+    handle({ query: { limit, iterator, state: states, ...filter } }) {
+      return toPage(queue.find({ ...filter, states }, { limit, after: iterator }), toView);
     },
   });
 }
@@ -68,8 +65,7 @@ function createGet({ queue }: OperationParts): Operation {
     responses: { 200: { description: 'The delivery.', schema: deliveryWithAttempts } },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { event = '', receiver: endpoint = '' } }) {
-      const { deliveries } = await queue.find({ event, endpoint }, { limit: 1 });
-      const [found] = deliveries;
+      const [found] = (await queue.find({ event, endpoint }, { limit: 1 })).found;
       const attempts = await queue.findAttempts(event, endpoint);
       if (found === undefined || attempts === undefined) return toProblem('not_found', 'no such delivery is stored');
       return toJson(200, { ...toView(found), history: attempts.map(toAttemptView) });
@@ -160,8 +156,7 @@ function describeTenants(endpoint: Endpoint, event: StoredEvent): string {
  */
 async function canReceive(endpoint: string, event: StoredEvent, queue: Pick<DeliveryQueue, 'find'>): Promise<boolean> {
   if (!isInboxEndpoint(endpoint) && parseInboxMetadata(event.metadata) === undefined) return true;
-  const { deliveries } = await queue.find({ event: event.id, endpoint }, { limit: 1 });
-  return deliveries.length > 0;
+  return (await queue.find({ event: event.id, endpoint }, { limit: 1 })).found.length > 0;
 }
 
 function createRepair(parts: OperationParts): Operation {
@@ -308,8 +303,8 @@ async function* findMissing(endpoint: string, filter: EventFilter, parts: Operat
   const { queue, registry } = parts;
   let after: string | undefined;
   do {
-    const { events, next } = await queue.findEvents(filter, { limit: EVENTS_PER_PAGE, after, first: 'oldest' });
-    const selected = events.filter(({ type, tenant }) => {
+    const { found, next } = await queue.findEvents(filter, { limit: EVENTS_PER_PAGE, after, first: 'oldest' });
+    const selected = found.filter(({ type, tenant }) => {
       const target = registry.match(endpoint, { type, tenant, data: {} });
       if (target?.isSkipped === true) throw new SidegateError('user', 'endpoint_disabled', 'the endpoint was disabled meanwhile');
       return target !== undefined && type !== INBOX_TYPE;
@@ -327,7 +322,7 @@ async function findMissingOf(
   const existing = await Promise.all(
     events.map(({ id, deliveries }) => (deliveries === 0 ? undefined : queue.find({ event: id, endpoint }, { limit: 1 }))),
   );
-  const candidates = events.filter((_, i) => (existing[i]?.deliveries.length ?? 0) === 0);
+  const candidates = events.filter((_, i) => (existing[i]?.found.length ?? 0) === 0);
   const found: Missing[] = [];
   for (let at = 0; at < candidates.length; at += BODIES_AT_ONCE) {
     const stored = await Promise.all(candidates.slice(at, at + BODIES_AT_ONCE).map(({ id }) => queue.getEvent(id)));

@@ -103,12 +103,9 @@ function createList({ queue }: OperationParts): Operation {
     query: schemas.eventQuery,
     responses: { 200: { description: 'A page of events.', schema: schemas.eventPage } },
     problems: ['queue_unavailable'],
-    async handle({ query: { limit, iterator, unrouted, ...filter } }) {
+    handle({ query: { limit, iterator, unrouted, ...filter } }) {
       const isUnrouted = unrouted === 'true' ? true : undefined;
-      return toPage(async () => {
-        const { events, next } = await queue.findEvents({ ...filter, isUnrouted }, { limit, after: iterator });
-        return { data: events.map(toView), next };
-      });
+      return toPage(queue.findEvents({ ...filter, isUnrouted }, { limit, after: iterator }), toView);
     },
   });
 }

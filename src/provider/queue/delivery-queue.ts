@@ -231,11 +231,12 @@ export interface DeliveryRecord extends Pick<Delivery, 'event' | 'endpoint' | 't
   readonly lastAttempt?: AttemptRecord | undefined;
 }
 
-export interface DeliveryPage {
-  /** Newest event first. Can be fewer than the limit, or none, although more follow: one page reads a bounded part of the store. */
-  readonly deliveries: readonly DeliveryRecord[];
-  /** Absent on the last page. */
-  readonly next?: string | undefined;
+/** The part of a list that a page asked for. */
+export interface Found<T> {
+  /** Can be fewer than the limit, or none, although more follow: one page reads a bounded part of the store. */
+  readonly found: readonly T[];
+  /** Undefined on the last page. */
+  readonly next: string | undefined;
 }
 
 /** A stored event. Its body is empty if it was erased. */
@@ -250,13 +251,6 @@ export interface EventRecord extends Pick<NewEvent, 'id' | 'type' | 'tenant' | '
   readonly waiting: number;
   /** Dead or skipped. */
   readonly failed: number;
-}
-
-export interface EventPage {
-  /** Newest first. Can be fewer than the limit, or none, although more follow. */
-  readonly events: readonly EventRecord[];
-  /** Absent on the last page. */
-  readonly next?: string | undefined;
 }
 
 /**
@@ -322,11 +316,6 @@ export interface InboxBacklog {
   readonly waiting: number;
 }
 
-/** A problem of the store that does not prevent the start, for the log. */
-export interface QueueWarning {
-  readonly message: string;
-}
-
 /** `queue_full`: a bound or a share is used up. */
 export class QueueFullError extends SidegateError {
   /** `queue`, `endpoint NAME` or `tenant NAME`. */
@@ -365,9 +354,9 @@ export interface DeliveryQueue {
   readonly clock: Clock;
   /**
    * Connects or opens the file and checks the store's settings. Rejects with a SidegateError of kind `user` if the store would lose events
-   * (a file on tmpfs), with a text that says how to fix it.
+   * (a file on tmpfs), with a text that says how to fix it. Returns problems that do not prevent the start, for the log.
    */
-  open(): Promise<readonly QueueWarning[]>;
+  open(): Promise<readonly string[]>;
   /**
    * Stores events with all their deliveries, durably when it resolves. An ID that is already stored changes nothing: `duplicate`, or
    * `conflict` if it is another event. All other events of one call are stored, or none. Rejects with QueueFullError at a bound or a
@@ -385,11 +374,11 @@ export interface DeliveryQueue {
   /** Serves the endpoint soon, even before `notBefore`: it was enabled, or has another rate limit. Each repair does the same. */
   wake(endpoint: string): Promise<void>;
   getEvent(id: string): Promise<StoredEvent | undefined>;
-  find(filter: DeliveryFilter, page: Page): Promise<DeliveryPage>;
+  /** Newest event first. */
+  find(filter: DeliveryFilter, page: Page): Promise<Found<DeliveryRecord>>;
   /** The newest 20 attempts, newest first; undefined if the delivery does not exist. */
   findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined>;
-  /** Lists events. */
-  findEvents(filter: EventFilter, page: EventPageRequest): Promise<EventPage>;
+  findEvents(filter: EventFilter, page: EventPageRequest): Promise<Found<EventRecord>>;
   /**
    * Changes matching deliveries, in small steps. Those that are settled after `now`, while it runs, are not part of it, nor are erased events
    * part of a retry. Ends with `changed` equal to `total`. A retry that would exceed a bound or a share changes the

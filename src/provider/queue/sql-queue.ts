@@ -8,19 +8,19 @@ import type {
   AppendResult,
   AttemptRecord,
   DeliveryFilter,
-  DeliveryPage,
   DeliveryQueue,
+  DeliveryRecord,
   EndpointBacklog,
   EventFilter,
-  EventPage,
   EventPageRequest,
+  EventRecord,
+  Found,
   InboxBacklog,
   JoinedQueue,
   LaneState,
   NewEvent,
   Page,
   QueueStats,
-  QueueWarning,
   RepairAction,
   RepairProgress,
   RunLane,
@@ -82,7 +82,7 @@ export class SqlQueue implements DeliveryQueue {
     return this.#client;
   }
 
-  async open(): Promise<readonly QueueWarning[]> {
+  async open(): Promise<readonly string[]> {
     const { client, warnings } = await this.#openStore({
       onFatal: (error) => {
         this.#abortAll();
@@ -157,18 +157,15 @@ export class SqlQueue implements DeliveryQueue {
     return { id, type, tenant, createdAt, body, metadata, isErased };
   }
 
-  async find(filter: DeliveryFilter, page: Page): Promise<DeliveryPage> {
-    const { found, next } = await findPage(page, this.clock, (part) =>
-      this.#search(() => this.#store.call('findStep', { filter, page: part })),
-    );
-    return next === undefined ? { deliveries: found } : { deliveries: found, next };
+  find(filter: DeliveryFilter, page: Page): Promise<Found<DeliveryRecord>> {
+    return findPage(page, this.clock, (part) => this.#search(() => this.#store.call('findStep', { filter, page: part })));
   }
 
-  async findEvents(filter: EventFilter, page: EventPageRequest): Promise<EventPage> {
-    const { found, next } = await findPage(page, this.clock, (part) =>
-      this.#search(() => this.#store.call('findEventsStep', { filter, page: { ...part, first: page.first } })),
+  findEvents(filter: EventFilter, page: EventPageRequest): Promise<Found<EventRecord>> {
+    const { first } = page;
+    return findPage(page, this.clock, (part) =>
+      this.#search(() => this.#store.call('findEventsStep', { filter, page: { ...part, first } })),
     );
-    return next === undefined ? { events: found } : { events: found, next };
   }
 
   findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined> {
@@ -361,12 +358,12 @@ function toRejected(rejected: number, reason: string | undefined): SidegateError
 }
 
 /** One page, searched in steps. */
-async function findPage<Record>(
+async function findPage<T>(
   { limit, after }: Page,
   clock: Clock,
-  findStep: (page: Page) => Promise<FoundStep<Record>>,
-): Promise<{ readonly found: readonly Record[]; readonly next: string | undefined }> {
-  const found: FoundStep<Record>['found'][number][] = [];
+  findStep: (page: Page) => Promise<FoundStep<T>>,
+): Promise<Found<T>> {
+  const found: FoundStep<T>['found'][number][] = [];
   let position = after;
   const until = clock.monotonic() + MAX_FIND_MS;
   for (let steps = 0; steps < MAX_FIND_STEPS && found.length <= limit && (steps === 0 || clock.monotonic() < until); steps++) {

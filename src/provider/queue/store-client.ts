@@ -2,7 +2,7 @@
 import type pg from 'pg';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
-import { type LaneState, QueueFullError, type QueueWarning } from './delivery-queue.ts';
+import { type LaneState, QueueFullError } from './delivery-queue.ts';
 import type { Failure, OperationKind, Operations, Reply, Results } from './operations.ts';
 
 /** The right to serve a lane, with the state that its last run settled. `busy`: another replica has it. */
@@ -54,9 +54,7 @@ export interface StoreEvents extends Pick<QueueHooks, 'onFatal'> {
 }
 
 /** Opens the store. Rejects with a SidegateError of kind `user` if it would lose events. */
-export type OpenStore = (
-  events: StoreEvents,
-) => Promise<{ readonly client: StoreClient; readonly warnings: readonly QueueWarning[] }>;
+export type OpenStore = (events: StoreEvents) => Promise<{ readonly client: StoreClient; readonly warnings: readonly string[] }>;
 
 /** Reports of the queue, for logs and metrics. */
 export interface QueueHooks {

@@ -124,7 +124,7 @@ export class Housekeeping {
   async #findLost(stats: QueueStats, now: EpochMilliseconds): Promise<string | undefined> {
     const { queue, retention } = this.#parts;
     const before = this.#newest;
-    const [newest] = (await queue.findEvents({}, { limit: 1 })).events;
+    const [newest] = (await queue.findEvents({}, { limit: 1 })).found;
     this.#newest = newest;
     if (before === undefined || before.id === newest?.id) return undefined;
     // Half of it, as clocks of replicas differ.

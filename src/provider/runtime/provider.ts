@@ -241,7 +241,7 @@ export class Provider {
   /** Opens the queue and the port, after a config was applied. */
   async open(): Promise<BoundAddress | undefined> {
     const { logger } = this.#parts;
-    for (const { message } of await this.#queue.open()) logger.warn('queue_warning', { message });
+    for (const message of await this.#queue.open()) logger.warn('queue_warning', { message });
     this.#metrics.queueUp(true);
     const lostKeys = this.#settings.config.encryption?.lostKeys ?? [];
     await this.#stored.open({ lostKeys, createKey: createSigningSecret });

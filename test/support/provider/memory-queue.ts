@@ -5,11 +5,11 @@ import type { EndpointStore, StoredEndpoint } from '../../../src/provider/endpoi
 import type {
   AppendResult,
   DeliveryFilter,
-  DeliveryPage,
   DeliveryQueue,
   DeliveryRecord,
   EventFilter,
-  EventPage,
+  EventRecord,
+  Found,
   LaneState,
   NewEvent,
   Page,
@@ -147,16 +147,14 @@ export class MemoryQueue implements DeliveryQueue {
     return { ...event, body: isErased ? Buffer.alloc(0) : event.body, isErased };
   }
 
-  async find(filter: DeliveryFilter, { limit, after }: Page): Promise<DeliveryPage> {
+  async find(filter: DeliveryFilter, { limit, after }: Page): Promise<Found<DeliveryRecord>> {
     await this.#respond();
     const all = this.#select(filter).reverse();
     const start = after === undefined ? 0 : all.findIndex(({ event, endpoint }) => `${event}~${endpoint}` === after) + 1;
     if (after !== undefined && start === 0) throw new SidegateError('user', 'invalid_position', 'not a position');
-    const deliveries = all.slice(start, start + limit);
-    const last = deliveries.at(-1);
-    return start + limit < all.length && last !== undefined
-      ? { deliveries, next: `${last.event}~${last.endpoint}` }
-      : { deliveries };
+    const found = all.slice(start, start + limit);
+    const last = found.at(-1);
+    return { found, next: start + limit < all.length && last !== undefined ? `${last.event}~${last.endpoint}` : undefined };
   }
 
   async findAttempts(event: string, endpoint: string) {
@@ -166,20 +164,20 @@ export class MemoryQueue implements DeliveryQueue {
     return found.lastAttempt === undefined ? [] : [found.lastAttempt];
   }
 
-  async findEvents(filter: EventFilter, { limit, after }: Page): Promise<EventPage> {
+  async findEvents(filter: EventFilter, { limit, after }: Page): Promise<Found<EventRecord>> {
     await this.#respond();
     const all = [...this.events.values()].reverse().filter((event) => matches(event, filter));
     const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
     if (after !== undefined && start === 0) throw new SidegateError('user', 'invalid_position', 'not a position');
     const shown = all.slice(start, start + limit);
     const last = shown.at(-1);
-    const events = shown.map(({ id, type, tenant, createdAt }) => {
+    const found = shown.map(({ id, type, tenant, createdAt }) => {
       const states = this.#select({ event: id }).map(({ state }) => state);
       const count = (...given: readonly string[]) => states.filter((state) => given.includes(state)).length;
       const counted = { deliveries: states.length, waiting: count('waiting'), failed: count('dead', 'skipped') };
       return { id, type, tenant, createdAt, ...counted };
     });
-    return start + limit < all.length && last !== undefined ? { events, next: last.id } : { events };
+    return { found, next: start + limit < all.length ? last?.id : undefined };
   }
 
   async *repair(action: RepairAction, filter: DeliveryFilter, now: number): AsyncIterable<RepairProgress> {

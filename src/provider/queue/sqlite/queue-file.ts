@@ -2,7 +2,6 @@
 import { chmodSync, closeSync, existsSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
-import type { QueueWarning } from '../delivery-queue.ts';
 
 const OWNER_ONLY = 0o600;
 const LOST_WITH_POD = 'is lost when the pod ends, or the machine restarts';
@@ -41,7 +40,7 @@ export function findFileSystemRisk(type: number): string | undefined {
  * Creates the file if it does not exist, readable by its owner only. Throws a SidegateError of kind `user` if that fails, or, without
  * `allowVolatile`, if its file system can lose events.
  */
-export function prepareQueueFile(path: string, allowVolatile: boolean): QueueWarning[] {
+export function prepareQueueFile(path: string, allowVolatile: boolean): string[] {
   const risk = findFileSystemRisk(attempt(path, () => statfsSync(dirname(path)).type));
   if (risk !== undefined && !allowVolatile)
     throw new SidegateError(
@@ -54,7 +53,7 @@ export function prepareQueueFile(path: string, allowVolatile: boolean): QueueWar
     // The bodies of events are confidential, and the write-ahead log gets the mode of the file.
     if ((statSync(path).mode & 0o077) !== 0) chmodSync(path, OWNER_ONLY);
   });
-  return risk === undefined ? [] : [{ message: `accepted events can be lost: the queue is in ${path}, and ${risk}` }];
+  return risk === undefined ? [] : [`accepted events can be lost: the queue is in ${path}, and ${risk}`];
 }
 
 /** Never opens a file that exists: to close it again would release the locks that another queue of this process has on it (fcntl(2)). */
