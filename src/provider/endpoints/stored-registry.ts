@@ -3,7 +3,6 @@ import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
-import type { ProviderLogEvent } from '../telemetry/hooks.ts';
 import type { DisabledReason, Endpoint, EndpointRegistry, EndpointStore, RoutedEvent, SigningKey, Target } from './endpoint.ts';
 import { type EndpointCipher, PLAIN } from './endpoint-cipher.ts';
 import { EndpointIndex } from './endpoint-index.ts';
@@ -18,6 +17,15 @@ import {
   toEndpoint,
 } from './endpoint-record.ts';
 
+/** The events that the registry logs. */
+export type RegistryLogEvent =
+  | 'encryption_key_missing'
+  | 'endpoint_secrets_altered'
+  | 'endpoint_secrets_encrypted'
+  | 'endpoint_secrets_plain'
+  | 'endpoint_secrets_reset'
+  | 'endpoint_unreadable';
+
 /** The dependencies of the registry. */
 export interface RegistryParts {
   readonly store: EndpointStore;
@@ -26,7 +34,7 @@ export interface RegistryParts {
   readonly cipher: EndpointCipher;
   /** Endpoints were added, changed or removed. */
   readonly onChanged: () => void;
-  readonly logger: Pick<Logger<ProviderLogEvent>, 'info' | 'warn' | 'error'>;
+  readonly logger: Pick<Logger<RegistryLogEvent>, 'info' | 'warn' | 'error'>;
 }
 
 /** How a change ended. */

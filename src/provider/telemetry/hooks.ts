@@ -8,6 +8,7 @@ import type { Span } from '../../telemetry/tracing/span.ts';
 import { parseTraceparent, SAMPLED } from '../../telemetry/tracing/traceparent.ts';
 import type { AttemptResult, DeadReason, Decision } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
+import type { RegistryLogEvent } from '../endpoints/stored-registry.ts';
 import { readTraceHeaders } from '../events/event.ts';
 import { INBOX_PREFIX } from '../events/inbox-request.ts';
 import { PostgresError } from '../postgres/connection.ts';
@@ -313,16 +314,11 @@ export class QueueCondition {
 }
 
 export type ProviderLogEvent =
+  | RegistryLogEvent
   | 'breaker_closed'
   | 'breaker_opened'
   | 'endpoint_changed'
   | 'endpoint_disabled'
-  | 'endpoint_secrets_altered'
-  | 'endpoint_secrets_encrypted'
-  | 'endpoint_secrets_plain'
-  | 'endpoint_secrets_reset'
-  | 'endpoint_unreadable'
-  | 'encryption_key_missing'
   | 'events_unrouted'
   | 'inbox_deliveries_dead'
   | 'inbox_routes_missing'
