@@ -2,7 +2,7 @@
 import type { TLSSocket } from 'node:tls';
 import { guardDecision } from './safe-events.ts';
 
-/** What Node reads a connection with. It is not documented; if a later version has none, there is no limit. */
+/** Node reads a connection with it. It is not documented; if a later version has none, there is no limit. */
 interface StreamHandle {
   readonly bytesRead: number;
   /** Called for each read, and for the end and errors. */
@@ -36,7 +36,7 @@ const readBuffer = Buffer.allocUnsafeSlow(16 * 1024);
 
 /**
  * Calls `onExceeded` if a peer sends too many, from the end of the handshake on. OpenSSL works on a KeyUpdate of 27 bytes as long as on some KiB
- * of content, handles all that Node has read before JavaScript runs, and keeps an answer to each that the peer need not read. So it gets each
+ * of content, handles all that Node has read before JavaScript runs, and keeps a reply to each that the peer need not read. So it gets each
  * record on its own.
  */
 export function limitEmptyRecords(socket: TLSSocket, onExceeded: () => void): void {

@@ -195,7 +195,7 @@ const written = z.strictObject({
     .enum(['onResponse', 'onAccept'])
     .default('onResponse')
     .describe(
-      'When a delivery is acknowledged: `onResponse` returns the response of the app; `onAccept` returns 202, or what the sender counts as delivered, once the delivery is stored in the queue of `provider`, which then sends it to the app with retries. What was stored is also sent after a change back to `onResponse`.',
+      'When a delivery is acknowledged: `onResponse` returns the response of the app; `onAccept` returns 202, or what the sender counts as delivered, once the delivery is stored in the queue of `provider`, which then sends it to the app with retries. A change back to `onResponse` does not stop what was stored.',
     ),
   allowQuery: z
     .boolean()

@@ -1,6 +1,5 @@
 /** Authorizes requests on a port for operators or the app: by a bearer token or, if none is configured, by the loopback address. */
 import type { IncomingMessage } from 'node:http';
-import { isIP } from 'node:net';
 import { BearerToken } from '../../core/bearer-token.ts';
 import { isLoopbackIp } from '../../core/ip-address.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -65,7 +64,7 @@ function authorizeLocal(request: IncomingMessage): AccessDenial | undefined {
 
 /**
  * Whether the Host is localhost or a loopback address. DNS rebinding: a web page can make its own host name resolve to this machine and then read
- * the responses. Other addresses can lead here, too (0.0.0.0, ::ffff:127.0.0.1), and browsers send no `Sec-Fetch-Site` there (Fetch Metadata §3).
+ * the responses. Other addresses can lead here, too (0.0.0.0, IPv4-mapped ones), and browsers send no `Sec-Fetch-Site` there (Fetch Metadata §3).
  */
 export function namesThisMachine({ headersDistinct }: Pick<IncomingMessage, 'headersDistinct'>): boolean {
   const hosts = headersDistinct['host'] ?? [];
@@ -76,7 +75,7 @@ function isHostOfThisMachine(text: string): boolean {
   const match = HOST.exec(text);
   const host = match?.[1] ?? match?.[2] ?? '';
   // Browsers resolve localhost themselves, so a name server cannot point it elsewhere (RFC 6761 §6.3).
-  return host.toLowerCase() === 'localhost' || (isIP(host) !== 0 && (host.startsWith('127.') || host === '::1'));
+  return host.toLowerCase() === 'localhost' || host === '::1' || (!host.includes(':') && isLoopbackIp(host));
 }
 
 function toToken(token: Secret | undefined): BearerToken | undefined {

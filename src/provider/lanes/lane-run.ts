@@ -41,7 +41,7 @@ const MAX_TOKEN_WAIT_MS = 100;
 /** While attempts are in flight, the lane looks so often for deliveries that became due meanwhile; less and less often if there are none. */
 const MIN_POLL_MS = 25;
 const MAX_POLL_MS = 200;
-/** While events hang, the lane looks so often for events that just came. */
+/** While events hang, the lane looks so often for new events. */
 const MIN_FRESH_POLL_MS = 50;
 const MAX_FRESH_POLL_MS = 200;
 /** A first attempt that is older can give way to one of these, ... */
@@ -188,7 +188,7 @@ export class LaneRun {
     return MORE;
   }
 
-  /** The next delivery to start, without those that just came while events hang. */
+  /** The next delivery to start, without new ones while events hang. */
   #findNext(limits: Limits): Delivery | undefined {
     const first = this.#taken.find((delivery) => toRank(delivery, this.#state) === 0);
     if (first !== undefined) return first;
@@ -200,7 +200,7 @@ export class LaneRun {
     return toRank(delivery, this.#state) > (fresh === undefined ? 0 : 1);
   }
 
-  /** The newest that just came, of a type that does not fail if there is one. */
+  /** The newest of the new ones, of a type that does not fail if there is one. */
   #findFresh(): Delivery | undefined {
     const now = this.#clock.now();
     const precedes = (a: Delivery, b: Delivery): boolean => {
@@ -226,7 +226,7 @@ export class LaneRun {
     return MORE;
   }
 
-  /** All attempts are in use. The oldest first attempt that hangs gives way to an event that was not tried yet, sooner to one that just came. */
+  /** All attempts are in use. The oldest first attempt that hangs gives way to an event that was not tried yet, sooner to a new one. */
   #makeRoom(endpoint: Endpoint, limits: Limits, fresh: Delivery | undefined): Step | Promise<Step> {
     const now = this.#clock.monotonic();
     const hanging = mayGiveWay(this.#state, endpoint)
@@ -265,7 +265,7 @@ export class LaneRun {
     return this.#isOver || this.#clock.monotonic() >= this.#endAt || this.#isStopped;
   }
 
-  /** Starts nothing more, whatever is in flight. */
+  /** Starts nothing more. */
   get #isStopped(): boolean {
     return this.#isDisabling || this.#failure !== undefined || this.#lane.signal.aborted;
   }
@@ -452,7 +452,7 @@ export class LaneRun {
   }
 }
 
-/** A first attempt of an event that just came. */
+/** A first attempt of a new event. */
 function isFresh({ tries, isReplay, due }: Delivery, now: EpochMilliseconds): boolean {
   return tries === 0 && !isReplay && Math.abs(now - due) < FRESH_MS;
 }

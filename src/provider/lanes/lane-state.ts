@@ -95,7 +95,7 @@ export interface Limits {
   readonly suspects: number;
   /** What to take while these are in use. */
   readonly others: TakeOnly;
-  /** Events hang: so many, if the next one is for an event that just came. A probe of the endpoint must not hold that up. */
+  /** Events hang: so many, if the next one is for a new event. A probe of the endpoint must not hold that up. */
   readonly fresh?: number | undefined;
 }
 
