@@ -229,10 +229,11 @@ export class LaneRun {
   /** All attempts are in use. The oldest first attempt that hangs gives way to an event that was not tried yet, sooner to a new one. */
   #makeRoom(endpoint: Endpoint, limits: Limits, fresh: Delivery | undefined): Step | Promise<Step> {
     const now = this.#clock.monotonic();
-    const hanging = mayGiveWay(this.#state, endpoint)
-      ? this.#findHanging(now - (fresh ? MIN_GIVE_WAY_MS : MAX_GIVE_WAY_MS))
-      : undefined;
-    if (hanging !== undefined && (fresh !== undefined || !isBreakerOpen(this.#state))) {
+    const isOpen = isBreakerOpen(this.#state);
+    // An endpoint that is away must not get one after the other.
+    const minAge = fresh !== undefined && !isOpen ? MIN_GIVE_WAY_MS : MAX_GIVE_WAY_MS;
+    const hanging = mayGiveWay(this.#state, endpoint) ? this.#findHanging(now - minAge) : undefined;
+    if (hanging !== undefined && (fresh !== undefined || !isOpen)) {
       const isNeeded = fresh !== undefined || this.#taken.some((delivery) => !this.#isSuspect(delivery, limits));
       if (isNeeded) {
         hanging.gaveWay = true;

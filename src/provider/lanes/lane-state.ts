@@ -108,10 +108,10 @@ export function toLimits(state: LaneState, endpoint: Endpoint, now: EpochMillise
 
 /**
  * Whether a first attempt may be ended early for an event that was not tried yet: it is retried with the whole `timeout`. Not if successes take as
- * long; the first one of a retry shows that.
+ * long.
  */
-export function mayGiveWay({ isProven, isQuick }: LaneState, { schedule }: Endpoint): boolean {
-  return isProven && isQuick !== false && schedule.length > 0;
+export function mayGiveWay({ isProven, isSlow }: LaneState, { schedule }: Endpoint): boolean {
+  return isProven && isSlow !== true && schedule.length > 0;
 }
 
 /** The part of a delivery that decides when it has its turn. */
@@ -179,15 +179,14 @@ function countSuccess(state: LaneState, { delivery: { type }, result, now }: End
   };
 }
 
-type Hanging = Pick<LaneState, 'timedOutAt' | 'succeededAt' | 'isQuick'>;
-
 /** The change, if there is one. */
-function noteSuccess(state: LaneState, { duration }: AttemptResult, now: EpochMilliseconds): Hanging | undefined {
-  if (state.timedOutAt === undefined) return undefined;
-  if (!isHanging(state, now)) return { timedOutAt: undefined, succeededAt: undefined, isQuick: undefined };
-  const succeededAt = Math.floor(now / 1_000) * 1_000;
-  const isQuick = duration < QUICK_SUCCESS_MS;
-  return succeededAt === state.succeededAt && isQuick === state.isQuick ? undefined : { succeededAt, isQuick };
+function noteSuccess(state: LaneState, { duration }: AttemptResult, now: EpochMilliseconds): Partial<LaneState> | undefined {
+  const isSlow = duration < QUICK_SUCCESS_MS ? undefined : true;
+  const hangs = isHanging(state, now);
+  const timedOutAt = hangs ? state.timedOutAt : undefined;
+  const succeededAt = hangs ? Math.floor(now / 1_000) * 1_000 : undefined;
+  const isSame = isSlow === state.isSlow && timedOutAt === state.timedOutAt && succeededAt === state.succeededAt;
+  return isSame ? undefined : { isSlow, timedOutAt, succeededAt };
 }
 
 function applyFailure(state: LaneState, attempt: EndedAttempt): LaneUpdate {

@@ -108,9 +108,10 @@ export interface LaneState {
   readonly failingTypes?: readonly string[] | undefined;
   /** When an attempt last used its whole `timeout`. */
   readonly timedOutAt?: EpochMilliseconds | undefined;
-  /** When one last succeeded since then, in whole seconds, and whether that took less than a second. */
+  /** When one last succeeded since then, in whole seconds. */
   readonly succeededAt?: EpochMilliseconds | undefined;
-  readonly isQuick?: boolean | undefined;
+  /** The last success took a second or more. */
+  readonly isSlow?: true | undefined;
   /** When the last one was added. */
   readonly failingTypeAt?: EpochMilliseconds | undefined;
   /** Other types whose last attempts failed, and how many in a row; at most 64. */

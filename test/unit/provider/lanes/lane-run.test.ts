@@ -425,7 +425,7 @@ describe('failing events', () => {
 
 describe('events that hang', () => {
   const old = { due: 1_700_000_000_000 } as const;
-  const hanging = (): LaneState => ({ ...PROVEN, timedOutAt: clock.now(), succeededAt: clock.now(), isQuick: true });
+  const hanging = (): LaneState => ({ ...PROVEN, timedOutAt: clock.now(), succeededAt: clock.now() });
   const events = (): string[] => scene.sender.started.map(({ event }) => event);
   const addNew = (): void => lane.add(1, { due: clock.now() });
 
@@ -472,8 +472,8 @@ describe('events that hang', () => {
 
   test.each([
     ['no attempt timed out', PROVEN, {}],
-    ['the last time-out was long ago', { ...PROVEN, timedOutAt: 1_799_999_000_000, isQuick: true }, {}],
-    ['successes take as long', { isQuick: false }, {}],
+    ['the last time-out was long ago', { ...PROVEN, timedOutAt: 1_799_999_000_000 }, {}],
+    ['successes take as long', { isSlow: true as const }, {}],
     ['no retry follows', {}, { schedule: [] }],
   ] as const)('do not give way if %s', async (_, state, endpoint) => {
     lane.state = { ...hanging(), ...state };

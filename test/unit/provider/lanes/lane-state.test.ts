@@ -196,12 +196,12 @@ describe('an event that times out', () => {
   test('makes successes change the state once a second, for two minutes', () => {
     const quick = responded(200, { duration: 5 });
     const first = update(hung, quick, { now: NOW + 1_100 }).state;
-    expect(first).toMatchObject({ succeededAt: NOW + 1_000, isQuick: true });
+    expect(first).toMatchObject({ succeededAt: NOW + 1_000, isSlow: undefined });
     expect(update(first, quick, { now: NOW + 1_900 }).state).toBe(first);
     expect(update(first, quick, { now: NOW + 2_100 }).state).not.toBe(first);
-    expect(update(first, responded(200, { duration: 1_500 }), { now: NOW + 1_900 }).state.isQuick).toBe(false);
+    expect(update(first, responded(200, { duration: 1_500 }), { now: NOW + 1_900 }).state.isSlow).toBe(true);
     const later = update(first, quick, { now: NOW + 121_000 }).state;
-    expect([later.timedOutAt, later.succeededAt, later.isQuick]).toEqual([undefined, undefined, undefined]);
+    expect([later.timedOutAt, later.succeededAt]).toEqual([undefined, undefined]);
     expect(update(later, quick, { now: NOW + 122_000 }).state).toBe(later);
   });
 });
