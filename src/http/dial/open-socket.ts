@@ -2,8 +2,8 @@
 import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type SecureContext, type TLSSocket } from 'node:tls';
 import type { Clock } from '../../core/clock.ts';
-import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { limitEmptyRecords } from '../../core/empty-records.ts';
+import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { FindAddressProblem } from './address-rules.ts';
 import { DialFailure, dialInTurn, type Opening, whenReady } from './dial.ts';
 import type { OwnPorts } from './own-ports.ts';
