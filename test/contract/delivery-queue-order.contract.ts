@@ -126,7 +126,7 @@ export function describeOrder({ open, close, store }: QueueFixture): void {
       await held.stop();
     });
 
-    test('is the newest first, if only what just came is asked for', async () => {
+    test('is the newest first, if only what is new is asked for', async () => {
       const queue = await open();
       await queue.append([ofType('good')]);
       const held = await hold(queue);

@@ -266,7 +266,7 @@ export class LaneRun {
     return this.#isOver || this.#clock.monotonic() >= this.#endAt || this.#isStopped;
   }
 
-  /** Starts nothing more. */
+  /** Starts nothing more, even while attempts are in flight. */
   get #isStopped(): boolean {
     return this.#isDisabling || this.#failure !== undefined || this.#lane.signal.aborted;
   }
@@ -453,7 +453,7 @@ export class LaneRun {
   }
 }
 
-/** A first attempt of a new event. */
+/** A new event: one that was not tried, and became due in the last `FRESH_MS`. */
 function isFresh({ tries, isReplay, due }: Delivery, now: EpochMilliseconds): boolean {
   return tries === 0 && !isReplay && Math.abs(now - due) < FRESH_MS;
 }
