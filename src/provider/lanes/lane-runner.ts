@@ -1,5 +1,7 @@
-/** Runs lanes for a delivery queue, within limits that all lanes of the process share. Deliveries to endpoints that are disabled or do not exist are skipped, but only once that is certain. */
-
+/**
+ * Runs lanes for a delivery queue, within limits that all lanes of the process share. Deliveries to endpoints that are disabled or do not exist are
+ * skipped, but only once that is certain.
+ */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { ClockSteps } from '../../core/clock-steps.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
