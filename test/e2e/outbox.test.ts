@@ -129,6 +129,7 @@ describe('a row that is no valid event', () => {
     expect(reasons).toHaveLength(invalid.length);
     for (const [index, reason] of reasons.entries()) expect(reason).toContain(invalid[index]?.[5]);
     expect(server.sql('SELECT max(length(data::text)) FROM sidegate_outbox_rejected', database)).toBe('5000010');
+    await until(() => log.some((line) => line.startsWith('rejected')));
     expect(log.filter((line) => line.startsWith('rejected'))).toHaveLength(1);
   });
 
