@@ -194,8 +194,7 @@ const RULES: readonly Rule[] = [
   {
     pattern: /\b(?:setImmediate|queueMicrotask|nextTick)\(|\.setTimeout\(|\.on[a-z]+ = |\.addEventListener\(/,
     text: 'runs a callback whose exception ends the process; the clock, or runSoon, runNextTurn and onEvent of core/safe-events.ts guard it',
-    // The handle of a TLS connection, which has no events; the callback is guarded.
-    mayUse: (file) => file === 'core/safe-events.ts' || file === 'core/empty-records.ts',
+    mayUse: (file) => file === 'core/safe-events.ts',
   },
   {
     pattern:

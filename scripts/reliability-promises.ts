@@ -115,7 +115,10 @@ const RECEIVED: readonly Promised[] = [
     proofs: [
       test('test/e2e/gate.test.ts', 'is rejected 305 s old and 305 s ahead, with the same code'),
       test('test/e2e/gate.test.ts', 'is answered as a duplicate the second time, without reaching the app'),
-      test('test/e2e/unsigned-ids.test.ts', 'a captured body never reaches the app under another ID; as it may be another event, it gets no 2xx'),
+      test(
+        'test/e2e/unsigned-ids.test.ts',
+        'a captured body never reaches the app under another ID; as it may be another event, it gets no 2xx',
+      ),
     ],
   },
   {

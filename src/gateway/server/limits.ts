@@ -123,6 +123,8 @@ export class BodyWatch {
 
   /** The rest of a body that nobody reads any more: its connection ends if that has not arrived within `bodyTimeout`. */
   endDrained(stream: Readable): void {
+    // Its 'close' may have been emitted already.
+    if (stream.destroyed) return;
     onceEvent(
       stream,
       'close',

@@ -211,8 +211,6 @@ export class ListenServer {
       onLimit('header_bytes');
       return handler.reject(this.#createInfo(head), response, refuse('header_too_large', 'header_too_large'));
     }
-    // It ended with the read that began it, and so before code that waits for anything could see its end.
-    if (stream.destroyed) return handler.reject(this.#createInfo(head), response, refuse('malformed_request', 'body_aborted'));
     const isUnexpected = head.headers.get('expect') !== undefined && !source.expectsContinue;
     const refusal = isUnexpected ? refuse('expectation_failed', 'expectation_failed') : undefined;
     this.#accept(head, { body, response, tracked, refusal });

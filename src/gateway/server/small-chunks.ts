@@ -13,9 +13,6 @@ const MAX_JOINED = 16 * 1_024;
  * byte each would otherwise take 28 MiB for the 64 KiB that Node buffers. Chunks of one turn of the event loop are joined.
  */
 export function joinSmallChunks(stream: Readable): void {
-  // Some frames of HTTP/2 may have arrived with the head.
-  const early: Buffer | null = stream.readableLength > 0 ? stream.read() : null;
-  if (early !== null) stream.unshift(early);
   const push = stream.push.bind(stream);
   let joined = new GrowingBuffer();
   let isScheduled = false;

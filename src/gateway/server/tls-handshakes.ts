@@ -205,7 +205,7 @@ export class TlsHandshakes {
 
   /** The handshake is complete. Returns false if it is closed. */
   finish(socket: TLSSocket): boolean {
-    limitEmptyRecords(socket, () => {
+    limitEmptyRecords(socket, this.#port.clock, () => {
       this.#port.onLimit('empty_records');
       socket.destroy();
     });

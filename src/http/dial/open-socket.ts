@@ -98,7 +98,7 @@ function secureTunnel(tunnel: Socket, target: ConnectionTarget, opening: Opening
 function startTls(
   transport: ConnectionOptions & { readonly onread?: OnReadOpts },
   target: ConnectionTarget,
-  { sessions }: OpenParts,
+  { sessions, clock }: OpenParts,
 ): TLSSocket {
   const { host, context } = target;
   const socket = connectTls({
@@ -110,6 +110,6 @@ function startTls(
     ALPNProtocols: ALPN,
   });
   onEvent(socket, 'session', (session) => sessions.keep(target, session));
-  onceEvent(socket, 'secureConnect', () => limitEmptyRecords(socket, () => socket.destroy(new EmptyRecordsError())));
+  onceEvent(socket, 'secureConnect', () => limitEmptyRecords(socket, clock, () => socket.destroy(new EmptyRecordsError())));
   return socket;
 }
