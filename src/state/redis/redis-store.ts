@@ -183,7 +183,7 @@ class RedisStore implements RedisStoreParts {
     const rule = { failures: 3, per: PROBE_LEASE_MS, ban: PROBE_LEASE_MS };
     return [
       this.claim({ key, fingerprint: '-', ...lease }),
-      this.claim({ key, fingerprint: '-', ...lease, token: 'other' }),
+      this.claim({ key, fingerprint: '-', ...lease }),
       this.confirm(key, lease.token, '-', PROBE_LEASE_MS),
       this.forget(key),
       this.enter({ key: `${key}:order`, version: '1', ...lease }),
