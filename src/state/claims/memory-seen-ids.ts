@@ -38,7 +38,6 @@ class MemorySeenIds implements SeenIds {
       return { state: 'new' };
     }
     const { isHandled, expiresAt, fingerprint: stored } = entry;
-    if (!isHandled && entry.token === token) return { state: 'new' };
     return { state: isHandled ? 'handled' : 'in-progress', remainingMs: expiresAt - now, fingerprint: stored };
   }
 

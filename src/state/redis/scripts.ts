@@ -25,15 +25,9 @@ local function call(name, ...)
   return redis.call(name, ...)
 end
 
--- Whether the token holds the claim.
-local function holds(value, token)
-  return value and string.find(value, 'p ' .. token .. ' ', 1, true) == 1
-end
-
--- 1: claimed for the token, maybe by this very call, which is sent again if its reply is lost; otherwise { value, remaining ms }
+-- 1: claimed for the token; otherwise { value, remaining ms }
 function operations.claim(key, token, fingerprint, lease)
   local value = call('GET', key)
-  if holds(value, token) then return 1 end
   if value then return { value, call('PTTL', key) } end
   call('SET', key, 'p ' .. token .. ' ' .. fingerprint, 'PX', lease)
   return 1
@@ -42,7 +36,7 @@ end
 -- 1: recorded as handled (the token held the claim, or nobody did); 0: another token holds the claim, or the ID is already handled
 function operations.confirm(key, token, fingerprint, retention)
   local value = call('GET', key)
-  if value and not holds(value, token) then return 0 end
+  if value and string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
   call('SET', key, 'h ' .. fingerprint, 'PX', retention)
   return 1
 end
@@ -50,7 +44,7 @@ end
 -- 1: the claim was removed; 0: the token does not hold the claim, and nothing changed
 function operations.release(key, token)
   local value = call('GET', key)
-  if not holds(value, token) then return 0 end
+  if not value or string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
   call('DEL', key)
   return 1
 end
