@@ -22,7 +22,7 @@ const CHALLENGE = 'Bearer realm="sidegate-admin"';
 export const DENIAL_TEXTS: Readonly<Record<AccessDenial | 'cross_origin', string>> = {
   not_loopback: 'only requests from this machine are accepted: use kubectl exec or port-forward, or set admin.token',
   foreign_host:
-    'the Host must be localhost or a loopback address, as a web page could otherwise send this request (DNS rebinding); or set admin.token',
+    'the Host must be localhost or an IP address other than 0.0.0.0, as a web page could otherwise send this request (DNS rebinding); or set admin.token',
   no_token: 'send the token of admin.token as Authorization: Bearer TOKEN',
   wrong_token: 'this is not the token of admin.token',
   cross_origin: 'a page of another origin caused this request; or a proxy changed the Host',

@@ -2,7 +2,6 @@
 import type { Readable } from 'node:stream';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
-import { onceEvent } from '../../core/safe-events.ts';
 import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
 import { BodyBudget, type BudgetedBody, type BudgetLimits, findHeaviest, sumHeld } from './body-budget.ts';
 import type { MemoryPressure } from './memory-guard.ts';
@@ -103,6 +102,8 @@ export class BodyWatch {
   readonly #bodies = new Set<BodyInProgress>();
   /** Bodies that are read into memory. */
   readonly #buffered = new UnorderedList<BufferedBody>();
+  /** Nothing else may hold what is left of a rejected request. */
+  readonly #drained = new Set<{ readonly stream: WeakRef<Readable>; readonly endAt: Milliseconds }>();
   readonly #waiting = new Set<QueuedBody>();
   readonly #stop: CancelTimer;
   #isEvicting = false;
@@ -123,13 +124,8 @@ export class BodyWatch {
 
   /** The rest of a body that nobody reads any more: its connection ends if that has not arrived within `bodyTimeout`. */
   endDrained(stream: Readable): void {
-    // Its 'close' may have been emitted already.
-    if (stream.destroyed) return;
-    onceEvent(
-      stream,
-      'close',
-      this.clock.after(this.limits.bodyTimeout, () => stream.destroy()),
-    );
+    if (!stream.destroyed)
+      this.#drained.add({ stream: new WeakRef(stream), endAt: this.clock.monotonic() + this.limits.bodyTimeout });
   }
 
   /** Adds a body that is read into memory. */
@@ -313,12 +309,22 @@ export class BodyWatch {
   #sweep(): void {
     const now = this.clock.monotonic();
     this.#sweepWaiting(now);
+    this.#sweepDrained(now);
     for (const body of [...this.#bodies, ...this.#buffered]) {
       const limit = this.#findExceeded(body, now);
       if (limit === undefined) continue;
       this.#bodies.delete(body);
       this.#onLimit(limit);
       body.fail('body_timeout');
+    }
+  }
+
+  #sweepDrained(now: Milliseconds): void {
+    for (const drained of this.#drained) {
+      const stream = drained.stream.deref();
+      const isLate = stream !== undefined && now >= drained.endAt;
+      if (isLate || stream === undefined || stream.destroyed || stream.readableEnded) this.#drained.delete(drained);
+      if (isLate) stream.destroy();
     }
   }
 

@@ -1,7 +1,8 @@
 /** Authorizes requests on a port for operators or the app: by a bearer token or, if none is configured, by the loopback address. */
 import type { IncomingMessage } from 'node:http';
+import { isIP } from 'node:net';
 import { BearerToken } from '../../core/bearer-token.ts';
-import { isLoopbackIp } from '../../core/ip-address.ts';
+import { isLoopbackIp, normalizeIp } from '../../core/ip-address.ts';
 import type { Secret } from '../../core/secret.ts';
 
 /** Why a request is not authorized; a closed set, used as a metric label. */
@@ -63,8 +64,9 @@ function authorizeLocal(request: IncomingMessage): AccessDenial | undefined {
 }
 
 /**
- * Whether the Host is localhost or a loopback address. DNS rebinding: a web page can make its own host name resolve to this machine and then read
- * the responses. Other addresses can lead here, too (0.0.0.0, IPv4-mapped ones), and browsers send no `Sec-Fetch-Site` there (Fetch Metadata §3).
+ * Whether the Host is localhost or an IP address. DNS rebinding: a web page can make its own host name resolve to this machine and then read
+ * the responses. It cannot do so with an address. Browsers mark no requests to addresses that are not loopback ones (Fetch Metadata §3), but
+ * lead here, such as 0.0.0.0.
  */
 export function namesThisMachine({ headersDistinct }: Pick<IncomingMessage, 'headersDistinct'>): boolean {
   const hosts = headersDistinct['host'] ?? [];
@@ -75,7 +77,14 @@ function isHostOfThisMachine(text: string): boolean {
   const match = HOST.exec(text);
   const host = match?.[1] ?? match?.[2] ?? '';
   // Browsers resolve localhost themselves, so a name server cannot point it elsewhere (RFC 6761 §6.3).
-  return host.toLowerCase() === 'localhost' || host === '::1' || (!host.includes(':') && isLoopbackIp(host));
+  return host.toLowerCase() === 'localhost' || (isIP(host) !== 0 && !leadsHere(host));
+}
+
+/** Whether another address than a loopback address leads to this machine. */
+function leadsHere(host: string): boolean {
+  const ip = normalizeIp(host) ?? host;
+  const isMapped = host.includes(':') && !ip.includes(':');
+  return isMapped || ip === '0.0.0.0' || ip === '::';
 }
 
 function toToken(token: Secret | undefined): BearerToken | undefined {

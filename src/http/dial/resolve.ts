@@ -92,17 +92,15 @@ export function createResolve({ local, servers }: ResolveOptions): Resolve {
   };
 
   const askWithDomains = async (host: string, searchFile: string | undefined): Promise<readonly string[]> => {
-    const plain = await ask(host);
-    if (plain.addresses.length > 0) return plain.addresses;
-    const domains = searchFile === undefined || host.endsWith('.') ? [] : await readSearchDomains(searchFile);
-    let { error } = plain;
-    for (const domain of domains) {
-      if (isUnreachable(error)) break;
-      const found = await ask(`${host}.${domain}`);
-      if (found.addresses.length > 0) return found.addresses;
-      error = found.error;
+    const names = searchFile === undefined || host.endsWith('.') ? [host] : toNames(host, await readSearch(searchFile));
+    let first: unknown;
+    for (const name of names) {
+      const { addresses, error } = await ask(name);
+      if (addresses.length > 0) return addresses;
+      if (isUnreachable(error)) throw error;
+      if (name === host) first = error;
     }
-    throw isUnreachable(error) ? error : plain.error;
+    throw first;
   };
 
   return share(async (host) => {
@@ -115,12 +113,26 @@ function isUnreachable(error: unknown): boolean {
   return UNREACHABLE.has((error as NodeJS.ErrnoException).code);
 }
 
+interface Search {
+  readonly domains: readonly string[];
+  /** A name with fewer dots is looked for in the domains first. */
+  readonly dots: number;
+}
+
+function toNames(host: string, { domains, dots }: Search): string[] {
+  const names = domains.map((domain) => `${host}.${domain}`);
+  return host.split('.').length - 1 < dots ? [...names, host] : [host, ...names];
+}
+
 /** The last line `search` or `domain` counts (resolv.conf(5)). */
-async function readSearchDomains(path: string): Promise<string[]> {
+async function readSearch(path: string): Promise<Search> {
   const text = await readFile(path, 'utf8').catch(() => '');
   const lines = text.split('\n').map((line) => line.trim().split(/\s+/));
   const [, ...domains] = lines.findLast(([key]) => key === 'search' || key === 'domain') ?? [];
-  return domains.filter((domain) => domain !== '.').slice(0, MAX_SEARCH_DOMAINS);
+  const dots = lines
+    .flatMap(([key, ...options]) => (key === 'options' ? options : []))
+    .flatMap((each) => /^ndots:(\d+)$/.exec(each)?.[1] ?? []);
+  return { domains: domains.filter((domain) => domain !== '.').slice(0, MAX_SEARCH_DOMAINS), dots: Number(dots.at(-1) ?? 1) };
 }
 
 /** Attempts that need the same name at the same time share one lookup. */

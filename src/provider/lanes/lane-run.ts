@@ -116,15 +116,21 @@ export class LaneRun {
     do {
       this.#endAt = this.#clock.monotonic() + SLICE_MS;
       this.#isOver = false;
+      this.#endSlice();
       ({ notBefore } = await this.#serve());
       this.#returnTaken();
       await this.#drain(notBefore);
     } while (this.#inFlight > 0);
     stopListening();
     this.#cancelDrain?.();
-    this.#cancelSlice?.();
+    this.#endSlice();
     if (this.#failure !== undefined) throw this.#failure.error;
     return { notBefore: toPause(this.#state, this.#clock.now()) ?? notBefore };
+  }
+
+  #endSlice(): void {
+    this.#cancelSlice?.();
+    this.#cancelSlice = undefined;
   }
 
   /** Waits for attempts in flight, or until they hold up what the run could do meanwhile. */
@@ -245,6 +251,7 @@ export class LaneRun {
 
   /** The oldest first attempt that began before; none while another one gives way. */
   #findHanging(before: Milliseconds): InFlight | undefined {
+    if (this.#attempts.size < this.#inFlight) return undefined;
     for (const attempt of this.#attempts) {
       if (attempt.gaveWay || attempt.startedAt > before) return undefined;
       if (attempt.delivery.tries === 0 && !attempt.delivery.isReplay) return attempt;

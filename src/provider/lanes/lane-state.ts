@@ -181,8 +181,8 @@ function countSuccess(state: LaneState, { delivery: { type }, result, now }: End
 
 /** The change, if there is one. */
 function noteSuccess(state: LaneState, { duration }: AttemptResult, now: EpochMilliseconds): Partial<LaneState> | undefined {
-  const isSlow = duration < QUICK_SUCCESS_MS ? undefined : true;
   const hangs = isHanging(state, now);
+  const isSlow = duration >= QUICK_SUCCESS_MS || (hangs && state.isSlow === true) ? true : undefined;
   const timedOutAt = hangs ? state.timedOutAt : undefined;
   const succeededAt = hangs ? Math.floor(now / 1_000) * 1_000 : undefined;
   const isSame = isSlow === state.isSlow && timedOutAt === state.timedOutAt && succeededAt === state.succeededAt;

@@ -98,6 +98,8 @@ export class SlotPool {
   #slowBytes = 0;
   readonly #lines: Readonly<Record<SlotKind, WaitLine<SlotRequest, Slot>>>;
   #isFirstNext = true;
+  /** The next kind to be admitted first. */
+  readonly #turns: readonly SlotKind[][] = [[...FAST_KINDS], [...SLOW_KINDS]];
   #cancelTimer: CancelTimer | undefined;
 
   constructor({ maxConcurrency, maxConnections, maxSlowBytes }: SlotLimits, budget: MemoryBudget, clock: Clock) {
@@ -267,8 +269,15 @@ export class SlotPool {
   #admit(): void {
     while (this.#budget.waiting > 0) if (!this.#ageOne(FAST_KINDS)) break;
     // In turns, so that no kind waits permanently.
-    for (const kinds of [FAST_KINDS, SLOW_KINDS])
-      for (let isDone = false; !isDone; ) isDone = kinds.map((kind) => this.#admitOne(kind)).every((isAdmitted) => !isAdmitted);
+    for (const kinds of this.#turns) {
+      for (let at = 0; at < kinds.length; at++) {
+        const kind = kinds[at] as SlotKind;
+        if (!this.#admitOne(kind)) continue;
+        // The next slot is for another kind.
+        kinds.push(...kinds.splice(at, 1));
+        at = -1;
+      }
+    }
     this.#setTimer();
   }
 

@@ -74,7 +74,7 @@ export class Outbox {
   #heldUntil: Milliseconds = 0;
   #heldBackoff = MIN_BACKOFF_MS;
   #batchRows = FIRST_BATCH_ROWS;
-  /** Fewer after a failure, until no row is left: a statement may take too long for rows as large as these. */
+  /** Fewer after a failure, and slowly more again: a statement may take too long for rows as large as these. */
   #mostRows = MAX_BATCH_ROWS;
   #figuresAt = Number.NEGATIVE_INFINITY;
 
@@ -105,8 +105,10 @@ export class Outbox {
   async #run(): Promise<void> {
     let backoff = MIN_BACKOFF_MS;
     while (!this.#isStopped) {
+      let isConnected = false;
       try {
         const session = await this.#connect();
+        isConnected = true;
         await this.#work(session);
         backoff = MIN_BACKOFF_MS;
         this.#parts.hooks.onUp();
@@ -115,8 +117,8 @@ export class Outbox {
         this.#session?.end();
         this.#session = undefined;
         if (this.#isStopped) break;
-        this.#mostRows = Math.max(1, Math.floor(this.#batchRows / 2));
-        this.#batchRows = this.#mostRows;
+        if (isConnected) this.#mostRows = Math.max(1, Math.floor(this.#batchRows / 2));
+        this.#batchRows = Math.min(this.#batchRows, this.#mostRows);
         this.#parts.hooks.onDown(thrown);
         await this.#sleep(backoff);
         backoff = Math.min(2 * backoff, MAX_BACKOFF_MS);
@@ -182,7 +184,7 @@ export class Outbox {
       const batch = await session.transaction((client) => this.#moveBatch(client));
       this.#report(batch);
       const { taken } = batch;
-      if (taken === 0) this.#mostRows = MAX_BATCH_ROWS;
+      this.#mostRows = taken === 0 ? MAX_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, this.#mostRows + 1);
       this.#batchRows = Math.min(this.#mostRows, taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken));
       if (taken === 0) break;
     }

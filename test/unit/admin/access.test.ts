@@ -23,7 +23,8 @@ describe('without a token', () => {
     ['127.8.9.1', 'localhost:9090'],
     ['::1', '[::1]:9090'],
     ['::1', 'LOCALHOST'],
-    ['::ffff:127.0.0.1', '127.0.0.1:9090'],
+    ['::ffff:127.0.0.1', '10.1.2.3:9090'],
+    ['127.0.0.1', '[fd00::1]'],
   ])('authorizes a request from %s with Host %s', (peer, host) => {
     expect(access.authorize(toRequest(peer, [host]))).toBeUndefined();
   });
@@ -53,8 +54,7 @@ describe('without a token', () => {
     [['[::]:9090']],
     [['[::ffff:127.0.0.1]:9090']],
     [['[::ffff:7f00:1]:9090']],
-    [['10.1.2.3:9090']],
-    [['[fd00::1]']],
+    [['[0:0:0:0:0:ffff:7f00:1]:9090']],
     [['']],
     [[]],
     [['127.0.0.1', 'evil.example']],

@@ -113,6 +113,20 @@ describe('createResolve', () => {
     for (const name of ['localhost', 'legacy.example', 'billing']) await expect(strict(name), name).rejects.toThrow();
   });
 
+  test('looks for names with fewer dots than ndots in the search domains first, as the system does', async () => {
+    const service = { a: [[10, 0, 0, 7]] };
+    const { server } = await startNameServer({
+      'app.dev': { a: [[93, 184, 216, 34]] },
+      'app.dev.svc.test': service,
+      'redis.svc.test': service,
+      redis: { isSilent: true },
+    });
+    const few = createResolve({ local: makeLocalNames('', 'search svc.test\n'), servers: [server] });
+    expect([await few('redis'), await few('app.dev')]).toEqual([['10.0.0.7'], ['93.184.216.34']]);
+    const many = createResolve({ local: makeLocalNames('', 'search svc.test\noptions timeout:1 ndots:5\n'), servers: [server] });
+    expect(await many('app.dev')).toEqual(['10.0.0.7']);
+  });
+
   test('reads the hosts file again after it has changed, and needs none', async () => {
     const { server } = await startNameServer({});
     const local = makeLocalNames('10.0.0.1 a\n', '');
