@@ -104,7 +104,7 @@ const STATUS_CHECKS: readonly Check[] = [
     id: 'refusal-status',
     group: 'responses',
     severity: 'major',
-    sent: 'everything that must be rejected, but for another ID',
+    sent: 'everything that must be rejected, except for another ID',
     expected: 'a 4xx status other than 410 each time',
     impact:
       'A 5xx makes senders retry invalid requests for days, and shows that the code threw an exception. On 410, senders disable the endpoint.',
