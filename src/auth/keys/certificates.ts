@@ -136,8 +136,8 @@ interface Fetch {
 
 /**
  * Limits fetches per minute, for each host apart: an attack on the route of one sender must not stop those of another. Clients share them: a
- * client with invented URLs must not stop the deliveries of the sender. The fewer are left, the fewer a client gets, so that dozens of
- * clients cannot use them up.
+ * client with invented URLs must not stop the deliveries of the sender. The fewer are left, the fewer a client gets, so that it
+ * takes some thirty clients to use them up.
  */
 class Budget {
   /** The config and the patterns of senders bound the number of hosts. */

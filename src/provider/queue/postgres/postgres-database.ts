@@ -193,7 +193,8 @@ export class PostgresDatabase extends PostgresSql implements Database {
         throw ROLLBACK;
       });
     } catch (thrown) {
-      if (thrown !== ROLLBACK) throw database.explain(thrown).error;
+      // Another replica is changing the tables.
+      if (thrown !== ROLLBACK && toState(thrown) !== LOCK_NOT_AVAILABLE) throw database.explain(thrown).error;
     } finally {
       await database.close();
     }
