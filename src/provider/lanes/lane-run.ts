@@ -237,7 +237,7 @@ export class LaneRun {
     const now = this.#clock.monotonic();
     const isOpen = isBreakerOpen(this.#state);
     // An endpoint that is away must not get one after the other.
-    const minAge = fresh !== undefined && !isOpen ? MIN_GIVE_WAY_MS : MAX_GIVE_WAY_MS;
+    const minAge = Math.max(2 * (this.#state.slowMs ?? 0), fresh !== undefined && !isOpen ? MIN_GIVE_WAY_MS : MAX_GIVE_WAY_MS);
     const hanging = mayGiveWay(this.#state, endpoint) ? this.#findHanging(now - minAge) : undefined;
     if (hanging !== undefined && (fresh !== undefined || !isOpen)) {
       const isNeeded = fresh !== undefined || this.#taken.some((delivery) => !this.#isSuspect(delivery, limits));

@@ -106,12 +106,9 @@ export function toLimits(state: LaneState, endpoint: Endpoint, now: EpochMillise
   return { concurrency, suspects: Math.max(1, Math.floor(HANGING_SHARE * concurrency)), others: 'untried', fresh };
 }
 
-/**
- * Whether a first attempt may be ended early for an event that was not tried yet: it is retried with the whole `timeout`. Not if successes take as
- * long.
- */
-export function mayGiveWay({ isProven, isSlow }: LaneState, { schedule }: Endpoint): boolean {
-  return isProven && isSlow !== true && schedule.length > 0;
+/** Whether a first attempt may be ended early for an event that was not tried yet: it is retried with the whole `timeout`. */
+export function mayGiveWay({ isProven }: LaneState, { schedule }: Endpoint): boolean {
+  return isProven && schedule.length > 0;
 }
 
 /** The part of a delivery that decides when it has its turn. */
@@ -182,11 +179,13 @@ function countSuccess(state: LaneState, { delivery: { type }, result, now }: End
 /** The change, if there is one. */
 function noteSuccess(state: LaneState, { duration }: AttemptResult, now: EpochMilliseconds): Partial<LaneState> | undefined {
   const hangs = isHanging(state, now);
-  const isSlow = duration >= QUICK_SUCCESS_MS || (hangs && state.isSlow === true) ? true : undefined;
+  // In seconds, so that it seldom changes.
+  const slow = duration < QUICK_SUCCESS_MS ? 0 : Math.ceil(duration / 1_000) * 1_000;
+  const slowMs = Math.max(slow, hangs ? (state.slowMs ?? 0) : 0) || undefined;
   const timedOutAt = hangs ? state.timedOutAt : undefined;
   const succeededAt = hangs ? Math.floor(now / 1_000) * 1_000 : undefined;
-  const isSame = isSlow === state.isSlow && timedOutAt === state.timedOutAt && succeededAt === state.succeededAt;
-  return isSame ? undefined : { isSlow, timedOutAt, succeededAt };
+  const isSame = slowMs === state.slowMs && timedOutAt === state.timedOutAt && succeededAt === state.succeededAt;
+  return isSame ? undefined : { slowMs, timedOutAt, succeededAt };
 }
 
 function applyFailure(state: LaneState, attempt: EndedAttempt): LaneUpdate {

@@ -110,8 +110,8 @@ export interface LaneState {
   readonly timedOutAt?: EpochMilliseconds | undefined;
   /** When one last succeeded since then, in whole seconds. */
   readonly succeededAt?: EpochMilliseconds | undefined;
-  /** The last success took a second or more. */
-  readonly isSlow?: true | undefined;
+  /** The longest success since an attempt timed out, else the last one, in whole seconds; undefined below a second. */
+  readonly slowMs?: Milliseconds | undefined;
   /** When the last one was added. */
   readonly failingTypeAt?: EpochMilliseconds | undefined;
   /** Other types whose last attempts failed, and how many in a row; at most 64. */

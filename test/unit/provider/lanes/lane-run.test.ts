@@ -473,7 +473,7 @@ describe('events that hang', () => {
   test.each([
     ['no attempt timed out', PROVEN, {}],
     ['the last time-out was long ago', { ...PROVEN, timedOutAt: 1_799_999_000_000 }, {}],
-    ['successes take as long', { isSlow: true as const }, {}],
+    ['successes take as long', { slowMs: 15_000 }, {}],
     ['no retry follows', {}, { schedule: [] }],
   ] as const)('do not give way if %s', async (_, state, endpoint) => {
     lane.state = { ...hanging(), ...state };

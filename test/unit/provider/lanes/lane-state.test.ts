@@ -196,10 +196,10 @@ describe('an event that times out', () => {
   test('makes successes change the state once a second, for two minutes', () => {
     const quick = responded(200, { duration: 5 });
     const first = update(hung, quick, { now: NOW + 1_100 }).state;
-    expect(first).toMatchObject({ succeededAt: NOW + 1_000, isSlow: undefined });
+    expect(first).toMatchObject({ succeededAt: NOW + 1_000, slowMs: undefined });
     expect(update(first, quick, { now: NOW + 1_900 }).state).toBe(first);
     expect(update(first, quick, { now: NOW + 2_100 }).state).not.toBe(first);
-    expect(update(first, responded(200, { duration: 1_500 }), { now: NOW + 1_900 }).state.isSlow).toBe(true);
+    expect(update(first, responded(200, { duration: 1_500 }), { now: NOW + 1_900 }).state.slowMs).toBe(2_000);
     const later = update(first, quick, { now: NOW + 121_000 }).state;
     expect([later.timedOutAt, later.succeededAt]).toEqual([undefined, undefined]);
     expect(update(later, quick, { now: NOW + 122_000 }).state).toBe(later);
