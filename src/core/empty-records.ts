@@ -22,7 +22,7 @@ const BYTES_PER_SECOND = 2 * 1024;
 interface Watched {
   readonly handle: TlsHandle;
   readonly below: NonNullable<TlsHandle['_parent']>;
-  readonly onExceeded: () => void;
+  readonly onExceeded: (bytes: number) => void;
   all: number;
   content: number;
   left: number;
@@ -38,7 +38,7 @@ class EmptyRecords {
     this.#clock = clock;
   }
 
-  watch(socket: TLSSocket, onExceeded: () => void): void {
+  watch(socket: TLSSocket, onExceeded: (bytes: number) => void): void {
     const { _handle: handle } = socket as TLSSocket & { readonly _handle: TlsHandle | null };
     const below = handle?._parent;
     if (handle == null || below === undefined) return;
@@ -66,14 +66,14 @@ class EmptyRecords {
     watched.left = Math.min(BURST_BYTES, watched.left + refill - empty);
     if (watched.left >= 0) return;
     this.#watched.delete(watched);
-    watched.onExceeded();
+    watched.onExceeded(BURST_BYTES - watched.left);
   }
 }
 
 const byClock = new WeakMap<Clock, EmptyRecords>();
 
-/** Calls `onExceeded` if a peer sends too many, from the end of the handshake on. */
-export function limitEmptyRecords(socket: TLSSocket, clock: Clock, onExceeded: () => void): void {
+/** Calls `onExceeded` with their bytes if a peer sends too many, from the end of the handshake on. */
+export function limitEmptyRecords(socket: TLSSocket, clock: Clock, onExceeded: (bytes: number) => void): void {
   const records = byClock.get(clock) ?? new EmptyRecords(clock);
   byClock.set(clock, records);
   records.watch(socket, onExceeded);

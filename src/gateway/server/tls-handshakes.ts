@@ -53,6 +53,8 @@ const USUAL_CHAIN_BYTES = 8 * 1024;
  * 142 ms were measured for 31 KB, 411 ms for 97 KB.
  */
 const CHECK_MS_PER_BYTE = 5 / 1_024;
+/** OpenSSL takes 8 µs for a KeyUpdate of 27 bytes; its client waits twice as long. All clients of a balancer may be one, so it is not more. */
+const EMPTY_MS_PER_BYTE = (2 * 0.008) / 27;
 /** A client whose chains took this time waits so many times as long. */
 const PAUSES = 10;
 const MAX_PAUSE_MS: Milliseconds = 60_000;
@@ -205,11 +207,12 @@ export class TlsHandshakes {
 
   /** The handshake is complete. Returns false if it is closed. */
   finish(socket: TLSSocket): boolean {
-    limitEmptyRecords(socket, this.#port.clock, () => {
+    const handshake = this.#running.get(toConnectionKey(socket));
+    limitEmptyRecords(socket, this.#port.clock, (bytes) => {
       this.#port.onLimit('empty_records');
       socket.destroy();
+      if (handshake !== undefined) this.#costs.delay(handshake.client, bytes * EMPTY_MS_PER_BYTE);
     });
-    const handshake = this.#running.get(toConnectionKey(socket));
     if (handshake === undefined) return true;
     if (handshake.socket.bytesRead > MAX_HANDSHAKE_BYTES) {
       // Not the inner socket: OpenSSL is still reading it.
@@ -335,7 +338,7 @@ function readChainBytes(socket: TLSSocket): number {
   return bytes;
 }
 
-/** Makes clients wait whose certificate chains are costly to check, so that they take a small part of the CPU. */
+/** Makes clients wait whose handshakes or records took long, so that they take a small part of the CPU. */
 export class ChainCosts {
   readonly #clock: Clock;
   /** When each client may have its next handshake. */
@@ -348,11 +351,15 @@ export class ChainCosts {
   /** Counts a chain. Returns whether the client must wait. */
   charge(client: string, bytes: number): boolean {
     if (bytes <= USUAL_CHAIN_BYTES) return false;
+    this.delay(client, (bytes - USUAL_CHAIN_BYTES) * CHECK_MS_PER_BYTE * PAUSES);
+    return true;
+  }
+
+  /** The client waits longer before its next handshake. */
+  delay(client: string, duration: Milliseconds): void {
     const now = this.#clock.monotonic();
     for (const [paused, end] of this.#pauses) if (end <= now) this.#pauses.delete(paused);
-    const pause = (bytes - USUAL_CHAIN_BYTES) * CHECK_MS_PER_BYTE * PAUSES;
-    this.#pauses.set(client, Math.min((this.#pauses.get(client) ?? now) + pause, now + MAX_PAUSE_MS));
-    return true;
+    this.#pauses.set(client, Math.min((this.#pauses.get(client) ?? now) + duration, now + MAX_PAUSE_MS));
   }
 
   /** Whether the client must wait. */
