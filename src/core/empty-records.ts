@@ -33,6 +33,7 @@ class EmptyRecords {
   readonly #clock: Clock;
   readonly #watched = new Set<Watched>();
   #lookedAt: Milliseconds = 0;
+  #isLooking = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -45,12 +46,14 @@ class EmptyRecords {
     const watched = { handle, below, onExceeded, all: below.bytesRead, content: handle.bytesRead, left: BURST_BYTES };
     this.#watched.add(watched);
     onceEvent(socket, 'close', () => this.#watched.delete(watched));
-    if (this.#watched.size === 1) this.#lookSoon();
+    if (!this.#isLooking) this.#lookSoon();
   }
 
   #lookSoon(): void {
     this.#lookedAt = this.#clock.monotonic();
+    this.#isLooking = true;
     this.#clock.after(INTERVAL_MS, () => {
+      this.#isLooking = false;
       const refill = ((this.#clock.monotonic() - this.#lookedAt) * BYTES_PER_SECOND) / 1_000;
       for (const each of this.#watched) this.#look(each, refill);
       if (this.#watched.size > 0) this.#lookSoon();
