@@ -3,7 +3,7 @@ import type { TLSSocket } from 'node:tls';
 import type { Clock, Milliseconds } from './clock.ts';
 import { onceEvent } from './safe-events.ts';
 
-/** The counters of a connection. They are not documented; if a later version of Node has none, there is no limit. */
+/** The counters of a connection. Node does not document them; without them, nothing is limited. */
 interface TlsHandle {
   /** Bytes of content. */
   readonly bytesRead: number;

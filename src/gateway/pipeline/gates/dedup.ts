@@ -190,25 +190,17 @@ class DedupAttempt implements ClaimAttempt {
   /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all its claims. */
   async #claimAll(): Promise<ClaimsResult> {
     const held: ClaimRequest[] = [];
-    const release = (): void => {
+    try {
+      for (const step of this.#attempted) {
+        const found = await this.#claimStep(step);
+        if (!('key' in found)) return found;
+        held.push(found);
+      }
+      return { state: 'new', held: held.splice(0) };
+    } finally {
+      // Only a part was granted: there is a conflict, or the store has no room for the others.
       for (const request of held) this.#settle('release', request);
-    };
-    for (const step of this.#attempted) {
-      let found: ClaimRequest | Conflict;
-      try {
-        found = await this.#claimStep(step);
-      } catch (thrown) {
-        // The store had room for a part of the claims only.
-        release();
-        throw thrown;
-      }
-      if (!('key' in found)) {
-        release();
-        return found;
-      }
-      held.push(found);
     }
-    return { state: 'new', held };
   }
 
   /** The granted request, or the conflict: a claim in progress counts before a handled one, as it may still be released. */
