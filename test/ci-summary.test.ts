@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeFolder } from './support/fixtures.ts';
@@ -54,6 +54,17 @@ test('lists at most 20 failures', () => {
   const testResults = Array.from({ length: 25 }, (_, i) => ({ name: `t${i}`, status: 'failed', message: 'm' }));
   const { lines } = summarize([{ ...PASSED, numFailedTests: 25, success: false, testResults }]);
   expect(lines.slice(-2)).toEqual(['== failed: and 5 more', '3 passed, 25 failed, 1 skipped']);
+});
+
+test('the steps of .ci/run that npm does not start have the Node of the project, too, whatever Node the machine has', () => {
+  const [beforeSummary] = readFileSync(join(ROOT, '.ci/run'), 'utf8').split('\nstep 60 node ');
+  const assignments = beforeSummary?.split('\n').filter((line) => line.startsWith('PATH=')) ?? [];
+  const { stdout } = spawnSync('bash', ['-c', [...assignments, 'command -v node'].join('\n')], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    env: { PATH: '/usr/bin:/bin' },
+  });
+  expect(stdout.trim()).toBe(join(ROOT, 'node_modules/.bin/node'));
 });
 
 function summarize(
