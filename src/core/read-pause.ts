@@ -3,7 +3,6 @@
  * a client, so that the buffers of all pauses together are limited, and divided fairly between clients.
  * Only this file pauses streams and waits for `drain`; scripts/lint-layers.ts checks it.
  */
-import type { Writable } from 'node:stream';
 import { type CancelTimer, type Clock, MAX_TIMER_MS, type Milliseconds } from './clock.ts';
 import { guardCallback, offEvent, onEvent } from './safe-events.ts';
 import type { ListElement } from './unordered-list.ts';
@@ -41,7 +40,10 @@ const PAUSED_STREAM_BYTES = 128 * 1024;
  * In bytes: what may wait in a connection that relays both ways without a pause, which would count it. Node's own limit is four times as much;
  * hundreds of tunnels that stay just below it would fill a small container.
  */
-const MAX_UNCOUNTED_BYTES = 16 * 1024;
+export const MAX_UNCOUNTED_BYTES = 16 * 1024;
+
+/** The same in writes: each takes some 700 bytes of memory besides its content, which may be a single byte. */
+const MAX_UNCOUNTED_WRITES = 16;
 
 /** A stream, socket or response that takes no more for now. */
 export interface BlockedWriter {
@@ -51,6 +53,13 @@ export interface BlockedWriter {
   on(event: 'drain' | 'close', listener: () => void): unknown;
   off(event: 'drain' | 'close', listener: () => void): unknown;
   destroy(): unknown;
+}
+
+type OnWritten = (error?: Error | null) => void;
+
+/** A writer that says when it has passed a chunk on. */
+interface ChunkWriter extends BlockedWriter {
+  write(chunk: Buffer, onWritten: OnWritten): boolean;
 }
 
 /** A pause, from when it begins until it is ended or overdue. */
@@ -157,14 +166,22 @@ export function pauseUntilDrained(
   return pause;
 }
 
+/** The writes since nothing waited for a writer. */
+const waitingWrites = new WeakMap<BlockedWriter, number>();
+
 /** Writes a chunk; returns whether it needs no pause, because at most a little waits. A pause ends once nothing waits. */
-export function writeCounted(writer: Writable, chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean {
+export function writeCounted(writer: ChunkWriter, chunk: Buffer, onWritten?: OnWritten): boolean {
   const onTaken = guardCallback((error?: Error | null) => {
     onWritten?.(error);
-    if (writer.writableLength === 0) pauses.get(writer)?.end();
+    if (writer.writableLength > 0) return;
+    waitingWrites.delete(writer);
+    pauses.get(writer)?.end();
   });
   writer.write(chunk, onTaken);
-  return writer.writableLength <= MAX_UNCOUNTED_BYTES;
+  if (writer.writableLength === 0) return true;
+  const writes = (waitingWrites.get(writer) ?? 0) + 1;
+  waitingWrites.set(writer, writes);
+  return writes <= MAX_UNCOUNTED_WRITES && writer.writableLength <= MAX_UNCOUNTED_BYTES;
 }
 
 /** Ends a response with its whole content, and counts what waits from the first byte on: a client that never reads it holds it in memory. */

@@ -4,7 +4,6 @@ import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
 import { type ReadPause, writeCounted } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
-import { guardCallback } from '../../core/safe-events.ts';
 import type { UpstreamRequest } from './upstream.ts';
 
 /** Copying a small body is cheaper than writing a second buffer. */
@@ -44,11 +43,9 @@ export class BodyWriter implements BodyConsumer {
   write(chunk: Buffer): ReadPause | undefined {
     // Also after an error: the socket is closed then, and nothing uses the memory any more.
     const onWritten = (): void => freeChunk(chunk);
-    const hasRoom = this.#isChunked
-      ? this.#writeChunk(chunk, guardCallback(onWritten))
-      : writeCounted(this.#socket, chunk, onWritten);
+    const hasRoom = this.#isChunked ? this.#writeChunk(chunk, onWritten) : writeCounted(this.#socket, chunk, onWritten);
     this.#events.onProgress();
-    // A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait.
+    // The operating system may have taken the whole chunk once its parts were written together.
     if (hasRoom || this.#socket.writableLength === 0) return undefined;
     return this.#events.startPause();
   }
@@ -71,13 +68,13 @@ export class BodyWriter implements BodyConsumer {
     this.#body.stop();
   }
 
-  #writeChunk(chunk: Buffer, onWritten: (error?: Error | null) => void): boolean {
+  #writeChunk(chunk: Buffer, onWritten: () => void): boolean {
     // An empty chunk would be the last one (RFC 9112 §7.1).
     if (chunk.length === 0) return true;
     this.#socket.cork();
     this.#socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
-    this.#socket.write(chunk, onWritten);
-    const hasRoom = this.#socket.write('\r\n', 'latin1');
+    const hasRoom = writeCounted(this.#socket, chunk, onWritten);
+    this.#socket.write('\r\n', 'latin1');
     this.#socket.uncork();
     return hasRoom;
   }

@@ -1,6 +1,13 @@
 /** Bounds how slowly a client may read what it is sent: a response, or the bytes of an upgraded connection or a tunnel. */
 import type { Milliseconds } from '../../core/clock.ts';
-import { type BlockedWriter, findPause, type PauseOwner, pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
+import {
+  type BlockedWriter,
+  findPause,
+  MAX_UNCOUNTED_BYTES,
+  type PauseOwner,
+  pauseUntilDrained,
+  type ReadPause,
+} from '../../core/read-pause.ts';
 
 /** The minimum rate at which a client must read. */
 export interface ReadLimits {
@@ -29,6 +36,11 @@ export class ClientReads {
   onSent(bytes: number): void {
     this.#sentBytes += bytes;
     this.#client.pauses.onBytes(bytes);
+  }
+
+  /** Counts what waits of a response that has ended: its head, for one, may be large. The response closes once it is sent. */
+  onEnded(response: BlockedWriter): void {
+    if (response.writableLength > MAX_UNCOUNTED_BYTES) this.waitFor(response);
   }
 
   /** Pauses until the client takes more. A client that takes nothing for too long, or too little, is disconnected. */

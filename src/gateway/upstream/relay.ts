@@ -6,7 +6,7 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { acceptsTrailers, type RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
-import { findPause, type ReadPause } from '../../core/read-pause.ts';
+import { findPause, type ReadPause, writeCounted } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, type RejectionCode, refuse } from '../../core/refusal.ts';
 import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
 import { ClientReads, type ReadLimits } from './client-reads.ts';
@@ -31,6 +31,7 @@ const LINK = /^<[^<>\r\n]*>(?:[\t ]*;[\t ]*[^;="\s]+(?:=(?:"[^;"\s]*"|[^;"\s]+))
 
 /** A body up to this size is written in one piece with the head: one string takes a fifth less of the CPU of a response than buffers. */
 const MAX_SINGLE_WRITE = 8_192;
+const MAX_HINT_BYTES = 8_192;
 
 /** The dependencies of a relay. */
 export interface RelayParts {
@@ -64,6 +65,7 @@ export class Relay implements UpstreamListener {
   readonly #reads: ClientReads;
   /** The request body is still being sent. */
   #isSending = false;
+  #hasHints = false;
   readonly #flushHead = (): void => {
     if (!this.#hasBody && this.#status !== 0 && this.#canWrite()) this.#response.flushHeaders();
   };
@@ -111,8 +113,12 @@ export class Relay implements UpstreamListener {
     if (status !== EARLY_HINTS || !this.#canWrite() || httpVersionMinor === 0) return;
     const all = headers.filter((_, i) => i % 2 === 1 && headers[i - 1]?.toLowerCase() === 'link');
     const links = socket === undefined ? all : all.filter((link) => LINK.test(link));
+    const bytes = links.reduce((sum, { length }) => sum + length, 0);
+    // No pause counts what waits of them. Browsers use only the first ones.
+    if (links.length === 0 || bytes > MAX_HINT_BYTES || this.#hasHints) return;
+    this.#hasHints = true;
     try {
-      if (links.length > 0) this.#response.writeEarlyHints({ link: links });
+      this.#response.writeEarlyHints({ link: links });
     } catch {
       // Node rejects invalid Link values; a hint is not worth an error.
     }
@@ -168,9 +174,7 @@ export class Relay implements UpstreamListener {
       this.#smallBody = chunk;
       return undefined;
     }
-    // A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait.
-    if (this.#response.write(chunk, releaseBuffer) || this.#response.writableLength === 0) return undefined;
-    return this.#reads.waitFor(this.#response);
+    return writeCounted(this.#response, chunk, releaseBuffer) ? undefined : this.#reads.waitFor(this.#response);
   }
 
   onEnd(trailers: RawHeaders, isRequestWritten: boolean): void {
@@ -209,6 +213,7 @@ export class Relay implements UpstreamListener {
     if (trailers.length > 0 && this.#response.chunkedEncoding && acceptsTrailers(headers)) this.#addTrailers(trailers);
     if (this.#smallBody === undefined) this.#response.end();
     else this.#response.end(this.#smallBody.toString('latin1'), 'latin1');
+    this.#reads.onEnded(this.#response);
   }
 
   #addTrailers(trailers: RawHeaders): void {

@@ -81,6 +81,21 @@ test('counts what waits in a connection far below the limit of Node, until nothi
   expect([written.mock.calls.length, findPause(writer), writer.writableNeedDrain]).toEqual([1, undefined, false]);
 });
 
+test('counts bytes that wait one by one, because each takes more memory than its content', () => {
+  const writer = new Writable({ highWaterMark: 65_536, write: nothing });
+  const hasRoom = Array.from({ length: 17 }, () => writeCounted(writer, Buffer.alloc(1)));
+  expect([hasRoom.lastIndexOf(true), hasRoom.indexOf(false)]).toEqual([15, 16]);
+});
+
+test('counts no writes that the system has taken', async () => {
+  const writer = new Writable({ write: (_chunk, _encoding, done) => queueMicrotask(done) });
+  for (let i = 0; i < 100; i++) {
+    await new Promise<void>((resolve) => {
+      expect(writeCounted(writer, Buffer.alloc(1), () => resolve())).toBe(true);
+    });
+  }
+});
+
 describe('a response that is ended with its content', () => {
   const end = (clock: FakeClock, content: string) => {
     let sent = (): void => undefined;

@@ -2,6 +2,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../../../src/core/clock.ts';
+import { findPause } from '../../../../src/core/read-pause.ts';
 import { refuse } from '../../../../src/core/refusal.ts';
 import { createForwarder, type ForwardRoute } from '../../../../src/gateway/upstream/forwarder.ts';
 import { type ForwardOutcome, toSettlement } from '../../../../src/gateway/upstream/outcome.ts';
@@ -222,10 +223,17 @@ describe('the response', () => {
     expect(text.startsWith('HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\n')).toBe(true);
   });
 
+  test('has no further hints', async () => {
+    const second = HINTED.replace('a.css', 'b.css');
+    const text = await askRaw(await startRelayTo(answering(`${HINTED.split('HTTP/1.1 200')[0]}${second}`)), GET);
+    expect([text.split('103 Early Hints').length, text.includes('a.css'), text.includes('b.css')]).toEqual([2, true, false]);
+  });
+
   test.each([
     ['by a sender of HTTP/1.0', HINTED, 'GET / HTTP/1.0'],
     ['that Node would not write', HINTED.replace('</a.css>; rel=preload', 'nonsense'), GET],
     ['that say nothing', HINTED.replace('Link', 'X-Link'), GET],
+    ['too large to wait for a client that does not read', HINTED.replace('a.css', 'a'.repeat(9_000)), GET],
     ['of another 1xx', HINTED.replace('103', '102'), GET],
   ])('has no hints %s', async (_title, bytes, head) => {
     const text = await askRaw(await startRelayTo(answering(bytes)), head);
@@ -379,7 +387,8 @@ describe('a sender', () => {
     const relay = await startRelayTo(serveLarge);
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.pause();
-    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
+    const isPaused = (): boolean => relay.responses.some((response) => findPause(response) !== undefined);
+    await expect.poll(isPaused, { timeout: 10_000 }).toBe(true);
     expect(relay.outcomes).toEqual([]);
     expect(relay.responses[0]?.writableLength).toBeLessThan(1_000_000);
     expect(await countBytes(sender)).toBeGreaterThan(LARGE);
@@ -408,7 +417,8 @@ describe('a sender', () => {
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.on('error', () => undefined);
     sender.pause();
-    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
+    const isPaused = (): boolean => relay.responses.some((response) => findPause(response) !== undefined);
+    await expect.poll(isPaused, { timeout: 10_000 }).toBe(true);
     await settle();
     await clock.advance(29_900);
     expect(relay.responses[0]?.destroyed).toBe(false);
@@ -467,7 +477,8 @@ describe('a sender', () => {
     );
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.pause();
-    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
+    const isPaused = (): boolean => relay.responses.some((response) => findPause(response) !== undefined);
+    await expect.poll(isPaused, { timeout: 10_000 }).toBe(true);
     sender.resume();
     await new Promise((resolve) => sender.once('close', resolve));
     await settle();
