@@ -1,5 +1,5 @@
 /** Who may come in at every server of the league, and how they ask. */
-import { makeHash } from '../src/auth/passwords/password-make.ts';
+import { makeHash } from '../src/users/password-make.ts';
 
 /** A user with the bcrypt hash that every server is given. */
 export interface LeagueUser {

@@ -5,14 +5,14 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { compileScheme } from '../src/auth/schemes/compile.ts';
-import { standardWebhooks } from '../src/auth/schemes/presets/standard-webhooks.ts';
 import { formatProblem } from '../src/config/schema/problem.ts';
 import { pause, systemClock } from '../src/core/clock.ts';
 import { Secret } from '../src/core/secret.ts';
 import { prepare } from '../src/gateway/runtime/check.ts';
 import { Gate } from '../src/gateway/runtime/gate.ts';
 import { createLogger } from '../src/telemetry/log/logger.ts';
+import { standardWebhooks } from '../src/verify/presets/standard-webhooks.ts';
+import { compileScheme } from '../src/verify/schemes/compile.ts';
 import { type ExampleApp, startExampleApp } from './app.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');

@@ -183,8 +183,8 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     ['diagnostics/explain/background.ts', 'sidegate-explain'],
     ['../node_modules/ioredis/built/index.js', 'sidegate-redis'],
     ['../node_modules/pg/lib/index.js', 'sidegate-postgres'],
-    ['auth/schemes/jwt/jwt.ts', 'sidegate-jwt'],
-    ['auth/passwords/password-worker.ts', 'password-worker'],
+    ['verify/schemes/jwt/jwt.ts', 'sidegate-jwt'],
+    ['users/password-worker.ts', 'password-worker'],
     ['provider/queue/sqlite/queue-worker.ts', 'queue-worker'],
   ] as const;
   const { metafile } = await build({

@@ -10,7 +10,8 @@ type Layers = readonly (readonly string[])[];
  */
 const LAYERS: Layers = [
   ['core'],
-  ['auth', 'http', 'state'],
+  ['http', 'verify', 'users'],
+  ['state'],
   ['config', 'telemetry'],
   ['gateway', 'http-api'],
   ['provider', 'diagnostics/explain'],
@@ -21,13 +22,7 @@ const LAYERS: Layers = [
 ];
 /** The same inside an area, for its subfolders. */
 const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
-  [
-    'auth',
-    [
-      ['schemes', 'passwords', 'client-certificates'],
-      ['handshakes', 'keys'],
-    ],
-  ],
+  ['verify', [['schemes'], ['presets'], ['handshakes', 'keys', 'sign']]],
   ['config', [['schema'], ['sources', 'rules'], ['load']]],
   ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
   ['http', [['client'], ['dial']]],
@@ -97,49 +92,49 @@ const CONNECTORS: ReadonlySet<string> = new Set([
 /** Duplicates, outdated events, and handshakes. */
 const ACKNOWLEDGING: ReadonlySet<string> = new Set([
   'core/refusal.ts',
-  'auth/handshakes/handshake.ts',
+  'verify/handshakes/handshake.ts',
   'gateway/pipeline/gates/dedup.ts',
   'gateway/pipeline/gates/order.ts',
   'gateway/pipeline/gates/sns.ts',
 ]);
 /** Compare names and values of headers, schemes of URLs and hex digits, which are ASCII. */
 const ASCII_READERS: ReadonlySet<string> = new Set([
-  'auth/handshakes/cloudevents.ts',
-  'auth/handshakes/header-echo.ts',
-  'auth/keys/https-get.ts',
-  'auth/schemes/aliases.ts',
-  'auth/schemes/body-writer.ts',
-  'auth/schemes/field-head.ts',
-  'auth/schemes/head.ts',
-  'auth/schemes/header-list.ts',
-  'auth/schemes/jwt/jwt.ts',
-  'auth/schemes/kind.ts',
-  'auth/schemes/open-content.ts',
-  'auth/schemes/sign-anywhere.ts',
-  'auth/schemes/signature-entries.ts',
-  'auth/schemes/token.ts',
-  'auth/schemes/twins.ts',
-  'auth/schemes/url.ts',
+  'verify/handshakes/cloudevents.ts',
+  'verify/handshakes/header-echo.ts',
+  'verify/keys/https-get.ts',
+  'verify/schemes/aliases.ts',
+  'verify/schemes/body-writer.ts',
+  'verify/schemes/field-head.ts',
+  'verify/schemes/head.ts',
+  'verify/schemes/header-list.ts',
+  'verify/schemes/jwt/jwt.ts',
+  'verify/schemes/kind.ts',
+  'verify/schemes/open-content.ts',
+  'verify/schemes/sign-anywhere.ts',
+  'verify/schemes/signature-entries.ts',
+  'verify/schemes/token.ts',
+  'verify/schemes/twins.ts',
+  'verify/schemes/url.ts',
 ]);
 /** Parse JSON that is verified, configured, about to be signed, or at most some kilobytes. */
 const JSON_READERS: ReadonlySet<string> = new Set([
-  'auth/handshakes/handshake.ts',
-  'auth/keys/key-set.ts',
-  'auth/schemes/body-writer.ts',
-  'auth/schemes/identity.ts',
-  'auth/schemes/public-keys.ts',
-  'auth/schemes/token.ts',
+  'verify/handshakes/handshake.ts',
+  'verify/keys/key-set.ts',
+  'verify/schemes/body-writer.ts',
+  'verify/schemes/identity.ts',
+  'verify/schemes/public-keys.ts',
+  'verify/schemes/token.ts',
 ]);
 const RULES: readonly Rule[] = [
   {
     pattern: /\bJSON\.parse\b/,
     text: 'parses JSON of any size; core/strict-json.ts bounds it, or add the file to JSON_READERS',
-    mayUse: (file) => !isIn('auth')(file) || JSON_READERS.has(file),
+    mayUse: (file) => !isIn('verify', 'users')(file) || JSON_READERS.has(file),
   },
   {
     pattern: /\.to(?:Locale)?(?:Lower|Upper)Case\b/,
     text: 'converts case by itself, so `ſ` may differ from s; core/fold-case.ts does that, or add the file to ASCII_READERS',
-    mayUse: (file) => !isIn('auth')(file) || ASCII_READERS.has(file),
+    mayUse: (file) => !isIn('verify', 'users')(file) || ASCII_READERS.has(file),
   },
   {
     pattern: /\bDate\.now\(|\bnew Date\(|\bperformance\.now\(|\bsetTimeout\(|\bsetInterval\(|\bprocess\.hrtime/,

@@ -68,7 +68,7 @@ const ALLOWED: readonly Allowed[] = [
   },
   { file: 'diagnostics/probe/checks/malformed.ts', pattern: '/=+$/', reason: 'parses text that sidegate generates' },
   {
-    file: 'auth/schemes/url.ts',
+    file: 'verify/schemes/url.ts',
     pattern: '/^(https?:)\\/\\/((?:[^/?#@]*@)?(?:[^/:?#@]+|\\[[^\\]]+\\]))(:[0-9]+)?(?=[/?#]|$)/i',
     reason: 'linear (anchored, no two adjacent runs share a character); the checker does not read lookahead',
   },

@@ -1,11 +1,11 @@
 /** Writes docs/presets.md from the catalogue, so that docs and code always agree. */
-import { PRESETS } from '../src/auth/schemes/catalogue.ts';
-import { coversBody } from '../src/auth/schemes/coverage.ts';
-import type { Algorithm, Piece, SchemeDescription, SignatureDescription, Tolerance } from '../src/auth/schemes/description.ts';
-import type { JwtDescription } from '../src/auth/schemes/key-description.ts';
-import { JWS_NAMES } from '../src/auth/schemes/public-keys.ts';
-import { MAX_SIGNATURE_ENTRIES } from '../src/auth/schemes/signature-entries.ts';
-import { TIMESTAMP_FORMATS } from '../src/auth/schemes/timestamp.ts';
+import { PRESETS } from '../src/verify/presets/catalogue.ts';
+import { coversBody } from '../src/verify/schemes/coverage.ts';
+import type { Algorithm, Piece, SchemeDescription, SignatureDescription, Tolerance } from '../src/verify/schemes/description.ts';
+import type { JwtDescription } from '../src/verify/schemes/key-description.ts';
+import { JWS_NAMES } from '../src/verify/schemes/public-keys.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../src/verify/schemes/signature-entries.ts';
+import { TIMESTAMP_FORMATS } from '../src/verify/schemes/timestamp.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 import { COMMERCE_NOTES } from './commerce-notes.ts';
 import { TOOL_NOTES, TOOL_RECIPES } from './presets-notes.ts';

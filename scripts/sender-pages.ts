@@ -1,14 +1,14 @@
 /** Writes docs/senders/: one page for each sender with a preset, from the catalogue and from docs/senders/notes.yaml. */
 import { readFileSync } from 'node:fs';
 import { parse, stringify } from 'yaml';
-import { HANDSHAKES } from '../src/auth/handshakes/catalogue.ts';
-import { ALGORITHMS } from '../src/auth/schemes/algorithms.ts';
-import { PRESETS } from '../src/auth/schemes/catalogue.ts';
-import { coversQuery, signsUrl } from '../src/auth/schemes/coverage.ts';
-import { isToken, type SchemeDescription } from '../src/auth/schemes/description.ts';
-import type { JwtDescription } from '../src/auth/schemes/key-description.ts';
-import { SENDERS } from '../src/auth/schemes/senders.ts';
 import { toNeededSettings } from '../src/cli/scheme.ts';
+import { HANDSHAKES } from '../src/verify/handshakes/catalogue.ts';
+import { PRESETS } from '../src/verify/presets/catalogue.ts';
+import { SENDERS } from '../src/verify/presets/senders.ts';
+import { ALGORITHMS } from '../src/verify/schemes/algorithms.ts';
+import { coversQuery, signsUrl } from '../src/verify/schemes/coverage.ts';
+import { isToken, type SchemeDescription } from '../src/verify/schemes/description.ts';
+import type { JwtDescription } from '../src/verify/schemes/key-description.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 import { toId, toSignature, toSigned, toTime } from './presets-page.ts';
 import { RETRIES, toAccepted, toChanges } from './senders-page.ts';

@@ -1,10 +1,10 @@
 /** Writes docs/senders.md: how the sender of each preset interprets responses, and which status sidegate sends it. */
 
-import { PRESETS } from '../src/auth/schemes/catalogue.ts';
-import type { SenderProfile } from '../src/auth/schemes/sender-profile.ts';
-import { SENDERS, toMeaning, toStatuses } from '../src/auth/schemes/senders.ts';
 import type { RefusalCode } from '../src/core/refusal.ts';
 import { REFUSALS } from '../src/core/refusal-catalogue.ts';
+import { PRESETS } from '../src/verify/presets/catalogue.ts';
+import type { SenderProfile } from '../src/verify/presets/sender-profile.ts';
+import { SENDERS, toMeaning, toStatuses } from '../src/verify/presets/senders.ts';
 
 const HEAD = `# How senders interpret a response
 

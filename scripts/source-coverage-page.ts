@@ -1,7 +1,7 @@
 /** Writes docs/source-coverage.md: every source of Hookdeck and Svix Ingest, with what to use here (docs/senders/sources.yaml, recipes.yaml). */
 import { readFileSync } from 'node:fs';
 import { parse, stringify } from 'yaml';
-import { findPreset } from '../src/auth/schemes/catalogue.ts';
+import { findPreset } from '../src/verify/presets/catalogue.ts';
 
 /** A sender that another gateway lists. */
 export interface Source {

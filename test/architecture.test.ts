@@ -21,8 +21,8 @@ test.each([
   ],
   [
     'an import from another area of the same layer',
-    { 'state/a.ts': "import type { B } from '../auth/keys/b.ts';\n", 'auth/keys/b.ts': '' },
-    'state/a.ts: imports auth/keys/b.ts',
+    { 'users/a.ts': "import type { B } from '../verify/keys/b.ts';\n", 'verify/keys/b.ts': '' },
+    'users/a.ts: imports verify/keys/b.ts',
   ],
   [
     'an import from a higher layer inside an area',
@@ -71,13 +71,13 @@ test.each([
   ],
   [
     'a comparison of names that ignores the case only of some letters',
-    { 'auth/schemes/a.ts': 'const isAlike = name.toLowerCase() === other.toLowerCase();\n' },
-    'auth/schemes/a.ts: converts case',
+    { 'verify/schemes/a.ts': 'const isAlike = name.toLowerCase() === other.toLowerCase();\n' },
+    'verify/schemes/a.ts: converts case',
   ],
   [
     'JSON of a sender that is not verified, parsed without bounds',
-    { 'auth/schemes/a.ts': "const value = JSON.parse(body.toString('utf8'));\n" },
-    'auth/schemes/a.ts: parses JSON of any size',
+    { 'verify/schemes/a.ts': "const value = JSON.parse(body.toString('utf8'));\n" },
+    'verify/schemes/a.ts: parses JSON of any size',
   ],
   ['a bare listener', { 'gateway/server/a.ts': "socket.on('data', take);\n" }, 'gateway/server/a.ts: adds a listener'],
   [

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { makeHash } from '../../src/auth/passwords/password-make.ts';
+import { makeHash } from '../../src/users/password-make.ts';
 
 /** A user with a valid password. */
 export interface User {

@@ -4,12 +4,12 @@ import { verify as verifyGitHub } from '@octokit/webhooks-methods';
 import { Webhook } from 'standardwebhooks';
 import Stripe from 'stripe';
 import { Webhook as SvixWebhook } from 'svix';
-import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../../src/auth/schemes/compile.ts';
-import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
-import type { Scheme, VerifyKey } from '../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { PRESETS } from '../../src/verify/presets/catalogue.ts';
+import { compileScheme } from '../../src/verify/schemes/compile.ts';
+import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
+import type { Scheme, VerifyKey } from '../../src/verify/schemes/scheme.ts';
 
 /** Verifies one valid delivery; throws if it is rejected. */
 export type Check = () => void | Promise<void>;

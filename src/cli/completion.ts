@@ -2,10 +2,10 @@
 
 import type { Command, Option } from 'commander';
 import { OUTCOMES } from '../admin/console/stages.ts';
-import { PRESETS } from '../auth/schemes/catalogue.ts';
 import { usageError } from '../core/errors.ts';
 import { SEVERITIES } from '../diagnostics/probe/check.ts';
 import { DELIVERY_STATES } from '../provider/queue/delivery-queue.ts';
+import { PRESETS } from '../verify/presets/catalogue.ts';
 import { CAPTURE_FORMATS } from './explain.ts';
 import type { Io } from './io.ts';
 import { REPORTS } from './output.ts';

@@ -1,8 +1,6 @@
 /** `sidegate explain`: explains why a captured request is rejected, with the keys of a config or with one secret. */
 
 import { readFileSync } from 'node:fs';
-import { PRESETS } from '../auth/schemes/catalogue.ts';
-import { compileScheme } from '../auth/schemes/compile.ts';
 import { toRouting } from '../config/rules/gate-identity.ts';
 import type { Config, RouteConfig } from '../config/schema/config.ts';
 import { systemClock } from '../core/clock.ts';
@@ -14,6 +12,8 @@ import type { Captured } from '../diagnostics/captured/captured.ts';
 import { readCaptured } from '../diagnostics/captured/read.ts';
 import type { AnalysisInput, RejectedRequest } from '../diagnostics/explain/analysis.ts';
 import { RouteTable } from '../gateway/pipeline/router.ts';
+import { PRESETS } from '../verify/presets/catalogue.ts';
+import { compileScheme } from '../verify/schemes/compile.ts';
 import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { deprecate } from './output.ts';

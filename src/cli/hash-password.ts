@@ -1,7 +1,7 @@
 /** `sidegate hash-password`: creates an entry for a users file. */
 
-import { findPasswordProblem, type MadeHash, makeHash } from '../auth/passwords/password-make.ts';
 import { usageError } from '../core/errors.ts';
+import { findPasswordProblem, type MadeHash, makeHash } from '../users/password-make.ts';
 import { EXIT, type Io } from './io.ts';
 import { promptForPasswords, readPipedPassword } from './password-input.ts';
 

@@ -1,16 +1,16 @@
 /** Reads the input of commands: a body, a secret, a scheme, durations. */
 import { readFile } from 'node:fs/promises';
-import { findAlias } from '../auth/schemes/aliases.ts';
-import { findPreset, PRESETS } from '../auth/schemes/catalogue.ts';
-import { compileScheme } from '../auth/schemes/compile.ts';
-import type { SecretEncoding, Tolerance } from '../auth/schemes/description.ts';
-import type { Scheme } from '../auth/schemes/scheme.ts';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { timeLimit } from '../config/schema/scalars.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import { type Milliseconds, systemClock, toInstant } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
+import { findPreset, PRESETS } from '../verify/presets/catalogue.ts';
+import { findAlias } from '../verify/schemes/aliases.ts';
+import { compileScheme } from '../verify/schemes/compile.ts';
+import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';
+import type { Scheme } from '../verify/schemes/scheme.ts';
 import type { Io } from './io.ts';
 
 /** Options that name a secret. */

@@ -2,7 +2,6 @@
 
 import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
-import type { Scheme } from '../auth/schemes/scheme.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
@@ -17,6 +16,7 @@ import { CHECKS, MAX_PARALLEL, runChecks } from '../diagnostics/probe/run-checks
 import { createSample } from '../diagnostics/probe/sample.ts';
 import { findTarget, type Target } from '../diagnostics/probe/target.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
+import type { Scheme } from '../verify/schemes/scheme.ts';
 import { readSecretOption, type SecretOptions, toChoice, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 

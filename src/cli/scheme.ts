@@ -1,15 +1,15 @@
 /** `sidegate scheme`: prints a preset as a custom scheme, to copy and edit. */
 
 import { stringify } from 'yaml';
-import { ALGORITHMS } from '../auth/schemes/algorithms.ts';
-import { PRESETS } from '../auth/schemes/catalogue.ts';
-import { signsUrl } from '../auth/schemes/coverage.ts';
-import type { SchemeDescription, Tolerance } from '../auth/schemes/description.ts';
-import type { JwtDescription } from '../auth/schemes/key-description.ts';
-import { toStatuses } from '../auth/schemes/senders.ts';
 import { repeatsBytes } from '../config/schema/retention.ts';
 import { formatDuration } from '../config/schema/scalars.ts';
 import { usageError } from '../core/errors.ts';
+import { PRESETS } from '../verify/presets/catalogue.ts';
+import { toStatuses } from '../verify/presets/senders.ts';
+import { ALGORITHMS } from '../verify/schemes/algorithms.ts';
+import { signsUrl } from '../verify/schemes/coverage.ts';
+import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
+import type { JwtDescription } from '../verify/schemes/key-description.ts';
 import { toScheme } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 

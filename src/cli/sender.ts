@@ -1,9 +1,5 @@
 /** Reads what commands need to sign or verify like a sender: the scheme, its keys and its URL, from a preset or a route of a config. */
-import { isWithinTime } from '../auth/keys/key-ring.ts';
-import { compileScheme } from '../auth/schemes/compile.ts';
-import type { SecretEncoding, Tolerance } from '../auth/schemes/description.ts';
-import type { Scheme } from '../auth/schemes/scheme.ts';
-import { addCredentials } from '../auth/schemes/url.ts';
+
 import { loadConfig } from '../config/load/load.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
@@ -14,6 +10,11 @@ import type { Secret } from '../core/secret.ts';
 import { type CandidateKey, toCandidateKey } from '../diagnostics/explain/analysis.ts';
 import { compileRoute } from '../gateway/runtime/compiled-route.ts';
 import { readKeys } from '../gateway/runtime/keys.ts';
+import { isWithinTime } from '../verify/keys/key-ring.ts';
+import { compileScheme } from '../verify/schemes/compile.ts';
+import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';
+import type { Scheme } from '../verify/schemes/scheme.ts';
+import { addCredentials } from '../verify/schemes/url.ts';
 import { readSecretOption, requireSignature, type SecretOptions, toEncoding, toScheme } from './input.ts';
 
 /** Options that name a scheme and its keys. */

@@ -1,10 +1,10 @@
 /** `sidegate sign`: prints the headers of a signed delivery: as lines, as JSON, or as a curl command. */
 
 import { randomBytes } from 'node:crypto';
-import { toQuery } from '../auth/schemes/url.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { pickMediaType } from '../core/media-type.ts';
+import { toQuery } from '../verify/schemes/url.ts';
 import { readBody, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { readSender, readSigningSecret, type SenderOptions, toSignedUrl } from './sender.ts';

@@ -1,8 +1,5 @@
 /** Verifies a delivery step by step for commands, and finds what would have made it pass. */
 
-import { KeyRing } from '../auth/keys/key-ring.ts';
-import type { Message, Scheme, VerifyKey } from '../auth/schemes/scheme.ts';
-import { toQuery } from '../auth/schemes/url.ts';
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
 import { paint } from '../core/terminal.ts';
@@ -10,6 +7,9 @@ import { type AnalysisInput, type Finding, readWholeHead } from '../diagnostics/
 import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';
 import { explainNow } from '../diagnostics/explain/run.ts';
 import { checkRecency } from '../gateway/pipeline/gates/timestamp.ts';
+import { KeyRing } from '../verify/keys/key-ring.ts';
+import type { Message, Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
+import { toQuery } from '../verify/schemes/url.ts';
 import type { Io } from './io.ts';
 
 /** The result. */

@@ -1,15 +1,15 @@
 /** `sidegate verify`: verifies a signed delivery, and explains why it fails. */
 
-import { PRESETS } from '../auth/schemes/catalogue.ts';
-import { compileScheme } from '../auth/schemes/compile.ts';
-import type { SecretEncoding } from '../auth/schemes/description.ts';
-import type { Scheme } from '../auth/schemes/scheme.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { HeaderFields } from '../core/headers.ts';
 import type { Secret } from '../core/secret.ts';
 import { splitUrl } from '../diagnostics/captured/captured.ts';
 import type { AnalysisInput, CandidateKey } from '../diagnostics/explain/analysis.ts';
+import { PRESETS } from '../verify/presets/catalogue.ts';
+import { compileScheme } from '../verify/schemes/compile.ts';
+import type { SecretEncoding } from '../verify/schemes/description.ts';
+import type { Scheme } from '../verify/schemes/scheme.ts';
 import { readBody, toSeconds, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import {

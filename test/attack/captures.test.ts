@@ -1,8 +1,6 @@
 /** Attacks on the captures of rejected deliveries: floods, large requests, secrets in every place, callers without a right. */
 import { createHmac, randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { findPreset } from '../../src/auth/schemes/catalogue.ts';
-import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import type { ParsedHead } from '../../src/core/parsed-head.ts';
 import { refuse } from '../../src/core/refusal.ts';
@@ -14,6 +12,8 @@ import {
   MAX_CAPTURES,
   MAX_CAPTURES_PER_CLIENT,
 } from '../../src/diagnostics/explain/captures.ts';
+import { findPreset } from '../../src/verify/presets/catalogue.ts';
+import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';

@@ -3,13 +3,6 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { lintPatterns } from '../../scripts/lint-patterns.ts';
-import { parseSmallJson } from '../../src/auth/handshakes/handshake.ts';
-import { parseParameters } from '../../src/auth/handshakes/parameters.ts';
-import { readBasic } from '../../src/auth/passwords/basic.ts';
-import { parseSnsMessage } from '../../src/auth/schemes/aws-sns.ts';
-import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../../src/auth/schemes/compile.ts';
-import { toHeaderNames } from '../../src/auth/schemes/head.ts';
 import { parseDestination } from '../../src/core/destination.ts';
 import { acceptsTrailers, findConnectionOptions, HeaderFields, isPlainOption, toFoldedName } from '../../src/core/headers.ts';
 import { parseJsonPath, readJsonPath } from '../../src/core/json-path.ts';
@@ -24,6 +17,13 @@ import { isRelayedUpgrade } from '../../src/gateway/server/upgrade.ts';
 import { parseResponseHead, parseTrailers } from '../../src/http/client/response-head.ts';
 import { parseTraceparent } from '../../src/telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../src/telemetry/tracing/tracestate.ts';
+import { readBasic } from '../../src/users/basic.ts';
+import { parseSmallJson } from '../../src/verify/handshakes/handshake.ts';
+import { parseParameters } from '../../src/verify/handshakes/parameters.ts';
+import { PRESETS } from '../../src/verify/presets/catalogue.ts';
+import { parseSnsMessage } from '../../src/verify/schemes/aws-sns.ts';
+import { compileScheme } from '../../src/verify/schemes/compile.ts';
+import { toHeaderNames } from '../../src/verify/schemes/head.ts';
 import { makeFolder } from '../support/fixtures.ts';
 
 /** The largest request head there is by default. */

@@ -2,14 +2,14 @@
 
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
-import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
-import { findAmbiguity } from '../../src/auth/schemes/layout.ts';
-import { TIMESTAMP_FORMATS } from '../../src/auth/schemes/timestamp.ts';
 import { parseConfig } from '../../src/config/load/load.ts';
 import { formatProblem } from '../../src/config/schema/problem.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { parseTarget } from '../../src/core/target.ts';
+import { PRESETS } from '../../src/verify/presets/catalogue.ts';
+import type { Piece, SchemeDescription } from '../../src/verify/schemes/description.ts';
+import { findAmbiguity } from '../../src/verify/schemes/layout.ts';
+import { TIMESTAMP_FORMATS } from '../../src/verify/schemes/timestamp.ts';
 import { isPlain } from '../support/field-cases.ts';
 import { judge, NOW, type Parts, type PresetCase, PUBLIC_URL, sign, toCase, toDelivery } from '../support/preset-cases.ts';
 import { fc } from '../support/property.ts';

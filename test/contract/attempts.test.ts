@@ -1,15 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import {
-  type AttemptKeys,
-  type Attempts,
-  type AttemptsRule,
-  withBanCache,
-  withFallback,
-} from '../../src/state/login-attempts/attempts.ts';
-import { createMemoryAttempts } from '../../src/state/login-attempts/memory-attempts.ts';
 import type { RedisTopology } from '../../src/state/redis/options.ts';
 import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
+import { type AttemptKeys, type Attempts, type AttemptsRule, withBanCache, withFallback } from '../../src/users/attempts.ts';
+import { createMemoryAttempts } from '../../src/users/memory-attempts.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { until } from '../support/gate.ts';

@@ -1,9 +1,9 @@
 /** Requests as senders really send them, with their own Content-Type and method, to a gate with the least config that `check` accepts. */
 import { createHmac } from 'node:crypto';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { findPreset, PRESETS } from '../../src/auth/schemes/catalogue.ts';
-import { signsUrl } from '../../src/auth/schemes/coverage.ts';
 import { systemClock } from '../../src/core/clock.ts';
+import { findPreset, PRESETS } from '../../src/verify/presets/catalogue.ts';
+import { signsUrl } from '../../src/verify/schemes/coverage.ts';
 import { type Answer, send } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';

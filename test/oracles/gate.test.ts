@@ -1,6 +1,6 @@
 /** Every sender, signing by its own library where it has one, through a real gate to a real app. */
 import { describe, expect, test } from 'vitest';
-import { findPreset } from '../../src/auth/schemes/catalogue.ts';
+import { findPreset } from '../../src/verify/presets/catalogue.ts';
 import { type Answer, send } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';

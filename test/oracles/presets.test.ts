@@ -1,10 +1,10 @@
 /** The gate's presets against every sender's own library: what they sign is taken, what the presets sign they take. */
 
 import { afterAll, describe, expect, test } from 'vitest';
-import { findPreset } from '../../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../../src/auth/schemes/compile.ts';
-import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { findPreset } from '../../src/verify/presets/catalogue.ts';
+import { compileScheme } from '../../src/verify/schemes/compile.ts';
+import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
 import { readSigned } from '../support/field-cases.ts';
 import { GO_PARTS, PYTHON_PARTS, type Speaker, startGo, startPython, toForeignOracle } from '../support/oracles/foreign.ts';
 import { listMutations } from '../support/oracles/mutations.ts';

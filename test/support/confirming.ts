@@ -1,7 +1,7 @@
 /** What confirms that a preset is right: known answers of its sender or its sender's library, or the reason why none is needed. */
 import { isDeepStrictEqual } from 'node:util';
-import { findPreset } from '../../src/auth/schemes/catalogue.ts';
-import { isToken, type SchemeDescription } from '../../src/auth/schemes/description.ts';
+import { findPreset } from '../../src/verify/presets/catalogue.ts';
+import { isToken, type SchemeDescription } from '../../src/verify/schemes/description.ts';
 import { readAsymmetricVectors, readVectors } from './oracles/vectors.ts';
 
 /** Where a signer written from a document stands alone, this is what proves the document. */

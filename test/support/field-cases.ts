@@ -1,14 +1,14 @@
 /** Deliveries of schemes that sign more than headers with an ID and a time, and what a receiver reads from them, by other parsers. */
 import { createHash } from 'node:crypto';
-import { needsFields } from '../../src/auth/schemes/coverage.ts';
-import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
-import type { Scheme } from '../../src/auth/schemes/scheme.ts';
-import { toQuery } from '../../src/auth/schemes/url.ts';
 import type { SignedHead } from '../../src/core/event.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Refusal } from '../../src/core/refusal.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
+import { needsFields } from '../../src/verify/schemes/coverage.ts';
+import type { Piece, SchemeDescription } from '../../src/verify/schemes/description.ts';
+import type { Scheme } from '../../src/verify/schemes/scheme.ts';
+import { toQuery } from '../../src/verify/schemes/url.ts';
 import { NOW, type PresetCase, PUBLIC_URL } from './preset-cases.ts';
 
 /** A request as it arrives. */

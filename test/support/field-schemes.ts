@@ -1,5 +1,5 @@
 /** Schemes that use each form of signed fields and of signatures outside of one header, with a delivery for each. */
-import type { SchemeDescription, SignatureDescription } from '../../src/auth/schemes/description.ts';
+import type { SchemeDescription, SignatureDescription } from '../../src/verify/schemes/description.ts';
 import type { Arrived } from './field-cases.ts';
 import { toPreset } from './preset-cases.ts';
 

@@ -3,12 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import type { ConnectOverride } from '../../src/auth/keys/https-get.ts';
 import { formatProblem } from '../../src/config/schema/problem.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { prepare } from '../../src/gateway/runtime/check.ts';
 import { Gate } from '../../src/gateway/runtime/gate.ts';
 import { createLogger } from '../../src/telemetry/log/logger.ts';
+import type { ConnectOverride } from '../../src/verify/keys/https-get.ts';
 import { SECRET } from './deliveries.ts';
 
 /** Config sections, as they would be written in YAML. */

@@ -1,14 +1,14 @@
 /** A key, a message and a judge for any scheme, made from its description alone. */
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
-import { findPreset } from '../../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../../src/auth/schemes/compile.ts';
-import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
-import { withReceiverId } from '../../src/auth/schemes/receiver-id.ts';
-import type { Message, Scheme, VerifyKey } from '../../src/auth/schemes/scheme.ts';
-import { TIMESTAMP_FORMATS } from '../../src/auth/schemes/timestamp.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
+import { findPreset } from '../../src/verify/presets/catalogue.ts';
+import { compileScheme } from '../../src/verify/schemes/compile.ts';
+import type { Piece, SchemeDescription } from '../../src/verify/schemes/description.ts';
+import { withReceiverId } from '../../src/verify/schemes/description.ts';
+import type { Message, Scheme, VerifyKey } from '../../src/verify/schemes/scheme.ts';
+import { TIMESTAMP_FORMATS } from '../../src/verify/schemes/timestamp.ts';
 import { readAsymmetricVectors } from './oracles/vectors.ts';
 import { fc } from './property.ts';
 import { RSA_PAIR, toPem } from './tokens.ts';

@@ -1,8 +1,5 @@
 /** Probes a URL, in this process. */
 
-import { findPreset } from '../../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../../src/auth/schemes/compile.ts';
-import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { Outcome } from '../../src/diagnostics/probe/check.ts';
@@ -13,6 +10,9 @@ import type { ProbeReport } from '../../src/diagnostics/probe/report.ts';
 import { runChecks } from '../../src/diagnostics/probe/run-checks.ts';
 import { createSample } from '../../src/diagnostics/probe/sample.ts';
 import { findTarget } from '../../src/diagnostics/probe/target.ts';
+import { findPreset } from '../../src/verify/presets/catalogue.ts';
+import { compileScheme } from '../../src/verify/schemes/compile.ts';
+import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
 import { SECRET } from './deliveries.ts';
 
 /** What may differ from a plain probe. */

@@ -1,7 +1,8 @@
 /** The heads that senders really send, for tests: from their documents, their source or captured requests. A preset without one is marked in docs/senders/notes.yaml. */
-import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
-import { ANY_METHOD } from '../../src/auth/schemes/presets/defaults.ts';
+
 import { toMediaForm } from '../../src/core/media-type.ts';
+import { ANY_METHOD } from '../../src/verify/presets/defaults.ts';
+import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
 
 /** What a delivery of a sender begins with. */
 export interface SentHead {

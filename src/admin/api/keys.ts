@@ -1,11 +1,11 @@
 /** `GET /keys`: when each key was last used, so that an operator knows when a rotation is complete. */
 
-import { isWithinTime, type KeyRing } from '../../auth/keys/key-ring.ts';
 import { SENDER_RETRY_HORIZON_MS } from '../../config/rules/validate-webhook.ts';
 import type { KeyConfig } from '../../config/schema/config.ts';
 import { type Clock, type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import type { KeyUse } from '../../gateway/pipeline/route-metrics.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
+import { isWithinTime, type KeyRing } from '../../verify/keys/key-ring.ts';
 import { toJson } from '../response.ts';
 import type { Endpoint } from '../router.ts';
 import { adviseOnKey, type KeyFacts } from './key-advice.ts';

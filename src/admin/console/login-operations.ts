@@ -6,8 +6,8 @@ import { toAttemptKey } from '../../gateway/pipeline/gates/basic-auth.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import { StoreUnavailable } from '../../state/claims/seen-ids.ts';
-import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
+import type { Attempts } from '../../users/attempts.ts';
 import { type FailedLogins, failedLoginList, type Release, release, released } from './login-schemas.ts';
 
 /** The dependencies of the operations. */

@@ -1,8 +1,8 @@
 /** The web console: serves its page, with the list of recent requests in it for browsers without JavaScript, and its files. */
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod';
-import { readBasic } from '../../auth/passwords/basic.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
+import { readBasic } from '../../users/basic.ts';
 import { type DeliveryParts, readDetail, readPage } from './delivery-operations.ts';
 import { deliveryQuery, requestId } from './delivery-schemas.ts';
 import type { Html } from './html.ts';

@@ -1,6 +1,6 @@
 /** Finds the preset that an operator probably wants, from the names and headers in the config. */
-import { PRESETS } from '../../auth/schemes/catalogue.ts';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
+import { PRESETS } from '../../verify/presets/catalogue.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
 
 /** Names that are too short or too common as words to identify a sender. */
 const COMMON_WORDS: ReadonlySet<string> = new Set([

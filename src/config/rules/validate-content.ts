@@ -1,9 +1,10 @@
 /** The rules of methods and media types: every request that a route lists must be one that its scheme can accept. */
-import { mayBeEmpty, needsContent, readsBody, signsSortedForm, toSenderMethods } from '../../auth/schemes/coverage.ts';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { toHeaderNames } from '../../auth/schemes/head.ts';
+
 import { type MediaForm, NO_MEDIA_TYPE, toEssence, toMediaForm } from '../../core/media-type.ts';
 import { METHODS_WITHOUT_CONTENT } from '../../core/method.ts';
+import { mayBeEmpty, needsContent, readsBody, signsSortedForm, toSenderMethods } from '../../verify/schemes/coverage.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
+import { toHeaderNames } from '../../verify/schemes/head.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 

@@ -1,7 +1,7 @@
 /** The rules of handshakes: the gate must be able to respond, and must authenticate the sender by something an attacker does not know. */
-import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
-import type { HandshakeName, Piece, SchemeDescription } from '../../auth/schemes/description.ts';
-import { isFieldPiece } from '../../auth/schemes/layout.ts';
+import { HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
+import type { HandshakeName, Piece, SchemeDescription } from '../../verify/schemes/description.ts';
+import { isFieldPiece } from '../../verify/schemes/layout.ts';
 import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 

@@ -1,7 +1,7 @@
 /** The rules of schemes with weak or partial signatures: JSON Web Tokens, and checksums in place of the body. */
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import type { JwtDescription } from '../../auth/schemes/key-description.ts';
-import { JWS_NAMES } from '../../auth/schemes/public-keys.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
+import type { JwtDescription } from '../../verify/schemes/key-description.ts';
+import { JWS_NAMES } from '../../verify/schemes/public-keys.ts';
 import type { WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 

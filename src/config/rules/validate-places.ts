@@ -1,10 +1,11 @@
 /** The rules about where a signature is, what it covers, and by which algorithms it is computed. */
-import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
-import { isBodyPlace } from '../../auth/schemes/body-values.ts';
-import { coversBody, signsSortedForm } from '../../auth/schemes/coverage.ts';
-import type { Algorithm, SchemeDescription, SignatureDescription } from '../../auth/schemes/description.ts';
-import { isFieldPiece, toPieceTitle } from '../../auth/schemes/layout.ts';
+
 import { parseJsonPath } from '../../core/json-path.ts';
+import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
+import { isBodyPlace } from '../../verify/schemes/body-values.ts';
+import { coversBody, signsSortedForm } from '../../verify/schemes/coverage.ts';
+import type { Algorithm, SchemeDescription, SignatureDescription } from '../../verify/schemes/description.ts';
+import { isFieldPiece, toPieceTitle } from '../../verify/schemes/layout.ts';
 import type { WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 

@@ -1,9 +1,10 @@
 /** The rules of signature schemes: whether the signature protects everything that the gate relies on. */
-import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
-import { findPreset } from '../../auth/schemes/catalogue.ts';
-import { coversBody, signsUrl } from '../../auth/schemes/coverage.ts';
-import type { SchemeDescription, TimestampUnit } from '../../auth/schemes/description.ts';
-import { findAmbiguity, toPieceTitle } from '../../auth/schemes/layout.ts';
+
+import { findPreset } from '../../verify/presets/catalogue.ts';
+import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
+import { coversBody, signsUrl } from '../../verify/schemes/coverage.ts';
+import type { SchemeDescription, TimestampUnit } from '../../verify/schemes/description.ts';
+import { findAmbiguity, toPieceTitle } from '../../verify/schemes/layout.ts';
 import type { RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { findPresetOfHeader } from './suggest-preset.ts';

@@ -1,8 +1,9 @@
 /** The rules of a webhook route, and the warnings about insecure settings. */
-import { coversQuery, coversValue } from '../../auth/schemes/coverage.ts';
-import { isBearer } from '../../auth/schemes/description.ts';
+
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
+import { coversQuery, coversValue } from '../../verify/schemes/coverage.ts';
+import { isBearer } from '../../verify/schemes/description.ts';
 import {
   type Config,
   type DedupConfig,

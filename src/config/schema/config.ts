@@ -1,8 +1,8 @@
 /** The config after parsing: typed, defaulted, frozen. */
 import type * as z from 'zod';
-import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
-import { toHeaderNames } from '../../auth/schemes/head.ts';
 import type { FieldSettings } from '../../core/field-policy.ts';
+import { HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
+import { toHeaderNames } from '../../verify/schemes/head.ts';
 import type { SocketAddress } from './scalars.ts';
 import type { ConfigSchema } from './schema.ts';
 

@@ -1,7 +1,7 @@
 /** The schema of a route's handshake. Defaults come from the scheme. */
 import * as z from 'zod';
-import { HANDSHAKE_NAMES, HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
-import type { HandshakeName, SchemeDescription } from '../../auth/schemes/description.ts';
+import { HANDSHAKE_NAMES, HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
+import type { HandshakeName, SchemeDescription } from '../../verify/schemes/description.ts';
 import { tokenSource } from './key-schema.ts';
 import { count } from './scalars.ts';
 

@@ -1,9 +1,9 @@
 /** The schema of JSON Web Tokens: how the tokens of a custom scheme look, and which of them a route accepts. */
 import * as z from 'zod';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { DEFAULT_CLOCK_TOLERANCE_MS } from '../../auth/schemes/key-description.ts';
-import { withReceiverId } from '../../auth/schemes/receiver-id.ts';
 import { parseJsonPath } from '../../core/json-path.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
+import { withReceiverId } from '../../verify/schemes/description.ts';
+import { DEFAULT_CLOCK_TOLERANCE_MS } from '../../verify/schemes/key-description.ts';
 import { remoteKeys } from './key-schema.ts';
 import { duration } from './scalars.ts';
 

@@ -1,7 +1,7 @@
 /** The schemas of places in a request, and of the values there that a sender signs. */
 import * as z from 'zod';
-import { XML_PATH } from '../../auth/schemes/xml-path.ts';
 import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
+import { XML_PATH } from '../../verify/schemes/xml-path.ts';
 import { claimPath } from './jwt-schema.ts';
 
 /** Header fields are tokens (RFC 9110 §5.6.2). */

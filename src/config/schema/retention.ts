@@ -1,6 +1,7 @@
 /** How long IDs are remembered by default. */
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
+
 import type { Milliseconds } from '../../core/clock.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
 
 const DAY_MS: Milliseconds = 86_400_000;
 /** Most senders retry no longer than this. */

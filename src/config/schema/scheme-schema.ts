@@ -1,9 +1,9 @@
 /** The schema of a custom signature scheme, with the same fields as the presets. */
 import * as z from 'zod';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { FORMS, JSON_ONLY, JSON_OR_FORM, minutes, URL_ENCODED } from '../../auth/schemes/presets/defaults.ts';
-import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/signature-entries.ts';
-import { TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
+import { FORMS, JSON_ONLY, JSON_OR_FORM, minutes, URL_ENCODED } from '../../verify/presets/defaults.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../../verify/schemes/signature-entries.ts';
+import { TIMESTAMP_UNITS } from '../../verify/schemes/timestamp.ts';
 import { certificate, customJwt } from './jwt-schema.ts';
 import {
   fieldName,

@@ -1,11 +1,11 @@
 /** The schema of a route's webhook section. Defaults come from the scheme. */
 import * as z from 'zod';
-import { findAlias } from '../../auth/schemes/aliases.ts';
-import { toTopicRegion } from '../../auth/schemes/aws-sns.ts';
-import { findPreset, PRESETS } from '../../auth/schemes/catalogue.ts';
-import type { SchemeDescription, Tolerance } from '../../auth/schemes/description.ts';
-import { parseKinds } from '../../auth/schemes/kind.ts';
 import { isExactValue } from '../../core/media-type.ts';
+import { findPreset, PRESETS } from '../../verify/presets/catalogue.ts';
+import { findAlias } from '../../verify/schemes/aliases.ts';
+import { toTopicRegion } from '../../verify/schemes/aws-sns.ts';
+import type { SchemeDescription, Tolerance } from '../../verify/schemes/description.ts';
+import { parseKinds } from '../../verify/schemes/kind.ts';
 import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { completeDescription, jwtOptions, toPublishedKeys } from './jwt-schema.ts';
 import { remoteKeys, tokenSource, webhookKey } from './key-schema.ts';

@@ -1,4 +1,4 @@
-/** Reads user sources as text; auth/passwords parses it. */
+/** Reads user sources as text; users/ parses it. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { UserSourceConfig } from '../schema/config.ts';

@@ -1,14 +1,14 @@
 /** The input and the result of an analysis. */
 
-import type { SchemeDescription, SecretEncoding, Tolerance } from '../../auth/schemes/description.ts';
-import { toKeySource } from '../../auth/schemes/keys.ts';
-import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
-import { toQuery } from '../../auth/schemes/url.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
+import type { SchemeDescription, SecretEncoding, Tolerance } from '../../verify/schemes/description.ts';
+import { toKeySource } from '../../verify/schemes/keys.ts';
+import type { Scheme, VerifyKey } from '../../verify/schemes/scheme.ts';
+import { toQuery } from '../../verify/schemes/url.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 
 /** A rejected request. */

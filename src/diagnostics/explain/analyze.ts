@@ -1,10 +1,10 @@
 /** Finds out why a signature was rejected: tries variants of the request and of the keys, with one or two changes, within a budget. */
 
-import { isBodyPlace } from '../../auth/schemes/body-values.ts';
-import type { VerifyKey } from '../../auth/schemes/scheme.ts';
-import { compileTwinTest, renameToTwins } from '../../auth/schemes/twins.ts';
 import type { SignedHead } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
+import { isBodyPlace } from '../../verify/schemes/body-values.ts';
+import type { VerifyKey } from '../../verify/schemes/scheme.ts';
+import { compileTwinTest, renameToTwins } from '../../verify/schemes/twins.ts';
 import { type AnalysisInput, type Explanation, type Finding, isRefused, readWholeHead } from './analysis.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
 import { type HeadForm, toHeadForms } from './head-forms.ts';

@@ -1,9 +1,10 @@
 /** Decides which parts of a rejected delivery may be captured: those that the analysis needs, without configured secrets. */
-import { PRESETS } from '../../auth/schemes/catalogue.ts';
-import { coversQuery, listFieldHeaders, readsQuery } from '../../auth/schemes/coverage.ts';
-import { isToken, type SchemeDescription, type SignatureDescription } from '../../auth/schemes/description.ts';
+
 import type { HeaderFields } from '../../core/headers.ts';
 import type { RequestTarget } from '../../core/target.ts';
+import { PRESETS } from '../../verify/presets/catalogue.ts';
+import { coversQuery, listFieldHeaders, readsQuery } from '../../verify/schemes/coverage.ts';
+import { isToken, type SchemeDescription, type SignatureDescription } from '../../verify/schemes/description.ts';
 import { CONVENTIONAL_HEADERS } from './head-forms.ts';
 
 /** Replaces a value that is not captured. */

@@ -1,10 +1,10 @@
 /** The ways to interpret the head of a request: as the route's scheme does, and as the sender may have meant it. */
 
-import type { Piece, SchemeDescription, TimestampUnit } from '../../auth/schemes/description.ts';
-import { toHeaderNames } from '../../auth/schemes/head.ts';
-import type { Scheme } from '../../auth/schemes/scheme.ts';
-import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import { HeaderFields } from '../../core/headers.ts';
+import type { Piece, SchemeDescription, TimestampUnit } from '../../verify/schemes/description.ts';
+import { toHeaderNames } from '../../verify/schemes/head.ts';
+import type { Scheme } from '../../verify/schemes/scheme.ts';
+import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../verify/schemes/timestamp.ts';
 import type { AnalysisInput } from './analysis.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 import { parseLeniently } from './signature-forms.ts';

@@ -1,10 +1,10 @@
 /** Findings from the request head alone, without any hashing. */
 
-import type { Scheme } from '../../auth/schemes/scheme.ts';
-import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
+import type { Scheme } from '../../verify/schemes/scheme.ts';
+import { TIMESTAMP_FORMATS, TIMESTAMP_UNITS } from '../../verify/schemes/timestamp.ts';
 import { type AnalysisInput, type Finding, isRefused } from './analysis.ts';
 import { CAUSES } from './causes.ts';
 import type { ExplainCause } from './explain-metrics.ts';

@@ -1,9 +1,9 @@
 /** The keys that may have signed a request, and other ways to decode the text of a secret. */
 
-import type { SecretEncoding } from '../../auth/schemes/description.ts';
-import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import { Secret } from '../../core/secret.ts';
 import { trimEnds } from '../../core/trim.ts';
+import type { SecretEncoding } from '../../verify/schemes/description.ts';
+import type { Scheme, VerifyKey } from '../../verify/schemes/scheme.ts';
 import type { AnalysisInput, CandidateKey } from './analysis.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 

@@ -1,7 +1,7 @@
 /** Parses a signature header more leniently than any scheme, to find out how it differs from what the scheme expects. */
-import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
-import type { Algorithm, SchemeDescription, SignatureDescription } from '../../auth/schemes/description.ts';
-import { MAX_SIGNATURE_ENTRIES } from '../../auth/schemes/signature-entries.ts';
+import { ALGORITHMS } from '../../verify/schemes/algorithms.ts';
+import type { Algorithm, SchemeDescription, SignatureDescription } from '../../verify/schemes/description.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../../verify/schemes/signature-entries.ts';
 
 /** The leniently parsed header: a rewritten value, and a description that matches it. */
 export interface LenientSignature {

@@ -1,11 +1,11 @@
 /** Findings on a rejected JSON Web Token, from what it says: the analysis does not verify it again. */
 import { hash } from 'node:crypto';
-import { coversQueryOf } from '../../auth/schemes/coverage.ts';
-import type { Jwt } from '../../auth/schemes/scheme.ts';
-import { compileHashedContent } from '../../auth/schemes/token.ts';
-import { toQuery } from '../../auth/schemes/url.ts';
 import type { DecodedToken } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
+import { coversQueryOf } from '../../verify/schemes/coverage.ts';
+import type { Jwt } from '../../verify/schemes/scheme.ts';
+import { compileHashedContent } from '../../verify/schemes/token.ts';
+import { toQuery } from '../../verify/schemes/url.ts';
 import type { AnalysisInput, Explanation, Finding } from './analysis.ts';
 import { toBodyForms } from './body-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';

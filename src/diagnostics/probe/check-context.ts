@@ -1,8 +1,8 @@
 /** The context of a check: it creates valid deliveries, sends them or variants of them, and records the responses. */
 import { randomBytes } from 'node:crypto';
-import type { Tolerance } from '../../auth/schemes/description.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { pickMediaType } from '../../core/media-type.ts';
+import type { Tolerance } from '../../verify/schemes/description.ts';
 import type { Fields, ProbeReply, ProbeResponse, SendRequest } from './client.ts';
 import { getField, type ProbedScheme, type SigningKey } from './probed-scheme.ts';
 import type { Sample } from './sample.ts';

@@ -1,11 +1,11 @@
 /** The properties of a scheme that the checks use: the parts of its signatures, their headers, and how to sign. */
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
-import type { SchemeDescription, SecretEncoding, SignatureDescription } from '../../auth/schemes/description.ts';
-import type { Scheme } from '../../auth/schemes/scheme.ts';
-import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { Secret } from '../../core/secret.ts';
+import type { SchemeDescription, SecretEncoding, SignatureDescription } from '../../verify/schemes/description.ts';
+import type { Scheme } from '../../verify/schemes/scheme.ts';
+import { TIMESTAMP_FORMATS } from '../../verify/schemes/timestamp.ts';
 import type { Fields } from './client.ts';
 
 /** A secret, and how to decode it. */

@@ -1,11 +1,11 @@
 /** The schema of fixture files for `sidegate test`: requests, and the expected decisions of a config. */
 import { isIP } from 'node:net';
 import * as z from 'zod';
-import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
 import { duration, envName, filePath, instant, NAME } from '../../config/schema/scalars.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import { UPSTREAM_FAILURES, type UpstreamFailureKind } from '../../gateway/upstream/upstream.ts';
+import { PRESETS } from '../../verify/presets/catalogue.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

@@ -1,12 +1,5 @@
 /** Signs a fixture's request as its sender would, with the scheme and a key of the route, and tampers with it if requested. */
 
-import { isBodyPlace } from '../../auth/schemes/body-values.ts';
-import { findPreset } from '../../auth/schemes/catalogue.ts';
-import { compileScheme } from '../../auth/schemes/compile.ts';
-import { readsQuery } from '../../auth/schemes/coverage.ts';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import type { Scheme } from '../../auth/schemes/scheme.ts';
-import { addCredentials } from '../../auth/schemes/url.ts';
 import type { KeyConfig, RouteConfig, WebhookConfig } from '../../config/schema/config.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
 import { readSecret, readUrlCredentials } from '../../config/sources/secrets.ts';
@@ -14,6 +7,13 @@ import type { EpochMilliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { pickMediaType } from '../../core/media-type.ts';
 import { Secret } from '../../core/secret.ts';
+import { findPreset } from '../../verify/presets/catalogue.ts';
+import { isBodyPlace } from '../../verify/schemes/body-values.ts';
+import { compileScheme } from '../../verify/schemes/compile.ts';
+import { readsQuery } from '../../verify/schemes/coverage.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
+import type { Scheme } from '../../verify/schemes/scheme.ts';
+import { addCredentials } from '../../verify/schemes/url.ts';
 import type { SignConfig } from './fixtures.ts';
 
 /** Why a step cannot be run. */

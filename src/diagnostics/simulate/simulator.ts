@@ -1,6 +1,5 @@
 /** Sends requests through the gate that a config describes, without ports, apps, Redis or certificates, at a simulated time. */
 
-import { type HttpsGet, RemoteFailure } from '../../auth/keys/https-get.ts';
 import { loadConfig } from '../../config/load/load.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { FakeSources } from '../../config/sources/fake-sources.ts';
@@ -10,6 +9,7 @@ import { Gate } from '../../gateway/runtime/gate.ts';
 import type { GateLogger } from '../../gateway/runtime/log-events.ts';
 import type { ListenServer } from '../../gateway/server/server.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
+import { type HttpsGet, RemoteFailure } from '../../verify/keys/https-get.ts';
 import { type AppBehavior, type AppRequest, FakeApp } from './fake-app.ts';
 import { SimulatedClock, settle } from './simulated-clock.ts';
 import { type SenderResponse, type SimulatedRequest, sendSimulated } from './simulated-connection.ts';

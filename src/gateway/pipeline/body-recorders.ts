@@ -3,7 +3,6 @@
  * (scripts/bundle.ts), which only such a config loads.
  */
 import { isUtf8 } from 'node:buffer';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type JsonPattern, parseJsonPattern } from '../../core/json-path.ts';
 import { redactJson } from '../../core/json-redaction.ts';
@@ -13,6 +12,7 @@ import { parseStrictJson } from '../../core/strict-json.ts';
 import type { BodyStored } from '../../telemetry/journal/body-metrics.ts';
 import type { BodyAbsence, JournalBody } from '../../telemetry/journal/journal.ts';
 import { type BodyContent, StoredBodies } from '../../telemetry/journal/stored-bodies.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import type { BodyRecorder, RequestRecord } from './request-record.ts';
 
 /** The settings of a route. */

@@ -1,9 +1,10 @@
 /** The details of a request that the journal keeps besides its log line. */
-import { PRESETS } from '../../auth/schemes/catalogue.ts';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
+
 import type { HeaderFields } from '../../core/headers.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { RequestDetails } from '../../telemetry/journal/journal.ts';
+import { PRESETS } from '../../verify/presets/catalogue.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import { type RequestRecord, toObservedRefusal } from './request-record.ts';
 
 /** Fields that contain neither credentials nor signatures. */

@@ -1,7 +1,7 @@
 /** Builds the HTTP Basic gate of a route, of the forward proxy or of the provider's API. */
 import { type BasicConfig, toSourceName } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Attempts } from '../../state/login-attempts/attempts.ts';
+import type { Attempts } from '../../users/attempts.ts';
 import { type BasicAuthOptions, createBasicAuthGate } from '../pipeline/gates/basic-auth.ts';
 import type { PasswordGate } from '../pipeline/gates/gate.ts';
 import type { RouteMetrics } from '../pipeline/route-metrics.ts';

@@ -1,7 +1,8 @@
 /** Stores the bodies of the routes that ask for it, across reloads. */
-import type { KeyRing } from '../../auth/keys/key-ring.ts';
+
 import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { KeyRing } from '../../verify/keys/key-ring.ts';
 import type { BodyRecorders } from '../pipeline/body-recorders.ts';
 import type { BodyRecorder } from '../pipeline/request-record.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';

@@ -1,6 +1,5 @@
 /** Finds all problems that are detectable before the first request: in the config, the secrets and the store's files. */
 
-import { findBcryptProblem } from '../../auth/passwords/native-bcrypt.ts';
 import { type LoadedConfig, loadConfig } from '../../config/load/load.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
 import { describeNeighbors } from '../../config/rules/validate-neighbors.ts';
@@ -9,6 +8,7 @@ import { type Config, realmsOf } from '../../config/schema/config.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import { type Fingerprints, toFingerprints } from '../../config/sources/watch.ts';
 import type { Clock } from '../../core/clock.ts';
+import { findBcryptProblem } from '../../users/native-bcrypt.ts';
 import { findOversize } from '../server/memory.ts';
 import { readTls, type TlsRead } from '../server/tls-settings.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';

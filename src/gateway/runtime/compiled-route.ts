@@ -1,9 +1,10 @@
 /** Compiles the webhook section of a route, once for each config that is loaded. */
-import { compileHandshake } from '../../auth/handshakes/catalogue.ts';
-import type { Handshake } from '../../auth/handshakes/handshake.ts';
-import { compileScheme } from '../../auth/schemes/compile.ts';
-import type { Scheme } from '../../auth/schemes/scheme.ts';
+
 import type { Config, RouteConfig, WebhookConfig } from '../../config/schema/config.ts';
+import { compileHandshake } from '../../verify/handshakes/catalogue.ts';
+import type { Handshake } from '../../verify/handshakes/handshake.ts';
+import { compileScheme } from '../../verify/schemes/compile.ts';
+import type { Scheme } from '../../verify/schemes/scheme.ts';
 import type { BodyModule } from './body-module.ts';
 
 /** A webhook section, compiled. */

@@ -1,9 +1,9 @@
 /** The context that a caller starts a gate with, and the addresses that the gate reports. */
 
-import type { ConnectOverride, HttpsGet } from '../../auth/keys/https-get.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Resolve } from '../../http/dial/resolve.ts';
+import type { ConnectOverride, HttpsGet } from '../../verify/keys/https-get.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import type { GateLogger } from './log-events.ts';
 import type { CreateUpstream } from './upstreams.ts';

@@ -1,10 +1,5 @@
 /** Explains rejected signatures in the log, the metrics and the journal, and captures them; the sender learns nothing of it. */
 
-import type { KeyRing } from '../../auth/keys/key-ring.ts';
-import { PRESETS } from '../../auth/schemes/catalogue.ts';
-import { compileScheme } from '../../auth/schemes/compile.ts';
-import type { SchemeDescription } from '../../auth/schemes/description.ts';
-import { addCredentials } from '../../auth/schemes/url.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -14,6 +9,11 @@ import { toSecretBytes } from '../../diagnostics/explain/capture-redaction.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';
 import { type AnalysisContext, type Explained, Explainer } from '../../diagnostics/explain/explainer.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
+import type { KeyRing } from '../../verify/keys/key-ring.ts';
+import { PRESETS } from '../../verify/presets/catalogue.ts';
+import { compileScheme } from '../../verify/schemes/compile.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
+import { addCredentials } from '../../verify/schemes/url.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';

@@ -1,10 +1,10 @@
 /** The composition root: starts a gate from a valid config, reloads it, and stops it. */
 import { AdminAccess } from '../../admin/access.ts';
 import type { AdminServer } from '../../admin/server.ts';
-import { KeyRing } from '../../auth/keys/key-ring.ts';
 import { realmsOf, remembersIds } from '../../config/schema/config.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import { type CancelTimer, within } from '../../core/clock.ts';
+import { KeyRing } from '../../verify/keys/key-ring.ts';
 import { Capacity } from '../pipeline/capacity.ts';
 import { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import { type ListenPhase, ListenServer } from '../server/server.ts';

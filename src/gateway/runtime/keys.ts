@@ -1,8 +1,5 @@
 /** Reads the keys that the config refers to, at the start and whenever a secret's file changes. */
 
-import type { KeySet } from '../../auth/keys/key-ring.ts';
-import { compileScheme } from '../../auth/schemes/compile.ts';
-import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import { findNamedPreset } from '../../config/rules/suggest-preset.ts';
 import type { KeyConfig, RouteConfig } from '../../config/schema/config.ts';
 import { readSecret, readUrlCredentials } from '../../config/sources/secrets.ts';
@@ -10,6 +7,9 @@ import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { WatchedKey } from '../../telemetry/log/key-evidence.ts';
+import type { KeySet } from '../../verify/keys/key-ring.ts';
+import { compileScheme } from '../../verify/schemes/compile.ts';
+import type { Scheme, VerifyKey } from '../../verify/schemes/scheme.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 
 /** A problem with one key's secret; never contains the secret. */

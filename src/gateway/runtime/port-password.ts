@@ -1,7 +1,8 @@
 /** Builds the check of passwords on a port with one realm that forwards nothing: the provider's API and the console. */
-import { toBasicChallenge } from '../../auth/passwords/basic.ts';
+
 import type { PortBasicConfig } from '../../config/schema/config.ts';
 import { Refusal } from '../../core/refusal.ts';
+import { toBasicChallenge } from '../../users/basic.ts';
 import type { PasswordGate } from '../pipeline/gates/gate.ts';
 import { type BasicGateParts, buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';

@@ -1,14 +1,14 @@
 /** Builds the forward proxy from its config: gates, pipeline, port. */
 import { randomBytes } from 'node:crypto';
-import { toBasicChallenge } from '../../auth/passwords/basic.ts';
 import type { Config, LimitsConfig, ProxyConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { type DestinationRule, parseDestinationRule } from '../../core/destination.ts';
 import { OwnPorts } from '../../http/dial/own-ports.ts';
 import { createResolve, LOCAL_NAMES, type Resolve, resolveWithin } from '../../http/dial/resolve.ts';
-import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
+import type { Attempts } from '../../users/attempts.ts';
+import { toBasicChallenge } from '../../users/basic.ts';
 import { createDestinationGate } from '../egress-proxy/destination-gate.ts';
 import { ProxyHeaderPolicy } from '../egress-proxy/proxy-headers.ts';
 import { ProxyPipeline } from '../egress-proxy/proxy-pipeline.ts';

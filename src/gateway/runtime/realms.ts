@@ -1,12 +1,12 @@
 /** The users of all realms while the gate runs: one thread pool for all, and one verifier for each realm. */
 
-import { toThreadCount } from '../../auth/passwords/hash-budget.ts';
-import { HashPool, type HashPoolLimits } from '../../auth/passwords/hash-pool.ts';
-import type { Bytes } from '../../auth/passwords/password-hash.ts';
-import { UserSet } from '../../auth/passwords/user-set.ts';
-import { type CacheOutcome, Verifier } from '../../auth/passwords/verifier.ts';
 import type { RealmConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import { toThreadCount } from '../../users/hash-budget.ts';
+import { HashPool, type HashPoolLimits } from '../../users/hash-pool.ts';
+import type { Bytes } from '../../users/password-hash.ts';
+import { UserSet } from '../../users/user-set.ts';
+import { type CacheOutcome, Verifier } from '../../users/verifier.ts';
 import type { RealmRead } from './users.ts';
 
 /** How much of the machine password hashing may use. */

@@ -1,10 +1,10 @@
 /** Keeps the keys that routes fetch from URLs, across reloads: each URL is fetched once, however many routes use it. */
 import type { JsonWebKey } from 'node:crypto';
-import type { HttpsGet } from '../../auth/keys/https-get.ts';
-import type { KeyRing } from '../../auth/keys/key-ring.ts';
-import { type KeySetOptions, RemoteKeySet } from '../../auth/keys/key-set.ts';
-import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { HttpsGet } from '../../verify/keys/https-get.ts';
+import type { KeyRing } from '../../verify/keys/key-ring.ts';
+import { type KeySetOptions, RemoteKeySet } from '../../verify/keys/key-set.ts';
+import type { Scheme, VerifyKey } from '../../verify/schemes/scheme.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';

@@ -1,12 +1,5 @@
 /** Builds a route of the request pipeline from its config: gates in their order, forwarder, metrics. */
 
-import type { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
-import type { RemoteCertificates } from '../../auth/keys/certificates.ts';
-import type { KeyRing } from '../../auth/keys/key-ring.ts';
-import { toBasicChallenge } from '../../auth/passwords/basic.ts';
-import { coversQueryOf, mayBeEmpty } from '../../auth/schemes/coverage.ts';
-import { toVerifyKey } from '../../auth/schemes/keys.ts';
-import { toAcceptedStatus, toAcknowledgement, toStatuses } from '../../auth/schemes/senders.ts';
 import { toRouting } from '../../config/rules/gate-identity.ts';
 import {
   appMethodsOf,
@@ -22,9 +15,16 @@ import {
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
 import type { Inbox, InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
-import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
+import type { Attempts } from '../../users/attempts.ts';
+import { toBasicChallenge } from '../../users/basic.ts';
+import type { OfferedTokens } from '../../verify/handshakes/offered-tokens.ts';
+import type { RemoteCertificates } from '../../verify/keys/certificates.ts';
+import type { KeyRing } from '../../verify/keys/key-ring.ts';
+import { toAcceptedStatus, toAcknowledgement, toStatuses } from '../../verify/presets/senders.ts';
+import { coversQueryOf, mayBeEmpty } from '../../verify/schemes/coverage.ts';
+import { toVerifyKey } from '../../verify/schemes/keys.ts';
 import type { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { createCertificateKeys } from '../pipeline/gates/certificate-keys.ts';
 import { createClientCertificateGate } from '../pipeline/gates/client-certificate.ts';

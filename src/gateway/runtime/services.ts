@@ -1,8 +1,5 @@
 /** The services that all routes share, built once for the life of the gate: store, settlements, passwords, keys, telemetry. */
 import { availableParallelism } from 'node:os';
-import { OfferedTokens } from '../../auth/handshakes/offered-tokens.ts';
-import { RemoteCertificates } from '../../auth/keys/certificates.ts';
-import { createHttpsGet } from '../../auth/keys/https-get.ts';
 import { type Clock, toInstant } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { Captures } from '../../diagnostics/explain/captures.ts';
@@ -12,6 +9,9 @@ import { Journal } from '../../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts';
+import { OfferedTokens } from '../../verify/handshakes/offered-tokens.ts';
+import { RemoteCertificates } from '../../verify/keys/certificates.ts';
+import { createHttpsGet } from '../../verify/keys/https-get.ts';
 import { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { Settlements } from '../pipeline/settlements.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../server/memory.ts';

@@ -7,13 +7,13 @@ import type { Clock } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
 import { createMemorySeenIds } from '../../state/claims/memory-seen-ids.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
-import { type Attempts, withBanCache, withFallback } from '../../state/login-attempts/attempts.ts';
-import { createMemoryAttempts } from '../../state/login-attempts/memory-attempts.ts';
 import { createMemoryNewestVersions } from '../../state/ordering/memory-newest-versions.ts';
 import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../../state/redis/options.ts';
 import { createRedisStore, type RedisStoreEvents } from '../../state/redis/redis-store.ts';
 import type { SharedDeliveries } from '../../state/shared-deliveries.ts';
+import { type Attempts, withBanCache, withFallback } from '../../users/attempts.ts';
+import { createMemoryAttempts } from '../../users/memory-attempts.ts';
 
 /** A problem with what the store's config refers to. */
 export interface StoreProblem {

@@ -1,9 +1,5 @@
 /** Reads the users of each realm from the sources in the config. */
 
-import { toHashBudget, toLargestHash } from '../../auth/passwords/hash-budget.ts';
-import { type Bytes, parsePasswordHash, toPlainHash } from '../../auth/passwords/password-hash.ts';
-import { UserSet, type UserSource } from '../../auth/passwords/user-set.ts';
-import { parseHtpasswd, type UserEntry } from '../../auth/passwords/users.ts';
 import {
   type Config,
   type LimitsConfig,
@@ -15,6 +11,10 @@ import {
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { readUserSource, toUserFiles, type UserText } from '../../config/sources/user-sources.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
+import { toHashBudget, toLargestHash } from '../../users/hash-budget.ts';
+import { type Bytes, parsePasswordHash, toPlainHash } from '../../users/password-hash.ts';
+import { UserSet, type UserSource } from '../../users/user-set.ts';
+import { parseHtpasswd, type UserEntry } from '../../users/users.ts';
 
 /** For each source. */
 const MAX_WARNINGS = 20;

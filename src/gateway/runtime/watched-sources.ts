@@ -1,6 +1,5 @@
 /** Reloads the files that the config refers to: webhook secrets, users, keys, certificates, tokens. Requests in flight keep what they started with. */
 import type { AdminAccess } from '../../admin/access.ts';
-import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type Config, type ListenTlsConfig, realmsOf } from '../../config/schema/config.ts';
 import { toProviderFiles } from '../../config/sources/provider-files.ts';
 import { toTlsFiles } from '../../config/sources/tls-files.ts';
@@ -8,6 +7,7 @@ import { toUserFiles } from '../../config/sources/user-sources.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
+import type { KeyRing } from '../../verify/keys/key-ring.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { readTls, reportNextUpdate } from '../server/tls-settings.ts';
 import type { IdentitySigner } from '../upstream/identity-token.ts';

@@ -1,10 +1,10 @@
 /** Reads the TLS section of a port and reports the problems of its files. */
 
-import { findNextUpdate } from '../../auth/client-certificates/crl.ts';
 import type { ListenTlsConfig, SocketListen } from '../../config/schema/config.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { readTlsFiles } from '../../config/sources/tls-files.ts';
 import type { Clock } from '../../core/clock.ts';
+import { findNextUpdate } from '../../users/crl.ts';
 import type { ServerMetrics } from './server-metrics.ts';
 import { findTlsProblems, TlsContexts, type TlsProblem, type TlsSettings } from './tls.ts';
 

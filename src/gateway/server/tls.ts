@@ -1,11 +1,11 @@
 /** TLS on the data port: certificates by server name, reloaded when their files change, and checked before use. */
 import { constants, X509Certificate } from 'node:crypto';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls';
-import { findCrlProblems, splitCrls, splitPem } from '../../auth/client-certificates/crl.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { guardCallback } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
+import { findCrlProblems, splitCrls, splitPem } from '../../users/crl.ts';
 
 /** A certificate chain and its private key, PEM. */
 export interface TlsPair {

@@ -1,19 +1,19 @@
 /** The operations on endpoints: create, show, change and delete them, rotate their secrets, enable, disable and test them. */
 import { randomBytes } from 'node:crypto';
 import * as z from 'zod';
-import {
-  createSigningSecret,
-  findPublicKey,
-  formatSigningSecret,
-  parseSigningSecret,
-  type SigningSecret,
-} from '../../auth/schemes/signing-keys.ts';
 import { formatDuration } from '../../config/schema/scalars.ts';
 import { toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { toFoldedName } from '../../core/headers.ts';
 import { type EgressRules, findUrlProblem } from '../../http/dial/endpoint-url.ts';
 import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
+import {
+  createSigningSecret,
+  findPublicKey,
+  formatSigningSecret,
+  parseSigningSecret,
+  type SigningSecret,
+} from '../../verify/sign/signing-keys.ts';
 import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';

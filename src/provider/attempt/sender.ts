@@ -1,6 +1,5 @@
 /** Sends signed deliveries to endpoints (Standard Webhooks), only to addresses that the egress rules allow. */
 import { createSecureContext, type SecureContext } from 'node:tls';
-import { createDeliverySigner, type DeliverySigner } from '../../auth/schemes/signing-keys.ts';
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
 import { toErrorSummary, toErrorText } from '../../core/errors.ts';
 import { type EgressRules, parseEndpointUrl } from '../../http/dial/endpoint-url.ts';
@@ -8,6 +7,7 @@ import type { OwnPorts } from '../../http/dial/own-ports.ts';
 import type { EgressProxy } from '../../http/dial/proxy-tunnel.ts';
 import type { Resolve } from '../../http/dial/resolve.ts';
 import { TlsSessions } from '../../http/dial/tls-sessions.ts';
+import { createDeliverySigner, type DeliverySigner } from '../../verify/sign/signing-keys.ts';
 import type { ClientCertificate, Endpoint } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import { EVENT_ID, readTraceHeaders } from '../events/event.ts';

@@ -1,9 +1,9 @@
 /** An endpoint: where events are sent to, and how. */
 
 import { hash } from 'node:crypto';
-import type { SigningSecret } from '../../auth/schemes/signing-keys.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
+import type { SigningSecret } from '../../verify/sign/signing-keys.ts';
 
 /** Why an endpoint is disabled. */
 export const DISABLED_REASONS = ['failing', 'gone', 'manual'] as const;

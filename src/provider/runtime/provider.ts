@@ -1,6 +1,5 @@
 /** The sending side, from start to stop: queue, endpoints, API and lanes. The entry point of a separate bundle (scripts/bundle.ts). */
 import type { Registry } from '@prometheus-io/client';
-import { createSigningSecret } from '../../auth/schemes/signing-keys.ts';
 import type { ProviderConfig } from '../../config/schema/config.ts';
 import { type CancelTimer, type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -14,6 +13,7 @@ import { createResolve, LOCAL_NAMES } from '../../http/dial/resolve.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
+import { createSigningSecret } from '../../verify/sign/signing-keys.ts';
 import type { ApiPassword } from '../api/api-access.ts';
 import type { OperationParts } from '../api/api-parts.ts';
 import { cancelWaiting } from '../api/endpoint-operations.ts';

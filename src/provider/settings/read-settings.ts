@@ -1,6 +1,5 @@
 /** The settings of the sending side: the config, with everything that it refers to read, parsed and checked. */
 
-import { parseSigningSecret } from '../../auth/schemes/signing-keys.ts';
 import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
 import { chooseQueue } from '../../config/schema/queue-choice.ts';
 import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
@@ -12,6 +11,7 @@ import type { SettingProblem } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
 import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
 import { createEgressProxy, type EgressProxy, findProxyProblem } from '../../http/dial/proxy-tunnel.ts';
+import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
 import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';

@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
+import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../../users/attempts.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
-import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../login-attempts/attempts.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
 import type { DeliveryBatch, SharedDeliveries } from '../shared-deliveries.ts';
 import { openRedis, type RedisClient } from './client.ts';

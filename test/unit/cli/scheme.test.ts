@@ -1,7 +1,7 @@
 /** What `sidegate scheme` prints beside the fields, which test/unit/config/load/custom-scheme.test.ts checks for every preset. */
 import { describe, expect, test } from 'vitest';
-import { PRESETS } from '../../../src/auth/schemes/catalogue.ts';
 import { printScheme } from '../../../src/cli/scheme.ts';
+import { PRESETS } from '../../../src/verify/presets/catalogue.ts';
 import { recordIo } from '../../support/io.ts';
 
 function print(name?: string): string {

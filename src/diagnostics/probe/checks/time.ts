@@ -1,6 +1,7 @@
 /** Checks of the timestamp. */
-import { TIMESTAMP_FORMATS } from '../../../auth/schemes/timestamp.ts';
+
 import type { Milliseconds } from '../../../core/clock.ts';
+import { TIMESTAMP_FORMATS } from '../../../verify/schemes/timestamp.ts';
 import { type Check, type CheckFinding, expectAccepted, expectRejected, notApplicable } from '../check.ts';
 import type { CheckContext, Delivery } from '../check-context.ts';
 import { withField } from '../probed-scheme.ts';

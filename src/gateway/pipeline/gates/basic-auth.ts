@@ -1,13 +1,13 @@
 /** Authenticates the client by HTTP Basic (RFC 7617). */
 import { hash } from 'node:crypto';
-import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../../../auth/passwords/basic.ts';
-import type { LivePassword } from '../../../auth/passwords/user-set.ts';
-import type { TakeAttempt, Verifier } from '../../../auth/passwords/verifier.ts';
 import type { User } from '../../../core/admitted.ts';
 import { toClientNetwork } from '../../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
-import type { AttemptKeys, Attempts, AttemptsRule } from '../../../state/login-attempts/attempts.ts';
+import type { AttemptKeys, Attempts, AttemptsRule } from '../../../users/attempts.ts';
+import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../../../users/basic.ts';
+import type { LivePassword } from '../../../users/user-set.ts';
+import type { TakeAttempt, Verifier } from '../../../users/verifier.ts';
 import type { PasswordGate, PasswordHead } from './gate.ts';
 
 /** The limit on failed attempts. */

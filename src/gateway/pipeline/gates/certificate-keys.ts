@@ -1,11 +1,11 @@
 /** Fetches the certificate that a delivery names in a header, from the hosts of its sender only. */
 import type { KeyObject } from 'node:crypto';
-import type { CertificateKey } from '../../../auth/keys/certificates.ts';
-import { RemoteFailure } from '../../../auth/keys/https-get.ts';
-import type { CertificateDescription } from '../../../auth/schemes/key-description.ts';
-import type { VerifyKey } from '../../../auth/schemes/scheme.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../../core/refusal.ts';
+import type { CertificateKey } from '../../../verify/keys/certificates.ts';
+import { RemoteFailure } from '../../../verify/keys/https-get.ts';
+import type { CertificateDescription } from '../../../verify/schemes/key-description.ts';
+import type { VerifyKey } from '../../../verify/schemes/scheme.ts';
 import type { FetchedKeys, FetchKeys } from './signature.ts';
 
 /** The functions that fetch and convert the keys. */

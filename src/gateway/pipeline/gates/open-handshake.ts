@@ -1,16 +1,16 @@
 /** Responds to unsigned handshakes, by which a sender verifies that the URL belongs to its receiver; they have their own secret. */
 
+import type { ParsedHead } from '../../../core/parsed-head.ts';
+import { type GateDecision, type Refusal, refuse } from '../../../core/refusal.ts';
+import type { Secret } from '../../../core/secret.ts';
 import {
   decline,
   type Handshake,
   MAX_OPEN_BODY_BYTES,
   type OpenRequest,
   type OpenSecrets,
-} from '../../../auth/handshakes/handshake.ts';
-import type { KeyRing } from '../../../auth/keys/key-ring.ts';
-import type { ParsedHead } from '../../../core/parsed-head.ts';
-import { type GateDecision, type Refusal, refuse } from '../../../core/refusal.ts';
-import type { Secret } from '../../../core/secret.ts';
+} from '../../../verify/handshakes/handshake.ts';
+import type { KeyRing } from '../../../verify/keys/key-ring.ts';
 import type { HeadGate } from './gate.ts';
 
 const HAS_CONTENT = 'the request has content';

@@ -1,16 +1,16 @@
 /** Verifies that one of the route's keys signed exactly these bytes, and identifies the event. */
 
-import type { KeyRing } from '../../../auth/keys/key-ring.ts';
-import { isBodyPlace } from '../../../auth/schemes/body-values.ts';
-import type { SchemeDescription } from '../../../auth/schemes/description.ts';
-import type { HeadOptions, Message, Scheme, VerifyKey } from '../../../auth/schemes/scheme.ts';
-import { addCredentials } from '../../../auth/schemes/url.ts';
 import type { Sender } from '../../../core/admitted.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { EventIdentity, SignedHead, VerifiedEvent } from '../../../core/event.ts';
 import { cutBoundary } from '../../../core/media-type.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
+import type { KeyRing } from '../../../verify/keys/key-ring.ts';
+import { isBodyPlace } from '../../../verify/schemes/body-values.ts';
+import type { SchemeDescription } from '../../../verify/schemes/description.ts';
+import type { HeadOptions, Message, Scheme, VerifyKey } from '../../../verify/schemes/scheme.ts';
+import { addCredentials } from '../../../verify/schemes/url.ts';
 import type { EventGate } from './gate.ts';
 import { checkRecency, createSignedHeadReader, type RecencyOptions } from './timestamp.ts';
 

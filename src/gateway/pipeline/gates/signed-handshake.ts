@@ -1,7 +1,7 @@
 /** Responds to signed handshakes, by which a sender verifies that the URL belongs to its receiver; claims no id for them. */
 
-import type { SignedHandshake } from '../../../auth/handshakes/handshake.ts';
-import type { KeyRing } from '../../../auth/keys/key-ring.ts';
+import type { SignedHandshake } from '../../../verify/handshakes/handshake.ts';
+import type { KeyRing } from '../../../verify/keys/key-ring.ts';
 import type { VerifiedEventGate } from './gate.ts';
 
 /** Runs on verified events only, so that untrusted clients get nothing signed. */

@@ -1,12 +1,12 @@
 /** Checks that the signature headers are well-formed and the delivery is recent: before the body is read, if a header has the time. */
 
-import type { Tolerance } from '../../../auth/schemes/description.ts';
-import type { HeadOptions, Scheme } from '../../../auth/schemes/scheme.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import type { SignedHead } from '../../../core/event.ts';
 import { findConnectionOptions } from '../../../core/headers.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
+import type { Tolerance } from '../../../verify/schemes/description.ts';
+import type { HeadOptions, Scheme } from '../../../verify/schemes/scheme.ts';
 
 /** How the route checks the time of a delivery. */
 export interface RecencyOptions {

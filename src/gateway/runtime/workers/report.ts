@@ -1,6 +1,5 @@
 /** Reports of the other workers to the first one, whose admin port shows them: counts, decisions, captures, offered tokens. */
 import type { Registry } from '@prometheus-io/client';
-import type { OfferedTokens } from '../../../auth/handshakes/offered-tokens.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import { Secret } from '../../../core/secret.ts';
 import type { Capture, Captures } from '../../../diagnostics/explain/captures.ts';
@@ -13,6 +12,7 @@ import {
   readGauges,
   takeChanges,
 } from '../../../telemetry/metrics/thread-metrics.ts';
+import type { OfferedTokens } from '../../../verify/handshakes/offered-tokens.ts';
 import type { RouteMetrics } from '../../pipeline/route-metrics.ts';
 
 /** A rejection that was analyzed after its decision was reported. */

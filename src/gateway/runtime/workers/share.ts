@@ -1,11 +1,11 @@
 /** The part of a config that one worker has: its share of the limits, and the ports that it joins. */
 import { availableParallelism } from 'node:os';
-import { toHashBudget } from '../../../auth/passwords/hash-budget.ts';
 import type { LoadedConfig } from '../../../config/load/load.ts';
 import { DIVIDED_LIMITS } from '../../../config/rules/validate-workers.ts';
 import type { Config } from '../../../config/schema/config.ts';
 import { readContainerMemory } from '../../../core/container-memory.ts';
 import type { ListenAddress } from '../../../core/listen-address.ts';
+import { toHashBudget } from '../../../users/hash-budget.ts';
 import { toMemoryBudget } from '../../server/memory.ts';
 
 /** The ports that a worker joins; they are known once the first worker listens. */

@@ -1,10 +1,10 @@
 /** Whether `check` finds methods, media types and headers that no delivery of the scheme can have. */
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import { formatProblem } from '../../../../src/config/schema/problem.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
+import { PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 
 function toProblems(webhook: object, match: object = {}): string {
   const keys = [{ name: 'k', secret: { env: 'SECRET' } }];

@@ -2,9 +2,6 @@
 import { createHash, createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
-import type { SchemeDescription, SecretEncoding } from '../../../../src/auth/schemes/description.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import type { AnalysisInput, CandidateKey, Explanation } from '../../../../src/diagnostics/explain/analysis.ts';
@@ -13,6 +10,9 @@ import type { ExplainCause } from '../../../../src/diagnostics/explain/explain-m
 import { EXPLAIN_CAUSES } from '../../../../src/diagnostics/explain/explain-metrics.ts';
 import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { explainNow } from '../../../../src/diagnostics/explain/run.ts';
+import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
+import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
+import type { SchemeDescription, SecretEncoding } from '../../../../src/verify/schemes/description.ts';
 import { isPlain } from '../../../support/field-cases.ts';
 import { makeToken } from '../../../support/tokens.ts';
 

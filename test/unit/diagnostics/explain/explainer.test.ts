@@ -1,14 +1,14 @@
 /** The queue of analyses: who is taken, when, and at what cost to the rest. */
 import { createHmac } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
-import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import type { ParsedHead } from '../../../../src/core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { type AnalysisContext, Explainer } from '../../../../src/diagnostics/explain/explainer.ts';
+import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
+import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
+import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
 // It is loaded on demand, and the tests count the steps after that.

@@ -1,9 +1,6 @@
 /** What proxies change in a URL is found, with the fix in the config. */
 import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
-import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
-import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import type { Explanation } from '../../../../src/diagnostics/explain/analysis.ts';
@@ -11,6 +8,9 @@ import { analyze } from '../../../../src/diagnostics/explain/analyze.ts';
 import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { toTargetForms } from '../../../../src/diagnostics/explain/target-forms.ts';
 import { toUrlForms } from '../../../../src/diagnostics/explain/url-forms.ts';
+import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
+import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
+import type { SchemeDescription } from '../../../../src/verify/schemes/description.ts';
 
 const SECRET = '8f742231b10e8888abcd99yyyzzz85a5';
 const NOW = 1_800_000_000_000;

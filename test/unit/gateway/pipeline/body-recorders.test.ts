@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
-import { isToken, type SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { type JsonPattern, parseJsonPattern } from '../../../../src/core/json-path.ts';
 import { acknowledge } from '../../../../src/core/refusal.ts';
 import { BodyRecorders } from '../../../../src/gateway/pipeline/body-recorders.ts';
 import type { RequestRecord } from '../../../../src/gateway/pipeline/request-record.ts';
 import type { JournalBody } from '../../../../src/telemetry/journal/journal.ts';
+import { PRESETS } from '../../../../src/verify/presets/catalogue.ts';
+import { isToken, type SchemeDescription } from '../../../../src/verify/schemes/description.ts';
 import { makeAdmitted } from '../../../support/admitted.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import type { TakeAttempt, Verifier } from '../../../../../src/auth/passwords/verifier.ts';
 import { HeaderFields } from '../../../../../src/core/headers.ts';
 import type { ParsedHead } from '../../../../../src/core/parsed-head.ts';
 import { createBasicAuthGate } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
-import { createMemoryAttempts } from '../../../../../src/state/login-attempts/memory-attempts.ts';
+import { createMemoryAttempts } from '../../../../../src/users/memory-attempts.ts';
+import type { TakeAttempt, Verifier } from '../../../../../src/users/verifier.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
 import { toBasic } from '../../../../support/users.ts';
 

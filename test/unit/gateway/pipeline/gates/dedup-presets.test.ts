@@ -1,10 +1,6 @@
 /** For every preset: a retry of a handled event is a duplicate, and no event is one whose delivery an attacker changed before. */
 import { isDeepStrictEqual } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { PRESETS } from '../../../../../src/auth/schemes/catalogue.ts';
-import type { SchemeDescription } from '../../../../../src/auth/schemes/description.ts';
-import type { Identified, Message } from '../../../../../src/auth/schemes/scheme.ts';
-import { TIMESTAMP_FORMATS } from '../../../../../src/auth/schemes/timestamp.ts';
 import type { SignedHead, VerifiedEvent } from '../../../../../src/core/event.ts';
 import { HeaderFields } from '../../../../../src/core/headers.ts';
 import { cutBoundary } from '../../../../../src/core/media-type.ts';
@@ -14,6 +10,10 @@ import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claim-waiters.
 import { createDedupGate, type DedupOptions } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
 import { Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
+import { PRESETS } from '../../../../../src/verify/presets/catalogue.ts';
+import type { SchemeDescription } from '../../../../../src/verify/schemes/description.ts';
+import type { Identified, Message } from '../../../../../src/verify/schemes/scheme.ts';
+import { TIMESTAMP_FORMATS } from '../../../../../src/verify/schemes/timestamp.ts';
 import { FakeClock, settle } from '../../../../support/fake-clock.ts';
 import { type Arrived, readForm, readSigned, signArrived } from '../../../../support/field-cases.ts';
 import { FIELD_PRESETS } from '../../../../support/field-schemes.ts';

@@ -1,0 +1,204 @@
+/** Verifies user names and passwords: from the cache, or by hashing off the event loop. */
+import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import type { BasicCredentials } from './basic.ts';
+import type { HashOwner, HashPool } from './hash-pool.ts';
+import type { Bytes } from './password-hash.ts';
+import type { LivePassword, UserSet } from './user-set.ts';
+import { VerifiedCache, type VerifiedCacheOptions } from './verified-cache.ts';
+
+/** How the result was found; for the hit ratio. */
+export type CacheOutcome = 'hit' | 'miss' | 'joined';
+
+/** The password was not checked: the client's share of the queue is full, or the client or user is banned for `left`. */
+export type NotChecked = { readonly notChecked: 'busy' } | { readonly notChecked: 'banned'; readonly left: Milliseconds };
+
+/** The matching password, or undefined if none matches. */
+export type VerifyResult = LivePassword | undefined | NotChecked;
+
+/** An attempt that was counted before the password is checked, or the ban that forbids it. */
+export type Attempt =
+  | { readonly kind: 'taken' /** Reverts the count, because the attempt did not fail. */; refund(): Promise<void> }
+  | { readonly kind: 'banned'; readonly left: Milliseconds };
+
+/** Counts an attempt of the client and the user. */
+export type TakeAttempt = () => Promise<Attempt>;
+
+/** The dependencies of a verifier. */
+export interface VerifierParts {
+  readonly realm: string;
+  readonly pool: HashPool;
+  readonly clock: Clock;
+  readonly cache: VerifiedCacheOptions;
+  readonly onCache: (outcome: CacheOutcome) => void;
+}
+
+/** A long-lived connection, such as a tunnel, that ends when the password that opened it is revoked. */
+interface Session {
+  readonly user: string;
+  readonly stored: string;
+  readonly end: () => void;
+  cancelExpiry: CancelTimer;
+}
+
+/** The longest delay of a timer in Node.js. */
+const MAX_TIMER_MS: Milliseconds = 2 ** 31 - 1;
+/** For passwords that any network sent: a new network needs an attempt, but no second hash. */
+const ANY_NETWORK = '';
+
+/** Verifies the credentials of one realm. */
+export class Verifier {
+  readonly #parts: VerifierParts;
+  readonly #cache: VerifiedCache;
+  readonly #shared: VerifiedCache;
+  /** Attempts in progress, by network and credentials: a browser that opens ten connections at once makes one attempt. */
+  readonly #flights = new Map<string, Promise<VerifyResult>>();
+  /** Hashes in progress, by credentials alone: many clients that share one user cost one hash at a time, and one where they are known. */
+  readonly #hashes = new Map<string, Promise<VerifyResult>>();
+  readonly #sessions = new Set<Session>();
+  #users: UserSet;
+
+  constructor(users: UserSet, parts: VerifierParts) {
+    this.#users = users;
+    this.#parts = parts;
+    this.#cache = new VerifiedCache(parts.cache, parts.clock);
+    this.#shared = new VerifiedCache(parts.cache, parts.clock);
+  }
+
+  /** False while the realm's users cannot be read; no password can then be checked. */
+  get isAvailable(): boolean {
+    return this.#users.size > 0;
+  }
+
+  /** Maximum memory for checking a password. */
+  get largestHash(): Bytes {
+    return this.#users.largestHash;
+  }
+
+  /** Applies a new set of users. Removed users and changed passwords are rejected from the next request on; their sessions end now. */
+  replace(users: UserSet): void {
+    this.#users = users;
+    // A check that started with the old set must not decide requests that arrive later.
+    this.#flights.clear();
+    this.#hashes.clear();
+    for (const session of this.#sessions) this.#endIfRevoked(session);
+  }
+
+  /** Applies new bounds of the caches. */
+  configure(cache: VerifiedCacheOptions): void {
+    this.#cache.configure(cache);
+    this.#shared.configure(cache);
+  }
+
+  /** The password that this network sent recently: no hash and no attempt are needed, and bans do not apply. */
+  recall(credentials: BasicCredentials, network: string): LivePassword | undefined {
+    const proof = this.#cache.find(network, credentials.user, this.#cache.toDigest(credentials, network));
+    if (proof === undefined || !this.#cache.isFresh(proof)) return undefined;
+    const known = this.#findLive(credentials.user, proof.stored);
+    if (known !== undefined) this.#parts.onCache('hit');
+    return known;
+  }
+
+  /** Checks the credentials. Concurrent requests of one network with the same credentials share one attempt. Rejects if the check fails. */
+  verify(credentials: BasicCredentials, network: string, take: TakeAttempt): Promise<VerifyResult> {
+    const digest = this.#cache.toDigest(credentials, network);
+    return this.#join(this.#flights, digest, () => this.#attempt(credentials, network, digest, take));
+  }
+
+  /** Calls `end` once, when the user is removed or the password becomes invalid, or now if it already is. The result unsubscribes. */
+  onRevoked(user: string, { hash, notAfter }: LivePassword, end: () => void): () => void {
+    const session: Session = { user, stored: hash.text, end, cancelExpiry: () => undefined };
+    this.#sessions.add(session);
+    this.#watchExpiry(session, notAfter);
+    this.#endIfRevoked(session);
+    return () => this.#drop(session);
+  }
+
+  async #attempt(credentials: BasicCredentials, network: string, digest: string, take: TakeAttempt): Promise<VerifyResult> {
+    const { user } = credentials;
+    const proof = this.#cache.find(network, user, digest);
+    // Proved before, so this is not a guess. Bans and counters do not apply; otherwise an attacker could lock out the user.
+    const known = proof === undefined ? undefined : this.#findLive(user, proof.stored);
+    if (known !== undefined) return this.#remember(network, digest, user, await this.#hash(credentials, network, true));
+    const attempt = await take();
+    if (attempt.kind === 'banned') {
+      this.#cache.countMiss(network, user);
+      return { notChecked: 'banned', left: attempt.left };
+    }
+    // After the attempt is counted: before it, a client could try any number of passwords against the proofs of others.
+    const result = this.#recallShared(credentials) ?? (await this.#hash(credentials, network, false));
+    if (result !== undefined) await attempt.refund();
+    return this.#remember(network, digest, user, result);
+  }
+
+  #remember(network: string, digest: string, user: string, result: VerifyResult): VerifyResult {
+    if (result !== undefined && 'hash' in result) this.#cache.add(network, user, digest, result.hash.text);
+    return result;
+  }
+
+  #recallShared(credentials: BasicCredentials): LivePassword | undefined {
+    const { user } = credentials;
+    const proof = this.#shared.find(ANY_NETWORK, user, this.#shared.toDigest(credentials, ANY_NETWORK));
+    if (proof === undefined || !this.#shared.isFresh(proof)) return undefined;
+    const known = this.#findLive(user, proof.stored);
+    if (known !== undefined) this.#parts.onCache('hit');
+    return known;
+  }
+
+  #hash(credentials: BasicCredentials, network: string, isKnown: boolean): Promise<VerifyResult> {
+    const digest = this.#shared.toDigest(credentials, ANY_NETWORK);
+    const owner = { realm: this.#parts.realm, network, isKnown };
+    // A known password must not wait for the turn of an unknown one.
+    return this.#join(this.#hashes, `${digest}${isKnown}`, () => this.#check(credentials, digest, owner));
+  }
+
+  async #check({ user, password }: BasicCredentials, digest: string, owner: HashOwner): Promise<VerifyResult> {
+    this.#parts.onCache('miss');
+    const passwords = this.#users.find(user, this.#parts.clock.now());
+    const hashes = passwords.map(({ hash: { algorithm, text } }) => ({ algorithm, text }));
+    const result = await this.#parts.pool.check({ hashes, decoys: this.#users.toDecoys(passwords), password }, owner);
+    if (result === 'busy') return { notChecked: 'busy' };
+    const stored = passwords[result]?.hash.text;
+    // The user may have been removed while the hash was checked.
+    const match = stored === undefined ? undefined : this.#findLive(user, stored);
+    if (match !== undefined) this.#shared.add(ANY_NETWORK, user, digest, match.hash.text);
+    return match;
+  }
+
+  #join(running: Map<string, Promise<VerifyResult>>, key: string, begin: () => Promise<VerifyResult>): Promise<VerifyResult> {
+    const joined = running.get(key);
+    if (joined !== undefined) {
+      this.#parts.onCache('joined');
+      return joined;
+    }
+    const result: Promise<VerifyResult> = begin().finally(() => {
+      // A new set of users clears the map, so another check may be in progress by now.
+      if (running.get(key) === result) running.delete(key);
+    });
+    running.set(key, result);
+    return result;
+  }
+
+  #findLive(user: string, stored: string): LivePassword | undefined {
+    return this.#users.find(user, this.#parts.clock.now()).find(({ hash }) => hash.text === stored);
+  }
+
+  #watchExpiry(session: Session, notAfter: number | undefined): void {
+    if (notAfter === undefined) return;
+    const left = Math.min(Math.max(notAfter - this.#parts.clock.now(), 0), MAX_TIMER_MS);
+    session.cancelExpiry = this.#parts.clock.after(left, () => {
+      if (!this.#endIfRevoked(session)) this.#watchExpiry(session, notAfter);
+    });
+  }
+
+  #endIfRevoked(session: Session): boolean {
+    if (!this.#sessions.has(session) || this.#findLive(session.user, session.stored) !== undefined) return false;
+    this.#drop(session);
+    session.end();
+    return true;
+  }
+
+  #drop(session: Session): void {
+    this.#sessions.delete(session);
+    session.cancelExpiry();
+  }
+}

@@ -1,0 +1,63 @@
+/** Senders that sign by RSA: with a pinned key, or with a certificate that each delivery names. */
+import type { SchemeDescription } from '../schemes/description.ts';
+import { JSON_ONLY, minutes } from './defaults.ts';
+
+const RSA_KEY = { encoding: 'base64', format: 'spki' } as const;
+
+/**
+ * Wise: https://docs.wise.com/guides/developer/webhooks/event-handling. Retries keep the body, and come for two weeks. It is not
+ * documented whether they keep the delivery ID, so the digest of the body counts as well.
+ */
+export const wise: SchemeDescription = {
+  name: 'wise',
+  from: {
+    title: 'Wise',
+    docs: 'https://docs.wise.com/guides/developer/webhooks/event-handling',
+    key: "Wise's public key for webhooks, in PEM or base64, from its documentation; that of the sandbox differs",
+  },
+  signature: { header: 'X-Signature-SHA256', encoding: 'base64', forms: [{ prefix: '', algorithm: 'rsa-sha256' }] },
+  signed: ['body'],
+  separator: '',
+  id: { header: 'X-Delivery-Id' },
+  secret: { encoding: 'utf8' },
+  publicKey: RSA_KEY,
+  tolerance: minutes(5),
+  contentTypes: JSON_ONLY,
+  comparedHeaders: ['X-Test-Notification'],
+};
+
+/**
+ * PayPal: https://developer.paypal.com/api/rest/webhooks/rest. It retries for three days, and does not document that retries get a new
+ * time. The host serves the certificate without its issuers, so the TLS connection to the pinned host is what vouches for it.
+ */
+function toPaypal(name: string, title: string, domain: string): SchemeDescription {
+  return {
+    name,
+    from: {
+      title,
+      docs: 'https://developer.paypal.com/api/rest/webhooks/rest',
+      key: 'none: deliveries name a certificate on a host of PayPal; receiverId is the ID of the webhook',
+    },
+    signature: { header: 'Paypal-Transmission-Sig', encoding: 'base64', forms: [{ prefix: '', algorithm: 'rsa-sha256' }] },
+    signed: ['id', 'timestamp', 'receiverId', 'crc32'],
+    separator: '|',
+    timestamp: { from: { header: 'Paypal-Transmission-Time' }, unit: 'rfc3339' },
+    id: { header: 'Paypal-Transmission-Id' },
+    secret: { encoding: 'utf8' },
+    publicKey: RSA_KEY,
+    certificate: {
+      header: 'Paypal-Cert-Url',
+      hosts: [`api.${domain}`, `api-m.${domain}`],
+      path: '/v1/notifications/certs/',
+      names: [`messageverificationcerts.${domain}`],
+    },
+    tolerance: minutes(70 * 60, 5),
+    contentTypes: JSON_ONLY,
+  };
+}
+
+/** The live environment. */
+export const paypal = toPaypal('paypal', 'PayPal', 'paypal.com');
+
+/** The sandbox: anyone with a test account can make it sign. */
+export const paypalSandbox = toPaypal('paypal-sandbox', 'PayPal (sandbox)', 'sandbox.paypal.com');

@@ -1,0 +1,41 @@
+/** Senders that do not sign: those that send a token, and those that another gate of the route authenticates. */
+import type { SchemeDescription } from '../schemes/description.ts';
+import { JSON_OR_FORM } from './defaults.ts';
+import { TOKEN, tokenIn } from './shapes.ts';
+
+/** The sender is not known, so both usual types are accepted. */
+const ANY_SENDER = { ...TOKEN, contentTypes: JSON_OR_FORM } as const;
+
+/** `Authorization: Bearer …` (RFC 6750 §2.1). */
+export const bearer: SchemeDescription = {
+  ...ANY_SENDER,
+  name: 'bearer',
+  signature: { header: 'Authorization', encoding: 'text', forms: [{ prefix: 'Bearer ', algorithm: 'token' }] },
+};
+
+/** The usual header of API keys. */
+export const apiKey: SchemeDescription = {
+  ...ANY_SENDER,
+  name: 'api-key',
+  signature: tokenIn('X-API-Key'),
+};
+
+/**
+ * GitLab's secret token: https://docs.gitlab.com/user/project/integrations/webhooks. Webhooks with a signing token use Standard
+ * Webhooks instead.
+ */
+export const gitlab: SchemeDescription = {
+  ...TOKEN,
+  name: 'gitlab',
+  from: {
+    title: 'GitLab (secret token)',
+    docs: 'https://docs.gitlab.com/user/project/integrations/webhooks',
+    key: 'the secret token that was entered when the webhook was created; with a signing token use scheme: standard-webhooks',
+  },
+  signature: tokenIn('X-Gitlab-Token'),
+  id: { header: 'Idempotency-Key' },
+  comparedHeaders: ['X-Gitlab-Instance'],
+};
+
+/** The route's `basic` or `clientCertificate` authenticates the sender; this scheme only covers the body, IDs and duplicates. */
+export const unsigned: SchemeDescription = { ...ANY_SENDER, name: 'unsigned' };

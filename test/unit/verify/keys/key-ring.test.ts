@@ -1,0 +1,40 @@
+import { describe, expect, test } from 'vitest';
+import { KeyRing } from '../../../../src/verify/keys/key-ring.ts';
+import type { VerifyKey } from '../../../../src/verify/schemes/scheme.ts';
+import { fc } from '../../../support/property.ts';
+
+const key = (name: string, notBefore?: number, notAfter?: number): VerifyKey => ({ name, material: {}, notBefore, notAfter });
+const names = (ring: KeyRing, now: number): string[] => ring.live(now).map(({ name }) => name);
+
+describe('a key ring', () => {
+  test('returns a key from its notBefore until its notAfter', () => {
+    const ring = new KeyRing({ keys: [key('next', 100), key('current', 50, 150), key('old', undefined, 100)], unavailable: [] });
+    expect([49, 50, 99, 100, 149, 150].map((now) => names(ring, now))).toEqual([
+      ['old'],
+      ['current', 'old'],
+      ['current', 'old'],
+      ['next', 'current'],
+      ['next', 'current'],
+      ['next'],
+    ]);
+  });
+
+  test('returns the same list each time if no key has dates, so that a request costs nothing', () => {
+    const ring = new KeyRing({ keys: [key('a'), key('b')], unavailable: [] });
+    expect(ring.live(1)).toBe(ring.live(2));
+    ring.replace({ keys: [key('a', 5)], unavailable: ['b'] });
+    expect(names(ring, 4)).toEqual([]);
+    expect([ring.isUnavailable('b'), ring.isUnavailable('a'), ring.isIncomplete]).toEqual([true, false, true]);
+  });
+
+  test('never returns a key outside its dates, and keeps the order of the config', () => {
+    const instant = fc.option(fc.integer({ min: 0, max: 20 }), { nil: undefined });
+    fc.assert(
+      fc.property(fc.array(fc.tuple(instant, instant), { maxLength: 6 }), fc.integer({ min: 0, max: 20 }), (dates, now) => {
+        const keys = dates.map(([from, to], i) => key(String(i), from, to));
+        const expected = keys.filter(({ notBefore = -1, notAfter = 99 }) => notBefore <= now && now < notAfter);
+        expect(new KeyRing({ keys, unavailable: [] }).live(now)).toEqual(expected);
+      }),
+    );
+  });
+});

@@ -1,0 +1,54 @@
+import { expect, test } from 'vitest';
+import { findField, foldName, isAlike, parseStrictForm } from '../../../../src/verify/schemes/strict-form.ts';
+import { fc } from '../../../support/property.ts';
+
+test('a lookup does not read the names of other fields: any client can send a thousand long ones', () => {
+  const text = Array.from({ length: 1_000 }, (_, i) => `${'N_.'.repeat(70)}${i}=v`).join('&');
+  const parsed = parseStrictForm(Buffer.from(`${text}&sign=x`.slice(text.indexOf('&') + 1)));
+  if (parsed.kind === 'problem') throw new Error(parsed.problem);
+  let reads = 0;
+  const fields = parsed.fields.map(
+    (field) =>
+      new Proxy(field, {
+        get: (target, key: keyof typeof field) => {
+          if (key === 'name') reads++;
+          return target[key];
+        },
+      }),
+  );
+  const names = ['sign', 'sign_type', 'timestamp', 'token'];
+  expect(names.map((name) => findField(fields, name) !== undefined)).toEqual([true, false, false, false]);
+  // Of the field that is found.
+  expect(reads).toBe(1);
+});
+
+test('names that apps may take for each other are equal once folded', () => {
+  const character = fc.constantFrom(...'aZk09_-. []%\u00e9\u00c0+\u0000~');
+  const name = fc.string({ unit: character, maxLength: 40 });
+  fc.assert(
+    fc.property(name, (text) => {
+      const expected = text
+        .toLowerCase()
+        .replaceAll(/[^a-z0-9]+/g, '-')
+        .replaceAll(/^-|-$/g, '');
+      return foldName(text) === expected;
+    }),
+  );
+});
+
+test.each([
+  ['a.b', 'a_b', true],
+  ['a[]', 'a', true],
+  ['a[b]', 'a-b', true],
+  ['A', 'a', true],
+  [' a', 'a', true],
+  ['\u017fign', 'sign', true],
+  ['TO\u212aEN[\u017f]', 'token', true],
+  ['s\u0131gn', 'sign', true],
+  ['ab', 'a', false],
+  ['[a', 'a', true],
+])('%s and %s: an app may take one for the other is %s', (name, wanted, expected) => {
+  const parsed = parseStrictForm(Buffer.from(`${encodeURIComponent(name)}=1`));
+  const [field] = parsed.kind === 'fields' ? parsed.fields : [];
+  expect(field !== undefined && isAlike(field, foldName(wanted))).toBe(expected);
+});
