@@ -4,8 +4,8 @@ import { createServer } from 'node:net';
 import process, { argv, cpuUsage, exit, stdout } from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../src/core/clock.ts';
-import { createUpstream } from '../src/gateway/upstream/pool.ts';
-import type { Upstream, UpstreamOptions, UpstreamRequest } from '../src/gateway/upstream/upstream.ts';
+import { HttpClient } from '../src/http/client/pool.ts';
+import type { Upstream, UpstreamOptions, UpstreamRequest } from '../src/http/client/upstream.ts';
 import { createNodeHttpUpstream } from './node-http-upstream.ts';
 
 const ROUNDS = 6;
@@ -102,7 +102,7 @@ async function run(): Promise<void> {
     maxHeadBytes: 65_536,
   };
   const rivals = [
-    { name: 'own connection', upstream: createUpstream(options, systemClock), figures: [] as number[] },
+    { name: 'own connection', upstream: new HttpClient(systemClock).createUpstream(options), figures: [] as number[] },
     { name: 'node:http', upstream: createNodeHttpUpstream(options, systemClock), figures: [] as number[] },
   ];
   for (const { upstream } of rivals) await measure(upstream, WARM_UP);

@@ -9,7 +9,7 @@ import type {
   UpstreamListener,
   UpstreamOptions,
   UpstreamRequest,
-} from '../src/gateway/upstream/upstream.ts';
+} from '../src/http/client/upstream.ts';
 
 /** Builds the pool of connections to one app. */
 export function createNodeHttpUpstream(options: UpstreamOptions, clock: Clock): Upstream {

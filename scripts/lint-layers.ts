@@ -25,7 +25,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   ['verify', [['schemes'], ['presets'], ['handshakes', 'keys', 'sign']]],
   ['config', [['schema'], ['sources', 'rules'], ['load']]],
   ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
-  ['http', [['client'], ['dial']]],
+  ['http', [['dial'], ['client']]],
   ['gateway', [['upstream'], ['server'], ['pipeline'], ['egress-proxy', 'forward-auth']]],
   [
     'provider',
@@ -86,7 +86,7 @@ const CONNECTORS: ReadonlySet<string> = new Set([
   'diagnostics/probe/client.ts',
   'diagnostics/simulate/simulated-connection.ts',
   'http/dial/dial.ts',
-  'http/dial/open-socket.ts',
+  'http/client/open-socket.ts',
   'kubernetes/client/transport.ts',
 ]);
 /** Duplicates, outdated events, and handshakes. */

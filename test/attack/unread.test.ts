@@ -4,7 +4,7 @@ import { connect as openHttp2 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { ReadBuffers } from '../../src/gateway/upstream/read-buffers.ts';
+import { ReadBuffers } from '../../src/http/client/read-buffers.ts';
 import { toStatuses } from '../support/client.ts';
 import { useAuthority, useGate, useScriptApp } from '../support/fixtures.ts';
 import { type Sections, type TestGate, until } from '../support/gate.ts';

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { ReadPause } from '../../src/core/read-pause.ts';
-import type { UpstreamExchange, UpstreamFailure } from '../../src/gateway/upstream/upstream.ts';
+import type { UpstreamExchange, UpstreamFailure } from '../../src/http/client/upstream.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
 import { makePauseOwner } from '../support/pauses.ts';
 import { answering } from '../support/script-app.ts';

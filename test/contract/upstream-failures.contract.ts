@@ -1,7 +1,7 @@
 /** How any exchange with an app must fail: never as a clean end, and exact about what was sent. */
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import type { UpstreamFailure } from '../../src/gateway/upstream/upstream.ts';
+import type { UpstreamFailure } from '../../src/http/client/upstream.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
 import { answering, startDeafApp } from '../support/script-app.ts';
 import { ask, closeAfterTest, closeNow, type Heard, type Make, POST, startScript, toOpen } from './upstream-harness.ts';

@@ -8,7 +8,7 @@ import type {
   UpstreamFailure,
   UpstreamOptions,
   UpstreamRequest,
-} from '../../src/gateway/upstream/upstream.ts';
+} from '../../src/http/client/upstream.ts';
 import { type Script, startScriptApp } from '../support/script-app.ts';
 
 /** Everything that a listener received. */

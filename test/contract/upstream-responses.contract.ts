@@ -1,6 +1,6 @@
 /** What any exchange with an app must read of its responses, and write of its requests. */
 import { describe, expect, test } from 'vitest';
-import type { UpstreamRequest } from '../../src/gateway/upstream/upstream.ts';
+import type { UpstreamRequest } from '../../src/http/client/upstream.ts';
 import { answering } from '../support/script-app.ts';
 import { ask, GET, type Make, POST, startScript, toOpen } from './upstream-harness.ts';
 

@@ -46,7 +46,10 @@ describe('an app', () => {
     const delivery = makeDelivery();
     const answer = await send(gate.port, { ...delivery, agent: new Agent({ keepAlive: true }) });
     expect(answer).toMatchObject({ status: 503, code: 'upstream_away', headers: { 'retry-after': '5', connection: 'close' } });
-    expect(gate.log().at(-1)).toMatchObject({ code: 'upstream_away', detail: `127.0.0.1:${port}: ECONNREFUSED` });
+    expect(gate.log().at(-1)).toMatchObject({
+      code: 'upstream_away',
+      detail: `127.0.0.1:${port}: the connection failed (ECONNREFUSED)`,
+    });
     const late = await startApp(port);
     closers.push(() => late.close());
     expect((await send(gate.port, delivery)).text).toBe('handled');

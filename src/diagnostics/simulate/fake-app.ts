@@ -6,16 +6,16 @@ import type {
   Upstream,
   UpstreamExchange,
   UpstreamFailure,
-  UpstreamFailureKind,
   UpstreamListener,
   UpstreamOptions,
   UpstreamRequest,
-} from '../../gateway/upstream/upstream.ts';
+} from '../../http/client/upstream.ts';
+import type { FailureKind } from '../../http/dial/dial.ts';
 
 /** How the app responds to the next request. */
 export type AppBehavior =
   | { readonly status: number; readonly headers: RawHeaders; readonly body: Buffer; readonly after: Milliseconds }
-  | { readonly fails: UpstreamFailureKind };
+  | { readonly fails: AppFailure };
 
 /** A request as the app received it. */
 export interface AppRequest {
@@ -28,12 +28,14 @@ export interface AppRequest {
 /** Responds 200 immediately. */
 export const DEFAULT_BEHAVIOR: AppBehavior = { status: 200, headers: [], body: Buffer.alloc(0), after: 0 };
 
-const FAILURES: Readonly<Record<UpstreamFailureKind, Omit<UpstreamFailure, 'kind'>>> = {
+/** The failures that it can have. */
+export const APP_FAILURES = {
   connect: { nothingSent: true, detail: 'the simulated app refuses connections' },
   timeout: { nothingSent: false, detail: 'the simulated app does not respond' },
   reset: { nothingSent: false, detail: 'the simulated app closes the connection' },
   protocol: { nothingSent: false, detail: 'the simulated app responds with invalid HTTP' },
-};
+} satisfies Readonly<Partial<Record<FailureKind, Omit<UpstreamFailure, 'kind'>>>>;
+export type AppFailure = keyof typeof APP_FAILURES;
 
 /** One app for all routes of a simulation; routes differ only in their timeouts. */
 export class FakeApp {
@@ -97,7 +99,7 @@ function collect(content: Exclude<UpstreamRequest['body'], Buffer>, onEnd: (body
 }
 
 function play(behavior: AppBehavior, method: string, listener: UpstreamListener): void {
-  if ('fails' in behavior) return listener.onFailure({ kind: behavior.fails, ...FAILURES[behavior.fails] });
+  if ('fails' in behavior) return listener.onFailure({ kind: behavior.fails, ...APP_FAILURES[behavior.fails] });
   const { status, headers, body } = behavior;
   const isWithoutBody = status === 204 || status === 304;
   listener.onHead(status, '', isWithoutBody ? headers : [...headers, 'Content-Length', String(body.length)]);

@@ -4,14 +4,15 @@ import * as z from 'zod';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
 import { duration, envName, filePath, instant, NAME } from '../../config/schema/scalars.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
-import { UPSTREAM_FAILURES, type UpstreamFailureKind } from '../../gateway/upstream/upstream.ts';
 import { PRESETS } from '../../verify/presets/catalogue.ts';
+import { APP_FAILURES, type AppFailure } from './fake-app.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const CERTIFICATE_NAME = /^(?:CN|DNS|URI|email|IP Address):[^\r\n]+$/;
 const SIGNED_DURATION = /^[+-]/;
 const DECISIONS = ['forwarded', ...Object.keys(REFUSALS)];
+const FAILURES = Object.keys(APP_FAILURES);
 
 /** A string from a list that is too long for an error message. */
 function oneOf(values: readonly string[], what: string, known: string) {
@@ -47,8 +48,8 @@ const app = z
     [
       status.transform((code) => ({ status: code })),
       z.strictObject({
-        fails: oneOf(UPSTREAM_FAILURES, 'failure', UPSTREAM_FAILURES.join(', '))
-          .transform((kind) => kind as UpstreamFailureKind)
+        fails: oneOf(FAILURES, 'failure', FAILURES.join(', '))
+          .transform((kind) => kind as AppFailure)
           .describe('How it fails instead of responding.'),
       }),
       z.strictObject({

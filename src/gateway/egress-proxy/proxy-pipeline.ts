@@ -129,10 +129,10 @@ class ProxyPort implements Port<LifecycleRoute> {
       return { outcome: { kind: 'responded', status: 200, upstreamMs: clock.monotonic() - startedAt } };
     } catch (thrown) {
       if (!(thrown instanceof DialFailure)) throw thrown;
-      if (thrown.outcome === 'aborted')
+      if (thrown.kind === 'aborted')
         return { outcome: { kind: 'aborted', status: 0, refusal: undefined, upstreamMs: clock.monotonic() - startedAt } };
       const [code, reason] =
-        thrown.outcome === 'timeout'
+        thrown.kind === 'timeout'
           ? (['upstream_timeout', 'upstream_timeout'] as const)
           : (['upstream_unreachable', 'upstream_connect'] as const);
       return { refusal: refuse(code, reason, thrown.message) };

@@ -2,6 +2,7 @@
 import type { Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
+import type { FailureKind } from '../../http/dial/dial.ts';
 import { toCodeLabel, toMethodLabel } from '../../telemetry/metrics/http-labels.ts';
 import {
   BoundCounters,
@@ -12,7 +13,6 @@ import {
   type RouteSeries,
 } from '../../telemetry/metrics/route-bound.ts';
 import { type Exemplar, Tally } from '../../telemetry/metrics/series.ts';
-import type { UpstreamFailureKind } from '../upstream/upstream.ts';
 import { createRouteFamilies, type RouteFamilies } from './route-families.ts';
 
 /** The properties of a route that decide which series it has from the start. */
@@ -46,7 +46,7 @@ export interface RouteMetrics {
   decided(decision: Decision): number;
   /** The time that the app took, and the gate's own part of the request's duration. */
   upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void;
-  upstreamError(kind: UpstreamFailureKind): void;
+  upstreamError(kind: FailureKind): void;
   /** Time of arrival minus signed time. */
   skew(skew: Milliseconds): void;
   keyUsed(key: string, at: EpochMilliseconds): void;
@@ -61,7 +61,7 @@ export interface RouteMetrics {
 /** Methods with series from the start, for routes that allow more than two: series for all of them would be wasteful. */
 const COMMON_METHODS = ['GET', 'POST'];
 /** Upstream errors that alerts use. */
-const ALERTED_ERRORS: readonly UpstreamFailureKind[] = ['connect', 'timeout'];
+const ALERTED_ERRORS: readonly FailureKind[] = ['connect', 'timeout'];
 
 interface KeyTallies {
   readonly matches: Tally;
@@ -146,7 +146,7 @@ class BoundRoute implements RouteMetrics, RouteSeries<RouteLabels> {
     this.#overhead.get().observe(overhead / 1000, exemplar);
   }
 
-  upstreamError(kind: UpstreamFailureKind): void {
+  upstreamError(kind: FailureKind): void {
     this.#upstreamErrors.get(kind).add();
   }
 

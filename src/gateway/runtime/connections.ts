@@ -79,7 +79,7 @@ async function testUpstream(
     return { ...test, failure: undefined };
   } catch (thrown) {
     const cause =
-      thrown instanceof DialFailure && thrown.outcome === 'timeout' ? thrown.message : toCause(thrown as NodeJS.ErrnoException);
+      thrown instanceof DialFailure && thrown.kind === 'timeout' ? thrown.message : toCause(thrown as NodeJS.ErrnoException);
     return { ...test, failure: `the app at ${title} cannot be reached: ${cause}` };
   }
 }

@@ -1,13 +1,13 @@
 /** Connects the sending side with the gate. */
 import { apiBasicOf, type Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { Upstream } from '../../http/client/upstream.ts';
 import type { InboxApp } from '../../provider/inbox/inbox-sender.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { toContexts } from '../server/tls-settings.ts';
-import type { Upstream } from '../upstream/upstream.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { Config, LimitsConfig, ProxyConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { type DestinationRule, parseDestinationRule } from '../../core/destination.ts';
+import { HttpClient } from '../../http/client/pool.ts';
 import { OwnPorts } from '../../http/dial/own-ports.ts';
 import { createResolve, LOCAL_NAMES, type Resolve, resolveWithin } from '../../http/dial/resolve.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
@@ -17,7 +18,6 @@ import type { ListenMemory } from '../server/limits.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { createForwarder, toReadLimits } from '../upstream/forwarder.ts';
-import { createUpstream } from '../upstream/pool.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
@@ -74,8 +74,8 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const routeMetrics = metrics.route(NAME);
   const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
   const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
-  const rules = config.allow.map((text) => parseDestinationRule(text) as DestinationRule);
   const own = new OwnPorts();
+  const client = new HttpClient(clock);
   const readLimits = toReadLimits(limits, metrics.limitHit);
   const pipeline = new ProxyPipeline({
     clock,
@@ -92,7 +92,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
       gates: {
         password: buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
         destination: createDestinationGate({
-          rules,
+          rules: config.allow.map((text) => parseDestinationRule(text) as DestinationRule),
           denyPrivate: config.denyPrivate,
           resolve: resolveWithin(parts.resolve ?? createResolve({ local: LOCAL_NAMES }), connectTimeout, clock),
           own,
@@ -104,7 +104,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     },
     openForwarder(address, port, atMost) {
       const times = { connectTimeout: atMost, responseTimeout: timeout, idleResponseTimeout: idleTimeout, idleTimeout: 0 };
-      const upstream = createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES }, clock);
+      const upstream = client.createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES });
       const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS, readLimits } as const;
       const forwarder = createForwarder({ ...route, connectFailureCode: 'upstream_unreachable' }, upstream, clock);
       return { forwarder, close: () => upstream.close() };

@@ -13,6 +13,7 @@ import {
   type WebhookConfig,
 } from '../../config/schema/config.ts';
 import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
+import type { Upstream } from '../../http/client/upstream.ts';
 import type { Inbox, InboxOptions } from '../../provider/inbox/inbox-forwarder.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
@@ -46,7 +47,6 @@ import type { ReadLimits } from '../upstream/client-reads.ts';
 import { createForwarder, type Forwarder, type RequestPolicy } from '../upstream/forwarder.ts';
 import type { IdentitySigner } from '../upstream/identity-token.ts';
 import { type HeaderContext, HeaderPolicy } from '../upstream/request-headers.ts';
-import type { Upstream } from '../upstream/upstream.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { BodyStorage } from './body-storage.ts';
 import type { CompiledRoute, CompiledWebhook } from './compiled-route.ts';

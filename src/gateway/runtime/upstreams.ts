@@ -1,8 +1,8 @@
 /** Keeps one connection pool for each app, across reloads, and closes those that are no longer used. */
 import type { RouteConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
-import { createUpstream } from '../upstream/pool.ts';
-import type { Upstream, UpstreamOptions } from '../upstream/upstream.ts';
+import { HttpClient } from '../../http/client/pool.ts';
+import type { Upstream, UpstreamOptions } from '../../http/client/upstream.ts';
 
 /** Below the 5 s after which Node's own servers, and many others, close an idle connection: a request must not race that close. */
 const IDLE_TIMEOUT_MS = 4_000;
@@ -18,8 +18,9 @@ export class Upstreams {
   readonly #create: CreateUpstream;
   #pools = new Map<string, Upstream>();
 
-  constructor(clock: Clock, maxConnections: number, create: CreateUpstream = createUpstream) {
-    this.#create = create;
+  constructor(clock: Clock, maxConnections: number, create?: CreateUpstream) {
+    const client = new HttpClient(clock);
+    this.#create = create ?? ((options) => client.createUpstream(options));
     this.#clock = clock;
     this.#maxConnections = maxConnections;
   }

@@ -4,11 +4,11 @@ import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
+import type { Upstream } from '../../http/client/upstream.ts';
 import type { ReadLimits } from './client-reads.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import { Relay } from './relay.ts';
 import { ResponseHeaderPolicy } from './response-headers.ts';
-import type { Upstream } from './upstream.ts';
 
 /** Builds the header of a request to the app. */
 export interface RequestPolicy {

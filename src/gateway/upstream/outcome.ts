@@ -2,7 +2,7 @@
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Claim } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
-import type { UpstreamFailure } from './upstream.ts';
+import type { UpstreamFailure } from '../../http/client/upstream.ts';
 
 /** How an exchange ended. `contentBytes`: the size of the response body as the app sent it. */
 export type ForwardOutcome =

@@ -9,13 +9,15 @@ import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { findPause, type ReadPause, writeCounted } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, type RejectionCode, refuse } from '../../core/refusal.ts';
 import { type AddedListener, offEvent, onceEvent, runSoon } from '../../core/safe-events.ts';
+import type { ReleaseBuffer } from '../../http/client/read-buffers.ts';
+import type { UpstreamExchange, UpstreamFailure, UpstreamListener } from '../../http/client/upstream.ts';
+import type { FailureKind } from '../../http/dial/dial.ts';
 import { ClientReads, type ReadLimits } from './client-reads.ts';
 import { type ForwardOutcome, settleByStatus } from './outcome.ts';
-import type { ReleaseBuffer } from './read-buffers.ts';
 import type { ResponseHeaderPolicy } from './response-headers.ts';
-import type { UpstreamExchange, UpstreamFailure, UpstreamFailureKind, UpstreamListener } from './upstream.ts';
 
-const REFUSALS: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonly [RejectionCode, Reason]>> = {
+/** All other failures: no connection could be opened. */
+const REFUSALS: Readonly<Partial<Record<FailureKind, readonly [RejectionCode, Reason]>>> = {
   timeout: ['upstream_timeout', 'upstream_timeout'],
   reset: ['upstream_unreachable', 'upstream_reset'],
   protocol: ['upstream_invalid_response', 'upstream_invalid_response'],
@@ -201,8 +203,7 @@ export class Relay implements UpstreamListener {
       this.#response.destroy();
       return this.#resolve({ kind: 'broken', status: this.#status, contentBytes: this.#contentBytes, failure, upstreamMs });
     }
-    const [code, reason] =
-      failure.kind === 'connect' ? ([this.#parts.connectFailureCode, 'upstream_connect'] as const) : REFUSALS[failure.kind];
+    const [code, reason] = REFUSALS[failure.kind] ?? ([this.#parts.connectFailureCode, 'upstream_connect'] as const);
     this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
   }
 

@@ -134,7 +134,7 @@ export class ResponseParser {
     if (status === 101 && this.#mayUpgrade) {
       this.#state = 'until-close';
       this.#events.onUpgrade(headers);
-    } else if (status === 101) this.#fail('the app switched protocols without being asked');
+    } else if (status === 101) this.#fail('the server switched protocols without being asked');
     else if (++this.#informational > MAX_INFORMATIONAL) this.#fail('too many 1xx responses');
     else if (status !== 100) this.#events.onInformation(status, headers);
   }

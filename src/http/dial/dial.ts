@@ -7,9 +7,16 @@ import { onceEvent, onEvent } from '../../core/safe-events.ts';
 /** Every address of a name is checked, but only these are tried. */
 const MAX_TRIED_ADDRESSES = 4;
 
+/**
+ * Why a request got no complete response; a closed set, used as a label of metrics and records. `timeout`: of the response. `dns`, `connect`,
+ * `tls`: no connection was opened. `blocked`: the address or the egress proxy does not allow it.
+ */
+export const FAILURE_KINDS = ['timeout', 'dns', 'connect', 'tls', 'reset', 'protocol', 'blocked', 'aborted'] as const;
+export type FailureKind = (typeof FAILURE_KINDS)[number];
+
 /** A connection that is being opened. */
 export class Opening {
-  /** The step that it waits for, which is also the outcome if that step fails. */
+  /** The step that it waits for, which is also the kind of failure if that step fails. */
   phase: 'dns' | 'connect' | 'tls' = 'dns';
   /** Destroyed to cancel. */
   socket: Socket | undefined;
@@ -29,13 +36,12 @@ export class Opening {
 
 /** Why no connection was opened. The message names no path and no credentials. */
 export class DialFailure extends Error {
-  /** The step that failed; `blocked`: the address or the proxy does not allow it. */
-  readonly outcome: Opening['phase'] | 'blocked' | 'aborted' | 'timeout';
+  readonly kind: FailureKind;
 
-  constructor(outcome: DialFailure['outcome'], message: string) {
+  constructor(kind: FailureKind, message: string) {
     super(message);
     this.name = 'DialFailure';
-    this.outcome = outcome;
+    this.kind = kind;
   }
 }
 

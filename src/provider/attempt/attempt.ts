@@ -1,6 +1,7 @@
 /** One attempt to send a delivery: its interface, its outcomes, and what follows it (Standard Webhooks, "Deliverability and reliability"). */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
+import { FAILURE_KINDS } from '../../http/dial/dial.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
 
@@ -12,14 +13,7 @@ export const ATTEMPT_OUTCOMES = [
   'gone',
   'throttled',
   'server_error',
-  'timeout',
-  'dns',
-  'connect',
-  'tls',
-  'reset',
-  'protocol',
-  'blocked',
-  'aborted',
+  ...FAILURE_KINDS,
 ] as const;
 export type AttemptOutcome = (typeof ATTEMPT_OUTCOMES)[number];
 

@@ -1,19 +1,23 @@
 /** Sends signed deliveries to endpoints (Standard Webhooks), only to addresses that the egress rules allow. */
 import { createSecureContext, type SecureContext } from 'node:tls';
-import type { Clock, EpochMilliseconds } from '../../core/clock.ts';
+import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorSummary, toErrorText } from '../../core/errors.ts';
+import type { RawHeaders } from '../../core/headers.ts';
+import { type OpenParts, openChecked, TlsSessions } from '../../http/client/open-socket.ts';
+import { HttpClient, Pool } from '../../http/client/pool.ts';
+import type { EgressProxy } from '../../http/client/proxy-tunnel.ts';
+import type { ReleaseBuffer } from '../../http/client/read-buffers.ts';
+import type { UpstreamFailure, UpstreamListener } from '../../http/client/upstream.ts';
+import type { FailureKind } from '../../http/dial/dial.ts';
 import { type EgressRules, parseEndpointUrl } from '../../http/dial/endpoint-url.ts';
 import type { OwnPorts } from '../../http/dial/own-ports.ts';
-import type { EgressProxy } from '../../http/dial/proxy-tunnel.ts';
 import type { Resolve } from '../../http/dial/resolve.ts';
-import { TlsSessions } from '../../http/dial/tls-sessions.ts';
 import { createDeliverySigner, type DeliverySigner } from '../../verify/sign/signing-keys.ts';
 import type { ClientCertificate, Endpoint } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import { EVENT_ID, readTraceHeaders } from '../events/event.ts';
 import type { Delivery } from '../queue/delivery-queue.ts';
-import type { AttemptResult, Sender } from './attempt.ts';
-import { ConnectionPool, Exchange, type PooledTarget } from './connection.ts';
+import { type AttemptResult, findRetryAfter, type Sender, toOutcome } from './attempt.ts';
 
 /** The settings that a reload can change. */
 export interface SenderSettings {
@@ -38,10 +42,13 @@ export interface SenderParts extends SenderSettings {
 /** An endpoint, ready to be sent to. */
 interface CompiledEndpoint {
   readonly endpoint: Endpoint;
-  readonly target: PooledTarget;
-  /** The request line and the headers that are the same in every attempt. */
-  readonly headStart: string;
+  readonly path: string;
+  /** The headers that are the same in every attempt. */
+  readonly headers: RawHeaders;
   readonly signers: readonly DeliverySigner[];
+  readonly pool: Pool;
+  /** The key of its TLS session. */
+  readonly target: object;
 }
 
 /** Why nothing can be sent to an endpoint. It was valid when it was created; the rules have changed since, or the store was tampered with. */
@@ -51,36 +58,45 @@ interface UnusableEndpoint {
 }
 
 const SECOND_MS = 1_000;
+const MAX_HEAD_BYTES = 16_384;
+/** Bodies of responses are not used. Reading a short one keeps the connection usable. */
+const MAX_RESPONSE_BYTES = 65_536;
+/** Below the keep-alive timeout of common servers (Node: 5 s), or requests would race with their close. */
+const IDLE_TIMEOUT_MS: Milliseconds = 4_000;
+/** Then a new connection follows changes of the DNS. */
+const MAX_AGE_MS: Milliseconds = 300_000;
+const MAX_DETAIL_LENGTH = 300;
 
 /** A sender whose settings can change. */
 export class HttpSender implements Sender {
-  readonly #clock: Clock;
   readonly #version: string;
+  readonly #client: HttpClient;
+  readonly #sessions: TlsSessions;
+  /** New connections are checked by its rules, and use its proxy. */
+  #opening: OpenParts;
   #settings: SenderSettings;
   /** For endpoints without a client certificate. */
   #context: SecureContext;
-  readonly #sessions: TlsSessions;
-  readonly #pool: ConnectionPool;
   readonly #endpoints = new Map<string, CompiledEndpoint | UnusableEndpoint>();
   #isClosed = false;
 
   constructor({ version, ca, proxy, detour, ...parts }: SenderParts) {
-    this.#clock = parts.clock;
     this.#version = version;
     this.#settings = { rules: parts.rules, ca };
     this.#context = createEndpointContext(ca);
+    this.#client = new HttpClient(parts.clock);
     this.#sessions = new TlsSessions(parts.clock);
-    this.#pool = new ConnectionPool({ ...parts, proxy, detour, sessions: this.#sessions });
+    this.#opening = { ...parts, proxy, detour, sessions: this.#sessions };
   }
 
   send(delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): Promise<AttemptResult> {
     return new Promise((resolve) => {
-      const exchange = new Exchange(this.#clock, endpoint, signal, resolve);
+      const attempt = new Attempt(this.#client.clock, resolve);
       try {
-        this.#start(exchange, delivery, endpoint);
+        this.#start(attempt, delivery, endpoint, signal);
       } catch (thrown) {
         // A bug must not stop the lane.
-        exchange.onFailure('blocked', toErrorSummary(thrown).error);
+        attempt.reject('blocked', toErrorSummary(thrown).error);
       }
     });
   }
@@ -89,7 +105,7 @@ export class HttpSender implements Sender {
   replace(settings: SenderSettings): void {
     this.#settings = settings;
     this.#context = createEndpointContext(settings.ca);
-    this.#pool.replace({ rules: settings.rules, proxy: settings.proxy });
+    this.#opening = { ...this.#opening, rules: settings.rules, proxy: settings.proxy };
     this.retain(new Set());
   }
 
@@ -106,16 +122,18 @@ export class HttpSender implements Sender {
     this.retain(new Set());
   }
 
-  #start(exchange: Exchange, delivery: Delivery, endpoint: Endpoint): void {
-    if (this.#isClosed || exchange.signal.aborted) return exchange.onFailure('aborted', 'the attempt was canceled');
+  #start(attempt: Attempt, delivery: Delivery, endpoint: Endpoint, signal: AbortSignal): void {
+    if (this.#isClosed || signal.aborted) return attempt.reject('aborted', 'the request was canceled');
     const compiled = this.#find(endpoint);
-    if ('problem' in compiled) return exchange.onFailure('blocked', compiled.problem);
-    const head = formatHead(compiled, delivery, exchange.startedAt);
-    if (head === undefined)
-      return exchange.onFailure('blocked', 'the delivery cannot be signed: it has no valid ID, or the endpoint no valid key');
-    exchange.head = head;
-    exchange.body = delivery.body;
-    this.#pool.send(compiled.target, exchange);
+    if ('problem' in compiled) return attempt.reject('blocked', compiled.problem);
+    const headers = toHeaders(compiled, delivery, attempt.startedAt);
+    if (headers === undefined)
+      return attempt.reject('blocked', 'the delivery cannot be signed: it has no valid ID, or the endpoint no valid key');
+    const { path, pool } = compiled;
+    const endsAt = attempt.started + endpoint.timeout;
+    // The receiver recognizes the ID if it sees a repeated request twice.
+    const request = { method: 'POST', path, headers, body: delivery.body, repeatable: true, endsAt, signal };
+    pool.send(request, attempt);
   }
 
   /** The registry returns the same object until the endpoint changes. */
@@ -135,16 +153,28 @@ export class HttpSender implements Sender {
     if (problem !== undefined) return { endpoint, problem: problem.problem };
     try {
       const { host, port, isTls, authority, path } = url;
-      const { clientCertificate, keys } = endpoint;
+      const { clientCertificate, keys, timeout, connectTimeout } = endpoint;
       const own = clientCertificate && createEndpointContext(this.#settings.ca, clientCertificate);
-      const context = isTls ? (own ?? this.#context) : undefined;
-      const headers = endpoint.headers.map(([name, value]) => `${name}: ${value}\r\n`).join('');
-      const fixed = `Host: ${authority}\r\nUser-Agent: sidegate/${this.#version}\r\nAccept: */*\r\nContent-Type: application/json\r\n`;
+      const target = { host, port, context: isTls ? (own ?? this.#context) : undefined };
+      const limits = {
+        connectTimeout,
+        responseTimeout: timeout,
+        idleResponseTimeout: timeout,
+        idleTimeout: IDLE_TIMEOUT_MS,
+        maxAge: MAX_AGE_MS,
+        // The lanes limit them.
+        maxConnections: Number.MAX_SAFE_INTEGER,
+        maxHeadBytes: MAX_HEAD_BYTES,
+        maxResponseBytes: MAX_RESPONSE_BYTES,
+      };
+      const common = ['Host', authority, 'User-Agent', `sidegate/${this.#version}`, 'Accept', '*/*'];
       return {
         endpoint,
-        target: { host, port, context, idle: [], isRetired: false },
-        headStart: `POST ${path} HTTP/1.1\r\n${fixed}${headers}`,
+        path,
+        headers: [...common, 'Content-Type', 'application/json', ...endpoint.headers.flat()],
         signers: keys.map(createDeliverySigner),
+        pool: new Pool(this.#client, limits, (opening, reads) => openChecked(target, opening, reads, this.#opening)),
+        target,
       };
     } catch (thrown) {
       return { endpoint, problem: toErrorText(thrown) };
@@ -153,24 +183,82 @@ export class HttpSender implements Sender {
 
   #retire(compiled: CompiledEndpoint | UnusableEndpoint): void {
     if ('problem' in compiled) return;
-    this.#pool.retire(compiled.target);
+    compiled.pool.close();
     this.#sessions.forget(compiled.target);
   }
 }
 
-/** The whole request head; undefined if the delivery cannot be signed. */
-function formatHead({ headStart, signers }: CompiledEndpoint, delivery: Delivery, now: EpochMilliseconds): string | undefined {
+/** An attempt. Its status counts as soon as the head of the response is complete; nothing that follows changes the result. */
+class Attempt implements UpstreamListener {
+  readonly startedAt: EpochMilliseconds;
+  /** Monotonic. */
+  readonly started: Milliseconds;
+  readonly #clock: Clock;
+  readonly #resolve: (result: AttemptResult) => void;
+  #status = 0;
+  #headers: RawHeaders = [];
+
+  constructor(clock: Clock, resolve: (result: AttemptResult) => void) {
+    this.#clock = clock;
+    this.#resolve = resolve;
+    this.startedAt = clock.now();
+    this.started = clock.monotonic();
+  }
+
+  /** Nothing is sent. */
+  reject(outcome: FailureKind, detail: string): void {
+    this.#finish({ outcome, isSent: false, detail });
+  }
+
+  onInformation(): void {
+    // 1xx responses change nothing.
+  }
+
+  onHead(status: number, _text: string, headers: RawHeaders): void {
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  onData(_chunk: Buffer, releaseBuffer?: ReleaseBuffer): undefined {
+    releaseBuffer?.();
+  }
+
+  onEnd(): void {
+    const status = this.#status;
+    const outcome = toOutcome(status);
+    if (outcome === 'delivered') return this.#finish({ outcome, isSent: true, status });
+    const retryAfter = findRetryAfter(this.#headers, this.#clock.now());
+    const detail = outcome === 'redirect' ? `responded ${status}; redirects are not followed` : `responded ${status}`;
+    this.#finish({ outcome, isSent: true, status, retryAfter, detail });
+  }
+
+  onFailure({ kind, nothingSent, detail }: UpstreamFailure): void {
+    if (this.#status !== 0) this.onEnd();
+    else this.#finish({ outcome: kind, isSent: !nothingSent, detail });
+  }
+
+  #finish(result: Omit<AttemptResult, 'startedAt' | 'duration'>): void {
+    const { startedAt, started } = this;
+    const detail = result.detail?.slice(0, MAX_DETAIL_LENGTH);
+    this.#resolve({
+      ...result,
+      ...(detail !== undefined && { detail }),
+      startedAt,
+      duration: this.#clock.monotonic() - started,
+    });
+  }
+}
+
+/** All headers of the request; undefined if the delivery cannot be signed. */
+function toHeaders({ headers, signers }: CompiledEndpoint, delivery: Delivery, now: EpochMilliseconds): RawHeaders | undefined {
   const { event, body, metadata } = delivery;
   if (!EVENT_ID.test(event)) return undefined;
-  const seconds = Math.floor(now / SECOND_MS);
+  const seconds = String(Math.floor(now / SECOND_MS));
   const signed = `${event}.${seconds}.`;
-  let signatures = '';
-  for (const signer of signers)
-    if (now < signer.expiresAt) signatures += signatures === '' ? signer.sign(signed, body) : ` ${signer.sign(signed, body)}`;
-  if (signatures === '') return undefined;
-  let head = `${headStart}Content-Length: ${body.length}\r\nWebhook-Id: ${event}\r\nWebhook-Timestamp: ${seconds}\r\nWebhook-Signature: ${signatures}\r\n`;
-  for (const [name, value] of readTraceHeaders(metadata)) head += `${name}: ${value}\r\n`;
-  return `${head}\r\n`;
+  const signatures = signers.filter(({ expiresAt }) => now < expiresAt).map((signer) => signer.sign(signed, body));
+  if (signatures.length === 0) return undefined;
+  const own = ['Webhook-Id', event, 'Webhook-Timestamp', seconds, 'Webhook-Signature', signatures.join(' ')];
+  return [...headers, 'Content-Length', String(body.length), ...own, ...readTraceHeaders(metadata).flat()];
 }
 
 /** TLS 1.2 or later. Throws for a certificate or key that OpenSSL rejects. */

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { onAbort, onEvent } from '../../core/safe-events.ts';
-import type { Upstream, UpstreamExchange } from '../../gateway/upstream/upstream.ts';
+import type { Upstream, UpstreamExchange } from '../../http/client/upstream.ts';
 import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
 import { toOutcome } from '../attempt/attempt.ts';
 import { INBOX_PREFIX, isInboxEndpoint, parseInboxMetadata } from '../events/inbox-request.ts';

@@ -6,9 +6,9 @@ import { findPause } from '../../../../src/core/read-pause.ts';
 import { refuse } from '../../../../src/core/refusal.ts';
 import { createForwarder, type ForwardRoute } from '../../../../src/gateway/upstream/forwarder.ts';
 import { type ForwardOutcome, toSettlement } from '../../../../src/gateway/upstream/outcome.ts';
-import { createUpstream } from '../../../../src/gateway/upstream/pool.ts';
 import { HeaderPolicy } from '../../../../src/gateway/upstream/request-headers.ts';
-import type { Upstream, UpstreamFailure, UpstreamListener } from '../../../../src/gateway/upstream/upstream.ts';
+import { HttpClient } from '../../../../src/http/client/pool.ts';
+import type { Upstream, UpstreamFailure, UpstreamListener } from '../../../../src/http/client/upstream.ts';
 import { makeAdmitted } from '../../../support/admitted.ts';
 import { send, sendRaw } from '../../../support/client.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
@@ -86,7 +86,7 @@ async function openUpstream(script: Script, clock: Clock = systemClock): Promise
     maxConnections: 4,
     maxHeadBytes: 65_536,
   };
-  const upstream = createUpstream({ host: '127.0.0.1', port: app.port, ...limits }, clock);
+  const upstream = new HttpClient(clock).createUpstream({ host: '127.0.0.1', port: app.port, ...limits });
   closers.push(() => {
     upstream.destroy();
     app.close();
@@ -519,7 +519,7 @@ describe('a request with a claim', () => {
       socket.on('data', () => requests++);
       script(socket, connection);
     });
-    const upstream = createUpstream({ host: '127.0.0.1', port: app.port, ...limits }, clock);
+    const upstream = new HttpClient(clock).createUpstream({ host: '127.0.0.1', port: app.port, ...limits });
     closers.push(() => {
       upstream.destroy();
       app.close();
@@ -600,7 +600,7 @@ describe('a request with a claim', () => {
     });
     close = app.close;
     closers.push(() => close?.());
-    const upstream = createUpstream({ host: '127.0.0.1', port: app.port, ...limits }, systemClock);
+    const upstream = new HttpClient(systemClock).createUpstream({ host: '127.0.0.1', port: app.port, ...limits });
     closers.push(() => upstream.destroy());
     const ends: unknown[] = [];
     const listener: UpstreamListener = {

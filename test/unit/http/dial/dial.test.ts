@@ -30,21 +30,21 @@ const findFailure = async (connected: Promise<Socket>): Promise<Partial<DialFail
     () => undefined,
     (thrown) => thrown,
   );
-  return failure && { name: failure.name, outcome: failure.outcome, message: failure.message };
+  return failure && { name: failure.name, kind: failure.kind, message: failure.message };
 };
 
 // The event loop does not turn between a call and `advance`, so that the connection cannot be open yet.
 test('gives all addresses together the timeout', async () => {
   const failure = findFailure(connect('127.0.0.1'));
   await clock.advance(5_000);
-  expect(await failure).toEqual({ name: 'DialFailure', outcome: 'timeout', message: 'no connection within 5000 ms' });
+  expect(await failure).toEqual({ name: 'DialFailure', kind: 'timeout', message: 'no connection within 5000 ms' });
   expect(clock.timers).toBe(0);
   const deaf = await startDeafApp();
   onTestFinished(() => deaf.close());
   opening = new Opening(5_000);
   const shared = findFailure(dial(['127.0.0.1', '127.0.0.1', '127.0.0.1'], deaf.port, opening, clock));
   await clock.advance(5_000);
-  expect(await shared).toMatchObject({ outcome: 'timeout' });
+  expect(await shared).toMatchObject({ kind: 'timeout' });
   expect(clock.timers).toBe(0);
 });
 
@@ -58,15 +58,15 @@ test('tries the next address after a share of the time', async () => {
 test('tries the next address at once if one refuses, but at most four', async () => {
   expect((await connect('127.0.0.9', '127.0.0.9', '127.0.0.9', '127.0.0.1')).remoteAddress).toBe('127.0.0.1');
   const failure = await findFailure(connect('127.0.0.9', '127.0.0.9', '127.0.0.9', '127.0.0.9', '127.0.0.1'));
-  expect(failure).toMatchObject({ outcome: 'connect', message: 'the connection failed (ECONNREFUSED)' });
+  expect(failure).toMatchObject({ kind: 'connect', message: 'the connection failed (ECONNREFUSED)' });
   expect(clock.timers).toBe(0);
 });
 
 test('ends when it is canceled, before or while it connects', async () => {
   const connecting = findFailure(connect('127.0.0.1', '127.0.0.1'));
   opening.cancel();
-  expect(await connecting).toMatchObject({ outcome: 'aborted' });
-  expect(await findFailure(connect('127.0.0.1'))).toMatchObject({ outcome: 'aborted' });
+  expect(await connecting).toMatchObject({ kind: 'aborted' });
+  expect(await findFailure(connect('127.0.0.1'))).toMatchObject({ kind: 'aborted' });
   expect(accepted).toHaveLength(0);
   expect(clock.timers).toBe(0);
 });

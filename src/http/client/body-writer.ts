@@ -1,4 +1,4 @@
-/** Writes a streamed body to the app, no faster than the app reads it. */
+/** Writes requests: their heads, and streamed bodies no faster than the server reads them. */
 import type { Socket } from 'node:net';
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
@@ -13,10 +13,10 @@ const MAX_COPIED_BYTES = 16_384;
 export interface BodyWriterEvents {
   /** Bytes were written. */
   onProgress(): void;
-  /** The app reads no more for now. */
+  /** The server reads no more for now. */
   startPause(): ReadPause | undefined;
   onWritten(): void;
-  /** The sender disconnected or was too slow: the app must not take the partial request for a complete one. */
+  /** The sender disconnected or was too slow: the server must not take the partial request for a complete one. */
   onBroken(reason: Reason): void;
 }
 
@@ -85,12 +85,7 @@ export function writeRequest(socket: Socket, request: UpstreamRequest): void {
   const { body } = request;
   const head = toHeadText(request);
   if (!Buffer.isBuffer(body) || body.length === 0) socket.write(head, 'latin1');
-  else writeBuffered(socket, head, body);
-}
-
-/** Writes a head and a body that is in memory. */
-export function writeBuffered(socket: Socket, head: string, body: Buffer): void {
-  if (body.length <= MAX_COPIED_BYTES) {
+  else if (body.length <= MAX_COPIED_BYTES) {
     const bytes = Buffer.allocUnsafe(head.length + body.length);
     bytes.write(head, 0, 'latin1');
     body.copy(bytes, head.length);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Secret } from '../../../../src/core/secret.ts';
-import { createEgressProxy, findProxyProblem } from '../../../../src/http/dial/proxy-tunnel.ts';
+import { createEgressProxy, findProxyProblem } from '../../../../src/http/client/proxy-tunnel.ts';
 
 const password = new Secret(Buffer.from('open: sesame'));
 

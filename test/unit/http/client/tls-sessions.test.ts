@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { TlsSessions } from '../../../../src/http/dial/tls-sessions.ts';
+import { TlsSessions } from '../../../../src/http/client/open-socket.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const HOUR_MS = 3_600_000;

@@ -8,8 +8,8 @@ import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { handOver } from '../../core/read-pause.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
-import { parseResponseHead } from '../client/response-head.ts';
-import { DialFailure, type Opening, toCode } from './dial.ts';
+import { DialFailure, type Opening, toCode } from '../dial/dial.ts';
+import { parseResponseHead } from './response-head.ts';
 
 /** The settings of the proxy. */
 export interface EgressProxySettings {
@@ -74,9 +74,9 @@ export async function openTunnel(proxy: EgressProxy, { host, port }: Destination
   const authority = toAddressText(host, port);
   return new Promise((resolve, reject) => {
     let head = Buffer.alloc(0);
-    const fail = (outcome: 'blocked' | 'connect', text: string): void => {
+    const fail = (kind: 'blocked' | 'connect', text: string): void => {
       socket.destroy();
-      reject(new DialFailure(outcome, `egress proxy: ${text}`));
+      reject(new DialFailure(kind, `egress proxy: ${text}`));
     };
     const onData = onEvent(socket, 'data', (chunk: Buffer) => {
       head = Buffer.concat([head, chunk]);

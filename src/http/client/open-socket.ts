@@ -1,15 +1,18 @@
-/** Opens connections: resolves the name, checks every address, connects to a checked one, directly or through a proxy, and starts TLS. */
+/** Opens connections: to hosts of the config, and to those that others choose, whose addresses are checked, directly or through a proxy. */
 import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type SecureContext, type TLSSocket } from 'node:tls';
-import type { Clock } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { limitEmptyRecords } from '../../core/empty-records.ts';
-import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
-import type { FindAddressProblem } from './address-rules.ts';
-import { DialFailure, dialInTurn, type Opening, whenReady } from './dial.ts';
-import type { OwnPorts } from './own-ports.ts';
+import { lookUpForConnect } from '../../core/name-lookup.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import type { FindAddressProblem } from '../dial/address-rules.ts';
+import { DialFailure, dialInTurn, type Opening, whenReady } from '../dial/dial.ts';
+import type { OwnPorts } from '../dial/own-ports.ts';
+import { type Resolve, resolveChecked } from '../dial/resolve.ts';
 import { type EgressProxy, openTunnel } from './proxy-tunnel.ts';
-import { type Resolve, resolveChecked } from './resolve.ts';
-import type { TlsSessions } from './tls-sessions.ts';
+
+/** Opens a connection that is ready for a request; rejects with DialFailure. `reads` takes what the server sends. */
+export type OpenSocket = (opening: Opening, reads: OnReadOpts) => Promise<Socket>;
 
 /** Where a connection leads. */
 export interface ConnectionTarget {
@@ -32,24 +35,28 @@ export interface OpenParts {
   readonly detour?: ((address: string) => string) | undefined;
 }
 
-/** Takes what the peer sends. */
-export interface SocketReads {
-  /** Shared by all connections: bytes are taken before the next read. */
-  readonly buffer: Buffer;
-  readonly onBytes: (bytes: Buffer) => void;
-}
-
 const ALPN = ['http/1.1'];
 
 class EmptyRecordsError extends Error {
   readonly code = 'ERR_TLS_EMPTY_RECORDS';
 }
 
-/** Opens a connection that is ready for a request; rejects with DialFailure. */
-export async function openSocket(
+/** Connects to a host that the config names; its addresses are not checked. */
+export async function openConfigured(
+  { host, port }: Pick<ConnectionTarget, 'host' | 'port'>,
+  opening: Opening,
+  onread: OnReadOpts,
+  clock: Clock,
+): Promise<Socket> {
+  opening.phase = 'connect';
+  return whenReady(connectTcp({ host, port, lookup: lookUpForConnect, noDelay: true, keepAlive: true, onread }), opening, clock);
+}
+
+/** Connects to a host that others chose, if all of its addresses are allowed. */
+export async function openChecked(
   target: ConnectionTarget,
   opening: Opening,
-  reads: SocketReads,
+  reads: OnReadOpts,
   parts: OpenParts,
 ): Promise<Socket> {
   const { host, port, context } = target;
@@ -59,12 +66,12 @@ export async function openSocket(
     const tunnel = await openTunnel(parts.proxy, { host, port }, opening);
     const socket = context === undefined ? tunnel : await secureTunnel(tunnel, target, opening, parts);
     // Node ignores `onread` for a socket that it did not open itself.
-    onEvent(socket, 'data', reads.onBytes);
+    onEvent(socket, 'data', (bytes: Buffer) => reads.callback(bytes.length, bytes));
     socket.resume();
     return socket;
   }
   const connectTo = (address: string): Socket => {
-    const direct = { host: parts.detour?.(address) ?? address, port, onread: toOnRead(reads, opening) };
+    const direct = { host: parts.detour?.(address) ?? address, port, onread: reads };
     return context === undefined ? connectTcp({ ...direct, noDelay: true }) : startTls(direct, target, parts);
   };
   return dialInTurn(await findAddresses(target, parts), opening, connectTo, parts.clock);
@@ -78,15 +85,6 @@ async function findAddresses({ host, port }: ConnectionTarget, parts: OpenParts)
   const found = await resolveChecked(host, resolve, (address) => rules.findAddressProblem(address) ?? findOwn(address));
   if ('addresses' in found) return found.addresses;
   throw new DialFailure(found.problem === 'not_found' ? 'dns' : 'blocked', found.detail);
-}
-
-/** A shared buffer: allocating 64 KiB for each read took a tenth of the CPU of an exchange (bench/forward-micro.ts). */
-function toOnRead({ buffer, onBytes }: SocketReads, opening: Opening): OnReadOpts {
-  const take = (length: number): boolean => {
-    onBytes(buffer.subarray(0, length));
-    return true;
-  };
-  return { buffer, callback: guardDecision(take, false, () => opening.socket?.destroy()) };
 }
 
 function secureTunnel(tunnel: Socket, target: ConnectionTarget, opening: Opening, parts: OpenParts): Promise<Socket> {
@@ -112,4 +110,49 @@ function startTls(
   onEvent(socket, 'session', (session) => sessions.keep(target, session));
   onceEvent(socket, 'secureConnect', () => limitEmptyRecords(socket, clock, () => socket.destroy(new EmptyRecordsError())));
   return socket;
+}
+
+interface KeptSession {
+  readonly session: Buffer;
+  readonly at: Milliseconds;
+}
+
+/** A session has a few kilobytes. */
+const MAX_SESSIONS = 1_000;
+/** A resumed session is not checked again, so that a certificate that expired would stay valid. */
+const MAX_AGE_MS: Milliseconds = 3_600_000;
+
+/**
+ * TLS sessions for resumption, which saves the handshake's certificates and signatures. Keeps the newest of each target; the least recently
+ * renewed ones are dropped.
+ */
+export class TlsSessions {
+  readonly #clock: Clock;
+  readonly #sessions = new Map<object, KeptSession>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  find(target: object): Buffer | undefined {
+    const kept = this.#sessions.get(target);
+    if (kept === undefined) return undefined;
+    if (this.#clock.monotonic() - kept.at < MAX_AGE_MS) return kept.session;
+    this.#sessions.delete(target);
+    return undefined;
+  }
+
+  /** A session that resumes an older one keeps that one's age: only a full handshake checks the certificate. */
+  keep(target: object, session: Buffer): void {
+    const at = this.#sessions.get(target)?.at ?? this.#clock.monotonic();
+    this.#sessions.delete(target);
+    this.#sessions.set(target, { session, at });
+    if (this.#sessions.size <= MAX_SESSIONS) return;
+    const [oldest] = this.#sessions.keys();
+    if (oldest !== undefined) this.#sessions.delete(oldest);
+  }
+
+  forget(target: object): void {
+    this.#sessions.delete(target);
+  }
 }

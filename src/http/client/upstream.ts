@@ -1,41 +1,41 @@
-/** The interface between the forwarder and the connections to the app. */
-
+/** A request to a server, the listener for its response, and the limits of both: an app, an endpoint, or a service of the config. */
 import type { BodyStream } from '../../core/body.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import type { ReadPause } from '../../core/read-pause.ts';
+import type { FailureKind } from '../dial/dial.ts';
 import type { ReleaseBuffer } from './read-buffers.ts';
 
-/** A complete request to the app. `headers` include the framing header and are sent unchanged, in order. */
+/** A complete request. `headers` include the framing header and are sent unchanged, in order. */
 export interface UpstreamRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: RawHeaders;
   /** A stream is sent as it arrives: framed by Content-Length if its length is known, otherwise chunked, as `headers` say. */
   readonly body: Buffer | BodyStream;
-  /** The request asks for another protocol. It uses a separate connection, which belongs to the listener once the app accepts. */
+  /** The request asks for another protocol. It uses a separate connection, which belongs to the listener once the server accepts. */
   readonly isUpgrade?: boolean;
   /** The request may be sent twice: it is idempotent (RFC 9110 §9.2.2), or the route allows it. */
   readonly repeatable: boolean;
   /** Monotonic time from which another request may have the claim: no byte is sent unless the app can time out before it. */
   readonly leaseEndsAt?: Milliseconds | undefined;
+  /** Monotonic time at which the whole exchange must have ended, besides the limits of each of its steps. */
+  readonly endsAt?: Milliseconds | undefined;
+  /** Aborting it fails the exchange with `aborted`, as precisely as timeouts. */
+  readonly signal?: AbortSignal | undefined;
 }
-
-/** Why a request to the app failed; a closed set, used as a metric label. */
-export const UPSTREAM_FAILURES = ['connect', 'timeout', 'reset', 'protocol'] as const;
-export type UpstreamFailureKind = (typeof UPSTREAM_FAILURES)[number];
 
 /** A failed exchange. */
 export interface UpstreamFailure {
-  readonly kind: UpstreamFailureKind;
-  /** No byte of the request can have reached the app: a retry is safe, and a claim can be released. */
+  readonly kind: FailureKind;
+  /** No byte of the request can have reached the server: a retry is safe, and a claim can be released. */
   readonly nothingSent: boolean;
   /** For the log. */
   readonly detail: string;
 }
 
 /**
- * Receives the app's response: onInformation*, onHead, onData*, then exactly one of onEnd and onFailure (which may come at any
+ * Receives the response: onInformation*, onHead, onData*, then exactly one of onEnd and onFailure (which may come at any
  * time).
  */
 export interface UpstreamListener {
@@ -43,7 +43,7 @@ export interface UpstreamListener {
   onInformation(status: number, headers: RawHeaders): void;
   onHead(status: number, statusText: string, headers: RawHeaders): void;
   /**
-   * The app accepted another protocol: onData and onEnd deliver what it sends, and the returned stream is sent to it. Return
+   * The server accepted another protocol: onData and onEnd deliver what it sends, and the returned stream is sent to it. Return
    * undefined to reject the upgrade.
    */
   onUpgrade?(headers: RawHeaders): BodyStream | undefined;
@@ -63,30 +63,38 @@ export interface UpstreamExchange {
   abort(): void;
 }
 
-/** Limits of the connection to one app. */
-export interface UpstreamOptions {
-  readonly host: string;
-  readonly port: number;
+/** The limits of the connections to one server. */
+export interface UpstreamLimits {
   readonly connectTimeout: Milliseconds;
   /**
    * From when the request is written until the whole response head has arrived; 1xx responses and single bytes do not extend it.
-   * It also limits the wait for a connection, and for the app to read more of a stream.
+   * It also limits the wait for a connection, and for the server to read more of a stream.
    */
   readonly responseTimeout: Milliseconds;
   /** The longest gap between two chunks of a response body. */
   readonly idleResponseTimeout: Milliseconds;
   /**
-   * How long an idle connection is kept. Must be below the keep-alive timeout of the app (Node's default is 5 s), or requests
+   * How long an idle connection is kept. Must be below the keep-alive timeout of the server (Node's default is 5 s), or requests
    * race with its close.
    */
   readonly idleTimeout: Milliseconds;
+  /** The age from which a connection takes no further request, so that a new one follows changes of the DNS; undefined: none. */
+  readonly maxAge?: Milliseconds | undefined;
   /** The maximum number of connections; further requests wait in order. */
   readonly maxConnections: number;
   /** The maximum size of a response head in bytes. */
   readonly maxHeadBytes: number;
+  /** The maximum size of a response in bytes, with its framing, if it does not arrive at once; undefined: none. */
+  readonly maxResponseBytes?: number | undefined;
 }
 
-/** A pool of kept-alive connections to one app. */
+/** The limits, and a host of the config: an app. */
+export interface UpstreamOptions extends UpstreamLimits {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Kept-alive connections to one server. */
 export interface Upstream {
   send(request: UpstreamRequest, listener: UpstreamListener): UpstreamExchange;
   /** Closes idle connections now, and busy ones when they are done. */

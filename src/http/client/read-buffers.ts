@@ -1,4 +1,4 @@
-/** Read buffers for upstream connections: one shared buffer for short responses, and lent buffers for streamed bodies. */
+/** The read buffers of connections: one shared buffer for short responses, and lent buffers for streamed bodies. */
 import type { OnReadOpts } from 'node:net';
 import { guardCallback, guardDecision } from '../../core/safe-events.ts';
 
@@ -13,7 +13,7 @@ const EMPTY = Buffer.alloc(0);
 /** Ends the loan of a buffer; the callback of a write. After an error, a broken connection may still use the memory, so it is not reused. */
 export type ReleaseBuffer = (error?: Error | null) => void;
 
-/** The buffers of one pool. */
+/** The buffers of all connections of a client. */
 export class ReadBuffers {
   /** Overwritten by the next read of any connection. */
   readonly shared = Buffer.allocUnsafeSlow(READ_BYTES);
@@ -56,11 +56,11 @@ export class ConnectionReader {
     this.#current = buffers.shared;
   }
 
-  /** The `onread` option of the socket. `onThrow` closes the connection. */
-  toOnRead(take: (bytes: Buffer) => boolean, onThrow: () => void): OnReadOpts {
+  /** The `onread` option of the socket. `take` returns whether it needs more. */
+  toOnRead(take: (bytes: Buffer) => boolean): OnReadOpts {
     return {
       buffer: guardDecision(() => this.next(), EMPTY),
-      callback: guardDecision((length: number) => take(this.view(length)), false, onThrow),
+      callback: guardDecision((length: number, buffer: Uint8Array) => take((buffer as Buffer).subarray(0, length)), false),
     };
   }
 
@@ -70,11 +70,6 @@ export class ConnectionReader {
     else if (this.#isLent || this.#current === this.#buffers.shared) this.#current = this.#buffers.take();
     this.#isLent = false;
     return this.#current;
-  }
-
-  /** The bytes of the last read. */
-  view(length: number): Buffer {
-    return this.#current.subarray(0, length);
   }
 
   /** Lends the current buffer together with a chunk of the last read; undefined if the chunk must be copied instead. */

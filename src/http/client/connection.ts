@@ -1,0 +1,324 @@
+/** A connection to a server, with one exchange at a time: opened, used, kept alive, closed. */
+import type { Socket } from 'node:net';
+import type { BodyStream } from '../../core/body.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import { LEASE_MARGIN_MS } from '../../core/event.ts';
+import type { RawHeaders } from '../../core/headers.ts';
+import { pauseUntilDrained, type ReadPause } from '../../core/read-pause.ts';
+import { onEvent, runDetached } from '../../core/safe-events.ts';
+import { DialFailure, type FailureKind, Opening, toCode } from '../dial/dial.ts';
+import { BodyWriter, writeRequest } from './body-writer.ts';
+import type { OpenSocket } from './open-socket.ts';
+import { ConnectionReader, type ReadBuffers } from './read-buffers.ts';
+import type { ResponseHead, ResponseHeads } from './response-head.ts';
+import { type ParserEvents, ResponseParser } from './response-parser.ts';
+import type { UpstreamLimits, UpstreamListener, UpstreamRequest } from './upstream.ts';
+
+/** A request in the pool, with the listener for its response. */
+export interface Job {
+  readonly request: UpstreamRequest;
+  readonly listener: UpstreamListener;
+  /** The connection that sends it now. */
+  connection: Connection | undefined;
+  /** Set once a byte of it may have reached the server. */
+  isSent: boolean;
+}
+
+/** The part of the pool that a connection uses. */
+export interface ConnectionOwner {
+  readonly limits: UpstreamLimits;
+  readonly open: OpenSocket;
+  /** Of the server, in failures before its response; empty: not named. */
+  readonly name: string;
+  /** The read buffers of all connections, and the latest heads of this server's responses. */
+  readonly buffers: ReadBuffers;
+  readonly heads: ResponseHeads;
+  readonly clock: Clock;
+  /** The exchange is over, and the connection is free for another. */
+  onFree(connection: Connection): void;
+  /** The connection switched to another protocol, and does not return to the pool. */
+  onUpgraded(): void;
+  /** The connection is closed. */
+  onClosed(connection: Connection, isUpgraded: boolean): void;
+  /** A reused connection was dead before it received any byte of a response: the job can be sent again. */
+  onDeadOnReuse(job: Job): void;
+}
+
+/** How long before the server's idle timeout a connection is closed, so that no request crosses the server's close. */
+const IDLE_MARGIN_MS: Milliseconds = 1_000;
+const CLOSED = 'ECONNRESET';
+/** An alert may follow the handshake, such as the one about a missing client certificate. */
+const TLS_ERROR = /^ERR_(?:SSL|TLS)_/;
+
+/** A connection from connect to close. */
+export class Connection implements ParserEvents {
+  readonly #owner: ConnectionOwner;
+  readonly #parser: ResponseParser;
+  readonly #reader: ConnectionReader;
+  readonly #opening: Opening;
+  readonly #startedAt: Milliseconds;
+  #job: Job | undefined;
+  /** Set once it is open. */
+  #socket: Socket | undefined;
+  /** The body that is still being sent. */
+  #bodyWriter: BodyWriter | undefined;
+  #isClosed = false;
+  #isReused = false;
+  /** With its framing. */
+  #responseBytes = 0;
+  #hasHead = false;
+  #keepsAlive = false;
+  #isUpgraded = false;
+  /** The listener takes no more of the response for now. */
+  #pause: ReadPause | undefined;
+  #idleTimeout: Milliseconds;
+  #deadline: Milliseconds;
+
+  constructor(owner: ConnectionOwner, job: Job) {
+    const { limits, clock } = owner;
+    this.#owner = owner;
+    this.#reader = new ConnectionReader(owner.buffers);
+    this.#parser = new ResponseParser(this, limits.maxHeadBytes, owner.heads);
+    this.#job = job;
+    job.connection = this;
+    this.#idleTimeout = limits.idleTimeout;
+    this.#startedAt = clock.monotonic();
+    this.#deadline = this.#endOf(limits.connectTimeout);
+    this.#opening = new Opening(this.#deadline - this.#startedAt);
+    runDetached(this.#open());
+  }
+
+  /** Sends a request on a free connection. */
+  send(job: Job): void {
+    this.#job = job;
+    job.connection = this;
+    this.#isReused = true;
+    this.#write(job);
+  }
+
+  /** Closes the connection immediately, and informs only the pool. */
+  destroy(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#takeJob();
+    this.#bodyWriter?.stop();
+    this.#opening.cancel();
+    this.#socket?.destroy();
+    this.#owner.onClosed(this, this.#isUpgraded);
+  }
+
+  /** Returns whether the current step (connect, response, next chunk, or idle time) has timed out. */
+  isOverdue(now: Milliseconds): boolean {
+    // While the sender is slow, the server does not time out: a pause has a deadline, and so has a body that arrives (BodyWatch).
+    const isSenderSlow = this.#pause?.isOver === false || (this.#bodyWriter !== undefined && !this.#hasHead);
+    return now >= this.#deadline && (this.#isUpgraded || !isSenderSlow);
+  }
+
+  /** Ends what has timed out or was aborted. */
+  check(now: Milliseconds): void {
+    if (this.#job?.request.signal?.aborted === true) this.#fail('aborted', 'the request was canceled');
+    else if (this.isOverdue(now)) this.expire();
+  }
+
+  /** Ends what has timed out. */
+  expire(): void {
+    const { responseTimeout, idleResponseTimeout } = this.#owner.limits;
+    if (this.#job === undefined) this.destroy();
+    else if (this.#socket === undefined)
+      this.#fail(this.#opening.phase, `no connection within ${Math.round(this.#opening.timeout)} ms`);
+    else if (this.#hasHead) this.#fail('timeout', `the response stalled for ${idleResponseTimeout} ms`);
+    else this.#fail('timeout', `no response within ${responseTimeout} ms`);
+  }
+
+  /** Called by the parser, as the next three. */
+  onInformation(status: number, headers: RawHeaders): void {
+    this.#job?.listener.onInformation(status, headers);
+  }
+
+  onHead(head: ResponseHead): void {
+    this.#hasHead = true;
+    this.#keepsAlive = head.keepsAlive;
+    if (head.idleSeconds !== undefined) this.#idleTimeout = toIdleTimeout(head.idleSeconds, this.#owner.limits.idleTimeout);
+    this.#job?.listener.onHead(head.status, head.statusText, head.headers);
+  }
+
+  onUpgrade(headers: RawHeaders): void {
+    this.#hasHead = true;
+    this.#isUpgraded = true;
+    this.#owner.onUpgraded();
+    const body = this.#job?.listener.onUpgrade?.(headers);
+    if (body === undefined) return this.#fail('protocol', 'the server switched to an unrequested protocol');
+    this.#send(this.#socket as Socket, body, true);
+  }
+
+  /** The next read overwrites the bytes. */
+  onBody(chunk: Buffer): void {
+    if (this.#job === undefined) return;
+    const releaseBuffer = this.#reader.lend(chunk);
+    const kept = releaseBuffer === undefined ? Buffer.from(chunk) : chunk;
+    const pause = this.#job.listener.onData(kept, releaseBuffer);
+    if (pause === undefined || this.#isClosed) return;
+    this.#pause = pause;
+    pause.hold(this.#socket as Socket, () => {
+      this.#deadline = this.#endOf(this.#owner.limits.idleResponseTimeout);
+    });
+  }
+
+  async #open(): Promise<void> {
+    const reads = this.#reader.toOnRead((bytes) => this.#onRead(bytes));
+    try {
+      const socket = await this.#owner.open(this.#opening, reads);
+      if (this.#isClosed) socket.destroy();
+      else this.#onOpen(socket);
+    } catch (thrown) {
+      const isExpected = thrown instanceof DialFailure;
+      this.#fail(isExpected ? thrown.kind : this.#opening.phase, isExpected ? thrown.message : toCode(thrown));
+    }
+  }
+
+  #onOpen(socket: Socket): void {
+    this.#socket = socket;
+    onEvent(socket, 'end', () => this.#onEnd());
+    onEvent(socket, 'error', (error) => this.#onLost(toCode(error)));
+    onEvent(socket, 'close', () => this.#onLost(CLOSED));
+    if (socket.destroyed) this.#onLost(CLOSED);
+    else if (this.#job !== undefined) this.#write(this.#job);
+  }
+
+  #write(job: Job): void {
+    const { request } = job;
+    const { body, leaseEndsAt } = request;
+    const socket = this.#socket as Socket;
+    this.#responseBytes = 0;
+    this.#hasHead = false;
+    this.#deadline = this.#endOf(this.#owner.limits.responseTimeout);
+    // Checked here, where the first byte is sent: it may have waited for a connection, or for a first one that was dead.
+    if (leaseEndsAt !== undefined && this.#deadline + LEASE_MARGIN_MS > leaseEndsAt)
+      return this.#fail('timeout', 'the lease ends before the app would time out');
+    job.isSent = true;
+    this.#parser.expect(request.method, request.isUpgrade === true);
+    writeRequest(socket, request);
+    if (!Buffer.isBuffer(body)) this.#send(socket, body, false);
+  }
+
+  #send(socket: Socket, body: BodyStream, isTunnel: boolean): void {
+    const { responseTimeout, idleResponseTimeout } = this.#owner.limits;
+    const onProgress = (): void => {
+      if (isTunnel) this.#deadline = this.#endOf(idleResponseTimeout);
+    };
+    this.#bodyWriter = new BodyWriter(socket, body, !isTunnel && body.length === undefined, {
+      onProgress,
+      startPause: () => {
+        const atMost = this.#hasHead ? idleResponseTimeout : responseTimeout;
+        const pause = pauseUntilDrained(socket, body.owner, atMost, (isEvicted) => {
+          // Its sender can send it again later. If it has sent the whole body, only the server can be at fault.
+          if (isEvicted) body.fail('buffer_full');
+          this.#fail('timeout', `no more of the request was read for ${atMost} ms`);
+        });
+        pause?.onOver(onProgress);
+        return pause;
+      },
+      onWritten: () => {
+        this.#bodyWriter = undefined;
+        if (isTunnel) socket.end();
+        else if (!this.#hasHead) this.#deadline = this.#endOf(responseTimeout);
+      },
+      onBroken: () => this.destroy(),
+    });
+    onProgress();
+    this.#bodyWriter.start();
+  }
+
+  /** Always takes the next read. */
+  #onRead(bytes: Buffer): true {
+    try {
+      this.#parse(bytes);
+    } catch (thrown) {
+      // A bug that is triggered by a response must not end the process.
+      this.#fail('protocol', toErrorText(thrown));
+    }
+    return true;
+  }
+
+  #parse(bytes: Buffer): void {
+    if (this.#isClosed) return;
+    if (this.#socket === undefined) return this.#fail('protocol', 'the server sent bytes before the request');
+    this.#responseBytes += bytes.length;
+    const progress = this.#parser.push(bytes);
+    // The listener may have aborted the exchange.
+    if (this.#isClosed) return;
+    if (progress === 'malformed') this.#fail('protocol', this.#parser.problem);
+    else if (progress !== 'more') this.#complete(progress === 'complete');
+    else if (this.#hasHead) this.#onProgress(this.#owner.limits);
+  }
+
+  /** Before the head is complete, nothing counts as progress, so that a server cannot hold the connection by sending single bytes. */
+  #onProgress({ idleResponseTimeout, maxResponseBytes }: UpstreamLimits): void {
+    this.#deadline = this.#endOf(idleResponseTimeout);
+    if (maxResponseBytes !== undefined && this.#responseBytes > maxResponseBytes)
+      this.#fail('protocol', `the response has more than ${maxResponseBytes} bytes`);
+  }
+
+  /** Called only after all bytes were parsed: bytes after the response would be read as the next response (response desync). */
+  #complete(isClean: boolean): void {
+    const socket = this.#socket as Socket;
+    this.#reader.endResponse();
+    const isRequestWritten = this.#bodyWriter === undefined && socket.writableLength === 0;
+    this.#takeJob()?.listener.onEnd(this.#parser.trailers, isRequestWritten);
+    const now = this.#owner.clock.monotonic();
+    const { maxAge } = this.#owner.limits;
+    const isOld = maxAge !== undefined && now - this.#startedAt >= maxAge;
+    // Request bytes that the server has not read would precede the next request.
+    if (!isClean || !this.#keepsAlive || !isRequestWritten || isOld) return this.destroy();
+    this.#pause?.release(socket);
+    this.#pause = undefined;
+    this.#deadline = now + this.#idleTimeout;
+    this.#owner.onFree(this);
+  }
+
+  #onEnd(): void {
+    if (this.#isClosed) return;
+    if (this.#parser.end()) this.#complete(false);
+    else this.#onLost(CLOSED);
+  }
+
+  #onLost(code: string): void {
+    const job = this.#job;
+    if (this.#isClosed || job === undefined) return this.destroy();
+    if (!this.#isReused || this.#responseBytes > 0 || !job.request.repeatable)
+      return this.#fail(TLS_ERROR.test(code) ? 'tls' : 'reset', `the connection was lost (${code})`);
+    this.#takeJob();
+    // Before `destroy` gives the freed slot to a waiting job. At most once, because a new connection is not a reused one.
+    this.#owner.onDeadOnReuse(job);
+    this.destroy();
+  }
+
+  #fail(kind: FailureKind, text: string): void {
+    const job = this.#takeJob();
+    const { name } = this.#owner;
+    const detail = this.#hasHead || name === '' ? text : `${name}: ${text}`;
+    this.destroy();
+    job?.listener.onFailure({ kind, nothingSent: !job.isSent, detail });
+  }
+
+  #takeJob(): Job | undefined {
+    const job = this.#job;
+    this.#job = undefined;
+    if (job !== undefined) job.connection = undefined;
+    return job;
+  }
+
+  /** The end of a step that takes at most so long, and no longer than the exchange. */
+  #endOf(atMost: Milliseconds): Milliseconds {
+    const end = this.#owner.clock.monotonic() + atMost;
+    const endsAt = this.#job?.request.endsAt;
+    return endsAt === undefined || end < endsAt ? end : endsAt;
+  }
+}
+
+/** The idle timeout for the peer's hint (`Keep-Alive: timeout=`). Uses half of a hint that is too short for the margin. */
+function toIdleTimeout(hintSeconds: number, atMost: Milliseconds): Milliseconds {
+  const hint = hintSeconds * 1_000;
+  return Math.min(atMost, Math.max(hint - IDLE_MARGIN_MS, hint / 2));
+}
