@@ -26,7 +26,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   ['config', [['schema'], ['sources', 'rules'], ['load']]],
   ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
   ['http', [['dial'], ['client']]],
-  ['gateway', [['upstream'], ['server'], ['pipeline'], ['egress-proxy', 'forward-auth']]],
+  ['gateway', [['upstream'], ['server'], ['pipeline'], ['egress-proxy', 'forward-auth'], ['request-end.ts']]],
   [
     'provider',
     [
@@ -163,8 +163,8 @@ const RULES: readonly Rule[] = [
   },
   {
     pattern: /import\s*\{[^}]*\badmit\b[^}]*\}\s*from\s*'[^']*admitted\.ts'/,
-    text: 'creates an Admitted; only gateway/pipeline/run-gates.ts does',
-    mayUse: (file) => file === 'gateway/pipeline/run-gates.ts' || file === 'core/admitted.ts',
+    text: 'creates an Admitted; only gateway/exchange.ts does',
+    mayUse: (file) => file === 'gateway/exchange.ts' || file === 'core/admitted.ts',
   },
   {
     pattern: /import\s*\{[^}]*\backnowledge\b[^}]*\}\s*from\s*'[^']*refusal\.ts'|\bnew Refusal\(/,

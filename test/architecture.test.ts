@@ -164,8 +164,8 @@ test('finds nothing in a source tree that follows the layout', () => {
   expect(
     lint({
       'core/a.ts': 'export const a = 1;\n',
-      'gateway/pipeline/run-gates.ts': "import { admit } from '../../core/admitted.ts';\nimport { a } from '../../core/a.ts';\n",
-      'gateway/runtime/a.ts': "import { a } from '../pipeline/run-gates.ts';\n",
+      'gateway/exchange.ts': "import { admit } from '../core/admitted.ts';\nimport { a } from '../core/a.ts';\n",
+      'gateway/runtime/a.ts': "import { a } from '../exchange.ts';\n",
       'core/admitted.ts': '',
     }),
   ).toEqual([]);

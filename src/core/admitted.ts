@@ -1,5 +1,5 @@
 /**
- * The proof that a request passed every gate of its route. Only gateway/pipeline/run-gates.ts may import `admit` (a lint rule
+ * The proof that a request passed every gate of its route. Only gateway/exchange.ts may import `admit` (a lint rule
  * enforces it).
  */
 import type { BodyStream } from './body.ts';

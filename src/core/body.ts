@@ -30,10 +30,10 @@ export interface RequestBody extends PauseOwner {
   /** The declared Content-Length in bytes; undefined if the body is chunked; 0 without a body. */
   readonly declaredLength: number | undefined;
   /**
-   * Reads the whole body, up to `maxBytes`. Resolves with a refusal if it is too large, too slow or cut off. Later calls return
-   * the first result. `route`: if several share the memory for bodies.
+   * Reads the whole body, up to `maxBytes`: a refusal if it is too large, too slow or cut off; a promise only if it has to arrive. Later
+   * calls return the first result. `route`: if several share the memory for bodies.
    */
-  read(maxBytes: number, route?: string): Promise<Buffer | Refusal>;
+  read(maxBytes: number, route?: string): Buffer | Refusal | Promise<Buffer | Refusal>;
   /** Opens the body as a stream; returns an empty Buffer if there is no body. Do not call it after `read`. */
   open(): Buffer | BodyStream;
   /**

@@ -240,6 +240,21 @@ export function runDetached(work: Promise<unknown>): void {
   work.catch(reportRejection);
 }
 
+/** Calls one of both once `promise` is settled, without a caller that waits for it; an exception in it is reported. */
+export function whenSettled<T>(promise: Promise<T>, onValue: (value: T) => void, onError: (thrown: unknown) => void): void {
+  promise.then(guardSettled(onValue), guardSettled(onError));
+}
+
+function guardSettled<T>(action: (value: T) => void): (value: T) => void {
+  return (value) => {
+    try {
+      action(value);
+    } catch (error) {
+      reportRejection(error);
+    }
+  };
+}
+
 /** Publishes an exception. In a process without a subscriber, such as a command or a worker, it is thrown again. */
 export function reportEscaped(site: EscapeSite, error: unknown): void {
   if (!escaped.hasSubscribers) throw error;

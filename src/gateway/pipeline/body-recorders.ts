@@ -13,7 +13,7 @@ import type { BodyStored } from '../../telemetry/journal/body-metrics.ts';
 import type { BodyAbsence, JournalBody } from '../../telemetry/journal/journal.ts';
 import { type BodyContent, StoredBodies } from '../../telemetry/journal/stored-bodies.ts';
 import type { SchemeDescription } from '../../verify/schemes/description.ts';
-import type { BodyRecorder, RequestRecord } from './request-record.ts';
+import type { BodyRecorder, RequestRecord } from './record.ts';
 
 /** The settings of a route. */
 export interface BodySettings {
@@ -77,8 +77,8 @@ export class BodyRecorders {
     this.#settings.set(route, text);
     const { isMemoryLow, onBody, secrets } = this.#parts;
     return {
-      record: (requestRecord) => {
-        const body = findForwarded(requestRecord);
+      record: (ended) => {
+        const body = findForwarded(ended);
         if (!Buffer.isBuffer(body)) return body;
         // The request began before a reload.
         if (this.#settings.get(route) !== text) return ABSENT.expired;
@@ -119,11 +119,9 @@ function toAbsent(absence: BodyAbsence): JournalBody {
  * Only events that were verified and forwarded: an untrusted client, or one that repeats a delivery that it captured, must not be able to
  * store anything, nor to push out the bodies of valid events.
  */
-function findForwarded({ decision, outcome }: RequestRecord): Buffer | JournalBody {
-  if (decision?.kind !== 'admitted') return decision?.event === undefined ? ABSENT.not_verified : ABSENT.not_forwarded;
-  const { claimed } = decision.admitted;
-  if (claimed === undefined) return ABSENT.not_verified;
-  return outcome === undefined ? ABSENT.not_forwarded : claimed.event.body;
+function findForwarded({ event, admitted, outcome }: RequestRecord): Buffer | JournalBody {
+  if (event === undefined) return ABSENT.not_verified;
+  return admitted === undefined || outcome === undefined ? ABSENT.not_forwarded : event.body;
 }
 
 interface ContentRules {

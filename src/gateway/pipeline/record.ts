@@ -1,20 +1,67 @@
-/** Counts, logs and journals each finished request, however it ended; no other module does. */
+/** The record of a finished request, however it ended: it is counted, logged, journaled and traced here and nowhere else. */
+
+import type { Admitted, Sender } from '../../core/admitted.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import type { VerifiedEvent } from '../../core/event.ts';
+import type { HeaderFields } from '../../core/headers.ts';
 import { MAX_METHOD_LENGTH } from '../../core/method.ts';
-import type { Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
+import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
+import type { Acknowledgement, Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS, type RefusalLogLevel } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
-import type { Journal } from '../../telemetry/journal/journal.ts';
+import type { Journal, JournalBody, RequestDetails } from '../../telemetry/journal/journal.ts';
 import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
 import type { Exemplar } from '../../telemetry/metrics/series.ts';
-import type { Tracing } from '../../telemetry/tracing/span.ts';
+import type { RouteTrace, Span, SpanAttributes, Tracing } from '../../telemetry/tracing/span.ts';
 import { SAMPLED } from '../../telemetry/tracing/traceparent.ts';
+import { PRESETS } from '../../verify/presets/catalogue.ts';
+import type { SchemeDescription } from '../../verify/schemes/description.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
-import type { PipelineLogEvent } from './log-events.ts';
-import { toDetails } from './request-details.ts';
-import { type RequestRecord, toObservedRefusal } from './request-record.ts';
+import type { SenderExpectations } from './respond.ts';
 import type { RouteMetrics } from './route-metrics.ts';
-import { toSpans } from './spans.ts';
+
+/** The events that the pipeline logs, besides requests. */
+export type PipelineLogEvent = 'internal_error';
+
+/** The outcome of passing on an admitted request; all fields are absent if the port wrote the response itself. */
+export interface Passed {
+  readonly outcome?: ForwardOutcome | undefined;
+  readonly refusal?: Refusal | undefined;
+  /** When it was sent to the app, if that is recorded; monotonic. */
+  readonly sentAt?: Milliseconds | undefined;
+}
+
+/** A finished request. */
+export interface RequestRecord extends Passed, Partial<Sender> {
+  readonly info: RequestInfo;
+  /** Absent if the head itself was rejected. */
+  readonly head?: ParsedHead | undefined;
+  /** Absent if no route was found. */
+  readonly route?: RecordedRoute | undefined;
+  /** Absent if its signature was not verified. */
+  readonly event?: VerifiedEvent | undefined;
+  readonly admitted?: Admitted | undefined;
+  readonly trace?: RequestTrace | undefined;
+}
+
+/** The route of a finished request. */
+export interface RecordedRoute extends SenderExpectations {
+  readonly name: string;
+  /** Values of WWW-Authenticate or Proxy-Authenticate, one field line each. */
+  readonly challenges: readonly string[];
+  readonly metrics: RouteMetrics;
+  readonly trace: RouteTrace;
+  /** Undefined if it stores no bodies. */
+  readonly bodies?: BodyRecorder | undefined;
+}
+
+/** Stores the body of a finished request, if its route asks for it. */
+export interface BodyRecorder {
+  record(ended: RequestRecord): JournalBody;
+}
+
+/** Refusals of requests whose sender was verified. */
+export const VERIFIED_REFUSALS: ReadonlySet<RefusalCode> = new Set<Acknowledgement>(['duplicate', 'stale', 'handshake']);
 
 /** The destinations of request records. */
 export interface RecordParts {
@@ -30,11 +77,13 @@ const SENDER_GONE = 499;
 /** Maximum characters of a value that a client wrote. */
 const MAX_TEXT = 1_024;
 
-/** Counts, logs and journals one request. */
-export function record(requestRecord: RequestRecord, metrics: RouteMetrics, parts: RecordParts): void {
-  write(requestRecord, toResult(requestRecord), parts, undefined, (line, exemplar) => {
+/** Records one request. `sentStatus`: that of a refusal, if it is not the catalogue's. */
+export function record(ended: RequestRecord, sentStatus: number | undefined, metrics: RouteMetrics, parts: RecordParts): void {
+  const { refusal, outcome } = ended;
+  const result =
+    refusal === undefined ? toUnchecked(toObserved(toForwarded(outcome), ended), ended) : toRefused(refusal, sentStatus);
+  write(ended, result, parts, undefined, (line, exemplar) => {
     metrics.request(line.method, line.status, line.durationMs, exemplar);
-    const { outcome } = requestRecord;
     const { upstreamMs } = line;
     if (outcome === undefined || upstreamMs === undefined) return;
     metrics.upstream(upstreamMs, line.durationMs - upstreamMs, exemplar);
@@ -42,23 +91,27 @@ export function record(requestRecord: RequestRecord, metrics: RouteMetrics, part
   });
 }
 
-/** The same for an auth request of the forward-auth endpoint; `status` is that of the response to its caller. */
-export function recordAuthRequest(requestRecord: RequestRecord, status: number, parts: RecordParts, count: Count): void {
-  const { refusal } = requestRecord;
-  const result = refusal === undefined ? toObserved(ALLOWED, requestRecord) : toRefused(refusal);
-  write(requestRecord, { ...result, status }, parts, 'authz', count);
+/** The same for an auth request of the forward-auth endpoint. */
+export function recordAuthRequest(
+  ended: RequestRecord,
+  sentStatus: number | undefined,
+  parts: RecordParts,
+  count: (status: number, line: RequestLine, exemplar: Exemplar | undefined) => void,
+): void {
+  const { refusal } = ended;
+  const result = refusal === undefined ? toObserved(ALLOWED, ended) : toRefused(refusal, sentStatus);
+  write(ended, result, parts, 'authz', (line, exemplar) => count(result.status, line, exemplar));
 }
 
 type Count = (line: RequestLine, exemplar: Exemplar | undefined) => void;
 
-function write(requestRecord: RequestRecord, result: Result, parts: RecordParts, port: RequestLine['port'], count: Count): void {
-  const { info } = requestRecord;
+function write(ended: RequestRecord, result: Result, parts: RecordParts, port: RequestLine['port'], count: Count): void {
   const { clock, tracing } = parts;
-  const trace = toTrace(requestRecord, tracing);
-  const line = toLine(requestRecord, clock.monotonic() - info.startedAt, trace, result, port);
+  const trace = toTrace(ended, tracing);
+  const line = toLine(ended, clock.monotonic() - ended.info.startedAt, trace, result, port);
   count(line, toExemplar(trace, clock));
-  report(line, requestRecord, parts);
-  if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, tracing);
+  report(line, ended, parts);
+  if (trace?.isRecorded === true) reportSpans(ended, line, trace, tracing);
 }
 
 /** A new trace if the request was rejected before its caller was known. */
@@ -71,28 +124,26 @@ function toExemplar(trace: RequestTrace | undefined, clock: Clock): Exemplar | u
   return trace !== undefined && (trace.flags & SAMPLED) !== 0 ? { traceId: trace.traceId, at: clock.now() } : undefined;
 }
 
-function reportSpans(requestRecord: RequestRecord, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
-  for (const span of toSpans(requestRecord, line, trace)) onSpan?.(span);
+function reportSpans(ended: RequestRecord, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
+  for (const span of toSpans(ended, line, trace)) onSpan?.(span);
 }
 
 /** The journal first, so that the decision is there even if logging fails. */
-function report(line: RequestLine, requestRecord: RequestRecord, { journal, logger }: RecordParts): void {
+function report(line: RequestLine, ended: RequestRecord, { journal, logger }: RecordParts): void {
   if (journal.size === 0) return logger.request(line);
   const text = JSON.stringify(line);
-  journal.add(requestRecord.info.receivedAt, line, toDetails(requestRecord), text);
+  journal.add(ended.info.receivedAt, line, toDetails(ended), text);
   logger.request(line, text);
 }
 
 /** One literal with all fields, present or not: a single object shape costs a sixth of what joining parts would cost. */
 function toLine(
-  { info, head, outcome, route, decision }: RequestRecord,
+  { info, head, outcome, route, user, certificateName, event }: RequestRecord,
   durationMs: number,
   trace: RequestTrace | undefined,
   result: Result,
   port: RequestLine['port'],
 ): RequestLine {
-  const sender = decision?.kind === 'admitted' ? decision.admitted.sender : decision?.sender;
-  const event = decision?.kind === 'admitted' ? decision.admitted.claimed?.event : decision?.event;
   return {
     level: result.level,
     port,
@@ -106,8 +157,8 @@ function toLine(
     durationMs: roundToMicrosecond(durationMs),
     key: event?.keyName,
     webhookId: toShort(event?.id),
-    user: toShort(sender?.user?.name),
-    certificate: toShort(sender?.certificateName),
+    user: toShort(user?.name),
+    certificate: toShort(certificateName),
     upstreamMs: outcome && roundToMicrosecond(outcome.upstreamMs),
     status: result.status,
     code: result.code,
@@ -151,23 +202,17 @@ function toRefused({ code, reason, detail }: Refusal, sentStatus?: number): Resu
 }
 
 /** A warning if the request was forwarded only because the route is in observe mode. */
-function toObserved(result: Result, requestRecord: RequestRecord): Result {
-  const observed = toObservedRefusal(requestRecord);
+function toObserved(result: Result, { admitted }: RequestRecord): Result {
+  const observed = admitted?.observed;
   if (observed === undefined) return result;
   const { code, reason, detail } = observed;
   const level = REFUSALS[code].status < 300 ? 'info' : 'warn';
   return { ...result, reason, observed: code, level, ...(detail === undefined ? undefined : { detail: shorten(detail) }) };
 }
 
-function toResult(requestRecord: RequestRecord): Result {
-  const { refusal, status, outcome } = requestRecord;
-  if (refusal !== undefined) return toRefused(refusal, status);
-  return toUnchecked(toObserved(toForwarded(outcome), requestRecord), requestRecord);
-}
-
 /** A warning, as operators must look for duplicates among these once the store is back. */
-function toUnchecked(result: Result, { decision }: RequestRecord): Result {
-  if (decision?.kind !== 'admitted' || decision.admitted.claimed?.isUnchecked !== true) return result;
+function toUnchecked(result: Result, { admitted }: RequestRecord): Result {
+  if (admitted?.claimed?.isUnchecked !== true) return result;
   return { ...result, unchecked: true, level: result.level === 'info' ? 'warn' : result.level };
 }
 
@@ -186,4 +231,172 @@ function toForwarded(outcome: ForwardOutcome | undefined): Result {
       level: 'info',
     };
   throw new Error('a request record has neither a refusal nor an outcome');
+}
+
+/** Fields that contain neither credentials nor signatures. */
+const GENERAL_HEADERS: readonly string[] = [
+  'host',
+  'content-type',
+  'content-length',
+  'content-encoding',
+  'transfer-encoding',
+  'user-agent',
+  'expect',
+  'via',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+];
+/** Never shown: a token is a credential, and a signature with its body could be sent again. */
+const SIGNATURE_HEADERS: ReadonlySet<string> = new Set(PRESETS.map(({ signature }) => signature?.header.toLowerCase() ?? ''));
+/** The values of all other fields are hidden: they may be credentials. */
+const SHOWN_HEADERS: ReadonlySet<string> = new Set([
+  ...GENERAL_HEADERS,
+  ...PRESETS.flatMap(toTimeAndId).filter((name) => !SIGNATURE_HEADERS.has(name)),
+]);
+const ELLIPSIS = '...';
+const MAX_PATH_LENGTH = 1_024;
+const MAX_FIELDS = 64;
+const MAX_NAME_LENGTH = 64;
+const MAX_VALUE_LENGTH = 256;
+const MAX_HEADERS_LENGTH = 4_096;
+
+/** The details of a request that the journal keeps besides its log line. */
+export function toDetails(ended: RequestRecord): RequestDetails {
+  const { head, event, admitted, refusal, outcome, route } = ended;
+  const path = head?.target.path;
+  return {
+    path: path === undefined ? undefined : cut(path, MAX_PATH_LENGTH),
+    headers: head === undefined ? '' : toText(head.headers),
+    // The rejection may not have been enforced.
+    signedAt: event === undefined ? (refusal ?? admitted?.observed)?.claimedAt : event.timestamp,
+    isClaimed: admitted?.claimed?.claim !== undefined,
+    bytesOut: outcome !== undefined && 'contentBytes' in outcome ? outcome.contentBytes : undefined,
+    body: route?.bodies?.record(ended),
+  };
+}
+
+/** The fields, one per line. */
+function toText({ names, raw }: HeaderFields): string {
+  const lines: string[] = [];
+  const count = Math.min(names.length, MAX_FIELDS);
+  for (let i = 0; i < count; i++) {
+    const name = names[i] as string;
+    lines.push(
+      SHOWN_HEADERS.has(name) ? `${name}\t${cut(raw[i * 2 + 1] as string, MAX_VALUE_LENGTH)}` : cut(name, MAX_NAME_LENGTH),
+    );
+  }
+  return cut(lines.join('\n'), MAX_HEADERS_LENGTH);
+}
+
+function cut(text: string, maxLength: number): string {
+  return text.length > maxLength ? text.slice(0, maxLength) + ELLIPSIS : text;
+}
+
+function toTimeAndId({ timestamp, id }: SchemeDescription): string[] {
+  return [timestamp?.from, id].flatMap((source) =>
+    source !== undefined && 'header' in source ? [source.header.toLowerCase()] : [],
+  );
+}
+
+/** RFC 9110, RFC 5789 and QUERY: any other method is arbitrary text from the client. */
+const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE', 'QUERY']);
+const AUTHORITY = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::(\d{1,5}))?$/i;
+const CLIENT_ERROR = 400;
+const SERVER_ERROR = 500;
+
+/**
+ * The gate's own span, and that of the request to the app, if one was sent: by OpenTelemetry's conventions for HTTP, with no path, no query, no
+ * content, and no header but Host.
+ */
+function toSpans(ended: RequestRecord, line: RequestLine, trace: RequestTrace): Span[] {
+  const { info, head, outcome, sentAt, route } = ended;
+  const method = METHODS.has(info.method) ? info.method : '_OTHER';
+  const { traceId, flags, tracestate } = trace;
+  const shared = { traceId, flags, tracestate };
+  const template = route?.trace.template;
+  const spans: Span[] = [
+    {
+      ...shared,
+      spanId: trace.spanId,
+      parentId: trace.parentId,
+      isParentRemote: trace.parentId !== undefined,
+      kind: 'server',
+      name: toName(method, template),
+      startedAt: info.receivedAt,
+      endedAt: info.receivedAt + line.durationMs,
+      attributes: {
+        'http.request.method': method,
+        ...(template === undefined ? undefined : { 'http.route': template }),
+        'http.response.status_code': line.status,
+        'url.scheme': info.client.scheme,
+        ...toServerAddress(head),
+        ...(line.status >= SERVER_ERROR ? { 'error.type': toErrorType(ended, line) } : undefined),
+        ...(line.port === undefined ? undefined : { 'sidegate.port': line.port }),
+        ...(line.route === undefined ? undefined : { 'sidegate.route': line.route }),
+        'sidegate.decision': toDecision(ended),
+        'sidegate.reason': line.reason,
+        'sidegate.request_id': line.requestId,
+      },
+      // 4xx is the client's mistake: the span's status stays unset.
+      isError: line.status >= SERVER_ERROR,
+      link: trace.link,
+    },
+  ];
+  if (outcome === undefined || sentAt === undefined) return spans;
+  const startedAt = info.receivedAt + (sentAt - info.startedAt);
+  const errorType = toClientErrorType(outcome);
+  const app = route?.trace.app ?? head?.destination;
+  spans.push({
+    ...shared,
+    spanId: trace.appParentId,
+    parentId: trace.spanId,
+    isParentRemote: false,
+    kind: 'client',
+    name: toName(method, undefined),
+    startedAt,
+    endedAt: startedAt + outcome.upstreamMs,
+    attributes: {
+      'http.request.method': method,
+      ...(app === undefined ? undefined : { 'server.address': app.host, 'server.port': app.port }),
+      ...('status' in outcome && outcome.status > 0 ? { 'http.response.status_code': outcome.status } : undefined),
+      ...(errorType === undefined ? undefined : { 'error.type': errorType }),
+    },
+    isError: errorType !== undefined,
+    link: undefined,
+  });
+  return spans;
+}
+
+function toName(method: string, template: string | undefined): string {
+  const verb = method === '_OTHER' ? 'HTTP' : method;
+  return template === undefined ? verb : `${verb} ${template}`;
+}
+
+/** The address that the client used for the gate; undefined if it is not a host and port. */
+function toServerAddress(head: ParsedHead | undefined): SpanAttributes | undefined {
+  if (head === undefined) return undefined;
+  const { client, headers } = head;
+  const forwarded = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
+  const [, host, port] = AUTHORITY.exec(forwarded ?? headers.get('host') ?? '') ?? [];
+  if (host === undefined) return undefined;
+  const address = { 'server.address': host.startsWith('[') ? host.slice(1, -1) : host };
+  return port === undefined ? address : { ...address, 'server.port': Number(port) };
+}
+
+/** A failure of the app by its status, one of the gate by its reason. */
+function toErrorType({ refusal }: RequestRecord, line: RequestLine): string {
+  return refusal === undefined ? String(line.status) : line.reason;
+}
+
+function toClientErrorType(outcome: ForwardOutcome): string | undefined {
+  if ('failure' in outcome) return outcome.failure.kind;
+  if (outcome.kind === 'aborted') return 'sender_gone';
+  return outcome.status >= CLIENT_ERROR ? String(outcome.status) : undefined;
+}
+
+/** As `sidegate_auth_decisions_total` counts it. */
+function toDecision({ refusal, admitted }: RequestRecord): 'allow' | 'deny' | 'observe' {
+  if (admitted !== undefined) return admitted.observed === undefined ? 'allow' : 'observe';
+  return refusal === undefined || VERIFIED_REFUSALS.has(refusal.code) ? 'allow' : 'deny';
 }

@@ -4,6 +4,7 @@
  * route's is rejected.
  */
 import { findConnectionOptions, type HeaderFields, toFoldedName } from '../../core/headers.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
 import { NOTHING_KEPT } from '../../core/path-forms.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
@@ -23,6 +24,12 @@ export interface RouteQuery {
   readonly headers: HeaderFields;
   /** X-Forwarded-Host from a trusted proxy: an app may use it instead of Host, and any name of the list. */
   readonly forwardedHost?: string | undefined;
+}
+
+/** The query for the route of a request. */
+export function toRouteQuery({ method, target, headers, client }: ParsedHead): RouteQuery {
+  const forwardedHost = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
+  return { method, host: headers.get('host'), target, headers, forwardedHost };
 }
 
 /** The groups of one host, or of no host. */

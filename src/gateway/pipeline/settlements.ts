@@ -1,6 +1,6 @@
 /** Settles every claim of an ID or a resource: retries failed confirms and releases until the store accepts them or they are moot. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { runDetached } from '../../core/safe-events.ts';
+import { whenSettled } from '../../core/safe-events.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { LeaveRequest, NewestVersions } from '../../state/ordering/newest-versions.ts';
 
@@ -70,12 +70,12 @@ export class Settlements {
   /** Settles now, or as soon as the store can; never throws. */
   settle(settlement: Settlement): void {
     this.#inProgress++;
-    const attempt = this.#write(settlement).then(
+    whenSettled(
+      this.#write(settlement),
       (held) => this.#onWritten(settlement, held),
       // The store reports the reason through its own events; here only the retry matters.
       () => this.#onFailed(settlement),
     );
-    runDetached(attempt);
   }
 
   /** Resolves when nothing is pending, or after `timeout`; what remains then is reported as lost. */

@@ -1,8 +1,10 @@
-/** Builds the forward-auth endpoint from its config: pipeline, request handler, port. */
+/** Builds the forward-auth endpoint from its config: request handler, port. */
 import type { AuthzConfig, LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
+import { type ExchangeParts, ExchangePort } from '../exchange.ts';
 import { createAuthRequestHandler } from '../forward-auth/auth-request-handler.ts';
-import { createForwardAuthPipeline, type ForwardAuthParts } from '../forward-auth/forward-auth-pipeline.ts';
+import type { AuthRequestMetrics } from '../forward-auth/auth-request-metrics.ts';
+import type { RoutesMetrics } from '../pipeline/route-metrics.ts';
 import type { ListenMemory } from '../server/limits.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import { type ListenPhase, ListenServer } from '../server/server.ts';
@@ -10,8 +12,8 @@ import type { ServerMetrics } from '../server/server-metrics.ts';
 import type { TlsContexts } from '../server/tls.ts';
 
 /** The dependencies of the endpoint. */
-export interface AuthzParts extends ForwardAuthParts {
-  readonly metrics: ForwardAuthParts['metrics'] & ServerMetrics;
+export interface AuthzParts extends Omit<ExchangeParts, 'unrouted' | 'authRequests' | 'onRefused'> {
+  readonly metrics: RoutesMetrics & AuthRequestMetrics & ServerMetrics;
   readonly clock: Clock;
   readonly limits: LimitsConfig;
   readonly memory: ListenMemory;
@@ -34,7 +36,7 @@ export interface AuthzEndpoint {
 /** Builds the endpoint; it does not listen yet. */
 export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoint {
   const { clock, limits, memory, metrics, tls, trustedProxies } = parts;
-  const pipeline = createForwardAuthPipeline(parts);
+  const requests = new ExchangePort({ ...parts, unrouted: metrics.route(undefined), authRequests: metrics });
   const { address, trustedCallers } = config;
   const server = new ListenServer({
     // No proxy may vouch for a caller: only the caller's own address is trusted.
@@ -43,7 +45,7 @@ export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoin
     limits,
     memory,
     clock,
-    handler: createAuthRequestHandler({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, pipeline),
+    handler: createAuthRequestHandler({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, requests),
     onLimit: metrics.limitHit,
     onConnections: metrics.connections,
     sharedPeers: trustedCallers,
@@ -52,7 +54,7 @@ export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoin
     listen: () => server.listen(),
     refreshTls: () => server.refreshTls(),
     enter: (phase) => server.enter(phase),
-    idle: () => pipeline.idle(),
+    idle: () => requests.idle(),
     destroy: () => server.destroy(),
   };
 }

@@ -4,7 +4,7 @@ import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { KeyRing } from '../../verify/keys/key-ring.ts';
 import type { BodyRecorders } from '../pipeline/body-recorders.ts';
-import type { BodyRecorder } from '../pipeline/request-record.ts';
+import type { BodyRecorder } from '../pipeline/record.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { listSecrets } from './explain.ts';

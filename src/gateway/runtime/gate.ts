@@ -4,9 +4,11 @@ import type { AdminServer } from '../../admin/server.ts';
 import { realmsOf, remembersIds } from '../../config/schema/config.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import { type CancelTimer, within } from '../../core/clock.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
+import type { Refusal } from '../../core/refusal.ts';
 import { KeyRing } from '../../verify/keys/key-ring.ts';
-import { Capacity } from '../pipeline/capacity.ts';
-import { RequestPipeline } from '../pipeline/request-pipeline.ts';
+import { type AppRoute, ExchangePort } from '../exchange.ts';
+import { RouteTable, toRouteQuery } from '../pipeline/router.ts';
 import { type ListenPhase, ListenServer } from '../server/server.ts';
 import { toContexts } from '../server/tls-settings.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
@@ -35,8 +37,7 @@ const LEAVING_TIMEOUT_MS = 15 * 60_000;
 export class Gate {
   readonly #context: GateContext;
   readonly #services: Services;
-  readonly #capacity: Capacity;
-  readonly #pipeline: RequestPipeline;
+  readonly #requests: ExchangePort;
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
   readonly #adminAccess: AdminAccess;
@@ -46,6 +47,7 @@ export class Gate {
   readonly #cancelCleanup: CancelTimer;
   readonly #others: OtherWorkers;
   readonly #configReloads: ConfigReloads;
+  #routes = new RouteTable<AppRoute>([]);
   #rings = new Map<string, KeyRing>();
   #ready: PreparedConfig;
   #notReadyBecause: string | undefined = 'starting';
@@ -69,10 +71,11 @@ export class Gate {
     });
     // Before the ports are built: the proxy binds its series when it is built.
     metrics.setRoutes(toAllLabels(ready.loaded.config));
-    this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
     const explainParts = { ...telemetry, onExplained: context.onExplained, current: () => this.#toReloadParts() };
     const onRefused = createRefusalListener(ready.loaded.config, explainParts);
-    this.#pipeline = new RequestPipeline({ ...telemetry, capacity: this.#capacity, onRefused });
+    // Requests in flight finish with the routes that they started with.
+    const find = (head: ParsedHead): AppRoute | Refusal => this.#routes.find(toRouteQuery(head));
+    this.#requests = new ExchangePort({ ...telemetry, unrouted: metrics.route(undefined), find, onRefused });
     const tls = toContexts('listen.tls', ready.tls, metrics);
     this.#listen = new ListenServer({
       listen,
@@ -80,7 +83,7 @@ export class Gate {
       limits,
       clock,
       memory: this.#services.memory,
-      handler: this.#pipeline,
+      handler: this.#requests,
       onLimit: metrics.limitHit,
       onConnections: metrics.connections,
     });
@@ -89,12 +92,12 @@ export class Gate {
       memory: this.#services.memory,
       realms: this.#services.realms,
       attempts: this.#services.store.attempts,
-      pipeline: this.#pipeline,
+      find,
       provider: this.#services.provider,
       resolve: context.resolve,
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
-    this.#upstreams = new Upstreams(clock, this.#capacity.most, context.createUpstream);
+    this.#upstreams = new Upstreams(clock, this.#services.routeParts.capacity.most, context.createUpstream);
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
       ...telemetry,
@@ -176,8 +179,8 @@ export class Gate {
       proxy: this.#sidePorts.proxy,
       authz: this.#sidePorts.authz,
       provider: this.#sidePorts.provider,
-      pipeline: this.#pipeline,
-      capacity: this.#capacity,
+      requests: this.#requests,
+      capacity: this.#services.routeParts.capacity,
       settlements: this.#services.settlements,
       store: this.#services.store,
       tracing: this.#services.telemetry.tracing,
@@ -270,7 +273,7 @@ export class Gate {
       return config.routes.length === 1 ? built : { ...built, share: built.name };
     });
     this.#services.provider?.apply(ready, pools);
-    this.#pipeline.swap(routes);
+    this.#routes = new RouteTable(routes);
     for (const { name, mode } of config.routes)
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: HINTS.routeObserved });
     retire();

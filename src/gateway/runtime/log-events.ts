@@ -2,7 +2,7 @@
 import type { AdminLogEvent } from '../../admin/log-events.ts';
 import type { ProviderLogEvent } from '../../provider/telemetry/hooks.ts';
 import type { Logger, TelemetryLogEvent } from '../../telemetry/log/logger.ts';
-import type { PipelineLogEvent } from '../pipeline/log-events.ts';
+import type { PipelineLogEvent } from '../pipeline/record.ts';
 
 /** The events of the composition root. */
 type RuntimeLogEvent =

@@ -1,4 +1,4 @@
-/** Builds the forward proxy from its config: gates, pipeline, port. */
+/** Builds the forward proxy from its config: gates, destinations, port. */
 import { randomBytes } from 'node:crypto';
 import type { Config, LimitsConfig, ProxyConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -11,9 +11,10 @@ import type { Tracing } from '../../telemetry/tracing/span.ts';
 import type { Attempts } from '../../users/attempts.ts';
 import { toBasicChallenge } from '../../users/basic.ts';
 import { createDestinationGate } from '../egress-proxy/destination-gate.ts';
+import { EgressProxy } from '../egress-proxy/egress-proxy.ts';
 import { ProxyHeaderPolicy } from '../egress-proxy/proxy-headers.ts';
-import { ProxyPipeline } from '../egress-proxy/proxy-pipeline.ts';
 import { ProxyServer } from '../egress-proxy/proxy-server.ts';
+import { ExchangePort, type ProxyRoute } from '../exchange.ts';
 import type { ListenMemory } from '../server/limits.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import type { TlsContexts } from '../server/tls.ts';
@@ -76,32 +77,13 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
   const own = new OwnPorts();
   const client = new HttpClient(clock);
+  const rules = config.allow.map((text) => parseDestinationRule(text) as DestinationRule);
   const readLimits = toReadLimits(limits, metrics.limitHit);
-  const pipeline = new ProxyPipeline({
+  const egress = new EgressProxy({
     clock,
-    logger,
-    journal,
     metrics,
-    tracing,
     pseudonym,
     limits: { reads: readLimits, idleTimeout, maxDuration, connectTimeout },
-    route: {
-      name: NAME,
-      isOpen: false,
-      mode: 'enforce',
-      gates: {
-        password: buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
-        destination: createDestinationGate({
-          rules: config.allow.map((text) => parseDestinationRule(text) as DestinationRule),
-          denyPrivate: config.denyPrivate,
-          resolve: resolveWithin(parts.resolve ?? createResolve({ local: LOCAL_NAMES }), connectTimeout, clock),
-          own,
-        }),
-      },
-      challenges: [toBasicChallenge(basic.realm)],
-      metrics: routeMetrics,
-      trace: { trust: config.trace.trust, template: undefined, app: undefined },
-    },
     openForwarder(address, port, atMost) {
       const times = { connectTimeout: atMost, responseTimeout: timeout, idleResponseTimeout: idleTimeout, idleTimeout: 0 };
       const upstream = client.createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES });
@@ -110,13 +92,33 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
       return { forwarder, close: () => upstream.close() };
     },
   });
+  const route: ProxyRoute = {
+    to: 'destination',
+    name: NAME,
+    isOpen: false,
+    mode: 'enforce',
+    gates: {
+      password: buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
+      destination: createDestinationGate({
+        rules,
+        denyPrivate: config.denyPrivate,
+        resolve: resolveWithin(parts.resolve ?? createResolve({ local: LOCAL_NAMES }), connectTimeout, clock),
+        own,
+      }),
+    },
+    challenges: [toBasicChallenge(basic.realm)],
+    metrics: routeMetrics,
+    trace: { trust: config.trace.trust, template: undefined, app: undefined },
+    egress,
+  };
+  const requests = new ExchangePort({ clock, logger, journal, metrics, tracing, unrouted: routeMetrics, find: () => route });
   const server = new ProxyServer({
     address: config.address,
     limits,
     memory,
     tls,
     clock,
-    handler: pipeline,
+    handler: requests,
     onLimit: metrics.limitHit,
     onConnections: metrics.connections,
   });
@@ -128,16 +130,16 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     },
     refreshTls: () => server.refreshTls(),
     enter: (phase) => server.enter(phase),
-    idle: () => pipeline.idle(),
+    idle: () => requests.idle(),
     get inFlight() {
-      return pipeline.inFlight;
+      return requests.inFlight;
     },
     get tunnels() {
-      return pipeline.tunnels;
+      return egress.tunnels;
     },
     destroy() {
       server.destroy();
-      pipeline.destroy();
+      egress.destroy();
     },
   };
 }

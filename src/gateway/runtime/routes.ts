@@ -26,7 +26,9 @@ import type { KeyRing } from '../../verify/keys/key-ring.ts';
 import { toAcceptedStatus, toAcknowledgement, toStatuses } from '../../verify/presets/senders.ts';
 import { coversQueryOf, mayBeEmpty } from '../../verify/schemes/coverage.ts';
 import { toVerifyKey } from '../../verify/schemes/keys.ts';
-import type { ClaimWaiters } from '../pipeline/claim-waiters.ts';
+import type { AppRoute } from '../exchange.ts';
+import type { Capacity } from '../pipeline/capacity.ts';
+import type { ClaimWaiters } from '../pipeline/claims.ts';
 import { createCertificateKeys } from '../pipeline/gates/certificate-keys.ts';
 import { createClientCertificateGate } from '../pipeline/gates/client-certificate.ts';
 import { createContentGate } from '../pipeline/gates/content.ts';
@@ -40,7 +42,6 @@ import { createSignatureGate, type FetchKeys } from '../pipeline/gates/signature
 import { createSignedHandshakeGate } from '../pipeline/gates/signed-handshake.ts';
 import { createSnsGate } from '../pipeline/gates/sns.ts';
 import type { RecencyOptions } from '../pipeline/gates/timestamp.ts';
-import type { PipelineRoute } from '../pipeline/request-pipeline.ts';
 import type { RouteMetrics } from '../pipeline/route-metrics.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import type { ReadLimits } from '../upstream/client-reads.ts';
@@ -62,6 +63,7 @@ export interface RouteParts {
   readonly versions: NewestVersions;
   readonly settlements: Settlements;
   readonly waiters: ClaimWaiters;
+  readonly capacity: Capacity;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   readonly attempts: Attempts;
@@ -95,7 +97,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): GateRouteL
 }
 
 /** Compiles one route. */
-export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstream, parts: RouteParts): PipelineRoute {
+export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstream, parts: RouteParts): AppRoute {
   const { config } = route;
   const metrics = parts.metrics.route(config.name);
   const { name, basic, webhook, clientCertificate, forwardMethodOverride } = config;
@@ -104,6 +106,7 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
   const inbox = webhook && buildInbox(name, webhook, policy, parts);
   const storing = webhook?.ack === 'onAccept' ? inbox : undefined;
   return {
+    to: 'app',
     name,
     ...toRouting(config),
     gates: {
@@ -119,6 +122,7 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
     isOpen: config.allow === 'anyone',
     mode: config.mode,
     challenges: toChallenges(config),
+    capacity: parts.capacity,
     forwarder: storing?.forwarder ?? buildForwarder(config, policy, upstream, parts),
     forwardTime: storing !== undefined ? 0 : config.connectTimeout + config.timeout,
     verifiesContent: webhook !== undefined,

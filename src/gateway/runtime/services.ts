@@ -12,7 +12,8 @@ import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts'
 import { OfferedTokens } from '../../verify/handshakes/offered-tokens.ts';
 import { RemoteCertificates } from '../../verify/keys/certificates.ts';
 import { createHttpsGet } from '../../verify/keys/https-get.ts';
-import { ClaimWaiters } from '../pipeline/claim-waiters.ts';
+import { Capacity } from '../pipeline/capacity.ts';
+import { ClaimWaiters } from '../pipeline/claims.ts';
 import { Settlements } from '../pipeline/settlements.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../server/memory.ts';
 import type { MemoryGuard } from '../server/memory-guard.ts';
@@ -96,6 +97,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     store: store.seenIds,
     versions: store.versions,
     settlements,
+    capacity: new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued }),
     waiters: new ClaimWaiters(limits.maxWaiting, () => metrics.limitHit('waiters')),
     ...passwords,
     signer,

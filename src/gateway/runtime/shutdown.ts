@@ -1,8 +1,8 @@
 /** Stops a running gate without losing an event: rejects new requests, finishes the requests in flight, then closes the store. */
 import type { Config } from '../../config/schema/config.ts';
 import { type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
+import type { ExchangePort } from '../exchange.ts';
 import type { Capacity } from '../pipeline/capacity.ts';
-import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import type { ListenPhase, ListenServer } from '../server/server.ts';
 import { waitForApps } from './app-end.ts';
@@ -18,7 +18,7 @@ export interface ShutdownParts {
   readonly proxy: DrainedProxy | undefined;
   readonly authz: AuthzEndpoint | undefined;
   readonly provider: { stopDelivering(): Promise<void>; stop(atMost: Milliseconds): Promise<void> } | undefined;
-  readonly pipeline: RequestPipeline;
+  readonly requests: ExchangePort;
   readonly capacity: Capacity;
   readonly settlements: Settlements;
   readonly store: { close(): Promise<void> };
@@ -45,7 +45,7 @@ const EXPORT_TIMEOUT_MS: Milliseconds = 2_000;
 
 /** Drains and closes everything. True if every request in flight was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
-  const { clock, pipeline, listen, authz, proxy, provider, config } = parts;
+  const { clock, requests, listen, authz, proxy, provider, config } = parts;
   const enter = (phase: ListenPhase): void => {
     for (const port of [listen, authz, proxy]) port?.enter(phase);
   };
@@ -60,7 +60,7 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
   const isFinished = await within(
     clock,
     config.shutdown.drain,
-    Promise.all([pipeline.idle(), authz?.idle(), proxy?.idle(), provider?.stopDelivering()]),
+    Promise.all([requests.idle(), authz?.idle(), proxy?.idle(), provider?.stopDelivering()]),
   );
   if (!isFinished) await giveUp(parts);
   await parts.settlements.drain(SETTLE_TIMEOUT_MS);
@@ -76,9 +76,9 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
 
 /** The drain timed out: claims of requests that wait for capacity are released, all others are held until their leases expire. */
 async function giveUp(parts: ShutdownParts): Promise<void> {
-  const { pipeline, proxy } = parts;
+  const { requests, proxy } = parts;
   const tunnels = proxy?.tunnels ?? 0;
-  parts.logger.warn('drain_incomplete', { requests: pipeline.inFlight + (proxy?.inFlight ?? 0) - tunnels, tunnels });
+  parts.logger.warn('drain_incomplete', { requests: requests.inFlight + (proxy?.inFlight ?? 0) - tunnels, tunnels });
   parts.capacity.close();
   // One turn of the loop lets the released ones reach the settlements.
   await pause(parts.clock, 0);

@@ -6,7 +6,7 @@ import type { Provider } from '../../provider/runtime/provider.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import type { Attempts } from '../../users/attempts.ts';
-import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
+import type { ExchangeParts } from '../exchange.ts';
 import type { BoundAddress } from '../server/listener.ts';
 import type { Memory } from '../server/memory.ts';
 import type { TlsContexts } from '../server/tls.ts';
@@ -33,7 +33,8 @@ export interface SidePortParts {
   readonly tracing: Tracing;
   readonly realms: Realms;
   readonly attempts: Attempts;
-  readonly pipeline: RequestPipeline;
+  /** Finds the route of a request. */
+  readonly find: ExchangeParts['find'];
   readonly memory: Memory;
   readonly provider: RunningProvider | undefined;
   /** For tests: resolves names. */
@@ -58,14 +59,13 @@ export function toAllLabels(config: Config): GateRouteLabels[] {
 /** Builds the ports; they do not listen yet. */
 export function buildSidePorts({ loaded, proxyTls, authzTls }: PreparedConfig, parts: SidePortParts): SidePorts {
   const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
-  const { clock, logger, journal, metrics, tracing, realms, attempts, pipeline, memory, resolve } = parts;
+  const { clock, logger, journal, metrics, tracing, realms, attempts, find, memory, resolve } = parts;
   const proxyContexts = toContexts('proxy.tls', proxyTls, metrics);
   const shared = { clock, logger, journal, metrics, tracing, limits, realms, attempts, memory, tls: proxyContexts };
   const proxy =
     proxyConfig === undefined ? undefined : buildProxy(proxyConfig, resolve === undefined ? shared : { ...shared, resolve });
   const authzContexts = toContexts('authz.tls', authzTls, metrics);
   const { trustedProxies } = listen;
-  const find = pipeline.find.bind(pipeline);
   const authzParts = { clock, logger, journal, metrics, tracing, limits, memory, tls: authzContexts, find, trustedProxies };
   const authz = authzConfig === undefined ? undefined : buildAuthz(authzConfig, authzParts);
   const tlsPorts = [

@@ -47,7 +47,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
   #isUnread = false;
   #isFreed = false;
   #settle: ((result: Buffer | Refusal) => void) | undefined;
-  #result: Promise<Buffer | Refusal> | undefined;
+  #result: Buffer | Refusal | Promise<Buffer | Refusal> | undefined;
   #content: Buffer | Refusal | undefined;
 
   constructor(source: BodySource, watch: BodyWatch) {
@@ -80,7 +80,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     return !expectsContinue && this.declaredLength !== undefined && this.declaredLength <= CHEAP_TO_DRAIN;
   }
 
-  read(maxBytes: number, route?: string): Promise<Buffer | Refusal> {
+  read(maxBytes: number, route?: string): Buffer | Refusal | Promise<Buffer | Refusal> {
     this.#result ??= this.#start(maxBytes, route);
     return this.#result;
   }
@@ -147,14 +147,13 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     stream.destroy();
   }
 
-  #start(maxBytes: number, route: string | undefined): Promise<Buffer | Refusal> {
+  #start(maxBytes: number, route: string | undefined): Buffer | Refusal | Promise<Buffer | Refusal> {
     // Before its route is known, for it is counted for none.
     this.#endUnread();
     this.route = route;
-    if (this.#brokenBy !== undefined) return Promise.resolve(toRefusal(this.#brokenBy));
-    if (this.declaredLength === 0) return Promise.resolve(EMPTY);
-    if (this.declaredLength !== undefined && this.declaredLength > maxBytes)
-      return Promise.resolve(refuse('body_too_large', 'body_too_large'));
+    if (this.#brokenBy !== undefined) return toRefusal(this.#brokenBy);
+    if (this.declaredLength === 0) return EMPTY;
+    if (this.declaredLength !== undefined && this.declaredLength > maxBytes) return refuse('body_too_large', 'body_too_large');
     this.#maxBytes = maxBytes;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;

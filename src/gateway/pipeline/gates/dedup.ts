@@ -4,8 +4,16 @@ import { type Claim, toDigestId, type VerifiedEvent } from '../../../core/event.
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { acknowledge, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/claims/seen-ids.ts';
-import { acquireClaim, Busy, type ClaimAttempt, type ClaimParts, type ClaimPolicy, type ClaimReply } from '../claim-attempt.ts';
-import type { ClaimWaiters } from '../claim-waiters.ts';
+import {
+  acquireClaim,
+  Busy,
+  type ClaimAttempt,
+  type ClaimParts,
+  type ClaimPolicy,
+  type ClaimReply,
+  type ClaimWaiters,
+  NOTHING_CLAIMED,
+} from '../claims.ts';
 import {
   joinFingerprint,
   splitFingerprint,
@@ -18,7 +26,6 @@ import {
   toKindKey,
   toRequestFingerprint,
 } from '../event-keys.ts';
-import { NOTHING_CLAIMED } from '../grants.ts';
 import type { IdSettlement, Settlements } from '../settlements.ts';
 import type { ClaimGate } from './gate.ts';
 

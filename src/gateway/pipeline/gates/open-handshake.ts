@@ -60,8 +60,11 @@ export function createOpenHandshakeGate(
 function requireNoContent(refusal: Refusal, { body }: ParsedHead): GateDecision | Promise<GateDecision> {
   const { declaredLength } = body;
   if (declaredLength !== undefined) return declaredLength === 0 ? refusal : decline(HAS_CONTENT);
-  return body.read(0).then((content) => {
-    if (Buffer.isBuffer(content)) return refusal;
-    return content.code === 'body_too_large' ? decline(HAS_CONTENT) : content;
-  });
+  return readNoContent(refusal, body);
+}
+
+async function readNoContent(refusal: Refusal, body: ParsedHead['body']): Promise<GateDecision> {
+  const content = await body.read(0);
+  if (Buffer.isBuffer(content)) return refusal;
+  return content.code === 'body_too_large' ? decline(HAS_CONTENT) : content;
 }

@@ -12,11 +12,11 @@ import {
   type ClaimParts,
   type ClaimPolicy,
   type ClaimReply,
+  type ClaimWaiters,
   type Grant,
-} from '../claim-attempt.ts';
-import type { ClaimWaiters } from '../claim-waiters.ts';
+  NOTHING_CLAIMED,
+} from '../claims.ts';
 import { toResourceKey } from '../event-keys.ts';
-import { NOTHING_CLAIMED } from '../grants.ts';
 import type { ResourceSettlement, Settlements } from '../settlements.ts';
 import { readValues } from './exact-numbers.ts';
 import type { ClaimGate } from './gate.ts';

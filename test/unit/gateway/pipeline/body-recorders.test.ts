@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { type JsonPattern, parseJsonPattern } from '../../../../src/core/json-path.ts';
 import { acknowledge } from '../../../../src/core/refusal.ts';
 import { BodyRecorders } from '../../../../src/gateway/pipeline/body-recorders.ts';
-import type { RequestRecord } from '../../../../src/gateway/pipeline/request-record.ts';
+import type { RequestRecord } from '../../../../src/gateway/pipeline/record.ts';
 import type { JournalBody } from '../../../../src/telemetry/journal/journal.ts';
 import { PRESETS } from '../../../../src/verify/presets/catalogue.ts';
 import { isToken, type SchemeDescription } from '../../../../src/verify/schemes/description.ts';
@@ -35,7 +35,8 @@ function open() {
 
 function toRecord(body: Buffer | string, over: Partial<RequestRecord> = {}): RequestRecord {
   const admitted = makeAdmitted({ body, claimed: {} });
-  return { info: admitted.head, head: admitted.head, decision: { kind: 'admitted', admitted }, outcome: OUTCOME, ...over };
+  const event = admitted.claimed?.event;
+  return { info: admitted.head, head: admitted.head, event, admitted, outcome: OUTCOME, ...over };
 }
 
 const record = (body: Buffer | string, redact: readonly string[] = [], over = {}): JournalBody =>
@@ -149,16 +150,16 @@ describe('stores nothing of', () => {
   test('a request that was not verified, or not forwarded', () => {
     const { openRoute, outcomes } = open();
     const recorder = openRoute();
-    const { head, sender } = makeAdmitted();
+    const { head } = makeAdmitted();
     const event = { id: 'a', timestamp: 7, keyName: 'k', body: Buffer.from('{}') };
     const refusal = acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
     const admitted = makeAdmitted();
     const absences = [
       { info: head },
-      { info: head, head, decision: { kind: 'refused', refusal, sender, event: undefined } },
-      { info: head, head, decision: { kind: 'refused', refusal, sender, event } },
+      { info: head, head, refusal },
+      { info: head, head, event, refusal },
       // Not by its signature: in observe mode, or on an open route.
-      { info: head, head, decision: { kind: 'admitted', admitted }, outcome: OUTCOME },
+      { info: head, head, admitted, outcome: OUTCOME },
       // It waited for the app in vain.
       toRecord('{}', { outcome: undefined, refusal }),
     ] satisfies RequestRecord[];

@@ -6,7 +6,7 @@ import { HeaderFields } from '../../../../../src/core/headers.ts';
 import { cutBoundary } from '../../../../../src/core/media-type.ts';
 import type { ParsedHead } from '../../../../../src/core/parsed-head.ts';
 import { Refusal } from '../../../../../src/core/refusal.ts';
-import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
+import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claims.ts';
 import { createDedupGate, type DedupOptions } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
 import { Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';

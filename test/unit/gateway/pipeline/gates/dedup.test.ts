@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { refuse } from '../../../../../src/core/refusal.ts';
-import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
+import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claims.ts';
 import {
   createDedupGate,
   type DedupEvent,

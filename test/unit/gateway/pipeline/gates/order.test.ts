@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Claim, ClaimGrant } from '../../../../../src/core/event.ts';
-import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
+import { ClaimWaiters, joinGrants, NOTHING_CLAIMED } from '../../../../../src/gateway/pipeline/claims.ts';
 import { createOrderGate, type OrderEvent, type OrderOptions } from '../../../../../src/gateway/pipeline/gates/order.ts';
-import { joinGrants, NOTHING_CLAIMED } from '../../../../../src/gateway/pipeline/grants.ts';
 import { type Settlement, type SettlementOutcome, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
 import { type StoreFailure, StoreUnavailable } from '../../../../../src/state/claims/seen-ids.ts';

@@ -1,19 +1,20 @@
 import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ConfigSchema } from '../../../../src/config/schema/schema.ts';
-import { systemClock } from '../../../../src/core/clock.ts';
-import { acknowledge, Refusal, refuse } from '../../../../src/core/refusal.ts';
-import { Capacity } from '../../../../src/gateway/pipeline/capacity.ts';
-import type { ClaimGate, HeadGate, RouteGates } from '../../../../src/gateway/pipeline/gates/gate.ts';
-import { type PipelineRoute, RequestPipeline } from '../../../../src/gateway/pipeline/request-pipeline.ts';
-import { createMetrics } from '../../../../src/gateway/runtime/metrics.ts';
-import { ListenServer } from '../../../../src/gateway/server/server.ts';
-import type { ForwardOutcome } from '../../../../src/gateway/upstream/outcome.ts';
-import { Journal } from '../../../../src/telemetry/journal/journal.ts';
-import { createLogger } from '../../../../src/telemetry/log/logger.ts';
-import { Tracer } from '../../../../src/telemetry/tracing/tracer.ts';
-import { send } from '../../../support/client.ts';
-import { createMemory } from '../../../support/memory.ts';
+import { ConfigSchema } from '../../../src/config/schema/schema.ts';
+import { systemClock } from '../../../src/core/clock.ts';
+import { acknowledge, Refusal, refuse } from '../../../src/core/refusal.ts';
+import { type AppRoute, ExchangePort } from '../../../src/gateway/exchange.ts';
+import { Capacity } from '../../../src/gateway/pipeline/capacity.ts';
+import type { ClaimGate, HeadGate, RouteGates } from '../../../src/gateway/pipeline/gates/gate.ts';
+import { RouteTable, toRouteQuery } from '../../../src/gateway/pipeline/router.ts';
+import { createMetrics } from '../../../src/gateway/runtime/metrics.ts';
+import { ListenServer } from '../../../src/gateway/server/server.ts';
+import type { ForwardOutcome } from '../../../src/gateway/upstream/outcome.ts';
+import { Journal } from '../../../src/telemetry/journal/journal.ts';
+import { createLogger } from '../../../src/telemetry/log/logger.ts';
+import { Tracer } from '../../../src/telemetry/tracing/tracer.ts';
+import { send } from '../../support/client.ts';
+import { createMemory } from '../../support/memory.ts';
 
 const CONFIG = ConfigSchema.parse({
   listen: { address: '127.0.0.1:0' },
@@ -30,7 +31,7 @@ const CONFIG = ConfigSchema.parse({
 const lines: string[] = [];
 let server: ListenServer;
 let port: number;
-let pipeline: RequestPipeline;
+let requests: ExchangePort;
 let isLogBroken = false;
 
 beforeEach(async () => {
@@ -47,13 +48,16 @@ beforeEach(async () => {
     if (isLogBroken) throw new Error('the log is broken');
     logger.request(line);
   };
-  pipeline = new RequestPipeline({
+  const capacity = new Capacity(CONFIG.limits, systemClock, { onInFlight: nothing, onQueued: nothing });
+  let routes = new RouteTable<AppRoute>([]);
+  requests = new ExchangePort({
     tracing: { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }) },
     clock: systemClock,
     logger: { ...logger, request },
     journal: new Journal({ size: 0, maxBytes: 0 }),
     metrics,
-    capacity: new Capacity(CONFIG.limits, systemClock, { onInFlight: nothing, onQueued: nothing }),
+    unrouted: metrics.route(undefined),
+    find: (head) => routes.find(toRouteQuery(head)),
   });
   server = new ListenServer({
     listen: CONFIG.listen,
@@ -61,16 +65,17 @@ beforeEach(async () => {
     limits: CONFIG.limits,
     memory: createMemory(),
     clock: systemClock,
-    handler: pipeline,
+    handler: requests,
     onLimit: nothing,
     onConnections: nothing,
   });
   port = (await server.listen()).port;
   forward = () => Promise.reject(new Error('must not be reached'));
-  const forwarder: PipelineRoute['forwarder'] = { forward: (admitted, response) => forward(admitted, response) };
-  const open = (gates: RouteGates): void =>
-    pipeline.swap([
+  const forwarder: AppRoute['forwarder'] = { forward: (admitted, response) => forward(admitted, response) };
+  const open = (gates: RouteGates): void => {
+    routes = new RouteTable<AppRoute>([
       {
+        to: 'app',
         name: 'a',
         match: { allowInPath: [], trustAppToDistinguish: [], path: '/hooks/billing', methods: ['POST'] },
         gates,
@@ -79,6 +84,7 @@ beforeEach(async () => {
         challenges: ['C'],
         isOpen: false,
         mode: 'enforce',
+        capacity,
         forwarder,
         verifiesContent: false,
         forwardTime: 0,
@@ -87,10 +93,11 @@ beforeEach(async () => {
         trace: { trust: 'verified', template: '/hooks/billing', app: undefined },
       },
     ]);
+  };
   openWith = open;
 });
 afterEach(() => server.destroy());
-let forward: PipelineRoute['forwarder']['forward'];
+let forward: AppRoute['forwarder']['forward'];
 let openWith: (gates: RouteGates) => void;
 
 const toHead = (check: HeadGate['check']): RouteGates => ({ handshake: { check } });
@@ -119,7 +126,7 @@ describe('a gate that throws', () => {
     expect([answer.status, answer.code]).toEqual([500, 'internal_error']);
     expect(answer.text).not.toContain('boom');
     expect(lines.join('')).toContain('boom');
-    expect(pipeline.inFlight).toBe(0);
+    expect(requests.inFlight).toBe(0);
   });
 
   test('after the claim leaves it to its lease, because it is unknown what the app received', async () => {
@@ -187,7 +194,7 @@ describe('the memory of a large body', () => {
       return outcome as ForwardOutcome;
     };
     await send(port, { body: 'x'.repeat(BYTES) });
-    await pipeline.idle();
+    await requests.idle();
     return content as Buffer;
   };
   const responded = { kind: 'responded', status: 200, upstreamMs: 0 } as const;
@@ -221,7 +228,7 @@ test('a failing log ends neither the process nor the next request', async () => 
   isLogBroken = false;
   expect((await send(port)).status).toBe(404);
   expect(lines.join('')).toContain('internal_error');
-  await pipeline.idle();
+  await requests.idle();
 });
 
 test('a request is in flight until its response has left the process', async () => {
@@ -236,12 +243,12 @@ test('a request is in flight until its response has left the process', async () 
   const socket = connect(port, '127.0.0.1', () => socket.write('POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n'));
   await new Promise((resolve) => socket.once('readable', resolve));
   await expect.poll(() => lines.length).toBe(1);
-  expect(pipeline.inFlight).toBe(1);
+  expect(requests.inFlight).toBe(1);
   let received = 0;
   for await (const chunk of socket) received += (chunk as Buffer).length;
   expect(received).toBeGreaterThan(length);
-  await pipeline.idle();
-  expect(pipeline.inFlight).toBe(0);
+  await requests.idle();
+  expect(requests.inFlight).toBe(0);
 });
 
 test('a sender that disconnects before its response has left the process blocks nothing', async () => {
@@ -256,8 +263,8 @@ test('a sender that disconnects before its response has left the process blocks 
   const head = 'POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n';
   const socket = connect(port, '127.0.0.1', () => socket.write(`${head}${head}`));
   await expect.poll(() => lines.length).toBe(1);
-  expect(pipeline.inFlight).toBe(1);
+  expect(requests.inFlight).toBe(1);
   socket.destroy();
-  await pipeline.idle();
+  await requests.idle();
   expect(lines).toHaveLength(1);
 });

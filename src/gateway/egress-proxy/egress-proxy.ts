@@ -1,14 +1,13 @@
-/** The forward proxy's pipeline: forwards allowed requests, and opens tunnels to their destinations. */
+/** Passes on the admitted requests of the forward proxy: to their destinations, or through tunnels. */
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
-import type { Milliseconds } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { ParsedHead, UpgradeRequest } from '../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { DialFailure, dial, Opening, takeTurns } from '../../http/dial/dial.ts';
-import { type LifecycleParts, type LifecycleRoute, type Port, RequestLifecycle } from '../pipeline/lifecycle.ts';
-import type { PassResult } from '../pipeline/request-record.ts';
+import type { Passed } from '../pipeline/record.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import { parseMaxForwards } from './proxy-headers.ts';
@@ -16,10 +15,9 @@ import type { ProxyMetrics } from './proxy-metrics.ts';
 import { relayTunnel, type TunnelLimits } from './tunnel.ts';
 
 /** The dependencies of the proxy. */
-export interface ProxyPipelineParts extends LifecycleParts {
-  readonly metrics: LifecycleParts['metrics'] & ProxyMetrics;
-  /** The route of every request. */
-  readonly route: LifecycleRoute;
+export interface EgressParts {
+  readonly clock: Clock;
+  readonly metrics: ProxyMetrics;
   readonly pseudonym: string;
   readonly limits: TunnelLimits & { readonly connectTimeout: Milliseconds };
   /** A forwarder to one of the addresses that were checked; `connectTimeout`: its share of the time for all. */
@@ -34,46 +32,28 @@ const TRACE_REFUSAL = refuse('method_not_allowed', 'method_not_allowed', {
   allow: ['CONNECT', 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
 });
 
-/** The request pipeline of the forward proxy. */
-export class ProxyPipeline extends RequestLifecycle<LifecycleRoute> {
-  readonly #port: ProxyPort;
+/** The way to the destinations. */
+export class EgressProxy {
+  readonly #parts: EgressParts;
+  /** The client side of each tunnel; destroying it closes the other side too. */
+  readonly #tunnels = new Set<UpgradeRequest>();
 
-  constructor(parts: ProxyPipelineParts) {
-    const port = new ProxyPort(parts);
-    super(port, parts.route.metrics, parts);
-    this.#port = port;
+  constructor(parts: EgressParts) {
+    this.#parts = parts;
   }
 
   /** The number of open tunnels; they count as requests in flight. */
   get tunnels(): number {
-    return this.#port.tunnels.size;
+    return this.#tunnels.size;
   }
 
   /** Closes all tunnels. */
   destroy(): void {
-    for (const client of this.#port.tunnels) client.destroy();
-  }
-}
-
-class ProxyPort implements Port<LifecycleRoute> {
-  readonly #parts: ProxyPipelineParts;
-  /** The client side of each tunnel; destroying it closes the other side too. */
-  readonly tunnels = new Set<UpgradeRequest>();
-
-  constructor(parts: ProxyPipelineParts) {
-    this.#parts = parts;
+    for (const client of this.#tunnels) client.destroy();
   }
 
-  find(): LifecycleRoute {
-    return this.#parts.route;
-  }
-
-  async pass(
-    _route: LifecycleRoute,
-    admitted: Admitted,
-    trace: RequestTrace | undefined,
-    response: ClientResponse,
-  ): Promise<PassResult> {
+  /** Passes on an admitted request. */
+  async pass(admitted: Admitted, response: ClientResponse, trace: RequestTrace | undefined): Promise<Passed> {
     const { head } = admitted;
     const refusal = this.#findProxyProblem(head);
     if (refusal !== undefined) return { refusal };
@@ -88,7 +68,7 @@ class ProxyPort implements Port<LifecycleRoute> {
     return undefined;
   }
 
-  async #forward(admitted: Admitted, trace: RequestTrace | undefined, response: ClientResponse): Promise<PassResult> {
+  async #forward(admitted: Admitted, trace: RequestTrace | undefined, response: ClientResponse): Promise<Passed> {
     const { clock, limits, metrics } = this.#parts;
     const { rule = '', addresses = [] } = admitted.destination ?? {};
     const port = admitted.head.destination?.port ?? 0;
@@ -110,14 +90,14 @@ class ProxyPort implements Port<LifecycleRoute> {
     return { outcome, refusal: 'refusal' in outcome ? outcome.refusal : undefined, sentAt };
   }
 
-  async #tunnel({ head, sender, destination }: Admitted, client: UpgradeRequest): Promise<PassResult> {
+  async #tunnel({ head, sender, destination }: Admitted, client: UpgradeRequest): Promise<Passed> {
     const { clock, limits, metrics } = this.#parts;
     const { rule = '', addresses = [] } = destination ?? {};
     const startedAt = clock.monotonic();
     const opening = new Opening(limits.connectTimeout);
     if (client.writer.destroyed) opening.cancel();
     onceEvent(client.writer, 'close', () => opening.cancel());
-    this.tunnels.add(client);
+    this.#tunnels.add(client);
     // Before the destination is dialled: the password may be revoked meanwhile.
     const stopWatching = sender.user?.login?.onRevoked(() => client.destroy());
     try {
@@ -138,7 +118,7 @@ class ProxyPort implements Port<LifecycleRoute> {
       return { refusal: refuse(code, reason, thrown.message) };
     } finally {
       stopWatching?.();
-      this.tunnels.delete(client);
+      this.#tunnels.delete(client);
     }
   }
 }

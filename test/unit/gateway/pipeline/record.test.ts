@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { acknowledge } from '../../../../src/core/refusal.ts';
-import { toDetails } from '../../../../src/gateway/pipeline/request-details.ts';
+import { toDetails } from '../../../../src/gateway/pipeline/record.ts';
 import { makeAdmitted } from '../../../support/admitted.ts';
 
 const { head } = makeAdmitted();
@@ -48,14 +48,13 @@ test('keeps the signed time of a verified event, whether its ID was claimed, and
   const event = { id: 'a', timestamp: 7, keyName: 'k', body: Buffer.alloc(0) };
   const admitted = makeAdmitted({ claimed: { claim, event } });
   const outcome = { kind: 'responded', status: 200, contentBytes: 12, upstreamMs: 1 } as const;
-  expect(toDetails({ info: head, head, decision: { kind: 'admitted', admitted }, outcome })).toMatchObject({
+  expect(toDetails({ info: head, head, event, admitted, outcome })).toMatchObject({
     signedAt: 7,
     isClaimed: true,
     bytesOut: 12,
   });
   const refusal = acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
-  const sender = { user: undefined, certificateName: undefined };
-  expect(toDetails({ info: head, head, decision: { kind: 'refused', refusal, sender, event } })).toMatchObject({
+  expect(toDetails({ info: head, head, event, refusal })).toMatchObject({
     signedAt: 7,
     isClaimed: false,
   });

@@ -1,0 +1,445 @@
+/**
+ * One request, from its route to its record. The steps of `Exchange` stand here in their order: each takes what the one before it proved, and
+ * calls the next. A step that must wait goes on once it knows more; all others cost no promise.
+ */
+import type { Duplex } from 'node:stream';
+import { type Admitted, admit, type CheckedDestination, type Sender, type User } from '../core/admitted.ts';
+import type { ClientResponse } from '../core/client-response.ts';
+import type { Milliseconds } from '../core/clock.ts';
+import { toErrorText } from '../core/errors.ts';
+import type { ClaimedEvent, ClaimGrant, VerifiedEvent } from '../core/event.ts';
+import type { ParsedHead, RequestInfo } from '../core/parsed-head.ts';
+import { type Reason, Refusal, refuse } from '../core/refusal.ts';
+import type { RequestTrace } from '../core/request-trace.ts';
+import { whenSettled } from '../core/safe-events.ts';
+import type { TrustLevel } from '../telemetry/tracing/tracer.ts';
+import type { EgressProxy } from './egress-proxy/egress-proxy.ts';
+import { checkOriginal, writeAllowed } from './forward-auth/auth-response.ts';
+import type { Capacity, CapacityResult, Slot } from './pipeline/capacity.ts';
+import { joinGrants, NOTHING_CLAIMED, toOneTimeClaim } from './pipeline/claims.ts';
+import type { BodyCheck, ClaimGate, RouteGates, WebhookGates } from './pipeline/gates/gate.ts';
+import { type Passed, type RecordedRoute, type RequestRecord, VERIFIED_REFUSALS } from './pipeline/record.ts';
+import type { Routable } from './pipeline/route-groups.ts';
+import type { RouteMetrics } from './pipeline/route-metrics.ts';
+import { type EndParts, RequestEnds } from './request-end.ts';
+import type { RequestHandler } from './server/server.ts';
+import type { LimitLabel } from './server/server-metrics.ts';
+import type { Forwarder } from './upstream/forwarder.ts';
+import type { IdentityContext } from './upstream/identity.ts';
+import { type ForwardOutcome, toSettlement } from './upstream/outcome.ts';
+
+/** The gates of a route, and what becomes of the requests that they admit. */
+interface GuardedRoute extends RecordedRoute {
+  /** Its name among the routes that share slots and memory; undefined if there is no other. */
+  readonly share?: string | undefined;
+  readonly gates: RouteGates;
+  /** The config explicitly allows unauthenticated requests. */
+  readonly isOpen: boolean;
+  /** `observe`: checked like any other, but a request that would be rejected is forwarded, marked for the app. */
+  readonly mode: 'enforce' | 'observe';
+}
+
+/** A route to an app, compiled and ready. */
+export interface AppRoute extends GuardedRoute, Routable {
+  readonly to: 'app';
+  readonly capacity: Capacity;
+  readonly forwarder: Forwarder;
+  /** How long forwarding may take until the app has responded; 0 if deliveries are stored instead. */
+  readonly forwardTime: Milliseconds;
+  /** A gate verifies the content, so the head alone is not enough for a decision. */
+  readonly verifiesContent: boolean;
+  /** Forwards headers that make the app treat a request as one with another method. */
+  readonly forwardMethodOverride: boolean;
+  readonly identity: IdentityContext;
+}
+
+/** The route of all requests of the forward proxy. */
+export interface ProxyRoute extends GuardedRoute {
+  readonly to: 'destination';
+  readonly egress: EgressProxy;
+}
+
+/** A route of any port. */
+export type ExchangeRoute = AppRoute | ProxyRoute;
+
+/** The parts of a port with gates. */
+export interface ExchangeParts extends EndParts {
+  /** The route of a request, or why there is none. */
+  readonly find: (head: ParsedHead) => ExchangeRoute | Refusal;
+}
+
+/** Handles the requests of one port: each gets one response, and is settled and recorded once. */
+export class ExchangePort implements RequestHandler {
+  readonly #find: ExchangeParts['find'];
+  readonly #ends: RequestEnds;
+
+  constructor(parts: ExchangeParts) {
+    this.#find = parts.find;
+    this.#ends = new RequestEnds(parts);
+  }
+
+  /** Handles one request; never throws. */
+  handle(head: ParsedHead, response: ClientResponse): void {
+    this.#ends.begin();
+    try {
+      const route = this.#find(head);
+      if (route instanceof Refusal) this.#ends.end({ info: head, head, refusal: route }, response);
+      else new Exchange(this.#ends, route, head, response).start();
+    } catch (thrown) {
+      this.#ends.abandon(head, response, thrown);
+    }
+  }
+
+  /** Responds to a request whose head was rejected; `head`: if it could be parsed anyway. */
+  reject(info: RequestInfo, response: ClientResponse, refusal: Refusal, head?: ParsedHead): void {
+    this.#ends.reject({ info, head, refusal }, response);
+  }
+
+  /** Responds to bytes that are not a request. */
+  rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void {
+    this.#ends.rejectSocket({ info, refusal }, socket, refusal);
+  }
+
+  /** Resolves when no request is in flight. */
+  idle(): Promise<void> {
+    return this.#ends.idle();
+  }
+
+  /** The number of requests in flight. */
+  get inFlight(): number {
+    return this.#ends.inFlight;
+  }
+}
+
+/** A step waits, and goes on by itself. */
+const WAITING = Symbol('waiting');
+type OrWaiting<Result> = Result | typeof WAITING;
+
+/** The limit that was hit, and the reason that is logged. */
+const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, readonly [LimitLabel, Reason]>> = {
+  queue_full: ['in_flight_queue', 'queue_full'],
+  unverified_share: ['unverified_in_flight', 'queue_full'],
+  client_share: ['client_in_flight', 'client_limit'],
+  route_share: ['route_in_flight', 'queue_full'],
+  queue_timeout: ['queue_timeout', 'queue_timeout'],
+};
+
+/** A request that has a route. It is its own record. */
+export class Exchange implements RequestRecord, Sender {
+  readonly info: RequestInfo;
+  readonly head: ParsedHead;
+  readonly route: ExchangeRoute;
+  user: User | undefined = undefined;
+  certificateName: string | undefined = undefined;
+  event: VerifiedEvent | undefined = undefined;
+  admitted: Admitted | undefined = undefined;
+  trace: RequestTrace | undefined = undefined;
+  sentAt: Milliseconds | undefined = undefined;
+  outcome: ForwardOutcome | undefined = undefined;
+  refusal: Refusal | undefined = undefined;
+  readonly #ends: RequestEnds;
+  readonly #response: ClientResponse;
+  #destination: CheckedDestination | undefined;
+  #grant: ClaimGrant = NOTHING_CLAIMED;
+  #slot: Slot | undefined;
+
+  constructor(ends: RequestEnds, route: ExchangeRoute, head: ParsedHead, response: ClientResponse) {
+    this.#ends = ends;
+    this.route = route;
+    this.info = head;
+    this.head = head;
+    this.#response = response;
+  }
+
+  /** Runs the steps. */
+  start(): void {
+    const { head, route } = this;
+    const isAuthRequest = this.#ends.parts.authRequests !== undefined;
+    const refusal = isAuthRequest && route.to === 'app' ? checkOriginal(route, head) : undefined;
+    if (refusal === undefined) this.#decide(() => this.#checkHead(route.gates));
+    else this.#end({ refusal });
+  }
+
+  /** Everything that is checked before the body is read, cheap checks first. */
+  #checkHead(gates: RouteGates): OrWaiting<Admitted | Refusal> {
+    const { certificate, handshake } = gates;
+    if (certificate !== undefined) {
+      const name = certificate.check(this.head);
+      if (name instanceof Refusal) return name;
+      this.certificateName = name;
+    }
+    if (handshake === undefined) return this.#checkContent(gates);
+    return this.#thenDecide(handshake.check(this.head), (refusal) => refusal ?? this.#checkContent(gates));
+  }
+
+  #checkContent(gates: RouteGates): OrWaiting<Admitted | Refusal> {
+    const { content, password } = gates;
+    const checkBody = content?.check(this.head);
+    if (checkBody instanceof Refusal) return checkBody;
+    if (password === undefined) return this.#receive(gates, checkBody);
+    return this.#thenDecide(password.check(this.head), (user) => {
+      if (user instanceof Refusal) return user;
+      this.user = user;
+      return this.#checkDestination(gates, checkBody);
+    });
+  }
+
+  /** Names are resolved only for authenticated users, so that untrusted clients cause no DNS queries. */
+  #checkDestination(gates: RouteGates, checkBody: BodyCheck | undefined): OrWaiting<Admitted | Refusal> {
+    const { destination } = gates;
+    if (destination === undefined) return this.#receive(gates, checkBody);
+    return this.#thenDecide(destination.check(this.head), (checked) => {
+      if (checked instanceof Refusal) return checked;
+      this.#destination = checked;
+      return this.#receive(gates, checkBody);
+    });
+  }
+
+  /** Reads the body, and verifies who signed it. */
+  #receive({ webhook }: RouteGates, checkBody: BodyCheck | undefined): OrWaiting<Admitted | Refusal> {
+    if (webhook === undefined) return this.#admit(undefined);
+    const verify = webhook.event.check(this.head);
+    if (verify instanceof Refusal) return verify;
+    return this.#thenDecide(this.head.body.read(webhook.event.maxBody, this.route.share), (body) => {
+      if (body instanceof Refusal) return body;
+      return this.#thenDecide(verify(body, this), (event) =>
+        event instanceof Refusal ? event : this.#checkEvent(event, webhook, checkBody),
+      );
+    });
+  }
+
+  #checkEvent(
+    event: VerifiedEvent,
+    { verified, claims }: WebhookGates,
+    checkBody: BodyCheck | undefined,
+  ): OrWaiting<Admitted | Refusal> {
+    this.event = event;
+    const mismatch = checkBody?.(event.body);
+    if (mismatch !== undefined) return mismatch;
+    for (const gate of verified) {
+      const refusal = gate.check(event, this.head);
+      if (refusal !== undefined) return refusal;
+    }
+    return this.#claim(event, claims, 0);
+  }
+
+  /** After the signature is verified: otherwise an attacker could use up the IDs of valid deliveries. */
+  #claim(event: VerifiedEvent, gates: readonly ClaimGate[], at: number): OrWaiting<Admitted | Refusal> {
+    const gate = gates[at];
+    if (gate === undefined) return this.#admit(event);
+    return this.#thenDecide(gate.claim(event, this.head), (grant) => {
+      if (grant instanceof Refusal) return grant;
+      this.#grant = joinGrants(this.#grant, grant);
+      return this.#claim(event, gates, at + 1);
+    });
+  }
+
+  /** Admits exactly the bytes that were signed; else those that a password, a certificate or an open route vouches for. */
+  #admit(event: VerifiedEvent | undefined): Admitted {
+    const isProven = event !== undefined || this.user !== undefined || this.certificateName !== undefined;
+    // Fails closed if a route was ever built without a gate that verifies.
+    if (!isProven && !this.route.isOpen) throw new Error(`no gate of route ${this.route.name} verified the request`);
+    return this.#toAdmitted(event?.body ?? this.head.body.open(), undefined);
+  }
+
+  #admitObserved(refusal: Refusal): Admitted | Refusal {
+    // The methods of a route do not depend on its mode: a method that only its handshake uses never reaches the app.
+    if (refusal.code === 'method_not_allowed') return refusal;
+    const { content } = this.head.body;
+    // A body that could not be read cannot be forwarded either.
+    if (content instanceof Refusal) return content;
+    return this.#toAdmitted(content ?? this.head.body.open(), refusal);
+  }
+
+  #toAdmitted(body: Admitted['body'], observed: Refusal | undefined): Admitted {
+    const { head, route, event } = this;
+    const claimed = event && toClaimed(event, this.#grant);
+    return admit({ head, route: route.name, sender: this, claimed, destination: this.#destination, observed, body });
+  }
+
+  /** Runs a step of the gates. A throw is a refusal, never an admission. */
+  #decide(step: () => OrWaiting<Admitted | Refusal>): void {
+    let result: OrWaiting<Admitted | Refusal>;
+    try {
+      result = step();
+    } catch (thrown) {
+      result = refuse('internal_error', 'internal_error', toErrorText(thrown));
+    }
+    if (result !== WAITING) this.#conclude(result);
+  }
+
+  /** Goes on with the value, at once if it is there. */
+  #thenDecide<Value>(
+    value: Value | Promise<Value>,
+    next: (value: Value) => OrWaiting<Admitted | Refusal>,
+  ): OrWaiting<Admitted | Refusal> {
+    if (!(value instanceof Promise)) return next(value);
+    whenSettled(
+      value,
+      (settled) => this.#decide(() => next(settled)),
+      (thrown) => this.#decide(() => rethrow(thrown)),
+    );
+    return WAITING;
+  }
+
+  #conclude(result: Admitted | Refusal): void {
+    let decision: Admitted | Refusal;
+    try {
+      decision = result instanceof Refusal && this.route.mode === 'observe' ? this.#admitObserved(result) : result;
+      if (decision instanceof Refusal) settleRefused(this.#grant, decision);
+      this.#reportDecision(decision);
+    } catch (thrown) {
+      return this.#ends.abandon(this.info, this.#response, thrown);
+    }
+    if (decision instanceof Refusal) return this.#end({ refusal: decision });
+    this.admitted = decision;
+    this.#pass(() => this.#passOn(decision));
+  }
+
+  #reportDecision(decision: Admitted | Refusal): void {
+    const { route, head } = this;
+    const { tracing, authRequests } = this.#ends.parts;
+    const trace = tracing.tracer.begin(route.trace.trust, toTrustLevel(route, decision), head.headers);
+    // The span of an auth request is the parent of the app's span, as another proxy sends the request to the app.
+    this.trace = trace !== undefined && authRequests !== undefined ? { ...trace, appParentId: trace.spanId } : trace;
+    // Auth requests are counted with their responses.
+    if (authRequests === undefined) countDecision(route.metrics, decision);
+  }
+
+  /** Passes an admitted request on. */
+  #passOn(admitted: Admitted): OrWaiting<Passed> {
+    const { route, trace } = this;
+    const { authRequests } = this.#ends.parts;
+    if (route.to === 'destination') return this.#thenPass(route.egress.pass(admitted, this.#response, trace), (passed) => passed);
+    if (authRequests === undefined) return this.#enter(route, admitted);
+    writeAllowed(this.#response, admitted, route.identity, trace);
+    return {};
+  }
+
+  #enter(route: AppRoute, admitted: Admitted): OrWaiting<Passed> {
+    const isVerified = !route.isOpen && admitted.observed === undefined;
+    // Before it takes a slot: an unverified client that sends no body would hold it.
+    const arriving = isVerified ? undefined : this.head.body.arriving?.();
+    if (arriving === undefined) return this.#takeSlot(route, admitted, isVerified);
+    return this.#thenPass(arriving, (refusal) =>
+      refusal === undefined ? this.#takeSlot(route, admitted, isVerified) : { refusal },
+    );
+  }
+
+  #takeSlot(route: AppRoute, admitted: Admitted, isVerified: boolean): OrWaiting<Passed> {
+    const slot = route.capacity.toSlot({ address: this.head.client.address, isVerified, route: route.share });
+    return this.#thenPass(route.capacity.enter(slot), (entered) => {
+      if (entered !== 'entered') return this.#refuseSlot(admitted, entered);
+      this.#slot = slot;
+      return this.#forward(route, admitted, slot);
+    });
+  }
+
+  #refuseSlot({ claimed, body }: Admitted, result: Exclude<CapacityResult, 'entered'>): Passed {
+    // Claimed, but no byte went to the app: the sender's retry must be forwarded.
+    claimed?.claim?.release();
+    if (!Buffer.isBuffer(body)) body.stop();
+    if (result === 'closed') return { refusal: refuse('draining', 'draining') };
+    const [limit, reason] = OVERLOADS[result];
+    this.#ends.parts.metrics.limitHit(limit);
+    return { refusal: refuse('overloaded', reason) };
+  }
+
+  /** Forwards to the app, and settles the claim. */
+  #forward(route: AppRoute, admitted: Admitted, slot: Slot): OrWaiting<Passed> {
+    const { claimed } = admitted;
+    const { clock } = this.#ends.parts;
+    // It waited for a slot, or the process was paused: the lease could end, and another request be forwarded, while the app still works.
+    if (claimed !== undefined && clock.monotonic() + route.forwardTime >= claimed.expiresAt) {
+      this.#leaveSlot();
+      claimed.claim?.release();
+      return { refusal: refuse('in_progress', 'lease_expired') };
+    }
+    // A claim ends with its lease, but other responses last as long as their clients like.
+    if (claimed === undefined) route.capacity.follow(slot, this.#response, route.forwardTime);
+    if (this.trace?.isRecorded === true) this.sentAt = clock.monotonic();
+    return this.#thenPass(route.forwarder.forward(admitted, this.#response, this.trace), (outcome) => {
+      claimed?.claim?.[toSettlement(outcome)]();
+      this.#leaveSlot();
+      return this.#follow(admitted, outcome);
+    });
+  }
+
+  /** An upgraded connection holds no slot: it lasts as long as its client likes. */
+  #follow(admitted: Admitted, outcome: ForwardOutcome): OrWaiting<Passed> {
+    const { sender, head } = admitted;
+    const passed = { outcome, refusal: 'refusal' in outcome ? outcome.refusal : undefined };
+    if (outcome.kind !== 'upgraded') return passed;
+    const stopWatching = sender.user?.login?.onRevoked(() => head.upgrade?.destroy());
+    return this.#thenPass(outcome.closed, () => {
+      stopWatching?.();
+      return passed;
+    });
+  }
+
+  #leaveSlot(): void {
+    const slot = this.#slot;
+    this.#slot = undefined;
+    if (slot !== undefined && this.route.to === 'app') this.route.capacity.leave(slot);
+  }
+
+  /** Runs a step after the admission. If it throws, it is unknown what the app saw, so the claim is held until its lease expires. */
+  #pass(step: () => OrWaiting<Passed>): void {
+    let passed: OrWaiting<Passed>;
+    try {
+      passed = step();
+    } catch (thrown) {
+      this.#leaveSlot();
+      this.admitted?.claimed?.claim?.hold();
+      passed = { refusal: refuse('internal_error', 'internal_error', toErrorText(thrown)) };
+    }
+    if (passed !== WAITING) this.#end(passed);
+  }
+
+  #thenPass<Value>(value: Value | Promise<Value>, next: (value: Value) => OrWaiting<Passed>): OrWaiting<Passed> {
+    if (!(value instanceof Promise)) return next(value);
+    whenSettled(
+      value,
+      (settled) => this.#pass(() => next(settled)),
+      (thrown) => this.#pass(() => rethrow(thrown)),
+    );
+    return WAITING;
+  }
+
+  /** Responds if nobody did, and records. */
+  #end({ refusal, outcome, sentAt }: Passed): void {
+    this.refusal = refusal;
+    this.outcome = outcome;
+    this.sentAt ??= sentAt;
+    this.#ends.end(this, this.#response);
+  }
+}
+
+function rethrow(thrown: unknown): never {
+  throw thrown;
+}
+
+/** Settles what a gate claimed before a later one rejected the request: no byte went to the app, so a retry must be forwarded, unless it is stale. */
+function settleRefused({ claim }: ClaimGrant, { code }: Refusal): void {
+  if (code === 'stale') claim?.confirm();
+  // A gate that failed may have done anything, so the claim is held until its lease expires.
+  else if (code === 'internal_error') claim?.hold();
+  else claim?.release();
+}
+
+function toClaimed(event: VerifiedEvent, { claim, isStale, isUnchecked, expiresAt }: ClaimGrant): ClaimedEvent {
+  return { event, claim: claim && toOneTimeClaim(claim), isStale, isUnchecked, expiresAt };
+}
+
+/** A route in observe mode forwards unverified requests too, and an open route verifies nobody. */
+function toTrustLevel({ isOpen }: ExchangeRoute, decision: Admitted | Refusal): TrustLevel {
+  if (decision instanceof Refusal)
+    return VERIFIED_REFUSALS.has(decision.code) ? (isOpen ? 'unverified' : 'verified') : 'rejected';
+  return isOpen || decision.observed !== undefined ? 'unverified' : 'verified';
+}
+
+function countDecision(metrics: RouteMetrics, decision: Admitted | Refusal): void {
+  if (decision instanceof Refusal) metrics.decision(VERIFIED_REFUSALS.has(decision.code) ? 'allow' : 'deny', decision.reason);
+  else if (decision.observed === undefined) metrics.decision('allow', 'ok');
+  else metrics.decision('observe', decision.observed.reason);
+}

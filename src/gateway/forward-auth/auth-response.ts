@@ -1,0 +1,63 @@
+/** Checks and answers original requests: they have no content, and another proxy reads the response. */
+import type { Admitted } from '../../core/admitted.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
+import type { RefusalFormat } from '../pipeline/respond.ts';
+import { addIdentity, type IdentityContext } from '../upstream/identity.ts';
+import { findMethodOverride } from '../upstream/request-headers.ts';
+import { addTrace } from '../upstream/trace-headers.ts';
+
+const OK = 200;
+const UNAUTHORIZED = 401;
+const FORBIDDEN = 403;
+const SERVER_ERROR = 500;
+/** Besides sidegate's own, the field that apps behind such endpoints commonly read. */
+const MORE_USER_FIELDS = ['Remote-User'];
+
+/** The part of a route that its auth requests depend on. */
+interface CheckedRoute {
+  readonly verifiesContent: boolean;
+  readonly forwardMethodOverride: boolean;
+}
+
+/** Why the gates of a route cannot decide about an original request. */
+export function checkOriginal(
+  { verifiesContent, forwardMethodOverride }: CheckedRoute,
+  { headers }: ParsedHead,
+): Refusal | undefined {
+  // If only its other gates allowed it, it would reach the app with an unverified signature.
+  if (verifiesContent) return refuse('content_needed', 'content_needed');
+  // The calling proxy forwards it to the app, which then runs another method than the route was found by.
+  const override = forwardMethodOverride ? undefined : findMethodOverride(headers);
+  return override === undefined ? undefined : refuse('original_request_unclear', 'original_request', override);
+}
+
+/** Allows it: without a body, as the proxy uses the headers only, and uncached, as the next request may have another password. */
+export function writeAllowed(
+  response: ClientResponse,
+  admitted: Admitted,
+  identity: IdentityContext,
+  trace: RequestTrace | undefined,
+): void {
+  if (response.headersSent || response.destroyed) return;
+  const head = ['Cache-Control', 'no-store', 'Content-Length', '0'];
+  addIdentity(head, admitted, identity, MORE_USER_FIELDS);
+  addTrace(head, trace);
+  if (!admitted.head.body.isCheapToDrain) response.shouldKeepAlive = false;
+  response.writeHead(OK, undefined, head);
+  response.end();
+}
+
+/**
+ * Proxies interpret 401 and 403 as a refusal, and nginx fails on any other status. So every client error becomes 403; a server error
+ * stays one: a proxy must not report a failed check to its client as forbidden.
+ */
+export function toCallerFormat({ code }: Refusal): RefusalFormat {
+  const { close: _, ...known } = REFUSALS[code];
+  const isKept = known.status === UNAUTHORIZED || known.status >= SERVER_ERROR;
+  const entry = isKept ? known : { ...known, status: FORBIDDEN };
+  return { status: entry.status, entry, alwaysHasBody: true };
+}

@@ -1,0 +1,235 @@
+/**
+ * Acquires the claims that an event needs: waits while another request holds one, applies the route's policy in a store outage, and joins the
+ * grants of several gates.
+ */
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import type { Claim, ClaimGrant } from '../../core/event.ts';
+import { type Reason, Refusal, refuse } from '../../core/refusal.ts';
+import { toStoreUnavailable } from '../../state/claims/seen-ids.ts';
+
+/** Another request holds the claim, for at most this long. */
+export class Busy {
+  readonly remainingMs: Milliseconds;
+
+  constructor(remainingMs: Milliseconds) {
+    this.remainingMs = remainingMs;
+  }
+}
+
+/** A grant, without the time at which it ends. */
+export type Grant = Omit<ClaimGrant, 'expiresAt'>;
+
+/** The result of asking the store once. */
+export type ClaimReply = Grant | Refusal | Busy;
+
+/** One event's attempt to get its claim. */
+export interface ClaimAttempt {
+  /** Asks the store once; rejects with StoreUnavailable. `tries`: the number of earlier attempts. */
+  ask(tries: number): Promise<ClaimReply>;
+  /** Releases what the last `ask` may have written although its response was lost. */
+  release(): void;
+  /** For an event that is forwarded while the store is unavailable: its outcome is recorded once the store is back. */
+  toUncheckedClaim(): Claim;
+}
+
+/** The policy of a gate and its route. */
+export interface ClaimPolicy {
+  /** While another request holds the claim. */
+  readonly inProgress: 'wait' | 'reject';
+  readonly maxWait: Milliseconds;
+  readonly lease: Milliseconds;
+  readonly onStoreError: 'refuse' | 'forward';
+  readonly busyReason: Reason;
+  readonly unavailableReason: Reason;
+}
+
+/** The dependencies that all claiming gates share. */
+export interface ClaimParts {
+  readonly clock: Clock;
+  readonly waiters: ClaimWaiters;
+  readonly onEvent: (event: 'bypassed' | 'unavailable') => void;
+  readonly onBusy: () => void;
+}
+
+/** Resolves with the grant, or why the event cannot be forwarded now. */
+export function acquireClaim(attempt: ClaimAttempt, policy: ClaimPolicy, parts: ClaimParts): Promise<ClaimGrant | Refusal> {
+  const askedAt = parts.clock.monotonic();
+  return attempt.ask(0).then(
+    (reply) => (reply instanceof Busy ? whileBusy(reply, attempt, policy, parts) : withLease(reply, askedAt, policy)),
+    (thrown: unknown) =>
+      policy.onStoreError === 'forward' ? grantUnchecked(thrown, attempt, parts) : refuseForStore(thrown, attempt, policy, parts),
+  );
+}
+
+async function whileBusy(
+  busy: Busy,
+  attempt: ClaimAttempt,
+  policy: ClaimPolicy,
+  parts: ClaimParts,
+): Promise<ClaimGrant | Refusal> {
+  parts.onBusy();
+  if (policy.inProgress === 'reject') return retryLater(busy.remainingMs, policy.busyReason);
+  try {
+    return await wait(busy, attempt, policy, parts);
+  } catch (thrown) {
+    // Never forwarded here, even with `onStoreError: forward`: the app may still be handling the other request.
+    return refuseForStore(thrown, attempt, policy, parts);
+  }
+}
+
+/** Asks the store repeatedly until the other request's claim is settled. */
+async function wait(
+  { remainingMs }: Busy,
+  attempt: ClaimAttempt,
+  policy: ClaimPolicy,
+  { clock, waiters }: ClaimParts,
+): Promise<ClaimGrant | Refusal> {
+  const { maxWait, busyReason } = policy;
+  let remaining = remainingMs;
+  let tries = 0;
+  const settled = await waiters.wait({
+    clock,
+    timeout: maxWait,
+    poll: async () => {
+      tries++;
+      const askedAt = clock.monotonic();
+      const reply = await attempt.ask(tries);
+      if (!(reply instanceof Busy)) return withLease(reply, askedAt, policy);
+      remaining = reply.remainingMs;
+      return undefined;
+    },
+  });
+  if (settled === 'full') return retryLater(remaining, 'waiters_full');
+  return settled === 'timeout' ? retryLater(remaining, busyReason) : settled;
+}
+
+/** The store's lease begins when it grants the claim, which is after it was asked. */
+function withLease(reply: Grant | Refusal, askedAt: Milliseconds, { lease }: ClaimPolicy): ClaimGrant | Refusal {
+  if (reply instanceof Refusal) return reply;
+  return { ...reply, expiresAt: reply.claim === undefined ? Number.POSITIVE_INFINITY : askedAt + lease };
+}
+
+function grantUnchecked(thrown: unknown, attempt: ClaimAttempt, { onEvent }: ClaimParts): ClaimGrant {
+  const { failure } = toStoreUnavailable(thrown);
+  onEvent('unavailable');
+  onEvent('bypassed');
+  // A full store could not record the outcome either.
+  const claim = failure === 'full' ? undefined : attempt.toUncheckedClaim();
+  return { claim, isStale: false, isUnchecked: true, expiresAt: Number.POSITIVE_INFINITY };
+}
+
+function refuseForStore(
+  thrown: unknown,
+  attempt: ClaimAttempt,
+  { unavailableReason }: ClaimPolicy,
+  { onEvent }: ClaimParts,
+): Refusal {
+  const { failure, message } = toStoreUnavailable(thrown);
+  onEvent('unavailable');
+  // A claim may have been written although its response was lost: the sender's retry must not wait for a lease that no request holds.
+  if (failure !== 'full') attempt.release();
+  return refuse('store_unavailable', unavailableReason, message);
+}
+
+/** One wait. */
+export interface Wait<Outcome> {
+  readonly clock: Clock;
+  readonly timeout: Milliseconds;
+  /** Undefined: not yet. A rejection ends the wait, which then rejects as well. */
+  readonly poll: () => Promise<Outcome | undefined>;
+}
+
+const MIN_PAUSE_MS = 20;
+const MAX_PAUSE_MS = 250;
+const MAX_RETRY_AFTER_S = 10;
+
+/** Limits how many requests may wait for another one's outcome at once, so that replays of one delivery cannot pile up. */
+export class ClaimWaiters {
+  readonly #max: number;
+  readonly #onFull: () => void;
+  #count = 0;
+
+  constructor(max: number, onFull: () => void) {
+    this.#max = max;
+    this.#onFull = onFull;
+  }
+
+  /** Polls until there is an outcome; `full` if too many requests wait already, `timeout` if it takes too long. */
+  async wait<Outcome extends object>(wait: Wait<Outcome>): Promise<Outcome | 'full' | 'timeout'> {
+    if (this.#count >= this.#max) {
+      this.#onFull();
+      return 'full';
+    }
+    this.#count++;
+    try {
+      return (await pollUntil(wait)) ?? 'timeout';
+    } finally {
+      this.#count--;
+    }
+  }
+}
+
+async function pollUntil<Outcome>({ clock, timeout, poll }: Wait<Outcome>): Promise<Outcome | undefined> {
+  const until = clock.monotonic() + timeout;
+  for (let pause = MIN_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
+    const budget = until - clock.monotonic();
+    if (budget <= 0) return undefined;
+    await sleep(clock, Math.min(pause, budget));
+    const outcome = await poll();
+    if (outcome !== undefined) return outcome;
+  }
+}
+
+function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(delay, resolve);
+  });
+}
+
+/** Rejects a request that waited in vain; the sender retries when the other request's lease may have expired, or sooner. */
+export function retryLater(remaining: Milliseconds, reason: Reason): Refusal {
+  const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), MAX_RETRY_AFTER_S);
+  return refuse('in_progress', reason, { retryAfterSeconds: seconds });
+}
+
+/** The grant of an event for which nothing is stored. */
+export const NOTHING_CLAIMED: ClaimGrant = {
+  claim: undefined,
+  isStale: false,
+  isUnchecked: false,
+  expiresAt: Number.POSITIVE_INFINITY,
+};
+
+/** Combines two grants. */
+export function joinGrants(earlier: ClaimGrant, later: ClaimGrant): ClaimGrant {
+  if (earlier === NOTHING_CLAIMED) return later;
+  return {
+    claim: joinClaims(earlier.claim, later.claim),
+    isStale: earlier.isStale || later.isStale,
+    isUnchecked: earlier.isUnchecked || later.isUnchecked,
+    expiresAt: Math.min(earlier.expiresAt, later.expiresAt),
+  };
+}
+
+/** Settles both, the later one first. */
+function joinClaims(earlier: Claim | undefined, later: Claim | undefined): Claim | undefined {
+  if (earlier === undefined || later === undefined) return later ?? earlier;
+  return toClaim((how) => {
+    later[how]();
+    earlier[how]();
+  });
+}
+
+/** Settles a claim once: the first settlement counts. */
+export function toOneTimeClaim(claim: Claim): Claim {
+  let open: Claim | undefined = claim;
+  return toClaim((how) => {
+    const settled = open;
+    open = undefined;
+    settled?.[how]();
+  });
+}
+
+function toClaim(settle: (how: keyof Claim) => void): Claim {
+  return { confirm: () => settle('confirm'), release: () => settle('release'), hold: () => settle('hold') };
+}

@@ -1,3 +1,0 @@
-/** The events that the request lifecycle logs, besides requests. */
-
-export type PipelineLogEvent = 'internal_error';
