@@ -2,7 +2,7 @@
 import { Command, type Result } from 'ioredis';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
-import { runDetached, runNextTurn } from '../../core/safe-events.ts';
+import { runNextTurn, whenSettled } from '../../core/safe-events.ts';
 import { type StoreFailure, StoreUnavailable } from '../claims/seen-ids.ts';
 import { isOfReplica, type RedisClient } from './client.ts';
 import { Script } from './script.ts';
@@ -138,35 +138,21 @@ export class Operations {
     const batch = this.#waiting;
     this.#waiting = [];
     // The batch is empty if it was full, and so was sent, before the turn ended.
-    if (batch.length > 0) runDetached(this.#call(batch));
+    if (batch.length > 0) this.#call(batch);
   }
 
-  async #call(batch: readonly Waiting[]): Promise<void> {
-    const keys: string[] = [];
-    const args: (string | number)[] = [];
-    for (const { operation } of batch) {
-      keys.push(operation.key);
-      const [first = '', second = '', third = ''] = operation.args;
-      args.push(operation.name, first, second, third);
-    }
-    for (const { operation } of batch) if (operation.otherKey !== undefined) keys.push(operation.otherKey);
+  #call(batch: readonly Waiting[]): void {
     let isOver = false;
-    const fail = (): void => {
+    const end = (settle: () => void): void => {
       if (isOver) return;
       isOver = true;
-      this.#fail(batch, new Error(TIMED_OUT));
-    };
-    // After a time without CPU, the timer runs before the socket is read: a reply that is already here counts.
-    const cancel = this.#clock.after(this.#replyWithin, () => runNextTurn(fail));
-    try {
-      const replies = await this.#operate(keys, args);
-      if (!isOver) this.#settle(batch, replies);
-    } catch (thrown) {
-      if (!isOver) this.#fail(batch, thrown);
-    } finally {
-      isOver = true;
       cancel();
-    }
+      settle();
+    };
+    const fail = (thrown: unknown): void => end(() => this.#fail(batch, thrown));
+    // After a time without CPU, the timer runs before the socket is read: a reply that is already here counts.
+    const cancel = this.#clock.after(this.#replyWithin, () => runNextTurn(() => fail(new Error(TIMED_OUT))));
+    whenSettled(this.#operate(batch), (replies) => end(() => this.#settle(batch, replies)), fail);
   }
 
   #fail(batch: readonly Waiting[], thrown: unknown): void {
@@ -186,7 +172,15 @@ export class Operations {
     }
   }
 
-  #operate(keys: readonly string[], args: readonly (string | number)[]): Promise<RawReply[]> {
+  #operate(batch: readonly Waiting[]): Promise<RawReply[]> {
+    const keys: string[] = [];
+    const args: (string | number)[] = [];
+    for (const { operation } of batch) {
+      keys.push(operation.key);
+      const [first = '', second = '', third = ''] = operation.args;
+      args.push(operation.name, first, second, third);
+    }
+    for (const { operation } of batch) if (operation.otherKey !== undefined) keys.push(operation.otherKey);
     if (!this.#client.isCluster)
       return this.#script.call((name, script) => this.#execute(name, [script, keys.length, ...keys, ...args]));
     if (keys.length === 1) return this.#client.sidegateOperate(...keys, ...args);

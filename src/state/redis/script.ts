@@ -16,12 +16,10 @@ export class Script {
   }
 
   /** Calls the script by its digest. Sends the text if Redis does not have it: it was restarted or failed over, or its scripts were flushed. */
-  async call<T>(execute: Execute<T>): Promise<T> {
-    try {
-      return await execute('evalsha', this.#digest);
-    } catch (error) {
+  call<T>(execute: Execute<T>): Promise<T> {
+    return execute('evalsha', this.#digest).catch((error: unknown) => {
       if (!toErrorText(error).startsWith('NOSCRIPT')) throw error;
       return execute('eval', this.#text);
-    }
+    });
   }
 }
