@@ -4,11 +4,10 @@
  */
 import type { Socket } from 'node:net';
 import { freeChunk } from '../../core/chunk-memory.ts';
-import { toClientNetwork } from '../../core/client-network.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { ReadPause } from '../../core/read-pause.ts';
 import { type AddedListener, offEvent, onEvent, takeListeners } from '../../core/safe-events.ts';
-import type { BodyWatch } from './limits.ts';
+import type { BodyWatch, WaitingConnection } from './limits.ts';
 import { discardInput, MAX_DISCARDED } from './linger.ts';
 
 /** In bytes; what a connection has sent beyond it stays in the kernel. */
@@ -19,6 +18,7 @@ const MAX_CAPACITY = 2 * MAX_HELD;
 /** The bytes of one connection. */
 export class HeldBytes {
   readonly #socket: Socket;
+  readonly #connection: WaitingConnection;
   readonly #bodies: BodyWatch;
   readonly #onLimit: () => void;
   readonly #bytes = new GrowingBuffer();
@@ -29,8 +29,9 @@ export class HeldBytes {
   #isEnding = false;
 
   /** Takes the connection from Node's parser. `onLimit`: there is no memory for further bytes. */
-  constructor(socket: Socket, bodies: BodyWatch, onLimit: () => void) {
+  constructor(socket: Socket, connection: WaitingConnection, bodies: BodyWatch, onLimit: () => void) {
     this.#socket = socket;
+    this.#connection = connection;
     this.#bodies = bodies;
     this.#onLimit = onLimit;
     this.#toParser = takeListeners(socket, 'data');
@@ -67,7 +68,7 @@ export class HeldBytes {
 
   #onData(chunk: Buffer): void {
     this.#bodies.onBytes(chunk.length);
-    const release = this.#bodies.takeForWaiting(chunk.length);
+    const release = this.#bodies.takeForWaiting(this.#connection, chunk.length);
     if (release === undefined) {
       freeChunk(chunk);
       return this.#onLimit();
@@ -81,7 +82,7 @@ export class HeldBytes {
   #stopReading(): void {
     if (this.#pause !== undefined) return;
     const { pauses, limits } = this.#bodies;
-    const owner = { network: toClientNetwork(this.#socket.remoteAddress ?? ''), pauses };
+    const owner = { network: this.#connection.network, pauses };
     // The bytes themselves are counted already.
     this.#pause = new ReadPause(owner, 0, limits.streamTimeout, () => this.#socket.destroy());
     this.#pause.hold(this.#socket);

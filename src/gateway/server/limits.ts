@@ -3,7 +3,15 @@ import type { Readable } from 'node:stream';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
-import { BodyBudget, type BudgetedBody, type BudgetLimits, findHeaviest, sumHeld } from './body-budget.ts';
+import {
+  BodyBudget,
+  type BudgetedBody,
+  type BudgetLimits,
+  findHeaviest,
+  type Holder,
+  pickVictims,
+  sumHeld,
+} from './body-budget.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 import { PausedMemory } from './paused-memory.ts';
 
@@ -89,6 +97,13 @@ const MIN_LARGE_TIME_MS: Milliseconds = 2_000;
 /** Large bodies that may wait for each slot. The kernel buffers some of what each of them sends. */
 const QUEUED_PER_SLOT = 4;
 
+/** A connection on which something waits behind a response. */
+export interface WaitingConnection extends Holder {
+  held: number;
+  /** Ends it, and frees what it holds. */
+  evict(): void;
+}
+
 /** Checks all bodies in progress once a second: one timer for all, so that a request needs none. */
 export class BodyWatch {
   readonly limits: BodyLimits;
@@ -105,6 +120,8 @@ export class BodyWatch {
   /** Nothing else may hold what is left of a rejected request. */
   readonly #drained = new Set<{ readonly stream: WeakRef<Readable>; readonly endAt: Milliseconds }>();
   readonly #waiting = new Set<QueuedBody>();
+  /** Those on which a request or bytes wait behind a response. */
+  readonly #connections = new Set<WaitingConnection>();
   readonly #stop: CancelTimer;
   #isEvicting = false;
 
@@ -175,12 +192,21 @@ export class BodyWatch {
   }
 
   /**
-   * Takes memory for a request that waits for the response before it, and for what has arrived of its body. Returns how to release it;
-   * undefined if such requests have used up their share.
+   * Takes memory for a request that waits for the response before it, and for what has arrived of its body. If such requests have used up their
+   * share, connections of the client network that holds most of it end. Returns how to release it; undefined if that is this client's.
    */
-  takeForWaiting(bytes: number): (() => void) | undefined {
-    if (this.#pressure.shortage !== undefined || !this.#budget.takeForWaiting(bytes)) return undefined;
+  takeForWaiting(connection: WaitingConnection, bytes: number): (() => void) | undefined {
+    if (this.#pressure.shortage !== undefined) return undefined;
+    if (!this.#budget.takeForWaiting(bytes)) {
+      for (const victim of pickVictims([...this.#connections], bytes, this.now()))
+        if (victim.network !== connection.network) victim.evict();
+      if (!this.#budget.takeForWaiting(bytes)) return undefined;
+    }
+    connection.held += bytes;
+    this.#connections.add(connection);
     return () => {
+      connection.held -= bytes;
+      if (connection.held === 0) this.#connections.delete(connection);
       this.#budget.releaseWaiting(bytes);
       this.#grantSlots();
     };

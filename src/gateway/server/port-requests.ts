@@ -3,6 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { toClientNetwork } from '../../core/client-network.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { SMALL_BODY } from './body-budget.ts';
@@ -10,7 +11,7 @@ import { Http1BodySource } from './body-source.ts';
 import type { ClientErrors } from './client-errors.ts';
 import type { TrackedRequest } from './connection-limiter.ts';
 import { HeldBytes } from './held-bytes.ts';
-import type { BodyWatch, OnLimit } from './limits.ts';
+import type { BodyWatch, OnLimit, WaitingConnection } from './limits.ts';
 import { lingerOnClose } from './linger.ts';
 import type { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
@@ -53,11 +54,11 @@ interface WaitingRequest {
 }
 
 /** The requests and bytes that wait on one connection. */
-interface Queue {
+interface Queue extends WaitingConnection {
   /** In the order of their arrival. */
   readonly requests: WaitingRequest[];
   /** The bytes behind them; undefined while the parser reads the connection. */
-  held: HeldBytes | undefined;
+  bytes: HeldBytes | undefined;
   /** How much of the bodies of waiting requests can have been read with their heads. */
   arriving: number;
   /** Requests of the connection so far. */
@@ -135,7 +136,7 @@ export class PortRequests {
       return this.#endConnection(socket, queue);
     }
     queue.requests.push({ received: this.#track(request, response, arrival), release });
-    queue.held ??= this.#hold(socket, queue);
+    queue.bytes ??= this.#hold(socket, queue);
     onceEvent(before, 'close', () => this.#handleNext(socket, queue));
     return undefined;
   }
@@ -162,12 +163,30 @@ export class PortRequests {
   }
 
   #addQueue(socket: Socket): Queue {
-    const queue: Queue = { requests: [], held: undefined, arriving: 0, count: 0, late: undefined };
+    const { errors, bodies, onLimit } = this.#parts;
+    const free = (): void => {
+      queue.bytes?.free();
+      for (const { release } of queue.requests.splice(0)) release();
+    };
+    const queue: Queue = {
+      network: toClientNetwork(errors.toPeer(socket)),
+      startedAt: bodies.now(),
+      held: 0,
+      evict: () => {
+        onLimit('pipelined');
+        socket.destroy();
+        free();
+      },
+      requests: [],
+      bytes: undefined,
+      arriving: 0,
+      count: 0,
+      late: undefined,
+    };
     this.#queues.set(socket, queue);
     onceEvent(socket, 'close', () => {
       this.#queues.delete(socket);
-      queue.held?.free();
-      for (const { release } of queue.requests.splice(0)) release();
+      free();
     });
     return queue;
   }
@@ -180,7 +199,7 @@ export class PortRequests {
     const leave = clients.enter(errors.toPeer(socket));
     if (leave === undefined) return undefined;
     const arriving = Math.min(toDeclaredLength(request), SMALL_BODY - queue.arriving);
-    const free = bodies.takeForWaiting(WAITING_BYTES + headBytes + arriving);
+    const free = bodies.takeForWaiting(queue, WAITING_BYTES + headBytes + arriving);
     if (free === undefined) {
       leave();
       return undefined;
@@ -194,15 +213,15 @@ export class PortRequests {
   }
 
   #hold(socket: Socket, queue: Queue): HeldBytes {
-    return new HeldBytes(socket, this.#parts.bodies, () => this.#endConnection(socket, queue));
+    return new HeldBytes(socket, queue, this.#parts.bodies, () => this.#endConnection(socket, queue));
   }
 
   /** Ends the connection after the responses that are pending, or wait. */
   #endConnection(socket: Socket, queue: Queue): void {
     const { onLimit, errors, bodies } = this.#parts;
     onLimit('pipelined');
-    queue.held ??= this.#hold(socket, queue);
-    queue.held.discard();
+    queue.bytes ??= this.#hold(socket, queue);
+    queue.bytes.discard();
     lingerOnClose(socket, bodies.clock);
     errors.endConnection(socket);
   }
@@ -212,7 +231,7 @@ export class PortRequests {
     if (next === undefined) return undefined;
     next.release();
     if (!socket.writable) return undefined;
-    if (queue.requests.length === 0 && queue.held?.isEnding !== true) this.#release(socket, queue);
+    if (queue.requests.length === 0 && queue.bytes?.isEnding !== true) this.#release(socket, queue);
     return this.#handle(next.received);
   }
 
@@ -224,11 +243,11 @@ export class PortRequests {
 
   /** The parser continues with the bytes that were held, in which requests may wait again. */
   #release(socket: Socket, queue: Queue): void {
-    const { held, late, count } = queue;
+    const { bytes, late, count } = queue;
     const { errors, bodies } = this.#parts;
-    queue.held = undefined;
+    queue.bytes = undefined;
     queue.late = undefined;
-    held?.release();
+    bytes?.release();
     if (late === undefined) return;
     bodies.clock.after(bodies.limits.bodyIdleTimeout, () => {
       if (queue.count === count) errors.handle(late, socket);
@@ -238,12 +257,12 @@ export class PortRequests {
   #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
     const queue = this.#queues.get(socket as Socket);
     // The rest of the request has not reached the parser, so its time has not begun.
-    if (queue?.held !== undefined && error.code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+    if (queue?.bytes !== undefined && error.code === 'ERR_HTTP_REQUEST_TIMEOUT') {
       queue.late = error;
       return;
     }
     this.#parts.errors.handle(error, socket);
-    queue?.held?.discard();
+    queue?.bytes?.discard();
   }
 }
 

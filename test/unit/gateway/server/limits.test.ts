@@ -110,13 +110,39 @@ describe('a body', () => {
 test('a request that waits takes memory only while there is enough for requests that need not wait', () => {
   const pressure = { ...NO_PRESSURE, shortage: undefined as 'memory' | undefined };
   const watch = new BodyWatch(LIMITS, new FakeClock(), () => undefined, pressure);
-  const release = watch.takeForWaiting(100);
-  expect([watch.buffered, watch.takeForWaiting(100)]).toEqual([100, undefined]);
+  const connection = makeWaiting('a');
+  const release = watch.takeForWaiting(connection, 100);
+  expect([watch.buffered, watch.takeForWaiting(connection, 100)]).toEqual([100, undefined]);
   release?.();
   expect(watch.buffered).toBe(0);
   pressure.shortage = 'memory';
-  expect(watch.takeForWaiting(1)).toBeUndefined();
+  expect(watch.takeForWaiting(connection, 1)).toBeUndefined();
 });
+
+test('connections on which much waits end for those of other clients, and not for more of their own', () => {
+  const watch = new BodyWatch(LIMITS, new FakeClock(), () => undefined, NO_PRESSURE);
+  const [heavy, own, other] = [makeWaiting('a'), makeWaiting('a'), makeWaiting('b')];
+  for (const connection of [heavy, own]) {
+    const release = watch.takeForWaiting(connection, 50);
+    connection.onEvict = () => release?.();
+  }
+  expect([watch.takeForWaiting(own, 50), heavy.evicted, own.evicted]).toEqual([undefined, 0, 0]);
+  expect([typeof watch.takeForWaiting(other, 50), heavy.evicted, own.evicted, watch.buffered]).toEqual(['function', 1, 0, 100]);
+});
+
+function makeWaiting(network: string) {
+  return {
+    network,
+    startedAt: 0,
+    held: 0,
+    evicted: 0,
+    onEvict: (): void => undefined,
+    evict() {
+      this.evicted++;
+      this.onEvict();
+    },
+  };
+}
 
 describe('large bodies that wait', () => {
   const KIB = 1_024;
