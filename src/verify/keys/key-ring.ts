@@ -1,4 +1,4 @@
-/** The keys of one route, replaced as a whole when a secret is rotated; requests in flight keep the set they started with. */
+/** The keys of one route, replaced as a whole when a secret is rotated. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { VerifyKey } from '../schemes/scheme.ts';
@@ -38,6 +38,14 @@ export class KeyRing {
   /** Replaces the set; the next request uses the new one. */
   replace(set: KeySet): void {
     this.#set = set;
+    this.#join();
+  }
+
+  /** A new config is active: deliveries whose bodies still arrive are verified only by keys that it has, too. */
+  retire(next: KeyRing | undefined): void {
+    const names = new Set(next?.all.map(({ name }) => name));
+    this.#set = { ...this.#set, keys: this.#set.keys.filter(({ name }) => names.has(name)) };
+    for (const name of this.#remote.keys()) if (next === undefined || !next.#remote.has(name)) this.#remote.delete(name);
     this.#join();
   }
 

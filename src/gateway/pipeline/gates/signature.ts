@@ -41,30 +41,28 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
   const readSignedHead = createSignedHeadReader(scheme, options);
   const { description, token } = scheme;
   const isSigned = description.signature !== undefined;
-  /** Undefined if the time was checked before the body was read. */
+  // Undefined if the time was checked before the body was read.
   const recency = isTimeInBody(description) ? options : undefined;
+  const toLive = (head: ParsedHead) => (options.fetchKeys === undefined ? ring.live(head.receivedAt) : undefined);
   return {
     maxBody: options.maxBody,
     check(head) {
       const signedHead = readSignedHead(head);
       if (signedHead instanceof Refusal) return signedHead;
-      const live = options.fetchKeys === undefined ? ring.live(head.receivedAt) : undefined;
       // The gate's own problems are never a 4xx: a sender may drop the event permanently on one.
-      if (isSigned && live?.length === 0) return toUnavailable(ring);
+      if (isSigned && toLive(head)?.length === 0) return toUnavailable(ring);
       return (body, sender) => {
         const signed = completeHead(scheme, signedHead, body, options);
         if (signed instanceof Refusal) return signed;
         const delivery = { head, signed, message: toMessage(head, body) };
-        // User names are not counted as keys: labels must not have an unbounded number of values.
-        return isSigned ? check(delivery, live) : identify(delivery, toSenderName(sender));
+        // Read again: a key that was removed while the body arrived verifies nothing. User names are not counted as keys, which are labels.
+        return isSigned ? check(delivery, toLive(head)) : identify(delivery, toSenderName(sender));
       };
     },
   };
 
-  function check(
-    delivery: Delivery,
-    live: readonly VerifyKey[] | undefined,
-  ): VerifiedEvent | Refusal | Promise<VerifiedEvent | Refusal> {
+  function check(delivery: Delivery, live: readonly VerifyKey[] | undefined): Checked | Promise<Checked> {
+    if (live?.length === 0) return toUnavailable(ring);
     if (live === undefined || token !== undefined) return checkLater(delivery, live);
     return checkNow(delivery, live);
   }
@@ -107,6 +105,8 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     return checkAge(recency, delivery.head, toEvent(scheme, delivery, identity, keyName));
   }
 }
+
+type Checked = VerifiedEvent | Refusal;
 
 /** A delivery whose signature is being checked. */
 interface Delivery {
