@@ -179,7 +179,11 @@ export function refuse(code: RejectionCode, reason: Reason, details?: string | R
 
 /** Why a sender need not send an event again: the store says that this event, or a newer one, was handled; or it was a handshake. */
 export type Proof =
-  | { readonly state: 'handled'; readonly isSameEvent: true; readonly reason: 'duplicate' | 'replayed_under_new_id' }
+  | {
+      readonly state: 'handled';
+      readonly isSameEvent: true;
+      readonly reason: 'duplicate' | 'id_reused' | 'replayed_under_new_id';
+    }
   | { readonly state: 'stale' }
   | { readonly state: 'handshake'; readonly reply: Reply };
 

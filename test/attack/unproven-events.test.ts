@@ -122,6 +122,23 @@ describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
   });
 });
 
+test('signed events of one object that the config took for one event are not dropped', async () => {
+  const custom = { signature: { header: 'X-Signature' }, signed: ['body'], id: { json: '$.data.id' } };
+  const gate = await start('memory', { scheme: 'custom', custom });
+  const deliver = (type: string): Promise<Answer> => {
+    const body = JSON.stringify({ type, data: { id: 'order-1' } });
+    return post(gate.port, { 'X-Signature': sign(body).toString('hex') }, body);
+  };
+  expect((await deliver('order.created')).text).toBe('handled');
+  expect(await deliver('order.created')).toMatchObject({ status: 200, code: 'duplicate' });
+  expect(await deliver('order.paid')).toMatchObject({ status: 503, code: 'event_conflict' });
+  expect(gate.log().at(-1)).toMatchObject({
+    level: 'warn',
+    reason: 'id_reused',
+    detail: expect.stringContaining('ID of the event'),
+  });
+});
+
 describe('a request of which not everything is signed gets no 2xx, although its signature was seen:', () => {
   const HOOKS = { pathPrefix: '/hooks', methods: ['POST', 'PUT', 'DELETE'] };
 

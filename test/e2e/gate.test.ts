@@ -48,6 +48,7 @@ describe('a valid delivery', () => {
     const before = await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}');
     expect((await send(gate.port, makeDelivery({ id: first.id, body: '{"other":1}' }))).code).toBe('duplicate');
     expect(await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}')).toBe(before + 1);
+    expect(gate.log().at(-1)).toMatchObject({ level: 'warn', status: 200, code: 'duplicate', reason: 'id_reused' });
   });
 
   test('is forwarded again after the app responded with 500', async () => {

@@ -21,7 +21,7 @@ import type { SenderExpectations } from './respond.ts';
 import type { RouteMetrics } from './route-metrics.ts';
 
 /** The events that the pipeline logs, besides requests. */
-export type PipelineLogEvent = 'internal_error';
+export type PipelineLogEvent = 'access_revoked' | 'internal_error';
 
 /** The outcome of passing on an admitted request; all fields are absent if the port wrote the response itself. */
 export interface Passed {
@@ -197,7 +197,9 @@ const ALLOWED: Result = { status: 200, code: 'allowed', reason: 'ok', level: 'in
 
 function toRefused({ code, reason, detail }: Refusal, sentStatus?: number): Result {
   const { status, logLevel } = REFUSALS[code];
-  const result: Result = { status: sentStatus ?? status, code, reason, level: logLevel };
+  // An acknowledged event whose content the app has never seen.
+  const level = code === 'duplicate' && reason === 'id_reused' ? 'warn' : logLevel;
+  const result: Result = { status: sentStatus ?? status, code, reason, level };
   return detail === undefined ? result : { ...result, detail: shorten(detail) };
 }
 

@@ -30,6 +30,7 @@ const OPTIONS: DedupOptions = {
   onStoreError: 'refuse',
   unsignedId: 'check',
   repeatsBytes: false,
+  isOwnId: false,
   maxKinds: 8,
 };
 

@@ -22,6 +22,7 @@ const OPTIONS: DedupOptions = {
   onStoreError: 'refuse',
   unsignedId: 'check',
   repeatsBytes: false,
+  isOwnId: false,
   maxKinds: 2,
 };
 
