@@ -9,7 +9,7 @@ import type { Refusal } from './refusal.ts';
 
 declare const proof: unique symbol;
 
-/** The login that authorized a request, for connections that outlive the request. */
+/** The login that authorized a request. A stream or a tunnel may last longer than it. */
 export interface Login {
   /**
    * Calls `end` once when the user or the password is removed, or immediately if it already was. Returns a function that stops
@@ -21,7 +21,6 @@ export interface Login {
 /** A user whose password was verified. */
 export interface User {
   readonly name: string;
-  /** Set only if the client requests a protocol upgrade or a tunnel. */
   readonly login?: Login;
 }
 

@@ -5,7 +5,7 @@
 import type { Duplex } from 'node:stream';
 import { type Admitted, admit, type CheckedDestination, type Sender, type User } from '../core/admitted.ts';
 import type { ClientResponse } from '../core/client-response.ts';
-import type { Milliseconds } from '../core/clock.ts';
+import type { CancelTimer, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { ClaimedEvent, ClaimGrant, VerifiedEvent } from '../core/event.ts';
 import type { ParsedHead, RequestInfo } from '../core/parsed-head.ts';
@@ -100,6 +100,14 @@ export class ExchangePort implements RequestHandler {
     this.#ends.rejectSocket({ info, refusal }, socket, refusal);
   }
 
+  /** After a reload: ends what the new routes do not allow in the same way. */
+  recheck(): void {
+    for (const exchange of this.#ends.standing) {
+      const now = this.#find(exchange.head);
+      if (now instanceof Refusal || !isSameDecision(now, exchange.route)) exchange.revoke();
+    }
+  }
+
   /** Resolves when no request is in flight. */
   idle(): Promise<void> {
     return this.#ends.idle();
@@ -110,6 +118,9 @@ export class ExchangePort implements RequestHandler {
     return this.#ends.inFlight;
   }
 }
+
+/** How long a response may go on that is no longer allowed: requests in flight finish with the routes that they started with. */
+const REVOKED_GRACE_MS: Milliseconds = 5_000;
 
 /** A step waits, and goes on by itself. */
 const WAITING = Symbol('waiting');
@@ -142,6 +153,8 @@ export class Exchange implements RequestRecord, Sender {
   #destination: CheckedDestination | undefined;
   #grant: ClaimGrant = NOTHING_CLAIMED;
   #slot: Slot | undefined;
+  #stopWatching: (() => void) | undefined;
+  #cancelRevoked: CancelTimer | undefined;
 
   constructor(ends: RequestEnds, route: ExchangeRoute, head: ParsedHead, response: ClientResponse) {
     this.#ends = ends;
@@ -310,6 +323,7 @@ export class Exchange implements RequestRecord, Sender {
   #passOn(admitted: Admitted): OrWaiting<Passed> {
     const { route, trace } = this;
     const { authRequests } = this.#ends.parts;
+    if (authRequests === undefined && admitted.claimed === undefined) this.#stand();
     if (route.to === 'destination') return this.#thenPass(route.egress.pass(admitted, this.#response, trace), (passed) => passed);
     if (authRequests === undefined) return this.#enter(route, admitted);
     writeAllowed(this.#response, admitted, route.identity, trace);
@@ -355,26 +369,46 @@ export class Exchange implements RequestRecord, Sender {
       claimed.claim?.release();
       return { refusal: refuse('in_progress', 'lease_expired') };
     }
-    // A claim ends with its lease, but other responses last as long as their clients like.
-    if (claimed === undefined) route.capacity.follow(slot, this.#response, route.forwardTime);
+    route.capacity.follow(slot, this.#response, route.forwardTime);
     if (this.trace?.isRecorded === true) this.sentAt = clock.monotonic();
     return this.#thenPass(route.forwarder.forward(admitted, this.#response, this.trace), (outcome) => {
       claimed?.claim?.[toSettlement(outcome)]();
       this.#leaveSlot();
-      return this.#follow(admitted, outcome);
+      return this.#follow(outcome);
     });
   }
 
   /** An upgraded connection holds no slot: it lasts as long as its client likes. */
-  #follow(admitted: Admitted, outcome: ForwardOutcome): OrWaiting<Passed> {
-    const { sender, head } = admitted;
+  #follow(outcome: ForwardOutcome): OrWaiting<Passed> {
     const passed = { outcome, refusal: 'refusal' in outcome ? outcome.refusal : undefined };
-    if (outcome.kind !== 'upgraded') return passed;
-    const stopWatching = sender.user?.login?.onRevoked(() => head.upgrade?.destroy());
-    return this.#thenPass(outcome.closed, () => {
-      stopWatching?.();
-      return passed;
+    return outcome.kind === 'upgraded' ? this.#thenPass(outcome.closed, () => passed) : passed;
+  }
+
+  /**
+   * The user of the request was removed, or a reload closed or changed its route. A connection that changed its
+   * protocol, or is about to, ends now. A response may end by itself within a grace; only one that is a stream does not.
+   */
+  revoke(): void {
+    if (this.#cancelRevoked !== undefined) return;
+    const { logger, clock } = this.#ends.parts;
+    const { upgrade, requestId } = this.head;
+    this.#cancelRevoked = clock.after(upgrade === undefined ? REVOKED_GRACE_MS : 0, () => {
+      logger.warn('access_revoked', { route: this.route.name, requestId });
+      upgrade?.destroy();
+      this.#response.destroy();
     });
+  }
+
+  /** A request without a claim, whose end nothing else bounds, can be revoked while it lasts. */
+  #stand(): void {
+    this.#ends.standing.add(this);
+    this.#stopWatching = this.user?.login?.onRevoked(() => this.revoke());
+  }
+
+  #fall(): void {
+    if (!this.#ends.standing.delete(this)) return;
+    this.#stopWatching?.();
+    this.#cancelRevoked?.();
   }
 
   #leaveSlot(): void {
@@ -411,8 +445,14 @@ export class Exchange implements RequestRecord, Sender {
     this.refusal = refusal;
     this.outcome = outcome;
     this.sentAt ??= sentAt;
+    this.#fall();
     this.#ends.end(this, this.#response);
   }
+}
+
+/** Whether the gates of both routes decide alike. The forward proxy keeps its route. */
+function isSameDecision(now: ExchangeRoute, before: ExchangeRoute): boolean {
+  return now === before || (now.to === 'app' && before.to === 'app' && now.gateIdentity === before.gateIdentity);
 }
 
 function rethrow(thrown: unknown): never {

@@ -7,6 +7,7 @@ import type { Refusal } from '../core/refusal.ts';
 import { REFUSALS } from '../core/refusal-catalogue.ts';
 import { offEvent, onEvent } from '../core/safe-events.ts';
 import { TurnEnd } from '../core/turn-end.ts';
+import type { Exchange } from './exchange.ts';
 import type { AuthRequestMetrics } from './forward-auth/auth-request-metrics.ts';
 import { toCallerFormat } from './forward-auth/auth-response.ts';
 import { type RecordParts, type RequestRecord, record, recordAuthRequest } from './pipeline/record.ts';
@@ -32,6 +33,8 @@ const INTERNAL_ERROR = 500;
 /** Ends the requests of one port, and counts those that have not ended yet. */
 export class RequestEnds {
   readonly parts: EndParts;
+  /** Those that can be revoked. */
+  readonly standing = new Set<Exchange>();
   readonly #turnEnd = new TurnEnd();
   #inFlight = 0;
   #onIdle: (() => void)[] = [];

@@ -7,8 +7,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
 import { systemClock } from '../../src/core/clock.ts';
 import { type Answer, send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
 import { makeFolder, useApp, useServer } from '../support/fixtures.ts';
-import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { type Sections, startGate, type TestGate, toRoute as toWebhookRoute, until } from '../support/gate.ts';
 import { openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
@@ -261,6 +262,95 @@ describe('a connection that outlives its request', () => {
     expect(alice?.readyState).toBe(WebSocket.OPEN);
     alice?.terminate();
   });
+
+  const openWebSocket = (path = '/'): Promise<WebSocket> =>
+    new Promise((resolve, reject) => {
+      const socket = new WebSocket(`ws://127.0.0.1:${gate.port}${path}`);
+      socket.once('open', () => resolve(socket));
+      socket.once('error', reject);
+    });
+  const OPEN = { name: 'open', match: { pathPrefix: '/' }, allow: 'anyone' };
+  const PASSWORD = { realm: 'r', users: { file: 'users' }, requireTls: false };
+
+  test.each<[string, Sections[]]>([
+    ['is protected by a password now', [{ name: 'open', match: { pathPrefix: '/' }, basic: PASSWORD }]],
+    ['is gone', [{ ...OPEN, match: { pathPrefix: '/other' } }]],
+    ['is overlaid by a narrower one with a password', [OPEN, { name: 'x', match: { pathPrefix: '/x' }, basic: PASSWORD }]],
+  ])('ends with the reload that closes its route: a WebSocket whose route %s', async (_title, routes) => {
+    const upstream = `http://127.0.0.1:${webSocketApp.port}`;
+    gate = await startGate({ routes: [{ ...OPEN, upstream }] }, undefined, { users: BOTH });
+    const socket = await openWebSocket('/x');
+    const ended = new Promise((resolve) => socket.once('close', resolve));
+    await gate.gate.reload();
+    expect(socket.readyState).toBe(WebSocket.OPEN);
+    gate.writeConfig({ routes: routes.map((route) => ({ ...route, upstream })) });
+    await gate.gate.reload();
+    await ended;
+    expect(gate.log()).toContainEqual(expect.objectContaining({ level: 'warn', msg: 'access_revoked', route: 'open' }));
+  });
+
+  describe('a stream', () => {
+    const upload: Buffer[] = [];
+    const streaming = useServer(
+      createHttpServer((request, response) => {
+        request.on('data', (bytes: Buffer) => upload.push(bytes));
+        request.on('error', () => undefined);
+        response.writeHead(200, { 'Content-Type': 'text/event-stream' });
+        response.write('data: 1\n\n');
+      }),
+    );
+    // The grace of responses that may end by themselves.
+    const clock = {
+      ...systemClock,
+      after: (delay: number, action: () => void) => systemClock.after(delay === 5_000 ? 50 : delay, action),
+    };
+
+    test('in both directions ends soon after its user is removed, and another user keeps his', async () => {
+      gate = await startGate({ routes: [{ ...toRoute({}), upstream: `http://127.0.0.1:${streaming.port}` }] }, clock, {
+        users: BOTH,
+      });
+      const [alice, bob] = await Promise.all(
+        [toBasic('alice', 'a'), toBasic('bob', 'b')].map(async ({ Authorization }) => {
+          const socket = openSocket(gate.port);
+          socket.write(
+            `POST / HTTP/1.1\r\nHost: a\r\nAuthorization: ${Authorization}\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n`,
+          );
+          await new Promise((resolve) => socket.once('data', resolve));
+          return socket;
+        }),
+      );
+      const ended = readToEnd(bob as Socket);
+      await write(ALICE);
+      await ended;
+      expect(alice?.destroyed).toBe(false);
+      upload.length = 0;
+      alice?.write('5\r\nstill\r\n');
+      await until(() => Buffer.concat(upload).toString() === 'still');
+      alice?.destroy();
+    });
+  });
+});
+
+test('a delivery whose key is removed while its body arrives is rejected', async () => {
+  gate = await startGate({ routes: [toWebhookRoute(app.port)] });
+  const { headers, body } = makeDelivery();
+  const socket = openSocket(gate.port);
+  const fields = Object.entries({
+    ...headers,
+    Host: 'a',
+    'Content-Length': String(body.length),
+    Connection: 'close',
+    Expect: '100-continue',
+  });
+  socket.write(`POST /hooks/billing HTTP/1.1\r\n${fields.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`);
+  // The gate reads the body from now on.
+  expect(String(await new Promise((resolve) => socket.once('data', resolve)))).toContain('100 Continue');
+  socket.write(body.slice(0, 1));
+  writeFileSync(join(gate.folder, 'secret'), `whsec_${Buffer.alloc(32, 1).toString('base64')}`);
+  await until(() => gate.logText().includes('secret_reloaded'));
+  socket.write(body.slice(1));
+  expect(await readToEnd(socket)).toContain('401 Unauthorized');
+  await gate.stop();
 });
 
 /** The status that the proxy gives a new CONNECT. */

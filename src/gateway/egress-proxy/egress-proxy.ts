@@ -90,7 +90,7 @@ export class EgressProxy {
     return { outcome, refusal: 'refusal' in outcome ? outcome.refusal : undefined, sentAt };
   }
 
-  async #tunnel({ head, sender, destination }: Admitted, client: UpgradeRequest): Promise<Passed> {
+  async #tunnel({ head, destination }: Admitted, client: UpgradeRequest): Promise<Passed> {
     const { clock, limits, metrics } = this.#parts;
     const { rule = '', addresses = [] } = destination ?? {};
     const startedAt = clock.monotonic();
@@ -98,8 +98,6 @@ export class EgressProxy {
     if (client.writer.destroyed) opening.cancel();
     onceEvent(client.writer, 'close', () => opening.cancel());
     this.#tunnels.add(client);
-    // Before the destination is dialled: the password may be revoked meanwhile.
-    const stopWatching = sender.user?.login?.onRevoked(() => client.destroy());
     try {
       const server = await dial(addresses, head.destination?.port ?? 0, opening, clock);
       // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins after the blank line.
@@ -117,7 +115,6 @@ export class EgressProxy {
           : (['upstream_unreachable', 'upstream_connect'] as const);
       return { refusal: refuse(code, reason, thrown.message) };
     } finally {
-      stopWatching?.();
       this.#tunnels.delete(client);
     }
   }

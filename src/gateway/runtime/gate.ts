@@ -274,10 +274,12 @@ export class Gate {
     });
     this.#services.provider?.apply(ready, pools);
     this.#routes = new RouteTable(routes);
+    this.#requests.recheck();
     for (const { name, mode } of config.routes)
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: HINTS.routeObserved });
     retire();
     this.#services.remoteKeys.apply(ready.routes, rings);
+    for (const [name, ring] of this.#rings) ring.retire(rings.get(name));
     applyRecording(this.#services, config, rings);
     this.#rings = rings;
     this.#ready = ready;

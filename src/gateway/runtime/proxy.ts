@@ -77,7 +77,6 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
   const own = new OwnPorts();
   const client = new HttpClient(clock);
-  const rules = config.allow.map((text) => parseDestinationRule(text) as DestinationRule);
   const readLimits = toReadLimits(limits, metrics.limitHit);
   const egress = new EgressProxy({
     clock,
@@ -100,7 +99,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     gates: {
       password: buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
       destination: createDestinationGate({
-        rules,
+        rules: config.allow.map((text) => parseDestinationRule(text) as DestinationRule),
         denyPrivate: config.denyPrivate,
         resolve: resolveWithin(parts.resolve ?? createResolve({ local: LOCAL_NAMES }), connectTimeout, clock),
         own,

@@ -166,10 +166,9 @@ export class Relay implements UpstreamListener {
     this.#reads.onSent(chunk.length);
     const upgrade = this.#upgrade;
     if (upgrade !== undefined) return upgrade.write(chunk, releaseBuffer) ? undefined : this.#reads.waitFor(upgrade.writer);
-    // A sender that disconnects does not abort the work of the app: the rest of the response is read and discarded.
     if (!this.#canWrite()) {
       releaseBuffer?.();
-      return undefined;
+      return this.#discard();
     }
     this.#hasBody = true;
     if (chunk.length === this.#contentLength && chunk.length <= MAX_SINGLE_WRITE) {
@@ -177,6 +176,12 @@ export class Relay implements UpstreamListener {
       return undefined;
     }
     return writeCounted(this.#response, chunk, releaseBuffer) ? undefined : this.#reads.waitFor(this.#response);
+  }
+
+  /** A sender that disconnects does not abort the work of the app: the rest of the response is read, as long as the claim lasts. */
+  #discard(): undefined {
+    const { admitted, clock } = this.#parts;
+    if (clock.monotonic() >= (admitted.claimed?.expiresAt ?? 0)) this.#abort('sender_gone');
   }
 
   onEnd(trailers: RawHeaders, isRequestWritten: boolean): void {

@@ -8,7 +8,7 @@ import type { AttemptKeys, Attempts, AttemptsRule } from '../../../users/attempt
 import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../../../users/basic.ts';
 import type { LivePassword } from '../../../users/user-set.ts';
 import type { TakeAttempt, Verifier } from '../../../users/verifier.ts';
-import type { PasswordGate, PasswordHead } from './gate.ts';
+import type { PasswordGate } from './gate.ts';
 
 /** The limit on failed attempts. */
 export interface AttemptsLimit extends AttemptsRule {
@@ -60,10 +60,8 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
   const field = isProxy ? 'proxy-authorization' : 'authorization';
   const code = isProxy ? 'proxy_credentials_required' : 'credentials_required';
 
-  const accept = (head: PasswordHead, name: string, password: LivePassword): User => {
+  const accept = (name: string, password: LivePassword): User => {
     onUsed(password);
-    // Only a connection that changes its protocol outlives the request.
-    if (head.upgrade === undefined) return { name };
     const realm = verifier();
     return { name, login: { onRevoked: (end) => realm.onRevoked(name, password, end) } };
   };
@@ -84,10 +82,10 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     delayed--;
   };
 
-  const verify = async (head: PasswordHead, credentials: BasicCredentials, network: string): Promise<User | Refusal> => {
+  const verify = async (credentials: BasicCredentials, network: string): Promise<User | Refusal> => {
     const result = await verifier().verify(credentials, network, toTake(network, credentials.user));
     if (result === undefined) return refuse(code, 'bad_credentials');
-    if (!('notChecked' in result)) return accept(head, credentials.user, result);
+    if (!('notChecked' in result)) return accept(credentials.user, result);
     if (result.notChecked === 'busy') return refuse('too_many_attempts', 'hash_queue_full');
     await delay();
     return refuse('too_many_attempts', 'banned', { retryAfterSeconds: Math.ceil(result.left / 1000) });
@@ -104,7 +102,7 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
       if (typeof credentials === 'string') return refuse(code, REASONS[credentials], credentials);
       const network = toClientNetwork(head.client.address);
       const known = realm.recall(credentials, network);
-      return known === undefined ? verify(head, credentials, network) : accept(head, credentials.user, known);
+      return known === undefined ? verify(credentials, network) : accept(credentials.user, known);
     },
   };
 }
