@@ -148,7 +148,7 @@ describe('a probe of the app', () => {
     expect(await ask(gate)).toMatchObject({ status: 200, text: 'the app accepts connections\n' });
     expect(await ask(gate, '/app-health/app/readyz')).toMatchObject({
       status: 502,
-      text: 'cannot reach the app: ECONNREFUSED\n',
+      text: 'cannot reach the app: the connection failed (ECONNREFUSED)\n',
     });
     expect(seen).toHaveLength(0);
   });

@@ -243,7 +243,7 @@ describe('a collector', () => {
     const running = await start({}, toTracing({}, { url }));
     for (let i = 0; i < 5; i++) expect((await deliver(running)).status).toBe(200);
     const line = await until(() => running.log().find(({ msg }) => msg === 'tracing_export_failed'));
-    expect(line).toMatchObject({ level: 'warn', message: `${new URL(url).host}: ECONNREFUSED` });
+    expect(line).toMatchObject({ level: 'warn', message: `${new URL(url).host}: the connection failed (ECONNREFUSED)` });
     await running.stop();
     gate = undefined;
     expect(running.log().filter(({ msg }) => msg === 'tracing_export_failed')).toHaveLength(1);

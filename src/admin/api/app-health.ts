@@ -76,12 +76,10 @@ class SharedProbe {
   }
 
   #start(): PendingProbe {
-    let abandon = (): void => undefined;
-    const reply = probeApp(this.#request, this.#clock, (action) => {
-      abandon = action;
-      return () => undefined;
-    });
-    const started: PendingProbe = { startedAt: this.#clock.monotonic(), reply, waiting: 0, abandon: () => abandon() };
+    const abandoned = new AbortController();
+    const reply = probeApp(this.#request, this.#clock, abandoned.signal);
+    const startedAt = this.#clock.monotonic();
+    const started: PendingProbe = { startedAt, reply, waiting: 0, abandon: () => abandoned.abort() };
     this.#pending.add(started);
     this.#latest = started;
     runDetached(

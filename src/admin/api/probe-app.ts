@@ -1,10 +1,11 @@
 /** Sends the app one probe, as the kubelet would. Only the status of its response is returned, never its body. */
-import { type ClientRequest, request as openHttp, type RequestOptions } from 'node:http';
-import { request as openHttps } from 'node:https';
 import { connect } from 'node:net';
-import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
 import { lookUpForConnect } from '../../core/name-lookup.ts';
-import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import { onAbort } from '../../core/safe-events.ts';
+import { requestOnce, toHost } from '../../http/client/request-once.ts';
+import { DialFailure, Opening, whenReady } from '../../http/dial/dial.ts';
 
 /** A probe request; parsed once. */
 export interface AppProbeRequest {
@@ -29,68 +30,38 @@ const GATEWAY_TIMEOUT = 504;
 /** The kubelet's own fields, so that apps that filter its probes out of their logs still do. */
 const DEFAULT_FIELDS = { 'user-agent': ['User-Agent', 'kube-probe/1.0'], accept: ['Accept', '*/*'] } as const;
 
-/** Never rejects. `onAbandoned` registers what to do when no caller waits any more, and returns a function that unregisters it. */
-export function probeApp(
-  request: AppProbeRequest,
-  clock: Clock,
-  onAbandoned: (action: () => void) => CancelTimer,
-): Promise<AppProbeReply> {
-  return new Promise((resolve) => {
-    const send = request.url.protocol === 'tcp:' ? openConnection : sendRequest;
-    let end = (): void => undefined;
-    const finish = (reply: AppProbeReply): void => {
-      cancelTimer();
-      unregister();
-      end();
-      resolve(reply);
-    };
-    const cancelTimer = clock.after(request.timeout, () =>
-      finish({ status: GATEWAY_TIMEOUT, line: `the app did not respond within ${request.timeout / 1_000} s` }),
-    );
-    const unregister = onAbandoned(() => finish({ status: GATEWAY_TIMEOUT, line: 'all callers disconnected' }));
-    end = send(request, finish);
-  });
+/** Never rejects. `signal`: no caller waits any more. */
+export async function probeApp(request: AppProbeRequest, clock: Clock, signal: AbortSignal): Promise<AppProbeReply> {
+  const { url, headers, timeout } = request;
+  try {
+    if (url.protocol === 'tcp:') return await connectToApp(request, clock, signal);
+    // Like the kubelet, this does not verify the app's certificate, which is seldom issued for a loopback address.
+    const target = { isUnverified: true };
+    const fields = toFields(url, headers);
+    const limits = { timeout, maxBytes: MAX_BODY_BYTES };
+    const { status } = await requestOnce({ url, method: 'GET', headers: fields, ...limits, target, signal }, clock);
+    return { status, line: `the app responded ${status}` };
+  } catch (thrown) {
+    const kind = thrown instanceof DialFailure ? thrown.kind : undefined;
+    if (kind === 'aborted') return { status: GATEWAY_TIMEOUT, line: 'all callers disconnected' };
+    if (kind === 'timeout') return { status: GATEWAY_TIMEOUT, line: `the app did not respond within ${timeout / 1_000} s` };
+    return { status: BAD_GATEWAY, line: `cannot reach the app: ${toErrorText(thrown)}` };
+  }
 }
 
-/** Returns a function that aborts the probe; after that, `onReply` is not called. */
-type SendProbe = (request: AppProbeRequest, onReply: (reply: AppProbeReply) => void) => () => void;
-
-const openConnection: SendProbe = ({ url }, onReply) => {
-  const socket = connect({ port: Number(url.port), host: toHost(url), lookup: lookUpForConnect });
-  onceEvent(socket, 'connect', () => onReply({ status: 200, line: 'the app accepts connections' }));
-  onEvent(socket, 'error', (error) => onReply(toFailure(error)));
-  return () => socket.destroy();
-};
-
-const sendRequest: SendProbe = ({ url, headers }, onReply) => {
-  const isTls = url.protocol === 'https:';
-  const options: RequestOptions = {
-    host: toHost(url),
-    lookup: lookUpForConnect,
-    port: url.port === '' ? (isTls ? 443 : 80) : url.port,
-    path: `${url.pathname}${url.search}`,
-    method: 'GET',
-    headers: toFields(url, headers),
-    setDefaultHeaders: false,
-    agent: false,
-  };
-  // Like the kubelet, this does not verify the app's certificate, which is seldom issued for a loopback address.
-  const outgoing: ClientRequest = isTls ? openHttps({ ...options, rejectUnauthorized: false }) : openHttp(options);
-  onEvent(outgoing, 'error', (error) => onReply(toFailure(error)));
-  onEvent(outgoing, 'response', (incoming) => {
-    const status = incoming.statusCode ?? BAD_GATEWAY;
-    const done = (): void => onReply({ status, line: `the app responded ${status}` });
-    let read = 0;
-    onEvent(incoming, 'data', (chunk: Buffer) => {
-      read += chunk.length;
-      if (read > MAX_BODY_BYTES) done();
-    });
-    onEvent(incoming, 'end', done);
-    onEvent(incoming, 'error', (error) => onReply(toFailure(error)));
-  });
-  outgoing.end();
-  return () => outgoing.destroy();
-};
+/** Only opens a connection. */
+async function connectToApp({ url, timeout }: AppProbeRequest, clock: Clock, signal: AbortSignal): Promise<AppProbeReply> {
+  const opening = new Opening(timeout);
+  opening.phase = 'connect';
+  const stopListening = onAbort(signal, () => opening.cancel());
+  try {
+    const socket = connect({ port: Number(url.port), host: toHost(url), lookup: lookUpForConnect });
+    (await whenReady(socket, opening, clock, timeout)).destroy();
+    return { status: 200, line: 'the app accepts connections' };
+  } finally {
+    stopListening();
+  }
+}
 
 /** A raw list keeps the given Host and repeated names; like the kubelet, it omits an empty Accept or User-Agent. */
 function toFields(url: URL, given: AppProbeRequest['headers']): string[] {
@@ -98,14 +69,5 @@ function toFields(url: URL, given: AppProbeRequest['headers']): string[] {
   const fields = has('host') ? [] : ['Host', url.host];
   for (const [key, [name, value]] of Object.entries(DEFAULT_FIELDS)) if (!has(key)) fields.push(name, value);
   for (const { name, value } of given) if (value !== '' || !(name.toLowerCase() in DEFAULT_FIELDS)) fields.push(name, value);
-  fields.push('Connection', 'close');
   return fields;
-}
-
-function toHost({ hostname }: URL): string {
-  return hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
-}
-
-function toFailure(error: NodeJS.ErrnoException): AppProbeReply {
-  return { status: BAD_GATEWAY, line: `cannot reach the app: ${error.code ?? 'the connection failed'}` };
 }

@@ -1,7 +1,9 @@
 /** Keeps the keys that routes fetch from URLs, across reloads: each URL is fetched once, however many routes use it. */
 import type { JsonWebKey } from 'node:crypto';
 import type { Clock } from '../../core/clock.ts';
-import type { HttpsGet } from '../../verify/keys/https-get.ts';
+import { toErrorText } from '../../core/errors.ts';
+import { requestOnce } from '../../http/client/request-once.ts';
+import { type ConnectOverride, type HttpsGet, RemoteFailure, toFreshness } from '../../verify/keys/https-get.ts';
 import type { KeyRing } from '../../verify/keys/key-ring.ts';
 import { type KeySetOptions, RemoteKeySet } from '../../verify/keys/key-set.ts';
 import type { Scheme, VerifyKey } from '../../verify/schemes/scheme.ts';
@@ -16,6 +18,8 @@ export interface RemoteKeysParts {
   readonly logger: GateLogger;
   readonly metrics: Metrics;
 }
+
+const OK = 200;
 
 /** One URL and its keys. */
 interface Source {
@@ -120,4 +124,20 @@ function toUses({ config, webhook }: CompiledRoute, ring: KeyRing | undefined): 
 
 function toId({ url, refresh, keepFor }: KeySetOptions): string {
   return `${url.href} ${refresh} ${keepFor}`;
+}
+
+/** Creates the function that fetches keys and certificates. */
+export function createHttpsGet(clock: Clock, override?: ConnectOverride): HttpsGet {
+  return async (url, limits) => {
+    const fail = (message: string): RemoteFailure => new RemoteFailure(`${url.host}: ${message}`);
+    const headers = ['Host', url.host, 'Accept', '*/*', 'User-Agent', 'sidegate'];
+    const target = override && { ...override.reach(url.hostname), serverName: url.hostname };
+    const request = { url, method: 'GET', headers, ca: override?.ca, target, ...limits };
+    const response = await requestOnce(request, clock).catch((thrown: unknown) => Promise.reject(fail(toErrorText(thrown))));
+    if (response.status !== OK) throw fail(`responded with ${response.status}`);
+    if (!response.isComplete) throw fail(`more than ${limits.maxBytes} bytes`);
+    const cacheControl = response.headers.all('cache-control').join(',');
+    const freshFor = toFreshness({ 'cache-control': cacheControl, age: response.headers.get('age') });
+    return { body: response.body, freshFor };
+  };
 }

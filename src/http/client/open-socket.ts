@@ -19,7 +19,11 @@ export interface ConnectionTarget {
   readonly host: string;
   readonly port: number;
   /** Undefined: plain HTTP. */
-  readonly context: SecureContext | undefined;
+  readonly context?: SecureContext | undefined;
+  /** The name that the certificate must be valid for; undefined: the host. */
+  readonly serverName?: string | undefined;
+  /** Any certificate is accepted. */
+  readonly isUnverified?: boolean | undefined;
 }
 
 /** The parts that opening needs. */
@@ -43,13 +47,16 @@ class EmptyRecordsError extends Error {
 
 /** Connects to a host that the config names; its addresses are not checked. */
 export async function openConfigured(
-  { host, port }: Pick<ConnectionTarget, 'host' | 'port'>,
+  target: ConnectionTarget,
   opening: Opening,
   onread: OnReadOpts,
   clock: Clock,
 ): Promise<Socket> {
+  const { host, port, context } = target;
+  const transport = { host, port, lookup: lookUpForConnect, noDelay: true, keepAlive: true, onread };
   opening.phase = 'connect';
-  return whenReady(connectTcp({ host, port, lookup: lookUpForConnect, noDelay: true, keepAlive: true, onread }), opening, clock);
+  const socket = context === undefined ? connectTcp(transport) : startTls(transport, target, clock);
+  return whenReady(socket, opening, clock);
 }
 
 /** Connects to a host that others chose, if all of its addresses are allowed. */
@@ -72,7 +79,9 @@ export async function openChecked(
   }
   const connectTo = (address: string): Socket => {
     const direct = { host: parts.detour?.(address) ?? address, port, onread: reads };
-    return context === undefined ? connectTcp({ ...direct, noDelay: true }) : startTls(direct, target, parts);
+    return context === undefined
+      ? connectTcp({ ...direct, noDelay: true })
+      : startTls(direct, target, parts.clock, parts.sessions);
   };
   return dialInTurn(await findAddresses(target, parts), opening, connectTo, parts.clock);
 }
@@ -89,25 +98,26 @@ async function findAddresses({ host, port }: ConnectionTarget, parts: OpenParts)
 
 function secureTunnel(tunnel: Socket, target: ConnectionTarget, opening: Opening, parts: OpenParts): Promise<Socket> {
   opening.phase = 'tls';
-  return whenReady(startTls({ socket: tunnel, host: target.host }, target, parts), opening, parts.clock);
+  return whenReady(startTls({ socket: tunnel, host: target.host }, target, parts.clock, parts.sessions), opening, parts.clock);
 }
 
 /** The certificate must be valid for the host name, or for the address if the URL has one. */
 function startTls(
   transport: ConnectionOptions & { readonly onread?: OnReadOpts },
   target: ConnectionTarget,
-  { sessions, clock }: OpenParts,
+  clock: Clock,
+  sessions?: TlsSessions,
 ): TLSSocket {
-  const { host, context } = target;
+  const { host, context, serverName = host, isUnverified = false } = target;
   const socket = connectTls({
     ...transport,
-    ...(isIP(host) === 0 && { servername: host }),
+    ...(isIP(serverName) === 0 && { servername: serverName }),
     secureContext: context,
-    session: sessions.find(target),
-    rejectUnauthorized: true,
+    session: sessions?.find(target),
+    rejectUnauthorized: !isUnverified,
     ALPNProtocols: ALPN,
   });
-  onEvent(socket, 'session', (session) => sessions.keep(target, session));
+  onEvent(socket, 'session', (session) => sessions?.keep(target, session));
   onceEvent(socket, 'secureConnect', () => limitEmptyRecords(socket, clock, () => socket.destroy(new EmptyRecordsError())));
   return socket;
 }

@@ -1,11 +1,8 @@
 /** Posts one export to a collector (OTLP/HTTP): with a timeout and a limit on the response size, without following redirects. */
-import { type IncomingMessage, request as openHttp } from 'node:http';
-import { request as openHttps } from 'node:https';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { toErrorText } from '../../../core/errors.ts';
-import { GrowingBuffer } from '../../../core/growing-buffer.ts';
-import { lookUpForConnect } from '../../../core/name-lookup.ts';
-import { onEvent } from '../../../core/safe-events.ts';
+import { requestOnce, type SingleResponse } from '../../../http/client/request-once.ts';
+import { DialFailure } from '../../../http/dial/dial.ts';
 
 /** The outcome of one export. */
 export type PostResult =
@@ -43,81 +40,50 @@ const OK = 200;
 const MULTIPLE_CHOICES = 300;
 /** The statuses that OTLP lists as retryable. */
 const RETRYABLE = new Set([429, 502, 503, 504]);
+const FRAMING = ['content-length', 'transfer-encoding', 'connection'];
+const STOPPING = { kind: 'failed', message: 'the process is stopping', mayRetry: true } as const;
 const NOT_PRINTABLE = /[^\x20-\x7e]/g;
 
 /** Creates the client; it connects for each export. */
-export function createPost(options: PostOptions, clock: Clock): PostSpans {
-  const isTls = options.url.protocol === 'https:';
-  const aborts = new Set<(message: string) => void>();
-  let isClosed = false;
-
-  const post = (body: string, headers: readonly (readonly [string, string])[]): Promise<PostResult> =>
-    new Promise((resolve) => {
-      const { url, timeout, userAgent } = options;
-      const outgoing = (isTls ? openHttps : openHttp)(url, {
-        method: 'POST',
-        lookup: lookUpForConnect,
-        // The collector could close an idle connection at the moment of its reuse; a new one every few seconds costs little.
-        agent: false,
-        ca: options.ca,
-        headers: {
-          'Content-Type': 'application/json',
-          'Content-Length': Buffer.byteLength(body),
-          'User-Agent': userAgent,
-          ...Object.fromEntries(headers),
-        },
-      });
-      const finish = (result: PostResult): void => {
-        cancel();
-        aborts.delete(abort);
-        resolve(result);
-      };
-      const abort = (message: string): void => {
-        outgoing.destroy();
-        finish({ kind: 'failed', message: `${url.host}: ${message}`, mayRetry: true });
-      };
-      const cancel = clock.after(timeout, () => abort(`no response within ${timeout / 1_000} s`));
-      aborts.add(abort);
-      onEvent(outgoing, 'error', (error: NodeJS.ErrnoException) => abort(error.code ?? error.message));
-      onEvent(outgoing, 'response', (incoming) =>
-        readResponse(incoming, (text) => finish(toResult(incoming, text, url.host)), abort),
-      );
-      outgoing.end(body);
-    });
-
+export function createPost({ url, readHeaders, timeout, ca, userAgent }: PostOptions, clock: Clock): PostSpans {
+  const closing = new AbortController();
+  const { signal } = closing;
   return {
     async send(body) {
       try {
-        const headers = await options.readHeaders();
-        if (isClosed) return { kind: 'failed', message: 'the process is stopping', mayRetry: true };
-        return await post(body, headers);
+        const headers = toHeaders(url, userAgent, await readHeaders());
+        if (signal.aborted) return STOPPING;
+        const content = { body: Buffer.from(body), timeout, maxBytes: MAX_RESPONSE_BYTES };
+        return toResult(await requestOnce({ url, method: 'POST', headers, ...content, ca, signal }, clock), url.host);
       } catch (thrown) {
-        return { kind: 'failed', message: toErrorText(thrown), mayRetry: true };
+        if (signal.aborted) return STOPPING;
+        const message = thrown instanceof DialFailure ? `${url.host}: ${thrown.message}` : toErrorText(thrown);
+        return { kind: 'failed', message, mayRetry: true };
       }
     },
-    close() {
-      isClosed = true;
-      for (const abort of aborts) abort('the process is stopping');
-    },
+    close: () => closing.abort(),
   };
 }
 
-function readResponse(incoming: IncomingMessage, onEnd: (text: string) => void, abort: (message: string) => void): void {
-  const bytes = new GrowingBuffer();
-  onEvent(incoming, 'data', (chunk: Buffer) => {
-    if (bytes.length + chunk.length > MAX_RESPONSE_BYTES) abort(`the response has more than ${MAX_RESPONSE_BYTES} bytes`);
-    else bytes.append(chunk, MAX_RESPONSE_BYTES);
-  });
-  onEvent(incoming, 'error', () => abort('the response was cut off'));
-  onEvent(incoming, 'end', () => onEnd(bytes.view().toString()));
+/** The fields of the config replace those of sidegate, except for the framing. */
+function toHeaders(url: URL, userAgent: string, configured: readonly (readonly [string, string])[]): string[] {
+  const common = [
+    ['Host', url.host],
+    ['Content-Type', 'application/json'],
+    ['User-Agent', userAgent],
+  ] as const;
+  const fields = new Map([...common, ...configured].map((field) => [field[0].toLowerCase(), field]));
+  for (const name of FRAMING) fields.delete(name);
+  return [...fields.values()].flat();
 }
 
-function toResult({ statusCode = 0, headers }: IncomingMessage, text: string, host: string): PostResult {
-  if (statusCode >= OK && statusCode < MULTIPLE_CHOICES) return { kind: 'accepted', ...readPartialSuccess(text) };
-  const mayRetry = RETRYABLE.has(statusCode);
-  const seconds = /^\d{1,6}$/.exec(headers['retry-after'] ?? '')?.[0];
+function toResult({ status, headers, body, isComplete }: SingleResponse, host: string): PostResult {
+  if (!isComplete)
+    return { kind: 'failed', message: `${host}: the response has more than ${MAX_RESPONSE_BYTES} bytes`, mayRetry: true };
+  if (status >= OK && status < MULTIPLE_CHOICES) return { kind: 'accepted', ...readPartialSuccess(body.toString()) };
+  const seconds = /^\d{1,6}$/.exec(headers.get('retry-after') ?? '')?.[0];
   const retryAfter = seconds === undefined ? undefined : Number(seconds) * 1_000;
-  return { kind: 'failed', message: `${host}: responded ${statusCode}`, mayRetry, retryAfter };
+  return { kind: 'failed', message: `${host}: responded ${status}`, mayRetry: RETRYABLE.has(status), retryAfter };
 }
 
 /** ExportTraceServiceResponse; any other body means that all spans were accepted. */

@@ -134,7 +134,7 @@ describe('a collector', () => {
       await clock.advance(1_000);
       return counts.exported === 1;
     });
-    expect(told).toEqual([`127.0.0.1:${port}: ECONNREFUSED`, 'recovered']);
+    expect(told).toEqual([`127.0.0.1:${port}: the connection failed (ECONNREFUSED)`, 'recovered']);
     await collector.close();
   });
 
@@ -201,11 +201,11 @@ describe('a collector', () => {
     }));
 
   test.each([
-    ['never answers', () => undefined, 'no response within 10 s'],
+    ['never answers', () => undefined, 'no response within 10000 ms'],
     [
       'answers without an end',
       (response: { write(text: string): unknown }) => void response.write('{'),
-      'no response within 10 s',
+      'the response stalled for 10000 ms',
     ],
   ])('that %s is aborted in time', (_, answer, why) =>
     withCollector(async (collector) => {
