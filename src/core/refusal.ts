@@ -126,6 +126,10 @@ export type Reason =
   | 'upstream_reset'
   | 'upstream_invalid_response';
 
+/** The stages of a request that operators see, in their order. The content is one only for a request that it stopped. */
+export const STAGES = ['arrived', 'route', 'content', 'login', 'timestamp', 'signature', 'dedup', 'app'] as const;
+export type StageName = (typeof STAGES)[number];
+
 /** A response that sidegate sends instead of the app's. */
 export interface Reply {
   readonly status: number;
@@ -146,6 +150,8 @@ export interface RefusalDetails {
   readonly retryAfterSeconds?: number;
   /** The time that the client claims to have signed, if no key verified it. Only for display. */
   readonly claimedAt?: EpochMilliseconds | undefined;
+  /** The stage that stopped the request, if it is not that of the gate which rejects it. */
+  readonly stage?: StageName | undefined;
 }
 
 /** A request that is rejected, or that sidegate responds to itself: expected, counted, cheap. */
@@ -158,10 +164,12 @@ export class Refusal {
   /** Sent instead of problem details, for senders that expect a specific response. */
   readonly reply: Reply | undefined;
   readonly claimedAt: EpochMilliseconds | undefined;
+  readonly stage: StageName | undefined;
   /** Makes the type nominal: only `instanceof` distinguishes a refusal from a pass, so no object literal can take its place. */
   declare protected readonly nominal: true;
 
-  constructor(code: RefusalCode, reason: Reason, { detail, allow, retryAfterSeconds, claimedAt }: RefusalDetails, reply?: Reply) {
+  constructor(code: RefusalCode, reason: Reason, details: RefusalDetails, reply?: Reply) {
+    const { detail, allow, retryAfterSeconds, claimedAt, stage } = details;
     this.code = code;
     this.reason = reason;
     this.detail = detail;
@@ -169,6 +177,7 @@ export class Refusal {
     this.retryAfterSeconds = retryAfterSeconds;
     this.reply = reply;
     this.claimedAt = claimedAt;
+    this.stage = stage;
   }
 }
 

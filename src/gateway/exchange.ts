@@ -9,7 +9,7 @@ import type { CancelTimer, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { ClaimedEvent, ClaimGrant, VerifiedEvent } from '../core/event.ts';
 import type { ParsedHead, RequestInfo } from '../core/parsed-head.ts';
-import { type Reason, Refusal, refuse } from '../core/refusal.ts';
+import { type Reason, Refusal, refuse, type StageName } from '../core/refusal.ts';
 import type { RequestTrace } from '../core/request-trace.ts';
 import { whenSettled } from '../core/safe-events.ts';
 import type { TrustLevel } from '../telemetry/tracing/tracer.ts';
@@ -83,7 +83,7 @@ export class ExchangePort implements RequestHandler {
     this.#ends.begin();
     try {
       const route = this.#find(head);
-      if (route instanceof Refusal) this.#ends.end({ info: head, head, refusal: route }, response);
+      if (route instanceof Refusal) this.#ends.end({ info: head, head, refusal: route, stage: 'route' }, response);
       else new Exchange(this.#ends, route, head, response).start();
     } catch (thrown) {
       this.#ends.abandon(head, response, thrown);
@@ -148,6 +148,8 @@ export class Exchange implements RequestRecord, Sender {
   sentAt: Milliseconds | undefined = undefined;
   outcome: ForwardOutcome | undefined = undefined;
   refusal: Refusal | undefined = undefined;
+  /** Of the current gate; of the last one, if it rejected the request. */
+  stage: StageName = 'route';
   readonly #ends: RequestEnds;
   readonly #response: ClientResponse;
   #destination: CheckedDestination | undefined;
@@ -177,19 +179,23 @@ export class Exchange implements RequestRecord, Sender {
   #checkHead(gates: RouteGates): OrWaiting<Admitted | Refusal> {
     const { certificate, handshake } = gates;
     if (certificate !== undefined) {
+      this.stage = 'login';
       const name = certificate.check(this.head);
       if (name instanceof Refusal) return name;
       this.certificateName = name;
     }
     if (handshake === undefined) return this.#checkContent(gates);
+    this.stage = 'signature';
     return this.#thenDecide(handshake.check(this.head), (refusal) => refusal ?? this.#checkContent(gates));
   }
 
   #checkContent(gates: RouteGates): OrWaiting<Admitted | Refusal> {
     const { content, password } = gates;
+    this.stage = 'content';
     const checkBody = content?.check(this.head);
     if (checkBody instanceof Refusal) return checkBody;
     if (password === undefined) return this.#receive(gates, checkBody);
+    this.stage = 'login';
     return this.#thenDecide(password.check(this.head), (user) => {
       if (user instanceof Refusal) return user;
       this.user = user;
@@ -201,6 +207,7 @@ export class Exchange implements RequestRecord, Sender {
   #checkDestination(gates: RouteGates, checkBody: BodyCheck | undefined): OrWaiting<Admitted | Refusal> {
     const { destination } = gates;
     if (destination === undefined) return this.#receive(gates, checkBody);
+    this.stage = 'route';
     return this.#thenDecide(destination.check(this.head), (checked) => {
       if (checked instanceof Refusal) return checked;
       this.#destination = checked;
@@ -211,6 +218,7 @@ export class Exchange implements RequestRecord, Sender {
   /** Reads the body, and verifies who signed it. */
   #receive({ webhook }: RouteGates, checkBody: BodyCheck | undefined): OrWaiting<Admitted | Refusal> {
     if (webhook === undefined) return this.#admit(undefined);
+    this.stage = 'signature';
     const verify = webhook.event.check(this.head);
     if (verify instanceof Refusal) return verify;
     return this.#thenDecide(this.head.body.read(webhook.event.maxBody, this.route.share), (body) => {
@@ -227,8 +235,10 @@ export class Exchange implements RequestRecord, Sender {
     checkBody: BodyCheck | undefined,
   ): OrWaiting<Admitted | Refusal> {
     this.event = event;
+    this.stage = 'content';
     const mismatch = checkBody?.(event.body);
     if (mismatch !== undefined) return mismatch;
+    this.stage = 'signature';
     for (const gate of verified) {
       const refusal = gate.check(event, this.head);
       if (refusal !== undefined) return refusal;
@@ -240,6 +250,7 @@ export class Exchange implements RequestRecord, Sender {
   #claim(event: VerifiedEvent, gates: readonly ClaimGate[], at: number): OrWaiting<Admitted | Refusal> {
     const gate = gates[at];
     if (gate === undefined) return this.#admit(event);
+    this.stage = 'dedup';
     return this.#thenDecide(gate.claim(event, this.head), (grant) => {
       if (grant instanceof Refusal) return grant;
       this.#grant = joinGrants(this.#grant, grant);
@@ -367,7 +378,7 @@ export class Exchange implements RequestRecord, Sender {
     if (claimed !== undefined && clock.monotonic() + route.forwardTime >= claimed.expiresAt) {
       this.#leaveSlot();
       claimed.claim?.release();
-      return { refusal: refuse('in_progress', 'lease_expired') };
+      return { refusal: refuse('in_progress', 'lease_expired', { stage: 'dedup' }) };
     }
     route.capacity.follow(slot, this.#response, route.forwardTime);
     if (this.trace?.isRecorded === true) this.sentAt = clock.monotonic();

@@ -1,8 +1,9 @@
 /** The schemas of recent deliveries. */
 import * as z from 'zod';
 import { instant } from '../../config/schema/scalars.ts';
+import { STAGES } from '../../core/refusal.ts';
 import { BODY_ABSENCES } from '../../telemetry/journal/journal.ts';
-import { OUTCOMES, STAGE_RESULTS, STAGES } from './stages.ts';
+import { OUTCOMES, STAGE_RESULTS } from './stages.ts';
 
 const MAX_PAGE = 250;
 const DEFAULT_PAGE = 50;

@@ -1,11 +1,7 @@
 /** The stages that a request passes, in the order of the diagnosis: did it arrive, did the signature verify, did the app respond in time? */
 import type { RouteConfig } from '../../config/schema/config.ts';
-import type { Reason } from '../../core/refusal.ts';
+import { type Reason, STAGES, type StageName } from '../../core/refusal.ts';
 import type { JournalEntry } from '../../telemetry/journal/journal.ts';
-
-/** The stages in their order. Requests have `content` only if it stopped them, and the others only if their route has the check. */
-export const STAGES = ['arrived', 'route', 'content', 'login', 'timestamp', 'signature', 'dedup', 'app'] as const;
-export type StageName = (typeof STAGES)[number];
 
 /** `answered`: sidegate responded instead of the app, without an error; `skipped`: the stage had nothing to check. */
 export const STAGE_RESULTS = ['passed', 'stopped', 'answered', 'skipped', 'not_reached'] as const;
@@ -21,80 +17,6 @@ export interface Stage {
 export const OUTCOMES = ['forwarded', 'failed', 'answered', 'rejected'] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
-/** The stage that a reason stops a request at. */
-const STOPPED_BY: Readonly<Record<Reason, StageName>> = {
-  ok: 'app',
-  malformed: 'arrived',
-  framing: 'arrived',
-  head_timeout: 'arrived',
-  header_too_large: 'arrived',
-  target_too_long: 'arrived',
-  expectation_failed: 'arrived',
-  caller_not_trusted: 'arrived',
-  original_request: 'arrived',
-  route_not_found: 'route',
-  method_not_allowed: 'route',
-  path_ambiguous: 'route',
-  ambiguous_target: 'route',
-  destination_not_allowed: 'route',
-  destination_not_public: 'route',
-  loop: 'route',
-  unsupported_media_type: 'content',
-  content_encoding: 'content',
-  query_not_signed: 'content',
-  content_needed: 'content',
-  body_too_large: 'content',
-  body_timeout: 'content',
-  body_aborted: 'content',
-  buffer_full: 'content',
-  heap_full: 'content',
-  memory_full: 'content',
-  no_credentials: 'login',
-  malformed_credentials: 'login',
-  bad_credentials: 'login',
-  banned: 'login',
-  hash_queue_full: 'login',
-  tls_required: 'login',
-  users_unavailable: 'login',
-  no_certificate: 'login',
-  certificate_not_allowed: 'login',
-  certificate_expired: 'login',
-  client_trust_changed: 'login',
-  timestamp_old: 'timestamp',
-  timestamp_future: 'timestamp',
-  missing_signature: 'signature',
-  malformed_signature: 'signature',
-  bad_signature: 'signature',
-  secret_unavailable: 'signature',
-  handshake: 'signature',
-  handshake_refused: 'signature',
-  handshake_unfinished: 'signature',
-  sender_not_allowed: 'signature',
-  envelope_mismatch: 'signature',
-  kind_not_listed: 'signature',
-  duplicate: 'dedup',
-  stale: 'dedup',
-  replayed_under_new_id: 'dedup',
-  kinds_exhausted: 'dedup',
-  id_reused: 'dedup',
-  in_progress: 'dedup',
-  resource_busy: 'dedup',
-  waiters_full: 'dedup',
-  lease_expired: 'dedup',
-  dedup_unavailable: 'dedup',
-  order_unavailable: 'dedup',
-  queue_unavailable: 'app',
-  queue_full: 'app',
-  client_limit: 'app',
-  queue_timeout: 'app',
-  draining: 'app',
-  internal_error: 'app',
-  sender_gone: 'app',
-  upstream_connect: 'app',
-  upstream_timeout: 'app',
-  upstream_reset: 'app',
-  upstream_invalid_response: 'app',
-};
 /** The form of the signature headers is checked before their time. */
 const BEFORE_TIMESTAMP: ReadonlySet<Reason> = new Set(['missing_signature', 'malformed_signature']);
 const UPSTREAM = /^upstream_/;
@@ -141,8 +63,9 @@ export function findStopped(stages: readonly Stage[]): StageName | null {
   return stages.find(({ result }) => result === 'stopped' || result === 'answered')?.name ?? null;
 }
 
-function toStopped({ line: { code, reason } }: JournalEntry): StageName {
-  return code === 'forwarded' ? 'app' : STOPPED_BY[reason];
+function toStopped({ details }: JournalEntry): StageName {
+  // The app failed after it had the request.
+  return details?.stoppedAt ?? 'app';
 }
 
 function isChecked(name: StageName, { line }: JournalEntry, route: RouteConfig | undefined): boolean {
@@ -163,7 +86,7 @@ function isChecked(name: StageName, { line }: JournalEntry, route: RouteConfig |
 }
 
 function toPassed(name: StageName, { line: { reason, observed, key }, details }: JournalEntry): Stage['result'] {
-  if (observed !== undefined && STOPPED_BY[reason] === name) return 'stopped';
+  if (observed !== undefined && details?.stoppedAt === name) return 'stopped';
   if (name === 'timestamp')
     return BEFORE_TIMESTAMP.has(reason) || (key !== undefined && details?.signedAt === undefined) ? 'skipped' : 'passed';
   if (name === 'dedup') return details?.isClaimed === true ? 'passed' : 'skipped';

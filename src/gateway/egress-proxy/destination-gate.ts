@@ -32,7 +32,7 @@ export function createDestinationGate(options: DestinationOptions): DestinationG
         return { rule: rule.text, addresses: found.addresses };
       }
       if (found.problem === 'forbidden') return refuse('destination_denied', 'destination_not_public', found.detail);
-      return refuse('upstream_unreachable', 'upstream_connect', found.detail);
+      return refuse('upstream_unreachable', 'upstream_connect', { detail: found.detail, stage: 'app' });
     },
   };
 }

@@ -30,6 +30,7 @@ export interface EgressParts {
 
 const TRACE_REFUSAL = refuse('method_not_allowed', 'method_not_allowed', {
   allow: ['CONNECT', 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
+  stage: 'route',
 });
 
 /** The way to the destinations. */
@@ -62,7 +63,8 @@ export class EgressProxy {
 
   #findProxyProblem({ headers, method }: ParsedHead): Refusal | undefined {
     // The pseudonym is unique to this process: another sidegate proxy in the chain is not a loop.
-    if (headers.all('via').some((line) => line.includes(this.#parts.pseudonym))) return refuse('loop_detected', 'loop');
+    if (headers.all('via').some((line) => line.includes(this.#parts.pseudonym)))
+      return refuse('loop_detected', 'loop', { stage: 'route' });
     // TRACE would reveal the proxy's own fields to any client (RFC 9110 §9.3.8).
     if (method === 'TRACE' || parseMaxForwards(method, headers.get('max-forwards')) === 0) return TRACE_REFUSAL;
     return undefined;

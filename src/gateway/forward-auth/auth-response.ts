@@ -29,10 +29,12 @@ export function checkOriginal(
   { headers }: ParsedHead,
 ): Refusal | undefined {
   // If only its other gates allowed it, it would reach the app with an unverified signature.
-  if (verifiesContent) return refuse('content_needed', 'content_needed');
+  if (verifiesContent) return refuse('content_needed', 'content_needed', { stage: 'content' });
   // The calling proxy forwards it to the app, which then runs another method than the route was found by.
   const override = forwardMethodOverride ? undefined : findMethodOverride(headers);
-  return override === undefined ? undefined : refuse('original_request_unclear', 'original_request', override);
+  return override === undefined
+    ? undefined
+    : refuse('original_request_unclear', 'original_request', { detail: override, stage: 'arrived' });
 }
 
 /** Allows it: without a body, as the proxy uses the headers only, and uncached, as the next request may have another password. */

@@ -77,7 +77,7 @@ export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Re
   if (typeof scheme !== 'string') return scheme;
   const target = parseTarget(uri);
   // The client's fault, as on the data port.
-  if ('problem' in target) return refuse('malformed_request', 'path_ambiguous', target.problem);
+  if ('problem' in target) return refuse('malformed_request', 'path_ambiguous', { detail: target.problem, stage: 'route' });
   return { method, target, host, scheme };
 }
 

@@ -6,7 +6,7 @@ import type { VerifiedEvent } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
-import type { Acknowledgement, Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
+import type { Acknowledgement, Reason, Refusal, RefusalCode, StageName } from '../../core/refusal.ts';
 import { REFUSALS, type RefusalLogLevel } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import type { Journal, JournalBody, RequestDetails } from '../../telemetry/journal/journal.ts';
@@ -41,6 +41,8 @@ export interface RequestRecord extends Passed, Partial<Sender> {
   /** Absent if its signature was not verified. */
   readonly event?: VerifiedEvent | undefined;
   readonly admitted?: Admitted | undefined;
+  /** Of the gate that rejected it; absent if none ran. */
+  readonly stage?: StageName | undefined;
   readonly trace?: RequestTrace | undefined;
 }
 
@@ -272,10 +274,18 @@ export function toDetails(ended: RequestRecord): RequestDetails {
     headers: head === undefined ? '' : toText(head.headers),
     // The rejection may not have been enforced.
     signedAt: event === undefined ? (refusal ?? admitted?.observed)?.claimedAt : event.timestamp,
+    stoppedAt: toStage(ended),
     isClaimed: admitted?.claimed?.claim !== undefined,
     bytesOut: outcome !== undefined && 'contentBytes' in outcome ? outcome.contentBytes : undefined,
     body: route?.bodies?.record(ended),
   };
+}
+
+/** The stage that stopped it, or would have without observe mode. */
+function toStage({ refusal, admitted, stage = 'arrived' }: RequestRecord): StageName | undefined {
+  const observed = admitted?.observed;
+  if (observed !== undefined && refusal === undefined) return observed.stage ?? stage;
+  return refusal && (refusal.stage ?? (admitted === undefined ? stage : 'app'));
 }
 
 /** The fields, one per line. */

@@ -87,7 +87,7 @@ export class ClientCertificates {
     response.shouldKeepAlive = false;
     // A new connection would fail in its handshake.
     if (this.#parts.contexts?.clientCertificate !== 'require') return undefined;
-    return refuse('certificate_required', certificateEnd);
+    return refuse('certificate_required', certificateEnd, { stage: 'login' });
   }
 
   /** From now on, the connection is closed immediately when its certificate becomes invalid. */

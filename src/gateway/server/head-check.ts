@@ -47,7 +47,7 @@ export function checkHead(head: IncomingHead, limits: HeadLimits, onLimit: OnLim
   const unsound = findUnsound(head, limits, onLimit);
   if (unsound !== undefined) return unsound;
   const target = parseTarget(head.url);
-  return 'problem' in target ? refuse('malformed_request', 'path_ambiguous', target.problem) : target;
+  return 'problem' in target ? refuse('malformed_request', 'path_ambiguous', { detail: target.problem, stage: 'route' }) : target;
 }
 
 /** Returns why the head is invalid, regardless of its target. */

@@ -153,7 +153,8 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     this.route = route;
     if (this.#brokenBy !== undefined) return toRefusal(this.#brokenBy);
     if (this.declaredLength === 0) return EMPTY;
-    if (this.declaredLength !== undefined && this.declaredLength > maxBytes) return refuse('body_too_large', 'body_too_large');
+    if (this.declaredLength !== undefined && this.declaredLength > maxBytes)
+      return refuse('body_too_large', 'body_too_large', { stage: 'content' });
     this.#maxBytes = maxBytes;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
@@ -193,7 +194,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     // The request is already rejected; discard the rest.
     if (this.#settle === undefined) return freeChunk(chunk);
     this.#received += chunk.length;
-    if (this.#received > this.#maxBytes) return this.#finish(refuse('body_too_large', 'body_too_large'));
+    if (this.#received > this.#maxBytes) return this.#finish(refuse('body_too_large', 'body_too_large', { stage: 'content' }));
     const { declaredLength: most = this.#maxBytes } = this;
     const capacity = this.#bytes.toCapacity(chunk, most);
     if (capacity > this.held && !this.#grow(capacity)) return this.fail('buffer_full');
@@ -236,6 +237,6 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
 }
 
 function toRefusal(reason: Reason): Refusal {
-  if (reason === 'buffer_full') return refuse('overloaded', reason);
-  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
+  if (reason === 'buffer_full') return refuse('overloaded', reason, { stage: 'content' });
+  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason, { stage: 'content' });
 }

@@ -1,5 +1,6 @@
 /** The most recent requests: the same lines as in the log and what the console shows besides, kept in memory in a bounded ring buffer. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { StageName } from '../../core/refusal.ts';
 import type { RequestLine } from '../log/logger.ts';
 import { TextRing } from './text-ring.ts';
 
@@ -37,6 +38,8 @@ export interface RequestDetails {
   readonly headers: string;
   /** The time that the sender signed. Without `key` in the line, no signature verified it. */
   readonly signedAt: EpochMilliseconds | undefined;
+  /** The stage that stopped it, or would have without observe mode; undefined if none did. */
+  readonly stoppedAt: StageName | undefined;
   /** The ID was claimed, so no other request forwards the same event. */
   readonly isClaimed: boolean;
   /** Size of the app's response body. */
@@ -204,10 +207,10 @@ export class Journal {
   }
 }
 
-/** JSON has no line break, so the first one ends the line of the log; the second one ends the numbers. The path and the headers follow. */
-function formatDetails({ path, headers, signedAt, isClaimed, bytesOut }: RequestDetails): string {
-  const numbers = `${signedAt ?? ''},${isClaimed ? 1 : ''},${bytesOut ?? ''},${path?.length ?? ''}`;
-  return `\n${numbers}\n${path ?? ''}${headers}`;
+/** JSON has no line break, so the first one ends the line of the log; the second one ends the short values. The path and the headers follow. */
+function formatDetails({ path, headers, signedAt, stoppedAt, isClaimed, bytesOut }: RequestDetails): string {
+  const values = `${signedAt ?? ''},${isClaimed ? 1 : ''},${bytesOut ?? ''},${path?.length ?? ''},${stoppedAt ?? ''}`;
+  return `\n${values}\n${path ?? ''}${headers}`;
 }
 
 function parseLine(text: string): RequestLine {
@@ -218,13 +221,14 @@ function parseLine(text: string): RequestLine {
 function parseDetails(text: string, body: JournalBody | undefined): RequestDetails | undefined {
   const end = text.indexOf('\n');
   if (end === -1) return undefined;
-  const numbersEnd = text.indexOf('\n', end + 1);
-  const [signedAt = '', isClaimed, bytesOut = '', pathLength = ''] = text.slice(end + 1, numbersEnd).split(',');
-  const pathEnd = numbersEnd + 1 + Number(pathLength);
+  const valuesEnd = text.indexOf('\n', end + 1);
+  const [signedAt = '', isClaimed, bytesOut = '', pathLength = '', stoppedAt = ''] = text.slice(end + 1, valuesEnd).split(',');
+  const pathEnd = valuesEnd + 1 + Number(pathLength);
   return {
-    path: pathLength === '' ? undefined : text.slice(numbersEnd + 1, pathEnd),
+    path: pathLength === '' ? undefined : text.slice(valuesEnd + 1, pathEnd),
     headers: text.slice(pathEnd),
     signedAt: toNumber(signedAt),
+    stoppedAt: stoppedAt === '' ? undefined : (stoppedAt as StageName),
     isClaimed: isClaimed === '1',
     bytesOut: toNumber(bytesOut),
     body,

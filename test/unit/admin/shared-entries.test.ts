@@ -79,6 +79,7 @@ const LARGE: RequestDetails = {
   path: `/${'p'.repeat(1_023)}...`,
   headers: Array.from({ length: 64 }, (_, i) => `h${i}\t${'v'.repeat(60)}`).join('\n'),
   signedAt: undefined,
+  stoppedAt: undefined,
   isClaimed: false,
   bytesOut: undefined,
   body: undefined,

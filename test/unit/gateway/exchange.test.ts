@@ -2,10 +2,10 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ConfigSchema } from '../../../src/config/schema/schema.ts';
 import { systemClock } from '../../../src/core/clock.ts';
-import { acknowledge, Refusal, refuse } from '../../../src/core/refusal.ts';
+import { acknowledge, Refusal, refuse, type StageName } from '../../../src/core/refusal.ts';
 import { type AppRoute, ExchangePort } from '../../../src/gateway/exchange.ts';
 import { Capacity } from '../../../src/gateway/pipeline/capacity.ts';
-import type { ClaimGate, HeadGate, RouteGates } from '../../../src/gateway/pipeline/gates/gate.ts';
+import type { ClaimGate, HeadGate, RouteGates, WebhookGates } from '../../../src/gateway/pipeline/gates/gate.ts';
 import { RouteTable, toRouteQuery } from '../../../src/gateway/pipeline/router.ts';
 import { createMetrics } from '../../../src/gateway/runtime/metrics.ts';
 import { ListenServer } from '../../../src/gateway/server/server.ts';
@@ -29,6 +29,7 @@ const CONFIG = ConfigSchema.parse({
 });
 
 const lines: string[] = [];
+let journal: Journal;
 let server: ListenServer;
 let port: number;
 let requests: ExchangePort;
@@ -36,6 +37,7 @@ let isLogBroken = false;
 
 beforeEach(async () => {
   lines.length = 0;
+  journal = new Journal({ size: 9, maxBytes: 100_000 });
   isLogBroken = false;
   const logger = createLogger({
     level: 'info',
@@ -54,7 +56,7 @@ beforeEach(async () => {
     tracing: { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }) },
     clock: systemClock,
     logger: { ...logger, request },
-    journal: new Journal({ size: 0, maxBytes: 0 }),
+    journal,
     metrics,
     unrouted: metrics.route(undefined),
     find: (head) => routes.find(toRouteQuery(head)),
@@ -109,6 +111,11 @@ const toClaims = (...claims: ClaimGate['claim'][]): RouteGates => ({
     verified: [],
     claims: claims.map((claim) => ({ claim })),
   },
+});
+
+/** A gate for events that decides by the head. */
+const toEvent = (check: WebhookGates['event']['check']): RouteGates => ({
+  webhook: { event: { maxBody: 100, check }, verified: [], claims: [] },
 });
 
 describe('a gate that throws', () => {
@@ -168,6 +175,30 @@ test('a route whose gates verified nothing forwards nothing', async () => {
   openWith(toHead(() => undefined));
   expect((await send(port)).code).toBe('internal_error');
   expect(lines.join('')).toContain('no gate of route a verified the request');
+});
+
+test.each<[StageName, RouteGates]>([
+  ['login', { certificate: { check: () => refuse('certificate_required', 'no_certificate') } }],
+  ['signature', toHead(() => refuse('handshake_refused', 'handshake_refused'))],
+  ['content', { content: { check: () => refuse('malformed_request', 'malformed') } }],
+  ['login', { password: { check: () => refuse('malformed_request', 'malformed') } }],
+  ['route', { ...IN, destination: { check: async () => refuse('destination_denied', 'destination_not_allowed') } }],
+  ['signature', toEvent(() => refuse('missing_signature', 'missing_signature'))],
+  ['timestamp', toEvent(() => refuse('timestamp_outside_tolerance', 'timestamp_old', { stage: 'timestamp' }))],
+  ['content', { ...toClaims(), content: { check: () => () => refuse('unsupported_media_type', 'unsupported_media_type') } }],
+  ['dedup', toClaims(() => refuse('in_progress', 'in_progress'))],
+  ['dedup', toClaims(() => Promise.reject(new Error('boom')))],
+])('the journal says that a refusal was at the stage %s, as its gate does', async (stage, gates) => {
+  openWith(gates);
+  await send(port);
+  expect(journal.find({ limit: 1 })[0]?.details?.stoppedAt).toBe(stage);
+});
+
+test('the journal says that a body which is too large was rejected for its content, and an unknown path for its route', async () => {
+  openWith(toClaims());
+  await send(port, { body: 'x'.repeat(101) });
+  await send(port, { path: '/elsewhere' });
+  expect(journal.find({ limit: 2 }).map(({ details }) => details?.stoppedAt)).toEqual(['route', 'content']);
 });
 
 describe('the memory of a large body', () => {

@@ -31,7 +31,7 @@ export function createOpenHandshakeGate(
 ): HeadGate {
   // The route accepts other methods only for the handshake.
   const checkMethod = (method: string): Refusal | undefined =>
-    methods.includes(method) ? undefined : refuse('method_not_allowed', 'method_not_allowed', { allow: methods });
+    methods.includes(method) ? undefined : refuse('method_not_allowed', 'method_not_allowed', { allow: methods, stage: 'route' });
 
   const checkBody = async (head: ParsedHead, request: OpenRequest, secrets: OpenSecrets): Promise<GateDecision> => {
     // Later gates get the same bytes.

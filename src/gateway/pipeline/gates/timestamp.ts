@@ -44,8 +44,10 @@ export function checkRecency(
   const skew = Math.floor(receivedAt / SECOND) * SECOND - Math.floor(signedAt / SECOND) * SECOND;
   onSkew(skew);
   if (tolerance === undefined) return undefined;
-  if (skew > tolerance.past) return refuse('timestamp_outside_tolerance', 'timestamp_old', `${skew / SECOND} s old`);
+  const toRefusal = (reason: 'timestamp_old' | 'timestamp_future', detail: string): Refusal =>
+    refuse('timestamp_outside_tolerance', reason, { detail, stage: 'timestamp' });
+  if (skew > tolerance.past) return toRefusal('timestamp_old', `${skew / SECOND} s old`);
   // A future bound too: without it a captured delivery with a future time stays valid until then.
-  if (-skew > tolerance.future) return refuse('timestamp_outside_tolerance', 'timestamp_future', `${-skew / SECOND} s ahead`);
+  if (-skew > tolerance.future) return toRefusal('timestamp_future', `${-skew / SECOND} s ahead`);
   return undefined;
 }

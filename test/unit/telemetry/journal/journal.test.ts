@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { STAGES } from '../../../../src/core/refusal.ts';
 import { Journal, type JournalQuery } from '../../../../src/telemetry/journal/journal.ts';
 import type { RequestLine } from '../../../../src/telemetry/log/logger.ts';
 import { fc } from '../../../support/property.ts';
@@ -29,6 +30,7 @@ describe('the journal', () => {
       path: fc.option(text, { nil: undefined }),
       headers: text,
       signedAt: amount,
+      stoppedAt: fc.option(fc.constantFrom(...STAGES), { nil: undefined }),
       isClaimed: fc.boolean(),
       bytesOut: amount,
     };
@@ -59,6 +61,7 @@ describe('the journal', () => {
       path: '/',
       headers: '',
       signedAt: undefined,
+      stoppedAt: undefined,
       isClaimed: true,
       bytesOut: 0,
       body: { content: Buffer.from(name), isTruncated: false, redactions: 0, release: () => void released.push(name) },
@@ -119,6 +122,7 @@ describe('the journal', () => {
       path: '/',
       headers: 'x'.repeat(50_000),
       signedAt: undefined,
+      stoppedAt: undefined,
       isClaimed: false,
       bytesOut: 0,
       body: undefined,
