@@ -102,7 +102,10 @@ export function rememberByName<T extends string | boolean>(decide: (name: string
 export function listForwarded(headers: HeaderFields, isWanted: (name: string) => boolean): [name: string, value: string][] {
   const { names, raw } = headers;
   const fields: [name: string, value: string][] = [];
-  for (const [at, name] of names.entries()) if (isWanted(name)) fields.push([name, raw[2 * at + 1] ?? '']);
+  for (let at = 0; at < names.length; at++) {
+    const name = names[at] as string;
+    if (isWanted(name)) fields.push([name, raw[2 * at + 1] ?? '']);
+  }
   const named = findConnectionOptions(headers);
   const forwarded = named === undefined ? fields : fields.filter(([name]) => !named.has(name));
   return forwarded.sort(([a], [b]) => (a < b ? -1 : Number(a > b)));

@@ -214,22 +214,39 @@ export function joinGrants(earlier: ClaimGrant, later: ClaimGrant): ClaimGrant {
 /** Settles both, the later one first. */
 function joinClaims(earlier: Claim | undefined, later: Claim | undefined): Claim | undefined {
   if (earlier === undefined || later === undefined) return later ?? earlier;
-  return toClaim((how) => {
+  return new SettledClaim((how) => {
     later[how]();
     earlier[how]();
   });
 }
 
+/** A claim that one function settles. */
+export class SettledClaim implements Claim {
+  readonly #settle: (how: keyof Claim) => void;
+
+  constructor(settle: (how: keyof Claim) => void) {
+    this.#settle = settle;
+  }
+
+  confirm(): void {
+    this.#settle('confirm');
+  }
+
+  release(): void {
+    this.#settle('release');
+  }
+
+  hold(): void {
+    this.#settle('hold');
+  }
+}
+
 /** Settles a claim once: the first settlement counts. */
 export function toOneTimeClaim(claim: Claim): Claim {
   let open: Claim | undefined = claim;
-  return toClaim((how) => {
+  return new SettledClaim((how) => {
     const settled = open;
     open = undefined;
     settled?.[how]();
   });
-}
-
-function toClaim(settle: (how: keyof Claim) => void): Claim {
-  return { confirm: () => settle('confirm'), release: () => settle('release'), hold: () => settle('hold') };
 }

@@ -13,6 +13,7 @@ import {
   type ClaimReply,
   type ClaimWaiters,
   NOTHING_CLAIMED,
+  SettledClaim,
 } from '../claims.ts';
 import {
   joinFingerprint,
@@ -105,7 +106,7 @@ export interface DedupParts {
  */
 export type RepeatStored = (event: VerifiedEvent, head: ParsedHead, ago: Milliseconds) => Promise<'known' | 'lost' | Refusal>;
 
-const NOTHING_TO_SETTLE: Claim = { confirm: () => undefined, release: () => undefined, hold: () => undefined };
+const NOTHING_TO_SETTLE: Claim = new SettledClaim(() => undefined);
 
 /** Claims the ids of a route's events. */
 export function createDedupGate(options: DedupOptions, parts: DedupParts): ClaimGate {
@@ -291,14 +292,10 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   #toClaim(held: readonly ClaimRequest[]): Claim {
-    const settleAll = (kind: IdSettlement['kind']): void => {
-      for (const request of held) this.#settle(kind, request);
-    };
-    return {
-      confirm: () => settleAll('confirm'),
-      release: () => settleAll('release'),
-      hold: () => this.#parts.onEvent('held'),
-    };
+    return new SettledClaim((how) => {
+      if (how === 'hold') this.#parts.onEvent('held');
+      else for (const request of held) this.#settle(how, request);
+    });
   }
 
   #settle(kind: IdSettlement['kind'], { key, token, fingerprint }: ClaimRequest): void {

@@ -15,6 +15,7 @@ import {
   type ClaimWaiters,
   type Grant,
   NOTHING_CLAIMED,
+  SettledClaim,
 } from '../claims.ts';
 import { toResourceKey } from '../event-keys.ts';
 import type { ResourceSettlement, Settlements } from '../settlements.ts';
@@ -105,11 +106,10 @@ class OrderAttempt implements ClaimAttempt {
   }
 
   #toClaim(): Claim {
-    return {
-      confirm: () => this.#settle('confirm'),
-      release: () => this.#settle('release'),
-      hold: () => this.#parts.onEvent('held'),
-    };
+    return new SettledClaim((how) => {
+      if (how === 'hold') this.#parts.onEvent('held');
+      else this.#settle(how);
+    });
   }
 
   #settle(kind: ResourceSettlement['kind']): void {
