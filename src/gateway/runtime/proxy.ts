@@ -71,8 +71,7 @@ export function toProxyLabels({ proxy }: Config): GateRouteLabels[] {
 /** Builds the proxy; its realm must be loaded before the first request, its labels set in the metrics now. */
 export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy {
   const { clock, logger, journal, metrics, tracing, limits, memory, tls } = parts;
-  const { basic, requireTls, timeout, idleTimeout, maxDuration, connectTimeout } = config;
-  const routeMetrics = metrics.route(NAME);
+  const { timeout, idleTimeout, maxDuration, connectTimeout } = config;
   const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
   const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
   const own = new OwnPorts();
@@ -91,26 +90,8 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
       return { forwarder, close: () => upstream.close() };
     },
   });
-  const route: ProxyRoute = {
-    to: 'destination',
-    name: NAME,
-    isOpen: false,
-    mode: 'enforce',
-    gates: {
-      password: buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
-      destination: createDestinationGate({
-        rules: config.allow.map((text) => parseDestinationRule(text) as DestinationRule),
-        denyPrivate: config.denyPrivate,
-        resolve: resolveWithin(parts.resolve ?? createResolve({ local: LOCAL_NAMES }), connectTimeout, clock),
-        own,
-      }),
-    },
-    challenges: [toBasicChallenge(basic.realm)],
-    metrics: routeMetrics,
-    trace: { trust: config.trace.trust, template: undefined, app: undefined },
-    egress,
-  };
-  const requests = new ExchangePort({ clock, logger, journal, metrics, tracing, unrouted: routeMetrics, find: () => route });
+  const route = buildProxyRoute(config, egress, own, parts);
+  const requests = new ExchangePort({ clock, logger, journal, metrics, tracing, unrouted: route.metrics, find: () => route });
   const server = new ProxyServer({
     address: config.address,
     limits,
@@ -140,5 +121,26 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
       server.destroy();
       egress.destroy();
     },
+  };
+}
+
+function buildProxyRoute(config: ProxyConfig, egress: EgressProxy, own: OwnPorts, parts: ProxyParts): ProxyRoute {
+  const { basic, requireTls, denyPrivate, connectTimeout, trace } = config;
+  const metrics = parts.metrics.route(NAME);
+  const rules = config.allow.map((text) => parseDestinationRule(text) as DestinationRule);
+  const resolve = resolveWithin(parts.resolve ?? createResolve({ local: LOCAL_NAMES }), connectTimeout, parts.clock);
+  return {
+    to: 'destination',
+    name: NAME,
+    isOpen: false,
+    mode: 'enforce',
+    gates: {
+      password: buildBasicGate({ ...basic, requireTls }, 'proxy', metrics, parts),
+      destination: createDestinationGate({ rules, denyPrivate, resolve, own }),
+    },
+    challenges: [toBasicChallenge(basic.realm)],
+    metrics,
+    trace: { trust: trace.trust, template: undefined, app: undefined },
+    egress,
   };
 }
