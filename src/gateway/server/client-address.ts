@@ -1,8 +1,11 @@
-/** Finds the address of the client: the peer of the socket, or what trusted proxies report. */
+/** Finds the address of the client, the peer of the socket or what trusted proxies report, and gives each request its ID and times. */
+import { randomUUID } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
 import type { Client } from '../../core/client.ts';
+import type { Clock } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
+import type { RequestInfo } from '../../core/parsed-head.ts';
 
 const PORT = /^\d{1,5}$/;
 
@@ -74,4 +77,14 @@ function withoutPort(hop: string): string {
 function toScheme(lines: readonly string[]): 'http' | 'https' | undefined {
   const last = lines.at(-1)?.split(',').at(-1)?.trim().toLowerCase();
   return last === 'http' || last === 'https' ? last : undefined;
+}
+
+/** Assigns a new request ID. `method`: empty if the bytes are not a request. */
+export function createRequestInfo(method: string, client: Client, clock: Clock): RequestInfo {
+  return { requestId: randomUUID(), method, client, receivedAt: clock.now(), startedAt: clock.monotonic() };
+}
+
+/** A client that connects directly, without a trusted proxy. */
+export function toDirectClient(peer: string, isEncrypted: boolean): Client {
+  return { address: peer, peer, viaTrustedProxy: false, viaIdentityProxy: false, scheme: isEncrypted ? 'https' : 'http' };
 }

@@ -6,9 +6,9 @@ import type { Clock } from '../../core/clock.ts';
 import type { RequestInfo } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
+import { createRequestInfo, toDirectClient } from './client-address.ts';
 import type { OnLimit } from './limits.ts';
 import { closeAfterResponse, discardInput, MAX_DISCARDED } from './linger.ts';
-import { createRequestInfo, toDirectClient } from './request-info.ts';
 import { isResponseSent } from './strict-server.ts';
 
 /** The latest request on a connection. */

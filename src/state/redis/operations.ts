@@ -1,11 +1,11 @@
 /** Runs the store's operations in Redis. Operations of one turn of the event loop share a script call; each has a separate result. */
+import { createHash } from 'node:crypto';
 import { Command, type Result } from 'ioredis';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runNextTurn, whenSettled } from '../../core/safe-events.ts';
 import { type StoreFailure, StoreUnavailable } from '../claims/seen-ids.ts';
 import { isOfReplica, type RedisClient } from './client.ts';
-import { Script } from './script.ts';
 import { OPERATE } from './scripts.ts';
 
 /** The script's reply to an operation (scripts.ts). */
@@ -173,10 +173,9 @@ export class Operations {
   }
 
   #operate(batch: readonly Waiting[]): Promise<RawReply[]> {
-    const keys: string[] = [];
+    const keys = batch.map(({ operation }) => operation.key);
     const args: (string | number)[] = [];
     for (const { operation } of batch) {
-      keys.push(operation.key);
       const [first = '', second = '', third = ''] = operation.args;
       args.push(operation.name, first, second, third);
     }
@@ -206,6 +205,28 @@ export class Operations {
     const message = this.#events.onFailure(cause ?? { message: text });
     if (isOfReplica(text)) this.#reconnect();
     return new StoreUnavailable(toFailure(text), message, { cause });
+  }
+}
+
+/** Sends a script by its digest, or as a whole. */
+type Execute<T> = (command: 'evalsha' | 'eval', script: string) => Promise<T>;
+
+/** A script, which Redis keeps under its digest. */
+export class Script {
+  readonly #text: string;
+  readonly #digest: string;
+
+  constructor(text: string) {
+    this.#text = text;
+    this.#digest = createHash('sha1').update(text).digest('hex');
+  }
+
+  /** Calls the script by its digest. Sends the text if Redis does not have it: it was restarted or failed over, or its scripts were flushed. */
+  call<T>(execute: Execute<T>): Promise<T> {
+    return execute('evalsha', this.#digest).catch((error: unknown) => {
+      if (!toErrorText(error).startsWith('NOSCRIPT')) throw error;
+      return execute('eval', this.#text);
+    });
   }
 }
 

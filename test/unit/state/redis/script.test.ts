@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { Script } from '../../../../src/state/redis/script.ts';
+import { Script } from '../../../../src/state/redis/operations.ts';
 
 const TEXT = 'return 1';
 const DIGEST = createHash('sha1').update(TEXT).digest('hex');
