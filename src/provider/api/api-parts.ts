@@ -1,16 +1,15 @@
-/** The dependencies, limits and views that all operations of the API share. */
+/** The form of the operations of the API, and the dependencies, limits and views that they share. */
 import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import type { EgressRules } from '../../http/dial/endpoint-url.ts';
-import { type ApiResponse, toJson } from '../../http-api/operation.ts';
-import { toInvalid } from '../../http-api/problem.ts';
-import type { EndpointRegistry } from '../endpoints/endpoint.ts';
+import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { toInvalid, toProblem } from '../../http-api/problem.ts';
+import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
 import type { AttemptRecord, DeliveryQueue, Found } from '../queue/delivery-queue.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';
 import type { AttemptView } from './schemas.ts';
 
-/** The dependencies of the operations. */
 export interface OperationParts {
   readonly queue: DeliveryQueue;
   readonly registry: StoredRegistry;
@@ -25,12 +24,41 @@ export interface OperationParts {
     /** It may change with a reload. */
     readonly rotationGrace: () => Milliseconds;
   };
+  /** Requests under way that keep the store busy. */
+  readonly running: { repairs: number; erasures: number };
 }
 
 /** The largest body of requests other than those with events. */
-export const MAX_SMALL_BODY = 64 * 1024;
+const MAX_SMALL_BODY = 64 * 1024;
 
-/** An attempt as the API shows it. */
+/** An operation without the parts that it works on. */
+interface Unbound<Query, Body> extends Omit<Operation<Query, Body>, 'body' | 'handle'> {
+  readonly body?: Omit<NonNullable<Operation<Query, Body>['body']>, 'maxBytes'> & {
+    /** By default `MAX_SMALL_BODY`. */
+    readonly toMaxBytes?: (maxEventSize: number) => number;
+  };
+  handle(request: ApiRequest<Query, Body>, parts: OperationParts): ApiResponse | Promise<ApiResponse>;
+}
+
+/** Checks the types of one operation, and forgets them for the table. */
+export function define<Query = undefined, Body = undefined>({ body, handle, ...operation }: Unbound<Query, Body>) {
+  return (parts: OperationParts): Operation => {
+    const maxBytes = body?.toMaxBytes?.(parts.settings.maxEventSize) ?? MAX_SMALL_BODY;
+    const bounded = body && { body: { ...body, maxBytes } };
+    return defineOperation<Query, Body>({ ...operation, ...bounded, handle: (request) => handle(request, parts) });
+  };
+}
+
+export const UNKNOWN_ENDPOINT = toProblem('not_found', 'there is no endpoint with this ID');
+export const UNKNOWN_EVENT = toProblem('not_found', 'no event with this ID is stored');
+
+/** The endpoint, or why nothing can be sent to it. */
+export function findEnabled(registry: Pick<EndpointRegistry, 'get'>, id: string): Endpoint | ApiResponse {
+  const found = registry.get(id);
+  if (found?.disabled !== undefined) return toProblem('conflict', 'the endpoint is disabled: enable it first');
+  return found ?? UNKNOWN_ENDPOINT;
+}
+
 export function toAttemptView({ at, duration, status, outcome, detail }: AttemptRecord): AttemptView {
   return { at: toInstant(at), durationMs: duration, status, outcome, detail };
 }

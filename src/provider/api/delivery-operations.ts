@@ -1,7 +1,7 @@
 /** The operations on deliveries: list and show them, and repair what was not delivered: retry, cancel, purge and recover. */
 import { toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
-import { type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
 import { OWN_METADATA } from '../events/event.ts';
@@ -16,9 +16,7 @@ import type {
   RepairProgress,
   StoredEvent,
 } from '../queue/delivery-queue.ts';
-import { MAX_SMALL_BODY, type OperationParts, toAttemptView, toPage } from './api-parts.ts';
-import { toUnknownEndpoint } from './endpoint-operations.ts';
-import { toUnknownEvent } from './event-operations.ts';
+import { define, findEnabled, type OperationParts, toAttemptView, toPage, UNKNOWN_EVENT } from './api-parts.ts';
 import {
   DEFAULT_STATES,
   deliveryPage,
@@ -31,16 +29,12 @@ import {
   retriedDelivery,
 } from './schemas.ts';
 
-/** Of one delivery. */
 const DELIVERY_PATH = '/v1/deliveries/{event}~{receiver}';
+/** Each keeps the store busy. */
+const MAX_REPAIRS = 4;
 
-/** Builds the operations. */
-export function createDeliveryOperations(parts: OperationParts): Operation[] {
-  return [createList(parts), createGet(parts), createRetry(parts), createRepair(parts)];
-}
-
-function createList({ queue }: OperationParts): Operation {
-  return defineOperation({
+export const DELIVERY_OPERATIONS = [
+  define({
     id: 'listDeliveries',
     method: 'GET',
     path: '/v1/deliveries',
@@ -49,14 +43,11 @@ function createList({ queue }: OperationParts): Operation {
     query: deliveryQuery,
     responses: { 200: { description: 'A page of deliveries.', schema: deliveryPage } },
     problems: ['queue_unavailable'],
-    handle({ query: { limit, iterator, state: states, ...filter } }) {
+    handle({ query: { limit, iterator, state: states, ...filter } }, { queue }) {
       return toPage(queue.find({ ...filter, states }, { limit, after: iterator }), toView);
     },
-  });
-}
-
-function createGet({ queue }: OperationParts): Operation {
-  return defineOperation({
+  }),
+  define({
     id: 'getDelivery',
     method: 'GET',
     path: DELIVERY_PATH,
@@ -64,16 +55,65 @@ function createGet({ queue }: OperationParts): Operation {
     summary: 'Show a delivery and its attempts',
     responses: { 200: { description: 'The delivery.', schema: deliveryWithAttempts } },
     problems: ['not_found', 'queue_unavailable'],
-    async handle({ params: { event = '', receiver: endpoint = '' } }) {
+    async handle({ params: { event = '', receiver: endpoint = '' } }, { queue }) {
       const [found] = (await queue.find({ event, endpoint }, { limit: 1 })).found;
       const attempts = await queue.findAttempts(event, endpoint);
       if (found === undefined || attempts === undefined) return toProblem('not_found', 'no such delivery is stored');
       return toJson(200, { ...toView(found), history: attempts.map(toAttemptView) });
     },
-  });
-}
+  }),
+  define({
+    id: 'retryDelivery',
+    method: 'POST',
+    path: `${DELIVERY_PATH}/retry`,
+    tag: 'Deliveries',
+    summary: 'Retry a delivery now',
+    description:
+      'In every state, and also if the event was not for this endpoint, unless it belongs to another tenant or to the inbox of a route. A delivery that waits keeps its place in the schedule; any other starts the schedule again, and its failures do not count towards disabling the endpoint. While attempts to the endpoint are paused, it is made when the pause ends.',
+    responses: { 202: { description: 'It is due now.', schema: retriedDelivery } },
+    problems: ['not_found', 'conflict', 'queue_full', 'queue_unavailable'],
+    async handle({ params: { event = '', receiver: endpoint = '' } }, { queue, receivers, clock }) {
+      const found = findEnabled(receivers, endpoint);
+      if ('status' in found) return found;
+      const stored = await queue.getEvent(event);
+      if (stored === undefined) return UNKNOWN_EVENT;
+      const conflict = await findConflict(found, stored, queue);
+      if (conflict !== undefined) return toProblem('conflict', conflict);
+      const now = clock.now();
+      let changed = 0;
+      for await (const progress of queue.repair('retry', { event, endpoint }, now)) ({ changed } = progress);
+      if (changed === 0 && !(await queue.addDelivery(event, endpoint, now)))
+        return toProblem('conflict', 'the delivery was changed at this moment: look at it, and repeat the request if necessary');
+      return toJson(202, { id: toDeliveryId(event, endpoint) });
+    },
+  }),
+  define({
+    id: 'repairDeliveries',
+    method: 'POST',
+    path: '/v1/repairs',
+    tag: 'Deliveries',
+    summary: 'Retry, cancel, purge or recover many deliveries',
+    description:
+      'Without `endpoint`, `retry` changes only deliveries whose endpoint exists, is enabled, and may get the event. The response is a stream of JSON lines. The last one has `done: true`; if it is missing, the connection or the repair broke off. Repeating the request continues it. With `dryRun`, nothing is changed, and the last line has the number of deliveries that match.',
+    body: { schema: repairRequest },
+    responses: {
+      200: {
+        description: 'The progress, one JSON object per line.',
+        schema: repairProgress,
+        contentType: 'application/x-ndjson',
+      },
+    },
+    problems: ['not_found', 'conflict', 'busy', 'queue_unavailable'],
+    handle({ body }, parts): ApiResponse {
+      const rejection = findRejection(body, parts);
+      if (rejection !== undefined) return rejection;
+      if (parts.running.repairs >= MAX_REPAIRS) return toProblem('busy', `there are ${MAX_REPAIRS} repairs already`);
+      parts.running.repairs++;
+      return { status: 200, contentType: 'application/x-ndjson', lines: repair(body, parts) };
+    },
+  }),
+];
 
-/** The ID of a delivery. */
 function toDeliveryId(event: string, endpoint: string): string {
   return `${event}~${endpoint}`;
 }
@@ -97,40 +137,8 @@ function toView(record: DeliveryRecord): OutgoingDelivery {
 
 const OTHER_SIDE =
   'an event that a webhook route received can only be repeated for the app of that route, and this app gets no other events';
-const DISABLED = 'the endpoint is disabled: enable it first';
 const ERASED = 'the payload of this event was erased, so there is nothing left to send';
 const ONLY_EVENTS = 'only endpoints that select events of the app can recover them';
-/** Each keeps the store busy. */
-const MAX_REPAIRS = 4;
-
-function createRetry({ queue, receivers, clock }: OperationParts): Operation {
-  return defineOperation({
-    id: 'retryDelivery',
-    method: 'POST',
-    path: `${DELIVERY_PATH}/retry`,
-    tag: 'Deliveries',
-    summary: 'Retry a delivery now',
-    description:
-      'In every state, and also if the event was not for this endpoint, unless it belongs to another tenant or to the inbox of a route. A delivery that waits keeps its place in the schedule; any other starts the schedule again, and its failures do not count towards disabling the endpoint. While attempts to the endpoint are paused, it is made when the pause ends.',
-    responses: { 202: { description: 'It is due now.', schema: retriedDelivery } },
-    problems: ['not_found', 'conflict', 'queue_full', 'queue_unavailable'],
-    async handle({ params: { event = '', receiver: endpoint = '' } }) {
-      const found = receivers.get(endpoint);
-      if (found === undefined) return toUnknownEndpoint();
-      if (found.disabled !== undefined) return toProblem('conflict', DISABLED);
-      const stored = await queue.getEvent(event);
-      if (stored === undefined) return toUnknownEvent();
-      const conflict = await findConflict(found, stored, queue);
-      if (conflict !== undefined) return toProblem('conflict', conflict);
-      const now = clock.now();
-      let changed = 0;
-      for await (const progress of queue.repair('retry', { event, endpoint }, now)) ({ changed } = progress);
-      if (changed === 0 && !(await queue.addDelivery(event, endpoint, now)))
-        return toProblem('conflict', 'the delivery was changed at this moment: look at it, and repeat the request if necessary');
-      return toJson(202, { id: toDeliveryId(event, endpoint) });
-    },
-  });
-}
 
 /** Why the endpoint cannot get the event. */
 async function findConflict(
@@ -159,44 +167,11 @@ async function canReceive(endpoint: string, event: StoredEvent, queue: Pick<Deli
   return (await queue.find({ event: event.id, endpoint }, { limit: 1 })).found.length > 0;
 }
 
-function createRepair(parts: OperationParts): Operation {
-  let running = 0;
-  return defineOperation({
-    id: 'repairDeliveries',
-    method: 'POST',
-    path: '/v1/repairs',
-    tag: 'Deliveries',
-    summary: 'Retry, cancel, purge or recover many deliveries',
-    description:
-      'Without `endpoint`, `retry` changes only deliveries whose endpoint exists, is enabled, and may get the event. The response is a stream of JSON lines. The last one has `done: true`; if it is missing, the connection or the repair broke off. Repeating the request continues it. With `dryRun`, nothing is changed, and the last line has the number of deliveries that match.',
-    body: { schema: repairRequest, maxBytes: MAX_SMALL_BODY },
-    responses: {
-      200: {
-        description: 'The progress, one JSON object per line.',
-        schema: repairProgress,
-        contentType: 'application/x-ndjson',
-      },
-    },
-    problems: ['not_found', 'conflict', 'busy', 'queue_unavailable'],
-    handle({ body }): ApiResponse {
-      const rejection = findRejection(body, parts);
-      if (rejection !== undefined) return rejection;
-      if (running >= MAX_REPAIRS) return toProblem('busy', `there are ${MAX_REPAIRS} repairs already`);
-      running++;
-      const lines = repair(body, parts, () => {
-        running--;
-      });
-      return { status: 200, contentType: 'application/x-ndjson', lines };
-    },
-  });
-}
-
 /** Deliveries to an endpoint that was deleted can still be canceled and purged. */
 function findRejection({ action, endpoint }: RepairRequest, { receivers }: OperationParts): ApiResponse | undefined {
   if (endpoint === undefined || (action !== 'retry' && action !== 'recover')) return undefined;
-  const found = receivers.get(endpoint);
-  if (found === undefined) return toUnknownEndpoint();
-  if (found.disabled !== undefined) return toProblem('conflict', DISABLED);
+  const found = findEnabled(receivers, endpoint);
+  if ('status' in found) return found;
   const getsEvents = !found.isOperational && !isInboxEndpoint(endpoint);
   return action === 'recover' && !getsEvents ? toProblem('conflict', ONLY_EVENTS) : undefined;
 }
@@ -205,10 +180,10 @@ interface Line extends RepairProgress {
   readonly excluded?: number | undefined;
 }
 
-async function* repair(request: RepairRequest, parts: OperationParts, onEnd: () => void): AsyncGenerator<object> {
+async function* repair(request: RepairRequest, parts: OperationParts): AsyncGenerator<object> {
   let last: Line = { changed: 0, total: 0 };
   try {
-    for await (const line of request.action === 'recover' ? recoverAll(request, parts) : repairAll(request, parts)) {
+    for await (const line of request.action === 'recover' ? recover(request, parts) : repairAll(request, parts)) {
       last = line;
       yield { ...last, done: false };
     }
@@ -217,15 +192,8 @@ async function* repair(request: RepairRequest, parts: OperationParts, onEnd: () 
     if (!(thrown instanceof SidegateError)) throw thrown;
     yield { ...last, done: false, error: thrown.message };
   } finally {
-    onEnd();
+    parts.running.repairs--;
   }
-}
-
-function recoverAll(
-  { endpoint = '', type, tenant, from, to, dryRun }: RepairRequest,
-  parts: OperationParts,
-): AsyncIterable<Line> {
-  return (dryRun ? countMissing : recover)(endpoint, { type, tenant, from, to }, parts);
 }
 
 async function* repairAll(request: RepairRequest, { queue, receivers, clock }: OperationParts): AsyncGenerator<Line> {
@@ -260,24 +228,17 @@ const EVENTS_PER_PAGE = 250;
 /** Events whose bodies are in memory at once. */
 const BODIES_AT_ONCE = 8;
 
-/** Counts what `recover` would create. */
-async function* countMissing(endpoint: string, filter: EventFilter, parts: OperationParts): AsyncGenerator<RepairProgress> {
-  let total = 0;
+/** Creates deliveries, after they were counted. Ends with `changed` equal to `total`, or rejects when a bound of the queue is reached. */
+async function* recover(request: RepairRequest, parts: OperationParts): AsyncGenerator<RepairProgress> {
+  const { queue, clock } = parts;
+  const { endpoint = '', type, tenant, from, to, dryRun } = request;
+  const filter = { type, tenant, from, to };
+  let [changed, total] = [0, 0];
   for await (const missing of findMissing(endpoint, filter, parts)) {
     total += missing.length;
-    yield { changed: 0, total };
+    yield { changed, total };
   }
-}
-
-/** Creates deliveries, after they were counted. Ends with `changed` equal to `total`, or rejects when a bound of the queue is reached. */
-async function* recover(endpoint: string, filter: EventFilter, parts: OperationParts): AsyncGenerator<RepairProgress> {
-  const { queue, clock } = parts;
-  let total = 0;
-  for await (const progress of countMissing(endpoint, filter, parts)) {
-    ({ total } = progress);
-    yield progress;
-  }
-  let changed = 0;
+  if (dryRun) return;
   for await (const missing of findMissing(endpoint, filter, parts)) {
     const now = clock.now();
     const added = await Promise.allSettled(

@@ -5,7 +5,7 @@ import { formatDuration } from '../../config/schema/scalars.ts';
 import { toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { toFoldedName } from '../../core/headers.ts';
 import { type EgressRules, findUrlProblem } from '../../http/dial/endpoint-url.ts';
-import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { type ApiRequest, type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import {
   createSigningSecret,
@@ -20,7 +20,7 @@ import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-rec
 import type { ChangeResult } from '../endpoints/stored-registry.ts';
 import { createEventId, OWN_METADATA, toBody } from '../events/event.ts';
 import { toFailureStreak } from '../lanes/lane-state.ts';
-import { MAX_SMALL_BODY, type OperationParts, toAttemptView } from './api-parts.ts';
+import { define, findEnabled, type OperationParts, toAttemptView, UNKNOWN_ENDPOINT } from './api-parts.ts';
 import * as schemas from './schemas.ts';
 
 const RANDOM_ID_BYTES = 12;
@@ -34,28 +34,237 @@ const TENANT_FIXED =
   'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint';
 const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
+/** Of test events. */
+const TEST_TYPE = 'sidegate.test';
+const TEST_DATA = { message: 'This is a test event. You can ignore it.' };
+/** Old secrets that sign during their grace period; receivers bound the number of signatures that they check. */
+const MAX_OLD_KEYS = 4;
 
-/** Builds the operations. */
-export function createEndpointOperations(parts: OperationParts): Operation[] {
-  return [
-    createList(parts),
-    createCreate(parts),
-    createGet(parts),
-    createPatch(parts),
-    createPut(parts),
-    createDelete(parts),
-    createRotate(parts),
-    createEnable(parts),
-    createDisable(parts),
-    createTest(parts),
-    createStats(parts),
-  ];
-}
-
-/** 404. */
-export function toUnknownEndpoint(): ApiResponse {
-  return toProblem('not_found', 'there is no endpoint with this ID');
-}
+export const ENDPOINT_OPERATIONS = [
+  define({
+    id: 'listEndpoints',
+    method: 'GET',
+    path: '/v1/endpoints',
+    tag: 'Endpoints',
+    summary: 'List endpoints',
+    query: z.strictObject(schemas.page),
+    responses: { 200: { description: 'A page of endpoints.', schema: schemas.endpointPage } },
+    problems: [],
+    handle({ query: { limit, iterator = '' } }, parts) {
+      const all = parts.registry.list();
+      const start = all.findIndex(({ id }) => id > iterator);
+      const following = start === -1 ? [] : all.slice(start);
+      const data: object[] = [];
+      for (let bytes = 0; data.length < Math.min(limit, following.length) && bytes < MAX_PAGE_BYTES; ) {
+        const view = toEndpointView(following[data.length] as Endpoint, parts);
+        data.push(view);
+        bytes += JSON.stringify(view).length;
+      }
+      const last = data.length < following.length ? following[data.length - 1] : undefined;
+      return toJson(200, { data, iterator: last?.id ?? null, done: last === undefined });
+    },
+  }),
+  define({
+    id: 'createEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints',
+    tag: 'Endpoints',
+    summary: 'Create an endpoint',
+    body: { schema: schemas.newEndpoint },
+    responses: {
+      201: { description: 'The endpoint, with its secret.', schema: schemas.createdEndpoint, headers: ['ETag', 'Location'] },
+    },
+    problems: ['conflict', 'queue_unavailable'],
+    async handle({ body: { id = createEndpointId(), secret, ...settings } }, parts) {
+      const { registry, queue, rules, clock, hooks } = parts;
+      const errors = findSettingErrors(settings, rules);
+      const key = toKey(secret);
+      if (errors.length > 0) return toInvalid(errors);
+      if ('status' in key) return key;
+      if (registry.list().length >= MAX_ENDPOINTS) return toProblem('conflict', `there are ${MAX_ENDPOINTS} endpoints already`);
+      const now = clock.now();
+      // Otherwise the owner of the new endpoint would get events that were for the one before.
+      const [backlog] = await queue.backlogs([id], now);
+      if ((backlog?.waiting ?? 0) > 0)
+        return toProblem('conflict', LEFT_BEHIND, { errors: [{ field: 'id', message: 'in use' }] });
+      const record = { settings, keys: [key], disabled: undefined, enabledAt: now, createdAt: now, updatedAt: now };
+      if (!(await registry.create(id, record)))
+        return toProblem('conflict', 'there is an endpoint with this ID', { errors: [{ field: 'id', message: 'in use' }] });
+      hooks.onEndpointChanged(id, 'created');
+      const created = toEndpointResponse(201, registry.get(id) as Endpoint, parts, { secret: formatSigningSecret(key) });
+      return { ...created, headers: { ...created.headers, Location: `/v1/endpoints/${id}` } };
+    },
+  }),
+  define({
+    id: 'getEndpoint',
+    method: 'GET',
+    path: '/v1/endpoints/{endpoint}',
+    tag: 'Endpoints',
+    summary: 'Show an endpoint',
+    responses: { 200: CHANGED },
+    problems: ['not_found'],
+    handle: ({ params: { endpoint: id = '' } }, parts) => toCurrent(id, parts),
+  }),
+  define({
+    id: 'updateEndpoint',
+    method: 'PATCH',
+    path: '/v1/endpoints/{endpoint}',
+    tag: 'Endpoints',
+    summary: 'Change settings of an endpoint',
+    acceptsIfMatch: true,
+    body: { schema: schemas.endpointPatch },
+    responses: { 200: CHANGED },
+    problems: CHANGE_PROBLEMS,
+    handle: (request, parts) =>
+      changeSettings(request, (settings) => mergePatch(settings, request.body as schemas.EndpointPatch), parts),
+  }),
+  define({
+    id: 'replaceEndpoint',
+    method: 'PUT',
+    path: '/v1/endpoints/{endpoint}',
+    tag: 'Endpoints',
+    summary: 'Replace all settings of an endpoint',
+    acceptsIfMatch: true,
+    body: { schema: schemas.endpointReplacement },
+    responses: { 200: CHANGED },
+    problems: CHANGE_PROBLEMS,
+    handle: (request, parts) => changeSettings(request, (settings) => replaceSettings(settings, request.body), parts),
+  }),
+  define({
+    id: 'deleteEndpoint',
+    method: 'DELETE',
+    path: '/v1/endpoints/{endpoint}',
+    tag: 'Endpoints',
+    summary: 'Delete an endpoint',
+    description: 'Its waiting deliveries are canceled.',
+    acceptsIfMatch: true,
+    responses: { 204: { description: 'It is deleted.' } },
+    problems: CHANGE_PROBLEMS,
+    async handle(request, parts) {
+      const change = toChange(request, parts, true);
+      if ('status' in change) return change;
+      const { id, version } = change;
+      const result = await parts.registry.remove(id, version);
+      if (result !== 'changed') return toChangeProblem(result);
+      parts.hooks.onEndpointChanged(id, 'deleted');
+      // It is deleted in any case: what is not canceled now is skipped later.
+      await cancelWaiting(id, parts).catch((thrown: unknown) => parts.hooks.onError('deleteEndpoint', thrown));
+      return { status: 204 };
+    },
+  }),
+  define({
+    id: 'rotateSecret',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/rotate-secret',
+    tag: 'Endpoints',
+    summary: 'Replace the secret of an endpoint',
+    description: `Deliveries are signed with the new and the old secret until the grace period is over, with at most ${MAX_OLD_KEYS} old ones.`,
+    acceptsIfMatch: true,
+    body: { schema: schemas.rotation, isOptional: true },
+    responses: { 200: { description: 'The new secret.', schema: schemas.rotatedSecret } },
+    problems: ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'],
+    async handle(request, parts) {
+      const { registry, clock, hooks, settings } = parts;
+      const { secret, grace = settings.rotationGrace() } = request.body;
+      const change = toChange(request, parts);
+      if ('status' in change) return change;
+      const { id, version } = change;
+      const key = toKey(secret);
+      if ('status' in key) return key;
+      const now = clock.now();
+      const result = await registry.update(
+        id,
+        (record) => ({ ...record, keys: [key, ...toOldKeys(record.keys, now, now + grace)], updatedAt: now }),
+        version,
+      );
+      if (result !== 'changed') return toChangeProblem(result);
+      hooks.onEndpointChanged(id, 'rotated');
+      return toJson(200, { secret: formatSigningSecret(key) });
+    },
+  }),
+  define({
+    id: 'enableEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/enable',
+    tag: 'Endpoints',
+    summary: 'Enable an endpoint',
+    description: 'Also those of the config. Deliveries that were skipped meanwhile can be retried.',
+    responses: { 200: CHANGED },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint: id = '' } }, parts) {
+      const { registry, queue, clock, hooks } = parts;
+      if (await registry.enable(id, clock.now())) {
+        hooks.onEndpointChanged(id, 'enabled');
+        await queue.wake(id);
+      }
+      return toCurrent(id, parts);
+    },
+  }),
+  define({
+    id: 'disableEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/disable',
+    tag: 'Endpoints',
+    summary: 'Disable an endpoint',
+    description:
+      'Also those of the config. Its waiting deliveries are canceled at once, and new ones are skipped until it is enabled again; all of them can be retried then.',
+    responses: { 200: CHANGED },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint: id = '' } }, parts) {
+      const { registry, clock, hooks } = parts;
+      if (await registry.disable(id, 'manual', clock.now())) hooks.onEndpointChanged(id, 'disabled');
+      // Also if it was disabled already: an earlier request may have failed here.
+      if (registry.get(id)?.disabled !== undefined) await cancelWaiting(id, parts);
+      return toCurrent(id, parts);
+    },
+  }),
+  define({
+    id: 'testEndpoint',
+    method: 'POST',
+    path: '/v1/endpoints/{endpoint}/test',
+    tag: 'Endpoints',
+    summary: 'Send a test event to an endpoint',
+    description: `Delivers an event of type ${TEST_TYPE} to this endpoint only, even if it does not select this type.`,
+    body: { schema: schemas.testEvent, isOptional: true },
+    responses: { 202: { description: 'The event is stored.', schema: schemas.acceptedEvent } },
+    problems: ['not_found', 'conflict', 'queue_full', 'queue_unavailable'],
+    async handle({ params: { endpoint = '' }, body: { data = TEST_DATA } }, { registry, queue, clock }) {
+      const found = findEnabled(registry, endpoint);
+      if ('status' in found) return found;
+      const id = createEventId();
+      const now = clock.now();
+      const body = toBody({ type: TEST_TYPE, id, created: Math.floor(now / 1_000), data });
+      await queue.append([
+        { id, type: TEST_TYPE, tenant: found.tenant, createdAt: now, body, metadata: OWN_METADATA, targets: [{ endpoint }] },
+      ]);
+      return toJson(202, { id, duplicate: false, endpoints: 1 });
+    },
+  }),
+  define({
+    id: 'getEndpointStats',
+    method: 'GET',
+    path: '/v1/endpoints/{endpoint}/stats',
+    tag: 'Endpoints',
+    summary: 'Show the backlog of an endpoint, and whether it is failing',
+    responses: { 200: { description: 'The figures.', schema: schemas.endpointStats } },
+    problems: ['not_found', 'queue_unavailable'],
+    async handle({ params: { endpoint = '' } }, { registry, queue, clock }) {
+      const found = registry.get(endpoint);
+      if (found === undefined) return UNKNOWN_ENDPOINT;
+      const now = clock.now();
+      const [[backlog], [state]] = await Promise.all([queue.backlogs([endpoint], now), queue.laneStates([endpoint])]);
+      const { waiting = 0, oldestDue } = backlog ?? {};
+      const streak = toFailureStreak(state, found, now);
+      const failing = streak && {
+        failures: streak.failures,
+        since: toInstant(streak.since),
+        lastAttempt: streak.last && toAttemptView(streak.last),
+        pausedUntil: toOptionalInstant(streak.pausedUntil),
+      };
+      return toJson(200, { waiting, oldestDue: toOptionalInstant(oldestDue), failing });
+    },
+  }),
+];
 
 /** The endpoint with its version. */
 function toEndpointResponse(status: number, endpoint: Endpoint, parts: OperationParts, more?: object): ApiResponse {
@@ -99,135 +308,6 @@ function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts)
   };
 }
 
-function createList(parts: OperationParts): Operation {
-  return defineOperation({
-    id: 'listEndpoints',
-    method: 'GET',
-    path: '/v1/endpoints',
-    tag: 'Endpoints',
-    summary: 'List endpoints',
-    query: z.strictObject(schemas.page),
-    responses: { 200: { description: 'A page of endpoints.', schema: schemas.endpointPage } },
-    problems: [],
-    handle({ query: { limit, iterator = '' } }) {
-      const all = parts.registry.list();
-      const start = all.findIndex(({ id }) => id > iterator);
-      const following = start === -1 ? [] : all.slice(start);
-      const data: object[] = [];
-      for (let bytes = 0; data.length < Math.min(limit, following.length) && bytes < MAX_PAGE_BYTES; ) {
-        const view = toEndpointView(following[data.length] as Endpoint, parts);
-        data.push(view);
-        bytes += JSON.stringify(view).length;
-      }
-      const last = data.length < following.length ? following[data.length - 1] : undefined;
-      return toJson(200, { data, iterator: last?.id ?? null, done: last === undefined });
-    },
-  });
-}
-
-function createCreate(parts: OperationParts): Operation {
-  const { registry, rules, clock, hooks } = parts;
-  return defineOperation({
-    id: 'createEndpoint',
-    method: 'POST',
-    path: '/v1/endpoints',
-    tag: 'Endpoints',
-    summary: 'Create an endpoint',
-    body: { schema: schemas.newEndpoint, maxBytes: MAX_SMALL_BODY },
-    responses: {
-      201: { description: 'The endpoint, with its secret.', schema: schemas.createdEndpoint, headers: ['ETag', 'Location'] },
-    },
-    problems: ['conflict', 'queue_unavailable'],
-    async handle({ body: { id = createEndpointId(), secret, ...settings } }) {
-      const errors = findSettingErrors(settings, rules);
-      const key = toKey(secret);
-      if (errors.length > 0) return toInvalid(errors);
-      if ('status' in key) return key;
-      if (registry.list().length >= MAX_ENDPOINTS) return toProblem('conflict', `there are ${MAX_ENDPOINTS} endpoints already`);
-      const now = clock.now();
-      // Otherwise the owner of the new endpoint would get events that were for the one before.
-      const [backlog] = await parts.queue.backlogs([id], now);
-      if ((backlog?.waiting ?? 0) > 0)
-        return toProblem('conflict', LEFT_BEHIND, { errors: [{ field: 'id', message: 'in use' }] });
-      const record = { settings, keys: [key], disabled: undefined, enabledAt: now, createdAt: now, updatedAt: now };
-      if (!(await registry.create(id, record)))
-        return toProblem('conflict', 'there is an endpoint with this ID', { errors: [{ field: 'id', message: 'in use' }] });
-      hooks.onEndpointChanged(id, 'created');
-      const created = toEndpointResponse(201, registry.get(id) as Endpoint, parts, { secret: formatSigningSecret(key) });
-      return { ...created, headers: { ...created.headers, Location: `/v1/endpoints/${id}` } };
-    },
-  });
-}
-
-function createGet(parts: OperationParts): Operation {
-  return defineOperation({
-    id: 'getEndpoint',
-    method: 'GET',
-    path: '/v1/endpoints/{endpoint}',
-    tag: 'Endpoints',
-    summary: 'Show an endpoint',
-    responses: { 200: CHANGED },
-    problems: ['not_found'],
-    handle: ({ params: { endpoint: id = '' } }) => toCurrent(id, parts),
-  });
-}
-
-function createPatch(parts: OperationParts): Operation {
-  return defineOperation({
-    id: 'updateEndpoint',
-    method: 'PATCH',
-    path: '/v1/endpoints/{endpoint}',
-    tag: 'Endpoints',
-    summary: 'Change settings of an endpoint',
-    acceptsIfMatch: true,
-    body: { schema: schemas.endpointPatch, maxBytes: MAX_SMALL_BODY },
-    responses: { 200: CHANGED },
-    problems: CHANGE_PROBLEMS,
-    handle: (request) =>
-      changeSettings(request, (settings) => mergePatch(settings, request.body as schemas.EndpointPatch), parts),
-  });
-}
-
-function createPut(parts: OperationParts): Operation {
-  return defineOperation({
-    id: 'replaceEndpoint',
-    method: 'PUT',
-    path: '/v1/endpoints/{endpoint}',
-    tag: 'Endpoints',
-    summary: 'Replace all settings of an endpoint',
-    acceptsIfMatch: true,
-    body: { schema: schemas.endpointReplacement, maxBytes: MAX_SMALL_BODY },
-    responses: { 200: CHANGED },
-    problems: CHANGE_PROBLEMS,
-    handle: (request) => changeSettings(request, (settings) => replaceSettings(settings, request.body), parts),
-  });
-}
-
-function createDelete(parts: OperationParts): Operation {
-  return defineOperation({
-    id: 'deleteEndpoint',
-    method: 'DELETE',
-    path: '/v1/endpoints/{endpoint}',
-    tag: 'Endpoints',
-    summary: 'Delete an endpoint',
-    description: 'Its waiting deliveries are canceled.',
-    acceptsIfMatch: true,
-    responses: { 204: { description: 'It is deleted.' } },
-    problems: CHANGE_PROBLEMS,
-    async handle(request) {
-      const change = toChange(request, parts, true);
-      if ('status' in change) return change;
-      const { id, version } = change;
-      const result = await parts.registry.remove(id, version);
-      if (result !== 'changed') return toChangeProblem(result);
-      parts.hooks.onEndpointChanged(id, 'deleted');
-      // It is deleted in any case: what is not canceled now is skipped later.
-      await cancelWaiting(id, parts).catch((thrown: unknown) => parts.hooks.onError('deleteEndpoint', thrown));
-      return { status: 204 };
-    },
-  });
-}
-
 /** Frees the place of deliveries that can no longer be sent. */
 export async function cancelWaiting(endpoint: string, { queue, clock }: Pick<OperationParts, 'queue' | 'clock'>): Promise<void> {
   for await (const _ of queue.repair('cancel', { endpoint }, clock.now()));
@@ -245,7 +325,7 @@ function toChange(
   const endpoint = registry.get(id);
   const isSealed = endpoint === undefined && registry.isElsewhere(id);
   if (isSealed && !mayBeSealed) return toProblem('conflict', SEALED);
-  if (endpoint === undefined && !isSealed) return toUnknownEndpoint();
+  if (endpoint === undefined && !isSealed) return UNKNOWN_ENDPOINT;
   if (endpoint?.source === 'config') return toProblem('conflict', IN_CONFIG);
   const required = incoming.headers['if-match'] ?? '*';
   const version = /^"(\d{1,15})"$/.exec(required)?.[1];
@@ -258,7 +338,7 @@ function toChange(
 function toChangeProblem(result: ChangeResult): ApiResponse {
   if (result === 'version_mismatch')
     return toProblem('precondition_failed', 'the endpoint was changed meanwhile: get it again, and repeat the change');
-  return toUnknownEndpoint();
+  return UNKNOWN_ENDPOINT;
 }
 
 async function changeSettings(
@@ -339,45 +419,6 @@ function toKey(secret: string | undefined): SigningSecret | ApiResponse {
   return 'problem' in key ? toInvalid([{ field: 'secret', message: `${key.problem}; ${key.hint}` }]) : key;
 }
 
-/** Of test events. */
-const TEST_TYPE = 'sidegate.test';
-const TEST_DATA = { message: 'This is a test event. You can ignore it.' };
-/** Old secrets that sign during their grace period; receivers bound the number of signatures that they check. */
-const MAX_OLD_KEYS = 4;
-
-function createRotate(parts: OperationParts): Operation {
-  const { registry, clock, hooks, settings } = parts;
-  return defineOperation({
-    id: 'rotateSecret',
-    method: 'POST',
-    path: '/v1/endpoints/{endpoint}/rotate-secret',
-    tag: 'Endpoints',
-    summary: 'Replace the secret of an endpoint',
-    description: `Deliveries are signed with the new and the old secret until the grace period is over, with at most ${MAX_OLD_KEYS} old ones.`,
-    acceptsIfMatch: true,
-    body: { schema: schemas.rotation, maxBytes: MAX_SMALL_BODY, isOptional: true },
-    responses: { 200: { description: 'The new secret.', schema: schemas.rotatedSecret } },
-    problems: ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'],
-    async handle(request) {
-      const { secret, grace = settings.rotationGrace() } = request.body;
-      const change = toChange(request, parts);
-      if ('status' in change) return change;
-      const { id, version } = change;
-      const key = toKey(secret);
-      if ('status' in key) return key;
-      const now = clock.now();
-      const result = await registry.update(
-        id,
-        (record) => ({ ...record, keys: [key, ...toOldKeys(record.keys, now, now + grace)], updatedAt: now }),
-        version,
-      );
-      if (result !== 'changed') return toChangeProblem(result);
-      hooks.onEndpointChanged(id, 'rotated');
-      return toJson(200, { secret: formatSigningSecret(key) });
-    },
-  });
-}
-
 /** The keys before a rotation, newest first: none signs longer than before, or than `until`. */
 function toOldKeys(keys: readonly SigningKey[], now: number, until: number): SigningKey[] {
   return keys
@@ -386,102 +427,7 @@ function toOldKeys(keys: readonly SigningKey[], now: number, until: number): Sig
     .slice(0, MAX_OLD_KEYS);
 }
 
-function createEnable(parts: OperationParts): Operation {
-  const { registry, queue, clock, hooks } = parts;
-  return defineOperation({
-    id: 'enableEndpoint',
-    method: 'POST',
-    path: '/v1/endpoints/{endpoint}/enable',
-    tag: 'Endpoints',
-    summary: 'Enable an endpoint',
-    description: 'Also those of the config. Deliveries that were skipped meanwhile can be retried.',
-    responses: { 200: CHANGED },
-    problems: ['not_found', 'queue_unavailable'],
-    async handle({ params: { endpoint: id = '' } }) {
-      if (await registry.enable(id, clock.now())) {
-        hooks.onEndpointChanged(id, 'enabled');
-        await queue.wake(id);
-      }
-      return toCurrent(id, parts);
-    },
-  });
-}
-
-function createDisable(parts: OperationParts): Operation {
-  const { registry, clock, hooks } = parts;
-  return defineOperation({
-    id: 'disableEndpoint',
-    method: 'POST',
-    path: '/v1/endpoints/{endpoint}/disable',
-    tag: 'Endpoints',
-    summary: 'Disable an endpoint',
-    description:
-      'Also those of the config. Its waiting deliveries are canceled at once, and new ones are skipped until it is enabled again; all of them can be retried then.',
-    responses: { 200: CHANGED },
-    problems: ['not_found', 'queue_unavailable'],
-    async handle({ params: { endpoint: id = '' } }) {
-      if (await registry.disable(id, 'manual', clock.now())) hooks.onEndpointChanged(id, 'disabled');
-      // Also if it was disabled already: an earlier request may have failed here.
-      if (registry.get(id)?.disabled !== undefined) await cancelWaiting(id, parts);
-      return toCurrent(id, parts);
-    },
-  });
-}
-
-function createTest({ registry, queue, clock }: OperationParts): Operation {
-  return defineOperation({
-    id: 'testEndpoint',
-    method: 'POST',
-    path: '/v1/endpoints/{endpoint}/test',
-    tag: 'Endpoints',
-    summary: 'Send a test event to an endpoint',
-    description: `Delivers an event of type ${TEST_TYPE} to this endpoint only, even if it does not select this type.`,
-    body: { schema: schemas.testEvent, maxBytes: MAX_SMALL_BODY, isOptional: true },
-    responses: { 202: { description: 'The event is stored.', schema: schemas.acceptedEvent } },
-    problems: ['not_found', 'conflict', 'queue_full', 'queue_unavailable'],
-    async handle({ params: { endpoint = '' }, body: { data = TEST_DATA } }) {
-      const found = registry.get(endpoint);
-      if (found === undefined) return toUnknownEndpoint();
-      if (found.disabled !== undefined) return toProblem('conflict', 'the endpoint is disabled: enable it first');
-      const id = createEventId();
-      const now = clock.now();
-      const body = toBody({ type: TEST_TYPE, id, created: Math.floor(now / 1_000), data });
-      await queue.append([
-        { id, type: TEST_TYPE, tenant: found.tenant, createdAt: now, body, metadata: OWN_METADATA, targets: [{ endpoint }] },
-      ]);
-      return toJson(202, { id, duplicate: false, endpoints: 1 });
-    },
-  });
-}
-
-function createStats({ registry, queue, clock }: OperationParts): Operation {
-  return defineOperation({
-    id: 'getEndpointStats',
-    method: 'GET',
-    path: '/v1/endpoints/{endpoint}/stats',
-    tag: 'Endpoints',
-    summary: 'Show the backlog of an endpoint, and whether it is failing',
-    responses: { 200: { description: 'The figures.', schema: schemas.endpointStats } },
-    problems: ['not_found', 'queue_unavailable'],
-    async handle({ params: { endpoint = '' } }) {
-      const found = registry.get(endpoint);
-      if (found === undefined) return toUnknownEndpoint();
-      const now = clock.now();
-      const [[backlog], [state]] = await Promise.all([queue.backlogs([endpoint], now), queue.laneStates([endpoint])]);
-      const { waiting = 0, oldestDue } = backlog ?? {};
-      const streak = toFailureStreak(state, found, now);
-      const failing = streak && {
-        failures: streak.failures,
-        since: toInstant(streak.since),
-        lastAttempt: streak.last && toAttemptView(streak.last),
-        pausedUntil: toOptionalInstant(streak.pausedUntil),
-      };
-      return toJson(200, { waiting, oldestDue: toOptionalInstant(oldestDue), failing });
-    },
-  });
-}
-
 function toCurrent(id: string, parts: OperationParts): ApiResponse {
   const endpoint = parts.registry.get(id);
-  return endpoint === undefined ? toUnknownEndpoint() : toEndpointResponse(200, endpoint, parts);
+  return endpoint === undefined ? UNKNOWN_ENDPOINT : toEndpointResponse(200, endpoint, parts);
 }

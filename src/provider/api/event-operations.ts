@@ -3,13 +3,13 @@ import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { toInstant } from '../../core/clock.ts';
 import { findMember, type JsonSpan, listElements, toWholeSpan } from '../../core/json-scan.ts';
-import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
+import { type ApiRequest, type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { type FieldError, toInvalid, toProblem } from '../../http-api/problem.ts';
 import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
 import { createEventId, joinBody } from '../events/event.ts';
 import type { AppendResult, EventRecord, NewEvent } from '../queue/delivery-queue.ts';
-import { type OperationParts, toPage } from './api-parts.ts';
+import { define, type OperationParts, toPage, UNKNOWN_EVENT } from './api-parts.ts';
 import type { NewEventBody } from './schemas.ts';
 import * as schemas from './schemas.ts';
 
@@ -32,24 +32,8 @@ export function toMaxBatchBytes(maxEventSize: number): number {
   return Math.max(MIN_BATCH_BYTES, toMaxBytes(maxEventSize));
 }
 
-export function toUnknownEvent(): ApiResponse {
-  return toProblem('not_found', 'no event with this ID is stored');
-}
-
-/** Builds the operations. */
-export function createEventOperations(parts: OperationParts): Operation[] {
-  return [
-    createAccept(parts),
-    createAcceptBatch(parts),
-    createList(parts),
-    createGet(parts),
-    createErase(parts),
-    createEraseTenant(parts),
-  ];
-}
-
-function createAccept(parts: OperationParts): Operation {
-  return defineOperation({
+export const EVENT_OPERATIONS = [
+  define({
     id: 'createEvent',
     method: 'POST',
     path: '/v1/events',
@@ -57,18 +41,15 @@ function createAccept(parts: OperationParts): Operation {
     summary: 'Accept an event',
     description:
       'Stores the event durably, and delivers it to all endpoints that select it. A `traceparent` of the request is continued by the deliveries.',
-    body: { schema: schemas.newEvent, maxBytes: toMaxBytes(parts.settings.maxEventSize) },
+    body: { schema: schemas.newEvent, toMaxBytes },
     responses: { 202: { description: 'The event is stored.', schema: schemas.acceptedEvent } },
     problems: ACCEPT_PROBLEMS,
-    handle({ body, content, incoming }) {
+    handle({ body, content, incoming }, parts) {
       const events = toNewEvents([{ body, span: toWholeSpan(content), field: '' }], { content, incoming }, parts);
       return store(events, parts, ([accepted]) => accepted);
     },
-  });
-}
-
-function createAcceptBatch(parts: OperationParts): Operation {
-  return defineOperation({
+  }),
+  define({
     id: 'createEvents',
     method: 'POST',
     path: '/v1/events:batch',
@@ -76,12 +57,11 @@ function createAcceptBatch(parts: OperationParts): Operation {
     summary: 'Accept up to 100 events',
     description:
       'Stores all events durably, or none of them, except for those whose ID another event has: then the response is 409 and names them, and all others are stored.',
-    body: { schema: schemas.newEvents, maxBytes: toMaxBatchBytes(parts.settings.maxEventSize) },
+    body: { schema: schemas.newEvents, toMaxBytes: toMaxBatchBytes },
     responses: { 202: { description: 'All events are stored.', schema: schemas.acceptedEvents } },
     problems: ACCEPT_PROBLEMS,
-    handle({ body, content, incoming }) {
-      const list = findMember(content, toWholeSpan(content), 'events') as JsonSpan;
-      const spans = [...listElements(content, list)];
+    handle({ body, content, incoming }, parts) {
+      const spans = [...listElements(content, findMember(content, toWholeSpan(content), 'events') as JsonSpan)];
       const posted = body.events.map((event, index) => ({
         body: event,
         span: spans[index] as JsonSpan,
@@ -90,11 +70,8 @@ function createAcceptBatch(parts: OperationParts): Operation {
       const events = toNewEvents(posted, { content, incoming }, parts);
       return store(events, parts, (accepted) => ({ events: accepted }));
     },
-  });
-}
-
-function createList({ queue }: OperationParts): Operation {
-  return defineOperation({
+  }),
+  define({
     id: 'listEvents',
     method: 'GET',
     path: '/v1/events',
@@ -103,15 +80,12 @@ function createList({ queue }: OperationParts): Operation {
     query: schemas.eventQuery,
     responses: { 200: { description: 'A page of events.', schema: schemas.eventPage } },
     problems: ['queue_unavailable'],
-    handle({ query: { limit, iterator, unrouted, ...filter } }) {
+    handle({ query: { limit, iterator, unrouted, ...filter } }, { queue }) {
       const isUnrouted = unrouted === 'true' ? true : undefined;
       return toPage(queue.findEvents({ ...filter, isUnrouted }, { limit, after: iterator }), toView);
     },
-  });
-}
-
-function createGet({ queue }: OperationParts): Operation {
-  return defineOperation({
+  }),
+  define({
     id: 'getEvent',
     method: 'GET',
     path: '/v1/events/{event}',
@@ -119,18 +93,15 @@ function createGet({ queue }: OperationParts): Operation {
     summary: 'Show a stored event',
     responses: { 200: { description: 'The event.', schema: schemas.storedEvent } },
     problems: ['not_found', 'queue_unavailable'],
-    async handle({ params: { event = '' } }) {
+    async handle({ params: { event = '' } }, { queue }) {
       const found = await queue.getEvent(event);
-      if (found === undefined) return toUnknownEvent();
+      if (found === undefined) return UNKNOWN_EVENT;
       const { id, type, tenant, createdAt, body, isErased } = found;
       const text = isUtf8(body) ? { body: body.toString('utf8') } : { bodyBase64: body.toString('base64') };
       return toJson(200, { id, type, tenant, createdAt: toInstant(createdAt), erased: isErased, ...(isErased ? {} : text) });
     },
-  });
-}
-
-function createErase({ queue, clock }: OperationParts): Operation {
-  return defineOperation({
+  }),
+  define({
     id: 'erasePayload',
     method: 'DELETE',
     path: '/v1/events/{event}/payload',
@@ -140,16 +111,12 @@ function createErase({ queue, clock }: OperationParts): Operation {
       'Deliveries that wait are skipped. The ID stays stored until the retention of the event is over, so that the event is not accepted again.',
     responses: { 204: { description: 'It is erased.' } },
     problems: ['not_found', 'queue_unavailable'],
-    async handle({ params: { event = '' } }) {
+    async handle({ params: { event = '' } }, { queue, clock }) {
       if ((await queue.erase({ event }, clock.now())) > 0 || (await queue.getEvent(event)) !== undefined) return { status: 204 };
-      return toUnknownEvent();
+      return UNKNOWN_EVENT;
     },
-  });
-}
-
-function createEraseTenant({ queue, clock }: OperationParts): Operation {
-  let running = 0;
-  return defineOperation({
+  }),
+  define({
     id: 'eraseTenantPayloads',
     method: 'DELETE',
     path: '/v1/tenants/{tenant}/payloads',
@@ -159,17 +126,17 @@ function createEraseTenant({ queue, clock }: OperationParts): Operation {
       'Of the events that are stored now. If the response does not arrive, the work may go on; repeating the request completes it.',
     responses: { 200: { description: 'They are erased.', schema: schemas.erasedPayloads } },
     problems: ['busy', 'queue_unavailable'],
-    async handle({ params: { tenant = '' } }) {
-      if (running >= MAX_ERASURES) return toProblem('busy', `there are ${MAX_ERASURES} such requests already`);
-      running++;
+    async handle({ params: { tenant = '' } }, { queue, clock, running }) {
+      if (running.erasures >= MAX_ERASURES) return toProblem('busy', `there are ${MAX_ERASURES} such requests already`);
+      running.erasures++;
       try {
         return toJson(200, { erased: await queue.erase({ tenant }, clock.now()) });
       } finally {
-        running--;
+        running.erasures--;
       }
     },
-  });
-}
+  }),
+];
 
 function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: EventRecord): schemas.OutgoingEvent {
   return { id, type, tenant, createdAt: toInstant(createdAt), deliveries, waiting, failed };

@@ -11,9 +11,9 @@ import { EVENT_ID, TENANT } from '../events/event.ts';
 import { isDiskFull } from '../queue/store-client.ts';
 import type { EventRejection } from '../telemetry/provider-metrics.ts';
 import type { OperationParts } from './api-parts.ts';
-import { createDeliveryOperations } from './delivery-operations.ts';
-import { createEndpointOperations } from './endpoint-operations.ts';
-import { createEventOperations } from './event-operations.ts';
+import { DELIVERY_OPERATIONS } from './delivery-operations.ts';
+import { ENDPOINT_OPERATIONS } from './endpoint-operations.ts';
+import { EVENT_OPERATIONS } from './event-operations.ts';
 import * as schemas from './schemas.ts';
 
 /** The forms of the parameters in paths. */
@@ -90,7 +90,7 @@ export function createConsoleOperations(parts: OperationParts): ConsoleOperation
 }
 
 function createEach(parts: OperationParts): Operation[] {
-  return [...createEventOperations(parts), ...createEndpointOperations(parts), ...createDeliveryOperations(parts)];
+  return [...EVENT_OPERATIONS, ...ENDPOINT_OPERATIONS, ...DELIVERY_OPERATIONS].map((bind) => bind(parts));
 }
 
 /** The document of the provider's port. */

@@ -231,6 +231,7 @@ export class Provider {
       rules: this.#settings.rules,
       clock: this.#parts.clock,
       hooks: createApiHooks(telemetry),
+      running: { repairs: 0, erasures: 0 },
       settings: {
         maxEventSize: config.maxEventSize,
         rotationGrace: () => this.#settings.config.rotationGrace,
