@@ -4,7 +4,7 @@ import { copyFileSync, existsSync, renameSync, rmSync } from 'node:fs';
 import type { Worker } from 'node:worker_threads';
 import { SidegateError } from '../../src/core/errors.ts';
 import { runDetached } from '../../src/core/safe-events.ts';
-import type { Batch, Opened, WorkerSettings } from '../../src/provider/queue/operations.ts';
+import type { Batch, Opened, WorkerSettings } from '../../src/provider/queue/messages.ts';
 import { Store } from '../../src/provider/queue/sql/store.ts';
 import { executeBatch } from '../../src/provider/queue/sqlite/batch.ts';
 import { SqliteDatabase } from '../../src/provider/queue/sqlite/sqlite-database.ts';

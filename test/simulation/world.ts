@@ -1,7 +1,7 @@
 /** One simulated world: its time, network, machines and faults. */
 import type { Clock } from '../../src/core/clock.ts';
 import { runTimer } from '../../src/core/safe-events.ts';
-import type { WorkerSettings } from '../../src/provider/queue/operations.ts';
+import type { WorkerSettings } from '../../src/provider/queue/messages.ts';
 import { CrossingFaults, type FaultLevel } from './faults.ts';
 import { Ledger } from './ledger.ts';
 import { Network } from './network.ts';

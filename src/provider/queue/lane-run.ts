@@ -3,7 +3,8 @@ import { type Clock, type EpochMilliseconds, type Milliseconds, pause } from '..
 import { SidegateError } from '../../core/errors.ts';
 import type { Delivery, Lane, LaneState, SettledDelivery, TakeOnly } from './delivery-queue.ts';
 import type { LaneEntry } from './lane-scheduler.ts';
-import type { Results, SettleMessage, TakenMessage } from './operations.ts';
+import type { SettleMessage, TakenMessage } from './messages.ts';
+import type { Results } from './sql/store.ts';
 import type { LaneHolder, StoreClient } from './store-client.ts';
 
 /** A taken delivery: the number of its event, which finds it faster than the ID, and the fence. */

@@ -29,7 +29,8 @@ import type {
 } from './delivery-queue.ts';
 import { LaneRun } from './lane-run.ts';
 import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
-import type { EventMessage, FoundStep, RepairPosition, Results } from './operations.ts';
+import type { EventMessage, FoundStep, RepairPosition } from './messages.ts';
+import type { Results } from './sql/store.ts';
 import type { OpenStore, QueueHooks, StoreClient } from './store-client.ts';
 
 const CHANGED_PER_STEP = 500;

@@ -3,7 +3,8 @@ import type pg from 'pg';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { type LaneState, QueueFullError } from './delivery-queue.ts';
-import type { Failure, OperationKind, Operations, Reply, Results } from './operations.ts';
+import type { Failure } from './messages.ts';
+import type { OperationKind, Operations, Reply, Results } from './sql/store.ts';
 
 /** The right to serve a lane, with the state that its last run settled. `busy`: another replica has it. */
 export type Claimed = { readonly state: LaneState | undefined; readonly holder: LaneHolder } | 'busy';

@@ -4,11 +4,17 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import type { Settlement } from '../../../src/provider/queue/delivery-queue.ts';
-import type { Operation, OperationKind, Operations, Results } from '../../../src/provider/queue/operations.ts';
+
 import { PostgresDatabase } from '../../../src/provider/queue/postgres/postgres-database.ts';
 import type { Database } from '../../../src/provider/queue/sql/database.ts';
 import { DEAD, DELIVERED, DUE, SKIPPED } from '../../../src/provider/queue/sql/schema.ts';
-import { Store } from '../../../src/provider/queue/sql/store.ts';
+import {
+  type Operation,
+  type OperationKind,
+  type Operations,
+  type Results,
+  Store,
+} from '../../../src/provider/queue/sql/store.ts';
 import { SqliteDatabase } from '../../../src/provider/queue/sqlite/sqlite-database.ts';
 import { makeFolder } from '../../support/fixtures.ts';
 import { startPostgres } from '../../support/postgres.ts';

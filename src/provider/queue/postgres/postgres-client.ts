@@ -8,9 +8,8 @@ import { SidegateError } from '../../../core/errors.ts';
 import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import { createPostgresClient } from '../../postgres/connection.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
-import type { OperationKind, Operations, Reply, Results } from '../operations.ts';
 import { readStates } from '../sql/lanes.ts';
-import { Store, type Task } from '../sql/store.ts';
+import { type OperationKind, type Operations, type Reply, type Results, Store, type Task } from '../sql/store.ts';
 import {
   type Announcement,
   Availability,
@@ -164,7 +163,7 @@ class PostgresClient implements StoreClient {
       if (this.#owned.size === 0) this.#leasedUntil = now + LEASE_MS - LEASE_MARGIN_MS;
     }
     this.#owned.set(endpoint, { usedAt: now, isRunning: true });
-    const [state] = await readStates(this.#database, [endpoint]);
+    const [state] = await readStates(this.#database, { endpoints: [endpoint] });
     return { state, holder: this.#owner };
   }
 

@@ -4,7 +4,7 @@ import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SidegateError } from '../../../core/errors.ts';
 import type { Target } from '../../endpoints/endpoint.ts';
 import type { AppendResult, QueueBounds } from '../delivery-queue.ts';
-import type { EventMessage, Operations } from '../operations.ts';
+import type { EventMessage } from '../messages.ts';
 import { type Payload, type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
@@ -33,7 +33,7 @@ type OperationResult = readonly AppendResult[] | SidegateError;
 
 /** One operation: all its events are stored, or none. */
 export interface Append {
-  readonly operation: Operations['append'];
+  readonly operation: { readonly events: readonly EventMessage[]; readonly now: EpochMilliseconds };
   readonly bodies: readonly Uint8Array[];
 }
 

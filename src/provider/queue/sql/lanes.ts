@@ -1,8 +1,7 @@
 /** The rows of endpoints and tenants, which a transaction locks before it changes anything else. */
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import { INBOX_PREFIX } from '../../events/inbox-request.ts';
-import type { EndpointBacklog, InboxBacklog, LaneState, QueueStats } from '../delivery-queue.ts';
-import type { DueLane, Operations } from '../operations.ts';
+import type { EndpointBacklog, InboxBacklog, LaneState, QueueBounds, QueueStats } from '../delivery-queue.ts';
 import { findOne, type Sql } from './database.ts';
 import type { LaneChange, LaneRow, Stored, TenantChange } from './memory.ts';
 import { RANKS } from './schema.ts';
@@ -122,7 +121,11 @@ export const FIRST_DUE = `(SELECT min(due) FROM (${RANKS.map(
 ).join(' UNION ALL ')}) firsts)`;
 
 /** Figures of the store, without a scan of its deliveries. */
-export async function readStats(sql: Sql, now: EpochMilliseconds): Promise<Omit<QueueStats, 'maxEvents' | 'maxBytes'>> {
+export async function readStats(
+  sql: Sql,
+  { now }: { readonly now: EpochMilliseconds },
+  { bounds: { maxEvents, maxBytes } }: { readonly bounds: QueueBounds },
+): Promise<QueueStats> {
   const lanes = await findOne<{ waiting: number; dead: number; skipped: number; due: number | null }>(
     sql,
     `SELECT coalesce(sum(waiting), 0) AS waiting, coalesce(sum(dead), 0) AS dead, coalesce(sum(skipped), 0) AS skipped,
@@ -135,6 +138,8 @@ export async function readStats(sql: Sql, now: EpochMilliseconds): Promise<Omit<
     dead: Number(lanes?.dead),
     skipped: Number(lanes?.skipped),
     ...stored,
+    maxEvents,
+    maxBytes,
     ...(oldestDue <= now && { oldestDue }),
   };
 }
@@ -179,8 +184,7 @@ export async function recount(sql: Sql): Promise<number> {
 /** The backlog of each of these endpoints. */
 export async function readBacklogs(
   sql: Sql,
-  endpoints: readonly string[],
-  now: EpochMilliseconds,
+  { endpoints, now }: { readonly endpoints: readonly string[]; readonly now: EpochMilliseconds },
 ): Promise<readonly EndpointBacklog[]> {
   const rows = await sql.all<{ name: string; waiting: number; bytes: number; due: number | null }>(
     `SELECT name, waiting, bytes, ${FIRST_DUE} AS due FROM lane l WHERE name IN ${sql.dialect.list('text')}`,
@@ -200,8 +204,8 @@ export function readInboxes(sql: Sql): Promise<readonly InboxBacklog[]> {
   ]);
 }
 
-/** The lanes that this replica may serve, with the time when their first delivery is due. */
-export async function readDueLanes(sql: Sql, { owner, now }: Operations['dueLanes']): Promise<readonly DueLane[]> {
+/** The lanes that this replica may serve, as no other one has their lease at this time, and when the first delivery of each is due. */
+export async function readDueLanes(sql: Sql, { owner, now }: { readonly owner: string; readonly now: EpochMilliseconds }) {
   const rows = await sql.all<{ endpoint: string; next: number | null }>(
     `SELECT name AS endpoint, ${FIRST_DUE} AS next FROM lane l WHERE waiting > 0 AND (owner IS NULL OR owner = ? OR lease < ?)`,
     [owner, now],
@@ -210,7 +214,10 @@ export async function readDueLanes(sql: Sql, { owner, now }: Operations['dueLane
 }
 
 /** The state that the last run of each lane settled. */
-export async function readStates(sql: Sql, endpoints: readonly string[]): Promise<readonly (LaneState | undefined)[]> {
+export async function readStates(
+  sql: Sql,
+  { endpoints }: { readonly endpoints: readonly string[] },
+): Promise<readonly (LaneState | undefined)[]> {
   const lanes = await readLanes(sql, endpoints);
   return endpoints.map((name) => parseState(lanes.get(name)?.state));
 }

@@ -1,6 +1,6 @@
 /** Removes events of which no delivery waits: those whose time is over, and the oldest ones if the store is too large. */
+import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
-import type { Operations } from '../operations.ts';
 import type { Sql } from './database.ts';
 import { readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
 import { type RemovedRow, takeStep, uncountFailed } from './repair.ts';
@@ -18,8 +18,8 @@ const KINDS = ['failed = 0', 'failed > 0'] as const;
 /** Removes at most `most` events; returns how many. 0: no more. */
 export async function pruneStep(
   sql: Sql,
-  { settledBefore, deadBefore, most }: Operations['pruneStep'],
-  { maxBytes }: QueueBounds,
+  { settledBefore, deadBefore, most }: Record<'settledBefore' | 'deadBefore', EpochMilliseconds> & { readonly most: number },
+  { bounds: { maxBytes } }: { readonly bounds: QueueBounds },
 ): Promise<number> {
   for (const [kind, before] of [
     [KINDS[0], settledBefore],

@@ -1,7 +1,14 @@
 /** Changes to many deliveries: retries, cancellations and purges; and the erasure of payloads. */
+import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SidegateError } from '../../../core/errors.ts';
-import { DELIVERY_STATES, type DeliveryState, type QueueBounds, type RepairAction } from '../delivery-queue.ts';
-import type { Operations, Position, Results } from '../operations.ts';
+import {
+  DELIVERY_STATES,
+  type DeliveryFilter,
+  type DeliveryState,
+  type QueueBounds,
+  type RepairAction,
+} from '../delivery-queue.ts';
+import type { Position, RepairPosition } from '../messages.ts';
 import { findOne, type Sql } from './database.ts';
 import { LaneChanges, lockLanes } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
@@ -22,11 +29,15 @@ const REPAIRED: Readonly<Record<RepairAction, readonly DeliveryState[]>> = {
 /** Nothing is left to send of an event that was erased. */
 const HAS_BODY = 'EXISTS (SELECT 1 FROM payload p WHERE p.event = d.event AND p.body IS NOT NULL)';
 
-/** Without deliveries that are settled while the repair runs. */
-async function selectRepaired(
-  sql: Sql,
-  { action, filter, now, until }: Pick<Operations['repairStep'], 'action' | 'filter' | 'now' | 'until'>,
-): Promise<Selection | undefined> {
+/** Deliveries that were settled after `now`, when the repair began, and not later than `until` are not part of it. */
+interface Repair {
+  readonly action: RepairAction;
+  readonly filter: DeliveryFilter;
+  readonly now: EpochMilliseconds;
+  readonly until: EpochMilliseconds;
+}
+
+async function selectRepaired(sql: Sql, { action, filter, now, until }: Repair): Promise<Selection | undefined> {
   const selection = await select(sql, filter, REPAIRED[action]);
   return (
     selection && {
@@ -42,7 +53,10 @@ async function selectRepaired(
 }
 
 /** Counts what matches in a bounded number of rows; `position` is undefined in the first step. */
-export async function countStep(sql: Sql, operation: Operations['countStep']): Promise<Results['countStep']> {
+export async function countStep(
+  sql: Sql,
+  operation: Repair & { readonly position: RepairPosition | undefined },
+): Promise<{ readonly count: number; readonly position: RepairPosition; readonly isDone: boolean }> {
   const { position } = operation;
   const last = position?.end ?? (await findOne<{ seq: number | null }>(sql, 'SELECT max(seq) AS seq FROM event'))?.seq ?? 0;
   const selection = await selectRepaired(sql, operation);
@@ -57,12 +71,24 @@ export async function countStep(sql: Sql, operation: Operations['countStep']): P
   return { count: Number(row?.count), position: { ...(step.end ?? from), end: last }, isDone: step.end === undefined };
 }
 
-/** Changes what matches in a bounded number of rows; `position` is undefined when the end is reached. */
+/** The result of a step of a repair. */
+interface RepairStep {
+  readonly changed: number;
+  /** Deliveries that would have exceeded a bound or a share, and what the first one would have exceeded. */
+  readonly rejected: number;
+  readonly reason: string | undefined;
+  /** Those with deliveries that are due now, or that waited before. */
+  readonly endpoints: readonly string[];
+  /** Undefined: the end is reached. */
+  readonly position: RepairPosition | undefined;
+}
+
+/** Changes what matches in a bounded number of rows. */
 export async function repairStep(
   sql: Sql,
-  operation: Operations['repairStep'],
-  bounds: QueueBounds,
-): Promise<Results['repairStep']> {
+  operation: Repair & { readonly position: RepairPosition },
+  { bounds }: { readonly bounds: QueueBounds },
+): Promise<RepairStep> {
   const { action, position, now } = operation;
   const selection = await selectRepaired(sql, operation);
   if (selection === undefined) return { changed: 0, rejected: 0, reason: undefined, endpoints: [], position: undefined };
@@ -227,8 +253,13 @@ export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): P
 /** Creates the delivery of an event to an endpoint if it did not exist. Returns the bound of the queue that it would exceed. */
 export async function addDelivery(
   sql: Sql,
-  { event, endpoint, now, orderKey }: Operations['addDelivery'],
-  bounds: QueueBounds,
+  {
+    event,
+    endpoint,
+    now,
+    orderKey,
+  }: Record<'event' | 'endpoint', string> & { readonly now: number; readonly orderKey: string | null },
+  { bounds }: { readonly bounds: QueueBounds },
 ): Promise<boolean | SidegateError> {
   const lanes = await lockLanes(sql, new Set([endpoint]));
   const lane = lanes.get(endpoint) as LaneRow;
@@ -272,11 +303,22 @@ export function takeStep<Row extends { readonly targets: number }>(events: reado
   return end === -1 ? events : events.slice(0, end);
 }
 
-/** Removes the bodies of events; waiting deliveries are canceled. Their IDs stay, so that they are not accepted again. */
-export async function eraseStep(
-  sql: Sql,
-  { event, tenant, now, after, most }: Operations['eraseStep'],
-): Promise<Results['eraseStep']> {
+/** Events with this ID, or all of a tenant. */
+interface Erasure {
+  readonly event?: string | undefined;
+  readonly tenant?: string | undefined;
+  readonly now: EpochMilliseconds;
+  /** The number of the event with which the step before ended; 0 at first. */
+  readonly after: number;
+  /** Events that the step reads. */
+  readonly most: number;
+}
+
+/**
+ * Removes the bodies of events; waiting deliveries are canceled. Their IDs stay, so that they are not accepted again. Returns how many events, the
+ * endpoints with deliveries that waited, and where the next step continues; undefined: at the end.
+ */
+export async function eraseStep(sql: Sql, { event, tenant, now, after, most }: Erasure) {
   const [condition, value] = event === undefined ? [`e.tenant = ? AND e.tenant <> ''`, tenant ?? ''] : ['e.id = ?', event];
   const found = await sql.all<{ seq: number; erased: number; targets: number }>(
     `SELECT e.seq, e.targets, CASE WHEN p.body IS NULL THEN 1 ELSE 0 END AS erased FROM event e JOIN payload p ON p.event = e.seq
@@ -318,7 +360,7 @@ async function lockErased(sql: Sql, seqs: string): Promise<ReadonlyMap<string, L
 }
 
 /** Deliveries that wait longer than the delay that they were given, because a clock was ahead, are due when that delay is over. */
-export async function hastenStep(sql: Sql, { now, most }: Operations['hastenStep']): Promise<Results['hastenStep']> {
+export async function hastenStep(sql: Sql, { now, most }: { readonly now: EpochMilliseconds; readonly most: number }) {
   const rows = await sql.all<Position & { name: string }>(
     `SELECT d.event, d.lane, l.name FROM delivery d JOIN lane l ON l.num = d.lane
      WHERE d.state < 2 AND l.waiting > 0 AND d.due > ? AND d.due - abs(d.delay) > ? LIMIT ?`,
@@ -336,14 +378,23 @@ export async function hastenStep(sql: Sql, { now, most }: Operations['hastenStep
 /** Deliveries of a lane that one step compares with a schedule. */
 const RESCHEDULED_PER_STEP = 2_000;
 
+interface Reschedule {
+  readonly endpoint: string;
+  /** Of the schedule, in milliseconds. */
+  readonly delays: readonly number[];
+  readonly now: EpochMilliseconds;
+  /** The number of the event with which the step before ended; 0 at first. */
+  readonly after: number;
+}
+
 /**
  * Deliveries that wait for a retry follow another schedule: `delays[tries - 1]` after the last attempt. Those that the schedule could have
- * given, with its jitter of a fifth, keep their time, and those for which the endpoint asked.
+ * given, with its jitter of a fifth, keep their time, and those for which the endpoint asked. `next`: where the next step continues.
  */
 export async function rescheduleStep(
   sql: Sql,
-  { endpoint, delays, now, after }: Operations['rescheduleStep'],
-): Promise<Results['rescheduleStep']> {
+  { endpoint, delays, now, after }: Reschedule,
+): Promise<{ readonly changed: number; readonly next: number | undefined }> {
   const schedule = JSON.stringify(delays);
   const lane = await findOne<{ num: number; schedule: string | null }>(
     sql,

@@ -6,10 +6,12 @@ import type {
   DeliveryRecord,
   DeliveryState,
   EventFilter,
+  EventPageRequest,
   EventRecord,
+  Page,
   StoredEvent,
 } from '../delivery-queue.ts';
-import type { Operations, Position, Results } from '../operations.ts';
+import type { EventMessage, FoundStep, Position } from '../messages.ts';
 import { findOne, type Parameter, type Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
 import { BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
@@ -169,7 +171,10 @@ interface FoundRow extends Omit<DeliveryRecord, 'state'> {
 }
 
 /** Up to `page.limit` deliveries, newest event first. */
-export async function findDeliveries(sql: Sql, { filter, page }: Operations['findStep']): Promise<Results['findStep']> {
+export async function findDeliveries(
+  sql: Sql,
+  { filter, page }: { readonly filter: DeliveryFilter; readonly page: Page },
+): Promise<FoundStep<DeliveryRecord>> {
   const selection = await select(sql, filter);
   if (selection === undefined) return { found: [], next: undefined };
   const step = await findStep(sql, selection, 'newest', page.after === undefined ? undefined : parsePosition(page.after));
@@ -197,7 +202,10 @@ function toRecord({ seq: _, lane: __, tenant, state, due, settled, last, ...reco
 }
 
 /** Up to `page.limit` events. */
-export async function findEvents(sql: Sql, { filter, page }: Operations['findEventsStep']): Promise<Results['findEventsStep']> {
+export async function findEvents(
+  sql: Sql,
+  { filter, page }: { readonly filter: EventFilter; readonly page: EventPageRequest },
+): Promise<FoundStep<EventRecord>> {
   const range: string[] = [];
   const values: Parameter[] = [];
   const [order, sign] = page.first === 'oldest' ? ['seq', '>'] : ['seq DESC', '<'];
@@ -231,7 +239,12 @@ export async function findEvents(sql: Sql, { filter, page }: Operations['findEve
   return { found, next: end && `${end.seq}.0` };
 }
 
-export async function getEvent(sql: Sql, id: string, bodies: Uint8Array[]): Promise<Results['getEvent']> {
+/** Pushes the body to `bodies`. */
+export async function getEvent(
+  sql: Sql,
+  { id }: { readonly id: string },
+  { bodies }: { readonly bodies: Uint8Array[] },
+): Promise<(Omit<StoredEvent, 'body'> & Pick<EventMessage, 'bodyLength'>) | undefined> {
   const row = await findOne<Omit<StoredEvent, 'body'> & { readonly tenant: string; readonly body: Uint8Array | null }>(
     sql,
     `SELECT e.id, e.type, e.tenant, e.created AS "createdAt", p.metadata, p.body FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?`,
@@ -246,7 +259,7 @@ export async function getEvent(sql: Sql, id: string, bodies: Uint8Array[]): Prom
 /** The newest 20 attempts. */
 export async function findAttempts(
   sql: Sql,
-  { event, endpoint }: Operations['findAttempts'],
+  { event, endpoint }: Readonly<Record<'event' | 'endpoint', string>>,
 ): Promise<readonly AttemptRecord[] | undefined> {
   const found = await findOne<Position & { last: string | null }>(
     sql,

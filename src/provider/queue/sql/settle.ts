@@ -1,5 +1,5 @@
 /** Records what attempts led to. */
-import type { Operations, Results, SettleMessage } from '../operations.ts';
+import type { SettleMessage } from '../messages.ts';
 import { type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
@@ -10,6 +10,24 @@ const MAX_OLDER_ATTEMPTS = 19;
 /** Waiting deliveries whose rank one settlement looks at. */
 const RANKED_PER_SETTLEMENT = 2_000;
 const FINAL_STATES = { delivered: DELIVERED, dead: DEAD, skipped: SKIPPED } as const;
+
+/** The settlements of a run of a lane. */
+export interface Settle {
+  readonly endpoint: string;
+  readonly run: number;
+  /** The run began with the lease of this replica. If another one has the lane now, that one decides. */
+  readonly holder: string | null;
+  readonly settled: readonly SettleMessage[];
+  /** JSON of the LaneState; undefined: it did not change, or the run has ended and no longer decides about it. */
+  readonly state: string | undefined;
+}
+
+export interface SettleResult {
+  /** When the first of the deliveries becomes due that were made due again; undefined: none. */
+  readonly next: number | undefined;
+  /** The lane has another holder: only acknowledged deliveries were settled. */
+  readonly isLost: boolean;
+}
 
 /** A delivery with the figures of its event. */
 export interface FoundRow {
@@ -36,14 +54,14 @@ export function toPlaces(rows: readonly Pick<FoundRow, 'event' | 'lane'>[]): str
  * settlement changes no row. Only the holder of the lane decides what happens next. A replica that lost the lane still records which
  * deliveries the endpoint acknowledged, because that is a fact.
  */
-export async function settle(sql: Sql, settlements: readonly Operations['settle'][]): Promise<readonly Results['settle'][]> {
+export async function settle(sql: Sql, settlements: readonly Settle[]): Promise<readonly SettleResult[]> {
   const endpoints = new Set<string>();
   for (const { endpoint } of settlements) endpoints.add(endpoint);
   const lanes = await lockLanes(sql, endpoints);
   const { rows, held } = selectRows(settlements, lanes);
   const nexts = rows.length === 0 ? new Map<number, number>() : await settleRows(sql, rows);
   await saveStates(sql, held, lanes);
-  const results: Results['settle'][] = [];
+  const results: SettleResult[] = [];
   for (const { endpoint, holder } of settlements) {
     const { num, owner } = lanes.get(endpoint) as LaneRow;
     results.push({ next: nexts.get(num), isLost: owner !== holder });
@@ -52,9 +70,9 @@ export async function settle(sql: Sql, settlements: readonly Operations['settle'
 }
 
 /** Returns the rows that are recorded, and the settlements whose run still has the lane. */
-function selectRows(settlements: readonly Operations['settle'][], lanes: ReadonlyMap<string, LaneRow>) {
+function selectRows(settlements: readonly Settle[], lanes: ReadonlyMap<string, LaneRow>) {
   const rows: SettledRow[] = [];
-  const held: Operations['settle'][] = [];
+  const held: Settle[] = [];
   for (const settlement of settlements) {
     const { num, owner } = lanes.get(settlement.endpoint) as LaneRow;
     const isHeld = owner === settlement.holder;
@@ -288,11 +306,7 @@ export async function unblock(
   return sql.all(`SELECT d.lane, d.due FROM (${heads}) h JOIN delivery d ON d.event = h.event AND d.lane = h.lane`, parameters);
 }
 
-async function saveStates(
-  sql: Sql,
-  settlements: readonly Operations['settle'][],
-  lanes: ReadonlyMap<string, LaneRow>,
-): Promise<void> {
+async function saveStates(sql: Sql, settlements: readonly Settle[], lanes: ReadonlyMap<string, LaneRow>): Promise<void> {
   const states = new Map<number, string>();
   for (const { endpoint, state } of settlements) if (state !== undefined) states.set((lanes.get(endpoint) as LaneRow).num, state);
   if (states.size === 0) return;

@@ -1,15 +1,15 @@
 /** Executes the operations of the queue in a database: all writes of one turn of the event loop in one transaction. */
 import { SidegateError } from '../../../core/errors.ts';
 import type { StoredEndpoint } from '../../endpoints/endpoint.ts';
-import { type QueueBounds, QueueFullError } from '../delivery-queue.ts';
-import type { Failure, Operation, OperationKind, Operations, Reply, Results } from '../operations.ts';
+import { type AppendResult, type QueueBounds, QueueFullError } from '../delivery-queue.ts';
+import type { Failure } from '../messages.ts';
 import { type Append, append } from './append.ts';
 import type { Database, Sql } from './database.ts';
 import { readBacklogs, readDueLanes, readInboxes, readStates, readStats, recount } from './lanes.ts';
 import { pruneStep } from './prune.ts';
 import { addDelivery, countStep, eraseStep, hastenStep, repairStep, rescheduleStep } from './repair.ts';
 import { findAttempts, findDeliveries, findEvents, getEvent } from './select.ts';
-import { settle } from './settle.ts';
+import { type Settle, type SettleResult, settle } from './settle.ts';
 import { Taker } from './take.ts';
 
 /** An operation that is executed, and the bodies of its events. */
@@ -18,13 +18,59 @@ export interface Task {
   readonly bodies: readonly Uint8Array[];
 }
 
-type Handlers = {
-  readonly [K in Exclude<OperationKind, 'append' | 'settle'>]: (
-    sql: Sql,
-    operation: Operations[K],
-    bodies: Uint8Array[],
-  ) => Promise<Results[K] | SidegateError>;
+/** The dependencies of an operation. */
+interface Context {
+  readonly bounds: QueueBounds;
+  readonly taker: Taker;
+  /** Gets the bodies of its result. */
+  readonly bodies: Uint8Array[];
+}
+
+const HANDLERS = {
+  repairStep,
+  addDelivery,
+  eraseStep,
+  pruneStep,
+  recount,
+  hastenStep,
+  rescheduleStep,
+  putEndpoint,
+  removeEndpoint: async (sql: Sql, { id, version }: { readonly id: string; readonly version: number | undefined }) =>
+    (await sql.run('DELETE FROM endpoint WHERE id = ? AND version = coalesce(?, version)', [id, version ?? null])) === 1,
+  take: (sql: Sql, operation: Parameters<Taker['take']>[1], { taker, bodies }: Context) => taker.take(sql, operation, bodies),
+  getEvent,
+  findStep: findDeliveries,
+  findEventsStep: findEvents,
+  findAttempts,
+  countStep,
+  stats: readStats,
+  backlogs: readBacklogs,
+  inboxes: readInboxes,
+  laneStates: readStates,
+  dueLanes: readDueLanes,
+  listEndpoints: (sql: Sql) => sql.all<StoredEndpoint>('SELECT id, version, json FROM endpoint ORDER BY id'),
 };
+type Handlers = typeof HANDLERS;
+
+/** The parameters of each operation. */
+export type Operations = { readonly append: Append['operation']; readonly settle: Settle } & {
+  readonly [K in keyof Handlers]: Handlers[K] extends (sql: Sql, operation: infer O, ...more: never[]) => unknown
+    ? O & object
+    : never;
+};
+
+/** The result of each operation. */
+export type Results = { readonly append: readonly AppendResult[]; readonly settle: SettleResult } & {
+  readonly [K in keyof Handlers]: Exclude<Awaited<ReturnType<Handlers[K]>>, SidegateError>;
+};
+
+export type OperationKind = keyof Operations;
+
+/** An operation with its kind. */
+export type Operation = { [K in OperationKind]: { readonly kind: K } & Operations[K] }[OperationKind];
+
+/** The result of one operation, or why it failed. */
+export type Reply = { readonly isDone: true; readonly result: Results[OperationKind] } | ({ readonly isDone: false } & Failure);
 
 /** The others only read. */
 const WRITES: ReadonlySet<OperationKind> = new Set([
@@ -48,38 +94,10 @@ export class Store {
   readonly #database: Database;
   readonly #bounds: QueueBounds;
   readonly #taker = new Taker();
-  readonly #handlers: Handlers;
 
   constructor(database: Database, bounds: QueueBounds) {
     this.#database = database;
     this.#bounds = bounds;
-    this.#handlers = {
-      repairStep: (sql, operation) => repairStep(sql, operation, bounds),
-      addDelivery: (sql, operation) => addDelivery(sql, operation, bounds),
-      eraseStep,
-      pruneStep: (sql, operation) => pruneStep(sql, operation, bounds),
-      recount,
-      hastenStep,
-      rescheduleStep,
-      putEndpoint: (sql, { endpoint }) => putEndpoint(sql, endpoint),
-      removeEndpoint: async (sql, { id, version }) =>
-        (await sql.run('DELETE FROM endpoint WHERE id = ? AND version = coalesce(?, version)', [id, version ?? null])) === 1,
-      take: (sql, operation, bodies) => this.#taker.take(sql, operation, bodies),
-      getEvent: (sql, { id }, bodies) => getEvent(sql, id, bodies),
-      findStep: findDeliveries,
-      findEventsStep: findEvents,
-      findAttempts,
-      countStep,
-      stats: async (sql, { now }) => {
-        const { maxEvents, maxBytes } = bounds;
-        return { ...(await readStats(sql, now)), maxEvents, maxBytes };
-      },
-      backlogs: (sql, { endpoints, now }) => readBacklogs(sql, endpoints, now),
-      inboxes: readInboxes,
-      laneStates: (sql, { endpoints }) => readStates(sql, endpoints),
-      dueLanes: readDueLanes,
-      listEndpoints: (sql) => sql.all<StoredEndpoint>('SELECT id, version, json FROM endpoint ORDER BY id'),
-    };
   }
 
   isWrite({ kind }: Pick<Operation, 'kind'>): boolean {
@@ -144,12 +162,15 @@ export class Store {
   }
 
   #handle(sql: Sql, operation: Operation, bodies: Uint8Array[]): Promise<Results[OperationKind] | SidegateError> {
-    const handle = this.#handlers[operation.kind as keyof Handlers] as Handlers['stats'];
-    return handle(sql, operation as Operations['stats'], bodies);
+    const handle = HANDLERS[operation.kind as keyof Handlers] as (...args: readonly unknown[]) => Promise<Results[OperationKind]>;
+    return handle(sql, operation, { bounds: this.#bounds, taker: this.#taker, bodies } satisfies Context);
   }
 }
 
-async function putEndpoint(sql: Sql, { id, version, json }: StoredEndpoint): Promise<boolean> {
+async function putEndpoint(
+  sql: Sql,
+  { endpoint: { id, version, json } }: { readonly endpoint: StoredEndpoint },
+): Promise<boolean> {
   const changed =
     version === 1
       ? await sql.run('INSERT INTO endpoint VALUES (?, 1, ?) ON CONFLICT (id) DO NOTHING', [id, json])

@@ -1,9 +1,22 @@
 /** Hands out due deliveries. Nothing is written: what is taken is known in memory only, and is due again after a crash. */
-import { FRESH_MS } from '../delivery-queue.ts';
-import type { Operations, Results, TakenMessage } from '../operations.ts';
+import type { EpochMilliseconds } from '../../../core/clock.ts';
+import { FRESH_MS, type TakeOnly } from '../delivery-queue.ts';
+import type { TakenMessage } from '../messages.ts';
 import type { Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
 import { AGAIN, BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, RANKS, toTenant } from './schema.ts';
+import type { Settle } from './settle.ts';
+
+/** `run` numbers the run of the lane: deliveries that an earlier run took can be taken again. */
+interface Take {
+  readonly endpoint: string;
+  readonly run: number;
+  readonly limit: number;
+  readonly now: EpochMilliseconds;
+  readonly only: TakeOnly | undefined;
+  /** Numbers of events that the run took and gives back. */
+  readonly returned: readonly number[];
+}
 
 interface DueRow {
   readonly event: number;
@@ -58,7 +71,11 @@ export class Taker {
   readonly #taken = new Map<string, TakenByRun>();
 
   /** Due deliveries that are not taken: first attempts first, the oldest due first; pushes their bodies to `bodies`. */
-  async take(sql: Sql, operation: Operations['take'], bodies: Uint8Array[]): Promise<Results['take']> {
+  async take(
+    sql: Sql,
+    operation: Take,
+    bodies: Uint8Array[],
+  ): Promise<{ readonly taken: readonly TakenMessage[]; readonly next: number | undefined }> {
     const taken = this.#of(operation);
     if (taken === undefined) return { taken: [], next: undefined };
     const result = taken.last.then(() => takeFor(sql, operation, taken));
@@ -70,13 +87,13 @@ export class Taker {
   }
 
   /** A settlement was committed. */
-  forget({ endpoint, run, settled }: Operations['settle']): void {
+  forget({ endpoint, run, settled }: Settle): void {
     const taken = this.#taken.get(endpoint);
     if (taken?.run === run) for (const { seq } of settled) taken.keys.delete(seq);
   }
 
   /** Undefined for a run that another one replaced. */
-  #of({ endpoint, run }: Operations['take']): TakenByRun | undefined {
+  #of({ endpoint, run }: Take): TakenByRun | undefined {
     const found = this.#taken.get(endpoint);
     if (found !== undefined && found.run >= run) return found.run === run ? found : undefined;
     const taken = { run, num: found?.num, keys: new Map<number, string | null>(), last: Promise.resolve() };
@@ -85,7 +102,7 @@ export class Taker {
   }
 }
 
-async function takeFor(sql: Sql, operation: Operations['take'], taken: TakenByRun): Promise<Found> {
+async function takeFor(sql: Sql, operation: Take, taken: TakenByRun): Promise<Found> {
   const { endpoint, limit, now } = operation;
   const { keys } = taken;
   for (const seq of operation.returned) keys.delete(seq);
@@ -114,7 +131,7 @@ async function takeFor(sql: Sql, operation: Operations['take'], taken: TakenByRu
 }
 
 /** None before the first other take of the process, which finds the number of the lane. */
-async function takeFresh(sql: Sql, { limit, now }: Operations['take'], { num, keys }: TakenByRun, most: number): Promise<Found> {
+async function takeFresh(sql: Sql, { limit, now }: Take, { num, keys }: TakenByRun, most: number): Promise<Found> {
   if (num === undefined) return { rows: [], next: now };
   const busy = new Set(keys.values());
   const picked: DueRow[] = [];
@@ -133,7 +150,7 @@ async function takeFresh(sql: Sql, { limit, now }: Operations['take'], { num, ke
 /** Those that are due, and when the next of the others is. */
 function pick(
   found: readonly DueRow[],
-  { limit, now, only }: Operations['take'],
+  { limit, now, only }: Take,
   taken: TakenByRun['keys'],
 ): { readonly picked: readonly DueRow[]; readonly next: number | undefined } {
   const busy = new Set(taken.values());

@@ -1,6 +1,6 @@
 /** Executes a message of operations. */
-import type { Batch, BatchReply, Operation, Reply } from '../operations.ts';
-import type { Store, Task } from '../sql/store.ts';
+import type { Batch, BatchReply } from '../messages.ts';
+import type { Operation, Reply, Store, Task } from '../sql/store.ts';
 
 /** Runs the operations: writes first, so that the reads of the same turn see them. */
 export async function executeBatch(store: Store, batch: Batch): Promise<BatchReply> {

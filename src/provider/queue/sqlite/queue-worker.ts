@@ -2,7 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { onEvent, runDetached } from '../../../core/safe-events.ts';
-import type { Batch, Failure, Opened, WorkerSettings } from '../operations.ts';
+import type { Batch, Failure, Opened, WorkerSettings } from '../messages.ts';
 import { Store } from '../sql/store.ts';
 import { executeBatch } from './batch.ts';
 import { SqliteDatabase } from './sqlite-database.ts';

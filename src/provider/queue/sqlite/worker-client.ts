@@ -3,17 +3,8 @@ import { Worker } from 'node:worker_threads';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { onceEvent, onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
-import type {
-  Batch,
-  BatchReply,
-  Opened,
-  OperationKind,
-  Operations,
-  Reply,
-  Results,
-  TakenMessage,
-  WorkerSettings,
-} from '../operations.ts';
+import type { Batch, BatchReply, Opened, WorkerSettings } from '../messages.ts';
+import type { OperationKind, Operations, Reply, Results } from '../sql/store.ts';
 import {
   Availability,
   type Claimed,
@@ -243,7 +234,7 @@ function waitForOpen(worker: Worker): Promise<Opened> {
 }
 
 function findBodyLengths(kind: OperationKind, result: Results[OperationKind]): readonly number[] {
-  if (kind === 'take') return (result as { readonly taken: readonly TakenMessage[] }).taken.map(({ bodyLength }) => bodyLength);
+  if (kind === 'take') return (result as Results['take']).taken.map(({ bodyLength }) => bodyLength);
   if (kind === 'getEvent' && result !== undefined) return [(result as NonNullable<Results['getEvent']>).bodyLength];
   return [];
 }
