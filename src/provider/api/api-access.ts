@@ -33,7 +33,6 @@ const DENIALS: Readonly<Record<ApiDenial, readonly [ProblemCode, string]>> = {
   no_password: ['unauthorized', 'send a user of provider.basic and the right password as Authorization: Basic'],
 };
 
-/** The rule of the port. */
 export class ApiAccess {
   readonly #port: PortAccess;
   readonly #password: ApiPassword | undefined;

@@ -218,7 +218,6 @@ function toReceivers(endpoint: string | undefined, receivers: OperationParts['re
   );
 }
 
-/** A delivery that does not exist. */
 interface Missing {
   readonly event: string;
   readonly orderKey: string | undefined;

@@ -266,7 +266,6 @@ export const ENDPOINT_OPERATIONS = [
   }),
 ];
 
-/** The endpoint with its version. */
 function toEndpointResponse(status: number, endpoint: Endpoint, parts: OperationParts, more?: object): ApiResponse {
   const version = parts.registry.find(endpoint.id)?.version;
   const view = { ...toEndpointView(endpoint, parts), ...more };

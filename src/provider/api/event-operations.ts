@@ -142,7 +142,6 @@ function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: Ev
   return { id, type, tenant, createdAt: toInstant(createdAt), deliveries, waiting, failed };
 }
 
-/** An event in a request. */
 interface PostedEvent {
   readonly body: NewEventBody;
   /** The event in the content of the request. */

@@ -16,7 +16,6 @@ import { ENDPOINT_OPERATIONS } from './endpoint-operations.ts';
 import { EVENT_OPERATIONS } from './event-operations.ts';
 import * as schemas from './schemas.ts';
 
-/** The forms of the parameters in paths. */
 export const PATH_PARAMETERS: PathParameters = {
   tenant: z.string().regex(TENANT).describe('ID of the tenant.'),
   event: z.string().regex(EVENT_ID).describe('ID of the event.'),
@@ -77,7 +76,6 @@ export interface ConsoleOperations extends Pick<OpenapiOptions, 'requests' | 're
   readonly toThrownProblem: (thrown: unknown) => ApiResponse | undefined;
 }
 
-/** Lists all operations. */
 export function createOperations(parts: OperationParts, version: string): Operation[] {
   const operations = createEach(parts);
   return [...operations, createOpenapiOperation(operations, toDocumentOptions(version))];
@@ -93,7 +91,6 @@ function createEach(parts: OperationParts): Operation[] {
   return [...EVENT_OPERATIONS, ...ENDPOINT_OPERATIONS, ...DELIVERY_OPERATIONS].map((bind) => bind(parts));
 }
 
-/** The document of the provider's port. */
 function toDocumentOptions(version: string): OpenapiOptions {
   return {
     info: {

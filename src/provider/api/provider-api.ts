@@ -20,7 +20,6 @@ import type { OperationParts } from './api-parts.ts';
 import { toMaxBatchBytes } from './event-operations.ts';
 import { createOperations, PATH_PARAMETERS, toRejection, toThrownProblem } from './operations.ts';
 
-/** The dependencies of the API. */
 export interface ProviderApiParts extends OperationParts {
   readonly address: ListenAddress;
   readonly tls: TlsContexts | undefined;
@@ -62,7 +61,6 @@ const ACCEPTING: ReadonlySet<string> = new Set(['createEvent', 'createEvents']);
 
 /** A request and what is needed to respond to it. */
 interface Exchange extends PortRequest {
-  /** The operation, once it is known. */
   operation: Operation | undefined;
 }
 
@@ -89,7 +87,6 @@ export class ProviderApi {
     this.#port = new PlainPort(options, (received, rejection) => this.#exchange(received, rejection));
   }
 
-  /** Rejects with the system's error. */
   listen(): Promise<BoundAddress> {
     return this.#port.listen();
   }
@@ -104,7 +101,6 @@ export class ProviderApi {
     });
   }
 
-  /** Destroys the remaining connections. */
   close(): void {
     this.#port.close();
   }

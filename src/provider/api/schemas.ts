@@ -40,7 +40,6 @@ export const filter = {
   ...eventFilter,
 };
 
-/** The query of every list. */
 export const page = {
   limit: z.coerce.number().int().min(1).max(MAX_PAGE).default(DEFAULT_PAGE).describe('Maximum number of results.'),
   iterator: z.string().max(MAX_ITERATOR_LENGTH).optional().describe('`iterator` of the page before.'),

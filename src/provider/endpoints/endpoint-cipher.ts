@@ -42,7 +42,6 @@ export function parseEncryptionKey(text: Secret): { readonly key: Buffer } | Set
 export class EndpointCipher {
   readonly #keys: ReadonlyMap<string, Buffer>;
   readonly keyIds: readonly string[];
-  /** The ID of the key that encrypts. */
   readonly keyId: string;
 
   /** `keys`: 32 bytes each; none: values are stored in plain text. */

@@ -17,7 +17,6 @@ const MAX_CACHED_TYPES = 1_000;
 const MAX_CACHED_ENTRIES = 256;
 const NONE: readonly Entry[] = [];
 
-/** The endpoints, by tenant and type. */
 export class EndpointIndex {
   readonly #entries = new Map<string, Entry>();
   readonly #allTenants = new TypeIndex();
@@ -62,7 +61,6 @@ export class EndpointIndex {
   }
 }
 
-/** Endpoints by event type. */
 class TypeIndex {
   readonly #all = new Set<Entry>();
   readonly #byType = new Map<string, Set<Entry>>();
@@ -94,12 +92,10 @@ class TypeIndex {
     return this.#all.size + this.#wildcards.size + this.#byType.size;
   }
 
-  /** Endpoints for all types. */
   get all(): Iterable<Entry> {
     return this.#all;
   }
 
-  /** Endpoints that select this type. */
   find(type: string): readonly Entry[] {
     if (this.#byType.size === 0 && this.#wildcards.size === 0) return NONE;
     const known = this.#cache.get(type);
@@ -144,7 +140,6 @@ function toEntry({ id, events, tenant, allTenants, orderBy, disabled }: Endpoint
 /** A pattern of event types: segments between dots, where `*` stands for one or more whole segments. */
 interface EventPattern {
   readonly segments: readonly string[];
-  /** It contains a `*`. */
   readonly isWildcard: boolean;
 }
 

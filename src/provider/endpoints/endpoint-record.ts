@@ -42,7 +42,6 @@ const apiRecord = z.object({
 /** The state of an endpoint whose settings are in the config. */
 const configState = z.object({ v: z.literal(RECORD_VERSION), disabled: disabled.optional(), enabledAt: z.number() });
 
-/** When and why an endpoint was disabled. */
 export type Disabled = NonNullable<Endpoint['disabled']>;
 
 /** The settings that the API can change; durations in milliseconds. Undefined: the default of the config. */
@@ -74,7 +73,6 @@ export interface DecodedRecord {
   readonly keyIds: readonly string[];
 }
 
-/** `id`: of the endpoint. */
 export function encodeRecord(id: string, { settings, keys, ...times }: EndpointRecord, cipher: EndpointCipher): string {
   const headers = Object.entries(settings.headers).map(([name, text]) => [
     name,

@@ -5,7 +5,6 @@ import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { SigningSecret } from '../../verify/sign/signing-keys.ts';
 
-/** Why an endpoint is disabled. */
 export const DISABLED_REASONS = ['failing', 'gone', 'manual'] as const;
 export type DisabledReason = (typeof DISABLED_REASONS)[number];
 

@@ -17,7 +17,6 @@ import {
   toEndpoint,
 } from './endpoint-record.ts';
 
-/** The events that the registry logs. */
 export type RegistryLogEvent =
   | 'encryption_key_missing'
   | 'endpoint_secrets_altered'
@@ -26,7 +25,6 @@ export type RegistryLogEvent =
   | 'endpoint_secrets_reset'
   | 'endpoint_unreadable';
 
-/** The dependencies of the registry. */
 export interface RegistryParts {
   readonly store: EndpointStore;
   readonly clock: Clock;
@@ -37,7 +35,6 @@ export interface RegistryParts {
   readonly logger: Pick<Logger<RegistryLogEvent>, 'info' | 'warn' | 'error'>;
 }
 
-/** How a change ended. */
 export type ChangeResult = 'changed' | 'unchanged' | 'not_found' | 'version_mismatch';
 
 interface Stored {
@@ -69,7 +66,6 @@ const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate);
 /** More changed endpoints are sorted together. */
 const MAX_INSERTED = 16;
 
-/** All endpoints. */
 export class StoredRegistry implements EndpointRegistry {
   readonly #store: EndpointStore;
   readonly #parts: RegistryParts;
@@ -474,7 +470,6 @@ function toMissingKey(missing: readonly { readonly key: string; readonly endpoin
   );
 }
 
-/** The first few names, and how many more there are. */
 function formatNames(names: readonly string[]): string {
   const more = names.length - MAX_NAMED;
   return `${names.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;

@@ -25,7 +25,6 @@ export interface Envelope {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-/** A new ID with 128 random bits. */
 export function createEventId(): string {
   return `msg_${randomBytes(16).toString('base64url')}`;
 }

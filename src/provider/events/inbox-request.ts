@@ -4,15 +4,12 @@ import * as z from 'zod';
 /** IDs of endpoints that stand for the app of a route. No other endpoint can have one: `:` is not allowed in their IDs. */
 export const INBOX_PREFIX = 'inbox:';
 
-/** The type of all events of inboxes. */
 export const INBOX_TYPE = 'inbox';
 
-/** The ID of the endpoint of a route. */
 export function toInboxEndpoint(route: string): string {
   return `${INBOX_PREFIX}${route}`;
 }
 
-/** Whether an endpoint stands for the app of a route. */
 export function isInboxEndpoint(id: string): boolean {
   return id.startsWith(INBOX_PREFIX);
 }
@@ -29,7 +26,6 @@ const InboxMetadata = z.object({
   inbox: z.object({ method: z.string(), path: z.string(), headers: z.array(z.string()) }),
 });
 
-/** The metadata of an inbox event. */
 export function toInboxMetadata(inbox: InboxRequest): string {
   return JSON.stringify({ inbox });
 }

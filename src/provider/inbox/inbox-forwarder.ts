@@ -18,7 +18,6 @@ import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
 import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/inbox-request.ts';
 import { type DeliveryQueue, mayLeaveEarly, type NewEvent } from '../queue/delivery-queue.ts';
 
-/** The dependencies of an inbox. */
 export interface InboxParts {
   readonly clock: Clock;
   readonly queue: Pick<DeliveryQueue, 'append' | 'getEvent' | 'repair' | 'stats'>;
@@ -46,7 +45,6 @@ const MAX_METADATA_BYTES = 64 * 1024;
 /** The part of the retention in which the queue must know an event: IDs are confirmed later than events are stored, and clocks differ. */
 const KNOWN_SHARE = 0.9;
 
-/** The inbox of a route. */
 export interface Inbox {
   readonly forwarder: Forwarder;
   /**
@@ -56,7 +54,6 @@ export interface Inbox {
   readonly repeat: RepeatStored;
 }
 
-/** Creates the inbox of a route. */
 export function createInbox(options: InboxOptions, policy: RequestPolicy, parts: InboxParts): Inbox {
   const { clock, queue } = parts;
   const endpoint = toInboxEndpoint(options.route);

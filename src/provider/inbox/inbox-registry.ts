@@ -4,7 +4,6 @@ import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
 import { INBOX_PREFIX, isInboxEndpoint, toInboxEndpoint } from '../events/inbox-request.ts';
 
-/** A webhook route. */
 export interface InboxRoute {
   readonly route: string;
   readonly timeout: Milliseconds;
@@ -35,7 +34,6 @@ export class InboxRegistry implements EndpointRegistry {
     list: () => this.list().filter(({ id }) => !this.isMissing(id)),
   };
 
-  /** Replaces the routes. */
   replace(routes: readonly InboxRoute[], defaults: EndpointDefaults): void {
     this.#defaults = defaults;
     this.#apps = new Map(
@@ -47,7 +45,6 @@ export class InboxRegistry implements EndpointRegistry {
     this.addUsed(routes.filter(({ stores }) => stores).map(({ route }) => toInboxEndpoint(route)));
   }
 
-  /** Adds inboxes that have deliveries. */
   addUsed(ids: readonly string[]): void {
     for (const id of ids) this.#used.add(id);
   }

@@ -15,7 +15,6 @@ export interface InboxApp {
   readonly pool: Pick<Upstream, 'send'>;
 }
 
-/** Finds the app of a route. */
 export type FindApp = (route: string) => InboxApp | undefined;
 
 const MAX_RESPONSE_BYTES = 64 * 1024;

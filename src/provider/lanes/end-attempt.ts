@@ -29,7 +29,6 @@ export interface LaneSettings extends SlotLimits {
   readonly drainTimeout: Milliseconds;
 }
 
-/** The parts of the sending side that lanes use. */
 export interface LaneParts {
   readonly clock: Clock;
   readonly queue: Pick<DeliveryQueue, 'append'>;
@@ -48,7 +47,6 @@ export interface LaneContext extends Required<LaneParts> {
   readonly steps: ClockSteps;
 }
 
-/** An attempt that was made. */
 interface MadeAttempt {
   readonly endpoint: Endpoint;
   readonly delivery: Delivery;
@@ -57,7 +55,6 @@ interface MadeAttempt {
   readonly gaveWay: boolean;
 }
 
-/** The consequences of an attempt. */
 interface AttemptEnd {
   readonly state: LaneState;
   readonly settled: SettledDelivery;

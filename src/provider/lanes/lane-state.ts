@@ -88,7 +88,6 @@ function isHanging({ timedOutAt }: LaneState, now: EpochMilliseconds): boolean {
   return timedOutAt !== undefined && Math.abs(now - timedOutAt) < HANGING_MS;
 }
 
-/** Attempts that may be in flight. */
 export interface Limits {
   readonly concurrency: number;
   /** Of these, for retries, and for failing types unless events hang: an event that comes meanwhile must not wait for them. */
@@ -125,7 +124,6 @@ export function toPause({ pausedUntil = 0 }: LaneState, now: EpochMilliseconds):
   return pausedUntil > now && pausedUntil <= now + MAX_LANE_PAUSE_MS ? pausedUntil : undefined;
 }
 
-/** An attempt that ended, and what decides what it means. */
 export interface EndedAttempt {
   readonly delivery: RankedDelivery;
   readonly result: AttemptResult;
@@ -140,14 +138,12 @@ export interface EndedAttempt {
   readonly maxPause: Milliseconds;
 }
 
-/** The consequences of an attempt for its endpoint. */
 export interface LaneUpdate {
   readonly state: LaneState;
   readonly breaker?: 'open' | 'closed' | undefined;
   readonly disable?: DisabledReason | undefined;
 }
 
-/** The state after an attempt. */
 export function applyAttempt(state: LaneState, attempt: EndedAttempt): LaneUpdate {
   const isDelivered = attempt.decision.kind === 'delivered';
   const update = isDelivered ? { state: countSuccess(state, attempt) } : applyFailure(state, attempt);
@@ -261,7 +257,6 @@ function countFailure(state: LaneState, { result, now }: EndedAttempt): LaneStat
   };
 }
 
-/** The part of a result that is stored. */
 export function toRecord({ startedAt, duration, status, outcome, detail }: AttemptResult): AttemptRecord {
   return { at: startedAt, duration, status, outcome, detail };
 }

@@ -22,7 +22,6 @@ export class MemoryBudget {
     return this.#free;
   }
 
-  /** How many callers wait. */
   get waiting(): number {
     return this.#line.length;
   }
@@ -67,14 +66,12 @@ export class MemoryBudget {
   }
 }
 
-/** A caller in the line. */
 export interface Place<Request, Grant> {
   readonly request: Request;
   /** Ends the wait. */
   readonly end: (grant: Grant | undefined) => void;
 }
 
-/** A caller that waits. */
 export interface Waiting<Grant> {
   /** Undefined if the caller left, or waited too long. */
   readonly granted: Promise<Grant | undefined>;
@@ -84,7 +81,6 @@ export interface Waiting<Grant> {
 /** Callers that wait in the order in which they came. */
 export class WaitLine<Request, Grant> {
   readonly #clock: Clock;
-  /** In the order in which they came. */
   readonly #places = new Set<Place<Request, Grant>>();
 
   constructor(clock: Clock) {

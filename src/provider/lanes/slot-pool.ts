@@ -15,7 +15,6 @@ const QUICK_AFTER = 5;
 /** Older attempts do not count. */
 const MAX_SPEED_AGE_MS: Milliseconds = 60_000;
 
-/** Attempts in flight. */
 export interface SlotFigures {
   readonly fast: number;
   readonly slow: number;
@@ -26,7 +25,6 @@ export interface SlotFigures {
 /** `slow`: attempts to it took longer than a second. */
 export type SlotKind = Health | 'slow';
 
-/** The purpose of a slot. */
 export interface SlotRequest {
   readonly endpoint: string;
   readonly kind: SlotKind;

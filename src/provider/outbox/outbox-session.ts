@@ -56,7 +56,6 @@ export class OutboxSession {
     return setup;
   }
 
-  /** Uses the connection outside of a transaction. */
   use<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
     return this.#try(() => work(this.#client));
   }

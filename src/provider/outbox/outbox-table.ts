@@ -35,7 +35,6 @@ CREATE TRIGGER sidegate_outbox_notify AFTER INSERT ON sidegate_outbox
 FOR EACH STATEMENT EXECUTE FUNCTION sidegate_outbox_notify();`,
 ];
 
-/** Holds the number of the last migration. */
 const VERSION_TABLE = 'CREATE TABLE IF NOT EXISTS sidegate_outbox_version (version integer PRIMARY KEY)';
 const ADD_VERSION = 'INSERT INTO sidegate_outbox_version (version) VALUES ($1)';
 /** Of the advisory lock: the bytes of `sgoutbox`. */
@@ -97,7 +96,6 @@ export async function migrate(client: pg.Client): Promise<void> {
   }
 }
 
-/** A row as it is read. */
 export interface OutboxRow {
   /** A bigint in decimal. */
   readonly seq: string;
@@ -176,7 +174,6 @@ async function findRows(
   return free;
 }
 
-/** Removes rows that the queue has. */
 export async function removeRows(client: pg.Client, rows: readonly OutboxRow[]): Promise<void> {
   await client.query('DELETE FROM sidegate_outbox WHERE seq = ANY ($1::bigint[])', [rows.map(({ seq }) => seq)]);
 }
@@ -197,7 +194,6 @@ export async function rejectRows(client: pg.Client, rejected: readonly RejectedR
   await client.query(REJECT, [rejected.map(({ row }) => row.seq), rejected.map(({ reason }) => reason)]);
 }
 
-/** The figures of the table. */
 export interface OutboxFigures {
   /** Counted up to `MAX_COUNTED_ROWS`. */
   readonly waiting: number;
@@ -209,7 +205,6 @@ const MAX_COUNTED_ROWS = 100_000;
 const FIGURES = `SELECT (SELECT count(*) FROM (SELECT FROM sidegate_outbox LIMIT ${MAX_COUNTED_ROWS}) AS counted)::int AS waiting,
   coalesce((SELECT extract(epoch FROM clock_timestamp() - inserted) FROM sidegate_outbox ORDER BY seq LIMIT 1), 0)::float8 AS "oldestAgeSeconds"`;
 
-/** Reads the figures. */
 export async function readFigures(client: pg.Client): Promise<OutboxFigures> {
   const [figures = { waiting: 0, oldestAgeSeconds: 0 }] = (await client.query<OutboxFigures>(FIGURES)).rows;
   return figures;

@@ -25,7 +25,6 @@ import {
   takeRows,
 } from './outbox-table.ts';
 
-/** The dependencies of the outbox. */
 export interface OutboxParts {
   readonly clock: Clock;
   readonly schema: string;
@@ -195,7 +194,6 @@ export class Outbox {
     }
   }
 
-  /** Moves some rows, in a transaction. */
   async #moveBatch(client: pg.Client): Promise<Batch> {
     const { maxEventSize, route } = this.#parts;
     const isHeld = ({ type, tenant }: OutboxKind): boolean => {
@@ -284,7 +282,6 @@ export class Outbox {
   }
 }
 
-/** The result of a transaction. */
 interface Batch {
   readonly taken: number;
   readonly moved: OutboxRow[];
@@ -292,7 +289,6 @@ interface Batch {
   readonly rejected: RejectedRow[];
 }
 
-/** A row and its event. */
 interface Item {
   readonly row: OutboxRow;
   readonly event: NewEvent;

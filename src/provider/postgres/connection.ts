@@ -10,7 +10,6 @@ const CONNECT_TIMEOUT_MS: Milliseconds = 5_000;
 /** For the reply to a query, if the network loses it. Longer than any `statement_timeout` that is set here. */
 const REPLY_TIMEOUT_MS: Milliseconds = 30_000;
 
-/** Creates a client, which is not connected yet. */
 export function createPostgresClient(target: PostgresTarget): pg.Client {
   return new pg.Client(toClientConfig(target));
 }
@@ -121,7 +120,6 @@ export interface ConnectionResult {
   readonly hint: string;
 }
 
-/** A failure of the database or of its setup. */
 export class PostgresError extends SidegateError {
   readonly hint: string;
 

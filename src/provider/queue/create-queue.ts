@@ -9,7 +9,6 @@ import { SqlQueue } from './sql-queue.ts';
 import { openSqliteStore, type SqliteSettings } from './sqlite/worker-client.ts';
 import type { QueueHooks } from './store-client.ts';
 
-/** The dependencies of the queue, and its bounds. */
 export interface QueueParts {
   readonly clock: Clock;
   readonly bounds: QueueBounds;
@@ -19,7 +18,6 @@ export interface QueueParts {
 /** The database, with the secrets of its settings. */
 export type QueuePlace = ({ readonly kind: 'sqlite' } & SqliteSettings) | ({ readonly kind: 'postgres' } & PostgresSettings);
 
-/** Creates the queue; it is not opened yet. */
 export function createQueue(place: QueuePlace, { clock, bounds, hooks }: QueueParts): DeliveryQueue {
   const openStore =
     place.kind === 'sqlite' ? openSqliteStore(place, bounds, hooks) : openPostgresStore(place, bounds, clock, hooks);

@@ -52,7 +52,6 @@ export interface Delivery {
   readonly metadata: string;
 }
 
-/** The result of an attempt. */
 export type Settlement =
   | { readonly kind: 'delivered' }
   /** `isAsked`: the endpoint asked for this time with `Retry-After`, so another schedule does not change it. */
@@ -63,7 +62,6 @@ export type Settlement =
   /** No attempt was made; the delivery stays due at `due`. Does not change `attempt` and `tries`. */
   | { readonly kind: 'postponed'; readonly due: EpochMilliseconds };
 
-/** The record of one attempt. */
 export interface AttemptRecord {
   readonly at: EpochMilliseconds;
   readonly duration: Milliseconds;
@@ -75,7 +73,6 @@ export interface AttemptRecord {
   readonly detail?: string | undefined;
 }
 
-/** Settles one taken delivery. */
 export interface SettledDelivery {
   readonly event: string;
   /** `Delivery.attempt` as taken. */
@@ -209,7 +206,6 @@ export interface DeliveryFilter extends Omit<EventFilter, 'isUnrouted'> {
   readonly states?: readonly DeliveryState[] | undefined;
 }
 
-/** A part of a list. */
 export interface Page {
   /** 1 to 250. */
   readonly limit: number;
@@ -222,7 +218,6 @@ export interface EventPageRequest extends Page {
   readonly first?: 'oldest' | undefined;
 }
 
-/** A delivery in a list. */
 export interface DeliveryRecord extends Pick<Delivery, 'event' | 'endpoint' | 'type' | 'tenant' | 'createdAt'> {
   readonly state: DeliveryState;
   readonly attempts: number;
@@ -245,7 +240,6 @@ export interface StoredEvent extends Omit<NewEvent, 'comparedFrom' | 'targets'> 
   readonly isErased: boolean;
 }
 
-/** A stored event in a list. */
 export interface EventRecord extends Pick<NewEvent, 'id' | 'type' | 'tenant' | 'createdAt'> {
   /** How many endpoints it was for. */
   readonly deliveries: number;
@@ -261,7 +255,6 @@ export interface EventRecord extends Pick<NewEvent, 'id' | 'type' | 'tenant' | '
 export const REPAIR_ACTIONS = ['retry', 'cancel', 'purge'] as const;
 export type RepairAction = (typeof REPAIR_ACTIONS)[number];
 
-/** The progress of a repair. */
 export interface RepairProgress {
   /** Deliveries that were changed so far; `total`: all that match, counted when it started; at the end, equal to `changed`. */
   readonly changed: number;
@@ -277,7 +270,6 @@ export interface QueueStats {
   readonly oldestDue?: EpochMilliseconds | undefined;
   /** Events of which a delivery waits, which the bounds count. */
   readonly events: number;
-  /** Their size. */
   readonly bytes: number;
   /** All events. */
   readonly storedEvents: number;
@@ -294,7 +286,6 @@ export function mayLeaveEarly({ storedBytes, maxBytes }: Pick<QueueStats, 'store
   return storedBytes > PRUNED_SHARE * maxBytes;
 }
 
-/** The most that may wait in the queue. */
 export interface QueueBounds {
   readonly maxEvents: number;
   /** Of events that wait; beyond it, those that do not wait leave. */
@@ -305,7 +296,6 @@ export interface QueueBounds {
   readonly tenantShare: number;
 }
 
-/** Waiting deliveries of one endpoint. */
 export interface EndpointBacklog {
   readonly waiting: number;
   readonly oldestDue?: EpochMilliseconds | undefined;
@@ -328,7 +318,6 @@ export class QueueFullError extends SidegateError {
   }
 }
 
-/** Serving lanes, until stopped. */
 export interface Serving {
   /** Starts no further lane run, aborts the signal of running ones, and resolves when all of them have returned. */
   stop(): Promise<void>;
@@ -345,7 +334,6 @@ export interface JoinedQueue {
   serve(events: readonly NewEvent[]): void;
 }
 
-/** Stores events and hands out lanes. */
 export interface DeliveryQueue {
   readonly endpoints: EndpointStore;
   /**

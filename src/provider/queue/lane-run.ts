@@ -13,7 +13,6 @@ type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'due' | 'facts'>;
 const MIN_REPEAT_MS: Milliseconds = 50;
 const MAX_REPEAT_MS: Milliseconds = 1_000;
 
-/** A run, as its queue starts it. */
 export interface StartedRun {
   readonly entry: LaneEntry;
   /** Later runs have higher numbers. */
@@ -23,7 +22,6 @@ export interface StartedRun {
   readonly signal: AbortSignal;
 }
 
-/** The lane of an endpoint, for one run. */
 export class LaneRun implements Lane {
   readonly endpoint: string;
   readonly state: LaneState | undefined;

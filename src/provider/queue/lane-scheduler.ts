@@ -20,13 +20,11 @@ export interface LaneEntry {
   /** The last run asked for this. */
   notBefore: EpochMilliseconds;
   isRunning: boolean;
-  /** How often it was woken. */
   wakes: number;
   /** The time in the heap that counts; others of this entry are outdated. */
   timedAt: EpochMilliseconds;
 }
 
-/** The end of a run. */
 export interface RunOutcome extends LaneResult {
   /** Took or settled something. */
   readonly isActive: boolean;
@@ -36,7 +34,6 @@ export interface RunOutcome extends LaneResult {
 
 type StartRun = (entry: LaneEntry) => Promise<RunOutcome>;
 
-/** The endpoints of this process, which has all of them. */
 export class LaneScheduler {
   readonly #clock: Clock;
   readonly #onRunError: (endpoint: string, error: unknown) => void;
@@ -84,7 +81,6 @@ export class LaneScheduler {
     return this.#entries.get(endpoint);
   }
 
-  /** A delivery of the endpoint is due at this time. */
   addDue(endpoint: string, at: EpochMilliseconds): void {
     const entry = this.obtain(endpoint);
     if (at >= entry.next) return;
@@ -267,7 +263,6 @@ export class TimeHeap<T> {
     items[i] = item;
   }
 
-  /** Removes the first. */
   pop(): void {
     const items = this.#items;
     const last = items.pop();

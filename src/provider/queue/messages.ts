@@ -2,7 +2,6 @@
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { Delivery, NewEvent, QueueBounds, SettledDelivery } from './delivery-queue.ts';
 
-/** How the thread is started. */
 export interface WorkerSettings {
   readonly path: string;
   readonly bounds: QueueBounds;

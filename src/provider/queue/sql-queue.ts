@@ -358,7 +358,6 @@ function toRejected(rejected: number, reason: string | undefined): SidegateError
   return new SidegateError('system', 'queue_full', `${count} not made due: ${reason}`);
 }
 
-/** One page, searched in steps. */
 async function findPage<T>(
   { limit, after }: Page,
   clock: Clock,

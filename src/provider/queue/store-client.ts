@@ -18,7 +18,6 @@ export type Announcement = { readonly due: readonly string[] } | { readonly wake
 /** Appends in the open transaction of another connection. */
 export type JoinedStore = (operation: Operations['append'], bodies: readonly Buffer[]) => Promise<Results['append']>;
 
-/** The store, as the queue uses it. */
 export interface StoreClient {
   /** It can no longer be used. */
   readonly isBroken: boolean;
@@ -32,7 +31,6 @@ export interface StoreClient {
     operation: Operations[K],
   ): Promise<{ readonly result: Results[K]; readonly bodies: readonly Buffer[] }>;
   claim(endpoint: string): Promise<Claimed>;
-  /** The run ended. */
   release(endpoint: string): void;
   /** Undefined if the connection is not to the database of the store, or may not use its tables. */
   join(client: pg.ClientBase): Promise<JoinedStore | undefined>;
@@ -40,7 +38,6 @@ export interface StoreClient {
   close(): Promise<void>;
 }
 
-/** Reports of a store. */
 export interface StoreEvents extends Pick<QueueHooks, 'onFatal'> {
   /** A delivery of the endpoint is due at this time. */
   readonly onDue: (endpoint: string, at: EpochMilliseconds) => void;

@@ -28,7 +28,6 @@ const PRUNE_INTERVAL_MS: Milliseconds = 60_000;
 const PRUNE_STEP = 500;
 const FIGURES_INTERVAL_MS: Milliseconds = 10_000;
 
-/** The recurring work, from `start` to `stop`. */
 export class Housekeeping {
   readonly #parts: HousekeepingParts;
   #timers: CancelTimer[] = [];
@@ -36,7 +35,6 @@ export class Housekeeping {
   #isReplaced = false;
   readonly #steps: ClockSteps;
   readonly #forecast = new FillForecast();
-  /** The newest event that was seen. */
   #newest: EventRecord | undefined;
   readonly #file: QueueFileWatch | undefined;
 
@@ -169,7 +167,6 @@ const MIN_WINDOW_MS: Milliseconds = 60_000;
 type Undelivered = Pick<QueueStats, 'events' | 'bytes'>;
 type Sample = Undelivered & { readonly at: Milliseconds };
 
-/** When the queue will be full. */
 export class FillForecast {
   readonly #samples: Sample[] = [];
 
@@ -197,7 +194,6 @@ export class FillForecast {
   }
 }
 
-/** The file of a queue in SQLite, and its disk. */
 export class QueueFileWatch {
   readonly #path: string;
   #opened: string | undefined;

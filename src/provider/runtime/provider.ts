@@ -52,7 +52,6 @@ import { Housekeeping } from './housekeeping.ts';
 
 const INBOX_INTERVAL_MS: Milliseconds = 10_000;
 
-/** The dependencies of the provider. */
 export interface ProviderParts {
   readonly clock: Clock;
   readonly logger: Logger<ProviderLogEvent>;
@@ -71,7 +70,6 @@ export interface ProviderParts {
   readonly detour?: ((address: string) => string) | undefined;
 }
 
-/** The running provider. */
 export class Provider {
   readonly #parts: ProviderParts;
   readonly #metrics: ProviderMetrics;
@@ -277,7 +275,6 @@ export class Provider {
     if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run);
   }
 
-  /** The inbox of a webhook route. */
   createInbox(options: InboxOptions, policy: RequestPolicy): Inbox {
     const { retention } = this.#settings.config.queue;
     return createInbox(options, policy, {
@@ -302,7 +299,6 @@ export class Provider {
     if (settings.outbox !== undefined) this.#outbox?.replace(settings.outbox);
   }
 
-  /** Replaces the webhook routes. */
   replaceInboxes(routes: readonly InboxRoute[]): void {
     this.#webhookRoutes = routes;
     this.#registry.replace(routes, this.#settings.defaults);
@@ -335,7 +331,6 @@ export class Provider {
     this.#onEndpoints();
   }
 
-  /** Uses the new certificates for new connections. */
   refreshTls(): void {
     this.#api?.refreshTls();
   }

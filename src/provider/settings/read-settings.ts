@@ -91,7 +91,6 @@ class SettingsReader {
     this.#problems = problems;
   }
 
-  /** Adds an error, if there is one. */
   add(path: string, found: SettingProblem | undefined): void {
     if (found !== undefined) this.#problems.push({ severity: 'error', path, message: found.problem, hint: found.hint });
   }

@@ -34,7 +34,6 @@ export function toLabel({ id, source }: Pick<Endpoint, 'id' | 'source'>): string
   return source === 'config' ? id : API_LABEL;
 }
 
-/** The reports of lane runs. */
 export type LaneHooks = ReturnType<typeof createLaneHooks>;
 
 /** `find`: undefined for an endpoint that does not exist. */
@@ -59,7 +58,6 @@ export function createLaneHooks(
       metrics.settled(label, 'delivered');
       metrics.delivered(startedAt + duration - delivery.createdAt);
     },
-    /** A delivery is dead. */
     onExhausted(endpoint: Endpoint, { event, type, attempt }: Delivery, reason: DeadReason): void {
       metrics.settled(toLabel(endpoint), 'dead');
       logger.warn('message_exhausted', { event, type, endpoint: endpoint.id, reason, attempts: attempt + 1 });
@@ -87,7 +85,6 @@ export function createLaneHooks(
   };
 }
 
-/** The hooks of the queue. */
 export function createQueueHooks({ logger, condition }: Pick<TelemetryParts, 'logger' | 'condition'>): QueueHooks {
   return {
     onFatal(error) {
@@ -100,7 +97,6 @@ export function createQueueHooks({ logger, condition }: Pick<TelemetryParts, 'lo
   };
 }
 
-/** The reports of the outbox. */
 export type OutboxHooks = ReturnType<typeof createOutboxHooks>;
 
 /** An outage is logged once, and its end. */
@@ -140,7 +136,6 @@ export function createOutboxHooks({ logger, metrics }: TelemetryParts) {
   };
 }
 
-/** The reports of the API. */
 export type ApiHooks = ReturnType<typeof createApiHooks>;
 
 export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
@@ -158,7 +153,6 @@ export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
       logger.warn('events_unrouted', { events: unrouted, type, hint: 'sidegate events list --unrouted' });
       [unrouted, unroutedAt] = [0, clock.monotonic()];
     },
-    /** A request to accept events was rejected. */
     onRejected: metrics.rejected,
     /** By hand. */
     onEndpointChanged(endpoint: string, change: 'created' | 'updated' | 'deleted' | 'rotated' | 'enabled' | 'disabled'): void {
@@ -256,7 +250,6 @@ export class FailingEndpoints {
     this.#until.set(endpoint, until);
   }
 
-  /** An attempt succeeded. */
   delete(endpoint: string): void {
     this.#until.delete(endpoint);
   }

@@ -17,7 +17,6 @@ export const EVENT_REJECTIONS = [
 ] as const;
 export type EventRejection = (typeof EVENT_REJECTIONS)[number];
 
-/** Of an accepted event. */
 export type AcceptResult = Exclude<AppendResult, 'conflict'>;
 
 const SETTLED_RESULTS = ['delivered', 'dead', 'skipped'] as const;
@@ -32,7 +31,6 @@ const DELAY_BUCKETS = [0.01, 0.1, 1, 10, 60, 600, 3_600, 21_600, 86_400, 432_000
 
 export type ProviderMetrics = ReturnType<typeof createProviderMetrics>;
 
-/** Registers the metrics. */
 export function createProviderMetrics(registers: readonly Registry[]) {
   const families = inRegisters(registers);
   return {
@@ -76,7 +74,6 @@ function createEventMetrics({ counter, histogram }: Families) {
   for (const reason of EVENT_REJECTIONS) rejections.series(reason);
   return {
     accepted: (result: AcceptResult, count: number): void => events.series(result).add(count),
-    /** Stored events that no endpoint selects. */
     unrouted: (count: number): void => unrouted.add(count),
     rejected: (reason: EventRejection): void => rejections.series(reason).add(),
     /** `operation`: from the OpenAPI document. */
@@ -84,7 +81,6 @@ function createEventMetrics({ counter, histogram }: Families) {
       requests.series(operation, `${Math.floor(status / 100)}xx`).add();
       requestDuration.observe(took / 1_000);
     },
-    /** From the acceptance of the event to its acknowledgement. */
     delivered: (delay: Milliseconds): void => deliveryDelay.observe(Math.max(0, delay) / 1_000),
   };
 }
@@ -184,7 +180,6 @@ function createQueueMetrics({ counter, gauge }: Families) {
 
 type Families = ReturnType<typeof inRegisters>;
 
-/** Creates families in these registers. */
 function inRegisters(registers: readonly Registry[]) {
   const name = (suffix: string): string => `sidegate_provider_${suffix}`;
   return {

@@ -49,7 +49,6 @@ interface Call extends Task {
   readonly reject: (error: Error) => void;
 }
 
-/** A lane that this replica has. */
 interface OwnedLane {
   usedAt: Milliseconds;
   isRunning: boolean;
@@ -300,7 +299,6 @@ class PostgresClient implements StoreClient {
     if (before !== undefined && this.#endpoints !== before) this.#parts.events.onEndpoints();
   }
 
-  /** The time of the server. */
   async #readClock(): Promise<EpochMilliseconds> {
     const { clock } = this.#parts;
     const before = clock.now();

@@ -9,7 +9,6 @@ import { repeatTransaction, toClientConfig, toPostgresError } from '../../postgr
 import type { Columns, ColumnType, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';
 
-/** How to connect. */
 export interface PostgresSettings {
   readonly target: PostgresTarget;
   readonly schema: string;
@@ -143,7 +142,6 @@ function createTranslate(schema: string): Translate {
   };
 }
 
-/** A pool of connections. */
 export class PostgresDatabase extends PostgresSql implements Database {
   readonly #pool: pg.Pool;
   readonly #ownTranslate: Translate;

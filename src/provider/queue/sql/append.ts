@@ -116,7 +116,6 @@ export function toDigest(type: string, tenant: string | undefined, content: Uint
   return last.head + hash('sha256', content, 'base64url').slice(0, 22);
 }
 
-/** The digests of the events whose ID is stored. */
 async function readDigests(sql: Sql, events: readonly Candidate[]): Promise<Map<string, string>> {
   const rows = await sql.each<{ id: string; digest: string }>(
     'SELECT e.id, e.digest FROM event e, rows r WHERE e.id = r.id',
@@ -165,7 +164,6 @@ async function insert(
   return duplicates;
 }
 
-/** The types that fail at each lane. */
 function readFailing(lanes: Iterable<LaneRow>): ReadonlyMap<number, readonly string[]> {
   const failing = new Map<number, readonly string[]>();
   for (const { num, state } of lanes) {

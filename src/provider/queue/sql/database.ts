@@ -4,7 +4,6 @@ import type { Memory } from './memory.ts';
 
 export type Parameter = string | number | null;
 
-/** The type of a column in `Dialect.rows`. */
 export type ColumnType = 'integer' | 'text';
 
 /** Where the two databases write the same thing differently. */
@@ -26,7 +25,6 @@ export interface Dialect {
   list(type: ColumnType): string;
 }
 
-/** Columns of rows that a statement gets. */
 export type Columns = Readonly<Record<string, ColumnType>>;
 
 export function toColumns(integers: readonly string[], texts: readonly string[] = []): Columns {
@@ -64,7 +62,6 @@ export interface Sql {
   insertPayloads(payloads: readonly Payload[]): Promise<void>;
 }
 
-/** An open database. */
 export interface Database extends Sql {
   /** Commits when `work` resolves; otherwise nothing has changed. */
   transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
@@ -79,7 +76,6 @@ export interface Database extends Sql {
   shrink(): Promise<void>;
 }
 
-/** The first row. */
 export async function findOne<Row extends object>(
   sql: Sql,
   statement: string,

@@ -6,7 +6,6 @@ import { findOne, type Sql } from './database.ts';
 import type { LaneChange, LaneRow, Stored, TenantChange } from './memory.ts';
 import { RANKS } from './schema.ts';
 
-/** The changes that a transaction makes to lanes. */
 export class LaneChanges {
   readonly #changes = new Map<number, LaneChange>();
 
@@ -46,7 +45,6 @@ export async function lockLanes(sql: Sql, names: ReadonlySet<string>): Promise<M
   return readLanes(sql, names, sql.dialect.forUpdate);
 }
 
-/** The lanes that exist. */
 export async function readLanes(sql: Sql, names: Iterable<string>, lock = ''): Promise<Map<string, LaneRow>> {
   const { memory } = sql;
   const [lanes, unknown] = [new Map<string, LaneRow>(), new Set<string>()];
@@ -68,7 +66,6 @@ export async function readLanes(sql: Sql, names: Iterable<string>, lock = ''): P
   return lanes;
 }
 
-/** The changes that a transaction makes to tenants. */
 export class TenantChanges {
   readonly #changes = new Map<string, TenantChange>();
 
@@ -144,7 +141,6 @@ export async function readStats(
   };
 }
 
-/** The figures of all tenants together. */
 export async function readStored(sql: Sql): Promise<Stored> {
   const { memory } = sql;
   if (memory?.stored !== undefined) return memory.stored;
@@ -181,7 +177,6 @@ export async function recount(sql: Sql): Promise<number> {
   return wrong.length;
 }
 
-/** The backlog of each of these endpoints. */
 export async function readBacklogs(
   sql: Sql,
   { endpoints, now }: { readonly endpoints: readonly string[]; readonly now: EpochMilliseconds },

@@ -4,20 +4,17 @@ import type { QueueStats } from '../delivery-queue.ts';
 /** Beyond these, all are forgotten, and read again. */
 const MAX_LANES = 10_000;
 
-/** An endpoint in the store. */
 export interface LaneRow {
   readonly num: number;
   readonly name: string;
   /** JSON of a LaneState. */
   readonly state: string | null;
-  /** Deliveries that wait. */
   readonly waiting: number;
   readonly bytes: number;
   /** Has the lease, until `lease`; null: nobody. */
   readonly owner: string | null;
 }
 
-/** Changes of the figures of one lane. */
 export interface LaneChange {
   readonly num: number;
   waiting: number;
@@ -26,7 +23,6 @@ export interface LaneChange {
   skipped: number;
 }
 
-/** Changes of the figures of one tenant. */
 export interface TenantChange {
   readonly name: string;
   events: number;
@@ -35,7 +31,6 @@ export interface TenantChange {
   stored_bytes: number;
 }
 
-/** The figures of all tenants together. */
 export type Stored = Pick<QueueStats, 'events' | 'bytes' | 'storedEvents' | 'storedBytes'>;
 
 /** Remembers rows as the process last read or wrote them, and forgets all when a transaction fails. */

@@ -17,7 +17,6 @@ import { findStep, type Selection, select } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
 import { Usage } from './usage.ts';
 
-/** Deliveries that one step changes. */
 const CHANGED_PER_STEP = 500;
 
 /** In which states a repair can change deliveries. */
@@ -147,7 +146,6 @@ async function selectFitting(
   return { fitting, reason };
 }
 
-/** The names of the lanes of deliveries. */
 function toNames(rows: readonly { readonly lane: number }[], lanes: ReadonlyMap<string, LaneRow>): readonly string[] {
   const nums = new Set(rows.map(({ lane }) => lane));
   return [...lanes.values()].filter(({ num }) => nums.has(num)).map(({ name }) => name);
@@ -225,7 +223,6 @@ async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnTy
 
 const ACTIONS: Readonly<Record<RepairAction, Change>> = { retry, cancel, purge };
 
-/** A delivery that was removed. */
 export interface RemovedRow extends Position {
   readonly state: number;
 }

@@ -201,7 +201,6 @@ function toRecord({ seq: _, lane: __, tenant, state, due, settled, last, ...reco
   };
 }
 
-/** Up to `page.limit` events. */
 export async function findEvents(
   sql: Sql,
   { filter, page }: { readonly filter: EventFilter; readonly page: EventPageRequest },

@@ -11,7 +11,6 @@ const MAX_OLDER_ATTEMPTS = 19;
 const RANKED_PER_SETTLEMENT = 2_000;
 const FINAL_STATES = { delivered: DELIVERED, dead: DEAD, skipped: SKIPPED } as const;
 
-/** The settlements of a run of a lane. */
 export interface Settle {
   readonly endpoint: string;
   readonly run: number;
@@ -41,7 +40,6 @@ export interface FoundRow {
   readonly waiting: number;
 }
 
-/** The columns of `toPlaces`. */
 export const PLACE = { event: 'integer', lane: 'integer' } as const;
 
 /** The parameter for deliveries as a table. */
@@ -98,10 +96,8 @@ function noteNext(nexts: Map<number, number>, lane: number, due: number): void {
   nexts.set(lane, Math.min(nexts.get(lane) ?? due, due));
 }
 
-/** Columns of a `SettledRow`. */
 const SETTLED_COLUMNS = toColumns(['event', 'lane', 'fence', 'taken', 'state', 'next', 'pause', 'made', 'at'], ['record']);
 
-/** A delivery, and what it becomes. */
 interface SettledRow extends FoundRow {
   readonly fence: number;
   /** When it was due as it was taken, if it failed. */
@@ -263,7 +259,6 @@ export async function end(sql: Sql, deliveries: readonly FoundRow[]): Promise<vo
   await tenants.write(sql);
 }
 
-/** An event with deliveries that no longer wait. */
 interface EndedEvent extends Pick<FoundRow, 'event' | 'bytes' | 'tenant' | 'waiting'> {
   ended: number;
   failed: number;

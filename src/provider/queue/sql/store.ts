@@ -12,13 +12,11 @@ import { findAttempts, findDeliveries, findEvents, getEvent } from './select.ts'
 import { type Settle, type SettleResult, settle } from './settle.ts';
 import { Taker } from './take.ts';
 
-/** An operation that is executed, and the bodies of its events. */
 export interface Task {
   readonly operation: Operation;
   readonly bodies: readonly Uint8Array[];
 }
 
-/** The dependencies of an operation. */
 interface Context {
   readonly bounds: QueueBounds;
   readonly taker: Taker;
@@ -52,24 +50,20 @@ const HANDLERS = {
 };
 type Handlers = typeof HANDLERS;
 
-/** The parameters of each operation. */
 export type Operations = { readonly append: Append['operation']; readonly settle: Settle } & {
   readonly [K in keyof Handlers]: Handlers[K] extends (sql: Sql, operation: infer O, ...more: never[]) => unknown
     ? O & object
     : never;
 };
 
-/** The result of each operation. */
 export type Results = { readonly append: readonly AppendResult[]; readonly settle: SettleResult } & {
   readonly [K in keyof Handlers]: Exclude<Awaited<ReturnType<Handlers[K]>>, SidegateError>;
 };
 
 export type OperationKind = keyof Operations;
 
-/** An operation with its kind. */
 export type Operation = { [K in OperationKind]: { readonly kind: K } & Operations[K] }[OperationKind];
 
-/** The result of one operation, or why it failed. */
 export type Reply = { readonly isDone: true; readonly result: Results[OperationKind] } | ({ readonly isDone: false } & Failure);
 
 /** The others only read. */
@@ -89,7 +83,6 @@ const WRITES: ReadonlySet<OperationKind> = new Set([
 /** They can read many rows. */
 const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'inboxes', 'dueLanes', 'findStep', 'findEventsStep', 'countStep']);
 
-/** The open store. */
 export class Store {
   readonly #database: Database;
   readonly #bounds: QueueBounds;

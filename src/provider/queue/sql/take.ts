@@ -66,7 +66,6 @@ const READ = `SELECT d.event AS seq, e.id AS event, e.type, e.created AS "create
   FROM event e JOIN delivery d ON d.event = e.seq JOIN payload p ON p.event = e.seq, rows r
   WHERE e.seq = r.seq AND d.lane = r.lane AND d.state < ${BLOCKED} AND p.body IS NOT NULL`;
 
-/** Takes deliveries for lanes. */
 export class Taker {
   readonly #taken = new Map<string, TakenByRun>();
 

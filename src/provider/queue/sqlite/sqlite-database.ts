@@ -57,23 +57,19 @@ const DIALECT: Dialect = {
   list: () => '(SELECT value FROM json_each(?))',
 };
 
-/** Says whether this release of SQLite can be trusted with the queue. */
 export function isSafeVersion(version: string): boolean {
   const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number);
   if (major !== 3) return major > 3;
   return minor > 51 || FIXED_LINES.some(([line, fixed]) => minor === line && patch >= fixed);
 }
 
-/** A compiled statement. */
 interface Prepared {
   readonly statement: StatementSync;
-  /** Its columns. */
   readonly names: readonly string[];
   /** The columns of the row that are its parameters. */
   readonly parameters: readonly string[];
 }
 
-/** An open file. */
 export class SqliteDatabase implements Database {
   readonly dialect = DIALECT;
   readonly memory = new Memory();

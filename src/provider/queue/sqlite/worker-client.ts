@@ -24,14 +24,12 @@ const WORKER = new URL(import.meta.url.endsWith('.ts') ? './queue-worker.ts' : '
 const RESOURCE_LIMITS = { maxYoungGenerationSizeMb: 6 } as const;
 const NO_BODIES: readonly Buffer[] = [];
 
-/** Where the file is. */
 export interface SqliteSettings {
   readonly path: string;
   /** Accept a file system on which accepted events can be lost. */
   readonly allowVolatile: boolean;
 }
 
-/** Opens the store in a file. */
 export function openSqliteStore({ path, allowVolatile }: SqliteSettings, bounds: QueueBounds, hooks: QueueHooks): OpenStore {
   return async ({ onFatal }) => {
     const warnings = prepareQueueFile(path, allowVolatile);
@@ -52,7 +50,6 @@ interface Call {
   readonly reject: (error: Error) => void;
 }
 
-/** The thread, as the queue sees it. */
 class WorkerClient implements StoreClient {
   /** Times are those of this process. */
   readonly clockOffset = 0;
@@ -117,12 +114,10 @@ class WorkerClient implements StoreClient {
     // No other process can open the file.
   }
 
-  /** Runs an operation with the others of this turn. Rejects with a SidegateError. */
   call<K extends OperationKind>(kind: K, operation: Operations[K], bodies: readonly Buffer[] = NO_BODIES): Promise<Results[K]> {
     return new Promise((resolve, reject) => this.#add({ operation: { kind, ...operation }, bodies, resolve, reject }));
   }
 
-  /** The same for an operation whose result has bodies. */
   read<K extends 'take' | 'getEvent'>(
     kind: K,
     operation: Operations[K],
