@@ -17,6 +17,12 @@ export class ClockSteps {
     this.#offset = clock.now() - clock.monotonic();
   }
 
+  /** The clock is another one from now on. */
+  restart(): void {
+    this.#offset = this.#clock.now() - this.#clock.monotonic();
+    this.#doubtedSince = undefined;
+  }
+
   /** Whether the clock was set ahead in the last hour, and not back again. */
   isAhead(): boolean {
     const monotonic = this.#clock.monotonic();

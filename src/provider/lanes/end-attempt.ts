@@ -36,6 +36,7 @@ export interface LaneParts {
   readonly sender: Pick<Sender, 'send' | 'isReachable'>;
   readonly hooks: LaneHooks;
   readonly settings: LaneSettings;
+  readonly steps?: ClockSteps;
   /** 0 to 1; by default random. */
   readonly random?: () => number;
 }
@@ -44,7 +45,6 @@ export interface LaneParts {
 export interface LaneContext extends Required<LaneParts> {
   readonly budget: MemoryBudget;
   readonly slots: SlotPool;
-  readonly steps: ClockSteps;
 }
 
 interface MadeAttempt {

@@ -25,7 +25,7 @@ export function createLaneRunner(parts: LaneParts) {
   const { clock, registry, settings } = parts;
   const budget = new MemoryBudget(settings.maxWaitingBytes, settings.maxEventSize + DELIVERY_EXTRA_BYTES, clock);
   const slots = new SlotPool(settings, budget, clock);
-  const context = { random: Math.random, ...parts, budget, slots, steps: new ClockSteps(clock) };
+  const context = { random: Math.random, steps: new ClockSteps(clock), ...parts, budget, slots };
   return {
     /** For `DeliveryQueue.serve`. */
     async run(lane: Lane): Promise<LaneResult> {

@@ -5,7 +5,7 @@
 import { statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CancelTimer, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { ClockSteps } from '../../core/clock-steps.ts';
+import type { ClockSteps } from '../../core/clock-steps.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
@@ -18,6 +18,7 @@ export interface HousekeepingParts extends Omit<TelemetryParts, 'onSpan' | 'jour
   /** The path of a queue in SQLite. */
   readonly file: string | undefined;
   readonly registry: Pick<EndpointRegistry, 'list'>;
+  readonly steps: ClockSteps;
   /** Undefined without the role `deliver`: the alerts find pods that deliver by these figures. */
   readonly slots: (() => SlotFigures) | undefined;
   readonly retention: { readonly retention: Milliseconds; readonly deadRetention: Milliseconds };
@@ -33,14 +34,12 @@ export class Housekeeping {
   #timers: CancelTimer[] = [];
   #isPruning = false;
   #isReplaced = false;
-  readonly #steps: ClockSteps;
   readonly #forecast = new FillForecast();
   #newest: EventRecord | undefined;
   readonly #file: QueueFileWatch | undefined;
 
   constructor(parts: HousekeepingParts) {
     this.#parts = parts;
-    this.#steps = new ClockSteps(parts.clock);
     this.#file = parts.file === undefined ? undefined : new QueueFileWatch(parts.file);
   }
 
@@ -71,7 +70,7 @@ export class Housekeeping {
 
   async #prune(): Promise<void> {
     // With a large backlog, a run can take longer than the interval. With a clock that is ahead, everything would be old.
-    if (this.#isPruning || this.#steps.isAhead()) return;
+    if (this.#isPruning || this.#parts.steps.isAhead()) return;
     this.#isPruning = true;
     const { clock, queue, retention } = this.#parts;
     try {
@@ -103,31 +102,25 @@ export class Housekeeping {
     condition.fail('file', `${file} was deleted or replaced, and what is accepted now is lost at the next restart`);
   }
 
-  async #watchLosses(stats: QueueStats, now: EpochMilliseconds): Promise<void> {
-    const lost = await this.#findLost(stats, now);
-    if (lost === undefined) return;
-    const { metrics, logger } = this.#parts;
-    metrics.queueWentBack();
-    logger.error('queue_went_back', {
-      event: lost,
-      storedEvents: stats.storedEvents,
-      hint: 'the database lost accepted events: a restore, a failover without synchronous replication, or deleted rows; post events since then again',
-    });
-  }
-
   /**
    * The store went back if the newest event that was seen is no longer stored, although nothing removes an event that young: after a restore
    * from a backup, after a failover that lost commits, or if somebody emptied the tables. Reads one event, and only if there is a newer one.
    */
-  async #findLost(stats: QueueStats, now: EpochMilliseconds): Promise<string | undefined> {
-    const { queue, retention } = this.#parts;
+  async #watchLosses(stats: QueueStats, now: EpochMilliseconds): Promise<void> {
+    const { queue, retention, metrics, logger } = this.#parts;
     const before = this.#newest;
     const [newest] = (await queue.findEvents({}, { limit: 1 })).found;
     this.#newest = newest;
-    if (before === undefined || before.id === newest?.id) return undefined;
+    if (before === undefined || before.id === newest?.id) return;
     // Half of it, as clocks of replicas differ.
-    if (before.createdAt < now - retention.retention / 2 || mayLeaveEarly(stats)) return undefined;
-    return (await queue.getEvent(before.id)) === undefined ? before.id : undefined;
+    if (before.createdAt < now - retention.retention / 2 || mayLeaveEarly(stats)) return;
+    if ((await queue.getEvent(before.id)) !== undefined) return;
+    metrics.queueWentBack();
+    logger.error('queue_went_back', {
+      event: before.id,
+      storedEvents: stats.storedEvents,
+      hint: 'the database lost accepted events: a restore, a failover without synchronous replication, or deleted rows; post events since then again',
+    });
   }
 
   async #readFigures(): Promise<void> {

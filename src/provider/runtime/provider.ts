@@ -2,6 +2,7 @@
 import type { Registry } from '@prometheus-io/client';
 import type { ProviderConfig } from '../../config/schema/config.ts';
 import { type CancelTimer, type Clock, type Milliseconds, within } from '../../core/clock.ts';
+import { ClockSteps } from '../../core/clock-steps.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { BoundAddress } from '../../gateway/server/listener.ts';
@@ -31,8 +32,8 @@ import { createLaneRunner, type LaneRunner, toLaneCount } from '../lanes/lane-ru
 import { Outbox } from '../outbox/outbox.ts';
 import { testOutbox } from '../outbox/outbox-session.ts';
 import type { ConnectionResult } from '../postgres/connection.ts';
-import { createQueue, testQueue } from '../queue/create-queue.ts';
 import type { DeliveryQueue, InboxBacklog, Serving } from '../queue/delivery-queue.ts';
+import { createQueue, testQueue } from '../queue/sql-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
 import {
   createApiHooks,
@@ -89,6 +90,7 @@ export class Provider {
   readonly #condition: QueueCondition;
   readonly #rateLimits = new RateLimits();
   readonly #outbox: Outbox | undefined;
+  readonly #steps: ClockSteps;
   #settings: ProviderSettings;
   #isOpen = false;
   #isStopped = false;
@@ -125,6 +127,7 @@ export class Provider {
     // Only the sender has the time of this process: receivers compare its requests with their own clocks.
     const { clock } = this.#queue;
     this.#parts = { ...parts, clock };
+    this.#steps = new ClockSteps(clock);
     const failing = new FailingEndpoints(clock, isShared);
     const telemetry: TelemetryParts = { ...this.#parts, metrics: this.#metrics, failing, condition: this.#condition };
     this.#stored = new StoredRegistry({
@@ -153,6 +156,7 @@ export class Provider {
       registry: this.#registry,
       sender: this.#sender,
       hooks: this.#toLaneHooks(telemetry),
+      steps: this.#steps,
       settings: { ...config, drainTimeout: parts.drainTimeout, maxWaitingBytes: shares.waiting, maxSlowBytes: shares.slow },
     });
     const operationParts = this.#toOperationParts(telemetry);
@@ -166,6 +170,7 @@ export class Provider {
     this.#housekeeping = new Housekeeping({
       ...telemetry,
       queue: this.#queue,
+      steps: this.#steps,
       file: place.kind === 'sqlite' ? place.path : undefined,
       registry: this.#registry,
       slots: config.roles.includes('deliver') ? () => this.#lanes.slots : undefined,
@@ -241,6 +246,8 @@ export class Provider {
   async open(): Promise<BoundAddress | undefined> {
     const { logger } = this.#parts;
     for (const message of await this.#queue.open()) logger.warn('queue_warning', { message });
+    // Only now is the time of the store known. If it is ahead of that of this process, nobody set a clock.
+    this.#steps.restart();
     this.#metrics.queueUp(true);
     const lostKeys = this.#settings.config.encryption?.lostKeys ?? [];
     await this.#stored.open({ lostKeys, createKey: createSigningSecret });
@@ -364,35 +371,27 @@ export class Provider {
   }
 }
 
-/** The memory of the container, divided between events that are accepted and deliveries that are sent: bytes of each part, before copies. */
-export interface MemoryShares {
-  readonly accepting: number;
-  /** Deliveries that wait or have young attempts. */
-  readonly waiting: number;
-  /** Deliveries of slow attempts. */
-  readonly slow: number;
-}
-
 const MIB = 1024 * 1024;
 /** The memory of a process that accepts and sends small events (bench/RESULTS-provider-memory.md). */
 const BASE_BYTES = 88 * MIB;
-/** An event is copied on its way to the store; with garbage and the buffers of the store, about eight times its size was measured. */
-const ACCEPTING_SHARE = 1 / 16;
-/** A body that is sent is in one buffer. */
-const WAITING_SHARE = 1 / 8;
-const SLOW_SHARE = 1 / 4;
-/** Without a limit, or with a large one. */
-const MAX_SHARES: MemoryShares = { accepting: 16 * MIB, waiting: 32 * MIB, slow: 64 * MIB };
+/** Parts of the rest of the memory, and their size without a limit or with a large one. */
+const SHARES = {
+  /** An event is copied on its way to the store; with garbage and the buffers of the store, about eight times its size was measured. */
+  accepting: [1 / 16, 16 * MIB],
+  /** Deliveries that wait or have young attempts. A body that is sent is in one buffer. */
+  waiting: [1 / 8, 32 * MIB],
+  /** Deliveries of slow attempts. */
+  slow: [1 / 4, 64 * MIB],
+} as const;
 
-/** Returns shares that can be too small for a single large event: their users make an exception for it. `limit`: in bytes; undefined: there is none. */
-export function toMemoryShares(limit: number | undefined): MemoryShares {
-  if (limit === undefined) return MAX_SHARES;
-  const rest = Math.max(0, limit - BASE_BYTES);
-  return {
-    accepting: Math.min(Math.floor(rest * ACCEPTING_SHARE), MAX_SHARES.accepting),
-    waiting: Math.min(Math.floor(rest * WAITING_SHARE), MAX_SHARES.waiting),
-    slow: Math.min(Math.floor(rest * SLOW_SHARE), MAX_SHARES.slow),
-  };
+/**
+ * Divides the memory of the container between events that are accepted and deliveries that are sent: bytes of each part, before copies. They can be
+ * too small for a single large event: their users make an exception for it. `limit`: in bytes; undefined: there is none.
+ */
+export function toMemoryShares(limit = Number.POSITIVE_INFINITY): Record<keyof typeof SHARES, number> {
+  const toShare = ([part, most]: readonly [number, number]): number =>
+    Math.min(Math.floor(Math.max(0, limit - BASE_BYTES) * part), most);
+  return { accepting: toShare(SHARES.accepting), waiting: toShare(SHARES.waiting), slow: toShare(SHARES.slow) };
 }
 
 /** The rate limits of the endpoints, to find those that may send sooner than before. */

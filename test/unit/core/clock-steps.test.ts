@@ -31,3 +31,15 @@ test('is not ahead after a step back, and from there again after a step forward'
   clock.step(DAY_MS);
   expect(steps.isAhead()).toBe(true);
 });
+
+test('counts from the restart: a store whose time is a day ahead of the process is not a clock that was set ahead', () => {
+  const clock = new FakeClock();
+  const steps = new ClockSteps(clock);
+  clock.step(DAY_MS);
+  steps.restart();
+  expect(steps.isAhead()).toBe(false);
+  clock.step(DAY_MS);
+  expect(steps.isAhead()).toBe(true);
+  steps.restart();
+  expect(steps.isAhead()).toBe(false);
+});

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { Registry } from '@prometheus-io/client';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { Clock } from '../../../../src/core/clock.ts';
+import { ClockSteps } from '../../../../src/core/clock-steps.ts';
 import type { DeliveryQueue, NewEvent } from '../../../../src/provider/queue/delivery-queue.ts';
 import { FillForecast, Housekeeping, QueueFileWatch } from '../../../../src/provider/runtime/housekeeping.ts';
 import { FailingEndpoints, type ProviderLogEvent, QueueCondition } from '../../../../src/provider/telemetry/hooks.ts';
@@ -120,6 +121,7 @@ async function createScene(create: (clock: Clock) => DeliveryQueue, file?: strin
     condition,
     file,
     registry: { list: () => [] },
+    steps: new ClockSteps(clock),
     slots: undefined,
     failing: new FailingEndpoints(clock, false),
     retention: { retention: 3 * DAY_MS, deadRetention: 30 * DAY_MS },
