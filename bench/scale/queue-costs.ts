@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../src/core/clock.ts';
-import { createQueue, type QueueParts, type QueuePlace } from '../../src/provider/queue/create-queue.ts';
+import { createQueue, type QueueParts, type QueuePlace } from '../../src/provider/queue/sql-queue.ts';
 import { readCpuMicroseconds } from '../machine.ts';
 import { type OpenEngine, readPostgres, startDurablePostgres, toPostgresPlace } from '../provider/engines.ts';
 import { type Figures, measureAccept, measureDelivery } from '../queue/loads.ts';

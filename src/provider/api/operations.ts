@@ -78,21 +78,7 @@ export interface ConsoleOperations extends Pick<OpenapiOptions, 'requests' | 're
 
 export function createOperations(parts: OperationParts, version: string): Operation[] {
   const operations = createEach(parts);
-  return [...operations, createOpenapiOperation(operations, toDocumentOptions(version))];
-}
-
-/** Those of the console, with their paths on the provider's port. */
-export function createConsoleOperations(parts: OperationParts): ConsoleOperations {
-  const operations = createEach(parts).filter(({ id }) => OFFERED.has(id));
-  return { operations, parameters: PATH_PARAMETERS, requests, responses, toThrownProblem };
-}
-
-function createEach(parts: OperationParts): Operation[] {
-  return [...EVENT_OPERATIONS, ...ENDPOINT_OPERATIONS, ...DELIVERY_OPERATIONS].map((bind) => bind(parts));
-}
-
-function toDocumentOptions(version: string): OpenapiOptions {
-  return {
+  const document = createOpenapiOperation(operations, {
     info: {
       title: 'sidegate provider API',
       version,
@@ -110,7 +96,18 @@ function toDocumentOptions(version: string): OpenapiOptions {
     parameters: PATH_PARAMETERS,
     requests,
     responses,
-  };
+  });
+  return [...operations, document];
+}
+
+/** Those of the console, with their paths on the provider's port. */
+export function createConsoleOperations(parts: OperationParts): ConsoleOperations {
+  const operations = createEach(parts).filter(({ id }) => OFFERED.has(id));
+  return { operations, parameters: PATH_PARAMETERS, requests, responses, toThrownProblem };
+}
+
+function createEach(parts: OperationParts): Operation[] {
+  return [...EVENT_OPERATIONS, ...ENDPOINT_OPERATIONS, ...DELIVERY_OPERATIONS].map((bind) => bind(parts));
 }
 
 const AGAIN = 'post the event again later, with the same ID';

@@ -230,12 +230,16 @@ export const acceptedEvent = z
 
 export const acceptedEvents = z.strictObject({ events: z.array(acceptedEvent) }).describe('In the order of the request.');
 
+const eventShape = {
+  id: eventId,
+  type: z.string(),
+  tenant: z.string().optional(),
+  createdAt: z.iso.datetime().describe('When it was accepted.'),
+};
+
 export const storedEvent = z
   .strictObject({
-    id: eventId,
-    type: z.string(),
-    tenant: z.string().optional(),
-    createdAt: z.iso.datetime().describe('When it was accepted.'),
+    ...eventShape,
     erased: z.boolean().describe('The payload was erased, and there is no body.'),
     body: z.string().optional().describe('The body that is sent, byte for byte. Absent if it is not UTF-8.'),
     bodyBase64: z.base64().optional().describe('The body that is sent, if it is not UTF-8.'),
@@ -250,10 +254,7 @@ export const eventQuery = z.strictObject({
 
 export const event = z
   .strictObject({
-    id: eventId,
-    type: z.string(),
-    tenant: z.string().optional(),
-    createdAt: z.iso.datetime().describe('When it was accepted.'),
+    ...eventShape,
     deliveries: z.int().min(0).describe('Number of endpoints that it was for.'),
     waiting: z.int().min(0).describe('Deliveries that wait.'),
     failed: z.int().min(0).describe('Deliveries that are dead or skipped.'),

@@ -63,16 +63,6 @@ export type ConfigState = Pick<EndpointRecord, 'disabled' | 'enabledAt'>;
 /** Settings of the config for endpoints that do not set them. */
 export type EndpointDefaults = Pick<Endpoint, 'timeout' | 'connectTimeout' | 'concurrency' | 'schedule'>;
 
-/** A stored record, as far as it could be decrypted. */
-export interface DecodedRecord {
-  /** Without the secrets and header values that could not be decrypted. */
-  readonly record: EndpointRecord;
-  /** False if there are such values: deliveries must not be sent without them. */
-  readonly isComplete: boolean;
-  /** The IDs of the keys that its values are encrypted with; `PLAIN` stands for plain text. */
-  readonly keyIds: readonly string[];
-}
-
 export function encodeRecord(id: string, { settings, keys, ...times }: EndpointRecord, cipher: EndpointCipher): string {
   const headers = Object.entries(settings.headers).map(([name, text]) => [
     name,
@@ -85,8 +75,11 @@ export function encodeRecord(id: string, { settings, keys, ...times }: EndpointR
   return JSON.stringify({ v: RECORD_VERSION, ...settings, headers: Object.fromEntries(headers), keys: storedKeys, ...times });
 }
 
-/** Returns undefined for text that is not a record of this version. */
-export function decodeRecord(id: string, json: string, cipher: EndpointCipher): DecodedRecord | undefined {
+/**
+ * Returns the record without the secrets and header values that could not be decrypted, or undefined for text that is not a record of this version.
+ * `isComplete`: false if there are such values: deliveries must not be sent without them. `keyIds`: of the keys that its values are encrypted with.
+ */
+export function decodeRecord(id: string, json: string, cipher: EndpointCipher) {
   const stored = parse(json, apiRecord);
   if (stored === undefined) return undefined;
   const { v: _, keys, disabled: since, enabledAt, createdAt, updatedAt, ...settings } = stored;
@@ -99,15 +92,9 @@ export function decodeRecord(id: string, json: string, cipher: EndpointCipher): 
     const text = cipher.decrypt(secret, toKeyPlace(id, settings, index, rest));
     return text === undefined ? [] : [{ ...rest, secret: new Secret(Buffer.from(text, 'base64')) }];
   });
+  const times = { disabled: since, enabledAt, createdAt, updatedAt };
   return {
-    record: {
-      settings: { ...settings, headers: Object.fromEntries(headers) },
-      keys: secretKeys,
-      disabled: since,
-      enabledAt,
-      createdAt,
-      updatedAt,
-    },
+    record: { settings: { ...settings, headers: Object.fromEntries(headers) }, keys: secretKeys, ...times },
     isComplete: headers.length + secretKeys.length === values.length,
     keyIds: [...new Set(values.map((each) => (typeof each === 'string' ? PLAIN : each.key)))],
   };

@@ -186,18 +186,14 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   async disable(id: string, reason: DisabledReason, at: EpochMilliseconds): Promise<boolean> {
-    const result = await this.#setState(id, ({ disabled, enabledAt }) =>
+    return this.#setState(id, ({ disabled, enabledAt }) =>
       disabled === undefined ? { disabled: { at, reason }, enabledAt } : undefined,
     );
-    return result === 'changed';
   }
 
   /** Returns false if the endpoint is enabled already or does not exist. */
   async enable(id: string, at: EpochMilliseconds): Promise<boolean> {
-    const result = await this.#setState(id, ({ disabled }) =>
-      disabled === undefined ? undefined : { disabled: undefined, enabledAt: at },
-    );
-    return result === 'changed';
+    return this.#setState(id, ({ disabled }) => (disabled === undefined ? undefined : { disabled: undefined, enabledAt: at }));
   }
 
   /** Stores a new endpoint; returns false if the ID is in use. */
@@ -214,16 +210,13 @@ export class StoredRegistry implements EndpointRegistry {
     change: (record: EndpointRecord) => EndpointRecord | undefined,
     expectedVersion?: number,
   ): Promise<ChangeResult> {
-    for (let tries = 0; tries < MAX_TRIES; tries++) {
+    return this.#change(id, () => {
       const found = this.find(id);
       if (found === undefined) return 'not_found';
       if (expectedVersion !== undefined && expectedVersion !== found.version) return 'version_mismatch';
       const record = change(found.record);
-      if (record === undefined) return 'unchanged';
-      if (await this.#put(id, this.#encode(id, found.version + 1, record))) return 'changed';
-      await this.reload();
-    }
-    throw toConflict(id);
+      return record === undefined ? 'unchanged' : this.#encode(id, found.version + 1, record);
+    });
   }
 
   /** Removes an endpoint that was created with the API. */
@@ -250,23 +243,31 @@ export class StoredRegistry implements EndpointRegistry {
     });
   }
 
-  async #setState(id: string, change: (state: ConfigState) => ConfigState | undefined): Promise<ChangeResult> {
-    if (!this.#config.has(id))
-      return this.update(id, (record) => {
-        const state = change(record);
-        return state === undefined ? undefined : { ...record, ...state };
-      });
+  async #setState(id: string, change: (state: ConfigState) => ConfigState | undefined): Promise<boolean> {
     const storeId = `${STATE_PREFIX}${id}`;
+    const result = this.#config.has(id)
+      ? this.#change(storeId, () => {
+          const state = change(this.#endpoints.get(id) as Endpoint);
+          const version = (this.#stored.get(storeId)?.version ?? 0) + 1;
+          return state === undefined ? 'unchanged' : { version, json: encodeState(state), state };
+        })
+      : this.update(id, (record) => {
+          const state = change(record);
+          return state === undefined ? undefined : { ...record, ...state };
+        });
+    return (await result) === 'changed';
+  }
+
+  /** Stores what follows the current version, again if another replica was faster. `toNext`: or why nothing does. */
+  async #change(storeId: string, toNext: () => Stored | ChangeResult): Promise<ChangeResult> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const endpoint = this.#endpoints.get(id);
-      if (endpoint === undefined) return 'not_found';
-      const state = change(endpoint);
-      if (state === undefined) return 'unchanged';
-      const version = (this.#stored.get(storeId)?.version ?? 0) + 1;
-      if (await this.#put(storeId, { version, json: encodeState(state), state })) return 'changed';
+      const next = toNext();
+      if (typeof next === 'string') return next;
+      if (await this.#put(storeId, next)) return 'changed';
       await this.reload();
     }
-    throw toConflict(id);
+    const id = toEndpointId(storeId);
+    throw new SidegateError('system', 'endpoint_conflict', `endpoint ${id} is changed by others all the time`);
   }
 
   async #put(id: string, stored: Stored): Promise<boolean> {
@@ -455,10 +456,6 @@ function replaceSorted(sorted: readonly Endpoint[], id: string, endpoint: Endpoi
 
 function toEndpointId(storeId: string): string {
   return storeId.startsWith(STATE_PREFIX) ? storeId.slice(STATE_PREFIX.length) : storeId;
-}
-
-function toConflict(id: string): SidegateError {
-  return new SidegateError('system', 'endpoint_conflict', `endpoint ${id} is changed by others all the time`);
 }
 
 function toMissingKey(missing: readonly { readonly key: string; readonly endpoints: readonly string[] }[]): SidegateError {

@@ -166,9 +166,9 @@ export class SlotPool {
   #hold(request: SlotRequest): Slot | undefined {
     const { kind, bytes } = request;
     if (kind === 'proven' || kind === 'unproven')
-      return this.#mayHold(kind, request.endpoint) && this.#makeRoom(kind) ? this.#holdFast({ ...request, kind }) : undefined;
+      return this.#mayHold(kind, request.endpoint) && this.#makeRoom(kind) ? this.#holdNow(request) : undefined;
     const isFree = this.#slow < this.#maxOfSlow && this.#fitsSlow(bytes, SLOW_SHARE);
-    return isFree ? this.#holdSlow(request) : undefined;
+    return isFree ? this.#holdNow(request) : undefined;
   }
 
   /** While few slots are free, only endpoints that responded quickly of late may hold one. */
@@ -188,23 +188,11 @@ export class SlotPool {
     return this.#slow === 0 || this.#slowBytes + bytes <= share * this.#maxSlowBytes;
   }
 
-  #holdFast(request: SlotRequest & { readonly kind: FastKind }): Slot {
-    const held = this.#toHeld(request);
-    this.#fast[request.kind].add(held);
-    return this.#toSlot(held);
-  }
-
-  #holdSlow(request: SlotRequest): Slot {
-    const held = this.#toHeld(request);
-    this.#makeSlow(held);
-    return this.#toSlot(held);
-  }
-
-  #toHeld({ endpoint, kind, bytes }: SlotRequest): HeldSlot {
-    return { endpoint, kind, bytes, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false, isReleased: false };
-  }
-
-  #toSlot(held: HeldSlot): Slot {
+  #holdNow({ endpoint, kind, bytes }: SlotRequest): Slot {
+    const startedAt = this.#clock.monotonic();
+    const held = { endpoint, kind, bytes, startedAt, isSlow: false, isNoted: false, isReleased: false };
+    if (kind === 'proven' || kind === 'unproven') this.#fast[kind].add(held);
+    else this.#makeSlow(held);
     const end = (): void => {
       if (!held.isReleased) this.#speeds.note(held.endpoint, this.#clock.monotonic() - held.startedAt);
       this.#release(held);

@@ -194,18 +194,13 @@ export async function rejectRows(client: pg.Client, rejected: readonly RejectedR
   await client.query(REJECT, [rejected.map(({ row }) => row.seq), rejected.map(({ reason }) => reason)]);
 }
 
-export interface OutboxFigures {
-  /** Counted up to `MAX_COUNTED_ROWS`. */
-  readonly waiting: number;
-  readonly oldestAgeSeconds: number;
-}
-
 /** Counting more would take PostgreSQL longer than a second. */
 const MAX_COUNTED_ROWS = 100_000;
 const FIGURES = `SELECT (SELECT count(*) FROM (SELECT FROM sidegate_outbox LIMIT ${MAX_COUNTED_ROWS}) AS counted)::int AS waiting,
   coalesce((SELECT extract(epoch FROM clock_timestamp() - inserted) FROM sidegate_outbox ORDER BY seq LIMIT 1), 0)::float8 AS "oldestAgeSeconds"`;
 
-export async function readFigures(client: pg.Client): Promise<OutboxFigures> {
-  const [figures = { waiting: 0, oldestAgeSeconds: 0 }] = (await client.query<OutboxFigures>(FIGURES)).rows;
-  return figures;
+/** `waiting`: counted up to `MAX_COUNTED_ROWS`. */
+export async function readFigures(client: pg.Client) {
+  const { rows } = await client.query<{ readonly waiting: number; readonly oldestAgeSeconds: number }>(FIGURES);
+  return rows[0] ?? { waiting: 0, oldestAgeSeconds: 0 };
 }

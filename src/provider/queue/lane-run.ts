@@ -5,7 +5,7 @@ import type { Delivery, Lane, LaneState, SettledDelivery, TakeOnly } from './del
 import type { LaneEntry } from './lane-scheduler.ts';
 import type { SettleMessage, TakenMessage } from './messages.ts';
 import type { Results } from './sql/store.ts';
-import type { LaneHolder, StoreClient } from './store-client.ts';
+import type { StoreClient } from './store-client.ts';
 
 /** A taken delivery: the number of its event, which finds it faster than the ID, and the fence. */
 type Taken = Pick<TakenMessage, 'seq' | 'attempt' | 'due' | 'facts'>;
@@ -18,7 +18,7 @@ export interface StartedRun {
   /** Later runs have higher numbers. */
   readonly number: number;
   readonly state: LaneState | undefined;
-  readonly holder: LaneHolder;
+  readonly holder: string | null;
   readonly signal: AbortSignal;
 }
 

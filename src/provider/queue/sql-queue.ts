@@ -4,6 +4,7 @@ import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { EndpointStore } from '../endpoints/endpoint.ts';
+import type { ConnectionResult } from '../postgres/connection.ts';
 import type {
   AppendResult,
   AttemptRecord,
@@ -20,6 +21,7 @@ import type {
   LaneState,
   NewEvent,
   Page,
+  QueueBounds,
   QueueStats,
   RepairAction,
   RepairProgress,
@@ -30,7 +32,10 @@ import type {
 import { LaneRun } from './lane-run.ts';
 import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
 import type { EventMessage, FoundStep, RepairPosition } from './messages.ts';
+import { openPostgresStore } from './postgres/postgres-client.ts';
+import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
 import type { Results } from './sql/store.ts';
+import { openSqliteStore, type SqliteSettings } from './sqlite/worker-client.ts';
 import type { OpenStore, QueueHooks, StoreClient } from './store-client.ts';
 
 const CHANGED_PER_STEP = 500;
@@ -43,8 +48,35 @@ const MAX_CLOCK_SKEW_MS: Milliseconds = 60_000;
 const MAX_FIND_STEPS = 20;
 const MAX_FIND_MS: Milliseconds = 20;
 
-/** It is opened by `open`. */
-export class SqlQueue implements DeliveryQueue {
+export interface QueueParts {
+  readonly clock: Clock;
+  readonly bounds: QueueBounds;
+  readonly hooks: QueueHooks;
+}
+
+/** The database, with the secrets of its settings. */
+export type QueuePlace = ({ readonly kind: 'sqlite' } & SqliteSettings) | ({ readonly kind: 'postgres' } & PostgresSettings);
+
+export function createQueue(place: QueuePlace, { clock, bounds, hooks }: QueueParts): DeliveryQueue {
+  const openStore = place.kind === 'sqlite' ? openSqliteStore(place, bounds) : openPostgresStore(place, bounds, clock);
+  return new SqlQueue(openStore, clock, hooks);
+}
+
+/** Tests that the queue can be used, without a change; undefined for a file, which only one process can open. */
+export function testQueue(place: QueuePlace): Promise<ConnectionResult> | undefined {
+  if (place.kind === 'sqlite') return undefined;
+  const title = `PostgreSQL, schema ${place.schema}`;
+  const hint = 'docs/provider.md lists what the URL, the server and the role need';
+  return PostgresDatabase.test(place).then(
+    () => ({ title, hint, failure: undefined }),
+    (thrown: unknown) => {
+      if (thrown instanceof SidegateError) return { title, hint, failure: thrown.message };
+      throw thrown;
+    },
+  );
+}
+
+class SqlQueue implements DeliveryQueue {
   readonly clock: Clock;
   readonly endpoints: EndpointStore = {
     list: () => this.#store.call('listEndpoints', {}),
@@ -85,6 +117,7 @@ export class SqlQueue implements DeliveryQueue {
 
   async open(): Promise<readonly string[]> {
     const { client, warnings } = await this.#openStore({
+      ...this.#hooks,
       onFatal: (error) => {
         this.#abortAll();
         this.#hooks.onFatal(error);

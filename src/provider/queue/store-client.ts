@@ -6,14 +6,14 @@ import { type LaneState, QueueFullError } from './delivery-queue.ts';
 import type { Failure } from './messages.ts';
 import type { OperationKind, Operations, Reply, Results } from './sql/store.ts';
 
-/** The right to serve a lane, with the state that its last run settled. `busy`: another replica has it. */
-export type Claimed = { readonly state: LaneState | undefined; readonly holder: LaneHolder } | 'busy';
-
-/** The replica that has the lease of a lane; null: only one process can open the store. */
-export type LaneHolder = string | null;
+/**
+ * The right to serve a lane, with the state that its last run settled. `holder`: the replica that has the lease; null: only one process can open the store.
+ * `busy`: another replica has it.
+ */
+export type Claimed = { readonly state: LaneState | undefined; readonly holder: string | null } | 'busy';
 
 /** News for other replicas. */
-export type Announcement = { readonly due: readonly string[] } | { readonly wake: string } | { readonly endpoints: true };
+export type Announcement = { readonly due?: readonly string[]; readonly wake?: string; readonly endpoints?: true };
 
 /** Appends in the open transaction of another connection. */
 export type JoinedStore = (operation: Operations['append'], bodies: readonly Buffer[]) => Promise<Results['append']>;
@@ -38,7 +38,7 @@ export interface StoreClient {
   close(): Promise<void>;
 }
 
-export interface StoreEvents extends Pick<QueueHooks, 'onFatal'> {
+export interface StoreEvents extends QueueHooks {
   /** A delivery of the endpoint is due at this time. */
   readonly onDue: (endpoint: string, at: EpochMilliseconds) => void;
   /** A delivery of the endpoint is due now, by what another replica says. False, and nothing happens, if it never had one here. */

@@ -17,7 +17,7 @@ import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpo
 import { EndpointCipher, parseEncryptionKey } from '../endpoints/endpoint-cipher.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import { type EndpointDefaults, toEndpoint } from '../endpoints/endpoint-record.ts';
-import type { QueuePlace } from '../queue/create-queue.ts';
+import type { QueuePlace } from '../queue/sql-queue.ts';
 
 /** The settings that the provider runs with; do not use it if there is an error among the problems. */
 export interface ProviderSettings {

@@ -135,12 +135,14 @@ function createEndpointMetrics({ counter, gauge, histogram }: Families) {
 
 function createQueueMetrics({ counter, gauge }: Families) {
   const deliveries = gauge('queue_deliveries', 'Deliveries in the queue, by state.', ['state']);
-  const events = gauge('queue_events', 'Undelivered events.').series();
-  const eventsLimit = gauge('queue_events_limit', 'Maximum number of undelivered events (provider.queue.maxEvents).').series();
-  const bytes = gauge('queue_bytes', 'Bytes of the undelivered events.').series();
-  const bytesLimit = gauge('queue_bytes_limit', 'Maximum size of the undelivered events (provider.queue.maxBytes).').series();
-  const storedEvents = gauge('queue_stored_events', 'All stored events, delivered ones included.').series();
-  const storedBytes = gauge('queue_stored_bytes', 'Bytes of all stored events.').series();
+  const figures = {
+    events: gauge('queue_events', 'Undelivered events.').series(),
+    maxEvents: gauge('queue_events_limit', 'Maximum number of undelivered events (provider.queue.maxEvents).').series(),
+    bytes: gauge('queue_bytes', 'Bytes of the undelivered events.').series(),
+    maxBytes: gauge('queue_bytes_limit', 'Maximum size of the undelivered events (provider.queue.maxBytes).').series(),
+    storedEvents: gauge('queue_stored_events', 'All stored events, delivered ones included.').series(),
+    storedBytes: gauge('queue_stored_bytes', 'Bytes of all stored events.').series(),
+  };
   const help = 'How long the oldest due delivery has been waiting; 0: none is due.';
   const oldestDue = gauge('queue_oldest_due_age_seconds', help).series();
   const up = gauge('queue_up', '1 if the queue can store events, otherwise 0.').series();
@@ -164,13 +166,8 @@ function createQueueMetrics({ counter, gauge }: Families) {
     },
     queue(stats: QueueStats, oldestDueAge: Milliseconds): void {
       for (const state of ['waiting', 'dead', 'skipped'] as const) deliveries.series(state).value = stats[state];
-      events.value = stats.events;
-      eventsLimit.value = stats.maxEvents;
-      bytes.value = stats.bytes;
-      bytesLimit.value = stats.maxBytes;
+      for (const [name, series] of Object.entries(figures)) series.value = stats[name as keyof typeof figures];
       oldestDue.value = oldestDueAge / 1_000;
-      storedEvents.value = stats.storedEvents;
-      storedBytes.value = stats.storedBytes;
     },
     queueUp(isUp: boolean): void {
       up.value = isUp ? 1 : 0;

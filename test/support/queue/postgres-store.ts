@@ -2,8 +2,8 @@
 import type { PostgresTarget } from '../../../src/config/sources/postgres-url.ts';
 import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
-import { createQueue } from '../../../src/provider/queue/create-queue.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
+import { createQueue } from '../../../src/provider/queue/sql-queue.ts';
 import type { PostgresServer } from '../postgres.ts';
 import { type QueueOptions, toParts } from './sqlite-store.ts';
 import type { CreateQueueStore } from './store.ts';

@@ -16,7 +16,6 @@ import {
   type Claimed,
   type JoinedStore,
   type OpenStore,
-  type QueueHooks,
   type StoreClient,
   type StoreEvents,
   takeBatch,
@@ -64,10 +63,10 @@ const News = z.object({
 });
 type News = z.infer<typeof News>;
 
-export function openPostgresStore(settings: PostgresSettings, bounds: QueueBounds, clock: Clock, hooks: QueueHooks): OpenStore {
+export function openPostgresStore(settings: PostgresSettings, bounds: QueueBounds, clock: Clock): OpenStore {
   return async (events) => {
     const database = await PostgresDatabase.open(settings, clock);
-    const client = new PostgresClient(database, new Store(database, bounds), { settings, clock, hooks, events });
+    const client = new PostgresClient(database, new Store(database, bounds), { settings, clock, events });
     await client.start();
     return { client, warnings: [] };
   };
@@ -76,7 +75,6 @@ export function openPostgresStore(settings: PostgresSettings, bounds: QueueBound
 interface ClientParts {
   readonly settings: PostgresSettings;
   readonly clock: Clock;
-  readonly hooks: QueueHooks;
   readonly events: StoreEvents;
 }
 
@@ -86,6 +84,7 @@ class PostgresClient implements StoreClient {
   readonly #database: PostgresDatabase;
   readonly #store: Store;
   readonly #parts: ClientParts;
+  readonly #availability: Availability;
   readonly #owner = `${hostname()}/${randomUUID()}`;
   readonly #owned = new Map<string, OwnedLane>();
   /** Claims that are under way: what gives back unused lanes leaves these. */
@@ -97,7 +96,6 @@ class PostgresClient implements StoreClient {
   #waiting: Call[] = [];
   #isScheduled = false;
   #isWriting = false;
-  readonly #availability: Availability;
   #isClosing = false;
   #onIdle: (() => void) | undefined;
   readonly #reads = new Set<Promise<unknown>>();
@@ -116,7 +114,7 @@ class PostgresClient implements StoreClient {
     this.#database = database;
     this.#store = store;
     this.#parts = parts;
-    this.#availability = new Availability(parts.hooks);
+    this.#availability = new Availability(parts.events);
   }
 
   async start(): Promise<void> {
@@ -197,9 +195,9 @@ class PostgresClient implements StoreClient {
   }
 
   announce(news: Announcement): void {
-    if ('due' in news) for (const endpoint of news.due) this.#news.due.add(endpoint);
-    else if ('wake' in news) this.#news.wake.add(news.wake);
-    else this.#news.endpoints = true;
+    for (const endpoint of news.due ?? []) this.#news.due.add(endpoint);
+    if (news.wake !== undefined) this.#news.wake.add(news.wake);
+    if (news.endpoints === true) this.#news.endpoints = true;
     this.#announceSoon();
   }
 

@@ -162,23 +162,19 @@ export class PostgresDatabase extends PostgresSql implements Database {
   /** Connects and creates the tables. Rejects with a SidegateError. */
   static async open(settings: PostgresSettings, clock: Clock): Promise<PostgresDatabase> {
     const database = PostgresDatabase.#create(settings);
-    try {
-      for (let tries = 1; !(await database.#tryToPrepare(tries === MAX_LOCK_TRIES)); tries++) await pause(clock, LOCK_PAUSE_MS);
-      return database;
-    } catch (thrown) {
-      await database.close();
-      throw database.explain(thrown).error;
-    }
-  }
-
-  /** Returns false if another transaction holds a lock, such as that of a backup; rejects if it is the last try. */
-  async #tryToPrepare(isLast: boolean): Promise<boolean> {
-    try {
-      await this.transaction((sql) => this.#prepare(sql));
-      return true;
-    } catch (thrown) {
-      if (isLast || toState(thrown) !== LOCK_NOT_AVAILABLE) throw thrown;
-      return false;
+    for (let tries = 1; ; tries++) {
+      try {
+        await database.transaction((sql) => database.#prepare(sql));
+        return database;
+      } catch (thrown) {
+        // Another transaction holds a lock, such as that of a backup.
+        const isLocked = toState(thrown) === LOCK_NOT_AVAILABLE && tries < MAX_LOCK_TRIES;
+        if (!isLocked) {
+          await database.close();
+          throw database.explain(thrown).error;
+        }
+        await pause(clock, LOCK_PAUSE_MS);
+      }
     }
   }
 

@@ -1,4 +1,4 @@
-/** Changes to many deliveries: retries, cancellations and purges; and the erasure of payloads. */
+/** Changes to many deliveries and events: retries, cancellations and purges, the erasure of payloads, and pruning. */
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { SidegateError } from '../../../core/errors.ts';
 import {
@@ -10,7 +10,7 @@ import {
 } from '../delivery-queue.ts';
 import type { Position, RepairPosition } from '../messages.ts';
 import { findOne, type Sql } from './database.ts';
-import { LaneChanges, lockLanes } from './lanes.ts';
+import { LaneChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
 import type { LaneRow } from './memory.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { findStep, type Selection, select } from './select.ts';
@@ -70,27 +70,18 @@ export async function countStep(
   return { count: Number(row?.count), position: { ...(step.end ?? from), end: last }, isDone: step.end === undefined };
 }
 
-/** The result of a step of a repair. */
-interface RepairStep {
-  readonly changed: number;
-  /** Deliveries that would have exceeded a bound or a share, and what the first one would have exceeded. */
-  readonly rejected: number;
-  readonly reason: string | undefined;
-  /** Those with deliveries that are due now, or that waited before. */
-  readonly endpoints: readonly string[];
-  /** Undefined: the end is reached. */
-  readonly position: RepairPosition | undefined;
-}
-
-/** Changes what matches in a bounded number of rows. */
+/**
+ * Changes what matches in a bounded number of rows. `rejected`: deliveries that would have exceeded a bound or a share, and `reason`: what the first one
+ * would have exceeded. `endpoints`: those with deliveries that are due now, or that waited before. `position`: undefined at the end.
+ */
 export async function repairStep(
   sql: Sql,
   operation: Repair & { readonly position: RepairPosition },
   { bounds }: { readonly bounds: QueueBounds },
-): Promise<RepairStep> {
+) {
   const { action, position, now } = operation;
   const selection = await selectRepaired(sql, operation);
-  if (selection === undefined) return { changed: 0, rejected: 0, reason: undefined, endpoints: [], position: undefined };
+  if (selection === undefined) return { changed: 0, rejected: 0, endpoints: [] };
   const step = await findStep(sql, selection, 'oldest', position, position.end);
   const lanes = await sql.all<{ name: string }>(
     `SELECT DISTINCT l.name FROM ${step.source} JOIN lane l ON l.num = d.lane`,
@@ -223,12 +214,12 @@ async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnTy
 
 const ACTIONS: Readonly<Record<RepairAction, Change>> = { retry, cancel, purge };
 
-export interface RemovedRow extends Position {
+interface RemovedRow extends Position {
   readonly state: number;
 }
 
 /** Removed deliveries no longer count as dead or skipped. */
-export async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): Promise<void> {
+async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): Promise<void> {
   const lanes = new LaneChanges();
   const events = new Map<number, { readonly event: number; failed: number }>();
   for (const { event, lane, state } of removed) {
@@ -291,7 +282,7 @@ export async function addDelivery(
 }
 
 /** The first of the events, at least one, that have few enough deliveries together for one step. */
-export function takeStep<Row extends { readonly targets: number }>(events: readonly Row[]): readonly Row[] {
+function takeStep<Row extends { readonly targets: number }>(events: readonly Row[]): readonly Row[] {
   let deliveries = 0;
   const end = events.findIndex(({ targets }, index) => {
     deliveries += targets;
@@ -421,4 +412,85 @@ export async function rescheduleStep(
   // At the end only: a schedule that was applied in part is applied again.
   if (last === undefined) await sql.run('UPDATE lane SET schedule = ? WHERE num = ?', [schedule, lane.num]);
   return { changed, next: last?.event };
+}
+
+/** An event of which no delivery waits. */
+interface EventRow {
+  readonly seq: number;
+  readonly bytes: number;
+  readonly tenant: string;
+  readonly targets: number;
+}
+
+/** In the order in which they leave a store that is too large. */
+const KINDS = ['failed = 0', 'failed > 0'] as const;
+
+/**
+ * Removes at most `most` events of which no delivery waits: those whose time is over, and the oldest ones if the store is too large. Returns how many; 0: no
+ * more.
+ */
+export async function pruneStep(
+  sql: Sql,
+  { settledBefore, deadBefore, most }: Record<'settledBefore' | 'deadBefore', EpochMilliseconds> & { readonly most: number },
+  { bounds: { maxBytes } }: { readonly bounds: QueueBounds },
+): Promise<number> {
+  for (const [kind, before] of [
+    [KINDS[0], settledBefore],
+    [KINDS[1], deadBefore],
+  ] as const) {
+    const old = await remove(sql, await findPruned(sql, kind, most, before));
+    if (old > 0) return old;
+  }
+  const excess = (await readStored(sql)).storedBytes - maxBytes;
+  for (const kind of KINDS) {
+    const gone = excess <= 0 ? 0 : await remove(sql, takeBytes(await findPruned(sql, kind, most), excess));
+    if (gone > 0) return gone;
+  }
+  return 0;
+}
+
+async function findPruned(sql: Sql, kind: string, most: number, before?: number): Promise<readonly EventRow[]> {
+  const [condition, parameters] = before === undefined ? ['', []] : [' AND created < ?', [before]];
+  const found = await sql.all<EventRow>(
+    `SELECT seq, bytes, tenant, targets FROM event WHERE waiting = 0 AND ${kind}${condition} ORDER BY created, seq LIMIT ?`,
+    [...parameters, most],
+  );
+  return takeStep(found);
+}
+
+/** The first events that have so many bytes together. */
+function takeBytes(events: readonly EventRow[], bytes: number): readonly EventRow[] {
+  let sum = 0;
+  const end = events.findIndex((event) => {
+    sum += event.bytes;
+    return sum >= bytes;
+  });
+  return end === -1 ? events : events.slice(0, end + 1);
+}
+
+/** Returns how many were removed: one that is due again meanwhile stays. */
+async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
+  if (events.length === 0) return 0;
+  const list = sql.dialect.list('integer');
+  const removed = await sql.all<Omit<EventRow, 'targets'>>(
+    `DELETE FROM event WHERE seq IN ${list} AND waiting = 0 RETURNING seq, bytes, tenant`,
+    [JSON.stringify(events.map(({ seq }) => seq))],
+  );
+  const seqs = JSON.stringify(removed.map(({ seq }) => seq));
+  await sql.run(`DELETE FROM payload WHERE event IN ${list}`, [seqs]);
+  await sql.run(`DELETE FROM attempt WHERE event IN ${list}`, [seqs]);
+  const deliveries = await sql.all<RemovedRow>(`DELETE FROM delivery WHERE event IN ${list} RETURNING event, lane, state`, [
+    seqs,
+  ]);
+  await uncountFailed(sql, deliveries);
+  await removeEmptyLanes(sql, [...new Set(deliveries.map(({ lane }) => lane))]);
+  const tenants = new TenantChanges();
+  for (const { tenant, bytes } of removed) {
+    const change = tenants.of(tenant);
+    change.stored_events--;
+    change.stored_bytes -= bytes;
+  }
+  await tenants.write(sql);
+  await removeEmptyTenants(sql, [...new Set(removed.map(({ tenant }) => tenant))]);
+  return removed.length;
 }

@@ -122,23 +122,17 @@ function pickStates(
   return [...new Set(states.flatMap((state) => STATES[state]))].toSorted((a, b) => a - b);
 }
 
-/** A part of a range: the rows after `from`, in one direction, at most `rowsPerStep`. */
-export interface Step {
-  /** SQL of these rows, as `d` with all columns of a delivery. */
-  readonly source: string;
-  readonly parameters: readonly Parameter[];
-  /** The last of these rows; undefined: the range ends with them. */
-  readonly end: Position | undefined;
-}
-
-/** The next step through a selection. `until`: where it ends, at the latest. */
+/**
+ * The next step through a selection: at most `rowsPerStep` rows after `from`. `until`: where it ends, at the latest. Returns the SQL of these rows, as `d` with
+ * all columns of a delivery, and the last of them; undefined: the range ends with them.
+ */
 export async function findStep(
   sql: Sql,
   selection: Selection,
   direction: 'newest' | 'oldest',
   from: Position | undefined,
   until?: number,
-): Promise<Step> {
+) {
   const { rowsPerStep } = selection;
   const [range, values] = [[...selection.range], [...selection.rangeParameters]];
   const seq = selection.from.startsWith('event') ? 'e.seq' : 'd.event';

@@ -9,8 +9,8 @@ import {
   Availability,
   type Claimed,
   type OpenStore,
-  type QueueHooks,
   type StoreClient,
+  type StoreEvents,
   takeBatch,
   toOwnBytes,
   toReplyError,
@@ -30,11 +30,11 @@ export interface SqliteSettings {
   readonly allowVolatile: boolean;
 }
 
-export function openSqliteStore({ path, allowVolatile }: SqliteSettings, bounds: QueueBounds, hooks: QueueHooks): OpenStore {
-  return async ({ onFatal }) => {
+export function openSqliteStore({ path, allowVolatile }: SqliteSettings, bounds: QueueBounds): OpenStore {
+  return async (events) => {
     const warnings = prepareQueueFile(path, allowVolatile);
     try {
-      return { client: await WorkerClient.open({ path, bounds }, { ...hooks, onFatal }), warnings };
+      return { client: await WorkerClient.open({ path, bounds }, events), warnings };
     } catch (thrown) {
       if (!(thrown instanceof SidegateError) || thrown.code !== 'queue_in_use') throw thrown;
       throw new SidegateError('user', 'queue_in_use', describeHolder(path), { cause: thrown });
@@ -53,7 +53,7 @@ interface Call {
 class WorkerClient implements StoreClient {
   /** Times are those of this process. */
   readonly clockOffset = 0;
-  readonly #hooks: QueueHooks;
+  readonly #events: StoreEvents;
   readonly #availability: Availability;
   readonly #worker: Worker;
   #waiting: Call[] = [];
@@ -68,10 +68,10 @@ class WorkerClient implements StoreClient {
     return this.#failure !== undefined;
   }
 
-  private constructor(worker: Worker, hooks: QueueHooks) {
+  private constructor(worker: Worker, events: StoreEvents) {
     this.#worker = worker;
-    this.#hooks = hooks;
-    this.#availability = new Availability(hooks);
+    this.#events = events;
+    this.#availability = new Availability(events);
     onEvent(worker, 'message', (reply: BatchReply) => this.#receive(reply));
     onEvent(worker, 'error', (error) => this.#fail(error));
     this.#ended = new Promise((resolve) => {
@@ -85,13 +85,13 @@ class WorkerClient implements StoreClient {
   }
 
   /** Starts the thread and opens the file. Rejects with a SidegateError if that fails. */
-  static async open(settings: WorkerSettings, hooks: QueueHooks): Promise<WorkerClient> {
+  static async open(settings: WorkerSettings, events: StoreEvents): Promise<WorkerClient> {
     // `node:sqlite` is a release candidate, which some releases of Node say on standard error.
     const execArgv = ['--disable-warning=ExperimentalWarning'];
     const worker = new Worker(WORKER, { workerData: settings, execArgv, resourceLimits: RESOURCE_LIMITS });
     const opened = await waitForOpen(worker);
     if (!opened.isOpen) throw new SidegateError(opened.kind, opened.code, opened.message);
-    return new WorkerClient(worker, hooks);
+    return new WorkerClient(worker, events);
   }
 
   /** This process has all lanes. */
@@ -214,7 +214,7 @@ class WorkerClient implements StoreClient {
       reject(new SidegateError('system', 'queue_unavailable', `the queue ended: ${error.message}`, { cause: error }));
     if (this.#isClosing) return;
     runDetached(this.#worker.terminate());
-    this.#hooks.onFatal(error);
+    this.#events.onFatal(error);
   }
 }
 
