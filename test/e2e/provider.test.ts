@@ -327,8 +327,9 @@ describe('a route with ack: onAccept', () => {
         webhook: { ack: 'onAccept' },
         route: { name },
       });
-    const { endpoints } = toProvider();
-    gate = await startGate({ ...toInbox({ endpoints }), routes: [route('billing'), route('other')] });
+    const { endpoints } = toProvider({}, { secret: { file: 'own' } });
+    const sections = { ...toInbox({ endpoints }), routes: [route('billing'), route('other')] };
+    gate = await startGate(sections, undefined, { own: OTHER_SECRET });
     const { providerPort } = gate;
     await post(gate.port, 'msg_8');
     const sent = await postEvent(providerPort);

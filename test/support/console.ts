@@ -12,6 +12,8 @@ export const LOGIN = toBasic('operator', PASSWORD);
 /** The admin section with the user of `LOGIN`. */
 export const ADMIN = { address: '127.0.0.1:0', basic: { realm: 'console', users: { file: 'operators' } } };
 
+const ENDPOINT_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
+
 /** Starts the gate; its endpoint `acme` and its route are the app. */
 export function startConsoleGate(appPort: number, sections: Sections = {}, endpoint: Sections = {}): Promise<TestGate> {
   const provider = {
@@ -19,8 +21,8 @@ export function startConsoleGate(appPort: number, sections: Sections = {}, endpo
     queue: { sqlite: { path: join(makeFolder(), 'queue.db'), allowVolatile: true } },
     egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
     schedule: [],
-    endpoints: [{ name: 'acme', url: `http://127.0.0.1:${appPort}/hooks`, secret: { file: 'secret' }, ...endpoint }],
+    endpoints: [{ name: 'acme', url: `http://127.0.0.1:${appPort}/hooks`, secret: { file: 'endpoint-secret' }, ...endpoint }],
   };
-  const files = { operators: makeEntry('operator', PASSWORD), token: 't'.repeat(32) };
+  const files = { operators: makeEntry('operator', PASSWORD), token: 't'.repeat(32), 'endpoint-secret': ENDPOINT_SECRET };
   return startGate({ admin: ADMIN, provider, routes: [toRoute(appPort)], ...sections }, undefined, files);
 }

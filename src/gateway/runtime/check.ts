@@ -18,6 +18,7 @@ import { testConnections } from './connections.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
 import { findExpiredKeys, type KeysRead, readKeys } from './keys.ts';
 import { type ProviderRead, readProvider } from './provider-settings.ts';
+import { separateSecrets } from './shared-secrets.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTracing, type TracingRead } from './tracing.ts';
 import { type RealmRead, readRealms } from './users.ts';
@@ -80,7 +81,8 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
     problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
   };
   const routes = compileRoutes(loaded.config, await loadBodyModule(loaded.config));
-  const keys = await Promise.all(routes.map((route, index) => readKeys(route, index)));
+  const readSeparately = await Promise.all(routes.map((route, index) => readKeys(route, index)));
+  const { keys, others } = await separateSecrets(loaded.config, routes, readSeparately);
   for (const [index, read] of keys.entries())
     for (const { severity, path, message, hint } of findExpiredKeys(routes[index] as CompiledRoute, read, index, clock.now()))
       addProblem(severity, path, message, hint);
@@ -98,6 +100,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const provider = await readProvider(loaded.config, clock);
   for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing, provider])
     for (const { severity, path, message, hint } of read?.problems ?? []) addProblem(severity, path, message, hint);
+  for (const { severity, path, message, hint } of others) addProblem(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.problems) addProblem('error', path, message, hint);
   for (const { path, message, hint } of findOversize(loaded.config)) addProblem('warning', path, message, hint);

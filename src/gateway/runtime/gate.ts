@@ -272,7 +272,7 @@ export class Gate {
       const built = buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#services.routeParts);
       return config.routes.length === 1 ? built : { ...built, share: built.name };
     });
-    this.#services.provider?.apply(ready, pools);
+    this.#services.provider?.apply(ready, pools, rings);
     this.#routes = new RouteTable(routes);
     this.#requests.recheck();
     for (const { name, mode } of config.routes)

@@ -5,6 +5,7 @@ import type { Upstream } from '../../http/client/upstream.ts';
 import type { InboxApp } from '../../provider/inbox/inbox-sender.ts';
 import type { Provider } from '../../provider/runtime/provider.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
+import type { KeyRing } from '../../verify/keys/key-ring.ts';
 import type { MemoryPressure } from '../server/memory-guard.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { toContexts } from '../server/tls-settings.ts';
@@ -13,6 +14,7 @@ import type { GateContext } from './context.ts';
 import type { GateLogger } from './log-events.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
 import { buildPortPassword, type PortPasswordParts, toPortLabels } from './port-password.ts';
+import { findRouteOf } from './shared-secrets.ts';
 import type { BuiltTracing } from './tracing.ts';
 import { FIRST_WORKER } from './workers/share.ts';
 
@@ -30,8 +32,8 @@ interface ProviderContext extends PortPasswordParts {
 export interface RunningProvider {
   readonly provider: Provider;
   readonly tls: TlsContexts | undefined;
-  /** Activates a config; `pools`: the connection pools of the apps, in the order of the routes. */
-  apply(ready: PreparedConfig, pools: readonly Upstream[]): void;
+  /** Activates a config; `pools`: the connection pools of the apps, in the order of the routes; `rings`: their keys. */
+  apply(ready: PreparedConfig, pools: readonly Upstream[], rings: ReadonlyMap<string, KeyRing>): void;
 }
 
 /** The route label of logins to the API; no configured name can be the same. */
@@ -51,6 +53,7 @@ export function buildProvider(
   const basic = apiBasicOf(ready.loaded.config);
   const contexts = toContexts('provider.tls', tls, metrics);
   let apps: ReadonlyMap<string, InboxApp> = new Map();
+  let keys: ReadonlyMap<string, KeyRing> = new Map();
   const provider = create({
     clock,
     logger,
@@ -63,13 +66,15 @@ export function buildProvider(
     password: basic && buildPortPassword(NAME, basic, context),
     memory,
     findApp: (route) => apps.get(route),
+    findRouteOf: (secret) => findRouteOf(secret, keys),
     drainTimeout: ready.loaded.config.shutdown.drain * DRAIN_SHARE,
     detour: providerDetour,
   });
   return {
     provider,
     tls: contexts,
-    apply(next, pools) {
+    apply(next, pools, rings) {
+      keys = rings;
       const { routes } = next.loaded.config;
       const webhooks = routes.flatMap(({ name, upstream, timeout, webhook }, index) =>
         webhook === undefined ? [] : [{ route: name, timeout, webhook, app: { ...upstream, pool: pools[index] as Upstream } }],

@@ -1,7 +1,9 @@
 /** Reloads the files that the config refers to: webhook secrets, users, keys, certificates, tokens. Requests in flight keep what they started with. */
+import { isDeepStrictEqual } from 'node:util';
 import type { AdminAccess } from '../../admin/access.ts';
 import { type Config, type ListenTlsConfig, realmsOf } from '../../config/schema/config.ts';
 import { toProviderFiles } from '../../config/sources/provider-files.ts';
+import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { toTlsFiles } from '../../config/sources/tls-files.ts';
 import { toUserFiles } from '../../config/sources/user-sources.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
@@ -14,11 +16,12 @@ import type { IdentitySigner } from '../upstream/identity-token.ts';
 import { readAdminToken, toAdminFiles } from './admin.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
-import { type KeyProblem, readKeys, toSecretFiles } from './keys.ts';
+import { type KeyProblem, type KeysRead, readKeys, toSecretFiles } from './keys.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 import { readProvider } from './provider-settings.ts';
 import type { Realms } from './realms.ts';
+import { separateSecrets } from './shared-secrets.ts';
 import { type RealmRead, readRealms } from './users.ts';
 
 /** A port whose certificates may be rotated. */
@@ -55,7 +58,7 @@ interface WatchedSource {
 }
 
 const SOURCES: readonly WatchedSource[] = [
-  { toFiles: ({ routes }) => routes.flatMap(toSecretFiles), reload: reloadKeys },
+  { toFiles: toAllSecretFiles, reload: reloadKeys },
   {
     toFiles: (config) => realmsOf(config).flatMap(({ realm }) => (realm.users ?? []).flatMap(toUserFiles)),
     reload: reloadUsers,
@@ -68,6 +71,11 @@ const SOURCES: readonly WatchedSource[] = [
   { toFiles: ({ admin }) => toAdminFiles(admin), reload: reloadAdminToken },
   { toFiles: ({ provider }) => toProviderFiles(provider), reload: reloadProvider },
 ];
+
+/** A route may have to be closed or opened because of another secret (separateSecrets). */
+function toAllSecretFiles({ routes, identity, admin, provider }: Config): readonly string[] {
+  return [...routes.flatMap(toSecretFiles), ...toIdentityFiles(identity), ...toAdminFiles(admin), ...toProviderFiles(provider)];
+}
 
 /** The files that the config refers to. */
 export function toFiles(config: Config): string[] {
@@ -88,16 +96,23 @@ function hasChanged(files: readonly string[], changed: readonly string[]): boole
 
 const ALL_READ: readonly string[] = [];
 
-/** Only the routes whose secrets changed get new keys; a missing secret makes only its own route unavailable. */
+/**
+ * Only the routes whose secrets changed get new keys, and those with a key that has become, or is no longer, the same as another secret. A
+ * missing secret makes only its own route unavailable.
+ */
 async function reloadKeys(
   changed: readonly string[],
-  { routes, logger, metrics, rings, keyEvidence }: ReloadParts,
+  { config, routes, logger, metrics, rings, keyEvidence }: ReloadParts,
 ): Promise<readonly string[]> {
+  const reads = await Promise.all(routes.map((route, index) => readKeys(route, index)));
+  const { keys } = await separateSecrets(config, routes, reads);
   for (const [index, route] of routes.entries()) {
     const { name, webhook } = route.config;
-    if (!hasChanged(toSecretFiles(route.config), changed)) continue;
-    const { set, problems } = await readKeys(route, index);
-    rings.get(name)?.replace(set);
+    const ring = rings.get(name);
+    const { set, problems } = keys[index] as KeysRead;
+    const isUnchanged = !hasChanged(toSecretFiles(route.config), changed);
+    if (isUnchanged && isDeepStrictEqual(ring?.unavailable, set.unavailable)) continue;
+    ring?.replace(set);
     for (const { name: key, secret } of webhook?.keys ?? [])
       if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(name, key);
     metrics.route(name).ready(!problems.some(({ severity }) => severity === 'error'));
@@ -147,15 +162,22 @@ async function readSettledRealms(config: Config, changed: readonly string[], clo
   }
 }
 
+/** Errors about secrets that no route has: which of the two changed does not matter. */
+async function findSharedSecrets(config: Config): Promise<readonly SourceProblem[]> {
+  return toErrors((await separateSecrets(config, [], [])).others);
+}
+
+function toErrors(problems: readonly SourceProblem[] = []): readonly SourceProblem[] {
+  return problems.filter(({ severity }) => severity === 'error');
+}
+
 /** A broken key leaves the one before it in use: an app that verifies tokens would reject unsigned requests. */
-async function reloadIdentity(
-  _changed: readonly string[],
-  { config: { identity }, logger, signer }: ReloadParts,
-): Promise<readonly string[]> {
+async function reloadIdentity(_changed: readonly string[], { config, logger, signer }: ReloadParts): Promise<readonly string[]> {
+  const { identity } = config;
   const read = await readIdentity(identity);
-  for (const { severity, message } of read?.problems ?? [])
-    if (severity === 'error') logger.error('identity_reload_failed', { message });
-  if (read?.key === undefined) return ALL_READ;
+  const broken = [...toErrors(read?.problems), ...(await findSharedSecrets(config))];
+  for (const { message } of broken) logger.error('identity_reload_failed', { message });
+  if (read?.key === undefined || broken.length > 0) return ALL_READ;
   signer.replace(read.key, identity);
   logger.info('identity_reloaded', { key: read.key.name });
   return ALL_READ;
@@ -167,8 +189,9 @@ async function reloadAdminToken(
   { config, logger, adminAccess }: ReloadParts,
 ): Promise<readonly string[]> {
   const { token, problems } = await readAdminToken(config.admin);
-  for (const { message } of problems) logger.error('admin_token_reload_failed', { message });
-  if (token === undefined) return ALL_READ;
+  const broken = [...problems, ...(await findSharedSecrets(config))];
+  for (const { message } of broken) logger.error('admin_token_reload_failed', { message });
+  if (token === undefined || broken.length > 0) return ALL_READ;
   adminAccess.replace(token);
   logger.info('admin_token_reloaded');
   return ALL_READ;
@@ -180,7 +203,7 @@ async function reloadProvider(
   { config, clock, logger, provider }: ReloadParts,
 ): Promise<readonly string[]> {
   const read = await readProvider(config, clock);
-  const broken = read?.problems.filter(({ severity }) => severity === 'error') ?? [];
+  const broken = [...toErrors(read?.problems), ...(await findSharedSecrets(config))];
   for (const { path, message } of broken) logger.error('provider_reload_failed', { path, message });
   if (read === undefined || broken.length > 0) return ALL_READ;
   provider?.apply(read.settings);

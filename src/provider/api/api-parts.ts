@@ -4,6 +4,7 @@ import { SidegateError } from '../../core/errors.ts';
 import type { EgressRules } from '../../http/dial/endpoint-url.ts';
 import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
+import type { SigningSecret } from '../../verify/sign/signing-keys.ts';
 import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
 import type { AttemptRecord, DeliveryQueue, Found } from '../queue/delivery-queue.ts';
@@ -18,6 +19,8 @@ export interface OperationParts {
   readonly rules: EgressRules;
   readonly clock: Clock;
   readonly hooks: ApiHooks;
+  /** The webhook route of this process that accepts deliveries with the secret; undefined if there is none. */
+  readonly findRouteOf: (secret: SigningSecret) => string | undefined;
   readonly settings: {
     /** Bytes of the body of one event. */
     readonly maxEventSize: number;

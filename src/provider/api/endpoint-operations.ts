@@ -78,7 +78,7 @@ export const ENDPOINT_OPERATIONS = [
     async handle({ body: { id = createEndpointId(), secret, ...settings } }, parts) {
       const { registry, queue, rules, clock, hooks } = parts;
       const errors = findSettingErrors(settings, rules);
-      const key = toKey(secret);
+      const key = toKey(secret, parts);
       if (errors.length > 0) return toInvalid(errors);
       if ('status' in key) return key;
       if (registry.list().length >= MAX_ENDPOINTS) return toProblem('conflict', `there are ${MAX_ENDPOINTS} endpoints already`);
@@ -169,7 +169,7 @@ export const ENDPOINT_OPERATIONS = [
       const change = toChange(request, parts);
       if ('status' in change) return change;
       const { id, version } = change;
-      const key = toKey(secret);
+      const key = toKey(secret, parts);
       if ('status' in key) return key;
       const now = clock.now();
       const result = await registry.update(
@@ -413,9 +413,15 @@ function createEndpointId(): string {
 }
 
 /** A key of a request, or the response that rejects it. */
-function toKey(secret: string | undefined): SigningSecret | ApiResponse {
-  const key = secret === undefined ? createSigningSecret() : parseSigningSecret(secret);
-  return 'problem' in key ? toInvalid([{ field: 'secret', message: `${key.problem}; ${key.hint}` }]) : key;
+function toKey(secret: string | undefined, { findRouteOf }: OperationParts): SigningSecret | ApiResponse {
+  if (secret === undefined) return createSigningSecret();
+  const key = parseSigningSecret(secret);
+  if ('problem' in key) return toInvalid([{ field: 'secret', message: `${key.problem}; ${key.hint}` }]);
+  const route = findRouteOf(key);
+  if (route === undefined) return key;
+  // The owner of the endpoint could send its deliveries to the route.
+  const message = `route ${route} accepts deliveries with this secret; use another one, or omit it to get a new one`;
+  return toInvalid([{ field: 'secret', message }]);
 }
 
 /** The keys before a rotation, newest first: none signs longer than before, or than `until`. */

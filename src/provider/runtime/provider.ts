@@ -65,6 +65,7 @@ export interface ProviderParts {
   readonly password: ApiPassword | undefined;
   readonly memory: MemoryPressure;
   readonly findApp: FindApp;
+  readonly findRouteOf: OperationParts['findRouteOf'];
   /** How long attempts in flight may take after a stop. */
   readonly drainTimeout: Milliseconds;
   /** For tests: redirects connections to endpoints. */
@@ -232,6 +233,7 @@ export class Provider {
       registry: this.#stored,
       receivers: this.#registry.receivers,
       rules: this.#settings.rules,
+      findRouteOf: this.#parts.findRouteOf,
       clock: this.#parts.clock,
       hooks: createApiHooks(telemetry),
       running: { repairs: 0, erasures: 0 },

@@ -7,7 +7,7 @@ import type { VerifyKey } from '../schemes/scheme.ts';
 export interface KeySet {
   /** The usable keys, in the configured order. */
   readonly keys: readonly VerifyKey[];
-  /** Names of keys whose secret cannot be read right now. */
+  /** Names of keys whose secret cannot be read right now, or must not be used, because it has another purpose. */
   readonly unavailable: readonly string[];
   /** The handshake's token, if it is configured and can be read right now. */
   readonly handshakeToken?: Secret | undefined;
@@ -84,6 +84,11 @@ export class KeyRing {
   /** All configured keys, valid now or not. */
   get all(): readonly VerifyKey[] {
     return this.#set.keys;
+  }
+
+  /** Names of the keys that cannot be used right now. */
+  get unavailable(): readonly string[] {
+    return this.#set.unavailable;
   }
 
   /** Whether some key is unavailable, so that a mismatch may be our fault. */
