@@ -72,7 +72,25 @@ export function checkMatch(route: RouteConfig, path: Path): Rating[] {
   }
   if (match.allowInPath.length > 0)
     found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from the gate'));
+  const pattern = match.literal === true ? undefined : findPattern(text);
+  if (pattern !== undefined) found.push(error(at, pattern.message, pattern.hint));
   return [...found, ...checkHeaders(match, fieldSettingsOf(route), path)];
+}
+
+/**
+ * What other proxies and frameworks read as a pattern: nginx, Traefik, Express, Kubernetes. Here a route with one matches only requests that
+ * have the pattern itself as their path, so that those it is meant for select another route.
+ */
+const PATTERN = /[*{}()^|<>[\]]|\$(?=\/|$)|,(?=\/)|(?<=\/):|(?<=\/|\.)\+(?=\/|$)/;
+
+function findPattern(path: string): { readonly message: string; readonly hint: string } | undefined {
+  const at = path.search(PATTERN);
+  if (at === -1) return undefined;
+  const prefix = path.slice(0, at).replace(/\/?\.?$/, '') || '/';
+  return {
+    message: `paths are literal, and "${path.charAt(at)}" would match only itself`,
+    hint: `pathPrefix: ${prefix} matches ${prefix === '/' ? 'all paths' : `${prefix} and all paths below it`}; if requests really have this character in their path, set match.literal: true`,
+  };
 }
 
 /** Only a header that reaches the app as it was sent can select a route: the app must see what the route was selected by. */

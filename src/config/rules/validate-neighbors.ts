@@ -23,6 +23,8 @@ export function checkNeighbors(routes: readonly RouteConfig[]): Rating[] {
     ...spaces.flatMap(checkSettings),
     ...spaces.flatMap((space) => checkSpace(space, spaces)),
     ...spaces.flatMap((space) => checkChoice(space, spaces)),
+    ...spaces.flatMap((space) => checkBelow(space, spaces)),
+    ...spaces.flatMap((space) => checkHosts(space, spaces)),
   ];
 }
 
@@ -71,6 +73,40 @@ function checkChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[]
   return [warning(['routes', index, 'match'], message, 'give both routes the same checks, or different paths')];
 }
 
+/** A password for one exact path is usually meant for all paths below it as well. */
+function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
+  const { route, index, host, path, isExact } = space;
+  if (route.basic === undefined || !isExact || path.length <= 1) return [];
+  const below = `${path.replace(/\/$/, '')}/`;
+  const matching = spaces.filter((other) => (other.host ?? host) === host && !other.isExact && contains(other, { path: below }));
+  // The most specific host comes first, then the longest path.
+  const [other] = matching.sort((a, b) => Number(b.host === host) - Number(a.host === host) || b.path.length - a.path.length);
+  if (other === undefined || isGuarded(other)) return [];
+  const message = `only ${path} itself requires the password: paths below it select the open route ${other.route.name}`;
+  const hint = `write pathPrefix: ${path}; if they are to be open, add an open route with pathPrefix: ${below} for them`;
+  return [warning(['routes', index, 'match', 'path'], message, hint)];
+}
+
+/** A client chooses the Host of its request, and most apps ignore it. */
+function checkHosts(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
+  const other = isGuarded(space) ? spaces.find((each) => !isGuarded(each) && isOnOtherHost(each, space)) : undefined;
+  if (other === undefined) return [];
+  const message = `only the Host separates this route from the open route ${other.route.name}: with Host ${other.host ?? 'of any other name'}, anyone can send the same path to the same app`;
+  return [warning(['routes', space.index, 'match'], message, HOST_HINT)];
+}
+
+const HOST_HINT =
+  'unless the app distinguishes hosts, give both routes the same checks, or the hosts different upstreams: docs/path-interpretation.md';
+
+/** Whether a request for a path of the guarded route can select the other one by another Host, and reach the same app. */
+function isOnOtherHost(other: MatchSpace, guarded: MatchSpace): boolean {
+  if (other.host === guarded.host || other.gates === guarded.gates) return false;
+  // A route without a host and a route with one: checkSpace.
+  if (guarded.host === undefined) return false;
+  const isSameApp = isDeepStrictEqual(other.route.upstream, guarded.route.upstream);
+  return isSameApp && (contains(other, guarded) || (!guarded.isExact && contains(guarded, other)));
+}
+
 function hasSameHeaders({ route: { match } }: MatchSpace, { route }: MatchSpace): boolean {
   const { headers, withoutHeaders } = route.match;
   return isDeepStrictEqual([match.headers, match.withoutHeaders], [headers, withoutHeaders]);
@@ -79,10 +115,23 @@ function hasSameHeaders({ route: { match } }: MatchSpace, { route }: MatchSpace)
 /** Describes, for each guarded route inside a wider one with other gates, how requests for the two are kept apart. */
 export function describeNeighbors(routes: readonly RouteConfig[]): string[] {
   const spaces = toMatchSpaces(routes);
-  return spaces.filter(isGuarded).flatMap((space) => {
+  const notes = spaces.filter(isGuarded).flatMap((space) => {
     const wider = spaces.filter((other) => isWider(other, space)).sort((a, b) => b.path.length - a.path.length)[0];
     return wider === undefined || wider.gates === space.gates ? [] : [describe(space, wider)];
   });
+  return [...notes, ...spaces.flatMap((space) => describeHosts(space, spaces))];
+}
+
+/** One note for each route: a config can have many hosts. Open routes have a warning, and a route for any host is described as a wider one. */
+function describeHosts(space: MatchSpace, spaces: readonly MatchSpace[]): string[] {
+  const [first, ...more] = isGuarded(space)
+    ? spaces.filter((other) => other.host !== undefined && isGuarded(other) && isOnOtherHost(other, space))
+    : [];
+  if (first === undefined) return [];
+  const others = more.length === 0 ? '' : ` and of ${more.length} more`;
+  return [
+    `route ${space.route.name} is separated from route ${first.route.name}, whose gates differ, only by its Host: with the Host of that route${others}, the same path reaches the same app, which must distinguish hosts`,
+  ];
 }
 
 function describe({ route, host, path }: MatchSpace, wider: MatchSpace): string {

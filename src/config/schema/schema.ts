@@ -63,6 +63,12 @@ const match = z.strictObject({
     .describe(
       'Ambiguous forms that are allowed in the path although parsers interpret them differently. By default such paths are rejected with 400.',
     ),
+  literal: z
+    .boolean()
+    .optional()
+    .describe(
+      'Allows characters of patterns, such as `*`, in `path` or `pathPrefix`. Paths are never patterns, so by default they are an error. Set it if requests really have these characters. Default: false.',
+    ),
   trustAppToDistinguish: z
     .array(z.enum(PATH_DISTINCTIONS))
     .default([])

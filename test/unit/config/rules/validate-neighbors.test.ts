@@ -91,3 +91,70 @@ describe('sidegate check notes', () => {
     expect(toNotes(`match: { pathPrefix: /admin }, ${GUARDED}`, `match: { pathPrefix: /open }, ${ALL}`)).toEqual([]);
   });
 });
+
+describe('routes that only their hosts separate', () => {
+  const toHost = (host: string, path: string, checks: string, upstream = 'http://127.0.0.1:3000'): string =>
+    `match: { host: ${host}, ${path} }, upstream: ${upstream}, ${checks}`;
+  const loadHosts = (...routes: readonly string[]): ReturnType<typeof parseConfig> => {
+    const tls = 'listen: { tls: { certFile: c, keyFile: k, clientCaFile: ca } }';
+    return parseConfig(
+      'gate.yaml',
+      `${tls}\nroutes:\n${routes.map((route, i) => `  - { name: r${i}, ${route} }`).join('\n')}\n`,
+      systemClock,
+    );
+  };
+
+  test.each(['pathPrefix: /', 'pathPrefix: /admin', 'path: /admin/users', 'pathPrefix: /admin/public'])(
+    'get a warning if one of them is open, and has %s',
+    (path) => {
+      const { problems } = loadHosts(toHost('admin.example', 'pathPrefix: /admin', GUARDED), toHost('www.example', path, ALL));
+      expect(problems.map((each) => [each.severity, each.path, each.message])).toEqual([
+        [
+          'warning',
+          'routes.0.match',
+          'only the Host separates this route from the open route r1: with Host www.example, anyone can send the same path to the same app',
+        ],
+      ]);
+    },
+  );
+
+  test('get none for other paths, or for another app', () => {
+    const admin = toHost('admin.example', 'path: /admin', GUARDED);
+    expect(loadHosts(admin, toHost('www.example', 'pathPrefix: /shop', ALL)).problems).toEqual([]);
+    expect(loadHosts(admin, toHost('www.example', 'pathPrefix: /', ALL, 'http://127.0.0.1:3001')).problems).toEqual([]);
+  });
+
+  test('get one note for each route if all are guarded', () => {
+    const other = 'clientCertificate: { names: ["CN:b"] }';
+    const third = 'clientCertificate: { names: ["CN:c"] }';
+    const { config, problems } = loadHosts(
+      toHost('a.example', 'pathPrefix: /', GUARDED),
+      toHost('b.example', 'pathPrefix: /', other),
+      toHost('c.example', 'pathPrefix: /', third),
+    );
+    expect(problems).toEqual([]);
+    const notes = describeNeighbors(config?.routes ?? []);
+    expect(notes).toHaveLength(3);
+    expect(notes[0]).toBe(
+      'route r0 is separated from route r1, whose gates differ, only by its Host: with the Host of that route and of 1 more, the same path reaches the same app, which must distinguish hosts',
+    );
+  });
+});
+
+describe('a password for an exact path', () => {
+  const BASIC = 'basic: { realm: r, users: { file: u } }';
+  const EXACT = `match: { path: /admin }, ${BASIC}`;
+  const OPEN = `match: { pathPrefix: / }, ${ALL}`;
+
+  test('gets a warning if paths below it select an open route', () => {
+    expect(toWarnings(EXACT, OPEN)).toEqual([
+      'routes.0.match.path: only /admin itself requires the password: paths below it select the open route r1',
+    ]);
+  });
+
+  test('gets none if nothing below it is open, or a route says that it is', () => {
+    expect(toWarnings(EXACT)).toEqual([]);
+    expect(toWarnings(EXACT, `match: { pathPrefix: /admin }, ${GUARDED}`, OPEN)).toEqual([]);
+    expect(toWarnings(`match: { pathPrefix: /admin }, ${BASIC}`, OPEN)).toEqual([]);
+  });
+});
