@@ -133,6 +133,11 @@ test('reports a workload as protected only if its gate responds as its version w
   expect(await stateOf(build.replace('1.0.0', '1.0.1') + config)).toBe('injected');
   expect(await stateOf('up 1\n')).toBe('injected');
   expect(await stateOf(403)).toBe('injected');
+  objects['/apis/discovery.k8s.io/v1/endpointslices'] = 403;
+  expect(await stateOf(build + config)).toBe('injected');
+  expect((await doctor('--live')).stdout).toContain(
+    'which EndpointSlices bypass the sidecar: you may not list endpointslices of other namespaces',
+  );
 });
 
 test('shows the worst findings first, each with a fix, and exits 1', async () => {
@@ -167,7 +172,7 @@ injected: add --live to let each gate confirm that it responds with its config.
 
 test('checks EndpointSlices with the label of the endpoints controller, which anyone can copy', async () => {
   const labels = { 'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io' };
-  objects[`/apis/discovery.k8s.io/v1/namespaces/${NAMESPACE}/endpointslices`] = [
+  objects['/apis/discovery.k8s.io/v1/endpointslices'] = [
     { metadata: { name: 'copied', labels }, endpoints: [{ addresses: ['10.1.0.1'] }], ports: [{ port: 8080 }] },
   ];
   const { json } = await doctor('-o', 'json');

@@ -39,6 +39,8 @@ export function checkServices({ namespace, pods }: Pick<Workload, 'namespace' | 
       ...cases.flatMap(checkPort),
       ...checkUnready(pod, selecting),
       ...checkSlices(pod, selecting, facts),
+      ...checkUnread(pod, facts),
+      ...checkExternalNames(pod, selecting, facts),
       ...checkHostPorts(pod),
     ];
   });
@@ -159,6 +161,8 @@ interface SliceIndex {
   readonly byAddress: ReadonlyMap<string, readonly EndpointSlice[]>;
   /** By `namespace/name` of the Service. */
   readonly byService: ReadonlyMap<string, readonly EndpointSlice[]>;
+  /** With an address that cannot be read, which may be that of any pod. */
+  readonly unread: readonly EndpointSlice[];
 }
 
 /** Derived from lists that can be long. */
@@ -169,17 +173,25 @@ function indexSlices(slices: ServiceFacts['endpointSlices']): SliceIndex {
   const known = indexes.get(slices);
   if (known !== undefined) return known;
   const [byAddress, byService] = [new Map<string, EndpointSlice[]>(), new Map<string, EndpointSlice[]>()];
+  const unread: EndpointSlice[] = [];
   for (const slice of itemsOf(slices)) {
     const { labels, namespace = '' } = slice.metadata;
     const service = keyOf(namespace, labels?.[SERVICE_NAME] ?? '');
     byService.set(service, [...(byService.get(service) ?? []), slice]);
     const addresses = (slice.endpoints ?? []).flatMap((endpoint) => endpoint.addresses ?? []);
-    for (const address of new Set(addresses.map((each) => normalizeIp(each) ?? '')))
-      byAddress.set(address, [...(byAddress.get(address) ?? []), slice]);
+    const read = addresses.map(parseAddress);
+    if (read.includes(undefined)) unread.push(slice);
+    for (const address of new Set(read))
+      if (address !== undefined) byAddress.set(address, [...(byAddress.get(address) ?? []), slice]);
   }
-  const index = { byAddress, byService };
+  const index = { byAddress, byService, unread };
   indexes.set(slices, index);
   return index;
+}
+
+/** API servers accept leading zeros in an IPv4 address, as decimal digits (KEP-4858). Undefined for anything else that is no address. */
+function parseAddress(text: string): string | undefined {
+  return normalizeIp(text) ?? normalizeIp(text.replace(/(^|\.)0+(?=\d)/g, '$1'));
 }
 
 /** The slices that have the label of a Service: kube-proxy sends its requests to all of their addresses. */
@@ -197,7 +209,7 @@ export function targetsOf({ ports }: EndpointSlice): readonly (number | undefine
 /** The addresses of a pod in their canonical form. */
 export function addressesOf({ status = {} }: Pod): ReadonlySet<string> {
   const { podIP = '', podIPs = [] } = status;
-  return new Set([podIP, ...podIPs.map(({ ip = '' }) => ip)].flatMap((ip) => normalizeIp(ip) ?? []));
+  return new Set([podIP, ...podIPs.map(({ ip = '' }) => ip)].flatMap((ip) => parseAddress(ip) ?? []));
 }
 
 /** Labels and owners of slices prove nothing, because anyone who may create slices can copy them. So all are checked. */
@@ -205,7 +217,10 @@ function checkSlices(pod: Pod, selecting: readonly Service[], facts: ServiceFact
   const { byAddress } = indexSlices(facts.endpointSlices);
   const found = [...addressesOf(pod)].flatMap((address) => (byAddress.get(address) ?? []).map((slice) => ({ address, slice })));
   return found.flatMap(({ address, slice }) => {
-    const service = selecting.find((each) => each.metadata.name === slice.metadata.labels?.[SERVICE_NAME]);
+    const service = selecting.find(
+      (each) =>
+        each.metadata.name === slice.metadata.labels?.[SERVICE_NAME] && each.metadata.namespace === slice.metadata.namespace,
+    );
     // The Service itself has a finding for them.
     const known = (service?.spec.ports ?? []).map((port) => resolveTarget(pod.spec, port));
     // A headless Service without ports, such as that of a StatefulSet, has such a slice.
@@ -221,10 +236,12 @@ interface SliceTarget {
   readonly port: number | undefined;
 }
 
-function checkTarget(pod: Pod, { address, slice: { metadata, ports }, port }: SliceTarget): Finding[] {
+function checkTarget(pod: Pod, { address, slice, port }: SliceTarget): Finding[] {
+  const { ports } = slice;
+  const name = nameOf(slice, pod);
   const target = port === undefined ? 'app' : classify(pod.spec, port);
   const place = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
-  if (target === 'beside') return [checkBeside(`EndpointSlice ${metadata.name} targets ${place},`, port)];
+  if (target === 'beside') return [checkBeside(`EndpointSlice ${name} targets ${place},`, port)];
   if (target !== 'app') return [];
   const all =
     (ports ?? []).length === 0 ? `${address} without a port, which some clients read as all ports` : `all ports of ${address}`;
@@ -232,10 +249,78 @@ function checkTarget(pod: Pod, { address, slice: { metadata, ports }, port }: Sl
   return [
     finding(
       'endpoints-to-app',
-      `EndpointSlice ${metadata.name} targets ${what} and bypasses the sidecar`,
+      `EndpointSlice ${name} targets ${what} and bypasses the sidecar`,
       `set its port to ${findSidecar(pod)?.ports.data ?? "the sidecar's port"}, or use a Service that selects the pods`,
     ),
   ];
+}
+
+/** `e`, or `other/e` in another namespace than that of the pod. */
+function nameOf({ metadata: { name, namespace } }: EndpointSlice, { metadata }: Pod): string {
+  return namespace === undefined || namespace === metadata.namespace ? name : `${namespace}/${name}`;
+}
+
+/** Host names are resolved by some clients. Those of other namespaces usually name hosts outside of the cluster. */
+function checkUnread(pod: Pod, facts: ServiceFacts): Finding[] {
+  const { namespace } = pod.metadata;
+  const possible = indexSlices(facts.endpointSlices).unread.filter(
+    (slice) => slice.addressType !== 'FQDN' || (slice.metadata.namespace ?? namespace) === namespace,
+  );
+  return possible
+    .filter((slice) => targetsOf(slice).some((port) => port === undefined || classify(pod.spec, port) === 'app'))
+    .map((slice) =>
+      finding(
+        'addresses-not-read',
+        `EndpointSlice ${nameOf(slice, pod)} has the app's own port, or all ports, and ${slice.addressType === 'FQDN' ? 'a host name' : 'an address that cannot be read'}: it may be that of ${pod.metadata.name}`,
+        'remove the slice, or write its addresses as IP addresses',
+      ),
+    );
+}
+
+/** `hl.shop.svc.cluster.local`, or a host of it, such as `web-0.hl.shop.svc`. */
+const SERVICE_HOST = /^(?:[^.]+\.)?([^.]+)\.([^.]+)\.svc(?:\.|$)/;
+/** `10-1-0-1.shop.pod.cluster.local` */
+const POD_HOST = /^([^.]+)\.[^.]+\.pod(?:\.|$)/;
+const MAX_ALIASES = 8;
+
+/** A Service with a cluster IP has findings for its own ports; a name that leads to the pod itself can have any port. */
+function checkExternalNames(pod: Pod, selecting: readonly Service[], facts: ServiceFacts): Finding[] {
+  const aliases = itemsOf(facts.services).filter(({ spec }) => spec.type === 'ExternalName');
+  return aliases.flatMap((service) => {
+    const { metadata, spec } = service;
+    if (!leadsToPod(service, { pod, selecting, aliases }, MAX_ALIASES)) return [];
+    const numbers = (spec.ports ?? []).flatMap(({ port, targetPort }) =>
+      typeof targetPort === 'number' ? [port, targetPort] : [port],
+    );
+    const port = numbers.find((each) => classify(pod.spec, each) === 'app');
+    if (port === undefined) return [];
+    return [
+      finding(
+        'external-name-to-app',
+        `Service ${metadata.namespace}/${metadata.name} (ExternalName ${spec.externalName}) leads to port ${port} of the pod, the app's own, and bypasses the sidecar`,
+        'name a Service with a cluster IP that targets the sidecar, or remove this port',
+      ),
+    ];
+  });
+}
+
+interface AliasTargets {
+  readonly pod: Pod;
+  readonly selecting: readonly Service[];
+  readonly aliases: readonly Service[];
+}
+
+function leadsToPod({ spec }: Service, targets: AliasTargets, depth: number): boolean {
+  const { pod, selecting, aliases } = targets;
+  const host = (spec.externalName ?? '').toLowerCase().replace(/\.$/, '');
+  const digits = POD_HOST.exec(host)?.[1] ?? '';
+  const addresses = [host, digits.replaceAll('-', '.'), digits.replaceAll('-', ':')];
+  if (addresses.some((each) => addressesOf(pod).has(parseAddress(each) ?? ''))) return true;
+  const [, name, namespace] = SERVICE_HOST.exec(host) ?? [];
+  const isNamed = ({ metadata }: Service): boolean => metadata.name === name && metadata.namespace === namespace;
+  if (selecting.some((service) => isNamed(service) && service.spec.clusterIP === 'None')) return true;
+  const next = aliases.find(isNamed);
+  return next !== undefined && depth > 0 && leadsToPod(next, targets, depth - 1);
 }
 
 function checkHostPorts({ spec }: Pod): Finding[] {

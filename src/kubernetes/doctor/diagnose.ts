@@ -17,7 +17,7 @@ import { findWorkloads, nameOf, type Workload } from './workloads.ts';
 /**
  * `unprotected`: pods that should have the sidecar do not have it. `bypassed`: they have it, but something bypasses it. `idle`: the
  * workload has no pods at present. `not-requested`: it does not request the sidecar. `unknown`: `injected` depends on something that could
- * not be determined. `injected`: all pods have the sidecar, but not every gate confirmed that it is the one that responds. `protected`: each did; which
+ * not be determined. `injected`: all pods have the sidecar, but not every gate confirmed that it is the one that responds, or EndpointSlices of other namespaces could not be read. `protected`: each did; which
  * requests it verifies is up to its config, and open routes have their own findings.
  */
 export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'injected', 'protected', 'not-requested'] as const;
@@ -52,6 +52,7 @@ const BYPASSES: ReadonlySet<FindingCode> = new Set([
   'processes-shared',
   'headless-to-app',
   'endpoints-to-app',
+  'external-name-to-app',
   'host-port',
   'host-network',
   'port-beside',
@@ -59,7 +60,12 @@ const BYPASSES: ReadonlySet<FindingCode> = new Set([
   'port-occupied',
   'service-publishes-unready',
 ]);
-const DOUBTS: ReadonlySet<FindingCode> = new Set(['ports-not-known', 'config-not-taken', 'image-not-known']);
+const DOUBTS: ReadonlySet<FindingCode> = new Set([
+  'ports-not-known',
+  'addresses-not-read',
+  'config-not-taken',
+  'image-not-known',
+]);
 
 /** Diagnoses the cluster; pure. */
 export function diagnose(facts: Facts): Report {
@@ -122,7 +128,8 @@ function toState(workload: Workload, facts: Facts, findings: readonly Finding[])
   if (pods.length === 0) return 'idle';
   if (isDoubtful(workload, facts, findings)) return 'unknown';
   if (!pods.every((pod) => isGate(pod, facts))) return 'unprotected';
-  return pods.every((pod) => isConfirmed(pod, facts)) ? 'protected' : 'injected';
+  const isAllRead = !('unread' in facts.endpointSlices);
+  return isAllRead && pods.every((pod) => isConfirmed(pod, facts)) ? 'protected' : 'injected';
 }
 
 /** Whether something is unknown that is required to say that the sidecar gets all requests. */
@@ -167,17 +174,13 @@ function checkUnknown(facts: Facts): Finding[] {
     [bindings, 'whether policies are bound'],
     [injectors, 'whether the injector is ready'],
   ];
-  const unknown = lists.flatMap(([list, what]) =>
-    'unknown' in list
-      ? [
-          finding(
-            'not-known',
-            `cannot determine ${what}: ${list.unknown}`,
-            'run sidegate doctor with an account that has this permission',
-          ),
-        ]
-      : [],
-  );
+  const unknown = lists.flatMap(([list, what]) => {
+    const why = 'unknown' in list ? list.unknown : list.unread;
+    if (why === undefined) return [];
+    return [
+      finding('not-known', `cannot determine ${what}: ${why}`, 'run sidegate doctor with an account that has this permission'),
+    ];
+  });
   const stale =
     current.unknown === undefined
       ? []

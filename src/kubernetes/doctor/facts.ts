@@ -14,7 +14,9 @@ import type {
 } from './objects.ts';
 
 /** A list, or why it could not be read, such as "you may not list pods". */
-export type Found<T> = { readonly items: readonly T[] } | { readonly unknown: string };
+export type Found<T> =
+  /** `unread`: why others could not be read. */
+  { readonly items: readonly T[]; readonly unread?: string } | { readonly unknown: string };
 
 /** Whether an object that a pod refers to exists. */
 export type Presence = 'there' | 'missing' | { readonly unknown: string };
@@ -72,7 +74,7 @@ export interface Facts {
   readonly pods: Found<Pod>;
   readonly controllers: Readonly<Record<ControllerKind, Found<Controller>>>;
   readonly services: Found<Service>;
-  /** EndpointSlices that are not derived from the selector of a Service. */
+  /** Of all namespaces, if they may be listed: one anywhere can have the address of any pod. */
   readonly endpointSlices: Found<EndpointSlice>;
   readonly ingresses: Found<Ingress>;
   readonly networkPolicies: Found<NetworkPolicy>;

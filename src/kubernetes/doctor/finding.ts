@@ -66,6 +66,11 @@ export const FINDINGS = {
     severity: 'error',
     meaning: "An EndpointSlice targets the app's own port or all ports, apart from the ports of a Service that selects the pod.",
   },
+  'external-name-to-app': {
+    severity: 'error',
+    meaning:
+      "A Service of type ExternalName names a pod, or a headless Service of it, and has the app's own port: an Ingress or a client that follows it bypasses the sidecar.",
+  },
   'host-port': { severity: 'error', meaning: "A hostPort exposes the app's own port on the node." },
   'service-publishes-unready': {
     severity: 'error',
@@ -161,6 +166,11 @@ export const FINDINGS = {
     severity: 'warning',
     meaning:
       'Sidecars were created with other defaults than the current ones of the injector. Sidecars of the library chart are not compared.',
+  },
+  'addresses-not-read': {
+    severity: 'warning',
+    meaning:
+      "An EndpointSlice has the app's own port and a host name, or an address that cannot be read, so it may bypass the sidecar.",
   },
   'config-not-taken': { severity: 'warning', meaning: 'A running sidecar uses another config than the one in the ConfigMap.' },
   'config-differs': { severity: 'warning', meaning: 'Replicas use different configs.' },

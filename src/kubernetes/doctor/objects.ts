@@ -139,6 +139,7 @@ export interface ServicePort {
 export interface Service extends Named {
   readonly spec: {
     readonly type?: string;
+    readonly externalName?: string;
     readonly clusterIP?: string;
     readonly publishNotReadyAddresses?: boolean;
     readonly selector?: Readonly<Record<string, string>>;
@@ -147,6 +148,7 @@ export interface Service extends Named {
 }
 
 export interface EndpointSlice extends Named {
+  readonly addressType?: string;
   readonly endpoints?:
     | readonly {
         readonly addresses?: readonly string[];

@@ -52,7 +52,7 @@ export async function readFacts(client: KubeClient, scope: DoctorScope, clock: C
     reader.namespaced<Pod>('v1', 'pods'),
     readControllers(reader),
     reader.namespaced<Service>('v1', 'services'),
-    reader.namespaced<EndpointSlice>('discovery.k8s.io/v1', 'endpointslices'),
+    readEndpointSlices(reader, scope.namespace),
     reader.namespaced<Ingress>('networking.k8s.io/v1', 'ingresses'),
     reader.namespaced<NetworkPolicy>('networking.k8s.io/v1', 'networkpolicies'),
   ]);
@@ -117,6 +117,15 @@ class Reader {
 
 function toRoot(group: string): string {
   return group === 'v1' ? '/api/v1' : `/apis/${group}`;
+}
+
+/** Those of one namespace are less than needed: any tenant may create one with the address of a pod in another namespace. */
+async function readEndpointSlices(reader: Reader, namespace: string | undefined): Promise<Found<EndpointSlice>> {
+  const [group, plural] = ['discovery.k8s.io/v1', 'endpointslices'];
+  const all = await reader.cluster<EndpointSlice>(group, plural);
+  if (namespace === undefined || 'items' in all) return all;
+  const own = await reader.namespaced<EndpointSlice>(group, plural);
+  return 'unknown' in own ? own : { ...own, unread: `${all.unknown} of other namespaces` };
 }
 
 /** The first request: if it fails, the others would fail too. */

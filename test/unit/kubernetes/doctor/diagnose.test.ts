@@ -993,6 +993,18 @@ describe('no workload is reported as protected', () => {
   test.each<[string, Over, string, string]>([
     ['behind an EndpointSlice with the labels of another Service', sliceOf('direct', 8080), 'bypassed', 'endpoints-to-app'],
     ['behind an EndpointSlice with the labels of its Service', sliceOf('web', 8080), 'bypassed', 'endpoints-to-app'],
+    ['behind an EndpointSlice with an address that cannot be read', sliceTo('10.1.0.1x'), 'unknown', 'addresses-not-read'],
+    [
+      'with a name for its pod',
+      {
+        services: [
+          makeService(),
+          makeService({ type: 'ExternalName', externalName: '10-1-0-1.shop.pod.cluster.local', ports: [{ port: 8080 }] }, 'ext'),
+        ],
+      },
+      'bypassed',
+      'external-name-to-app',
+    ],
     ['where Services are not known', { services: { unknown: 'x' } }, 'unknown', 'not-known'],
     ['where EndpointSlices are not known', { endpointSlices: { unknown: 'x' } }, 'unknown', 'not-known'],
     [

@@ -306,3 +306,79 @@ describe('an EndpointSlice with the label of a Service', () => {
     expect(codes).toEqual(['service-shared']);
   });
 });
+
+describe('an EndpointSlice with the port of the app', () => {
+  const slice = (address: string, over: Json = {}): Json => ({
+    metadata: { name: 'more', namespace: 'shop' },
+    addressType: 'IPv4',
+    endpoints: [{ addresses: [address] }],
+    ports: [{ port: 8080 }],
+    ...over,
+  });
+  const other = { metadata: { name: 'more', namespace: 'other' } };
+
+  test('makes the workload bypassable from any namespace, and in any spelling of the address', () => {
+    for (const each of [slice('10.1.0.1'), slice('010.001.000.001'), slice('10.1.0.1', other)])
+      expect(examine({ endpointSlices: [each] })).toMatchObject({ state: 'bypassed', codes: ['endpoints-to-app'] });
+    expect(examine({ endpointSlices: [slice('10.1.0.1', other)] }).web?.findings[0]?.message).toContain(
+      'EndpointSlice other/more',
+    );
+  });
+
+  test('makes its state unknown if the address cannot be read, or is a name', () => {
+    for (const each of [slice('10.1.0.1x'), slice('10.1.0.1x', other), slice('app.example', { addressType: 'FQDN' })])
+      expect(examine({ endpointSlices: [each] })).toMatchObject({ state: 'unknown', codes: ['addresses-not-read'] });
+    const elsewhere = slice('app.example', { addressType: 'FQDN', ...other });
+    for (const each of [slice('10.1.0.1x', { ports: [{ port: 8480 }] }), elsewhere])
+      expect(examine({ endpointSlices: [each] })).toMatchObject({ state: 'protected', codes: [] });
+  });
+
+  test('cannot be excluded in namespaces that were not read', () => {
+    const endpointSlices = { items: [], unread: 'you may not list endpointslices of other namespaces' };
+    const { state, codes, report } = examine({ endpointSlices });
+    expect([state, codes]).toEqual(['injected', []]);
+    expect(report.cluster.map(({ code, message }) => [code, message])).toEqual([
+      [
+        'not-known',
+        'cannot determine which EndpointSlices bypass the sidecar: you may not list endpointslices of other namespaces',
+      ],
+    ]);
+  });
+
+  test('of another namespace is none of a Service with the same name', () => {
+    const services = [makeService({ clusterIP: 'None', ports: [] })];
+    const labels = { 'kubernetes.io/service-name': 'web' };
+    const foreign = slice('10.1.0.1', { metadata: { name: 'more', namespace: 'other', labels }, ports: [] });
+    expect(examine({ services, endpointSlices: [foreign] }).state).toBe('bypassed');
+  });
+});
+
+describe('a Service of type ExternalName', () => {
+  const alias = (externalName: string, over: Json = {}, name = 'ext'): Json => ({
+    metadata: { name, namespace: 'shop' },
+    spec: { type: 'ExternalName', externalName, ports: [{ port: 8080 }], ...over },
+  });
+  const headless = makeService({ clusterIP: 'None', ports: [{ port: 8480 }] }, 'hl');
+
+  test.each<[string, Json[]]>([
+    ['a headless Service', [alias('hl.shop.svc.cluster.local')]],
+    ['a host of a headless Service', [alias('web-0.HL.shop.svc.cluster.local.')]],
+    ['a pod', [alias('10-1-0-1.shop.pod.cluster.local')]],
+    ['an address', [alias('10.1.0.1')]],
+    ['another name of it', [alias('next.shop.svc.cluster.local'), alias('hl.shop.svc', { ports: [] }, 'next')]],
+    ['a target port', [alias('hl.shop.svc', { ports: [{ port: 80, targetPort: 8080 }] })]],
+  ])("makes the workload bypassable if it leads to the app's port by %s", (_what, aliases) => {
+    const { state, codes } = examine({ services: [makeService(), headless, ...aliases] });
+    expect([state, codes]).toEqual(['bypassed', ['external-name-to-app']]);
+  });
+
+  test.each<[string, Json]>([
+    ['the port of the sidecar', alias('hl.shop.svc.cluster.local', { ports: [{ port: 8480 }] })],
+    ['a Service with a cluster IP', alias('web.shop.svc.cluster.local')],
+    ['a Service of another namespace', alias('hl.other.svc.cluster.local')],
+    ['a host outside of the cluster', alias('shop.example')],
+    ['itself', alias('ext.shop.svc.cluster.local')],
+  ])('leaves the workload protected if it leads to %s', (_what, each) => {
+    expect(examine({ services: [makeService(), headless, each] })).toMatchObject({ state: 'protected', codes: [] });
+  });
+});
