@@ -68,13 +68,13 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
   const written = parseYaml(file, text, 'start with routes:', maxProblems);
   if ('problems' in written) return { config: undefined, problems: written.problems };
   const read = applyRenamings(written, CONFIG_RENAMINGS);
-  const { value, toFlag, problems: flagProblems } = override(read.value, overrides);
+  const { value, toFlag, problems: flagProblems, ratings: ofFlags } = override(read.value, overrides);
   const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
   const locate = (path: string): Position | undefined => read.locate(path.split('.'));
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toJsonSchema(), maxProblems);
-    const renamed = read.ratings.map(({ severity, ...finding }) => toProblem(severity, finding));
+    const renamed = [...read.ratings, ...ofFlags].map(({ severity, ...finding }) => toProblem(severity, finding));
     const rejected = findings.map((finding) => toProblem('error', finding));
     const problems = [...flagProblems, ...[...rejected, ...renamed].slice(0, maxProblems)];
     // For text from an untrusted source, do no more work than is needed to reject it.
@@ -84,7 +84,7 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
     return { config: undefined, problems: [...problems, ...more], rest: { config: rest.config, locate } };
   }
   const { config, ratings, toOwnPath } = complete(parsed.data, file, options);
-  const rated = toDistinct([...read.ratings, ...ratings, ...validate(config, clock.now())].map(toOwnPath));
+  const rated = toDistinct([...read.ratings, ...ofFlags, ...ratings, ...validate(config, clock.now())].map(toOwnPath));
   const problems = [
     ...flagProblems,
     ...truncate(rated, maxProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),

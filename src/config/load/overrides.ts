@@ -1,4 +1,5 @@
 /** Applies overrides from the command line to the config file's values, before they are validated. */
+import { error, type Rating } from '../rules/rating.ts';
 import type { Problem } from '../schema/problem.ts';
 
 /** The flags of `sidegate run` and `sidegate check`. */
@@ -21,6 +22,8 @@ export interface Overridden {
   /** The flag that the value at a config path comes from; undefined if it comes from the file. */
   readonly toFlag: (path: readonly PropertyKey[]) => string | undefined;
   readonly problems: readonly Problem[];
+  /** About values of the file. */
+  readonly ratings: readonly Rating[];
 }
 
 type PlainObject = Readonly<Record<string, unknown>>;
@@ -54,12 +57,27 @@ export function override(value: unknown, overrides: Overrides): Overridden {
   for (const probe of probes)
     if ('problem' in probe) problems.push({ severity: 'error', file: PROBE_FLAG, path: '', message: String(probe['problem']) });
   if (valid.length > 0) {
-    const kept = toList(next).filter((each) => !valid.some((probe) => isSameProbe(probe, each)));
-    next = withValue(next, ['admin', 'appProbes'], [...kept, ...valid]);
+    next = withValue(next, ['admin', 'appProbes'], valid);
     for (const [index, probe] of valid.entries())
-      flags.set(`admin.appProbes.${kept.length + index}`, `${PROBE_FLAG} ${probe['container']}/${probe['kind']}`);
+      flags.set(`admin.appProbes.${index}`, `${PROBE_FLAG} ${probe['container']}/${probe['kind']}`);
   }
-  return { value: next, toFlag: (path) => findFlag(flags, path), problems };
+  return { value: next, toFlag: (path) => findFlag(flags, path), problems, ratings: checkProbes(value, overrides) };
+}
+
+/**
+ * The policies of a cluster compare the probes in a sidecar's arguments with those of its pod. A probe in the config would be a request to the app
+ * that they do not see, and that everyone who reaches the admin port can cause.
+ */
+function checkProbes(value: unknown, { upstream, appProbes = [] }: Overrides): Rating[] {
+  if (toProbes(value) === undefined || (upstream === undefined && appProbes.length === 0)) return [];
+  const flag = upstream === undefined ? PROBE_FLAG : '--upstream';
+  return [
+    error(
+      ['admin', 'appProbes'],
+      `the probes of a sidecar, which has ${flag}, come from its arguments only`,
+      `remove this key; in a pod, the injector passes the probes of its containers as ${PROBE_FLAG}; elsewhere, pass each one so`,
+    ),
+  ];
 }
 
 function findFlag(flags: ReadonlyMap<string, string>, path: readonly PropertyKey[]): string | undefined {
@@ -99,14 +117,9 @@ function readAppProbe(text: string): PlainObject {
   }
 }
 
-function toList(value: unknown): readonly unknown[] {
+function toProbes(value: unknown): unknown {
   const admin = isPlainObject(value) ? value['admin'] : undefined;
-  const list = isPlainObject(admin) ? admin['appProbes'] : undefined;
-  return Array.isArray(list) ? list : [];
-}
-
-function isSameProbe(probe: PlainObject, other: unknown): boolean {
-  return isPlainObject(other) && other['container'] === probe['container'] && other['kind'] === probe['kind'];
+  return isPlainObject(admin) ? admin['appProbes'] : undefined;
 }
 
 function isPlainObject(value: unknown): value is PlainObject {

@@ -98,19 +98,30 @@ describe('a setting of the command line', () => {
 });
 
 describe('an app probe', () => {
-  test('of the command line overrides that of the file for the same container and kind', () => {
-    const appProbes = [
-      { container: 'app', kind: 'livez', url: 'http://127.0.0.1:1/old' },
-      { container: 'app', kind: 'readyz', url: 'http://127.0.0.1:1/ready' },
-    ];
+  test('of the command line has the settings of its JSON', () => {
     const overrides = {
       upstream: 'http://127.0.0.1:1',
       appProbes: ['app/livez={"url":"https://127.0.0.1/new?a=b","headers":[{"name":"Host","value":"shop"}]}'],
     };
-    expect(parse({ admin: { appProbes } }, overrides).config?.admin.appProbes).toEqual([
-      { container: 'app', kind: 'readyz', url: 'http://127.0.0.1:1/ready', headers: [] },
+    expect(parse({}, overrides).config?.admin.appProbes).toEqual([
       { container: 'app', kind: 'livez', url: 'https://127.0.0.1/new?a=b', headers: [{ name: 'Host', value: 'shop' }] },
     ]);
+  });
+
+  test.each<[string, Overrides]>([
+    ['--upstream', { upstream: 'http://127.0.0.1:1' }],
+    ['--app-probe', { appProbes: ['app/readyz=http://127.0.0.1:1/'] }],
+  ])('of the file is an error with %s, because nothing compares it with the probes of the pod', (flag, overrides) => {
+    const appProbes = [{ container: 'app', kind: 'livez', url: 'http://127.0.0.1:1/admin/delete' }];
+    const file = { upstream: 'http://127.0.0.1:1', admin: { appProbes } };
+    expect(tell(file, overrides)).toEqual([
+      expect.stringMatching(
+        new RegExp(
+          `^gate.yaml:\\d+:\\d+: error admin.appProbes: the probes of a sidecar, which has ${flag}, come from its arguments only`,
+        ),
+      ),
+    ]);
+    expect(tell(file, { listen: ':8480' })).toEqual([]);
   });
 
   test.each([
