@@ -13,8 +13,6 @@ type Form = Pick<Setting, 'form' | 'description' | 'example'> & { readonly excep
 
 /** Settings that are lists in a chart. In annotations all values are strings. */
 const LISTS = ['secrets', 'imagePullSecrets'];
-const BEGIN = '<!-- settings: written by `npm run docs` -->\n';
-const END = '<!-- /settings -->\n';
 
 /** Settings that only the chart has. */
 const OWN: Readonly<Record<string, Form>> = {
@@ -93,12 +91,8 @@ export function renderLibrarySidecar(): string {
   ].join('\n');
 }
 
-/** Renders the library chart's README with its table. */
-export function renderLibraryReadme(): string {
-  const text = readFileSync(fileURLToPath(new URL('../chart/sidegate-lib/README.md', import.meta.url)), 'utf8');
-  const [before, rest = ''] = text.split(BEGIN);
-  const after = rest.split(END)[1];
-  if (after === undefined) throw new Error(`chart/sidegate-lib/README.md has no ${BEGIN.trim()} … ${END.trim()}`);
+/** The table of the library chart's README. */
+export function renderSettingTable(): string {
   const rows = ROWS.map(
     ([key, { description, example }]) =>
       `| \`${key}\` | \`${LISTS.includes(key) ? `[${example}]` : example}\` | ${description} |\n`,
@@ -106,7 +100,7 @@ export function renderLibraryReadme(): string {
   const own = [...Object.entries(OWN).map(([key, { description }]) => [key, description]), ['appProbes', APP_PROBES]].map(
     ([key, description]) => `| \`${key}\` | | ${description} |\n`,
   );
-  return `${before}${BEGIN}\n| setting | example | description |\n| --- | --- | --- |\n${[...rows, ...own].join('')}\n${END}${after}`;
+  return `| setting | example | description |\n| --- | --- | --- |\n${[...rows, ...own].join('')}`;
 }
 
 function define(name: string, body: string): string {

@@ -1,14 +1,10 @@
 /** Writes the chart's values.yaml, values.schema.json and the table in its README from the values' schema in chart/values.ts. */
-import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { stringify } from 'yaml';
 import { z } from 'zod';
 import { ChartValues } from '../chart/values.ts';
 import type { JsonSchema } from '../src/config/schema/json-schema.ts';
 import { type Row, toRows, toTable } from './schema-rows.ts';
 
-const BEGIN = '<!-- values: written by `npm run docs` -->\n';
-const END = '<!-- /values -->\n';
 /** Comments are wrapped at this many columns. */
 const WIDTH = 110;
 
@@ -46,14 +42,9 @@ export function renderValuesYaml(): string {
   return head + renderGroup(toValuesSchema(), ChartValues.parse({}), '');
 }
 
-/** Renders the chart's README with its table. */
-export function renderChartReadme(): string {
-  const text = readFileSync(fileURLToPath(new URL('../chart/sidegate/README.md', import.meta.url)), 'utf8');
-  const [before, rest = ''] = text.split(BEGIN);
-  const after = rest.split(END)[1];
-  if (after === undefined) throw new Error(`chart/sidegate/README.md has no ${BEGIN.trim()} … ${END.trim()}`);
-  const head = '| value | type | default | description |\n| --- | --- | --- | --- |\n';
-  return `${before}${BEGIN}\n${head}${toTable(toValueRows())}\n${END}${after}`;
+/** The table of the chart's README. */
+export function renderValueTable(): string {
+  return `| value | type | default | description |\n| --- | --- | --- | --- |\n${toTable(toValueRows())}`;
 }
 
 function toValueRows(): readonly Row[] {

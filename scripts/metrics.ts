@@ -10,13 +10,13 @@ import type { AddressInfo, Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { parseSync, Visitor } from 'oxc-parser';
-import { compileScheme } from '../src/auth/schemes/compile.ts';
-import { standardWebhooks } from '../src/auth/schemes/presets/standard-webhooks.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { Secret } from '../src/core/secret.ts';
 import { prepare } from '../src/gateway/runtime/check.ts';
 import { Gate } from '../src/gateway/runtime/gate.ts';
 import { createLogger } from '../src/telemetry/log/logger.ts';
+import { standardWebhooks } from '../src/verify/presets/standard-webhooks.ts';
+import { compileScheme } from '../src/verify/schemes/compile.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
 const SMALL_LINES = 60;

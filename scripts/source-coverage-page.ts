@@ -1,4 +1,4 @@
-/** Writes docs/source-coverage.md: every source of Hookdeck and Svix Ingest, with what to use here (docs/senders/sources.yaml, recipes.yaml). */
+/** The tables of docs/source-coverage.md: every source of Hookdeck and Svix Ingest, with what to use here (docs/senders/sources.yaml, recipes.yaml). */
 import { readFileSync } from 'node:fs';
 import { parse, stringify } from 'yaml';
 import { findPreset } from '../src/verify/presets/catalogue.ts';
@@ -52,27 +52,14 @@ export function toStatus({ title, presets = [], recipe, reason }: Source): Sourc
   throw new Error(`${title} has neither a preset nor a recipe, and no reason: add one to docs/senders/sources.yaml`);
 }
 
-/** Renders the page. */
-export function renderSourceCoveragePage(): string {
-  return `# Sources of other gateways
+/** Every source, by gateway. */
+export function renderSources(): string {
+  return [toTable('Hookdeck', 'hookdeck'), toTable('Svix Ingest', 'svix')].join('\n');
+}
 
-The types of sources that [Hookdeck](https://hookdeck.com/docs/sources) and [Svix Ingest](https://docs.svix.com/receiving/introduction) list,
-and what verifies them here. This page is generated (\`npm run docs\`) from \`sources.yaml\` and \`recipes.yaml\` in \`docs/senders\`; whether a
-preset exists comes from the catalogue.
-
-- **Preset:** \`scheme: NAME\`, confirmed by the sender's own values, its library or an independent signer.
-- **Recipe:** a \`scheme: custom\` [below](#recipes), written from the sender's documentation. It loads, but nothing of the sender confirms it:
-  run it with \`mode: observe\` first.
-- **No:** the reason is given.
-
-${toTable('Hookdeck', 'hookdeck')}
-${toTable('Svix Ingest', 'svix')}
-## Recipes
-
-${Object.entries(RECIPES)
-  .filter(([name]) => SOURCES.some((source) => isRecipe(source, name)))
-  .map(([name, recipe]) => toRecipe(name, recipe))
-  .join('\n')}`;
+export function renderRecipes(): string {
+  const shown = Object.entries(RECIPES).filter(([name]) => SOURCES.some((source) => isRecipe(source, name)));
+  return shown.map(([name, recipe]) => toRecipe(name, recipe)).join('\n');
 }
 
 function isRecipe(source: Source, name: string): boolean {
@@ -95,7 +82,7 @@ function toCells(source: Source): string {
   switch (status.kind) {
     case 'preset': {
       const { name } = status;
-      const page = findPreset(name)?.from === undefined ? 'presets.md' : `senders/${name}.md`;
+      const page = findPreset(name)?.from === undefined ? 'presets.md' : 'senders.md';
       return `preset | [\`${name}\`](${page})${source.note === undefined ? '' : `; ${source.note}`}`;
     }
     case 'recipe':

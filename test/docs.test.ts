@@ -2,22 +2,15 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
-import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
-import { renderCliPage } from '../scripts/cli-page.ts';
-import { renderConfigPage } from '../scripts/docs.ts';
-import { renderInjectionPage } from '../scripts/injection-page.ts';
+import { PAGES } from '../scripts/docs.ts';
 import { lintLayers } from '../scripts/lint-layers.ts';
-import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../scripts/policy-page.ts';
-import { renderPresetsPage } from '../scripts/presets-page.ts';
-import { renderProbePage } from '../scripts/probe-page.ts';
-import { NOTED_NAMES, SENDER_PAGES, SENDER_PRESETS } from '../scripts/sender-pages.ts';
-import { renderSendersPage } from '../scripts/senders-page.ts';
-import { RECIPES, renderSourceCoveragePage, SOURCES, toStatus } from '../scripts/source-coverage-page.ts';
-import { renderTestingPage } from '../scripts/testing-page.ts';
+import { extractMarkdown } from '../scripts/prose/extract-markdown.ts';
+import { findAll } from '../scripts/prose/rules.ts';
+import { RECIPES, SOURCES, toStatus } from '../scripts/source-coverage-page.ts';
 import { ADMIN_DENIALS, FORGOTTEN_STATES } from '../src/admin/admin-metrics.ts';
 import { injectFiles } from '../src/cli/inject.ts';
 import { createProgram } from '../src/cli/program.ts';
+import { isOfSender, renderSenderPage, SENDER_NOTES } from '../src/cli/sender-page.ts';
 import { testConfigs } from '../src/cli/test.ts';
 import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
@@ -43,6 +36,7 @@ import { EVENT_REJECTIONS } from '../src/provider/telemetry/provider-metrics.ts'
 import { HANDSHAKE_NAMES } from '../src/verify/handshakes/catalogue.ts';
 import { PRESETS } from '../src/verify/presets/catalogue.ts';
 import { SENDERS } from '../src/verify/presets/senders.ts';
+import { MAX_SIGNATURE_ENTRIES } from '../src/verify/schemes/signature-entries.ts';
 import { makeFolder } from './support/fixtures.ts';
 import { recordIo } from './support/io.ts';
 import { renderProviderMetrics } from './support/provider-exposition.ts';
@@ -60,7 +54,17 @@ function firstCells(page: string): string[] {
   return [...read(page).matchAll(/^\| `([^`]+)` \|/gm)].map((match) => match[1] ?? '');
 }
 
+/** The page of each sender with a preset, which `sidegate scheme` prints. */
+const SENDER_PAGES = PRESETS.filter(isOfSender).map((preset) => [preset.name, renderSenderPage(preset, 'docs/')] as const);
+
 describe('the docs', () => {
+  test.each(Object.entries(PAGES))('match what %s is generated from', (page, render) => {
+    expect(read(page)).toBe(render());
+    expect(read(page)).not.toContain('undefined');
+    // A reference without the description of a key or a check.
+    if (read(page).includes(': written by `npm run docs` -->')) expect(read(page)).not.toMatch(/\|\s+\|$/m);
+  });
+
   test('name every refusal with its status, and no others', () => {
     expect(firstCells('docs/refusals.md').sort()).toEqual(Object.keys(REFUSALS).sort());
     for (const [code, { status, retryAfterSeconds }] of Object.entries(REFUSALS)) {
@@ -136,15 +140,8 @@ describe('the docs', () => {
     expect(states).toEqual([...STATES]);
   });
 
-  test('match the schema of the config', () => {
-    expect(read('docs/config.md')).toBe(renderConfigPage());
-    expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
-  });
-
-  test('match the schema of fixtures, and show an example that the gate of the README passes', async () => {
+  test('show an example of fixtures that the gate of the README passes', async () => {
     const page = read('docs/testing.md');
-    expect(page).toBe(renderTestingPage());
-    expect(page).not.toMatch(/\|\s+\|$/m);
     const [, fixtures = ''] = /```yaml\n(.*?)```/s.exec(page) ?? [];
     const [, config = ''] = /```yaml gate\.yaml\n(.*?)```/s.exec(read('README.md')) ?? [];
     const folder = makeFolder();
@@ -154,43 +151,47 @@ describe('the docs', () => {
     expect(await testConfigs([join(folder, 'fixtures.yaml')], { format: 'text' }, io), stdout()).toBe(0);
   });
 
-  test('show how senders interpret responses as the gate assumes it, for senders with a preset only', () => {
-    expect(read('docs/senders.md')).toBe(renderSendersPage());
+  test('know how senders interpret responses for senders with a preset only', () => {
     const presets = PRESETS.map(({ name }) => name);
     expect(Object.keys(SENDERS).filter((name) => !presets.includes(name))).toEqual([]);
   });
 
-  test('match the catalogue of presets', () => {
-    expect(read('docs/presets.md')).toBe(renderPresetsPage());
+  test('have no empty cell in the page of presets, and the number of signatures that a header may have', () => {
     expect(read('docs/presets.md')).not.toMatch(/\| *\| /);
+    expect(read('docs/presets.md')).toContain(`may have up to ${MAX_SIGNATURE_ENTRIES} entries`);
   });
 
-  test('have one current page for each sender with a preset, and no others', () => {
-    const folder = readdirSync(join(ROOT, 'docs/senders')).filter((name) => name.endsWith('.md'));
-    expect(folder.map((name) => `docs/senders/${name}`).sort()).toEqual(Object.keys(SENDER_PAGES).sort());
-    for (const [page, render] of Object.entries(SENDER_PAGES)) {
-      expect(read(page), page).toBe(render());
-      expect(read(page), page).not.toMatch(/undefined|\| *\| /);
+  test('have a page for each sender with a preset, in plain English and with links to pages that exist', () => {
+    for (const [name, page] of SENDER_PAGES) {
+      expect(page, name).not.toMatch(/undefined|\| *\| |\]\(\.\./);
+      // The headings are names of products.
+      const prose = extractMarkdown(page).filter(({ kind }) => kind !== 'heading');
+      expect(
+        prose.flatMap((passage) => findAll(passage)),
+        name,
+      ).toEqual([]);
+      for (const [, target = ''] of page.matchAll(/\]\(((?!http)[^)#]+)/g))
+        expect(existsSync(join(ROOT, target)), target).toBe(true);
     }
-    expect(NOTED_NAMES.filter((name) => !SENDER_PRESETS.some((preset) => preset.name === name))).toEqual([]);
+    const names = SENDER_PAGES.map(([name]) => name);
+    expect(Object.keys(SENDER_NOTES).filter((name) => !names.includes(name))).toEqual([]);
   });
 
   test('show a config for each sender, and for each recipe, that the gate accepts', () => {
-    for (const page of ['docs/source-coverage.md', ...Object.keys(SENDER_PAGES)]) {
-      const configs = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-      expect(configs.length, page).toBeGreaterThan(page.endsWith('README.md') ? -1 : 0);
+    for (const [name, page] of [['docs/source-coverage.md', read('docs/source-coverage.md')] as const, ...SENDER_PAGES]) {
+      const configs = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+      expect(configs.length, name).toBeGreaterThan(0);
       for (const text of configs) {
         const { problems } = parseConfig('gate.yaml', text, systemClock);
         expect(
           problems.filter(({ severity }) => severity === 'error'),
-          `${page}\n${text}`,
+          `${name}\n${text}`,
         ).toEqual([]);
       }
     }
   });
 
   test('list every source of other gateways once, with its status here', () => {
-    expect(read('docs/source-coverage.md')).toBe(renderSourceCoveragePage());
     for (const key of ['hookdeck', 'svix'] as const) {
       const types = SOURCES.flatMap((source) => source[key] ?? []);
       expect(types.length).toBe(new Set(types).size);
@@ -205,9 +206,8 @@ describe('the docs', () => {
     expect(Object.keys(RECIPES).filter((name) => !used.has(name))).toEqual([]);
   });
 
-  test('match the annotations of the injector, and show pods that it accepts', async () => {
+  test('show pods that the injector accepts, and examples of its annotations', async () => {
     const page = read('docs/injection.md');
-    expect(page).toBe(renderInjectionPage());
     expect(Object.keys(SETTINGS).length).toBeLessThanOrEqual(16);
     for (const [, text = ''] of page.matchAll(/```yaml\n(.*?)```/gs)) {
       const stdin = Readable.from([text]) as NodeJS.ReadableStream;
@@ -218,32 +218,9 @@ describe('the docs', () => {
     for (const { name, form, example } of Object.values(SETTINGS)) expect(hasForm(form, example), name).toBe(true);
   });
 
-  test('come with policies that match the source of the injector', () => {
-    const templates = 'chart/sidegate/templates';
-    expect(read(`${templates}/mutating-admission-policy.yaml`)).toBe(renderMutatingPolicy());
-    expect(read(`${templates}/mutating-admission-policy-binding.yaml`)).toBe(renderBinding('Mutating'));
-    expect(read(`${templates}/settings-policy.yaml`)).toBe(renderSettingsPolicy());
-    expect(read(`${templates}/settings-policy-binding.yaml`)).toBe(renderBinding('Validating'));
-  });
-
-  test('match the checks of the probe', () => {
-    expect(read('docs/probe.md')).toBe(renderProbePage());
+  test('describe each check of the probe completely', () => {
     const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
-  });
-
-  test('match the library chart to the sidecar and the settings of the injector', () => {
-    expect(read('chart/sidegate-lib/templates/_sidecar.tpl')).toBe(renderLibrarySidecar());
-    expect(read('chart/sidegate-lib/README.md')).toBe(renderLibraryReadme());
-  });
-
-  test("match the schema of the chart's values, and describe each", () => {
-    expect(read('chart/sidegate/values.yaml')).toBe(renderValuesYaml());
-    expect(read('chart/sidegate/values.schema.json')).toBe(renderValuesSchema());
-    const page = read('chart/sidegate/README.md');
-    expect(page).toBe(renderChartReadme());
-    expect(page).not.toMatch(/\|\s+\|$/m);
-    expect(read('chart/sidegate/values.yaml')).not.toContain('undefined');
   });
 
   test.each([
@@ -271,7 +248,7 @@ describe('the docs', () => {
     }
   });
 
-  test('name every command with its required options, and show its options as in the program', () => {
+  test('name every command with its required options', () => {
     const { commands } = createProgram({ ...SILENT, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
     const rows = firstCells('docs/cli.md');
     for (const command of commands) {
@@ -280,16 +257,14 @@ describe('the docs', () => {
       for (const { mandatory, long, short } of command.options)
         if (mandatory) expect(row?.split(' '), command.name()).toContain(row?.includes(` ${short} `) ? short : long);
     }
-    expect(read('docs/cli.md')).toBe(renderCliPage());
   });
 
   test('have an index that links to every page', () => {
     const index = read('docs/README.md');
     const pages = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.md'));
-    // Runbooks are listed by the page on monitoring, decisions by their folder, senders by the index of their folder.
-    for (const page of pages.filter((name) => name !== 'README.md' && !/^(?:runbooks|adr|senders)\//.test(name)))
+    // Runbooks are listed by the page on monitoring, and decisions by their folder.
+    for (const page of pages.filter((name) => name !== 'README.md' && !/^(?:runbooks|adr)\//.test(name)))
       expect(index, page).toContain(`](${page})`);
-    expect(index).toContain('](senders/README.md)');
     expect(read('docs/monitoring.md')).toContain('(injector.md#metrics)');
   });
 

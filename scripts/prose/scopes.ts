@@ -37,10 +37,10 @@ export const SCOPES: readonly Scope[] = [
   },
 ];
 
-/** The headings of pages about senders are names of products. */
+/** The headings of recipes are names of products. */
 function extractDocs(source: string, file: string): Passage[] {
   const passages = extractMarkdown(source);
-  return /^docs\/(?:senders\/|source-coverage)/.test(file) ? passages.filter(({ kind }) => kind !== 'heading') : passages;
+  return /^docs\/source-coverage/.test(file) ? passages.filter(({ kind }) => kind !== 'heading') : passages;
 }
 
 /** The files of `scope` below `root`, sorted. */

@@ -215,9 +215,10 @@ function addSchema(program: Command, io: Io): void {
 function addScheme(program: Command, io: Io, setExit: (code: number) => void): void {
   program
     .command('scheme')
-    .description('print a preset as a custom scheme, to copy and edit')
+    .description("print a sender's page: where its secret is, the config, what is verified, how it behaves, how to test it")
     .argument('[name]', 'the preset; default: print the names of all')
-    .action((name) => setExit(printScheme(name, io)));
+    .option('--custom', 'print the preset as a custom scheme instead, to copy and edit')
+    .action((name, options) => setExit(printScheme(name, options, io)));
 }
 
 function addInject(program: Command, io: Io, setExit: (code: number) => void): void {

@@ -1,7 +1,6 @@
-/** `sidegate scheme`: prints a preset as a custom scheme, to copy and edit. */
+/** `sidegate scheme`: prints the page of a sender, or its preset as a custom scheme, to copy and edit. */
 
 import { stringify } from 'yaml';
-import { repeatsBytes } from '../config/schema/retention.ts';
 import { formatDuration } from '../config/schema/scalars.ts';
 import { usageError } from '../core/errors.ts';
 import { PRESETS } from '../verify/presets/catalogue.ts';
@@ -12,15 +11,21 @@ import type { SchemeDescription, Tolerance } from '../verify/schemes/description
 import type { JwtDescription } from '../verify/schemes/key-description.ts';
 import { toScheme } from './input.ts';
 import { EXIT, type Io } from './io.ts';
+import { isOfSender, renderSenderPage, toNeededSettings } from './sender-page.ts';
 
-/** Prints the preset, or the names of all presets that can be printed. */
-export function printScheme(name: string | undefined, io: Io): number {
+/** Prints the page of the preset's sender; with `custom`, the preset as a custom scheme. Without a name, the names of all that can be printed so. */
+export function printScheme(name: string | undefined, { custom = false }: { readonly custom?: boolean }, io: Io): number {
   if (name === undefined) {
-    const known = PRESETS.filter((preset) => findHindrance(preset) === undefined);
+    const known = PRESETS.filter((preset) => !custom || findHindrance(preset) === undefined);
     io.stdout(known.map((preset) => `${preset.name}\n`).join(''));
     return EXIT.ok;
   }
   const { description } = toScheme(name, name);
+  if (!custom) {
+    if (!isOfSender(description)) throw usageError(`${name} has no page, because no single sender uses it: add --custom`);
+    io.stdout(renderSenderPage(description, 'docs/'));
+    return EXIT.ok;
+  }
   const hindrance = findHindrance(description);
   if (hindrance !== undefined) throw usageError(`${name} cannot be written as a custom scheme: ${hindrance}`);
   io.stdout(toYaml(description));
@@ -77,32 +82,11 @@ function toWebhook(description: SchemeDescription): object {
   };
 }
 
-/** The settings that a route with the scheme must have beside its keys, with values to replace. */
-export function toNeededSettings(description: SchemeDescription): object {
-  const { signed, jwt } = description;
-  return {
-    ...(signed.includes('receiverId') && { receiverId: 'ID-OF-THE-WEBHOOK' }),
-    ...(signed.includes('crc32') && { allowWeakDigest: true }),
-    ...(jwt !== undefined && toAcceptedTokens(jwt)),
-    ...(repeatsBytes({ description }) && { dedup: 'off' }),
-  };
-}
-
 /** The keys of a route, unless the sender publishes them. */
 function toKeys({ name, certificate, jwksUrl }: SchemeDescription): object {
   if (certificate !== undefined) return {};
   if (jwksUrl !== undefined) return { jwks: [{ name, url: jwksUrl }] };
   return { keys: [{ name: 'current', secret: { env: `${name.toUpperCase().replaceAll('-', '_')}_SECRET` } }] };
-}
-
-/** Which tokens a route accepts. */
-function toAcceptedTokens({ mustSet = [], claims = {} }: JwtDescription): object {
-  const needed = mustSet.filter((each) => each !== 'audience').map((path) => [path, ['VALUE']]);
-  const accepted = { ...claims, ...Object.fromEntries(needed) };
-  const hasClaims = Object.keys(accepted).length > 0;
-  const hasAudience = mustSet.includes('audience');
-  if (!hasClaims && !hasAudience) return {};
-  return { jwt: { ...(hasAudience && { audience: ['VALUE'] }), ...(hasClaims && { claims: accepted }) } };
 }
 
 /** The fields in the order in which a delivery is verified; fields that no custom scheme has are omitted. */

@@ -1,4 +1,4 @@
-/** The heads that senders really send, for tests: from their documents, their source or captured requests. A preset without one is marked in docs/senders/notes.yaml. */
+/** The heads that senders really send, for tests: from their documents, their source or captured requests. A preset without one is marked in src/cli/sender-notes.json. */
 
 import { toMediaForm } from '../../src/core/media-type.ts';
 import { ANY_METHOD } from '../../src/verify/presets/defaults.ts';

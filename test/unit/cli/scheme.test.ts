@@ -6,11 +6,34 @@ import { recordIo } from '../../support/io.ts';
 
 function print(name?: string): string {
   const { io, stdout } = recordIo();
-  expect(printScheme(name, io)).toBe(0);
+  expect(printScheme(name, { custom: true }, io)).toBe(0);
   return stdout();
 }
 
 describe('sidegate scheme', () => {
+  test('prints the page of a sender: its key, a config, what is verified, its behavior and a test', () => {
+    const { io, stdout } = recordIo();
+    expect(printScheme('stripe', {}, io)).toBe(0);
+    expect(stdout()).toMatch(
+      /^# Stripe\n[^]*the endpoint's signing secret[^]*scheme: stripe\n[^]*`Stripe-Signature`[^]*any 2xx[^]*sidegate send/,
+    );
+    expect(stdout()).toContain('[guide](docs/how-to/stripe.md)');
+  });
+
+  test('has no page of a preset that many senders use', () => {
+    expect(() => printScheme('bearer', {}, recordIo().io)).toThrow(
+      'bearer has no page, because no single sender uses it: add --custom',
+    );
+  });
+
+  test('lists the names of all presets', () => {
+    const { io, stdout } = recordIo();
+    printScheme(undefined, {}, io);
+    expect(stdout().trimEnd().split('\n')).toEqual(PRESETS.map(({ name }) => name));
+  });
+});
+
+describe('sidegate scheme --custom', () => {
   test('prints a section of the config, with the sender, its key and what is lost', () => {
     expect(print('slack')).toBe(`# The preset slack: Slack, https://docs.slack.dev/authentication/verifying-requests-from-slack
 # The key is the app's signing secret (Basic Information); not the verification token.
@@ -74,9 +97,9 @@ webhook:
       ['unsigned', 'nothing is signed'],
     ] as const) {
       expect(known).not.toContain(name);
-      expect(() => printScheme(name, io)).toThrow(`${name} cannot be written as a custom scheme: ${why}`);
+      expect(() => printScheme(name, { custom: true }, io)).toThrow(`${name} cannot be written as a custom scheme: ${why}`);
     }
     expect(known).toHaveLength(PRESETS.length - 3);
-    expect(() => printScheme('githb', io)).toThrow(/unknown scheme. Did you mean github\?/);
+    expect(() => printScheme('githb', {}, io)).toThrow(/unknown scheme. Did you mean github\?/);
   });
 });

@@ -26,10 +26,10 @@ const SIGNING = PRESETS.filter(
     signature !== undefined && signature.content === undefined && jwt === undefined && !signed.includes('receiverId'),
 );
 
-/** What `sidegate scheme` prints. */
+/** What `sidegate scheme --custom` prints. */
 function print(name: string): string {
   const { io, stdout } = recordIo();
-  printScheme(name, io);
+  printScheme(name, { custom: true }, io);
   return stdout();
 }
 

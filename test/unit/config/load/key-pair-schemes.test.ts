@@ -179,7 +179,7 @@ describe('sidegate scheme', () => {
     'apple-app-store',
   ])('prints %s as a custom scheme that is valid and has the same fields', (name) => {
     const { io, stdout } = recordIo();
-    printScheme(name, io);
+    printScheme(name, { custom: true }, io);
     const { webhook } = parse(stdout()) as { webhook: Record<string, unknown> };
     const custom = load(webhook);
     expect(custom.errors).toBe('');

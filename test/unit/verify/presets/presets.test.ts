@@ -1,9 +1,7 @@
 /** What is peculiar to single senders, and what their users do wrong. */
 import { createHash, createHmac, generateKeyPairSync } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
+import { SENDER_NOTES } from '../../../../src/cli/sender-page.ts';
 import { toEssence } from '../../../../src/core/media-type.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { findPreset, PRESETS } from '../../../../src/verify/presets/catalogue.ts';
@@ -244,11 +242,10 @@ describe('a key of the wrong kind', () => {
 });
 
 describe('the head of each sender', () => {
-  const notes = parse(readFileSync(join(import.meta.dirname, '../../../../docs/senders/notes.yaml'), 'utf8')) as Notes;
   const senders = PRESETS.filter(({ from }) => from !== undefined);
 
   test('is known, or marked as not confirmed', () => {
-    const marked = senders.filter(({ name }) => notes[name]?.unconfirmed?.includes('the Content-Type') === true);
+    const marked = senders.filter(({ name }) => SENDER_NOTES[name]?.unconfirmed?.includes('the Content-Type') === true);
     const isMarked = new Set(marked.map(({ name }) => name));
     expect(senders.filter(({ name }) => (SENT_HEADS[name] !== undefined) === isMarked.has(name))).toEqual([]);
     expect(Object.keys(SENT_HEADS).filter((name) => findPreset(name)?.from === undefined)).toEqual([]);
@@ -261,5 +258,3 @@ describe('the head of each sender', () => {
     expect([...methods].sort()).toEqual([...(preset.methods ?? ['POST'])].sort());
   });
 });
-
-type Notes = Readonly<Record<string, { readonly unconfirmed?: string }>>;
