@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util';
 import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
 import { BusyMeter, readThreadMicroseconds } from './machine.ts';
 import { startBundle } from './rivals.ts';
-import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
+import { checkSetUp } from './setup.ts';
 import { writeDeliveries } from './sign.ts';
 import { median, pairedRatio } from './statistics.ts';
 import { replay } from './wrk.ts';
@@ -89,7 +89,7 @@ async function run(): Promise<void> {
   }
   const missing = positionals.find((bundle) => !existsSync(bundle));
   if (missing !== undefined) throw new Error(`no such bundle: ${missing}`);
-  checkSetUp(WEBHOOK_TOOLS);
+  checkSetUp();
   const busy = new BusyMeter();
   const environment = await openEnvironment();
   const plan = { environment, bundles: positionals, turns: Number(values.turns), bodyBytes: Number(values.body) };

@@ -8,8 +8,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 export const GATE_CORE = 0;
 /** The core of Redis, the app and the load. */
 export const OTHER_CORE = 1;
-/** For a gate with a worker for each core. */
-export const BOTH_CORES = '0,1';
 
 const START_WITHIN_MS = 10_000;
 const END_WITHIN_MS = 15_000;
@@ -20,7 +18,7 @@ process.once('exit', () => {
 
 /** The program to start, and its core. */
 export interface Launch {
-  readonly core: number | typeof BOTH_CORES;
+  readonly core: number;
   readonly command: string;
   readonly args: readonly string[];
   readonly env?: NodeJS.ProcessEnv;

@@ -11,10 +11,7 @@ interface Benchmark {
 const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   webhooks: { needs: 'build', run: () => import('./run.ts') },
   attacks: { needs: 'build', run: () => import('./attacks/run.ts') },
-  backlog: { needs: 'build', run: () => import('./provider/backlog.ts') },
-  basic: { needs: 'build', run: () => import('./basic/run.ts') },
   builds: { run: () => import('./builds.ts') },
-  console: { needs: 'build', run: () => import('./console.ts') },
   delivery: { run: () => import('./provider/delivery.ts') },
   fairness: { run: () => import('./provider/fairness.ts') },
   footprint: { needs: 'build', run: () => import('./footprint.ts') },
@@ -22,10 +19,7 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   'provider-memory': { run: () => import('./provider/limits.ts') },
   queue: { run: () => import('./queue/run.ts') },
   scale: { run: () => import('./scale/run.ts') },
-  schemes: { run: () => import('./schemes/run.ts') },
-  sender: { run: () => import('./sender/run.ts') },
   sizing: { run: () => import('./sizing/run.ts') },
-  workers: { needs: 'build', run: () => import('./workers.ts') },
 };
 
 const name = process.argv[2] ?? '';

@@ -30,23 +30,21 @@ const START_IN_NANOSECONDS = 300_000_000n;
 const GRACE_MS = 5_000;
 const NANOSECONDS_IN_MILLISECOND = 1e6;
 
+type OnAnswer = (connection: Connection, status: string, due: bigint) => void;
+
 /** A keep-alive connection with at most one request in flight. */
 class Connection {
   readonly #socket: Socket;
-  readonly #onAnswer: (connection: Connection, status: string, due: bigint) => void;
+  readonly #onAnswer: OnAnswer;
   #due: bigint | undefined;
   #text = '';
 
-  constructor(port: number, onAnswer: Connection['onAnswer'], onLost: (connection: Connection) => void) {
+  constructor(port: number, onAnswer: OnAnswer, onLost: (connection: Connection) => void) {
     this.#onAnswer = onAnswer;
     this.#socket = connect({ port, host: '127.0.0.1', noDelay: true });
     this.#socket.setEncoding('latin1').on('data', (text: string) => this.#onData(text));
     this.#socket.on('error', () => this.#socket.destroy());
     this.#socket.once('close', () => onLost(this));
-  }
-
-  get onAnswer(): (connection: Connection, status: string, due: bigint) => void {
-    return this.#onAnswer;
   }
 
   /** When the request in flight was due. */
@@ -81,11 +79,6 @@ function isWhole(text: string): boolean {
   return length === undefined ? text.endsWith(LAST_CHUNK) : text.length >= end + HEAD_END.length + Number(length);
 }
 
-/** Sends each request once and unchanged, at `rate` per second, and resolves when all have a response or are given up. */
-export function sendAtRate(port: number, requests: readonly Buffer[], rate: number): Promise<PacedResult> {
-  return new Sender(port, requests).run(rate);
-}
-
 class Sender {
   readonly #port: number;
   readonly #requests: readonly Buffer[];
@@ -104,6 +97,7 @@ class Sender {
     this.#requests = requests;
   }
 
+  /** Sends each request once and unchanged, at `rate` per second, and resolves when all have a response or are given up. */
   run(rate: number): Promise<PacedResult> {
     const perBeat = Math.max(Math.round(rate / BEATS_PER_SECOND), 1);
     const options: PacerOptions = {
@@ -214,5 +208,5 @@ function toRequests(listFile: string, body: Buffer): Buffer[] {
 if (import.meta.main) {
   const [port, listFile, bodyFile, rate] = argv.slice(2);
   const requests = toRequests(listFile ?? '', readFileSync(bodyFile ?? ''));
-  stdout.write(JSON.stringify(await sendAtRate(Number(port), requests, Number(rate))));
+  stdout.write(JSON.stringify(await new Sender(Number(port), requests).run(Number(rate))));
 }

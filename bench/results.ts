@@ -1,7 +1,6 @@
 /** Writes the report: medians, ratios, and the comparison with the goals. */
 import { describeNoise, type RunFacts, toFixed, toSpread } from './figures.ts';
 import { describeMachine } from './machine.ts';
-import { describeProxyRivals } from './proxy-rivals.ts';
 import type { RivalName } from './rivals.ts';
 import type { Measurement, Scenario, ScenarioName } from './scenarios.ts';
 import { describeTools } from './setup.ts';
@@ -17,10 +16,6 @@ export interface Series {
 const LABELS: Readonly<Record<RivalName, string>> = {
   'nginx-lua': 'nginx + Lua',
   express: 'express in-app',
-  go: 'Go proxy',
-  envoy: 'Envoy + ext_authz',
-  caddy: 'Caddy, forwarding only',
-  skeleton: 'skeleton on Node',
   sidegate: 'sidegate',
 };
 /** A figure of sidegate as a share of the same figure of another series. */
@@ -91,32 +86,30 @@ function describeRun(facts: RunFacts): string[] {
   ];
 }
 
-/** The ratio of the goal, for any gate. */
-function toShare(series: readonly Series[], { scenario, against, figure }: Goal, rival: RivalName): number | undefined {
-  const own = valuesOf(series, scenario, rival, figure);
-  const theirs = valuesOf(series, against.scenario, against.rival === 'sidegate' ? rival : against.rival, figure);
+/** The ratio of the goal. */
+function toShare(series: readonly Series[], { scenario, against, figure }: Goal): number | undefined {
+  const own = valuesOf(series, scenario, 'sidegate', figure);
+  const theirs = valuesOf(series, against.scenario, against.rival, figure);
   return own.length === 0 || theirs.length === 0 ? undefined : pairedRatio(own, theirs);
 }
 
 function toStanding(series: readonly Series[]): string[] {
   const rows = GOALS.map((goal) => {
-    const [ratio, least] = [toShare(series, goal, 'sidegate'), toShare(series, goal, 'skeleton')];
+    const ratio = toShare(series, goal);
     if (ratio === undefined) return undefined;
     const { title, most } = goal;
     const verdict = ratio <= most ? 'reached' : `missed: ${toFixed((ratio / most - 1) * 100, 0)} % above`;
-    return `| ${title} | ≤ ${most} × | ${ratio.toFixed(2)} × | ${least === undefined ? '' : `${least.toFixed(2)} ×`} | ${verdict} |`;
+    return `| ${title} | ≤ ${most} × | ${ratio.toFixed(2)} × | ${verdict} |`;
   }).filter((row) => row !== undefined);
   const wrong = series.flatMap(({ scenario, rival, rounds }) =>
     rounds.flatMap((round) => round.wrong.map((line) => `- ${LABELS[rival]}, ${scenario.title}: ${line}`)),
   );
   const checked = series.reduce((sum, { rounds }) => sum + rounds.reduce((requests, round) => requests + round.requests, 0), 0);
   return [
-    'The skeleton is the least that a gate on Node can cost (see Setup). Its forged deliveries are compared with its own accepted ones.',
-    '',
-    '| goal | asked | measured | skeleton | |',
-    '|---|---|---|---|---|',
+    '| goal | asked | measured | |',
+    '|---|---|---|---|',
     ...rows,
-    `| wrong answers, lost or repeated events | 0 | ${wrong.length === 0 ? 0 : 'some'} | | of ${checked} requests, all rivals |`,
+    `| wrong answers, lost or repeated events | 0 | ${wrong.length === 0 ? 0 : 'some'} | of ${checked} requests, all rivals |`,
     ...(wrong.length === 0 ? [] : ['', ...wrong]),
   ];
 }
@@ -172,9 +165,6 @@ function describeRivals(): string[] {
     '  response. Connections to Redis and to the app are kept alive; the log is buffered, one line per request.',
     '- **express in-app**: express 5, the `standardwebhooks` library, one `SET NX` by ioredis with auto-pipelining, the response from the',
     '  same process, one buffered pino line per request. No proxying, no second phase, fewer checks: an event whose handler fails is lost.',
-    ...describeProxyRivals(),
-    '- **skeleton on Node**: verifies, claims, forwards and confirms on node:http and plain sockets, without limits, timeouts, log, metrics and',
-    '  checks of responses. It is the least that a gate on Node can cost. Like express here, it keeps its heap while idle, as sidegate does.',
     '- **sidegate**: the bundle with its default settings and Redis. It also keeps metrics and a digest of the body, bounds every wait',
     '  and counts the requests that it rejects.',
     '- **the app** behind the proxies: an nginx that reads the body, responds with 200 and logs the ID.',

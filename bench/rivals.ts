@@ -6,10 +6,9 @@ import { installImageNode } from '../scripts/image-node.ts';
 import { type BenchEnvironment, toNginx, toNginxHead, toNginxSpools } from './bench-environment.ts';
 import { end, findFreePort, GATE_CORE, type Launch, launch, untilListening } from './children.ts';
 import { listFamily } from './machine.ts';
-import { PROXY_LAUNCHERS, type ProxyRivalName } from './proxy-rivals.ts';
 
 /** A rival's short name. */
-export type RivalName = 'nginx-lua' | 'express' | ProxyRivalName | 'skeleton' | 'sidegate';
+export type RivalName = 'nginx-lua' | 'express' | 'sidegate';
 
 /** A running rival. */
 export interface Contestant {
@@ -25,50 +24,34 @@ export interface Contestant {
 }
 
 /** In the order of each round; the rivals are first. */
-export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'go', 'envoy', 'caddy', 'skeleton', 'sidegate'];
+export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'sidegate'];
 
 const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.cjs');
 const EXPRESS_APP = join(import.meta.dirname, 'rivals', 'express-app.ts');
-const SKELETON = join(import.meta.dirname, 'rivals', 'skeleton.ts');
 const LUA_FOLDER = join(import.meta.dirname, 'rivals');
 
-/** Starts a rival and waits until it accepts connections; `nodeArgs` are passed to the gate's Node. */
-export async function startRival(
-  name: RivalName,
-  environment: BenchEnvironment,
-  nodeArgs: readonly string[] = [],
-): Promise<Contestant> {
+/** Starts a rival and waits until it accepts connections. */
+export async function startRival(name: RivalName, environment: BenchEnvironment): Promise<Contestant> {
   const port = await findFreePort();
-  const [child, ...helpers] = await LAUNCHERS[name](environment, port, nodeArgs);
+  const child = await LAUNCHERS[name](environment, port);
   await untilListening(child, port);
   const isInApp = name === 'express';
   return {
     name,
     port,
-    pids: [child, ...helpers].flatMap(({ pid }) => listFamily(pid ?? 0)),
+    pids: listFamily(child.pid ?? 0),
     handledLog: isInApp ? join(environment.folder, 'express.log') : environment.appLog,
-    readId: isInApp ? readExpressId : readAppId,
-    stop: async () => {
-      for (const each of [child, ...helpers]) await end(each);
-    },
+    readId: isInApp ? readExpressId : (line) => line,
+    stop: () => end(child),
   };
 }
 
-type Launcher = (
-  environment: BenchEnvironment,
-  port: number,
-  nodeArgs: readonly string[],
-) => Promise<readonly [ChildProcess, ...ChildProcess[]]>;
+type Launcher = (environment: BenchEnvironment, port: number) => ChildProcess | Promise<ChildProcess>;
 
 const LAUNCHERS: Readonly<Record<RivalName, Launcher>> = {
-  'nginx-lua': async (environment, port) => [launchNginx(environment, port)],
-  express: async (environment, port) => [launchExpress(environment, port)],
-  ...PROXY_LAUNCHERS,
-  skeleton: async ({ redisPort, appPort, secret }, port) => {
-    const args = [SKELETON, String(port), String(redisPort), String(appPort)];
-    return [launch({ core: GATE_CORE, command: installImageNode(), args, env: { BENCH_SECRET: secret } })];
-  },
-  sidegate: async (environment, port, nodeArgs) => [await launchBundle(environment, port, { nodeArgs })],
+  'nginx-lua': launchNginx,
+  express: launchExpress,
+  sidegate: (environment, port) => launchBundle(environment, port),
 };
 
 function launchNginx(environment: BenchEnvironment, port: number): ChildProcess {
@@ -81,9 +64,9 @@ function launchExpress(environment: BenchEnvironment, port: number): ChildProces
   return launch({ core: GATE_CORE, command: installImageNode(), args, env });
 }
 
-async function launchBundle(environment: BenchEnvironment, port: number, how: SidegateStart): Promise<ChildProcess> {
+async function launchBundle(environment: BenchEnvironment, port: number, bundle = BUNDLE): Promise<ChildProcess> {
   const config = writeSidegateConfig(environment, port, await findFreePort());
-  return launch(toSidegate(config, { ...how, env: { BENCH_SECRET: environment.secret } }));
+  return launch(toSidegate(config, { BENCH_SECRET: environment.secret }, bundle));
 }
 
 /** Starts a build of sidegate from its bundle, on the gate's core. */
@@ -92,32 +75,22 @@ export async function startBundle(
   environment: BenchEnvironment,
 ): Promise<Pick<Contestant, 'port' | 'pids' | 'stop'>> {
   const port = await findFreePort();
-  const child = await launchBundle(environment, port, { bundle });
+  const child = await launchBundle(environment, port, bundle);
   await untilListening(child, port);
   return { port, pids: listFamily(child.pid ?? 0), stop: () => end(child) };
 }
 
-/** Options for starting sidegate. */
-export interface SidegateStart {
-  /** Arguments of its Node. */
-  readonly nodeArgs?: readonly string[];
-  readonly env?: NodeJS.ProcessEnv;
-  /** Default: the build of this tree. */
-  readonly bundle?: string;
-}
-
 /** The command that starts a bundle; its log is next to its config. */
-export function toSidegate(config: string, { nodeArgs = [], env = {}, bundle = BUNDLE }: SidegateStart): Launch {
-  const args = [...nodeArgs, bundle, 'run', '--config', config];
+export function toSidegate(config: string, env: NodeJS.ProcessEnv, bundle = BUNDLE): Launch {
   const log = config.replace(/\.yaml$/, '.log');
+  const args = [bundle, 'run', '--config', config];
   return { core: GATE_CORE, command: installImageNode(), args, env: { NODE_ENV: 'production', ...env }, log };
 }
 
 /** As a user would write it; everything else is sidegate's default. */
-export function writeSidegateConfig(environment: BenchEnvironment, port: number, adminPort: number, workers = 1): string {
+function writeSidegateConfig(environment: BenchEnvironment, port: number, adminPort: number): string {
   const file = join(environment.folder, `sidegate-${port}.yaml`);
-  const config = `workers: ${workers}
-listen:
+  const config = `listen:
   address: 127.0.0.1:${port}
 admin:
   address: 127.0.0.1:${adminPort}
@@ -191,10 +164,6 @@ http {
 `;
   writeFileSync(file, config);
   return file;
-}
-
-function readAppId(line: string): string {
-  return line;
 }
 
 function readExpressId(line: string): string | undefined {

@@ -4,11 +4,10 @@ import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
 import { runBench } from './command.ts';
 import { HandledLog } from './handled.ts';
 import { type BenchDefaults, type BenchOptions, pickNamed } from './options.ts';
-import { PROXY_LAUNCHERS, type ProxyRivalName, provideProxyRivals } from './proxy-rivals.ts';
 import { type Series, toReport } from './results.ts';
 import { type Contestant, RIVALS, type RivalName, startRival } from './rivals.ts';
 import { type Measurement, play, SCENARIOS, type Scenario } from './scenarios.ts';
-import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
+import { checkSetUp } from './setup.ts';
 
 const DEFAULTS: BenchDefaults = {
   names: [...SCENARIOS.map(({ name }) => name), ...RIVALS],
@@ -34,7 +33,6 @@ async function playRound(environment: BenchEnvironment, plan: Plan, tell: (one: 
     for (const contestant of contestants) await enter(contestant, SCENARIOS[0] as Scenario, plan.warmUpSeconds);
     for (const scenario of plan.scenarios) {
       for (const contestant of contestants) {
-        if (scenario.without?.includes(contestant.name)) continue;
         tell({ scenario, rival: contestant.name, rounds: [await enter(contestant, scenario, plan.seconds)] });
       }
     }
@@ -81,21 +79,13 @@ function toLine({ scenario, rival, rounds }: Series): string {
   return [scenario.title.padEnd(26), rival.padEnd(10), ...figures, ...one.wrong].join('  ');
 }
 
-/** The chosen rivals, without those that cannot be installed here. */
-function provideRivals(only: readonly string[]): readonly RivalName[] {
-  const chosen = pickNamed(RIVALS, only, (name) => name);
-  const proxies = chosen.filter((name): name is ProxyRivalName => name in PROXY_LAUNCHERS);
-  const provided: readonly RivalName[] = provideProxyRivals(proxies);
-  return chosen.filter((name) => !(name in PROXY_LAUNCHERS) || provided.includes(name));
-}
-
 await runBench({
   command: 'npm run bench --',
   defaults: DEFAULTS,
-  prepare: () => checkSetUp(WEBHOOK_TOOLS),
+  prepare: checkSetUp,
   play: async (options) => {
     const scenarios = pickNamed(SCENARIOS, options.only, ({ name }) => name);
-    const series = await playAll({ ...options, scenarios, rivals: provideRivals(options.only) });
+    const series = await playAll({ ...options, scenarios, rivals: pickNamed(RIVALS, options.only, (name) => name) });
     const isWrong = series.some(({ rounds }) => rounds.some(({ wrong }) => wrong.length > 0));
     return { isWrong, toReport: (facts) => toReport(series, facts) };
   },

@@ -4,46 +4,27 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { installImageNode } from '../scripts/image-node.ts';
 
-/** The programs and files that a benchmark needs. */
-export interface Tools {
-  /** Command → Debian and Ubuntu package. */
-  readonly programs: Readonly<Record<string, string>>;
-  readonly luaModule: boolean;
-  /** The Redis client for nginx's Lua. */
-  readonly luaRedis: boolean;
-}
-
-/** Requirements of the webhook benchmark. */
-export const WEBHOOK_TOOLS: Tools = {
-  programs: { nginx: 'nginx-light', 'redis-server': 'redis-server', wrk: 'wrk', taskset: 'util-linux' },
-  luaModule: true,
-  luaRedis: true,
-};
-/** Requirements of the HTTP Basic benchmark. */
-export const BASIC_TOOLS: Tools = {
-  programs: { nginx: 'nginx-light', wrk: 'wrk', curl: 'curl', openssl: 'openssl', taskset: 'util-linux' },
-  luaModule: true,
-  luaRedis: false,
-};
+/** Command → Debian and Ubuntu package. */
+const PROGRAMS = { nginx: 'nginx-light', 'redis-server': 'redis-server', wrk: 'wrk', taskset: 'util-linux' };
 const ROOT = join(import.meta.dirname, '..');
 const LUA_MODULE = 'ngx_http_lua_module.so';
+/** The Redis client for nginx's Lua. */
 const LUA_REDIS = '/usr/share/lua/5.1/nginx/redis.lua';
 
-/** Throws an error with the fix if the tools or the bundle are missing. */
-export function checkSetUp(tools: Tools): void {
-  const missing = findMissingPackages(tools);
+/** Throws an error with the fix if the tools of the webhook benchmark or the bundle are missing. */
+export function checkSetUp(): void {
+  const missing = findMissingPackages();
   if (missing.length > 0) throw new Error(`install first: apt-get install ${missing.join(' ')}`);
   if (!existsSync(join(ROOT, 'dist', 'sidegate.cjs'))) throw new Error('build first: npm run build');
 }
 
 /** Returns the missing packages; none if the benchmark can run. */
-function findMissingPackages({ programs, luaModule, luaRedis }: Tools): string[] {
-  const missing = Object.entries(programs).filter(([program]) => !isInPath(program));
+function findMissingPackages(): string[] {
+  const missing = Object.entries(PROGRAMS).filter(([program]) => !isInPath(program));
   const packages = missing.map(([, name]) => name);
-  if (luaModule && (packages.includes('nginx-light') || !existsSync(join(nginxModulesFolder(), LUA_MODULE)))) {
+  if (packages.includes('nginx-light') || !existsSync(join(nginxModulesFolder(), LUA_MODULE)))
     packages.push('libnginx-mod-http-lua');
-  }
-  if (luaRedis && !existsSync(LUA_REDIS)) packages.push('lua-nginx-redis');
+  if (!existsSync(LUA_REDIS)) packages.push('lua-nginx-redis');
   return packages;
 }
 
@@ -55,17 +36,11 @@ export function nginxModulesFolder(): string {
 /** Returns the versions of the tools, for the report. */
 export function describeTools(): string[] {
   const redis = /v=(\S+)/.exec(execFileSync('redis-server', ['--version'], { encoding: 'utf8' }))?.[1];
-  return [`Node ${readVersion(installImageNode())}`, `nginx ${readNginxVersion()} with LuaJIT`, `Redis ${redis}`];
-}
-
-/** Returns the version of Debian's nginx. */
-export function readNginxVersion(): string {
-  return /nginx\/(\S+)/.exec(describeNginx())?.[1] ?? '';
-}
-
-/** Returns a program's output for `--version`. */
-export function readVersion(binary: string): string {
-  return execFileSync(binary, ['--version'], { encoding: 'utf8' }).trim();
+  return [
+    `Node ${execFileSync(installImageNode(), ['--version'], { encoding: 'utf8' }).trim()}`,
+    `nginx ${/nginx\/(\S+)/.exec(describeNginx())?.[1]} with LuaJIT`,
+    `Redis ${redis}`,
+  ];
 }
 
 /** `nginx -V` writes to standard error. */
@@ -75,9 +50,4 @@ function describeNginx(): string {
 
 function isInPath(program: string): boolean {
   return (process.env['PATH'] ?? '').split(':').some((folder) => existsSync(join(folder, program)));
-}
-
-if (import.meta.main) {
-  checkSetUp(WEBHOOK_TOOLS);
-  console.log('everything is here');
 }

@@ -19,22 +19,10 @@ export interface LoadResult {
   readonly paced?: PacedResult;
 }
 
-/** Options of wrk. */
-export interface WrkOptions {
-  readonly port: number;
-  readonly path: string;
-  /** The Lua file that creates the requests, and its arguments. */
-  readonly script: string;
-  readonly args: readonly string[];
-  readonly seconds: number;
-  readonly connections: number;
-  /** Runs at low priority, so that other processes on its core take precedence. */
-  readonly isNice?: boolean;
-  readonly isTls?: boolean;
-}
-
 /** Options for sending deliveries. */
-export interface ReplayOptions extends Pick<WrkOptions, 'port' | 'seconds' | 'connections' | 'isTls'> {
+export interface ReplayOptions extends Omit<WrkTarget, 'url'> {
+  readonly port: number;
+  readonly isTls?: boolean;
   readonly deliveries: Deliveries;
   /** `once`: each delivery is sent once, and running out of them is an error; `again`: they are sent repeatedly. */
   readonly order: 'once' | 'again';
@@ -53,12 +41,11 @@ interface Report {
 const PATH = '/hooks/billing';
 const REPLAY = join(import.meta.dirname, 'replay.lua');
 const EXTRA_MS = 20_000;
-/** A tenth of the share of others. */
-const NICENESS = '10';
 
 /** Sends deliveries for `seconds` on keep-alive connections. */
-export function replay({ deliveries, order, ...load }: ReplayOptions): Promise<LoadResult> {
-  return runWrk({ ...load, path: PATH, ...toReplayScript({ deliveries, order }) });
+export async function replay({ port, isTls = false, ...options }: ReplayOptions): Promise<LoadResult> {
+  const [command, ...args] = toReplayCommand({ ...options, url: `${isTls ? 'https' : 'http'}://127.0.0.1:${port}` });
+  return parseReport(await run({ core: OTHER_CORE, command, args }, options.seconds * 1000 + EXTRA_MS));
 }
 
 /** Where to, for how long and on how many connections. */
@@ -68,35 +55,16 @@ export interface WrkTarget {
   readonly connections: number;
 }
 
-/** The command line that sends deliveries, for another network; `parseReport` reads its output. */
+/** The command line that sends deliveries, also in another network; `parseReport` reads its output. */
 export function toReplayCommand({
   url,
-  ...options
-}: WrkTarget & Pick<ReplayOptions, 'deliveries' | 'order'>): readonly [string, ...string[]] {
-  return toCommand({ ...options, url: `${url}${PATH}`, ...toReplayScript(options) });
-}
-
-function toReplayScript({ deliveries, order }: Pick<ReplayOptions, 'deliveries' | 'order'>): Pick<WrkOptions, 'script' | 'args'> {
-  return { script: REPLAY, args: [deliveries.file, deliveries.bodyFile, order] };
-}
-
-/** Sends requests for `seconds` on keep-alive connections. */
-export async function runWrk(options: WrkOptions): Promise<LoadResult> {
-  const { port, path, isNice = false, isTls = false } = options;
-  const command = toCommand({ ...options, url: `${isTls ? 'https' : 'http'}://127.0.0.1:${port}${path}` });
-  const launch = { core: OTHER_CORE, command: 'nice', args: ['-n', isNice ? NICENESS : '0', ...command] };
-  return parseReport(await run(launch, options.seconds * 1000 + EXTRA_MS));
-}
-
-function toCommand({
-  url,
-  script,
   seconds,
   connections,
-  args,
-}: WrkTarget & Pick<WrkOptions, 'script' | 'args'>): [string, ...string[]] {
-  const options = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', script];
-  return ['wrk', ...options, url, '--', ...args];
+  deliveries,
+  order,
+}: WrkTarget & Pick<ReplayOptions, 'deliveries' | 'order'>): readonly [string, ...string[]] {
+  const options = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', REPLAY];
+  return ['wrk', ...options, `${url}${PATH}`, '--', deliveries.file, deliveries.bodyFile, order];
 }
 
 /** Reads the output of wrk. Throws if deliveries ran out. */

@@ -1,6 +1,6 @@
 /**
  * Builds dist/: the sidecar's bundle, the tools that it does not contain, the thread that checks passwords, and the config's JSON Schema.
- * With `--readable` the bundles are not minified. Their only dependency is the native bcrypt, which is loaded when a config uses passwords.
+ * Their only dependency is the native bcrypt, which is loaded when a config uses passwords.
  */
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { BUNDLES, bundle, version } from './bundle.ts';
 
 const outdir = fileURLToPath(new URL('../dist', import.meta.url));
 
-await bundle(outdir, { isReadable: process.argv.includes('--readable') });
+await bundle(outdir);
 
 // Runs them from an empty folder: a bundle that still imports from node_modules fails here instead of in the image.
 const folder = mkdtempSync(join(tmpdir(), 'sidegate-build-'));

@@ -165,10 +165,10 @@ export async function bundlePage(outdir: string): Promise<Metafile> {
 }
 
 /**
- * Writes `BUNDLES` into `outdir`; readable ones name the source of each part, for bench/profile.ts. Returns the folders of the packages
+ * Writes `BUNDLES` into `outdir`. Returns the folders of the packages
  * that they contain, as in package-lock.json: `node_modules/ioredis`.
  */
-export async function bundle(outdir: string, { isReadable = false } = {}): Promise<string[]> {
+export async function bundle(outdir: string): Promise<string[]> {
   const define = {
     SIDEGATE_VERSION: JSON.stringify(version),
     SIDEGATE_REVISION: JSON.stringify(readRevision()),
@@ -191,13 +191,13 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
     ...SHARED,
     absWorkingDir: root,
     metafile: true,
-    minifySyntax: !isReadable,
-    minifyWhitespace: !isReadable,
+    minifySyntax: true,
+    minifyWhitespace: true,
     entryPoints: entries.map(([source, out]) => ({ in: join(root, 'src', source), out })),
     outdir,
     outExtension: { '.js': '.cjs' },
     define,
-    plugins: [APART, LAZY_DEPENDENCIES, ...(isReadable ? [] : [SHORT_NAMES])],
+    plugins: [APART, LAZY_DEPENDENCIES, SHORT_NAMES],
   });
   const page = await bundlePage(outdir);
   const files = [...Object.values(metafile.outputs), ...Object.values(page.outputs)].flatMap(({ inputs }) =>

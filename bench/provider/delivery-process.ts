@@ -1,5 +1,7 @@
 /** The measured process: sends the same number of events to the same endpoints, by a bare HTTP client, by the sender, or by the whole provider. */
+
 import { Agent, request } from 'node:http';
+import { setTimeout as pause } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { systemClock } from '../../src/core/clock.ts';
 import type { Sender } from '../../src/provider/attempt/attempt.ts';
@@ -8,7 +10,7 @@ import { createLaneRunner, toLaneCount } from '../../src/provider/lanes/lane-run
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
 import { toLocalEndpoint, toRegistry } from './endpoints.ts';
 import { ENGINES, type EngineName, type OpenEngine, openEngine } from './engines.ts';
-import { createLocalSender, IGNORE, LANE_SETTINGS, pause, toEvent } from './parts.ts';
+import { createLocalSender, IGNORE, LANE_SETTINGS, toEvent } from './parts.ts';
 
 export const METHODS = ['node:http', 'undici', 'sender', ...ENGINES] as const;
 export type Method = (typeof METHODS)[number];

@@ -13,7 +13,6 @@ import { withProcessGroup } from '../process-group.ts';
 import { ENGINES, type EngineName, startDurablePostgres } from './engines.ts';
 import { nextMessage, startProcess, stopProcess } from './processes.ts';
 import type { ReceiversReady } from './receivers.ts';
-import { QUEUE_URL_FILE, type SidecarQueue, toProviderSections } from './sidecar.ts';
 
 const OUT = join(import.meta.dirname, '..', 'RESULTS-provider-memory.md');
 const LIMITS = [96, 128, 192, 256] as const;
@@ -25,6 +24,8 @@ const ENDPOINTS = 200;
 const CONNECTIONS = 64;
 const SAMPLE_MS = 100;
 const IDLE_MS = 5_000;
+/** Beside the config. */
+const QUEUE_URL_FILE = 'queue-url';
 const MIB = 2 ** 20;
 
 /** The loads in the order in which they are played; the size is that of the data in an event, 0 if nothing is posted. */
@@ -85,8 +86,24 @@ async function play(gate: CgroupGate, port: number, { bytes }: Load, seconds: nu
   return { workingSet, statuses, oomKills: gate.isAlive() ? gate.oomKills() : Math.max(1, gate.oomKills()) };
 }
 
-function toFiles(queue: SidecarQueue): Record<string, string> {
-  return 'url' in queue ? { [QUEUE_URL_FILE]: queue.url } : {};
+/** Half of the endpoints respond at once. Endpoint number N gets events of the type `bench.endpoint-N`; except for the queue, limits are the defaults. */
+function toProviderSections(apiPort: number, receiverPort: number, queue: object): Readonly<Record<string, unknown>> {
+  const endpoints = Array.from({ length: ENDPOINTS }, (_, index) => ({
+    name: `endpoint-${index}`,
+    url: `http://127.0.0.1:${receiverPort}/${index % 2 === 0 ? 'dead' : 'healthy'}/${index}`,
+    events: [`bench.endpoint-${index}`],
+    secret: { file: 'secret' },
+  }));
+  return {
+    shutdown: { grace: '0s' },
+    routes: [],
+    provider: {
+      address: `127.0.0.1:${apiPort}`,
+      queue: { ...queue, endpointShare: 1, maxEvents: 10_000_000, maxBytes: '64Gi' },
+      egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] },
+      endpoints,
+    },
+  };
 }
 
 /** All loads against one sidecar, until it is killed. */
@@ -97,10 +114,13 @@ function measure(engine: EngineName, limit: number, seconds: number): Promise<Ro
     const { port: receiverPort } = await nextMessage<ReceiversReady>(receivers);
     const apiPort = await findFreePort();
     const server = engine === 'postgres' ? await startDurablePostgres() : undefined;
-    const paths = Array.from({ length: ENDPOINTS }, (_, index) => (index % 2 === 0 ? 'dead' : 'healthy'));
-    const queue = server === undefined ? { file: join(group.folder, 'queue.db') } : { url: server.url() };
-    const sections = toProviderSections({ apiPort, receiverPort, paths, queue });
-    const gate = await startGateInCgroup(limit, sections, toFiles(queue), installImageNode());
+    const queue =
+      server === undefined
+        ? { sqlite: { path: join(group.folder, 'queue.db'), allowVolatile: true } }
+        : { postgres: { url: { file: QUEUE_URL_FILE } } };
+    const files: Record<string, string> = server === undefined ? {} : { [QUEUE_URL_FILE]: server.url() };
+    const sections = toProviderSections(apiPort, receiverPort, queue);
+    const gate = await startGateInCgroup(limit, sections, files, installImageNode());
     try {
       for (const load of LOADS) {
         rows.push({ engine, limit, load: load.name, ...(await play(gate, apiPort, load, seconds)) });

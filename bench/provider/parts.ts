@@ -50,7 +50,3 @@ export function createLocalSender(): Sender {
     ownPorts: { has: () => false },
   });
 }
-
-export function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}

@@ -1,10 +1,11 @@
 /** The measured process: a queue, its lanes and a sender, with a backlog for dead endpoints and a steady load for healthy ones. */
+import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../src/core/clock.ts';
 import { createLaneRunner, toLaneCount } from '../../src/provider/lanes/lane-runner.ts';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
 import { toLocalEndpoint, toRegistry } from './endpoints.ts';
 import { type EngineName, openEngine } from './engines.ts';
-import { createLocalSender, IGNORE, LANE_SETTINGS, pause, toEvent } from './parts.ts';
+import { createLocalSender, IGNORE, LANE_SETTINGS, toEvent } from './parts.ts';
 
 /** What to do. */
 export interface FairnessTask {

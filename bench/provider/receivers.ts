@@ -3,9 +3,9 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 /** A request to this process. */
-export type ReceiverCommand = 'figures' | 'reset';
+export type ReceiverCommand = 'figures';
 
-/** The requests that the healthy receivers got since the last reset. */
+/** The requests that the healthy receivers got. */
 export interface ReceivedFigures {
   /** Milliseconds from the creation of each event to its receipt, for first receipts. */
   readonly delays: readonly number[];
@@ -50,10 +50,9 @@ const server = createServer((request, response) => {
 server.keepAliveTimeout = 60_000;
 server.requestTimeout = 0;
 
-process.on('message', (command: ReceiverCommand) => {
+process.on('message', (_command: ReceiverCommand) => {
   const { delays, duplicates, dead } = state;
-  if (command === 'figures') process.send?.({ delays, duplicates, dead } satisfies ReceivedFigures);
-  else Object.assign(state, { delays: [], ids: new Set(), duplicates: 0, dead: 0 });
+  process.send?.({ delays, duplicates, dead } satisfies ReceivedFigures);
 });
 process.on('disconnect', () => process.exit());
 server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port } satisfies ReceiversReady));
