@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { BUNDLES, bundle } from '../scripts/bundle.ts';
-import { installImageNode } from '../scripts/image-node.ts';
+import { installImageNode } from '../test/prepare/image-node.ts';
 import { findFreePort } from './children.ts';
 import { describeMachine, readCpuMicroseconds, readRssMebibytes } from './machine.ts';
 import { median } from './statistics.ts';

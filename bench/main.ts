@@ -28,6 +28,6 @@ const found = Object.hasOwn(BENCHMARKS, name) ? BENCHMARKS[name] : undefined;
 if (found !== undefined) process.argv.splice(2, 1);
 else if (/^[a-z]/.test(name)) throw new Error(`there is no benchmark ${name}; there are ${Object.keys(BENCHMARKS).join(', ')}`);
 const { needs, run } = found ?? (BENCHMARKS['webhooks'] as Benchmark);
-const script = { build: ['scripts/build.ts'], cluster: ['scripts/prepare-test.ts', 'cluster'] };
+const script = { build: ['scripts/build.ts'], cluster: ['test/prepare/prepare-test.ts', 'cluster'] };
 if (needs !== undefined) execFileSync(execPath, script[needs], { stdio: 'inherit' });
 await run();

@@ -2,7 +2,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { installImageNode } from '../scripts/image-node.ts';
+import { installImageNode } from '../test/prepare/image-node.ts';
 import { type BenchEnvironment, toNginx, toNginxHead, toNginxSpools } from './bench-environment.ts';
 import { end, findFreePort, GATE_CORE, type Launch, launch, untilListening } from './children.ts';
 import { listFamily } from './machine.ts';

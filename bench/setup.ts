@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { installImageNode } from '../scripts/image-node.ts';
+import { installImageNode } from '../test/prepare/image-node.ts';
 
 /** Command → Debian and Ubuntu package. */
 const PROGRAMS = { nginx: 'nginx-light', 'redis-server': 'redis-server', wrk: 'wrk', taskset: 'util-linux' };

@@ -5,14 +5,14 @@ import { parseArgs } from 'node:util';
 import { renderNodePage } from '../bench/node/page.ts';
 import { renderScalePage } from '../bench/scale/page.ts';
 import { renderSizingPage } from '../bench/sizing/page.ts';
+import { renderLibrarySidecar, renderSettingTable } from '../chart/chart-library.ts';
+import { renderValuesSchema, renderValuesYaml, renderValueTable } from '../chart/chart-pages.ts';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
+import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../chart/policy-page.ts';
+import { renderSidecarPolicy } from '../chart/policy-sidecar.ts';
 import { isOfSender, renderSenderPage } from '../src/cli/sender-page.ts';
 import { PRESETS } from '../src/verify/presets/catalogue.ts';
-import { renderLibrarySidecar, renderSettingTable } from './chart-library.ts';
-import { renderValuesSchema, renderValuesYaml, renderValueTable } from './chart-pages.ts';
 import { withBlocks } from './marked-page.ts';
-import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from './policy-page.ts';
-import { renderSidecarPolicy } from './policy-sidecar.ts';
 import { renderReliabilityPage } from './reliability-page.ts';
 import { renderRecipes, renderSources } from './source-coverage-page.ts';
 import {

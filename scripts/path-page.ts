@@ -1,4 +1,4 @@
-/** Measures how web frameworks interpret spellings of a path, and writes docs/path-interpretation.md. `scripts/prepare-test.ts oracles` installs the frameworks. */
+/** Measures how web frameworks interpret spellings of a path, and writes docs/path-interpretation.md. `test/prepare/prepare-test.ts oracles` installs the frameworks. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { FRAMEWORKS, type FrameworkResponse, startFramework } from '../test/support/frameworks/framework.ts';
 import { SHOWN_TARGETS } from '../test/support/frameworks/targets.ts';

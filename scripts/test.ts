@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { mkdirSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { execPath } from 'node:process';
-import { toImageNodeEnv } from './image-node.ts';
+import { toImageNodeEnv } from '../test/prepare/image-node.ts';
 import { readTotals, toClosingLine } from './report.ts';
 
 /** A project of vitest.config.ts, and where it writes its report. */
@@ -27,7 +27,7 @@ const GROUPS: Readonly<Record<string, readonly (readonly string[])[]>> = {
 const groups: readonly (readonly Run[])[] = (GROUPS[suite] ?? [[suite]]).map((names) => names.map(toRun));
 const runs = groups.flat();
 
-const prepared = spawnSync(execPath, ['scripts/prepare-test.ts', suite], { stdio: 'inherit' });
+const prepared = spawnSync(execPath, ['test/prepare/prepare-test.ts', suite], { stdio: 'inherit' });
 if (prepared.status !== 0) process.exit(1);
 mkdirSync('.cache/reports', { recursive: true });
 const reports = runs.map(({ report }) => report);

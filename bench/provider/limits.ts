@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Pool } from 'undici';
-import { installImageNode } from '../../scripts/image-node.ts';
+import { installImageNode } from '../../test/prepare/image-node.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../../test/support/memory-cgroup.ts';
 import { findFreePort } from '../children.ts';
 import { toFixed } from '../figures.ts';

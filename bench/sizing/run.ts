@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { installImageNode } from '../../scripts/image-node.ts';
+import { installImageNode } from '../../test/prepare/image-node.ts';
 import { type Authority, makeAuthority } from '../../test/support/certificates.ts';
 import { toRoute } from '../../test/support/gate.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../../test/support/memory-cgroup.ts';

@@ -32,7 +32,7 @@ export const SCOPES: readonly Scope[] = [
   { name: 'examples', globs: ['examples/*.yaml', 'config/*.yaml'], extract: extractYaml },
   {
     name: 'sources',
-    globs: ['src/**/*.ts', 'quickstart/*.ts', 'scripts/*.ts', 'chart/*.ts', 'bench/**/*.ts'],
+    globs: ['src/**/*.ts', 'quickstart/*.ts', 'scripts/*.ts', 'chart/*.ts', 'bench/**/*.ts', 'test/prepare/*.ts'],
     extract: (source, file) => extractTypeScript(file, source),
   },
 ];

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { toBinFolder } from '../../scripts/cluster-tools.ts';
+import { toBinFolder } from '../prepare/cluster-tools.ts';
 import { renderChart } from '../support/chart.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { useFolder } from '../support/fixtures.ts';

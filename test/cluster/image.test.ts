@@ -3,8 +3,8 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { buildDockerfileImage, canBuildDockerfileImage } from '../../scripts/dockerfile-image.ts';
-import { IMAGE_NODE_VERSION } from '../../scripts/image-node.ts';
+import { buildDockerfileImage, canBuildDockerfileImage } from '../prepare/dockerfile-image.ts';
+import { IMAGE_NODE_VERSION } from '../prepare/image-node.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';

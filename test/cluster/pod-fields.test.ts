@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { applyPatch, type Operation } from 'rfc6902';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { SCHEMA_VERSIONS, toSchemaFile } from '../../scripts/kubernetes-schemas.ts';
 import { injectPod } from '../../src/kubernetes/injector/inject.ts';
 import { toSidecarDefaults } from '../../src/kubernetes/injector/injector-config.ts';
+import { SCHEMA_VERSIONS, toSchemaFile } from '../prepare/kubernetes-schemas.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { makeGatedPod } from '../support/cluster/gate-pods.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';

@@ -2,8 +2,8 @@ import { cpSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { SCHEMA_VERSIONS } from '../../scripts/kubernetes-schemas.ts';
 import { injectFiles } from '../../src/cli/inject.ts';
+import { SCHEMA_VERSIONS } from '../prepare/kubernetes-schemas.ts';
 import {
   CHART,
   HELM,

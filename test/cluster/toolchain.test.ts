@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { ClusterTool } from '../../scripts/cluster-tools.ts';
-import { prepareCluster } from '../../scripts/prepare-cluster.ts';
+import type { ClusterTool } from '../prepare/cluster-tools.ts';
+import { prepareCluster } from '../prepare/prepare-cluster.ts';
 import { makeFolder } from '../support/fixtures.ts';
 
 let folder: string;

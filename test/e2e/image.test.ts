@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { BUNDLES, bundle } from '../../scripts/bundle.ts';
-import { IMAGE_NODE_VERSION } from '../../scripts/image-node.ts';
+import { IMAGE_NODE_VERSION } from '../prepare/image-node.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';

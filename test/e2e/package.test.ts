@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 
 import { basename, dirname, join, resolve } from 'node:path';
 import { parseSync } from 'oxc-parser';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findNode, IMAGE_NODE_VERSION, PACKAGE_NODE_VERSIONS } from '../../scripts/image-node.ts';
+import { findNode, IMAGE_NODE_VERSION, PACKAGE_NODE_VERSIONS } from '../prepare/image-node.ts';
 import { SECRET } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
 import { readListeningPort } from '../support/listening-port.ts';

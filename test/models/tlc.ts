@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { toTlcJar } from '../../scripts/model-checker.ts';
+import { toTlcJar } from '../prepare/model-checker.ts';
 
 /** A value of TLA+: a set is an array, `{ value }` is a model value. */
 export type TlaValue = number | string | boolean | { readonly value: string } | readonly TlaValue[];

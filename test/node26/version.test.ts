@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
-import { IMAGE_NODE_VERSION } from '../../scripts/image-node.ts';
+import { IMAGE_NODE_VERSION } from '../prepare/image-node.ts';
 
 const EXPECTED = `v${IMAGE_NODE_VERSION}`;
 

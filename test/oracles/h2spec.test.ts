@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
-import { H2SPEC, toBinFolder } from '../../scripts/cluster-tools.ts';
+import { H2SPEC, toBinFolder } from '../prepare/cluster-tools.ts';
 import { toTlsFiles } from '../support/certificates.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { makeFolder, useApp, useAuthority } from '../support/fixtures.ts';

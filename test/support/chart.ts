@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseAllDocuments, stringify } from 'yaml';
 import type { ChartInput } from '../../chart/values.ts';
-import { toBinFolder } from '../../scripts/cluster-tools.ts';
+import { toBinFolder } from '../prepare/cluster-tools.ts';
 import { type Ended, run } from './run.ts';
 
 /** A rendered object, as far as every one is alike. */

@@ -1,7 +1,7 @@
 /** Validates objects against the schemas of a Kubernetes version. Stricter than the API server: unknown fields are errors everywhere. */
 import { readFileSync } from 'node:fs';
 import { Ajv, type ValidateFunction } from 'ajv';
-import { type SchemaVersion, toSchemaFile } from '../../scripts/kubernetes-schemas.ts';
+import { type SchemaVersion, toSchemaFile } from '../prepare/kubernetes-schemas.ts';
 
 /** A schema of OpenAPI 2.0, or one that was converted to JSON Schema. */
 interface Schema {

@@ -37,7 +37,7 @@ export async function readOutput(command: string, ...args: readonly string[]): P
   return stderr + stdout;
 }
 
-/** The Python that scripts/prepare-test.ts made; undefined where it could not. */
+/** The Python that test/prepare/prepare-test.ts made; undefined where it could not. */
 export const PYTHON: string | undefined = [resolve('.cache/python/bin/python')].find(existsSync);
 
 /** What a script printed; its errors if that is nothing. */

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { CGROUPS } from '../../../scripts/node-availability.ts';
+import { CGROUPS } from '../../prepare/node-availability.ts';
 import { makePod } from '../../support/cluster/pods.ts';
 import { until } from '../../support/gate.ts';
 import { NODE_HINDRANCE } from '../../support/node/availability.ts';

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { toBinFolder } from '../../../scripts/cluster-tools.ts';
+import { toBinFolder } from '../../prepare/cluster-tools.ts';
 
 /** A program at work. */
 export interface Program {
@@ -23,7 +23,7 @@ process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-/** The path of a program that scripts/prepare-cluster.ts built. */
+/** The path of a program that test/prepare/prepare-cluster.ts built. */
 export function findTool(name: string): string {
   const path = join(toBinFolder(), name);
   if (!existsSync(path)) throw new Error(`${path} is missing: npm test -- cluster builds it`);

@@ -1,5 +1,5 @@
 /** Whether the tests on a real node can run. */
-import { findNodeHindrance } from '../../../scripts/node-availability.ts';
+import { findNodeHindrance } from '../../prepare/node-availability.ts';
 
 /** Why no node can run here, in one line; undefined where one can. Pass it to `describe.skipIf`. */
 export const NODE_HINDRANCE: string | undefined = findNodeHindrance();

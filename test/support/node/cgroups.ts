@@ -1,7 +1,7 @@
 /** The cgroup that contains the whole node, on machines with version 1 or version 2 of cgroups. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { CGROUPS, type Hierarchies, REQUIRED_V2 } from '../../../scripts/node-availability.ts';
+import { CGROUPS, type Hierarchies, REQUIRED_V2 } from '../../prepare/node-availability.ts';
 import { until } from '../gate.ts';
 
 /** The cgroup of the node's own programs, beside those of the pods. */

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { findHierarchies, type Hierarchies } from '../../../scripts/node-availability.ts';
+import { findHierarchies, type Hierarchies } from '../../prepare/node-availability.ts';
 import { type Program, startProgram } from '../cluster/program.ts';
 import { until } from '../gate.ts';
 import { createCgroup, delegate, isAlive, PROGRAMS, removeCgroup, removeStaleCgroups, toProcsFiles } from './cgroups.ts';

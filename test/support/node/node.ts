@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { buildDockerfileImage, canBuildDockerfileImage } from '../../../scripts/dockerfile-image.ts';
+import { buildDockerfileImage, canBuildDockerfileImage } from '../../prepare/dockerfile-image.ts';
 import type { Connection } from '../cluster/control-plane.ts';
 import { toKubeconfig } from '../cluster/kubeconfig.ts';
 import { forward } from './forward.ts';

@@ -89,12 +89,12 @@ export class Speaker {
   }
 }
 
-/** Python's libraries, where scripts/prepare-test.ts could install them. */
+/** Python's libraries, where test/prepare/prepare-test.ts could install them. */
 export function startPython(): Speaker | undefined {
   return existsSync(join(PYTHON, '..', '..', 'ready')) ? new Speaker('Python', PYTHON, [join(HERE, 'sign.py')]) : undefined;
 }
 
-/** Go's libraries, where scripts/prepare-test.ts could build them. */
+/** Go's libraries, where test/prepare/prepare-test.ts could build them. */
 export function startGo(): Speaker | undefined {
   return existsSync(GO) && spawnSync(GO, { input: '' }).status === 0 ? new Speaker('Go', GO, []) : undefined;
 }

@@ -9,7 +9,7 @@ export const IMAGE_NODE_VERSION = '26.10.0';
 /** The oldest version that the npm package supports (bin/sidegate.cjs), and one that it must reject. */
 export const PACKAGE_NODE_VERSIONS = { oldest: '22.15.0', tooOld: '20.20.2' } as const;
 
-const CACHE = join(import.meta.dirname, '..', '.cache');
+const CACHE = join(import.meta.dirname, '..', '..', '.cache');
 const IMAGE_BIN = toBin(toFolder(IMAGE_NODE_VERSION));
 const SHELL = join(toFolder(IMAGE_NODE_VERSION), 'shell');
 /** npm puts the project's `node_modules/.bin` first in PATH, which contains the `node` of devDependencies; this shell puts `IMAGE_BIN` before it. */

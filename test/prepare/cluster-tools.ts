@@ -14,7 +14,7 @@ export interface ClusterTool {
   readonly minutes: number;
 }
 
-const TOOLCHAIN = resolve(import.meta.dirname, '..', 'test', 'cluster', 'toolchain');
+const TOOLCHAIN = resolve(import.meta.dirname, '..', 'cluster', 'toolchain');
 
 const STRIPPED = ['-ldflags', '-s -w'];
 

@@ -1,12 +1,12 @@
 /** Writes the parts of the library chart that it shares with the injector: the sidecar, its volumes, and the formats of settings. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { PULL_POLICIES } from '../chart/values-forms.ts';
 import { CONTAINER_NAME, hasForm, OBJECT_NAME, PORT_NUMBER, VOLUME_NAME } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
 import { PROBE_TARGET_PATTERN, RESERVED_PORT_NAMES, VOLUME_NAMES } from '../src/kubernetes/injector/sidecar-rules.ts';
 import { toHelm } from './helm-shape.ts';
+import { PULL_POLICIES } from './values-forms.ts';
 
 /** `except`: a pattern of values that have the form and are rejected nevertheless. RE2 has no lookahead. */
 type Form = Pick<Setting, 'form' | 'description' | 'example'> & { readonly except?: string };

@@ -5,9 +5,9 @@
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { buildImages } from '../test/support/node/images.ts';
-import { importImages, type NodeConnection, startNode } from '../test/support/node/node.ts';
-import { toArchive } from '../test/support/node/oci.ts';
+import { buildImages } from '../support/node/images.ts';
+import { importImages, type NodeConnection, startNode } from '../support/node/node.ts';
+import { toArchive } from '../support/node/oci.ts';
 
 /** The file of a node that runs. */
 interface State {
@@ -15,7 +15,7 @@ interface State {
   readonly connection: NodeConnection;
 }
 
-const ROOT = resolve(import.meta.dirname, '..');
+const ROOT = resolve(import.meta.dirname, '..', '..');
 const FILE = process.env['SIDEGATE_CLUSTER_FILE'] ?? resolve(ROOT, '.cache', 'cluster.json');
 const LOG = `${FILE}.log`;
 const PATIENCE_MS = 120_000;
@@ -23,7 +23,7 @@ const LOOK_MS = 50;
 
 const actions: Readonly<Record<string, () => Promise<void>>> = { up, down, serve };
 const action = actions[process.argv[2] ?? ''];
-if (action === undefined) throw new Error('usage: node scripts/cluster.ts up|down');
+if (action === undefined) throw new Error('usage: node test/prepare/cluster.ts up|down');
 await action();
 
 async function up(): Promise<void> {

@@ -20,15 +20,15 @@ import {
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { toArchive, toBlob, toLayer } from '../test/support/node/oci.ts';
-import { readFile, readTree } from '../test/support/node/tar.ts';
+import { toArchive, toBlob, toLayer } from '../support/node/oci.ts';
+import { readFile, readTree } from '../support/node/tar.ts';
 import { toBinFolder } from './cluster-tools.ts';
 import { IMAGE_NODE_VERSION, installImageNode } from './image-node.ts';
 
 /** Program → Debian and Ubuntu package. */
 export const IMAGE_PROGRAMS: Readonly<Record<string, string>> = { buildah: 'buildah', mmdebstrap: 'mmdebstrap' };
 
-const ROOT = resolve(import.meta.dirname, '..');
+const ROOT = resolve(import.meta.dirname, '..', '..');
 const FOLDER = join(dirname(toBinFolder()), 'images');
 const STORAGE = join(FOLDER, 'storage');
 const BASE = 'localhost/sidegate-base';

@@ -1,9 +1,9 @@
 /** Writes the chart's values.yaml, values.schema.json and the table in its README from the values' schema in chart/values.ts. */
 import { stringify } from 'yaml';
 import { z } from 'zod';
-import { ChartValues } from '../chart/values.ts';
+import { type Row, toRows, toTable } from '../scripts/schema-rows.ts';
 import type { JsonSchema } from '../src/config/schema/json-schema.ts';
-import { type Row, toRows, toTable } from './schema-rows.ts';
+import { ChartValues } from './values.ts';
 
 /** Comments are wrapped at this many columns. */
 const WIDTH = 110;
