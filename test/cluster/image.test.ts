@@ -1,9 +1,9 @@
 import { execFileSync, spawn } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { buildDockerfileImage, canBuildDockerfileImage } from '../prepare/dockerfile-image.ts';
+import { buildDockerfileImage, canBuildDockerfileImage, extractImage, toImageCommand } from '../prepare/dockerfile-image.ts';
 import { IMAGE_NODE_VERSION } from '../prepare/image-node.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
@@ -13,8 +13,6 @@ import { type Image, readImage } from '../support/node/oci.ts';
 import { run } from '../support/run.ts';
 
 const MAX_BYTES = 180_000_000;
-/** Runs a program as the user of the image, in its files, which are read-only. */
-const IN_IMAGE = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec chroot --userspec 65532:65532 "$0" "$@"';
 
 describe.skipIf(!canBuildDockerfileImage())('the image of the Dockerfile', () => {
   const app = useApp();
@@ -22,20 +20,15 @@ describe.skipIf(!canBuildDockerfileImage())('the image of the Dockerfile', () =>
   let image: Image;
   let env: Record<string, string>;
 
-  const toInside = (...command: readonly string[]): [string, string[]] => [
-    'unshare',
-    ['--mount', '--propagation', 'private', 'sh', '-c', IN_IMAGE, root, ...command],
-  ];
   const runInside = async (...command: readonly string[]): Promise<string> => {
-    const { code, stdout, stderr } = await run(...toInside(...command));
+    const { code, stdout, stderr } = await run(...toImageCommand(root, command));
     expect(code, stderr).toBe(0);
     return stdout.trim();
   };
 
   beforeAll(async () => {
     image = readImage(await buildDockerfileImage(), 'sidegate');
-    for (const { bytes } of image.layers) execFileSync('tar', ['--extract', '--directory', root], { input: bytes });
-    chmodSync(root, 0o755);
+    extractImage(image, root);
     env = Object.fromEntries((image.config.Env ?? []).map((each) => each.split(/=(.*)/).slice(0, 2)));
   });
 
@@ -112,7 +105,7 @@ describe.skipIf(!canBuildDockerfileImage())('the image of the Dockerfile', () =>
     };
     writeFileSync(join(folder, 'gate.yaml'), stringify(config));
     const { Entrypoint = [], Cmd = [] } = image.config;
-    const child = spawn(...toInside(...Entrypoint, ...Cmd), {
+    const child = spawn(...toImageCommand(root, [...Entrypoint, ...Cmd]), {
       env: { ...env, PATH: `${env['PATH']}:/usr/sbin:/bin` },
       stdio: ['ignore', 'pipe', 'inherit'],
     });

@@ -1,34 +1,25 @@
-import { type ExecFileSyncOptionsWithStringEncoding, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { parseSync } from 'oxc-parser';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { installNpm, packNpm } from '../../scripts/npm-package.ts';
+import { checkInstalled } from '../../scripts/release-dry.ts';
 import { findNode, IMAGE_NODE_VERSION, PACKAGE_NODE_VERSIONS } from '../prepare/image-node.ts';
 import { SECRET } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
 import { readListeningPort } from '../support/listening-port.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
-const NPM: ExecFileSyncOptionsWithStringEncoding = { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' };
 const NODES = [PACKAGE_NODE_VERSIONS.oldest, process.versions.node, IMAGE_NODE_VERSION];
 const folder = useFolder();
 const launcher = join(folder, 'lib', 'node_modules', '@sidegate', 'sidegate', 'bin', 'sidegate.cjs');
 const app = useApp();
 
-/** Packs a folder and returns the tarball's path. */
-function pack(what: string): string {
-  const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder, what];
-  const [packed] = Object.values(JSON.parse(execFileSync('npm', args, { ...NPM, cwd: ROOT })) as { filename: string }[]);
-  return join(folder, basename(packed?.filename ?? ''));
-}
-
 beforeAll(async () => {
   for (const script of ['build.ts', 'sbom.ts'])
     execFileSync(process.execPath, [join(ROOT, 'scripts', script)], { cwd: ROOT, stdio: 'ignore' });
-  // The native bcrypt of this machine is packed from node_modules, so that nothing is asked of a registry.
-  const native = readdirSync(join(ROOT, 'node_modules', '@node-rs')).map((name) => pack(`./node_modules/@node-rs/${name}`));
-  const args = ['install', '--global', '--offline', '--prefix', folder, '--cache', join(folder, 'npm-cache')];
-  execFileSync('npm', [...args, pack('.'), ...native], { ...NPM, cwd: folder });
+  installNpm(packNpm('.', folder, ['--ignore-scripts']), folder);
   writeFileSync(join(folder, 'secret'), SECRET);
   writeFileSync(
     join(folder, 'gate.yaml'),
@@ -75,6 +66,20 @@ describe('the npm package', () => {
     expect(manifest).toMatchObject({ name: '@sidegate/sidegate', engines: { node: '>=22.15' } });
     expect(manifest).not.toHaveProperty('private');
     expect(Object.keys(manifest['dependencies'] as object)).toEqual(['@node-rs/bcrypt']);
+  });
+
+  test('passes the check of a release, which rejects another version and a missing license', () => {
+    const installed = dirname(dirname(launcher));
+    const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+    expect(checkInstalled(installed, version)).toMatch(/^installs, checks a config, \d+ packages in its bill of materials$/);
+    expect(() => checkInstalled(installed, '9.9.9')).toThrow(`sidegate --version printed ${version}, expected 9.9.9`);
+    const licenses = join(installed, 'dist', 'THIRD-PARTY-LICENSES.txt');
+    renameSync(licenses, `${licenses}.away`);
+    try {
+      expect(() => checkInstalled(installed, version)).toThrow('THIRD-PARTY-LICENSES.txt is missing');
+    } finally {
+      renameSync(`${licenses}.away`, licenses);
+    }
   });
 
   for (const version of NODES) {

@@ -6,6 +6,7 @@ import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -20,7 +21,7 @@ import {
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { toArchive, toBlob, toLayer } from '../support/node/oci.ts';
+import { type Image, toArchive, toBlob, toLayer } from '../support/node/oci.ts';
 import { readFile, readTree } from '../support/node/tar.ts';
 import { toBinFolder } from './cluster-tools.ts';
 import { IMAGE_NODE_VERSION, installImageNode } from './image-node.ts';
@@ -63,6 +64,20 @@ export async function buildDockerfileImage(): Promise<string> {
       if (!existsSync(image)) await build(buildah, image);
     });
   return image;
+}
+
+/** Runs a program as the user of the image, in its files, which are read-only. */
+const IN_IMAGE = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec chroot --userspec 65532:65532 "$0" "$@"';
+
+/** Writes the files of an image into the folder `root`. */
+export function extractImage({ layers }: Image, root: string): void {
+  for (const { bytes } of layers) execFileSync('tar', ['--extract', '--directory', root], { input: bytes });
+  chmodSync(root, 0o755);
+}
+
+/** The program and arguments that run a command of an extracted image; needs root. */
+export function toImageCommand(root: string, command: readonly string[]): [string, string[]] {
+  return ['unshare', ['--mount', '--propagation', 'private', 'sh', '-c', IN_IMAGE, root, ...command]];
 }
 
 /** Builds base image and image, unless they are in the cache. Returns the reason of a failure, in one line. */
