@@ -280,6 +280,7 @@ describe('the docs', () => {
       'CHANGELOG.md',
       'SECURITY.md',
       'ARCHITECTURE.md',
+      ...['GOVERNANCE.md', 'MAINTAINERS.md', 'CODE_OF_CONDUCT.md', 'RELEASE.md', '.github/PULL_REQUEST_TEMPLATE.md'],
       'chart/sidegate/README.md',
       'chart/sidegate-lib/README.md',
       ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })

@@ -15,7 +15,10 @@ export interface Scope {
 export const SCOPES: readonly Scope[] = [
   {
     name: 'pages',
-    globs: ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'ARCHITECTURE.md', 'SECURITY.md'],
+    globs: [
+      ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'ARCHITECTURE.md', 'SECURITY.md'],
+      ...['GOVERNANCE.md', 'MAINTAINERS.md', 'CODE_OF_CONDUCT.md', 'RELEASE.md', '.github/*.md'],
+    ],
     extract: extractMarkdown,
   },
   { name: 'docs', globs: ['docs/**/*.md'], extract: extractDocs },
