@@ -15,13 +15,13 @@ const image = z.strictObject({
   repository: z
     .string()
     .regex(new RegExp(REPOSITORY))
-    .default('sidegate')
-    .describe('Repository of the image. Build it with `docker build` and push it to your registry.'),
+    .default('ghcr.io/sidegate/sidegate')
+    .describe('Repository of the image, such as your mirror of it.'),
   tag: z
     .string()
     .regex(/^(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$/)
     .default('')
-    .describe("Tag of the image. Empty: the chart's `appVersion`."),
+    .describe("Tag of the image. Empty: the digest with which the chart was released, or else the chart's `appVersion`."),
   digest: z
     .string()
     .regex(/^(?:sha256:[0-9a-f]{64})?$/)

@@ -77,7 +77,7 @@ async function readManifests(file: string, io: Io): Promise<{ manifests: readonl
 }
 
 async function readDefaults(file: string | undefined, io: Io): Promise<SidecarDefaults | undefined> {
-  if (file === undefined) return toSidecarDefaults(`sidegate:${readVersion()}`);
+  if (file === undefined) return toSidecarDefaults(`ghcr.io/sidegate/sidegate:${readVersion()}`);
   const { config, problems } = await loadInjectorConfig(file);
   for (const problem of problems) io.stderr(`${formatProblem(problem)}\n`);
   return config?.sidecar;

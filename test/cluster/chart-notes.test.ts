@@ -61,6 +61,12 @@ test('name the Deployment of the sending side, and what to do after a change of 
   expect(await renderAll({})).not.toContain('deliver');
 });
 
+test('say that a chart from a checkout has an image that may not be published', async () => {
+  const note = 'NOTE: this chart is from a checkout';
+  expect(await renderAll({})).toContain(note);
+  expect(await renderAll({ image: { repository: 'registry.example/sidegate' } })).not.toContain(note);
+});
+
 test('warn of nothing where nothing is switched off', async () => {
   expect(await renderAll({})).not.toContain('WARNING');
 });

@@ -41,11 +41,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- set $selector "matchExpressions" $expressions | toYaml -}}
 {{- end -}}
 
-{{/* The image, by digest if one is given. */}}
+{{/* The image that a released chart names by digest in Chart.yaml (scripts/package-charts.ts); empty in a checkout. */}}
+{{- define "sidegate.releasedImage" -}}
+{{- with index (default dict .Chart.Annotations) "artifacthub.io/images" -}}
+{{- (first (fromYamlArray .)).image -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The image, by digest if one is given. A mirror may have another digest for the same tag, so the released one applies only to its repository. */}}
 {{- define "sidegate.image" -}}
+{{- $released := include "sidegate.releasedImage" . -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
 {{- printf "%s@%s" .repository .digest -}}
+{{- else if and (not .tag) (hasPrefix (printf "%s@" .repository) $released) -}}
+{{- $released -}}
 {{- else -}}
 {{- printf "%s:%s" .repository (default $.Chart.AppVersion .tag) -}}
 {{- end -}}

@@ -96,7 +96,7 @@ describe('sidegate inject', () => {
     const { io, stdout } = recordIo();
     const filename = [join(FOLDER, 'old-cluster.yaml')];
     expect(await injectFiles({ filename, namespace: 'a', kubeVersion: '1.34', format: 'yaml' }, io)).toBe(0);
-    expect(stdout()).toContain(`image: sidegate:${readVersion()}\n`);
+    expect(stdout()).toContain(`image: ghcr.io/sidegate/sidegate:${readVersion()}\n`);
   });
 
   test('reports where a manifest is not valid YAML', async () => {
