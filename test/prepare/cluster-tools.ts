@@ -1,4 +1,4 @@
-/** The programs from Go modules that the tests of clusters and of HTTP/2 run, and where they are cached. */
+/** The programs from Go modules that the tests of clusters, of HTTP/2 and of workflows run, and where they are cached. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 
@@ -60,6 +60,15 @@ export const H2SPEC: ClusterTool = {
   name: 'h2spec-v2.2.1',
   module: 'h2spec',
   package: 'github.com/summerwind/h2spec/cmd/h2spec',
+  flags: STRIPPED,
+  minutes: 1,
+};
+
+/** Checks the workflows of .github, for the oracles. */
+export const ACTIONLINT: ClusterTool = {
+  name: 'actionlint-v1.7.12',
+  module: 'actionlint',
+  package: 'github.com/rhysd/actionlint/cmd/actionlint',
   flags: STRIPPED,
   minutes: 1,
 };

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { CLUSTER_TOOLS, H2SPEC, NODE_TOOLS } from './cluster-tools.ts';
+import { ACTIONLINT, CLUSTER_TOOLS, H2SPEC, NODE_TOOLS } from './cluster-tools.ts';
 import { IMAGE_PROGRAMS, prepareDockerfileImage } from './dockerfile-image.ts';
 import { IMAGE_NODE_VERSION, installImageNode, installNode, PACKAGE_NODE_VERSIONS } from './image-node.ts';
 import { prepareSchemas } from './kubernetes-schemas.ts';
@@ -198,7 +198,7 @@ if (suite === 'oracles') {
   preparePython(SENDERS_VENV, SENDERS_PACKAGES);
   prepareGo(GO_SOURCE, GO_PROGRAM, "the senders' libraries");
   prepareGo(`${FRAMEWORKS}/go`, FRAMEWORKS_GO, 'the web frameworks');
-  const hindrance = prepareCluster([H2SPEC]);
+  const hindrance = prepareCluster([H2SPEC, ACTIONLINT]);
   if (hindrance !== undefined) console.log(`${hindrance}: its tests are skipped`);
   if (spawnSync('ruby', ['-e', "require 'sinatra/base'"]).status !== 0) install(['ruby-sinatra']);
   prepareSpring();
