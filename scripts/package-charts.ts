@@ -52,7 +52,7 @@ export function findHelm(): string {
   const built = CLUSTER_TOOLS.filter(({ name }) => name.startsWith('helm-')).map(({ name }) => join(toBinFolder(), name));
   const helm = built.find(existsSync) ?? 'helm';
   if (spawnSync(helm, ['version']).status !== 0)
-    throw new Error('helm is missing: install it, or run `node scripts/prepare-test.ts cluster`, which builds it');
+    throw new Error('helm is missing: install it, or run `node test/prepare/prepare-test.ts cluster`, which builds it');
   return helm;
 }
 

@@ -2,8 +2,8 @@ import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { ACTIONLINT, toModuleFolder } from '../scripts/cluster-tools.ts';
 import { readRepository } from '../scripts/release-notes.ts';
+import { ACTIONLINT, toModuleFolder } from './prepare/cluster-tools.ts';
 import { findWorkflowProblems, listCommands, listSuites, parseWorkflow, type Workflow } from './support/workflows.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');

@@ -21,7 +21,7 @@ import type { BodyCheck, ClaimGate, RouteGates, WebhookGates } from './pipeline/
 import { type Passed, type RecordedRoute, type RequestRecord, VERIFIED_REFUSALS } from './pipeline/record.ts';
 import type { Routable } from './pipeline/route-groups.ts';
 import type { RouteMetrics } from './pipeline/route-metrics.ts';
-import { type EndParts, RequestEnds } from './request-end.ts';
+import { type EndParts, RequestEnds, type Standing } from './request-end.ts';
 import type { RequestHandler } from './server/server.ts';
 import type { LimitLabel } from './server/server-metrics.ts';
 import type { Forwarder } from './upstream/forwarder.ts';
@@ -102,10 +102,7 @@ export class ExchangePort implements RequestHandler {
 
   /** After a reload: ends what the new routes do not allow in the same way. */
   recheck(): void {
-    for (const exchange of this.#ends.standing) {
-      const now = this.#find(exchange.head);
-      if (now instanceof Refusal || !isSameDecision(now, exchange.route)) exchange.revoke();
-    }
+    for (const standing of this.#ends.standing) if (!standing.isAllowedBy(this.#find(standing.head))) standing.revoke();
   }
 
   /** Resolves when no request is in flight. */
@@ -136,7 +133,7 @@ const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, 
 };
 
 /** A request that has a route. It is its own record. */
-export class Exchange implements RequestRecord, Sender {
+export class Exchange implements RequestRecord, Sender, Standing {
   readonly info: RequestInfo;
   readonly head: ParsedHead;
   readonly route: ExchangeRoute;
@@ -410,6 +407,12 @@ export class Exchange implements RequestRecord, Sender {
     });
   }
 
+  /** The forward proxy keeps its route. */
+  isAllowedBy(now: ExchangeRoute | Refusal): boolean {
+    if (now instanceof Refusal) return false;
+    return now === this.route || (now.to === 'app' && this.route.to === 'app' && now.gateIdentity === this.route.gateIdentity);
+  }
+
   /** A request without a claim, whose end nothing else bounds, can be revoked while it lasts. */
   #stand(): void {
     this.#ends.standing.add(this);
@@ -459,11 +462,6 @@ export class Exchange implements RequestRecord, Sender {
     this.#fall();
     this.#ends.end(this, this.#response);
   }
-}
-
-/** Whether the gates of both routes decide alike. The forward proxy keeps its route. */
-function isSameDecision(now: ExchangeRoute, before: ExchangeRoute): boolean {
-  return now === before || (now.to === 'app' && before.to === 'app' && now.gateIdentity === before.gateIdentity);
 }
 
 function rethrow(thrown: unknown): never {

@@ -7,10 +7,9 @@ import type { Refusal } from '../core/refusal.ts';
 import { REFUSALS } from '../core/refusal-catalogue.ts';
 import { offEvent, onEvent } from '../core/safe-events.ts';
 import { TurnEnd } from '../core/turn-end.ts';
-import type { Exchange } from './exchange.ts';
 import type { AuthRequestMetrics } from './forward-auth/auth-request-metrics.ts';
 import { toCallerFormat } from './forward-auth/auth-response.ts';
-import { type RecordParts, type RequestRecord, record, recordAuthRequest } from './pipeline/record.ts';
+import { type RecordedRoute, type RecordParts, type RequestRecord, record, recordAuthRequest } from './pipeline/record.ts';
 import { type RefusalFormat, toFormat, writeRefusal, writeSocketRefusal } from './pipeline/respond.ts';
 import type { RouteMetrics } from './pipeline/route-metrics.ts';
 import { lingerOnClose } from './server/linger.ts';
@@ -27,6 +26,14 @@ export interface EndParts extends RecordParts {
   readonly onRefused?: ((route: string, head: ParsedHead, refusal: Refusal) => void) | undefined;
 }
 
+/** A request that may be allowed no longer while it lasts. */
+export interface Standing {
+  readonly head: ParsedHead;
+  /** Whether the gates of `now` would decide in the same way. */
+  isAllowedBy(now: RecordedRoute | Refusal): boolean;
+  revoke(): void;
+}
+
 const BAD_REQUEST = 400;
 const INTERNAL_ERROR = 500;
 
@@ -34,7 +41,7 @@ const INTERNAL_ERROR = 500;
 export class RequestEnds {
   readonly parts: EndParts;
   /** Those that can be revoked. */
-  readonly standing = new Set<Exchange>();
+  readonly standing = new Set<Standing>();
   readonly #turnEnd = new TurnEnd();
   #inFlight = 0;
   #onIdle: (() => void)[] = [];

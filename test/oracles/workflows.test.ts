@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
-import { ACTIONLINT, toBinFolder } from '../../scripts/cluster-tools.ts';
+import { ACTIONLINT, toBinFolder } from '../prepare/cluster-tools.ts';
 import { makeFolder } from '../support/fixtures.ts';
 
 const PROGRAM = join(toBinFolder(), ACTIONLINT.name);

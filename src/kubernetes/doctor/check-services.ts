@@ -191,7 +191,8 @@ function indexSlices(slices: ServiceFacts['endpointSlices']): SliceIndex {
 
 /** API servers accept leading zeros in an IPv4 address, as decimal digits (KEP-4858). Undefined for anything else that is no address. */
 function parseAddress(text: string): string | undefined {
-  return normalizeIp(text) ?? normalizeIp(text.replace(/(^|\.)0+(?=\d)/g, '$1'));
+  const withoutZeros = text.split('.').map((part) => (/^\d+$/.test(part) ? String(Number(part)) : part));
+  return normalizeIp(text) ?? normalizeIp(withoutZeros.join('.'));
 }
 
 /** The slices that have the label of a Service: kube-proxy sends its requests to all of their addresses. */
