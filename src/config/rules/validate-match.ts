@@ -78,7 +78,7 @@ export function checkMatch(route: RouteConfig, path: Path): Rating[] {
 }
 
 /**
- * What other proxies and frameworks read as a pattern: nginx, Traefik, Express, Kubernetes. Here a route with one matches only requests that
+ * Patterns of other proxies and frameworks: nginx, Traefik, Express, Kubernetes. Here a route with one matches only requests that
  * have the pattern itself as their path, so that those it is meant for select another route.
  */
 const PATTERN = /[*{}()^|<>[\]]|\$(?=\/|$)|,(?=\/)|(?<=\/):|(?<=\/|\.)\+(?=\/|$)/;

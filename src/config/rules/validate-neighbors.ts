@@ -83,7 +83,7 @@ function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
   const [other] = matching.sort((a, b) => Number(b.host === host) - Number(a.host === host) || b.path.length - a.path.length);
   if (other === undefined || isGuarded(other)) return [];
   const message = `only ${path} itself requires the password: paths below it select the open route ${other.route.name}`;
-  const hint = `write pathPrefix: ${path}; if they are to be open, add an open route with pathPrefix: ${below} for them`;
+  const hint = `write pathPrefix: ${path}; if they must be open, add an open route with pathPrefix: ${below} for them`;
   return [warning(['routes', index, 'match', 'path'], message, hint)];
 }
 

@@ -14,7 +14,7 @@ import { formatSigningSecret, parseSigningSecret, type SigningSecret } from '../
 import type { CompiledRoute } from './compiled-route.ts';
 import type { KeyProblem, KeysRead } from './keys.ts';
 
-/** What the comparison of all secrets found. */
+/** The result of comparing all secrets. */
 export interface SharedSecrets {
   /** For each route: the keys that may be used, and the problems, also those from before. */
   readonly keys: readonly KeysRead[];
@@ -142,7 +142,7 @@ function signsTokensFor({ webhook: signer }: SecretUse, { webhook }: SecretUse):
   return type !== undefined && HANDSHAKES[type].signsAnyToken !== undefined && webhook?.handshake?.type !== type;
 }
 
-/** Without a key, the handshake signs nothing: if the other use is no route, the route of the handshake is closed. */
+/** Without a key, the handshake signs nothing: if the other use is not a route, the route of the handshake is closed. */
 function toSignedByAnyone(victim: SecretUse, signer: SecretUse): Conflict {
   const { type } = signer.webhook?.handshake ?? {};
   return {

@@ -189,7 +189,7 @@ function indexSlices(slices: ServiceFacts['endpointSlices']): SliceIndex {
   return index;
 }
 
-/** API servers accept leading zeros in an IPv4 address, as decimal digits (KEP-4858). Undefined for anything else that is no address. */
+/** API servers accept leading zeros in an IPv4 address, as decimal digits (KEP-4858). Undefined for anything else. */
 function parseAddress(text: string): string | undefined {
   const withoutZeros = text.split('.').map((part) => (/^\d+$/.test(part) ? String(Number(part)) : part));
   return normalizeIp(text) ?? normalizeIp(withoutZeros.join('.'));
