@@ -377,7 +377,7 @@ export class Exchange implements RequestRecord, Sender, Standing {
       claimed.claim?.release();
       return { refusal: refuse('in_progress', 'lease_expired', { stage: 'dedup' }) };
     }
-    route.capacity.follow(slot, this.#response, route.forwardTime);
+    if (route.forwardTime > 0) route.capacity.follow(slot, this.#response, route.forwardTime);
     if (this.trace?.isRecorded === true) this.sentAt = clock.monotonic();
     return this.#thenPass(route.forwarder.forward(admitted, this.#response, this.trace), (outcome) => {
       claimed?.claim?.[toSettlement(outcome)]();

@@ -284,7 +284,7 @@ function toKinds(
   return parseKinds(kind, kinds);
 }
 
-function resolveDedup({ dedup, kinds, id, custom }: z.output<typeof written>) {
+function resolveDedup({ dedup, kinds }: z.output<typeof written>) {
   if (dedup === 'off') return dedup;
   const { retention, maxKinds } = dedup;
   return {
@@ -292,7 +292,6 @@ function resolveDedup({ dedup, kinds, id, custom }: z.output<typeof written>) {
     maxKinds: maxKinds ?? (kinds === undefined ? DEFAULT_MAX_KINDS : undefined),
     retention: retention ?? DEFAULT_RETENTION_MS,
     isRetentionDefault: retention === undefined,
-    isOwnId: (id ?? custom?.id) !== undefined,
   };
 }
 

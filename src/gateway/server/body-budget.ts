@@ -151,6 +151,12 @@ export class BodyBudget {
     return true;
   }
 
+  /** Picks the connections to end to free `bytes`, if connections on which something waits have used up their share. */
+  pickWaitingVictims<H extends Holder>(connections: readonly H[], bytes: number, now: Milliseconds): H[] {
+    const share = this.#limits.maxBufferedBytes * WAITING_SHARE;
+    return this.#waiting + bytes > share ? pickVictims(connections, Math.max(bytes, share * EVICTED_SHARE), now) : [];
+  }
+
   releaseWaiting(bytes: number): void {
     this.#waiting -= bytes;
     this.#held -= bytes;

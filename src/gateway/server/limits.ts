@@ -3,15 +3,7 @@ import type { Readable } from 'node:stream';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { type ListElement, UnorderedList } from '../../core/unordered-list.ts';
-import {
-  BodyBudget,
-  type BudgetedBody,
-  type BudgetLimits,
-  findHeaviest,
-  type Holder,
-  pickVictims,
-  sumHeld,
-} from './body-budget.ts';
+import { BodyBudget, type BudgetedBody, type BudgetLimits, findHeaviest, type Holder, sumHeld } from './body-budget.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 import { PausedMemory } from './paused-memory.ts';
 
@@ -198,9 +190,10 @@ export class BodyWatch {
   takeForWaiting(connection: WaitingConnection, bytes: number): (() => void) | undefined {
     if (this.#pressure.shortage !== undefined) return undefined;
     if (!this.#budget.takeForWaiting(bytes)) {
-      for (const victim of pickVictims([...this.#connections], bytes, this.now()))
-        if (victim.network !== connection.network) victim.evict();
-      if (!this.#budget.takeForWaiting(bytes)) return undefined;
+      this.#evictWaiting(connection, bytes);
+      const isTaken = this.#budget.takeForWaiting(bytes);
+      this.#grantSlots();
+      if (!isTaken) return undefined;
     }
     connection.held += bytes;
     this.#connections.add(connection);
@@ -265,6 +258,13 @@ export class BodyWatch {
     let onRoute = 0;
     for (const each of this.#buffered) if (each.network === heaviest && each.route === route) onRoute += each.held;
     return onRoute > (sums.get(heaviest) ?? 0) / 2;
+  }
+
+  #evictWaiting({ network }: WaitingConnection, bytes: number): void {
+    this.#isEvicting = true;
+    for (const victim of this.#budget.pickWaitingVictims([...this.#connections], bytes, this.now()))
+      if (victim.network !== network) victim.evict();
+    this.#isEvicting = false;
   }
 
   /** Frees memory for the caller first; waiting bodies come afterwards. */

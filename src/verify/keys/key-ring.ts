@@ -1,6 +1,7 @@
 /** The keys of one route, replaced as a whole when a secret is rotated. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
+import { Material } from '../schemes/keys.ts';
 import type { VerifyKey } from '../schemes/scheme.ts';
 
 /** A route's keys at one moment. */
@@ -43,8 +44,8 @@ export class KeyRing {
 
   /** A new config is active: deliveries whose bodies still arrive are verified only by keys that it has, too. */
   retire(next: KeyRing | undefined): void {
-    const names = new Set(next?.all.map(({ name }) => name));
-    this.#set = { ...this.#set, keys: this.#set.keys.filter(({ name }) => names.has(name)) };
+    const isKept = (key: VerifyKey): boolean => next?.all.some((other) => isSameKey(key, other)) === true;
+    this.#set = { ...this.#set, keys: this.#set.keys.filter(isKept) };
     for (const name of this.#remote.keys()) if (next === undefined || !next.#remote.has(name)) this.#remote.delete(name);
     this.#join();
   }
@@ -110,6 +111,12 @@ export class KeyRing {
 /** Whether `now` is within the key's validity period. */
 export function isWithinTime({ notBefore, notAfter }: KeyDates, now: EpochMilliseconds): boolean {
   return (notBefore === undefined || notBefore <= now) && (notAfter === undefined || now < notAfter);
+}
+
+/** A key may keep its name and get another secret. */
+function isSameKey(a: VerifyKey, b: VerifyKey): boolean {
+  if (a.name !== b.name) return false;
+  return !(a.material instanceof Material && b.material instanceof Material) || a.material.key.equals(b.material.key);
 }
 
 function isTimed({ notBefore, notAfter }: VerifyKey): boolean {

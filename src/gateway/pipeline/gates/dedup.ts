@@ -43,8 +43,6 @@ export interface DedupOptions {
   readonly unsignedId: 'check' | 'trust';
   /** The sender can send the same signed bytes for different events, so that they do not prove that an event was handled. */
   readonly repeatsBytes: boolean;
-  /** The config says where the ID is. If it is the ID of something else than an event, different events have the same. */
-  readonly isOwnId: boolean;
   /** How many kinds (named by unsigned headers) the same signed content may be forwarded under; undefined if the route lists its kinds. */
   readonly maxKinds: number | undefined;
 }
@@ -236,12 +234,6 @@ class DedupAttempt implements ClaimAttempt {
     }
     if (verdict === 'other-request' || verdict === 'other-content')
       return refuse('event_conflict', 'id_reused', this.#explain(found, verdict));
-    if (verdict === 'reused' && this.#options.isOwnId)
-      return refuse(
-        'event_conflict',
-        'id_reused',
-        'an event with other signed content was handled under this ID: id must name the ID of the event, not that of an object; to forward this one, forget the ID',
-      );
     if (verdict === 'replayed' && this.#options.repeatsBytes)
       return refuse('event_conflict', 'replayed_under_new_id', this.#explainReplay());
     if (repeat !== undefined) return this.#repeat(repeat, found, verdict);
@@ -261,7 +253,7 @@ class DedupAttempt implements ClaimAttempt {
     if (verdict === 'reused')
       return acknowledge(
         { state: 'handled', isSameEvent: true, reason: 'id_reused' },
-        'with other content, and the same signed ID',
+        'the content differs from that of the event which was handled under this ID: does id name the ID of an event, or that of an object?',
       );
     if (verdict !== 'replayed') return acknowledge({ state: 'handled', isSameEvent: true, reason: 'duplicate' });
     return acknowledge({ state: 'handled', isSameEvent: true, reason: 'replayed_under_new_id' }, this.#explainReplay());

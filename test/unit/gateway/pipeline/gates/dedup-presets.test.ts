@@ -30,7 +30,6 @@ const OPTIONS: DedupOptions = {
   onStoreError: 'refuse',
   unsignedId: 'check',
   repeatsBytes: false,
-  isOwnId: false,
   maxKinds: 8,
 };
 

@@ -22,7 +22,6 @@ const OPTIONS: DedupOptions = {
   onStoreError: 'refuse',
   unsignedId: 'check',
   repeatsBytes: false,
-  isOwnId: false,
   maxKinds: 2,
 };
 
