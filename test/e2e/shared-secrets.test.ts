@@ -113,6 +113,9 @@ describe('sidegate check', () => {
     expect(await check({ routes: [], provider, admin: { token: { secret: { file: 'secret' } } } })).toContain(
       'error provider.endpoints.0.secret: the secret is also the token of the admin port, and the owner of the endpoint knows it',
     );
+    const own = { ...endpoint, url: 'http://127.0.0.1:8080/hooks/in' };
+    const loop = { egress: { allowHttp: true, allowPrivate: ['127.0.0.0/8'] }, endpoints: [own] };
+    expect(await check({ listen: { address: '127.0.0.1:8080' }, routes: [route('in')], provider: loop })).toEqual([]);
     const second = { ...endpoint, name: 'second' };
     expect(await check({ routes: [], provider: { endpoints: [endpoint, second] } })).toEqual(
       ['secret', 'previousSecret'].map(

@@ -83,7 +83,7 @@ function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
   const [other] = matching.sort((a, b) => Number(b.host === host) - Number(a.host === host) || b.path.length - a.path.length);
   if (other === undefined || isGuarded(other)) return [];
   const message = `only ${path} itself requires the password: paths below it select the open route ${other.route.name}`;
-  const hint = `write pathPrefix: ${path}; if they must be open, add an open route with pathPrefix: ${below} for them`;
+  const hint = `write pathPrefix: ${path}; if you want them open, add an open route with pathPrefix: ${below} for them`;
   return [warning(['routes', index, 'match', 'path'], message, hint)];
 }
 
@@ -91,7 +91,7 @@ function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
 function checkHosts(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
   const other = isGuarded(space) ? spaces.find((each) => !isGuarded(each) && isOnOtherHost(each, space)) : undefined;
   if (other === undefined) return [];
-  const message = `only the Host separates this route from the open route ${other.route.name}: with Host ${other.host ?? 'of any other name'}, anyone can send the same path to the same app`;
+  const message = `only the Host separates this route from the open route ${other.route.name}: with ${other.host === undefined ? 'any other Host' : `Host ${other.host}`}, anyone can send the same path to the same app`;
   return [warning(['routes', space.index, 'match'], message, HOST_HINT)];
 }
 

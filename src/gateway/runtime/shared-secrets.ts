@@ -1,10 +1,12 @@
 /** Finds secrets with more than one purpose: a signature or token made for one of them would be valid for the other. */
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
+import { toProbeAddress } from '../../config/rules/validate-app-probes.ts';
 import type { Config, SecretSource, WebhookConfig } from '../../config/schema/config.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { parseBase64Key, parseHex } from '../../core/bytes.ts';
+import { isReachedBy } from '../../core/listen-address.ts';
 import { HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
 import type { KeyRing } from '../../verify/keys/key-ring.ts';
 import { coversQuery, signsUrl } from '../../verify/schemes/coverage.ts';
@@ -142,7 +144,7 @@ function signsTokensFor({ webhook: signer }: SecretUse, { webhook }: SecretUse):
   return type !== undefined && HANDSHAKES[type].signsAnyToken !== undefined && webhook?.handshake?.type !== type;
 }
 
-/** Without a key, the handshake signs nothing: if the other use is not a route, the route of the handshake is closed. */
+/** Without a key, the handshake signs nothing: if the other use is outside the routes, the route of the handshake is closed. */
 function toSignedByAnyone(victim: SecretUse, signer: SecretUse): Conflict {
   const { type } = signer.webhook?.handshake ?? {};
   return {
@@ -205,7 +207,7 @@ function toRouteUses({ config: { name, webhook } }: CompiledRoute, read: KeysRea
 }
 
 /** Secrets that cannot be read are reported where they are used. */
-async function readOtherUses({ identity, admin, provider }: Config): Promise<SecretUse[]> {
+async function readOtherUses({ listen, identity, admin, provider }: Config): Promise<SecretUse[]> {
   const sources: (readonly [path: string, title: string, source: SecretSource | undefined, owner?: string])[] = [
     ['identity.key.secret', 'the key of identity', identity?.key.secret],
     ['admin.token.secret', 'the token of the admin port', admin.token?.secret],
@@ -214,7 +216,9 @@ async function readOtherUses({ identity, admin, provider }: Config): Promise<Sec
     ...(provider?.encryption?.keys ?? []).map(
       (key, index) => [`provider.encryption.keys.${index}`, 'a key of provider.encryption', key, 'provider.encryption'] as const,
     ),
-    ...(provider?.endpoints ?? []).flatMap(({ name, secret, previousSecret }, index) => {
+    ...(provider?.endpoints ?? []).flatMap(({ name, url, secret, previousSecret }, index) => {
+      // The sender of the route is then the gate itself.
+      if (URL.canParse(url) && isReachedBy(listen.address, toProbeAddress(url))) return [];
       const [at, title] = [`provider.endpoints.${index}`, `the secret of the endpoint ${name}`];
       return [[`${at}.secret`, title, secret, at] as const, [`${at}.previousSecret`, title, previousSecret, at] as const];
     }),
