@@ -7,6 +7,7 @@ import {
   isOwnField,
   isProtectedField,
   isTraceField,
+  mayNameUser,
   type ProxyClaim,
   TRACE,
 } from './managed-names.ts';
@@ -62,10 +63,20 @@ export function decideFieldAction(name: string, settings: FieldSettings): FieldA
   // Another spelling of a managed name: an app may treat it as the real field, and no legitimate client sends one.
   if (folded !== name && isProtectedField(folded)) return 'otherSpelling';
   if (signatureHeaders.some((signed) => signed !== name && toFoldedName(signed) === folded)) return 'otherSpelling';
-  return decideClaim(findProxyClaim(folded), settings);
+  return decideClaim(findProxyClaim(folded) ?? findName(name, folded, settings), settings);
 }
 
-function decideClaim(claim: ProxyClaim | undefined, { user, certificate }: FieldSettings): FieldAction {
+/** Where the gate itself names the user, no other field may seem to, unless it is part of the signature. */
+function findName(
+  name: string,
+  folded: string,
+  { user, certificate, signatureHeaders = [] }: FieldSettings,
+): 'checkedHere' | undefined {
+  if (user === undefined && certificate === undefined) return undefined;
+  return mayNameUser(folded) && !signatureHeaders.includes(name) ? 'checkedHere' : undefined;
+}
+
+function decideClaim(claim: ProxyClaim | 'checkedHere' | undefined, { user, certificate }: FieldSettings): FieldAction {
   if (claim === undefined) return 'pass';
   // No proxy may contradict what the route checks itself.
   const isChecked = (claim === 'identity' && user !== undefined) || (claim === 'certificate' && certificate !== undefined);

@@ -108,10 +108,19 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['impersonate-', 'identity'],
   ['l5d-', 'identity'],
   ['dapr-caller-', 'identity'],
+  // geOrchestra, Istio, CAS, and proxies for single sign-on.
+  ['sec-user', 'identity'],
+  ['sec-role', 'identity'],
+  ['sec-istio-auth-', 'identity'],
+  ['cas-', 'identity'],
+  ['x-sso-', 'identity'],
+  ['x-proxy-remote-', 'identity'],
+  ['x-jwt-payload', 'identity'],
   // Client certificates as TLS terminators write them.
   ['x-ssl-', 'certificate'],
   ['ssl-client-', 'certificate'],
   ['x-client-cert', 'certificate'],
+  ['x-tls-client-', 'certificate'],
   // Puppet Server.
   ['x-client-dn', 'certificate'],
   ['x-client-verify', 'certificate'],
@@ -127,6 +136,8 @@ const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
     // PHP, Python and others read it as the variable HTTP_PROXY: CVE-2016-5385.
     'proxy',
     'x-host',
+    'x-real-host',
+    'x-http-destinationurl',
     'x-http-host-override',
     'x-script-name',
   ]),
@@ -140,6 +151,11 @@ const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
     'x-auth-email',
     'x-auth-groups',
     'x-auth-roles',
+    'x-auth-role',
+    'x-auth-id',
+    'x-auth-name',
+    'x-apigateway-event',
+    'x-amzn-apigateway-event',
     'x-userinfo',
     'x-user-info',
     'x-anonymous-consumer',
@@ -184,6 +200,28 @@ const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
 
 function toClaims(claim: ProxyClaim, names: readonly string[]): [string, ProxyClaim][] {
   return names.map((name) => [name, claim]);
+}
+
+/** The first words of the names that proxies give to their fields. */
+const USER_PREFIXES = words('x remote sec cas http auth proxy gateway sso jwt grpc');
+/** Words by which a field may name a user. */
+const USER_WORDS = words('user username userid userinfo email group groups role roles principal subject login');
+const USER_NAMES = words('user username email x-id-token x-access-token');
+/** gRPC-Web sets it, because browsers do not let pages set User-Agent. */
+const USER_AGENT = 'x-user-agent';
+
+function words(text: string): ReadonlySet<string> {
+  return new Set(text.split(' '));
+}
+
+/**
+ * Whether the name suggests that the field names a user, for folded names (core/headers.ts). Some clients and apps use such names on their
+ * own, so this counts only where the gate itself names the user.
+ */
+export function mayNameUser(name: string): boolean {
+  if (USER_NAMES.has(name)) return true;
+  const [prefix = '', ...rest] = name.split('-');
+  return USER_PREFIXES.has(prefix) && name !== USER_AGENT && rest.some((word) => USER_WORDS.has(word));
 }
 
 /** Some frameworks take the method from these fields, so the method that was checked would not be the one that is executed. */
