@@ -74,11 +74,27 @@ export function checkMatch(route: RouteConfig, path: Path): Rating[] {
     found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from the gate'));
   const pattern = match.literal === true ? undefined : findPattern(text);
   if (pattern !== undefined) found.push(error(at, pattern.message, pattern.hint));
+  found.push(...checkMethods(match, [...path, 'methods']));
   return [...found, ...checkHeaders(match, fieldSettingsOf(route), path)];
 }
 
+/** Methods are case-sensitive (RFC 9110 §9.1), and there is no name for all of them. */
+function checkMethods({ methods = [] }: MatchConfig, path: Path): Rating[] {
+  return methods.flatMap((method, index) => {
+    const at = [...path, index];
+    const upper = method.toUpperCase();
+    if (ALL_METHODS.has(upper))
+      return [
+        error(at, `"${method}" is not a method`, 'list each method, such as GET and POST, or remove methods for the default'),
+      ];
+    return method === upper ? [] : [error(at, `methods are case-sensitive, and no client sends "${method}"`, `write ${upper}`)];
+  });
+}
+
+const ALL_METHODS = new Set(['*', 'ANY', 'ALL']);
+
 /**
- * Patterns of other proxies and frameworks: nginx, Traefik, Express, Kubernetes. Here a route with one matches only requests that
+ * nginx, Traefik, Express and Kubernetes read these as patterns. Here a route with one matches only requests that
  * have the pattern itself as their path, so that those it is meant for select another route.
  */
 const PATTERN = /[*{}()^|<>[\]]|\$(?=\/|$)|,(?=\/)|(?<=\/):|(?<=\/|\.)\+(?=\/|$)/;

@@ -5,6 +5,7 @@ import type { Config, ProviderConfig, RouteConfig } from '../schema/config.ts';
 import { chooseQueue } from '../schema/queue-choice.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkUsers } from './validate-basic.ts';
+import { checkTrustedRanges } from './validate-ranges.ts';
 
 /** Everything wrong or risky in the provider's section. */
 export function checkProvider(config: Config, now: EpochMilliseconds): Rating[] {
@@ -87,15 +88,9 @@ function checkEgress({ egress }: ProviderConfig): Rating[] {
         'remove allowHttp once all endpoints use https',
       ),
     );
-  for (const [index, range] of egress.allowPrivate.entries())
-    if (range === '0.0.0.0/0' || range === '::/0')
-      found.push(
-        warning(
-          ['provider', 'egress', 'allowPrivate', index],
-          'anyone who registers an endpoint can reach every address in the internal network',
-          'list only the ranges that your endpoints need',
-        ),
-      );
+  const message = 'anyone who registers an endpoint can reach every address in the internal network';
+  const hint = 'list only the ranges that your endpoints need';
+  found.push(...checkTrustedRanges(egress.allowPrivate, ['provider', 'egress', 'allowPrivate'], message, hint));
   return found;
 }
 

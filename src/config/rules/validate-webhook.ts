@@ -26,6 +26,20 @@ export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 const DAY_MS: Milliseconds = 86_400_000;
 const CLOCK_ROUNDING_MS: Milliseconds = 2_000;
 
+/** Clocks differ by seconds, and queues of senders delay deliveries by minutes. */
+const MAX_USUAL_TOLERANCE_MS: Milliseconds = 3_600_000;
+
+function checkTolerance({ tolerance, description }: WebhookConfig, path: Path): Rating[] {
+  if (tolerance === undefined) return [];
+  const { past, future } = description.tolerance;
+  const isUsual =
+    tolerance.past <= Math.max(past, MAX_USUAL_TOLERANCE_MS) && tolerance.future <= Math.max(future, MAX_USUAL_TOLERANCE_MS);
+  if (isUsual) return [];
+  const message =
+    'a captured delivery is accepted for so long whenever its ID is not remembered, as after a restart without Redis';
+  return [warning(path, message, 'set at most 1h, unless the sender retries with the timestamp of the first attempt')];
+}
+
 /** Everything wrong or risky in a route's webhook section. */
 export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
   const found = [
@@ -48,6 +62,7 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
     found.push(...checkDedup(webhook.dedup, webhook, [...path, 'dedup']));
   }
   if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, webhook, [...path, 'order']));
+  found.push(...checkTolerance(webhook, [...path, 'tolerance']));
   const { description } = webhook;
   const unsigned = 'the signature does not cover it, so anyone with a captured delivery can change it';
   if (webhook.allowQuery && !coversQuery(description))

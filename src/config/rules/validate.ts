@@ -130,13 +130,16 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
   ];
 }
 
-function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, provider }: Config): Rating[] {
+function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, proxy, authz, provider }: Config): Rating[] {
   const found: Rating[] = [];
   const at = [...path, 'upstream'];
   const hint = 'use the port that the app listens on';
   if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the upstream points to the gate itself', hint));
   if (isReachedBy(admin.address, upstream))
     found.push(error(at, 'the upstream points to the admin port, which trusts requests from loopback', hint));
+  for (const [name, port] of Object.entries({ proxy, authz }))
+    if (port !== undefined && isReachedBy(port.address, upstream))
+      found.push(error(at, `the upstream points to the ${name} port of the gate`, hint));
   // With the interception mode env, the app has moved to 8482, which is also the default port of the API.
   if (provider?.roles.includes('accept') === true && isReachedBy(provider.address, upstream))
     found.push(

@@ -13,6 +13,14 @@ export type SecretRead =
 const MAX_SECRET_BYTES = 65_536;
 /** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
 const USERINFO = /^[A-Za-z0-9._~!$&'()*+,;=:%-]{1,512}$/;
+/** Of examples in documentation and templates. */
+const PLACEHOLDER_PARTS = ['change-me', 'changeme', 'replace-me', 'replaceme', 'goes-here', 'placeholder'];
+const PLACEHOLDER_FRAMES = [
+  ['<', '>'],
+  ['${', '}'],
+  ['{{', '}}'],
+  ['your-', ''],
+] as const;
 const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
 /** Reads one secret. Trailing whitespace is removed, because editors and `echo` add it. */
@@ -61,5 +69,16 @@ function toSecret(bytes: Buffer, where: string): SecretRead {
   const warnings = WHITESPACE.has(bytes[0] as number)
     ? [`the secret in ${where} starts with whitespace, which is part of the secret`]
     : [];
+  if (isPlaceholder(bytes.toString('latin1', 0, end)))
+    warnings.push(`the secret in ${where} looks like a placeholder, which anyone can guess: write the real secret into it`);
   return { secret: new Secret(bytes.subarray(0, end)), warnings };
+}
+
+function isPlaceholder(text: string): boolean {
+  const plain = text.toLowerCase().replaceAll('_', '-').replaceAll(' ', '-');
+  return (
+    PLACEHOLDER_PARTS.some((part) => plain.includes(part)) ||
+    PLACEHOLDER_FRAMES.some(([start, end]) => plain.startsWith(start) && plain.endsWith(end)) ||
+    new Set(plain).size === 1
+  );
 }

@@ -1,0 +1,110 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { parseConfig } from '../../../../src/config/load/load.ts';
+import { readSecret } from '../../../../src/config/sources/secrets.ts';
+import { systemClock } from '../../../../src/core/clock.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-test-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const ROUTE = { name: 'a', match: { path: '/a' }, upstream: 'http://127.0.0.1:3000', allow: 'anyone' };
+
+function check(sections: object): string[] {
+  const { problems } = parseConfig('gate.yaml', stringify({ routes: [ROUTE], ...sections }), systemClock);
+  return problems.map(({ severity, path, message }) => `${severity} ${path}: ${message}`);
+}
+
+describe('trusted ranges', () => {
+  const trust = (...trustedProxies: string[]): string[] => check({ listen: { trustedProxies } });
+
+  test.each([
+    [['0.0.0.0/0'], 0],
+    [['10.0.0.0/8', '::/0'], 1],
+    [['0.0.0.0/1', '128.0.0.0/1'], 0],
+    [['0.0.0.0/2', '64.0.0.0/2'], 0],
+    [['::ffff:0.0.0.0/96'], 0],
+    [['2000::/3'], 0],
+  ])('%j get a warning', (ranges, index) => {
+    expect(trust(...ranges)).toEqual([
+      `warning listen.trustedProxies.${index}: every client is a trusted proxy, so anyone can claim any client address`,
+    ]);
+  });
+
+  test.each([[['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7', '203.0.113.7']], [['10.0.0.0/8', '10.0.0.0/8']]])(
+    '%j get none',
+    (ranges) => {
+      expect(trust(...ranges)).toEqual([]);
+    },
+  );
+});
+
+describe('a tolerance', () => {
+  const tolerate = (scheme: string, tolerance: string): string[] =>
+    check({
+      routes: [
+        {
+          ...ROUTE,
+          allow: undefined,
+          webhook: { scheme, tolerance, dedup: { retention: '9000d' }, keys: [{ name: 'k', secret: { env: 'K' } }] },
+        },
+      ],
+    }).filter((text) => text.includes('tolerance'));
+
+  test('gets a warning above an hour', () => {
+    expect(tolerate('standard-webhooks', '30d')).toEqual([
+      'warning routes.0.webhook.tolerance: a captured delivery is accepted for so long whenever its ID is not remembered, as after a restart without Redis',
+    ]);
+    expect(tolerate('standard-webhooks', '1h')).toEqual([]);
+  });
+});
+
+test.each([
+  [
+    'proxy',
+    { address: '127.0.0.1:3000', requireTls: false, allow: ['a.example:443'], basic: { realm: 'p', users: { file: 'u' } } },
+  ],
+  ['authz', { address: '127.0.0.1:3000', trustedCallers: ['127.0.0.1'] }],
+])('an upstream that is the port of %s is an error', (name, section) => {
+  expect(check({ [name]: section })).toEqual([`error routes.0.upstream: the upstream points to the ${name} port of the gate`]);
+});
+
+test.each([
+  ['get', 'methods are case-sensitive, and no client sends "get"'],
+  ['ANY', '"ANY" is not a method'],
+  ['*', '"*" is not a method'],
+])('the method %s is an error', (method, message) => {
+  expect(check({ routes: [{ ...ROUTE, match: { path: '/a', methods: ['POST', method] } }] })).toEqual([
+    `error routes.0.match.methods.1: ${message}`,
+  ]);
+});
+
+describe('a secret', () => {
+  const read = async (text: string): Promise<readonly string[]> => {
+    const file = join(folder, 'secret');
+    writeFileSync(file, text);
+    const found = await readSecret({ file });
+    return 'problem' in found ? [found.problem] : found.warnings;
+  };
+
+  test.each([
+    '<SIGNING_SECRET>',
+    'your-secret-here',
+    'YOUR_API_KEY',
+    ['$', '{WEBHOOK_SECRET}'].join(''),
+    '{{ secret }}',
+    'change-me-please',
+    'xxxxxxxxxxxxxxxx',
+  ])('gets a warning if it is the placeholder %s', async (text) => {
+    expect(await read(`${text}\n`)).toEqual([expect.stringMatching(/looks like a placeholder, which anyone can guess/)]);
+  });
+
+  test.each(['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'xoxb-1', 'youreallyrandom', '0123456789abcdef'])(
+    'gets none if it is %s',
+    async (text) => {
+      expect(await read(text)).toEqual([]);
+    },
+  );
+});
