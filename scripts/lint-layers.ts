@@ -163,8 +163,8 @@ const RULES: readonly Rule[] = [
   },
   {
     pattern: /import\s*\{[^}]*\badmit\b[^}]*\}\s*from\s*'[^']*admitted\.ts'/,
-    text: 'creates an Admitted; only gateway/exchange.ts does',
-    mayUse: (file) => file === 'gateway/exchange.ts' || file === 'core/admitted.ts',
+    text: 'creates an Admitted; only gateway/pipeline/guarded-request.ts does',
+    mayUse: (file) => file === 'gateway/pipeline/guarded-request.ts' || file === 'core/admitted.ts',
   },
   {
     pattern: /import\s*\{[^}]*\backnowledge\b[^}]*\}\s*from\s*'[^']*refusal\.ts'|\bnew Refusal\(/,

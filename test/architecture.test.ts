@@ -164,8 +164,9 @@ test('finds nothing in a source tree that follows the layout', () => {
   expect(
     lint({
       'core/a.ts': 'export const a = 1;\n',
-      'gateway/exchange.ts': "import { admit } from '../core/admitted.ts';\nimport { a } from '../core/a.ts';\n",
-      'gateway/runtime/a.ts': "import { a } from '../exchange.ts';\n",
+      'gateway/pipeline/guarded-request.ts':
+        "import { admit } from '../../core/admitted.ts';\nimport { a } from '../../core/a.ts';\n",
+      'gateway/runtime/a.ts': "import { a } from '../pipeline/guarded-request.ts';\n",
       'core/admitted.ts': '',
     }),
   ).toEqual([]);

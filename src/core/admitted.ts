@@ -1,6 +1,6 @@
 /**
- * The proof that a request passed every gate of its route. Only gateway/exchange.ts may import `admit` (a lint rule
- * enforces it).
+ * The proof that a request passed every gate of its route. Only gateway/pipeline/guarded-request.ts may import
+ * `admit` (a lint rule enforces it).
  */
 import type { BodyStream } from './body.ts';
 import type { ClaimedEvent } from './event.ts';

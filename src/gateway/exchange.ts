@@ -1,23 +1,21 @@
 /**
- * One request, from its route to its record. The steps of `Exchange` stand here in their order: each takes what the one before it proved, and
- * calls the next. A step that must wait goes on once it knows more; all others cost no promise.
+ * One request, from its route to its record. The gates decide about it (`GuardedRequest`). The steps after the decision stand here in
+ * their order, in the same form.
  */
 import type { Duplex } from 'node:stream';
-import { type Admitted, admit, type CheckedDestination, type Sender, type User } from '../core/admitted.ts';
+import type { Admitted } from '../core/admitted.ts';
 import type { ClientResponse } from '../core/client-response.ts';
 import type { CancelTimer, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
-import type { ClaimedEvent, ClaimGrant, VerifiedEvent } from '../core/event.ts';
 import type { ParsedHead, RequestInfo } from '../core/parsed-head.ts';
-import { type Reason, Refusal, refuse, type StageName } from '../core/refusal.ts';
+import { type Reason, Refusal, refuse } from '../core/refusal.ts';
 import type { RequestTrace } from '../core/request-trace.ts';
 import { whenSettled } from '../core/safe-events.ts';
 import type { TrustLevel } from '../telemetry/tracing/tracer.ts';
 import type { EgressProxy } from './egress-proxy/egress-proxy.ts';
 import { checkOriginal, writeAllowed } from './forward-auth/auth-response.ts';
 import type { Capacity, CapacityResult, Slot } from './pipeline/capacity.ts';
-import { joinGrants, NOTHING_CLAIMED, toOneTimeClaim } from './pipeline/claims.ts';
-import type { BodyCheck, ClaimGate, RouteGates, WebhookGates } from './pipeline/gates/gate.ts';
+import { GuardedRequest, type GuardedRoute, type OrWaiting, rethrow, WAITING } from './pipeline/guarded-request.ts';
 import { type Passed, type RecordedRoute, type RequestRecord, VERIFIED_REFUSALS } from './pipeline/record.ts';
 import type { Routable } from './pipeline/route-groups.ts';
 import type { RouteMetrics } from './pipeline/route-metrics.ts';
@@ -28,19 +26,8 @@ import type { Forwarder } from './upstream/forwarder.ts';
 import type { IdentityContext } from './upstream/identity.ts';
 import { type ForwardOutcome, toSettlement } from './upstream/outcome.ts';
 
-/** The gates of a route, and what becomes of the requests that they admit. */
-interface GuardedRoute extends RecordedRoute {
-  /** Its name among the routes that share slots and memory; undefined if there is no other. */
-  readonly share?: string | undefined;
-  readonly gates: RouteGates;
-  /** The config explicitly allows unauthenticated requests. */
-  readonly isOpen: boolean;
-  /** `observe`: checked like any other, but a request that would be rejected is forwarded, marked for the app. */
-  readonly mode: 'enforce' | 'observe';
-}
-
 /** A route to an app, compiled and ready. */
-export interface AppRoute extends GuardedRoute, Routable {
+export interface AppRoute extends GuardedRoute, RecordedRoute, Routable {
   readonly to: 'app';
   readonly capacity: Capacity;
   readonly forwarder: Forwarder;
@@ -54,7 +41,7 @@ export interface AppRoute extends GuardedRoute, Routable {
 }
 
 /** The route of all requests of the forward proxy. */
-export interface ProxyRoute extends GuardedRoute {
+export interface ProxyRoute extends GuardedRoute, RecordedRoute {
   readonly to: 'destination';
   readonly egress: EgressProxy;
 }
@@ -119,10 +106,6 @@ export class ExchangePort implements RequestHandler {
 /** How long a response may go on that is no longer allowed: requests in flight finish with the routes that they started with. */
 const REVOKED_GRACE_MS: Milliseconds = 5_000;
 
-/** A step waits, and goes on by itself. */
-const WAITING = Symbol('waiting');
-type OrWaiting<Result> = Result | typeof WAITING;
-
 /** The limit that was hit, and the reason that is logged. */
 const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, readonly [LimitLabel, Reason]>> = {
   queue_full: ['in_flight_queue', 'queue_full'],
@@ -133,33 +116,23 @@ const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, 
 };
 
 /** A request that has a route. It is its own record. */
-export class Exchange implements RequestRecord, Sender, Standing {
+export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, Standing {
   readonly info: RequestInfo;
-  readonly head: ParsedHead;
-  readonly route: ExchangeRoute;
-  user: User | undefined = undefined;
-  certificateName: string | undefined = undefined;
-  event: VerifiedEvent | undefined = undefined;
   admitted: Admitted | undefined = undefined;
   trace: RequestTrace | undefined = undefined;
   sentAt: Milliseconds | undefined = undefined;
   outcome: ForwardOutcome | undefined = undefined;
   refusal: Refusal | undefined = undefined;
-  /** Of the current gate; of the last one, if it rejected the request. */
-  stage: StageName = 'route';
   readonly #ends: RequestEnds;
   readonly #response: ClientResponse;
-  #destination: CheckedDestination | undefined;
-  #grant: ClaimGrant = NOTHING_CLAIMED;
   #slot: Slot | undefined;
   #stopWatching: (() => void) | undefined;
   #cancelRevoked: CancelTimer | undefined;
 
   constructor(ends: RequestEnds, route: ExchangeRoute, head: ParsedHead, response: ClientResponse) {
+    super(route, head);
     this.#ends = ends;
-    this.route = route;
     this.info = head;
-    this.head = head;
     this.#response = response;
   }
 
@@ -168,153 +141,23 @@ export class Exchange implements RequestRecord, Sender, Standing {
     const { head, route } = this;
     const isAuthRequest = this.#ends.parts.authRequests !== undefined;
     const refusal = isAuthRequest && route.to === 'app' ? checkOriginal(route, head) : undefined;
-    if (refusal === undefined) this.#decide(() => this.#checkHead(route.gates));
+    if (refusal === undefined) this.decide();
     else this.#end({ refusal });
   }
 
-  /** Everything that is checked before the body is read, cheap checks first. */
-  #checkHead(gates: RouteGates): OrWaiting<Admitted | Refusal> {
-    const { certificate, handshake } = gates;
-    if (certificate !== undefined) {
-      this.stage = 'login';
-      const name = certificate.check(this.head);
-      if (name instanceof Refusal) return name;
-      this.certificateName = name;
-    }
-    if (handshake === undefined) return this.#checkContent(gates);
-    this.stage = 'signature';
-    return this.#thenDecide(handshake.check(this.head), (refusal) => refusal ?? this.#checkContent(gates));
-  }
-
-  #checkContent(gates: RouteGates): OrWaiting<Admitted | Refusal> {
-    const { content, password } = gates;
-    this.stage = 'content';
-    const checkBody = content?.check(this.head);
-    if (checkBody instanceof Refusal) return checkBody;
-    if (password === undefined) return this.#receive(gates, checkBody);
-    this.stage = 'login';
-    return this.#thenDecide(password.check(this.head), (user) => {
-      if (user instanceof Refusal) return user;
-      this.user = user;
-      return this.#checkDestination(gates, checkBody);
-    });
-  }
-
-  /** Names are resolved only for authenticated users, so that untrusted clients cause no DNS queries. */
-  #checkDestination(gates: RouteGates, checkBody: BodyCheck | undefined): OrWaiting<Admitted | Refusal> {
-    const { destination } = gates;
-    if (destination === undefined) return this.#receive(gates, checkBody);
-    this.stage = 'route';
-    return this.#thenDecide(destination.check(this.head), (checked) => {
-      if (checked instanceof Refusal) return checked;
-      this.#destination = checked;
-      return this.#receive(gates, checkBody);
-    });
-  }
-
-  /** Reads the body, and verifies who signed it. */
-  #receive({ webhook }: RouteGates, checkBody: BodyCheck | undefined): OrWaiting<Admitted | Refusal> {
-    if (webhook === undefined) return this.#admit(undefined);
-    this.stage = 'signature';
-    const verify = webhook.event.check(this.head);
-    if (verify instanceof Refusal) return verify;
-    return this.#thenDecide(this.head.body.read(webhook.event.maxBody, this.route.share), (body) => {
-      if (body instanceof Refusal) return body;
-      return this.#thenDecide(verify(body, this), (event) =>
-        event instanceof Refusal ? event : this.#checkEvent(event, webhook, checkBody),
-      );
-    });
-  }
-
-  #checkEvent(
-    event: VerifiedEvent,
-    { verified, claims }: WebhookGates,
-    checkBody: BodyCheck | undefined,
-  ): OrWaiting<Admitted | Refusal> {
-    this.event = event;
-    this.stage = 'content';
-    const mismatch = checkBody?.(event.body);
-    if (mismatch !== undefined) return mismatch;
-    this.stage = 'signature';
-    for (const gate of verified) {
-      const refusal = gate.check(event, this.head);
-      if (refusal !== undefined) return refusal;
-    }
-    return this.#claim(event, claims, 0);
-  }
-
-  /** After the signature is verified: otherwise an attacker could use up the IDs of valid deliveries. */
-  #claim(event: VerifiedEvent, gates: readonly ClaimGate[], at: number): OrWaiting<Admitted | Refusal> {
-    const gate = gates[at];
-    if (gate === undefined) return this.#admit(event);
-    this.stage = 'dedup';
-    return this.#thenDecide(gate.claim(event, this.head), (grant) => {
-      if (grant instanceof Refusal) return grant;
-      this.#grant = joinGrants(this.#grant, grant);
-      return this.#claim(event, gates, at + 1);
-    });
-  }
-
-  /** Admits exactly the bytes that were signed; else those that a password, a certificate or an open route vouches for. */
-  #admit(event: VerifiedEvent | undefined): Admitted {
-    const isProven = event !== undefined || this.user !== undefined || this.certificateName !== undefined;
-    // Fails closed if a route was ever built without a gate that verifies.
-    if (!isProven && !this.route.isOpen) throw new Error(`no gate of route ${this.route.name} verified the request`);
-    return this.#toAdmitted(event?.body ?? this.head.body.open(), undefined);
-  }
-
-  #admitObserved(refusal: Refusal): Admitted | Refusal {
-    // The methods of a route do not depend on its mode: a method that only its handshake uses never reaches the app.
-    if (refusal.code === 'method_not_allowed') return refusal;
-    const { content } = this.head.body;
-    // A body that could not be read cannot be forwarded either.
-    if (content instanceof Refusal) return content;
-    return this.#toAdmitted(content ?? this.head.body.open(), refusal);
-  }
-
-  #toAdmitted(body: Admitted['body'], observed: Refusal | undefined): Admitted {
-    const { head, route, event } = this;
-    const claimed = event && toClaimed(event, this.#grant);
-    return admit({ head, route: route.name, sender: this, claimed, destination: this.#destination, observed, body });
-  }
-
-  /** Runs a step of the gates. A throw is a refusal, never an admission. */
-  #decide(step: () => OrWaiting<Admitted | Refusal>): void {
-    let result: OrWaiting<Admitted | Refusal>;
+  protected decided(decision: Admitted | Refusal): void {
     try {
-      result = step();
-    } catch (thrown) {
-      result = refuse('internal_error', 'internal_error', toErrorText(thrown));
-    }
-    if (result !== WAITING) this.#conclude(result);
-  }
-
-  /** Goes on with the value, at once if it is there. */
-  #thenDecide<Value>(
-    value: Value | Promise<Value>,
-    next: (value: Value) => OrWaiting<Admitted | Refusal>,
-  ): OrWaiting<Admitted | Refusal> {
-    if (!(value instanceof Promise)) return next(value);
-    whenSettled(
-      value,
-      (settled) => this.#decide(() => next(settled)),
-      (thrown) => this.#decide(() => rethrow(thrown)),
-    );
-    return WAITING;
-  }
-
-  #conclude(result: Admitted | Refusal): void {
-    let decision: Admitted | Refusal;
-    try {
-      decision = result instanceof Refusal && this.route.mode === 'observe' ? this.#admitObserved(result) : result;
-      if (decision instanceof Refusal) settleRefused(this.#grant, decision);
       this.#reportDecision(decision);
     } catch (thrown) {
-      return this.#ends.abandon(this.info, this.#response, thrown);
+      return this.failed(thrown);
     }
     if (decision instanceof Refusal) return this.#end({ refusal: decision });
     this.admitted = decision;
     this.#pass(() => this.#passOn(decision));
+  }
+
+  protected failed(thrown: unknown): void {
+    this.#ends.abandon(this.info, this.#response, thrown);
   }
 
   #reportDecision(decision: Admitted | Refusal): void {
@@ -462,22 +305,6 @@ export class Exchange implements RequestRecord, Sender, Standing {
     this.#fall();
     this.#ends.end(this, this.#response);
   }
-}
-
-function rethrow(thrown: unknown): never {
-  throw thrown;
-}
-
-/** Settles what a gate claimed before a later one rejected the request: no byte went to the app, so a retry must be forwarded, unless it is stale. */
-function settleRefused({ claim }: ClaimGrant, { code }: Refusal): void {
-  if (code === 'stale') claim?.confirm();
-  // A gate that failed may have done anything, so the claim is held until its lease expires.
-  else if (code === 'internal_error') claim?.hold();
-  else claim?.release();
-}
-
-function toClaimed(event: VerifiedEvent, { claim, isStale, isUnchecked, expiresAt }: ClaimGrant): ClaimedEvent {
-  return { event, claim: claim && toOneTimeClaim(claim), isStale, isUnchecked, expiresAt };
 }
 
 /** A route in observe mode forwards unverified requests too, and an open route verifies nobody. */

@@ -20,6 +20,7 @@ export const TARGETS: readonly string[] = [
   'src/gateway/pipeline/gates',
   'src/gateway/pipeline/claims.ts',
   'src/gateway/pipeline/event-keys.ts',
+  'src/gateway/pipeline/guarded-request.ts',
   'src/gateway/pipeline/settlements.ts',
   'src/gateway/egress-proxy/destination-gate.ts',
   'src/verify/keys/key-ring.ts',
