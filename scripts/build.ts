@@ -1,17 +1,22 @@
 /**
- * Builds dist/: the sidecar's bundle, the tools that it does not contain, the thread that checks passwords, and the config's JSON Schema.
- * Their only dependency is the native bcrypt, which is loaded when a config uses passwords.
+ * Builds dist/: the sidecar's bundle, the tools that it does not contain, the thread that checks passwords, the config's JSON Schema, and the
+ * library with its types. The only dependency of these bundles is the native bcrypt, which is loaded when a config uses passwords.
  */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { copyFileSync, globSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { BUNDLES, bundle, version } from './bundle.ts';
+import { BUNDLES, bundle, bundleLibrary, version } from './bundle.ts';
+import { renderLibraryTypes } from './library-types.ts';
 
 const outdir = fileURLToPath(new URL('../dist', import.meta.url));
 
 await bundle(outdir);
+// The names of its parts change with their content.
+for (const old of globSync(join(outdir, 'verify*.js'))) rmSync(old);
+await bundleLibrary(outdir);
+writeFileSync(join(outdir, 'verify.d.ts'), renderLibraryTypes());
 
 // Runs them from an empty folder: a bundle that still imports from node_modules fails here instead of in the image.
 const folder = mkdtempSync(join(tmpdir(), 'sidegate-build-'));

@@ -164,6 +164,60 @@ export async function bundlePage(outdir: string): Promise<Metafile> {
   return metafile;
 }
 
+/** The part of the library that its entry point is: scripts/build.ts and a test check that it stays small. */
+export const LIBRARY = 'verify.js';
+const LIBRARY_FOLDER = join(root, 'src', 'library');
+/** The files that WebCrypto takes the place of, and the parts of schemes that the library does not have. */
+const LIBRARY_FILES: readonly (readonly [RegExp, string])[] = [
+  [/^node:/, 'node.ts'],
+  [/\/core\/hmac\.ts$/, 'hmac.ts'],
+  [/^\.\/(?:sign|sign-anywhere|token)\.ts$/, 'absent.ts'],
+];
+const TEXT = String.raw`(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|true)`;
+/** Fields of presets and refusals for docs, logs and connections, which the library does not have. */
+const UNUSED_FIELDS = new RegExp(
+  String.raw`(?<=[{,\n]\s*)(?:docs|key|schedule|proxyError|logLevel|close): ${TEXT}(?:,\s*|(?=\s*\}))`,
+  'g',
+);
+const DATA = /\/verify\/presets\/[^/]+\.ts$|\/core\/refusal-catalogue\.ts$/;
+
+/** The library runs without Node. The texts of its presets stay in the docs. */
+const WITHOUT_NODE: Plugin = {
+  name: 'without-node',
+  setup(setUp) {
+    for (const [filter, file] of LIBRARY_FILES)
+      setUp.onResolve({ filter }, ({ importer }) =>
+        importer.startsWith(LIBRARY_FOLDER) && file !== 'node.ts' ? undefined : { path: join(LIBRARY_FOLDER, 'web', file) },
+      );
+    setUp.onLoad({ filter: DATA }, ({ path }) => ({
+      contents: readFileSync(path, 'utf8').replaceAll(UNUSED_FIELDS, ''),
+      loader: 'ts',
+    }));
+  },
+};
+
+/** Writes the library into `outdir`: `LIBRARY`, and what it loads when a verifier needs it. */
+export async function bundleLibrary(outdir: string): Promise<Metafile> {
+  const { metafile } = await build({
+    absWorkingDir: root,
+    bundle: true,
+    minify: true,
+    splitting: true,
+    format: 'esm',
+    target: 'es2022',
+    platform: 'neutral',
+    legalComments: 'none',
+    logLevel: 'warning',
+    metafile: true,
+    entryPoints: [{ in: join(LIBRARY_FOLDER, 'verifier.ts'), out: 'verify' }],
+    chunkNames: 'verify-[name]-[hash]',
+    inject: [join(LIBRARY_FOLDER, 'web', 'buffer.ts')],
+    outdir,
+    plugins: [WITHOUT_NODE],
+  });
+  return metafile;
+}
+
 /**
  * Writes `BUNDLES` into `outdir`. Returns the folders of the packages
  * that they contain, as in package-lock.json: `node_modules/ioredis`.

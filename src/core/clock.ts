@@ -47,7 +47,8 @@ export const systemClock: Clock = {
   monotonic: () => performance.now(),
   after(delay, action) {
     const timer = setTimeout(runTimer, delay, action);
-    timer.unref();
+    // A number where the library runs without Node.
+    timer.unref?.();
     return () => clearTimeout(timer);
   },
   every(interval, action) {
@@ -82,4 +83,16 @@ export async function within(clock: Clock, atMost: Milliseconds, work: Promise<u
   const isDone = await Promise.race([work.then(() => true as const), late]);
   cancel();
   return isDone;
+}
+
+const DURATION = /^(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
+/** The units of durations, in milliseconds. */
+export const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Parses a duration such as `15s`, or says what is wrong. */
+export function parseDuration(text: string): Milliseconds | { problem: string } {
+  const match = DURATION.exec(text);
+  if (match === null)
+    return { problem: `"${text}" is not a duration; write a number with the unit ms, s, m, h or d, for example 15s` };
+  return Math.round(Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? 0));
 }

@@ -35,7 +35,9 @@ describe('the npm package', () => {
     const files = readdirSync(installed, { recursive: true, withFileTypes: true });
     const paths = files
       .filter((file) => file.isFile())
-      .map((file) => join(file.parentPath, file.name).slice(installed.length + 1));
+      .map((file) => join(file.parentPath, file.name).slice(installed.length + 1))
+      // The names of the library's parts change with their content.
+      .filter((path) => !/^dist\/verify-.+\.js$/.test(path));
     expect(paths.filter((path) => !path.startsWith('node_modules')).toSorted()).toEqual([
       'LICENSE',
       'README.md',
@@ -56,9 +58,24 @@ describe('the npm package', () => {
       'dist/sidegate-tools.cjs',
       'dist/sidegate.cdx.json',
       'dist/sidegate.cjs',
+      'dist/verify.d.ts',
+      'dist/verify.js',
       'package.json',
     ]);
     expect(JSON.parse(readFileSync(join(installed, 'dist', 'config.schema.json'), 'utf8'))).toMatchObject({ type: 'object' });
+  });
+
+  test('verifies as a library', () => {
+    const code = `
+      import { createVerifier } from '@sidegate/sidegate/verify';
+      const verifier = createVerifier({ scheme: 'slack', secrets: ['8f742231b10e8888abcd99yyyzzz85a5'] });
+      console.log((await verifier.verify({ headers: { 'Content-Type': 'application/json' }, body: '{}' })).reason);`;
+    const cwd = join(folder, 'lib');
+    writeFileSync(join(cwd, 'app.mjs'), code);
+    for (const version of NODES) {
+      const node = version === process.versions.node ? process.execPath : findNode(version);
+      if (node !== undefined) expect(execFileSync(node, ['app.mjs'], { cwd, encoding: 'utf8' })).toBe('missing_signature\n');
+    }
   });
 
   test('has a scoped name and can be published', () => {

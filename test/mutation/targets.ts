@@ -27,6 +27,7 @@ export const TARGETS: readonly string[] = [
   'src/verify/handshakes',
   'src/gateway/server/client-address.ts',
   'src/gateway/server/head-check.ts',
+  'src/library',
   'src/verify/schemes',
   'src/verify/presets',
   'src/state/claims',

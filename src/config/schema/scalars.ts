@@ -1,7 +1,7 @@
 /** The notation of durations, sizes, addresses and other scalar values in the config. */
 import { isIP, isIPv4 } from 'node:net';
 import * as z from 'zod';
-import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { DURATION_UNITS, type EpochMilliseconds, type Milliseconds, parseDuration } from '../../core/clock.ts';
 import { isIpRange } from '../../core/ip-address.ts';
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 import { HOST_NAME, type ListenAddress, parseListenAddress } from '../../core/listen-address.ts';
@@ -26,8 +26,6 @@ export interface SocketAddress {
   readonly port: number;
 }
 
-const DURATION = /^(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
-const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const SIZE = /^(\d{1,12})(k|M|G|Ki|Mi|Gi)?$/;
 const SIZE_UNITS: Readonly<Record<string, number>> = { '': 1, k: 1e3, M: 1e6, G: 1e9, Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3 };
 const TIMESTAMP = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})$/;
@@ -68,13 +66,6 @@ export function timeLimit(min: Milliseconds = 0) {
       ? { problem: `${text} allows no time at all, and no value means "no limit"; write for example 15s` }
       : parsed;
   }, '15s');
-}
-
-function parseDuration(text: string): Milliseconds | { problem: string } {
-  const match = DURATION.exec(text);
-  if (match === null)
-    return { problem: `"${text}" is not a duration; write a number with the unit ms, s, m, h or d, for example 15s` };
-  return Math.round(Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? 0));
 }
 
 /** `512`, `16Ki`, `1Mi`, `1M` → bytes. With other limits, no sender could keep within them. */

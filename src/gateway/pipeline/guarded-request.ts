@@ -1,4 +1,4 @@
-/** A request that the gates of its route decide about. It writes no response, and waits for no slot. */
+/** A request that the gates of its route decide about, of a port or of the library. It writes no response, and waits for no slot. */
 import { type Admitted, admit, type CheckedDestination, type Sender, type User } from '../../core/admitted.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { ClaimedEvent, ClaimGrant, VerifiedEvent } from '../../core/event.ts';

@@ -95,7 +95,8 @@ export interface KeyUse {
 export function readMaterial(secret: Secret, use: KeyUse): Material | KeyProblem {
   const read = toMaterial(secret, use);
   const { from } = use.description;
-  if (read instanceof Material || from === undefined || use.purpose === 'sign') return read;
+  // The library has no texts about senders.
+  if (read instanceof Material || from?.key === undefined || use.purpose === 'sign') return read;
   return { ...read, hint: `${read.hint}; for ${from.title} it is ${from.key}` };
 }
 

@@ -89,7 +89,7 @@ type ClaimsResult = { readonly state: 'new'; readonly held?: readonly ClaimReque
 /** The dependencies that the dedup gates of all routes share. */
 export interface DedupParts {
   readonly store: SeenIds;
-  readonly settlements: Settlements;
+  readonly settlements: Pick<Settlements, 'settle'>;
   readonly clock: Clock;
   readonly waiters: ClaimWaiters;
   readonly onEvent: (event: DedupEvent) => void;

@@ -35,7 +35,7 @@ export function createOpenHandshakeGate(
 
   const checkBody = async (head: ParsedHead, request: OpenRequest, secrets: OpenSecrets): Promise<GateDecision> => {
     // Later gates get the same bytes.
-    const body = await head.body.read(MAX_OPEN_BODY_BYTES);
+    const body = head.body.content ?? (await head.body.read(MAX_OPEN_BODY_BYTES));
     if (!Buffer.isBuffer(body)) return body;
     const message = { ...request, body, offer: (token: Secret) => offer(token, head.client.address) };
     return openBody?.(message, secrets) ?? checkMethod(request.method);

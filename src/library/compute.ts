@@ -1,0 +1,72 @@
+/**
+ * Runs the code of the gate, which computes hashes and signatures synchronously, where the platform computes them asynchronously: WebCrypto.
+ * The code is a pure function of the request, so it can run again: where it needs a result that is not there yet, it stops, the result is
+ * computed, and the code runs from the start. Results are found by their inputs, never by their order.
+ */
+
+/** The input of an operation: bytes, text, or the identity of a key. */
+export type Input = Uint8Array | string | object;
+
+/** An operation of WebCrypto, and its result once there is one. */
+class Operation<Result> {
+  readonly name: string;
+  readonly inputs: readonly Input[];
+  readonly start: () => Promise<Result>;
+  result: Result | undefined;
+
+  constructor(name: string, inputs: readonly Input[], start: () => Promise<Result>) {
+    this.name = name;
+    this.inputs = inputs;
+    this.start = start;
+  }
+}
+
+/** More than any request needs: each signature may have to be tried with each key. */
+const MAX_OPERATIONS = 1_000;
+
+/** The operations of the work that runs right now; undefined between two turns of it. Work never runs inside other work. */
+const CURRENT: { operations: Operation<unknown>[] | undefined } = { operations: undefined };
+
+/** The result of an operation. Throws to stop the work that `compute` runs, if it must be computed first. */
+export function need<Result>(name: string, inputs: readonly Input[], start: () => Promise<Result>): Result {
+  const { operations } = CURRENT;
+  if (operations === undefined) throw new Error(`${name} outside of compute()`);
+  const known = operations.find((each) => each.name === name && areSame(each.inputs, inputs));
+  if (known !== undefined) return known.result as Result;
+  throw new Operation(name, inputs, start);
+}
+
+/** Runs `work` until everything that it needs is computed. All its cryptography must come before its first `await`. */
+export async function compute<Result>(work: () => Result | Promise<Result>): Promise<Result> {
+  const operations: Operation<unknown>[] = [];
+  while (operations.length <= MAX_OPERATIONS) {
+    try {
+      return await runWith(operations, work);
+    } catch (thrown) {
+      if (!(thrown instanceof Operation)) throw thrown;
+      thrown.result = await thrown.start();
+      operations.push(thrown);
+    }
+  }
+  throw new Error('the request needs too many operations');
+}
+
+function runWith<Result>(operations: Operation<unknown>[], work: () => Result): Result {
+  CURRENT.operations = operations;
+  try {
+    return work();
+  } finally {
+    CURRENT.operations = undefined;
+  }
+}
+
+function areSame(one: readonly Input[], other: readonly Input[]): boolean {
+  return one.length === other.length && one.every((input, at) => isSame(input, other[at]));
+}
+
+function isSame(one: Input, other: Input | undefined): boolean {
+  if (one === other) return true;
+  if (!(one instanceof Uint8Array) || !(other instanceof Uint8Array) || one.length !== other.length) return false;
+  for (let at = 0; at < one.length; at++) if (one[at] !== other[at]) return false;
+  return true;
+}

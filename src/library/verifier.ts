@@ -1,0 +1,404 @@
+/** The library `@sidegate/sidegate/verify`: the gates of a webhook route, for apps that cannot run a sidecar. */
+import type { Admitted } from '../core/admitted.ts';
+import { type Milliseconds, parseDuration, systemClock } from '../core/clock.ts';
+import type { Claim } from '../core/event.ts';
+import { Refusal, refuse } from '../core/refusal.ts';
+import { REFUSALS } from '../core/refusal-catalogue.ts';
+import { Secret } from '../core/secret.ts';
+import { createContentGate } from '../gateway/pipeline/gates/content.ts';
+import type { EventGate, HeadGate, RouteGates, VerifiedEventGate } from '../gateway/pipeline/gates/gate.ts';
+import { createOpenHandshakeGate } from '../gateway/pipeline/gates/open-handshake.ts';
+import { createSignatureGate } from '../gateway/pipeline/gates/signature.ts';
+import { createSignedHandshakeGate } from '../gateway/pipeline/gates/signed-handshake.ts';
+import { GuardedRequest, type GuardedRoute } from '../gateway/pipeline/guarded-request.ts';
+import { settleByStatus } from '../gateway/upstream/outcome.ts';
+import { createMemorySeenIds } from '../state/claims/memory-seen-ids.ts';
+import { type Handshake, MAX_OPEN_BODY_BYTES } from '../verify/handshakes/handshake.ts';
+import { KeyRing } from '../verify/keys/key-ring.ts';
+import { compileScheme } from '../verify/schemes/compile.ts';
+import { coversQuery, coversQueryOf, mayBeEmpty, readsQuery, signsUrl, toSenderMethods } from '../verify/schemes/coverage.ts';
+import { type SchemeDescription, type Tolerance, withReceiverId } from '../verify/schemes/description.ts';
+import { findAmbiguity, toPieceTitle } from '../verify/schemes/layout.ts';
+import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
+import type { Claims } from './claims.ts';
+import { compute } from './compute.ts';
+import { toHead } from './request.ts';
+import type {
+  Duration,
+  EventStore,
+  RawRequest,
+  RejectedDelivery,
+  SecretOptions,
+  VerifiedDelivery,
+  Verifier,
+  VerifierOptions,
+  VerifyResult,
+} from './types.ts';
+
+const DEFAULT_MAX_BODY = 1_048_576;
+const DEFAULT_MAX_IDS = 100_000;
+const CERTIFICATE = '-----BEGIN CERTIFICATE-----';
+
+/** A setting is wrong. The message says which, and how to fix it; it contains no secret. */
+export class VerifierError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'VerifierError';
+  }
+}
+
+/** Remembers events in the memory of this process: enough for one long-running process, and for tests. */
+export function memoryStore({ maxIds = DEFAULT_MAX_IDS }: { readonly maxIds?: number } = {}): EventStore {
+  // Without a timer, which workers do not allow before the first request: expired events are removed when the store is full.
+  return createMemorySeenIds({ ...systemClock, every: () => () => undefined }, { maxIds });
+}
+
+/**
+ * Creates the verifier of one sender. Wrong settings are reported by `ready`, `verify` and `handle`, because the preset is loaded and keys
+ * are prepared asynchronously.
+ *
+ * @example
+ * const verifier = createVerifier({ scheme: 'stripe', secrets: [secret], dedup: memoryStore() });
+ * const result = await verifier.verify(request);
+ * if (!result.ok) return result.response;
+ */
+export function createVerifier(options: VerifierOptions): Verifier {
+  let prepared: Promise<Prepared> | undefined;
+  const prepare = (): Promise<Prepared> => {
+    prepared ??= prepareRoute(options);
+    return prepared;
+  };
+  const { now = systemClock.now } = options;
+  const report = (thrown: unknown): void => options.onStoreError?.(thrown);
+  const verify = async (request: Request | RawRequest): Promise<VerifyResult> => check(await prepare(), request, now());
+  return {
+    ready: async () => (await prepare()).warnings,
+    verify,
+    async handle(request, handler) {
+      const result = await verify(request);
+      if (!result.ok) return result.response;
+      let handled: unknown;
+      try {
+        handled = await handler(result);
+      } catch (thrown) {
+        await result.release().catch(report);
+        throw thrown;
+      }
+      const { settle } = result as SettledDelivery;
+      const response = handled instanceof Response ? handled : new Response(null, { status: 204 });
+      await settle(response.status).catch(report);
+      return response;
+    },
+  };
+}
+
+/** A delivery as `handle` settles it. */
+interface SettledDelivery extends VerifiedDelivery {
+  settle(status: number): Promise<void>;
+}
+
+/** A compiled verifier. */
+interface Prepared {
+  readonly route: GuardedRoute;
+  readonly methods: readonly string[];
+  readonly claims: Claims | undefined;
+  readonly statuses: ReadonlyMap<string, number> | undefined;
+  readonly acknowledgement: string | undefined;
+  readonly warnings: readonly string[];
+}
+
+async function check(prepared: Prepared, request: Request | RawRequest, now: number): Promise<VerifyResult> {
+  const { route, methods } = prepared;
+  const head = toHead(request, now, crypto.randomUUID());
+  if (head instanceof Refusal) return toRejected(prepared, head, request.method);
+  // A route of the gate has its methods in the router.
+  if (!methods.includes(head.method))
+    return toRejected(prepared, refuse('method_not_allowed', 'method_not_allowed', { allow: methods }), head.method);
+  const decision = await new LibraryRequest(route, head).run();
+  return decision instanceof Refusal ? toRejected(prepared, decision, head.method) : toVerified(prepared, decision);
+}
+
+/** A request that only needs the decision of the gates. */
+class LibraryRequest extends GuardedRequest<GuardedRoute> {
+  readonly #decision = Promise.withResolvers<Admitted | Refusal>();
+
+  run(): Promise<Admitted | Refusal> {
+    this.decide();
+    return this.#decision.promise;
+  }
+
+  protected decided(decision: Admitted | Refusal): void {
+    this.#decision.resolve(decision);
+  }
+
+  protected failed(thrown: unknown): void {
+    this.#decision.reject(thrown);
+  }
+}
+
+function toVerified({ claims }: Prepared, { claimed }: Admitted): SettledDelivery {
+  if (claimed === undefined) throw new Error('the delivery was admitted without a verified event');
+  const { claim, event } = claimed;
+  const { id, kind, timestamp, keyName, body } = event;
+  const settle = async (run: (claim: Claim) => void): Promise<void> => {
+    if (claim !== undefined) await claims?.settle(() => run(claim));
+  };
+  const delivery = {
+    ok: true as const,
+    eventId: id,
+    kind,
+    body,
+    timestamp,
+    keyName,
+    text: () => body.toString('utf8'),
+    json: () => JSON.parse(body.toString('utf8')) as unknown,
+    confirm: () => settle((each) => each.confirm()),
+    release: () => settle((each) => each.release()),
+  };
+  return Object.defineProperty(delivery as unknown as SettledDelivery, 'settle', {
+    value: (status: number) => settle((each) => settleByStatus(each, status)),
+  });
+}
+
+function toRejected(prepared: Prepared, refusal: Refusal, method: string | undefined): RejectedDelivery {
+  const { code, reason, detail, reply, allow } = refusal;
+  const entry = REFUSALS[code];
+  const status = reply?.status ?? prepared.statuses?.get(code) ?? entry.status;
+  const text = status < 300 ? prepared.acknowledgement : undefined;
+  const problem = JSON.stringify({ type: `urn:sidegate:refusal:${code}`, title: entry.title, status, code });
+  const contentType = reply?.contentType ?? (text === undefined ? 'application/problem+json' : 'text/plain');
+  const headers = new Headers({ 'Cache-Control': 'no-store' });
+  const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
+  if (retryAfter !== undefined) headers.set('Retry-After', String(retryAfter));
+  if (allow !== undefined) headers.set('Allow', allow.join(', '));
+  for (const [name, value] of reply?.headers ?? []) headers.append(name, value);
+  const isEmpty = status === 204 || method === 'HEAD';
+  if (!isEmpty || method === 'HEAD') headers.set('Content-Type', contentType);
+  const body = isEmpty ? null : (Buffer.from(reply?.body ?? text ?? problem, 'latin1') as Uint8Array<ArrayBuffer>);
+  return { ok: false, status, code, reason, detail, response: new Response(body, { status, headers }) };
+}
+
+async function prepareRoute(options: VerifierOptions): Promise<Prepared> {
+  const { preset, ...found } = await findScheme(options.scheme);
+  const { receiverId } = options;
+  if (receiverId !== undefined && !preset.signed.includes('receiverId'))
+    throw new VerifierError(`receiverId: ${preset.name} does not sign it; remove receiverId`);
+  const description = receiverId === undefined ? preset : withReceiverId(preset, receiverId);
+  checkDescription(description, options);
+  const warnings: string[] = [];
+  const { scheme, ring } = await compute(() => {
+    const compiled = compileScheme(description);
+    return { scheme: compiled, ring: createRing(compiled, options, (warning) => warnings.push(warning)) };
+  });
+  const handshake = await prepareHandshake(scheme, options);
+  const { dedup } = options;
+  const claims =
+    dedup === undefined
+      ? undefined
+      : (await import('./claims.ts')).createClaims(dedup, description, (value, setting) => toTime(value, `dedup.${setting}`));
+  const appMethods = toSenderMethods(description) ?? ['POST'];
+  const gates = buildGates({ scheme, ring, handshake, methods: appMethods }, options);
+  const webhook = gates.webhook && { ...gates.webhook, claims: claims === undefined ? [] : [claims.gate] };
+  const { method } = handshake;
+  return {
+    ...found,
+    route: { name: description.name, gates: { ...gates, webhook }, isOpen: false, mode: 'enforce' },
+    methods: method === undefined ? appMethods : [...appMethods, method],
+    claims,
+    warnings,
+  };
+}
+
+interface FoundScheme extends Pick<Prepared, 'statuses' | 'acknowledgement'> {
+  readonly preset: SchemeDescription;
+}
+
+async function findScheme(scheme: VerifierOptions['scheme']): Promise<FoundScheme> {
+  if (typeof scheme !== 'string') return { preset: scheme, statuses: undefined, acknowledgement: undefined };
+  const [{ findPreset }, { toStatuses, toAcknowledgement }] = await Promise.all([
+    import('../verify/presets/catalogue.ts'),
+    import('../verify/presets/senders.ts'),
+  ]);
+  const preset = findPreset(scheme);
+  if (preset === undefined)
+    throw new VerifierError(`scheme: there is no preset ${JSON.stringify(scheme)}; docs/presets.md lists them`);
+  return { preset, statuses: toStatuses(scheme), acknowledgement: toAcknowledgement(scheme) };
+}
+
+/** Rejects what cannot be verified here, or could not be verified safely. */
+function checkDescription(description: SchemeDescription, { scheme, publicUrl }: VerifierOptions): void {
+  const { name, signature, jwt, isSignedInContent, signed } = description;
+  const gate = 'run sidegate in front of the app instead';
+  if (jwt !== undefined)
+    throw new VerifierError(`scheme: ${name} signs with JSON Web Tokens, which need more than WebCrypto; ${gate}`);
+  if (isSignedInContent === true)
+    throw new VerifierError(
+      `scheme: ${name} signs with certificates that must be fetched, which the library does not do; ${gate}`,
+    );
+  if (signature === undefined) throw new VerifierError(`scheme: ${name} has no signature, so anyone could send events`);
+  if (signed.includes('receiverId')) throw new VerifierError(`receiverId: ${name} signs it, so it must be set`);
+  if (signsUrl(description) && publicUrl === undefined)
+    throw new VerifierError(
+      `publicUrl: ${name} signs the URL, so the library must know its scheme and host, such as https://hooks.example.com`,
+    );
+  // Of the presets, the one that has one is handled as its sender signs (`form`).
+  const ambiguity = typeof scheme === 'string' ? undefined : findAmbiguity(description);
+  if (ambiguity === undefined) return;
+  const [before, after] = [toPieceTitle(ambiguity.before), toPieceTitle(ambiguity.after)];
+  throw new VerifierError(`scheme: bytes could move between ${before} and ${after} under one signature; set a separator`);
+}
+
+function createRing(
+  scheme: Scheme,
+  { secrets, urlCredentials, handshake }: VerifierOptions,
+  warn: (text: string) => void,
+): KeyRing {
+  if (secrets.length === 0) throw new VerifierError('secrets: the list is empty, so no delivery could be verified');
+  const keys = secrets.map((each, at) => parseSecret(scheme, typeof each === 'object' ? each : { secret: each }, at, warn));
+  const token = typeof handshake === 'object' ? handshake.verifyToken : undefined;
+  return new KeyRing({ keys, unavailable: [], handshakeToken: toSecret(token), urlCredentials: toSecret(urlCredentials) });
+}
+
+function toSecret(text: string | undefined): Secret | undefined {
+  return text === undefined ? undefined : new Secret(Buffer.from(text));
+}
+
+function parseSecret(
+  scheme: Scheme,
+  { secret, name, encoding, notAfter }: SecretOptions,
+  at: number,
+  warn: (text: string) => void,
+): VerifyKey {
+  // An unset variable of the environment must not become the secret `undefined`.
+  if (typeof secret !== 'string')
+    throw new VerifierError(`secrets[${at}]: not a string; is a variable of the environment unset?`);
+  if (secret.startsWith(CERTIFICATE))
+    throw new VerifierError(
+      `secrets[${at}]: the library does not parse certificates; extract the public key: openssl x509 -pubkey -noout`,
+    );
+  const parsed = scheme.parseKey(name ?? `secret-${at + 1}`, new Secret(Buffer.from(secret)), encoding, notAfter);
+  if ('problem' in parsed) throw new VerifierError(`secrets[${at}]: ${parsed.problem}; ${parsed.hint}`);
+  if (parsed.warning !== undefined) warn(`secrets[${at}]: ${parsed.warning}`);
+  return parsed.key;
+}
+
+/** A handshake with the method that only it uses. */
+type MethodHandshake = Handshake & { readonly method?: string | undefined };
+
+async function prepareHandshake(
+  scheme: Scheme,
+  { handshake: given, allowQuery = false }: VerifierOptions,
+): Promise<MethodHandshake> {
+  const { name, handshake: own } = scheme.description;
+  if (given === 'off') return {};
+  const type = given?.type ?? own;
+  if (type === undefined) {
+    if (given === undefined) return {};
+    throw new VerifierError(`handshake: ${name} has no handshake by default; set handshake.type`);
+  }
+  const { HANDSHAKES, compileHandshake } = await import('../verify/handshakes/catalogue.ts');
+  const { method, parameter = '' } = HANDSHAKES[type];
+  const compiled = compileHandshake({
+    type,
+    hasToken: given?.verifyToken !== undefined,
+    parameter: given?.parameter ?? parameter,
+    allowedOrigins: given?.allowedOrigins ?? [],
+    allowedRate: given?.allowedRate,
+    publicKey: given?.publicKey,
+    allowQuery,
+    scheme,
+  });
+  return { ...compiled, method };
+}
+
+interface Compiled {
+  readonly scheme: Scheme;
+  readonly ring: KeyRing;
+  readonly handshake: MethodHandshake;
+  readonly methods: readonly string[];
+}
+
+function buildGates({ scheme, ring, handshake, methods }: Compiled, options: VerifierOptions): RouteGates {
+  const { description } = scheme;
+  const { maxBody = DEFAULT_MAX_BODY, allowQuery = false, publicUrl = '', contentTypes = description.contentTypes } = options;
+  const hasTokenInQuery = typeof options.handshake === 'object' && options.handshake.verifyToken !== undefined;
+  const bindsMediaType = description.signed.length > 0;
+  const event = createSignatureGate(scheme, ring, {
+    tolerance: description.timestamp === undefined ? undefined : toTolerance(options.tolerance, description.tolerance),
+    onSkew: () => undefined,
+    allowDotInId: false,
+    allowQuery,
+    maxBody,
+    publicUrl,
+    onKeyUsed: () => undefined,
+  });
+  const { open, openBody, signed } = handshake;
+  const offer = (token: Secret): void => {
+    if (typeof options.handshake === 'object') options.handshake.onOfferedToken?.(token.expose().toString('utf8'));
+  };
+  return {
+    handshake:
+      open === undefined && openBody === undefined
+        ? undefined
+        : computeHandshake(createOpenHandshakeGate({ open, openBody }, ring, { methods, offer })),
+    content: createContentGate({
+      contentTypes,
+      maxBody,
+      allowQuery: allowQuery || hasTokenInQuery || coversQuery(description) || readsQuery(description),
+      allowContentEncoding: false,
+      bindsMediaType,
+      checksBody: bindsMediaType,
+      coversQueryOf: (method) => coversQueryOf(description, method),
+      mayBeEmpty: (method) => mayBeEmpty(description, method),
+    }),
+    webhook: computeEvents(event, signed === undefined ? undefined : createSignedHandshakeGate(signed, ring)),
+  };
+}
+
+/** A short body is read before the gate runs, which then needs no `await` before its cryptography. */
+function computeHandshake(gate: HeadGate): HeadGate {
+  return {
+    async check(head) {
+      const { declaredLength } = head.body;
+      if (declaredLength !== undefined && declaredLength <= MAX_OPEN_BODY_BYTES) await head.body.read(MAX_OPEN_BODY_BYTES);
+      return compute(() => gate.check(head));
+    },
+  };
+}
+
+/** The signed handshake is computed with the signature, as its gate responds at once; its response is used only after the gates before it. */
+function computeEvents(event: EventGate, signed: VerifiedEventGate | undefined): NonNullable<RouteGates['webhook']> {
+  const replies = new WeakMap<object, Refusal>();
+  return {
+    event: {
+      maxBody: event.maxBody,
+      check(head) {
+        const verify = event.check(head);
+        if (verify instanceof Refusal) return verify;
+        return (body, sender) =>
+          compute(() => {
+            const verified = verify(body, sender);
+            if (signed === undefined || verified instanceof Refusal || verified instanceof Promise) return verified;
+            const reply = signed.check(verified, head);
+            if (reply !== undefined) replies.set(verified, reply);
+            return verified;
+          });
+      },
+    },
+    verified: [{ check: (verified) => replies.get(verified) }],
+    claims: [],
+  };
+}
+
+function toTime(value: Duration, setting: string): Milliseconds {
+  const time = typeof value === 'string' ? parseDuration(value) : value;
+  if (typeof time === 'object') throw new VerifierError(`${setting}: ${time.problem}`);
+  if (!Number.isFinite(time) || time < 0) throw new VerifierError(`${setting}: ${time} is not a number of milliseconds`);
+  return time;
+}
+
+function toTolerance(given: VerifierOptions['tolerance'], usual: Tolerance): Tolerance {
+  if (given === undefined) return usual;
+  const { past, future } = typeof given === 'object' ? given : { past: given, future: given };
+  return { past: toTime(past, 'tolerance'), future: toTime(future, 'tolerance') };
+}

@@ -1,0 +1,439 @@
+import { createHmac } from 'node:crypto';
+import { inspect } from 'node:util';
+import { sign as signGitHub } from '@octokit/webhooks-methods';
+import { Webhook } from 'standardwebhooks';
+import Stripe from 'stripe';
+import { Webhook as SvixWebhook } from 'svix';
+import { beforeAll, describe, expect, test } from 'vitest';
+import type { EventStore, RawRequest, VerifierOptions } from '../../../src/library/types.ts';
+import * as source from '../../../src/library/verifier.ts';
+import { HANDSHAKES } from '../../../src/verify/handshakes/catalogue.ts';
+import { findPreset, PRESETS } from '../../../src/verify/presets/catalogue.ts';
+import type { HandshakeName, SchemeDescription } from '../../../src/verify/schemes/description.ts';
+import { type LibraryModule, loadInWorker } from '../../support/library.ts';
+import { readHandshakes } from '../../support/oracles/vectors.ts';
+
+const SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+const OLD_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
+const NOW = 1_800_000_000_000;
+const BODY = '{"type":"invoice.paid","data":{"amount":2000}}';
+
+interface Over {
+  readonly id?: string;
+  readonly at?: number;
+  readonly body?: string;
+  readonly secret?: string;
+}
+
+/** Signed by the library of Standard Webhooks. */
+function sign({
+  id = 'msg_1',
+  at = NOW,
+  body = BODY,
+  secret = SECRET,
+}: Over = {}): RawRequest & { headers: Record<string, string> } {
+  const headers = {
+    'Webhook-Id': id,
+    'Webhook-Timestamp': String(at / 1000),
+    'Webhook-Signature': new Webhook(secret).sign(id, new Date(at), body),
+    'Content-Type': 'application/json',
+  };
+  return { method: 'POST', url: 'https://hooks.example.com/in', headers, body };
+}
+
+let worker: LibraryModule;
+beforeAll(async () => {
+  worker = await loadInWorker();
+});
+
+describe.each([
+  ['on Node', () => source],
+  ['in a worker', () => worker],
+] as const)('%s', (_, library) => {
+  const create = (over: Partial<VerifierOptions> = {}) =>
+    library().createVerifier({ scheme: 'standard-webhooks', secrets: [SECRET], now: () => NOW, ...over });
+  const judge = async (request: Request | RawRequest, over?: Partial<VerifierOptions>): Promise<string> => {
+    const result = await create(over).verify(request);
+    return result.ok ? 'ok' : `${result.status} ${result.reason}`;
+  };
+
+  test('returns the event of a Request', async () => {
+    const { url = '', ...init } = sign();
+    const result = await create().verify(new Request(url, init as RequestInit));
+    expect(result).toMatchObject({ ok: true, eventId: 'msg_1', keyName: 'secret-1', timestamp: NOW, kind: undefined });
+    if (!result.ok) throw new Error(result.detail);
+    expect(result.json()).toEqual(JSON.parse(BODY));
+    expect(Buffer.from(result.body).toString()).toBe(BODY);
+  });
+
+  test('accepts what the libraries of senders sign', async () => {
+    const { headers } = sign();
+    const svix = new SvixWebhook(SECRET).sign('msg_1', new Date(NOW), BODY);
+    const svixHeaders = { 'svix-id': 'msg_1', 'svix-timestamp': String(NOW / 1000), 'svix-signature': svix };
+    const stripe = Stripe.webhooks.generateTestHeaderString({ payload: BODY, secret: SECRET, timestamp: NOW / 1000 });
+    const github = await signGitHub('it is a secret of GitHub', BODY);
+    const json = { 'content-type': 'application/json' };
+    expect(await judge({ headers, body: BODY })).toBe('ok');
+    expect(await judge({ headers: { ...json, ...svixHeaders }, body: BODY }, { scheme: 'svix' })).toBe('ok');
+    expect(await judge({ headers: { ...json, 'stripe-signature': stripe }, body: BODY }, { scheme: 'stripe' })).toBe('ok');
+    const given = { ...json, 'x-hub-signature-256': github, 'x-github-delivery': 'd-1', 'x-github-event': 'push' };
+    const options = { scheme: 'github', secrets: ['it is a secret of GitHub'] };
+    expect(await judge({ headers: given, body: BODY }, options)).toBe('ok');
+  });
+
+  test('rejects a body that was parsed and written again', async () => {
+    const { headers } = sign();
+    expect(await judge({ headers, body: JSON.stringify(JSON.parse(BODY), null, 1) })).toBe('401 bad_signature');
+    expect(await judge({ headers, body: new TextEncoder().encode(`\ufeff${BODY}`) })).toBe('401 bad_signature');
+  });
+
+  test.each([
+    [301_000, {}, '401 timestamp_old'],
+    [300_000, {}, 'ok'],
+    [-301_000, {}, '401 timestamp_future'],
+    [11_000, { tolerance: '10s' }, '401 timestamp_old'],
+    [11_000, { tolerance: { past: 20_000, future: 0 } }, 'ok'],
+    [-1_000, { tolerance: { past: '20s', future: 0 } }, '401 timestamp_future'],
+  ])('judges a timestamp %i ms old with %o: %s', async (age, over, expected) => {
+    expect(await judge(sign({ at: NOW - age }), over)).toBe(expected);
+  });
+
+  test.each(['1800000000garbage', '+1800000000', '1.8e9', '', '0x6b49d200', '99999999999999999999'])(
+    'rejects the timestamp %o',
+    async (text) => {
+      const { headers, body } = sign();
+      expect(await judge({ headers: { ...headers, 'Webhook-Timestamp': text }, body })).toMatch(/^401 (?:malformed|missing)/);
+    },
+  );
+
+  test('verifies with several secrets, and with each only until its end', async () => {
+    const secrets = [SECRET, { secret: OLD_SECRET, name: 'old', notAfter: NOW + 1 }];
+    const result = await create({ secrets }).verify(sign({ secret: OLD_SECRET }));
+    expect(result).toMatchObject({ ok: true, keyName: 'old' });
+    const ended = [SECRET, { secret: OLD_SECRET, notAfter: NOW }];
+    expect(await judge(sign({ secret: OLD_SECRET }), { secrets: ended })).toBe('401 bad_signature');
+  });
+
+  test('rejects repeated signature headers, which Headers would join', async () => {
+    const { headers, body } = sign();
+    const pairs = Object.entries(headers);
+    const repeated = pairs.filter(([name]) => name === 'Webhook-Signature');
+    expect(await judge({ headers: [...pairs, ...repeated], body })).toBe('401 malformed_signature');
+    expect(await judge({ headers: [...pairs, ['webhook-id', 'msg_1']], body })).toBe('401 malformed_signature');
+    const joined = new Headers([...pairs, ['webhook-id', 'msg_2']]);
+    expect(await judge({ headers: joined, body })).toMatch(/^401 /);
+  });
+
+  test.each([
+    [['Webhook-Id', 'msg\r\nX-Injected: 1'], '400 malformed'],
+    [['Webhook Id', 'x'], '400 malformed'],
+    [['X-Text', '\u20ac'], '400 malformed'],
+    [['Content-Length', '1e3'], '400 malformed'],
+    [['Content-Encoding', 'gzip'], '415 content_encoding'],
+    [['Connection', 'webhook-signature'], '401 malformed_signature'],
+  ] as const)('rejects the header %o: %s', async (pair, expected) => {
+    const { headers, body } = sign();
+    expect(await judge({ headers: [...Object.entries(headers), pair], body })).toBe(expected);
+  });
+
+  test.each(['/../in', '/in%zz', '/in#a b', '/a b'])('rejects the target %o', async (url) => {
+    expect(await judge({ ...sign(), url: url.replace('#', '%00') })).toBe('400 malformed');
+  });
+
+  test('rejects other methods, media types and unsigned queries', async () => {
+    const signed = sign();
+    expect(await judge({ ...signed, method: 'PUT' })).toBe('405 method_not_allowed');
+    expect(await judge({ ...signed, headers: { ...signed.headers, 'Content-Type': 'text/plain' } })).toBe(
+      '415 unsupported_media_type',
+    );
+    expect(await judge({ ...signed, url: '/in?a=1' })).toBe('400 query_not_signed');
+    expect(await judge({ ...signed, url: '/in?a=1' }, { allowQuery: true })).toBe('ok');
+  });
+
+  test('reads no more of an endless body than the limit', async () => {
+    let pulled = 0;
+    let isCanceled = false;
+    const endless = new ReadableStream<Uint8Array>(
+      {
+        pull(controller) {
+          pulled += 65_536;
+          controller.enqueue(new Uint8Array(65_536));
+        },
+        cancel() {
+          isCanceled = true;
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    const init = { method: 'POST', headers: sign().headers, body: endless, duplex: 'half' } as RequestInit;
+    expect(await judge(new Request('https://hooks.example.com/', init), { maxBody: 1_000_000 })).toBe('413 body_too_large');
+    expect([pulled, isCanceled]).toEqual([16 * 65_536, true]);
+  });
+
+  test('rejects a large body by its declared length, and one in memory, unread', async () => {
+    expect(await judge({ ...sign(), body: new Uint8Array(1_048_577) })).toBe('413 body_too_large');
+    const body = `{"text":"${'x'.repeat(1_048_500)}"}`;
+    expect(await judge(sign({ body }))).toBe('ok');
+  });
+
+  test('reports a body that was read before', async () => {
+    const { url = '', ...init } = sign();
+    const request = new Request(url, init as RequestInit);
+    await request.text();
+    await expect(create().verify(request)).rejects.toThrow('the body of the request was read already');
+  });
+
+  test('responds with the problem, and reveals no detail', async () => {
+    const result = await create().verify(sign({ secret: OLD_SECRET }));
+    if (result.ok) throw new Error('it was accepted');
+    const { response } = result;
+    expect([response.status, response.headers.get('content-type'), response.headers.get('cache-control')]).toEqual([
+      401,
+      'application/problem+json',
+      'no-store',
+    ]);
+    expect(await response.json()).toEqual({
+      type: 'urn:sidegate:refusal:signature_mismatch',
+      title: 'Signature mismatch',
+      status: 401,
+      code: 'signature_mismatch',
+    });
+  });
+
+  describe('with a store', () => {
+    const open = (over: Partial<VerifierOptions> = {}) => create({ dedup: library().memoryStore(), ...over });
+
+    test('runs the handler once for concurrent duplicates', async () => {
+      const verifier = open();
+      let runs = 0;
+      const handle = () =>
+        verifier.handle(sign(), async () => {
+          runs++;
+          await Promise.resolve();
+        });
+      const responses = await Promise.all(Array.from({ length: 20 }, handle));
+      expect(runs).toBe(1);
+      expect(responses.map(({ status }) => status).toSorted()).toEqual([...Array<number>(19).fill(200), 204]);
+      expect((await handle()).status).toBe(200);
+    });
+
+    test('rejects a duplicate of an event in progress at once, if it should', async () => {
+      const verifier = open({ dedup: { store: library().memoryStore(), inProgress: 'reject', lease: '10s' } });
+      const first = await verifier.verify(sign());
+      const second = await verifier.verify(sign());
+      expect(second).toMatchObject({ ok: false, status: 503, code: 'in_progress', reason: 'in_progress' });
+      if (!first.ok || second.ok) throw new Error('wrong results');
+      expect(second.response.headers.get('retry-after')).toMatch(/^\d+$/);
+      await first.confirm();
+      await first.release();
+      expect(await verifier.verify(sign())).toMatchObject({ ok: false, status: 200, code: 'duplicate' });
+    });
+
+    test('lets the retry of a failed event pass', async () => {
+      const verifier = open();
+      await expect(verifier.handle(sign(), () => Promise.reject(new Error('no database')))).rejects.toThrow('no database');
+      expect((await verifier.handle(sign(), () => new Response('', { status: 500 }))).status).toBe(500);
+      expect((await verifier.handle(sign(), () => new Response('', { status: 302 }))).status).toBe(302);
+      expect((await verifier.handle(sign(), () => new Response('', { status: 202 }))).status).toBe(202);
+      expect((await verifier.handle(sign(), () => expect.unreachable())).status).toBe(200);
+    });
+
+    test('recognizes signed bytes under another ID that is not signed', async () => {
+      const secret = 'it is a secret of GitHub';
+      const signature = `sha256=${createHmac('sha256', secret).update(BODY).digest('hex')}`;
+      const toRequest = (id: string): RawRequest => ({
+        headers: {
+          'X-Hub-Signature-256': signature,
+          'X-GitHub-Delivery': id,
+          'X-GitHub-Event': 'push',
+          'Content-Type': 'application/json',
+        },
+        body: BODY,
+      });
+      const verifier = open({ scheme: 'github', secrets: [secret] });
+      expect((await verifier.handle(toRequest('a'), () => undefined)).status).toBe(204);
+      const replay = await verifier.verify(toRequest('b'));
+      expect(replay).toMatchObject({ ok: false, reason: 'replayed_under_new_id' });
+    });
+
+    test('says that a duplicate has other content than the event that was handled under its signed ID', async () => {
+      const verifier = open();
+      expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
+      const result = await verifier.verify(sign({ body: '{"type":"invoice.voided"}' }));
+      expect(result).toMatchObject({ ok: false, status: 200, code: 'duplicate', reason: 'id_reused' });
+    });
+
+    test('claims nothing for a request that no secret verifies', async () => {
+      const claimed: string[] = [];
+      const inner = library().memoryStore();
+      const store: EventStore = {
+        claim: (claim) => {
+          claimed.push(claim.key);
+          return inner.claim(claim);
+        },
+        confirm: (...given) => inner.confirm(...given),
+        release: (...given) => inner.release(...given),
+      };
+      await open({ dedup: store }).verify(sign({ secret: OLD_SECRET }));
+      expect(claimed).toEqual([]);
+      await open({ dedup: store }).verify(sign());
+      expect(claimed).toEqual(['standard-webhooks:i:msg_1']);
+    });
+
+    test('responds with 503 while the store is down, and reports an outcome that it did not record', async () => {
+      const down = new Error('connection refused');
+      const store: EventStore = {
+        claim: () => Promise.reject(down),
+        confirm: () => Promise.reject(down),
+        release: () => Promise.reject(down),
+      };
+      const result = await open({ dedup: store }).verify(sign());
+      expect(result).toMatchObject({
+        ok: false,
+        status: 503,
+        code: 'store_unavailable',
+        detail: expect.stringMatching(/connection refused$/),
+      });
+      const errors: unknown[] = [];
+      const half = { ...store, claim: () => Promise.resolve({ state: 'new' as const }) };
+      const verifier = open({ dedup: half, onStoreError: (error) => errors.push(error) });
+      expect((await verifier.handle(sign(), () => undefined)).status).toBe(204);
+      expect(errors.map(String)).toEqual([expect.stringMatching(/connection refused$/)]);
+    });
+  });
+
+  describe('wrong settings', () => {
+    const problem = async (over: Partial<VerifierOptions>): Promise<string> => {
+      const { message, name } = await create(over)
+        .ready()
+        .then(
+          () => new Error('none'),
+          (thrown: unknown) => thrown as Error,
+        );
+      return `${name}: ${message}`;
+    };
+
+    test.each([
+      [{ secrets: [] }, /secrets: the list is empty/],
+      [{ secrets: [''] }, /secrets\[0\]: the secret is empty/],
+      [{ secrets: [undefined as unknown as string] }, /secrets\[0\]: not a string; is a variable of the environment unset/],
+      [{ secrets: ['whsec_%%%%'] }, /secrets\[0\]: the secret is not canonical base64/],
+      [{ secrets: ['-----BEGIN CERTIFICATE-----\nMIIB'] }, /secrets\[0\]: the library does not parse certificates/],
+      [{ scheme: 'strype' }, /scheme: there is no preset "strype"/],
+      [{ tolerance: '5 minutes' }, /tolerance: "5 minutes" is not a duration/],
+      [{ tolerance: Number.NaN }, /tolerance: NaN is not a number/],
+      [{ scheme: 'twilio' }, /publicUrl: twilio signs the URL/],
+      [{ scheme: 'plaid' }, /scheme: plaid signs with JSON Web Tokens/],
+      [{ scheme: 'aws-sns' }, /scheme: aws-sns signs with certificates that must be fetched/],
+      [{ scheme: 'unsigned' }, /scheme: unsigned has no signature/],
+      [{ scheme: 'paypal' }, /receiverId: paypal signs it/],
+      [{ receiverId: 'a' }, /receiverId: standard-webhooks does not sign it/],
+      [{ handshake: { verifyToken: 'a' } }, /handshake: standard-webhooks has no handshake/],
+    ] as const)('are reported: %o', async (over, expected) => {
+      const text = await problem(over);
+      expect(text).toMatch(expected);
+      expect(text).toMatch(/^VerifierError: /);
+      expect(text).not.toContain(SECRET.slice('whsec_'.length));
+    });
+
+    test('include a custom scheme in which bytes can move', async () => {
+      const base = findPreset('stripe') as SchemeDescription;
+      const scheme = {
+        ...base,
+        name: 'custom',
+        signed: ['id', 'body'],
+        separator: '',
+        id: { header: 'X-Id' },
+      } as SchemeDescription;
+      expect(await problem({ scheme })).toMatch(/bytes could move between/);
+    });
+
+    test('do not exist for the presets that the library supports', async () => {
+      const failed: string[] = [];
+      for (const { name } of PRESETS) {
+        const text = await problem({ scheme: name, secrets: ['x'], publicUrl: 'https://hooks.example.com' });
+        if (!/secrets\[0\]|: none$/.test(text)) failed.push(name);
+      }
+      expect(failed.toSorted()).toEqual(UNSUPPORTED);
+    });
+
+    test('warn of a weak secret', async () => {
+      expect(await create({ scheme: 'github', secrets: ['short'] }).ready()).toEqual([expect.stringMatching(/^secrets\[0\]: /)]);
+    });
+  });
+
+  test('prints no secret', async () => {
+    const verifier = create({ dedup: library().memoryStore() });
+    const result = await verifier.verify(sign());
+    const bare = SECRET.slice('whsec_'.length);
+    for (const each of [
+      verifier,
+      result,
+      await create({ secrets: ['whsec_x'] })
+        .ready()
+        .catch((thrown: unknown) => thrown),
+    ])
+      expect(inspect(each, { depth: 20, showHidden: true }) + JSON.stringify(each)).not.toContain(bare);
+  });
+
+  const handshakes = readHandshakes().map((each) => ({ ...each, title: `${each.preset}, ${each.source}` }));
+  test.each(handshakes)('responds to the handshake of $title', async ({ preset, secret, signed, answer, atEpochSeconds }) => {
+    const type = preset as HandshakeName;
+    const known = findPreset(preset);
+    const isKnown = known !== undefined && known.jwt === undefined && known.handshake === type && type !== 'front';
+    const custom: SchemeDescription = {
+      ...(findPreset('github') as SchemeDescription),
+      name: 'custom',
+      secret: { encoding: 'utf8' },
+      ...(HANDSHAKES[type].mac === 'hmac-sha1' && {
+        signature: { header: 'X-Sig', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha1' }] },
+      }),
+    };
+    const verifier = library().createVerifier({
+      scheme: isKnown ? preset : custom,
+      secrets: [{ secret: secret.text, ...(secret.encoding && { encoding: secret.encoding }) }],
+      publicUrl: 'https://hooks.example.com',
+      now: () => atEpochSeconds * 1000,
+      handshake: {
+        type,
+        parameter: 'token',
+        ...(HANDSHAKES[type].token === 'needed' && { verifyToken: secret.text }),
+        ...(type === 'braintree' && { publicKey: 'integration_public_key' }),
+      },
+    });
+    const isGraph = type === 'microsoft-graph';
+    const url = isGraph ? `${signed.url}&token=${encodeURIComponent(secret.text)}` : signed.url;
+    const types = Object.keys(signed.headers).some((name) => name.toLowerCase() === 'content-type');
+    const mac = createHmac('sha256', secret.text).update(signed.body).digest('hex');
+    const headers = {
+      ...signed.headers,
+      ...(!types && { 'Content-Type': 'application/json' }),
+      // The values of these have no signature, as their senders leave it to other means.
+      ...(['event-grid', 'front'].includes(type) && { 'X-Hub-Signature-256': `sha256=${mac}` }),
+    };
+    const result = await verifier.verify({ method: signed.method, url, headers, body: signed.body });
+    if (result.ok) throw new Error('it is an event');
+    expect([result.code, result.detail, result.response.status]).toEqual(['handshake', type, answer.status]);
+    const text = await result.response.text();
+    if (answer.json !== undefined) expect(JSON.parse(text)).toEqual(answer.json);
+    else if (signed.method !== 'HEAD') expect(text).toBe(answer.text);
+    for (const [name, value] of Object.entries(answer.headers ?? {})) expect(result.response.headers.get(name)).toBe(value);
+  });
+});
+
+/** Tokens, certificates, or no signature. */
+const UNSUPPORTED = [
+  'apple-app-store',
+  'aws-sns',
+  'azure-event-grid',
+  'azure-event-grid-cloudevents',
+  'google-pubsub',
+  'monday',
+  'netlify',
+  'paypal',
+  'paypal-sandbox',
+  'plaid',
+  'unsigned',
+  'vonage',
+  'wix',
+];
