@@ -16,6 +16,8 @@ export interface Login {
    * watching.
    */
   onRevoked(end: () => void): () => void;
+  /** Whether the user still has the password. */
+  isLive(): boolean;
 }
 
 /** A user whose password was verified. */

@@ -175,6 +175,8 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
     const { route, trace } = this;
     const { authRequests } = this.#ends.parts;
     if (authRequests === undefined && admitted.claimed === undefined) this.#stand();
+    if (route.to === 'destination' && this.user?.login?.isLive() === false)
+      return { refusal: refuse('proxy_credentials_required', 'bad_credentials', { stage: 'login' }) };
     if (route.to === 'destination') return this.#thenPass(route.egress.pass(admitted, this.#response, trace), (passed) => passed);
     if (authRequests === undefined) return this.#enter(route, admitted);
     writeAllowed(this.#response, admitted, route.identity, trace);
@@ -219,6 +221,12 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
       this.#leaveSlot();
       claimed.claim?.release();
       return { refusal: refuse('in_progress', 'lease_expired', { stage: 'dedup' }) };
+    }
+    // Removed while the body arrived, or while the request waited for its slot.
+    if (this.user?.login?.isLive() === false) {
+      this.#leaveSlot();
+      claimed?.claim?.release();
+      return { refusal: refuse('credentials_required', 'bad_credentials', { stage: 'login' }) };
     }
     if (route.forwardTime > 0) route.capacity.follow(slot, this.#response, route.forwardTime);
     if (this.trace?.isRecorded === true) this.sentAt = clock.monotonic();

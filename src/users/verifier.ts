@@ -104,6 +104,11 @@ export class Verifier {
     return this.#join(this.#flights, digest, () => this.#attempt(credentials, network, digest, take));
   }
 
+  /** Whether the user still has the password. */
+  isLive(user: string, { hash }: LivePassword): boolean {
+    return this.#findLive(user, hash.text) !== undefined;
+  }
+
   /** Calls `end` once, when the user is removed or the password becomes invalid, or now if it already is. The result unsubscribes. */
   onRevoked(user: string, { hash, notAfter }: LivePassword, end: () => void): () => void {
     const session: Session = { user, stored: hash.text, end, cancelExpiry: () => undefined };

@@ -331,18 +331,25 @@ describe('a connection that outlives its request', () => {
   });
 });
 
+test('a delivery whose user is removed while its body arrives is rejected', async () => {
+  const basic = { realm: 'r', users: { file: 'users' }, requireTls: false };
+  gate = await startGate({ routes: [toWebhookRoute(app.port, { route: { basic } })] }, undefined, { users: BOTH });
+  const { headers, body } = makeDelivery();
+  const socket = openSocket(gate.port);
+  socket.write(toSlowHead({ ...headers, ...toBasic('bob', 'b') }, body.length));
+  expect(String(await new Promise((resolve) => socket.once('data', resolve)))).toContain('100 Continue');
+  await write(ALICE);
+  socket.write(body);
+  expect(await readToEnd(socket)).toContain('401 Unauthorized');
+  expect(app.received).toHaveLength(0);
+  await gate.stop();
+});
+
 test('a delivery whose key is removed while its body arrives is rejected', async () => {
   gate = await startGate({ routes: [toWebhookRoute(app.port)] });
   const { headers, body } = makeDelivery();
   const socket = openSocket(gate.port);
-  const fields = Object.entries({
-    ...headers,
-    Host: 'a',
-    'Content-Length': String(body.length),
-    Connection: 'close',
-    Expect: '100-continue',
-  });
-  socket.write(`POST /hooks/billing HTTP/1.1\r\n${fields.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`);
+  socket.write(toSlowHead(headers, body.length));
   // The gate reads the body from now on.
   expect(String(await new Promise((resolve) => socket.once('data', resolve)))).toContain('100 Continue');
   socket.write(body.slice(0, 1));
@@ -360,4 +367,16 @@ async function connectStatus(authority: string): Promise<number> {
   const answer = String(await new Promise((resolve) => socket.once('data', resolve)));
   socket.destroy();
   return Number(answer.slice('HTTP/1.1 '.length).slice(0, 3));
+}
+
+/** A head whose body is sent once the gate asks for it. */
+function toSlowHead(headers: Readonly<Record<string, string>>, length: number): string {
+  const fields = Object.entries({
+    ...headers,
+    Host: 'a',
+    'Content-Length': `${length}`,
+    Connection: 'close',
+    Expect: '100-continue',
+  });
+  return `POST /hooks/billing HTTP/1.1\r\n${fields.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`;
 }

@@ -63,7 +63,10 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
   const accept = (name: string, password: LivePassword): User => {
     onUsed(password);
     const realm = verifier();
-    return { name, login: { onRevoked: (end) => realm.onRevoked(name, password, end) } };
+    return {
+      name,
+      login: { onRevoked: (end) => realm.onRevoked(name, password, end), isLive: () => realm.isLive(name, password) },
+    };
   };
 
   const toKeys = options.limit === undefined ? undefined : createAttemptKeys(options.realm, options.limit.by);
