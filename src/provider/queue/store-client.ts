@@ -18,6 +18,8 @@ export type Announcement = { readonly due?: readonly string[]; readonly wake?: s
 /** Appends in the open transaction of another connection. */
 export type JoinedStore = (operation: Operations['append'], bodies: readonly Buffer[]) => Promise<Results['append']>;
 
+export type WithBodies<Result> = { readonly result: Result; readonly bodies: readonly Buffer[] };
+
 export interface StoreClient {
   /** It can no longer be used. */
   readonly isBroken: boolean;
@@ -26,10 +28,7 @@ export interface StoreClient {
   /** Runs an operation with the others of this turn. Rejects with a SidegateError. */
   call<K extends OperationKind>(kind: K, operation: Operations[K], bodies?: readonly Buffer[]): Promise<Results[K]>;
   /** The same for an operation whose result has bodies. */
-  read<K extends 'take' | 'getEvent'>(
-    kind: K,
-    operation: Operations[K],
-  ): Promise<{ readonly result: Results[K]; readonly bodies: readonly Buffer[] }>;
+  read<K extends 'take' | 'getEvent'>(kind: K, operation: Operations[K]): Promise<WithBodies<Results[K]>>;
   claim(endpoint: string): Promise<Claimed>;
   release(endpoint: string): void;
   /** Undefined if the connection is not to the database of the store, or may not use its tables. */
@@ -73,26 +72,22 @@ export function isDiskFull(text: string): boolean {
   return DISK_FULL.test(text);
 }
 
-/** Reports once that the store is unavailable, and once that it can be written again. */
-export class Availability {
-  readonly #hooks: QueueHooks;
-  #isAvailable = true;
-
-  constructor(hooks: QueueHooks) {
-    this.#hooks = hooks;
-  }
-
-  /** `provesWriting`: without a failure, these replies show that the store can be written. */
-  note(replies: readonly Reply[], provesWriting: boolean): void {
+/**
+ * Returns what reports once that the store is unavailable, and once that it can be written again. `provesWriting`: without a failure, these replies
+ * show that the store can be written.
+ */
+export function watchAvailability(hooks: QueueHooks): (replies: readonly Reply[], provesWriting: boolean) => void {
+  let isAvailable = true;
+  return (replies, provesWriting) => {
     const failed = replies.find((reply) => !reply.isDone && reply.code === 'queue_unavailable');
     if (failed !== undefined && !failed.isDone) {
-      if (this.#isAvailable) this.#hooks.onUnavailable(failed.message);
-      this.#isAvailable = false;
-    } else if (!this.#isAvailable && provesWriting) {
-      this.#isAvailable = true;
-      this.#hooks.onAvailable();
+      if (isAvailable) hooks.onUnavailable(failed.message);
+      isAvailable = false;
+    } else if (!isAvailable && provesWriting) {
+      isAvailable = true;
+      hooks.onAvailable();
     }
-  }
+  };
 }
 
 /** Bodies beyond this wait for the next batch, so that a batch does not need much memory twice. */

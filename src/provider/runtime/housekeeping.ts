@@ -36,11 +36,11 @@ export class Housekeeping {
   #isReplaced = false;
   readonly #forecast = new FillForecast();
   #newest: EventRecord | undefined;
-  readonly #file: QueueFileWatch | undefined;
+  readonly #lookAtFile: ReturnType<typeof watchQueueFile> | undefined;
 
   constructor(parts: HousekeepingParts) {
     this.#parts = parts;
-    this.#file = parts.file === undefined ? undefined : new QueueFileWatch(parts.file);
+    this.#lookAtFile = parts.file === undefined ? undefined : watchQueueFile(parts.file);
   }
 
   start(): void {
@@ -86,9 +86,9 @@ export class Housekeeping {
 
   /** A file that was replaced is open still: what is written to it now is lost when it is closed. */
   #watchFile(): void {
-    if (this.#file === undefined) return;
+    if (this.#lookAtFile === undefined) return;
     const { metrics, condition, logger, file } = this.#parts;
-    const { freeBytes, totalBytes, isSame } = this.#file.look();
+    const { freeBytes, totalBytes, isSame } = this.#lookAtFile();
     metrics.queueDisk(freeBytes, totalBytes);
     if (isSame) return condition.recover('file');
     if (!this.#isReplaced) {
@@ -164,10 +164,7 @@ export class FillForecast {
   readonly #samples: Sample[] = [];
 
   /** Seconds until the first bound is reached if the growth continues; infinity while nothing grows. `at`: monotonic. */
-  add(
-    { events, bytes, maxEvents, maxBytes }: Undelivered & Pick<QueueStats, 'maxEvents' | 'maxBytes'>,
-    at: Milliseconds,
-  ): number {
+  add({ events, bytes, maxEvents, maxBytes }: Undelivered & Pick<QueueStats, 'maxEvents' | 'maxBytes'>, at: Milliseconds) {
     this.#samples.push({ at, events, bytes });
     while (this.#samples.length > 2 && (this.#samples[1]?.at ?? at) <= at - WINDOW_MS) this.#samples.shift();
     if (events >= maxEvents || bytes >= maxBytes) return 0;
@@ -187,20 +184,14 @@ export class FillForecast {
   }
 }
 
-export class QueueFileWatch {
-  readonly #path: string;
-  #opened: string | undefined;
-
-  constructor(path: string) {
-    this.#path = path;
-  }
-
-  /** `isSame`: the path still leads to the file that is open. Throws if the file system does not respond. */
-  look(): { readonly freeBytes: number; readonly totalBytes: number; readonly isSame: boolean } {
-    const file = statSync(this.#path, { throwIfNoEntry: false });
+/** Returns how to look at the file. `isSame`: the path still leads to the file that is open. Throws if the file system does not respond. */
+export function watchQueueFile(path: string) {
+  let opened: string | undefined;
+  return (): { readonly freeBytes: number; readonly totalBytes: number; readonly isSame: boolean } => {
+    const file = statSync(path, { throwIfNoEntry: false });
     const found = file === undefined ? '' : `${file.dev}:${file.ino}`;
-    this.#opened ??= found;
-    const { bavail, blocks, bsize } = statfsSync(dirname(this.#path));
-    return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, isSame: found === this.#opened };
-  }
+    opened ??= found;
+    const { bavail, blocks, bsize } = statfsSync(dirname(path));
+    return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, isSame: found === opened };
+  };
 }

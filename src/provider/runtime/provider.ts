@@ -37,14 +37,15 @@ import { createQueue, testQueue } from '../queue/sql-queue.ts';
 import { type ProviderSettings, readProviderSettings } from '../settings/read-settings.ts';
 import {
   createApiHooks,
+  createFailingEndpoints,
   createInboxLog,
   createLaneHooks,
   createOutboxHooks,
+  createQueueCondition,
   createQueueHooks,
-  FailingEndpoints,
   type LaneHooks,
   type ProviderLogEvent,
-  QueueCondition,
+  type QueueCondition,
   type TelemetryParts,
   toLabel,
 } from '../telemetry/hooks.ts';
@@ -122,14 +123,14 @@ export class Provider {
     const place = settings.queue;
     if (place === undefined) throw new Error('the URL of the queue could not be read');
     const isShared = place.kind === 'postgres';
-    this.#condition = new QueueCondition(this.#metrics, logger);
+    this.#condition = createQueueCondition(this.#metrics, logger);
     const hooks = createQueueHooks({ logger, condition: this.#condition });
     this.#queue = createQueue(place, { clock: parts.clock, bounds: config.queue, hooks });
     // Only the sender has the time of this process: receivers compare its requests with their own clocks.
     const { clock } = this.#queue;
     this.#parts = { ...parts, clock };
     this.#steps = new ClockSteps(clock);
-    const failing = new FailingEndpoints(clock, isShared);
+    const failing = createFailingEndpoints(clock, isShared);
     const telemetry: TelemetryParts = { ...this.#parts, metrics: this.#metrics, failing, condition: this.#condition };
     this.#stored = new StoredRegistry({
       store: this.#queue.endpoints,

@@ -3,7 +3,7 @@
 import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
 import { chooseQueue } from '../../config/schema/queue-choice.ts';
 import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
-import { type EndpointSecrets, type ProviderFiles, readProviderFiles } from '../../config/sources/provider-files.ts';
+import { type EndpointSecrets, readProviderFiles } from '../../config/sources/provider-files.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
@@ -48,13 +48,17 @@ export async function readProviderSettings(config: ProviderConfig): Promise<Prov
   const files = await readProviderFiles(config);
   const problems: SourceProblem[] = [...files.problems];
   const rules = compileEgressRules(config.egress);
-  const reader = new SettingsReader(config, rules, problems);
-  const endpoints = config.endpoints.map((endpoint, index) =>
-    reader.toEndpoint(endpoint, files.endpoints[index] as EndpointSecrets, `${PATH}.endpoints.${index}`),
-  );
-  reader.checkHosts();
-  const ca = reader.checkCa(files.ca);
-  if (files.token !== undefined) reader.add(`${PATH}.token.secret`, findTokenProblem(files.token));
+  const report: Report = (path, found) => {
+    if (found !== undefined) problems.push({ severity: 'error', path, message: found.problem, hint: found.hint });
+  };
+  const endpoints = config.endpoints.map((endpoint, index) => {
+    const reportHere: Report = (path, found) => report(`${PATH}.endpoints.${index}.${path}`, found);
+    reportHere('url', findUrlProblem(endpoint.url, rules));
+    return toConfigEndpoint(endpoint, files.endpoints[index] as EndpointSecrets, toDefaults(config), reportHere);
+  });
+  checkHosts(config, report);
+  const ca = checkCa(files.ca, report);
+  if (files.token !== undefined) report(`${PATH}.token.secret`, findTokenProblem(files.token));
   return {
     config,
     endpoints: endpoints.filter((endpoint) => endpoint !== undefined),
@@ -62,8 +66,8 @@ export async function readProviderSettings(config: ProviderConfig): Promise<Prov
     rules,
     token: files.token,
     queue: toPlace(config, files.queue),
-    cipher: reader.toCipher(files.encryptionKeys),
-    proxy: reader.toProxy(files, ca),
+    cipher: toCipher(config, files.encryptionKeys, report),
+    proxy: toProxy(config, files.proxyPassword, ca, report),
     ca,
     outbox: files.outbox,
     problems,
@@ -80,97 +84,85 @@ function toDefaults({ timeout, concurrency, schedule }: ProviderConfig): Endpoin
   return { timeout, connectTimeout: Math.min(timeout, CONNECT_TIMEOUT_MS), concurrency, schedule };
 }
 
-class SettingsReader {
-  readonly #config: ProviderConfig;
-  readonly #rules: EgressRules;
-  readonly #problems: SourceProblem[];
+type Report = (path: string, found: SettingProblem | undefined) => void;
 
-  constructor(config: ProviderConfig, rules: EgressRules, problems: SourceProblem[]) {
-    this.#config = config;
-    this.#rules = rules;
-    this.#problems = problems;
-  }
+function checkHosts({ egress }: ProviderConfig, report: Report): void {
+  for (const [index, host] of (egress.allowHosts ?? []).entries())
+    if (parseHostRule(host) === undefined)
+      report(`${PATH}.egress.allowHosts.${index}`, {
+        problem: `${JSON.stringify(host)} is not a host`,
+        hint: 'write a host name, or *.example.com for all subdomains, without a port',
+      });
+}
 
-  add(path: string, found: SettingProblem | undefined): void {
-    if (found !== undefined) this.#problems.push({ severity: 'error', path, message: found.problem, hint: found.hint });
-  }
+/** Returns the CAs in PEM; undefined if there are none, or if they are not valid. */
+function checkCa(ca: string | undefined, report: Report): string | undefined {
+  if (ca === undefined || isUsable(() => createEndpointContext(ca))) return ca;
+  report(`${PATH}.egress.caFile`, { problem: 'the file has no certificate', hint: 'write the CAs in PEM' });
+  return undefined;
+}
 
-  checkHosts(): void {
-    for (const [index, host] of (this.#config.egress.allowHosts ?? []).entries())
-      if (parseHostRule(host) === undefined)
-        this.add(`${PATH}.egress.allowHosts.${index}`, {
-          problem: `${JSON.stringify(host)} is not a host`,
-          hint: 'write a host name, or *.example.com for all subdomains, without a port',
-        });
-  }
+function toCipher({ encryption }: ProviderConfig, texts: readonly (Secret | undefined)[], report: Report): EndpointCipher {
+  const path = `${PATH}.encryption.keys`;
+  const keys = texts.map((text, index) => {
+    if (text === undefined) return [];
+    const parsed = parseEncryptionKey(text);
+    if ('key' in parsed) return [parsed.key];
+    report(`${path}.${index}`, parsed);
+    return [];
+  });
+  const cipher = new EndpointCipher(keys.flat());
+  if (cipher.keyIds.length < keys.flat().length) report(path, { problem: 'two keys are the same', hint: 'remove one of them' });
+  for (const [index, lost] of (encryption?.lostKeys ?? []).entries())
+    if (cipher.has(lost))
+      report(`${PATH}.encryption.lostKeys.${index}`, {
+        problem: `the key ${lost} is among the keys`,
+        hint: 'remove it here',
+      });
+  return cipher;
+}
 
-  /** Returns the CAs in PEM; undefined if there are none, or if they are not valid. */
-  checkCa(ca: string | undefined): string | undefined {
-    if (ca === undefined || isUsable(() => createEndpointContext(ca))) return ca;
-    this.add(`${PATH}.egress.caFile`, { problem: 'the file has no certificate', hint: 'write the CAs in PEM' });
-    return undefined;
-  }
+function toProxy({ egress: { proxy } }: ProviderConfig, password: Secret | undefined, ca: string | undefined, report: Report) {
+  if (proxy === undefined) return undefined;
+  const settings = { url: proxy.url, username: proxy.username, password };
+  const problem = findProxyProblem(settings);
+  report(`${PATH}.egress.proxy.url`, problem);
+  return problem === undefined ? createEgressProxy(settings, ca) : undefined;
+}
 
-  toCipher(texts: readonly (Secret | undefined)[]): EndpointCipher {
-    const path = `${PATH}.encryption.keys`;
-    const keys = texts.map((text, index) => {
-      if (text === undefined) return [];
-      const parsed = parseEncryptionKey(text);
-      if ('key' in parsed) return [parsed.key];
-      this.add(`${path}.${index}`, parsed);
-      return [];
-    });
-    const cipher = new EndpointCipher(keys.flat());
-    if (cipher.keyIds.length < keys.flat().length)
-      this.add(path, { problem: 'two keys are the same', hint: 'remove one of them' });
-    for (const [index, lost] of (this.#config.encryption?.lostKeys ?? []).entries())
-      if (cipher.has(lost))
-        this.add(`${PATH}.encryption.lostKeys.${index}`, {
-          problem: `the key ${lost} is among the keys`,
-          hint: 'remove it here',
-        });
-    return cipher;
-  }
+/** Returns undefined if the endpoint has no usable secret. */
+function toConfigEndpoint(
+  endpoint: ProviderEndpointConfig,
+  secrets: EndpointSecrets,
+  defaults: EndpointDefaults,
+  report: Report,
+) {
+  report('headers', findHeaderProblem(Object.entries(endpoint.headers)));
+  const current = toKey(secrets.secret, 'secret', report);
+  const previous = toKey(secrets.previousSecret, 'previousSecret', report);
+  const clientCertificate = toCertificate(secrets.clientCertificate, 'clientCertificate.certFile', report);
+  if (current === undefined) return undefined;
+  const keys = previous === undefined ? [current] : [current, previous];
+  const { name: id, secret: _, previousSecret: __, ...settings } = endpoint;
+  const own = { id, source: 'config', keys, disabled: undefined, enabledAt: BEFORE_ALL, clientCertificate } as const;
+  return toEndpoint(settings, own, { ...defaults, connectTimeout: CONNECT_TIMEOUT_MS });
+}
 
-  toProxy({ proxyPassword }: ProviderFiles, ca: string | undefined): EgressProxy | undefined {
-    const { proxy } = this.#config.egress;
-    if (proxy === undefined) return undefined;
-    const settings = { url: proxy.url, username: proxy.username, password: proxyPassword };
-    const problem = findProxyProblem(settings);
-    this.add(`${PATH}.egress.proxy.url`, problem);
-    return problem === undefined ? createEgressProxy(settings, ca) : undefined;
-  }
+function toKey(secret: Secret | undefined, path: string, report: Report): SigningKey | undefined {
+  if (secret === undefined) return undefined;
+  const key = parseSigningSecret(secret.expose().toString('latin1'));
+  if (!('problem' in key)) return key;
+  report(path, key);
+  return undefined;
+}
 
-  /** Returns undefined if the endpoint has no usable secret. */
-  toEndpoint(endpoint: ProviderEndpointConfig, secrets: EndpointSecrets, path: string): Endpoint | undefined {
-    this.add(`${path}.url`, findUrlProblem(endpoint.url, this.#rules));
-    this.add(`${path}.headers`, findHeaderProblem(Object.entries(endpoint.headers)));
-    const current = this.#toKey(secrets.secret, `${path}.secret`);
-    const previous = this.#toKey(secrets.previousSecret, `${path}.previousSecret`);
-    const clientCertificate = this.#toCertificate(secrets.clientCertificate, `${path}.clientCertificate.certFile`);
-    if (current === undefined) return undefined;
-    const keys = previous === undefined ? [current] : [current, previous];
-    const { name: id, secret: _, previousSecret: __, ...settings } = endpoint;
-    const own = { id, source: 'config', keys, disabled: undefined, enabledAt: BEFORE_ALL, clientCertificate } as const;
-    return toEndpoint(settings, own, { ...toDefaults(this.#config), connectTimeout: CONNECT_TIMEOUT_MS });
-  }
-
-  #toKey(secret: Secret | undefined, path: string): SigningKey | undefined {
-    if (secret === undefined) return undefined;
-    const key = parseSigningSecret(secret.expose().toString('latin1'));
-    if (!('problem' in key)) return key;
-    this.add(path, key);
-    return undefined;
-  }
-
-  #toCertificate(certificate: ClientCertificate | undefined, path: string): ClientCertificate | undefined {
-    if (certificate === undefined || isUsable(() => createEndpointContext(undefined, certificate))) return certificate;
-    this.add(path, {
-      problem: 'the certificate and its private key do not match',
-      hint: 'write both in PEM, the key without a passphrase',
-    });
-    return undefined;
-  }
+function toCertificate(certificate: ClientCertificate | undefined, path: string, report: Report) {
+  if (certificate === undefined || isUsable(() => createEndpointContext(undefined, certificate))) return certificate;
+  report(path, {
+    problem: 'the certificate and its private key do not match',
+    hint: 'write both in PEM, the key without a passphrase',
+  });
+  return undefined;
 }
 
 /** OpenSSL throws for PEM that it cannot use. */

@@ -233,34 +233,25 @@ function toAttemptSpan(delivery: Delivery, endpoint: Endpoint, result: AttemptRe
  */
 const FORGET_AFTER_MS: Milliseconds = 10 * 60_000;
 
-/** The endpoints whose breaker is open, as far as this replica knows. */
-export class FailingEndpoints {
-  readonly #clock: Clock;
-  readonly #isShared: boolean;
-  readonly #until = new Map<string, EpochMilliseconds>();
+export type FailingEndpoints = ReturnType<typeof createFailingEndpoints>;
 
-  /** `isShared`: other replicas serve the same queue. */
-  constructor(clock: Clock, isShared: boolean) {
-    this.#clock = clock;
-    this.#isShared = isShared;
-  }
-
-  /** An attempt failed; the next one does not start before `until`. */
-  add(endpoint: string, until: EpochMilliseconds): void {
-    this.#until.set(endpoint, until);
-  }
-
-  delete(endpoint: string): void {
-    this.#until.delete(endpoint);
-  }
-
-  /** How many of these endpoints are failing; forgets all others. */
-  count(endpoints: readonly string[]): number {
-    const current = new Set(endpoints);
-    const oldest = this.#isShared ? this.#clock.now() - FORGET_AFTER_MS : Number.NEGATIVE_INFINITY;
-    for (const [endpoint, until] of this.#until) if (!current.has(endpoint) || until < oldest) this.#until.delete(endpoint);
-    return this.#until.size;
-  }
+/** The endpoints whose breaker is open, as far as this replica knows. `isShared`: other replicas serve the same queue. */
+export function createFailingEndpoints(clock: Clock, isShared: boolean) {
+  const untils = new Map<string, EpochMilliseconds>();
+  return {
+    /** An attempt failed; the next one does not start before `until`. */
+    add(endpoint: string, until: EpochMilliseconds): void {
+      untils.set(endpoint, until);
+    },
+    delete: (endpoint: string): boolean => untils.delete(endpoint),
+    /** How many of these endpoints are failing; forgets all others. */
+    count(endpoints: readonly string[]): number {
+      const current = new Set(endpoints);
+      const oldest = isShared ? clock.now() - FORGET_AFTER_MS : Number.NEGATIVE_INFINITY;
+      for (const [endpoint, until] of untils) if (!current.has(endpoint) || until < oldest) untils.delete(endpoint);
+      return untils.size;
+    },
+  };
 }
 
 /** Each part that can fail, the most important one first, and its problem in public words: the log has the cause. */
@@ -274,36 +265,30 @@ const PROBLEMS = {
 type Part = keyof typeof PROBLEMS;
 const PARTS = Object.keys(PROBLEMS) as Part[];
 
+export type QueueCondition = ReturnType<typeof createQueueCondition>;
+
 /** The problems of the queue, for /readyz, the metric and the log. Each part fails and recovers by itself: figures that can be read do not mean that events can be written. */
-export class QueueCondition {
-  readonly #metrics: Pick<ProviderMetrics, 'queueUp'>;
-  readonly #logger: Logger<ProviderLogEvent>;
-  readonly #failed = new Map<Part, string>();
-
-  constructor(metrics: Pick<ProviderMetrics, 'queueUp'>, logger: Logger<ProviderLogEvent>) {
-    this.#metrics = metrics;
-    this.#logger = logger;
-  }
-
-  /** In the words of /readyz; undefined if the queue can store events. */
-  get problem(): string | undefined {
-    const failed = PARTS.find((part) => this.#failed.has(part));
-    return failed && this.#failed.get(failed);
-  }
-
-  /** An outage is logged once, with the first cause. */
-  fail(part: Part, error: string): void {
-    if (this.#failed.size === 0) this.#logger.error('queue_down', { error });
-    this.#failed.set(part, isDiskFull(error) ? `${PROBLEMS[part]}: its disk is full` : PROBLEMS[part]);
-    this.#metrics.queueUp(false);
-  }
-
-  recover(part: Part): void {
-    const hadFailed = this.#failed.delete(part);
-    if (this.#failed.size > 0) return;
-    this.#metrics.queueUp(true);
-    if (hadFailed) this.#logger.info('queue_up');
-  }
+export function createQueueCondition(metrics: Pick<ProviderMetrics, 'queueUp'>, logger: Logger<ProviderLogEvent>) {
+  const failed = new Map<Part, string>();
+  return {
+    /** In the words of /readyz; undefined if the queue can store events. */
+    get problem(): string | undefined {
+      const first = PARTS.find((part) => failed.has(part));
+      return first && failed.get(first);
+    },
+    /** An outage is logged once, with the first cause. */
+    fail(part: Part, error: string): void {
+      if (failed.size === 0) logger.error('queue_down', { error });
+      failed.set(part, isDiskFull(error) ? `${PROBLEMS[part]}: its disk is full` : PROBLEMS[part]);
+      metrics.queueUp(false);
+    },
+    recover(part: Part): void {
+      const hadFailed = failed.delete(part);
+      if (failed.size > 0) return;
+      metrics.queueUp(true);
+      if (hadFailed) logger.info('queue_up');
+    },
+  };
 }
 
 export type ProviderLogEvent =

@@ -12,7 +12,6 @@ import { readStates } from '../sql/lanes.ts';
 import { type OperationKind, type Operations, type Reply, type Results, Store, type Task } from '../sql/store.ts';
 import {
   type Announcement,
-  Availability,
   type Claimed,
   type JoinedStore,
   type OpenStore,
@@ -21,6 +20,7 @@ import {
   takeBatch,
   toOwnBytes,
   toReplyError,
+  watchAvailability,
 } from '../store-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres-database.ts';
 
@@ -84,7 +84,7 @@ class PostgresClient implements StoreClient {
   readonly #database: PostgresDatabase;
   readonly #store: Store;
   readonly #parts: ClientParts;
-  readonly #availability: Availability;
+  readonly #noteAvailability: ReturnType<typeof watchAvailability>;
   readonly #owner = `${hostname()}/${randomUUID()}`;
   readonly #owned = new Map<string, OwnedLane>();
   /** Claims that are under way: what gives back unused lanes leaves these. */
@@ -114,7 +114,7 @@ class PostgresClient implements StoreClient {
     this.#database = database;
     this.#store = store;
     this.#parts = parts;
-    this.#availability = new Availability(parts.events);
+    this.#noteAvailability = watchAvailability(parts.events);
   }
 
   async start(): Promise<void> {
@@ -141,10 +141,7 @@ class PostgresClient implements StoreClient {
     });
   }
 
-  async read<K extends 'take' | 'getEvent'>(
-    kind: K,
-    operation: Operations[K],
-  ): Promise<{ readonly result: Results[K]; readonly bodies: readonly Buffer[] }> {
+  async read<K extends 'take' | 'getEvent'>(kind: K, operation: Operations[K]) {
     const bodies: Uint8Array[] = [];
     const result = (await this.#read({ kind, ...operation } as Task['operation'], bodies)) as Results[K];
     return { result, bodies: bodies.map((body) => toOwnBytes(Buffer.from(body.buffer, body.byteOffset, body.byteLength))) };
@@ -239,7 +236,7 @@ class PostgresClient implements StoreClient {
     try {
       const replies = await this.#store.write(calls);
       for (const [i, call] of calls.entries()) this.#answer(call, replies[i] as Reply);
-      this.#availability.note(replies, true);
+      this.#noteAvailability(replies, true);
     } finally {
       this.#isWriting = false;
       this.#schedule();

@@ -15,8 +15,7 @@ async function serve(port: Port): Promise<void> {
   try {
     database = await SqliteDatabase.open(path);
   } catch (thrown) {
-    port.postMessage({ isOpen: false, ...toFailure(thrown) } satisfies Opened);
-    return;
+    return port.postMessage({ isOpen: false, ...toFailure(thrown) } satisfies Opened);
   }
   const store = new Store(database, bounds);
   port.postMessage({ isOpen: true } satisfies Opened);

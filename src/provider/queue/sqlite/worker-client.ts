@@ -6,7 +6,6 @@ import type { QueueBounds } from '../delivery-queue.ts';
 import type { Batch, BatchReply, Opened, WorkerSettings } from '../messages.ts';
 import type { OperationKind, Operations, Reply, Results } from '../sql/store.ts';
 import {
-  Availability,
   type Claimed,
   type OpenStore,
   type StoreClient,
@@ -14,6 +13,8 @@ import {
   takeBatch,
   toOwnBytes,
   toReplyError,
+  type WithBodies,
+  watchAvailability,
 } from '../store-client.ts';
 import { packBytes, splitBytes } from './batch.ts';
 import { describeHolder, prepareQueueFile } from './queue-file.ts';
@@ -54,7 +55,7 @@ class WorkerClient implements StoreClient {
   /** Times are those of this process. */
   readonly clockOffset = 0;
   readonly #events: StoreEvents;
-  readonly #availability: Availability;
+  readonly #noteAvailability: ReturnType<typeof watchAvailability>;
   readonly #worker: Worker;
   #waiting: Call[] = [];
   #sent: readonly Call[] = [];
@@ -71,7 +72,7 @@ class WorkerClient implements StoreClient {
   private constructor(worker: Worker, events: StoreEvents) {
     this.#worker = worker;
     this.#events = events;
-    this.#availability = new Availability(events);
+    this.#noteAvailability = watchAvailability(events);
     onEvent(worker, 'message', (reply: BatchReply) => this.#receive(reply));
     onEvent(worker, 'error', (error) => this.#fail(error));
     this.#ended = new Promise((resolve) => {
@@ -118,10 +119,7 @@ class WorkerClient implements StoreClient {
     return new Promise((resolve, reject) => this.#add({ operation: { kind, ...operation }, bodies, resolve, reject }));
   }
 
-  read<K extends 'take' | 'getEvent'>(
-    kind: K,
-    operation: Operations[K],
-  ): Promise<{ readonly result: Results[K]; readonly bodies: readonly Buffer[] }> {
+  read<K extends 'take' | 'getEvent'>(kind: K, operation: Operations[K]): Promise<WithBodies<Results[K]>> {
     return new Promise((resolve, reject) => {
       const onResult = (result: Results[K], bodies: readonly Buffer[]): void => resolve({ result, bodies });
       this.#add({ operation: { kind, ...operation }, bodies: NO_BODIES, resolve: onResult, reject });
@@ -143,10 +141,8 @@ class WorkerClient implements StoreClient {
   }
 
   #add(call: Call): void {
-    if (this.#failure !== undefined || this.#isClosing) {
-      call.reject(new SidegateError('system', 'queue_unavailable', this.#failure?.message ?? 'the queue is closed'));
-      return;
-    }
+    if (this.#failure !== undefined || this.#isClosing)
+      return call.reject(new SidegateError('system', 'queue_unavailable', this.#failure?.message ?? 'the queue is closed'));
     this.#waiting.push(call);
     this.#schedule();
   }
@@ -200,7 +196,7 @@ class WorkerClient implements StoreClient {
       call.resolve(reply.result as never, views);
     }
     const hasWrite = calls.some(({ operation: { kind } }) => kind === 'append' || kind === 'settle');
-    this.#availability.note(replies, hasWrite);
+    this.#noteAvailability(replies, hasWrite);
     this.#schedule();
   }
 

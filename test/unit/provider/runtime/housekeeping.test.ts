@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import type { Clock } from '../../../../src/core/clock.ts';
 import { ClockSteps } from '../../../../src/core/clock-steps.ts';
 import type { DeliveryQueue, NewEvent } from '../../../../src/provider/queue/delivery-queue.ts';
-import { FillForecast, Housekeeping, QueueFileWatch } from '../../../../src/provider/runtime/housekeeping.ts';
-import { FailingEndpoints, type ProviderLogEvent, QueueCondition } from '../../../../src/provider/telemetry/hooks.ts';
+import { FillForecast, Housekeeping, watchQueueFile } from '../../../../src/provider/runtime/housekeeping.ts';
+import { createFailingEndpoints, createQueueCondition, type ProviderLogEvent, type QueueCondition } from '../../../../src/provider/telemetry/hooks.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
@@ -72,16 +72,16 @@ describe('the forecast of a full queue', () => {
 test('the file of a queue is another one after it was deleted or replaced', () => {
   const path = join(makeFolder(), 'queue.db');
   writeFileSync(path, 'a');
-  const watch = new QueueFileWatch(path);
-  const { freeBytes, totalBytes, isSame } = watch.look();
+  const watch = watchQueueFile(path);
+  const { freeBytes, totalBytes, isSame } = watch();
   expect(isSame).toBe(true);
   expect(freeBytes).toBeGreaterThan(0);
   expect(totalBytes).toBeGreaterThan(freeBytes);
   copyFileSync(path, `${path}.copy`);
   renameSync(`${path}.copy`, path);
-  expect(watch.look().isSame).toBe(false);
+  expect(watch().isSame).toBe(false);
   rmSync(path);
-  expect(watch.look().isSame).toBe(false);
+  expect(watch().isSame).toBe(false);
 });
 
 interface Scene {
@@ -104,7 +104,7 @@ async function createScene(create: (clock: Clock) => DeliveryQueue, file?: strin
   const lines: string[] = [];
   const destination = { write: (line: string) => void lines.push(line) };
   const logger = createLogger<ProviderLogEvent>({ level: 'info', version: 'test', destination });
-  const condition = new QueueCondition(metrics, logger);
+  const condition = createQueueCondition(metrics, logger);
   let reads = 0;
   const counted = new Proxy(queue, {
     get(target, key) {
@@ -123,7 +123,7 @@ async function createScene(create: (clock: Clock) => DeliveryQueue, file?: strin
     registry: { list: () => [] },
     steps: new ClockSteps(clock),
     slots: undefined,
-    failing: new FailingEndpoints(clock, false),
+    failing: createFailingEndpoints(clock, false),
     retention: { retention: 3 * DAY_MS, deadRetention: 30 * DAY_MS },
   });
   housekeeping.start();
@@ -245,7 +245,7 @@ test('a queue whose figures can be read is down as long as it cannot be written'
     version: 'test',
     destination: { write: (line: string) => void lines.push(line) },
   });
-  const condition = new QueueCondition({ queueUp: (isUp) => ups.push(isUp) }, logger);
+  const condition = createQueueCondition({ queueUp: (isUp) => ups.push(isUp) }, logger);
   condition.fail('writes', 'the disk is full');
   condition.recover('figures');
   expect(condition.problem).toBe('the queue cannot store events: its disk is full');

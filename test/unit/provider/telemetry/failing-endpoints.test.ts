@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { FailingEndpoints } from '../../../../src/provider/telemetry/hooks.ts';
+import { createFailingEndpoints } from '../../../../src/provider/telemetry/hooks.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const MINUTE = 60_000;
@@ -7,7 +7,7 @@ const MINUTE = 60_000;
 describe('the endpoints that fail', () => {
   test('are those without a success, as long as they exist and are enabled', () => {
     const clock = new FakeClock();
-    const failing = new FailingEndpoints(clock, false);
+    const failing = createFailingEndpoints(clock, false);
     failing.add('a', clock.now() + MINUTE);
     failing.add('b', clock.now() + MINUTE);
     failing.add('b', clock.now() + 2 * MINUTE);
@@ -23,7 +23,7 @@ describe('the endpoints that fail', () => {
     ['are remembered with a queue of one process until an attempt succeeds', false, 1],
   ])('%s', async (_title, isShared, expected) => {
     const clock = new FakeClock();
-    const failing = new FailingEndpoints(clock, isShared);
+    const failing = createFailingEndpoints(clock, isShared);
     failing.add('a', clock.now() + 5 * MINUTE);
     await clock.advance(15 * MINUTE);
     expect(failing.count(['a'])).toBe(1);

@@ -3,9 +3,9 @@ import { expect, test } from 'vitest';
 import type { Endpoint } from '../../../../src/provider/endpoints/endpoint.ts';
 import {
   createLaneHooks,
-  FailingEndpoints,
+  createFailingEndpoints,
   type ProviderLogEvent,
-  QueueCondition,
+  createQueueCondition,
 } from '../../../../src/provider/telemetry/hooks.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { AttemptJournal } from '../../../../src/telemetry/journal/attempt-journal.ts';
@@ -24,8 +24,8 @@ function createScene(endpoints: readonly Endpoint[]) {
     logger,
     onSpan: undefined,
     journal: new AttemptJournal(0),
-    failing: new FailingEndpoints(clock, false),
-    condition: new QueueCondition(metrics, logger),
+    failing: createFailingEndpoints(clock, false),
+    condition: createQueueCondition(metrics, logger),
   };
   const hooks = createLaneHooks(parts, (id) => endpoints.find((endpoint) => endpoint.id === id));
   const skipped = async (): Promise<Record<string, number>> => {
