@@ -23,35 +23,6 @@ export const PATH_PARAMETERS: PathParameters = {
   receiver: schemas.receiverId.describe('ID of the endpoint, or `inbox:` and the name of a route.'),
 };
 
-/** The schemas that have a name in the document. */
-const requests = {
-  NewEvent: schemas.newEvent,
-  NewEvents: schemas.newEvents,
-  NewEndpoint: schemas.newEndpoint,
-  EndpointReplacement: schemas.endpointReplacement,
-  EndpointPatch: schemas.endpointPatch,
-  Rotation: schemas.rotation,
-  TestEvent: schemas.testEvent,
-  RepairRequest: schemas.repairRequest,
-};
-const responses = {
-  AcceptedEvent: schemas.acceptedEvent,
-  AcceptedEvents: schemas.acceptedEvents,
-  StoredEvent: schemas.storedEvent,
-  Event: schemas.event,
-  EventPage: schemas.eventPage,
-  ErasedPayloads: schemas.erasedPayloads,
-  Endpoint: schemas.endpoint,
-  CreatedEndpoint: schemas.createdEndpoint,
-  EndpointPage: schemas.endpointPage,
-  RotatedSecret: schemas.rotatedSecret,
-  EndpointStats: schemas.endpointStats,
-  Delivery: schemas.delivery,
-  DeliveryWithAttempts: schemas.deliveryWithAttempts,
-  DeliveryPage: schemas.deliveryPage,
-  RetriedDelivery: schemas.retriedDelivery,
-  RepairProgress: schemas.repairProgress,
-};
 /** The app creates endpoints and events, and it alone has the credentials for that. */
 const OFFERED: ReadonlySet<string> = new Set([
   'listEndpoints',
@@ -94,20 +65,32 @@ export function createOperations(parts: OperationParts, version: string): Operat
       basic: { type: 'http', scheme: 'basic', description: 'A user of provider.basic.' },
     },
     parameters: PATH_PARAMETERS,
-    requests,
-    responses,
+    ...toNames(operations),
   });
   return [...operations, document];
 }
 
 /** Those of the console, with their paths on the provider's port. */
 export function createConsoleOperations(parts: OperationParts): ConsoleOperations {
-  const operations = createEach(parts).filter(({ id }) => OFFERED.has(id));
-  return { operations, parameters: PATH_PARAMETERS, requests, responses, toThrownProblem };
+  const all = createEach(parts);
+  const operations = all.filter(({ id }) => OFFERED.has(id));
+  return { operations, parameters: PATH_PARAMETERS, ...toNames(all), toThrownProblem };
 }
 
 function createEach(parts: OperationParts): Operation[] {
   return [...EVENT_OPERATIONS, ...ENDPOINT_OPERATIONS, ...DELIVERY_OPERATIONS].map((bind) => bind(parts));
+}
+
+/** The exported schemas that have a description are named in the document. Those that are the body of an operation describe requests. */
+function toNames(operations: readonly Operation[]): Pick<OpenapiOptions, 'requests' | 'responses'> {
+  const bodies = new Set(operations.map(({ body }) => body?.schema));
+  const named = Object.entries(schemas).flatMap(([name, schema]) =>
+    schema instanceof z.ZodType && schema.description !== undefined
+      ? [[name.replace(/^./, (first) => first.toUpperCase()), schema] as const]
+      : [],
+  );
+  const { true: requests = [], false: responses = [] } = Object.groupBy(named, ([, schema]) => `${bodies.has(schema)}` as const);
+  return { requests: Object.fromEntries(requests), responses: Object.fromEntries(responses) };
 }
 
 const AGAIN = 'post the event again later, with the same ID';

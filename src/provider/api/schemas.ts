@@ -59,7 +59,7 @@ export const deliveryQuery = z.strictObject({
   ...page,
 });
 
-export const attempt = z
+const attempt = z
   .strictObject({
     at: z.iso.datetime(),
     durationMs: z.number().min(0),
