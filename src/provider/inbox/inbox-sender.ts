@@ -4,8 +4,7 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { onAbort, onEvent } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange } from '../../http/client/upstream.ts';
-import type { AttemptOutcome, AttemptResult, Sender } from '../attempt/attempt.ts';
-import { toOutcome } from '../attempt/attempt.ts';
+import { type AttemptOutcome, type AttemptResult, type Sender, toOutcome } from '../attempt/attempt.ts';
 import { INBOX_PREFIX, isInboxEndpoint, parseInboxMetadata } from '../events/inbox-request.ts';
 
 /** The app of a route: where it listens, and the connections to it. */
@@ -28,13 +27,10 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
       if (!isInboxEndpoint(endpoint.id)) return other.send(delivery, endpoint, signal);
       const startedAt = clock.now();
       const begin = clock.monotonic();
-      const finish = (outcome: AttemptOutcome, more: Partial<AttemptResult> = {}): AttemptResult => ({
-        outcome,
-        startedAt,
-        duration: clock.monotonic() - begin,
-        isSent: true,
-        ...more,
-      });
+      const finish = (outcome: AttemptOutcome, more: Partial<AttemptResult> = {}): AttemptResult => {
+        const duration = clock.monotonic() - begin;
+        return { outcome, startedAt, duration, isSent: true, ...more };
+      };
       const request = parseInboxMetadata(delivery.metadata);
       const route = endpoint.id.slice(INBOX_PREFIX.length);
       const app = findApp(route);
@@ -49,17 +45,18 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
         let exchange: UpstreamExchange | undefined;
         const stopListening = onAbort(signal, () => {
           exchange?.abort();
-          end(finish('aborted'));
+          end('aborted');
         });
-        const end = (result: AttemptResult): void => {
+        const end: (...result: Parameters<typeof finish>) => void = (...result) => {
           stopListening();
           cancelTimer();
-          resolve(result);
+          resolve(finish(...result));
         };
+        const respond = (): void => end(toOutcome(status), { status });
         // The status counts once the app has sent it: the rest of a response is not used, and may be endless.
         const finishEarly = (): void => {
           exchange?.abort();
-          end(finish(toOutcome(status), { status }));
+          respond();
         };
         exchange = app.pool.send(
           { ...request, body: delivery.body, repeatable: false },
@@ -75,11 +72,9 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
               if (received > MAX_RESPONSE_BYTES) finishEarly();
               return undefined;
             },
-            onEnd: () => end(finish(toOutcome(status), { status })),
-            onFailure({ kind, nothingSent, detail }) {
-              if (status === 0) end(finish(kind, { isSent: !nothingSent, detail }));
-              else end(finish(toOutcome(status), { status }));
-            },
+            onEnd: respond,
+            onFailure: ({ kind, nothingSent, detail }) =>
+              status === 0 ? end(kind, { isSent: !nothingSent, detail }) : respond(),
           },
         );
       });

@@ -164,10 +164,7 @@ export class Outbox {
 
   #sleep(duration: Milliseconds): Promise<void> {
     return new Promise((resolve) => {
-      if (this.#isStopped) {
-        resolve();
-        return;
-      }
+      if (this.#isStopped) return resolve();
       const cancel = this.#parts.clock.after(duration, resolve);
       this.#wake = () => {
         cancel();

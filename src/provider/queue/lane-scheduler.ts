@@ -59,12 +59,14 @@ export class LaneScheduler {
     this.#onRunError = onRunError;
   }
 
-  /** The entry of an endpoint, which is created if it is new. */
-  obtain(endpoint: string): LaneEntry {
-    const found = this.#entries.get(endpoint);
-    if (found !== undefined) return found;
+  /** Undefined for an endpoint that has never had a delivery. */
+  find(endpoint: string): LaneEntry | undefined {
+    return this.#entries.get(endpoint);
+  }
+
+  addDue(endpoint: string, at: EpochMilliseconds): void {
     const none = Number.POSITIVE_INFINITY;
-    const entry = {
+    const entry = this.#entries.get(endpoint) ?? {
       endpoint,
       next: none,
       notBefore: 0,
@@ -73,16 +75,6 @@ export class LaneScheduler {
       timedAt: none,
     };
     this.#entries.set(endpoint, entry);
-    return entry;
-  }
-
-  /** Undefined for an endpoint that has never had a delivery. */
-  find(endpoint: string): LaneEntry | undefined {
-    return this.#entries.get(endpoint);
-  }
-
-  addDue(endpoint: string, at: EpochMilliseconds): void {
-    const entry = this.obtain(endpoint);
     if (at >= entry.next) return;
     entry.next = at;
     this.#noteOffset();
