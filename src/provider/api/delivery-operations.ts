@@ -17,17 +17,7 @@ import type {
   StoredEvent,
 } from '../queue/delivery-queue.ts';
 import { define, findEnabled, type OperationParts, toAttemptView, toPage, UNKNOWN_EVENT } from './api-parts.ts';
-import {
-  DEFAULT_STATES,
-  deliveryPage,
-  deliveryQuery,
-  deliveryWithAttempts,
-  type OutgoingDelivery,
-  type RepairRequest,
-  repairProgress,
-  repairRequest,
-  retriedDelivery,
-} from './schemas.ts';
+import * as schemas from './schemas.ts';
 
 const DELIVERY_PATH = '/v1/deliveries/{event}~{receiver}';
 /** Each keeps the store busy. */
@@ -40,8 +30,8 @@ export const DELIVERY_OPERATIONS = [
     path: '/v1/deliveries',
     tag: 'Deliveries',
     summary: 'List deliveries',
-    query: deliveryQuery,
-    responses: { 200: { description: 'A page of deliveries.', schema: deliveryPage } },
+    query: schemas.deliveryQuery,
+    responses: { 200: { description: 'A page of deliveries.', schema: schemas.deliveryPage } },
     problems: ['queue_unavailable'],
     handle({ query: { limit, iterator, state: states, ...filter } }, { queue }) {
       return toPage(queue.find({ ...filter, states }, { limit, after: iterator }), toView);
@@ -53,7 +43,7 @@ export const DELIVERY_OPERATIONS = [
     path: DELIVERY_PATH,
     tag: 'Deliveries',
     summary: 'Show a delivery and its attempts',
-    responses: { 200: { description: 'The delivery.', schema: deliveryWithAttempts } },
+    responses: { 200: { description: 'The delivery.', schema: schemas.deliveryWithAttempts } },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { event = '', receiver: endpoint = '' } }, { queue }) {
       const [found] = (await queue.find({ event, endpoint }, { limit: 1 })).found;
@@ -70,7 +60,7 @@ export const DELIVERY_OPERATIONS = [
     summary: 'Retry a delivery now',
     description:
       'In every state, and also if the event was not for this endpoint, unless it belongs to another tenant or to the inbox of a route. A delivery that waits keeps its place in the schedule; any other starts the schedule again, and its failures do not count towards disabling the endpoint. While attempts to the endpoint are paused, it is made when the pause ends.',
-    responses: { 202: { description: 'It is due now.', schema: retriedDelivery } },
+    responses: { 202: { description: 'It is due now.', schema: schemas.retriedDelivery } },
     problems: ['not_found', 'conflict', 'queue_full', 'queue_unavailable'],
     async handle({ params: { event = '', receiver: endpoint = '' } }, { queue, receivers, clock }) {
       const found = findEnabled(receivers, endpoint);
@@ -95,11 +85,11 @@ export const DELIVERY_OPERATIONS = [
     summary: 'Retry, cancel, purge or recover many deliveries',
     description:
       'Without `endpoint`, `retry` changes only deliveries whose endpoint exists, is enabled, and may get the event. The response is a stream of JSON lines. The last one has `done: true`; if it is missing, the connection or the repair broke off. Repeating the request continues it. With `dryRun`, nothing is changed, and the last line has the number of deliveries that match.',
-    body: { schema: repairRequest },
+    body: { schema: schemas.repairRequest },
     responses: {
       200: {
         description: 'The progress, one JSON object per line.',
-        schema: repairProgress,
+        schema: schemas.repairProgress,
         contentType: 'application/x-ndjson',
       },
     },
@@ -118,7 +108,7 @@ function toDeliveryId(event: string, endpoint: string): string {
   return `${event}~${endpoint}`;
 }
 
-function toView(record: DeliveryRecord): OutgoingDelivery {
+function toView(record: DeliveryRecord): schemas.OutgoingDelivery {
   const { event, endpoint, type, tenant, state, createdAt, attempts, due, settledAt, lastAttempt } = record;
   return {
     id: toDeliveryId(event, endpoint),
@@ -141,11 +131,7 @@ const ERASED = 'the payload of this event was erased, so there is nothing left t
 const ONLY_EVENTS = 'only endpoints that select events of the app can recover them';
 
 /** Why the endpoint cannot get the event. */
-async function findConflict(
-  endpoint: Endpoint,
-  event: StoredEvent,
-  queue: Pick<DeliveryQueue, 'find'>,
-): Promise<string | undefined> {
+async function findConflict(endpoint: Endpoint, event: StoredEvent, queue: Pick<DeliveryQueue, 'find'>) {
   if (!isForTenant(endpoint, event.tenant)) return describeTenants(endpoint, event);
   if (!(await canReceive(endpoint.id, event, queue))) return OTHER_SIDE;
   return event.isErased ? ERASED : undefined;
@@ -168,7 +154,7 @@ async function canReceive(endpoint: string, event: StoredEvent, queue: Pick<Deli
 }
 
 /** Deliveries to an endpoint that was deleted can still be canceled and purged. */
-function findRejection({ action, endpoint }: RepairRequest, { receivers }: OperationParts): ApiResponse | undefined {
+function findRejection({ action, endpoint }: schemas.RepairRequest, { receivers }: OperationParts): ApiResponse | undefined {
   if (endpoint === undefined || (action !== 'retry' && action !== 'recover')) return undefined;
   const found = findEnabled(receivers, endpoint);
   if ('status' in found) return found;
@@ -180,7 +166,7 @@ interface Line extends RepairProgress {
   readonly excluded?: number | undefined;
 }
 
-async function* repair(request: RepairRequest, parts: OperationParts): AsyncGenerator<object> {
+async function* repair(request: schemas.RepairRequest, parts: OperationParts): AsyncGenerator<object> {
   let last: Line = { changed: 0, total: 0 };
   try {
     for await (const line of request.action === 'recover' ? recover(request, parts) : repairAll(request, parts)) {
@@ -196,11 +182,11 @@ async function* repair(request: RepairRequest, parts: OperationParts): AsyncGene
   }
 }
 
-async function* repairAll(request: RepairRequest, { queue, receivers, clock }: OperationParts): AsyncGenerator<Line> {
+async function* repairAll(request: schemas.RepairRequest, { queue, receivers, clock }: OperationParts): AsyncGenerator<Line> {
   const { action, dryRun, states, ...selected } = request;
   if (action === 'recover') return;
   const now = clock.now();
-  const all: DeliveryFilter = { ...selected, states: states ?? DEFAULT_STATES[action] };
+  const all: DeliveryFilter = { ...selected, states: states ?? schemas.DEFAULT_STATES[action] };
   const filter = action === 'retry' ? { ...all, receivers: toReceivers(selected.endpoint, receivers) } : all;
   const total = await queue.count(action, filter, now);
   const excluded = action === 'retry' ? Math.max(0, (await queue.count(action, all, now)) - total) : undefined;
@@ -228,7 +214,7 @@ const EVENTS_PER_PAGE = 250;
 const BODIES_AT_ONCE = 8;
 
 /** Creates deliveries, after they were counted. Ends with `changed` equal to `total`, or rejects when a bound of the queue is reached. */
-async function* recover(request: RepairRequest, parts: OperationParts): AsyncGenerator<RepairProgress> {
+async function* recover(request: schemas.RepairRequest, parts: OperationParts): AsyncGenerator<RepairProgress> {
   const { queue, clock } = parts;
   const { endpoint = '', type, tenant, from, to, dryRun } = request;
   const filter = { type, tenant, from, to };
@@ -274,11 +260,7 @@ async function* findMissing(endpoint: string, filter: EventFilter, parts: Operat
   } while (after !== undefined);
 }
 
-async function findMissingOf(
-  events: readonly EventRecord[],
-  endpoint: string,
-  { queue, registry }: OperationParts,
-): Promise<readonly Missing[]> {
+async function findMissingOf(events: readonly EventRecord[], endpoint: string, { queue, registry }: OperationParts) {
   const existing = await Promise.all(
     events.map(({ id, deliveries }) => (deliveries === 0 ? undefined : queue.find({ event: id, endpoint }, { limit: 1 }))),
   );

@@ -10,7 +10,6 @@ import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
 import { createEventId, joinBody } from '../events/event.ts';
 import type { AppendResult, EventRecord, NewEvent } from '../queue/delivery-queue.ts';
 import { define, type OperationParts, toPage, UNKNOWN_EVENT } from './api-parts.ts';
-import type { NewEventBody } from './schemas.ts';
 import * as schemas from './schemas.ts';
 
 /** For the members of a request besides `data`, and whitespace. */
@@ -143,7 +142,7 @@ function toView({ id, type, tenant, createdAt, deliveries, waiting, failed }: Ev
 }
 
 interface PostedEvent {
-  readonly body: NewEventBody;
+  readonly body: schemas.NewEventBody;
   /** The event in the content of the request. */
   readonly span: JsonSpan;
   /** Prefix of its members in error messages. */

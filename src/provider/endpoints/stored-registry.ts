@@ -205,11 +205,7 @@ export class StoredRegistry implements EndpointRegistry {
   }
 
   /** Applies `change` to the current record, again if another replica was faster. `change` returns undefined to leave it as it is. */
-  async update(
-    id: string,
-    change: (record: EndpointRecord) => EndpointRecord | undefined,
-    expectedVersion?: number,
-  ): Promise<ChangeResult> {
+  async update(id: string, change: (record: EndpointRecord) => EndpointRecord | undefined, expectedVersion?: number) {
     return this.#change(id, () => {
       const found = this.find(id);
       if (found === undefined) return 'not_found';

@@ -104,12 +104,7 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   };
 }
 
-async function follow(
-  context: LaneContext,
-  attempt: MadeAttempt,
-  decision: Decision,
-  { disable, state }: LaneUpdate,
-): Promise<void> {
+async function follow(context: LaneContext, attempt: MadeAttempt, decision: Decision, { disable, state }: LaneUpdate) {
   const { hooks, registry, clock } = context;
   const { endpoint, delivery } = attempt;
   if (decision.kind === 'dead') {

@@ -300,11 +300,7 @@ function backOff(growth: number, steps: number): Milliseconds {
  * state of the lane, which has one holder at a time: so the limit holds over all replicas. `now`: the time of the store. With the clocks of
  * two replicas, each change from the one behind to the one ahead would fill the bucket. `wait`: there is no token yet.
  */
-export function takeToken(
-  state: LaneState,
-  rate: number,
-  now: EpochMilliseconds,
-): { readonly state: LaneState; readonly wait?: Milliseconds } {
+export function takeToken(state: LaneState, rate: number, now: EpochMilliseconds) {
   const burst = Math.max(1, rate * BURST_SECONDS);
   // The store may have failed over to a machine whose clock is behind.
   const elapsed = Math.max(0, now - (state.tokensAt ?? now));

@@ -157,12 +157,7 @@ export async function takeRows(
 }
 
 /** The `seq` of the first rows that are `free`, reading all before them. */
-async function findRows(
-  client: pg.Client,
-  held: readonly string[][],
-  isFree: (kind: OutboxKind) => boolean,
-  most: number,
-): Promise<readonly string[]> {
+async function findRows(client: pg.Client, held: readonly string[][], isFree: (kind: OutboxKind) => boolean, most: number) {
   await client.query(FIND, [...held]);
   const free: string[] = [];
   for (let isEnd = false; !isEnd && free.length < most; ) {

@@ -341,11 +341,7 @@ class SqlQueue implements DeliveryQueue {
     }
   }
 
-  async #count(
-    action: RepairAction,
-    filter: DeliveryFilter,
-    now: EpochMilliseconds,
-  ): Promise<{ readonly total: number; readonly end: number }> {
+  async #count(action: RepairAction, filter: DeliveryFilter, now: EpochMilliseconds) {
     let total = 0;
     let position: RepairPosition | undefined;
     for (;;) {
@@ -391,11 +387,7 @@ function toRejected(rejected: number, reason: string | undefined): SidegateError
   return new SidegateError('system', 'queue_full', `${count} not made due: ${reason}`);
 }
 
-async function findPage<T>(
-  { limit, after }: Page,
-  clock: Clock,
-  findStep: (page: Page) => Promise<FoundStep<T>>,
-): Promise<Found<T>> {
+async function findPage<T>({ limit, after }: Page, clock: Clock, findStep: (page: Page) => Promise<FoundStep<T>>) {
   const found: FoundStep<T>['found'][number][] = [];
   let position = after;
   const until = clock.monotonic() + MAX_FIND_MS;

@@ -68,11 +68,11 @@ class PostgresSql implements Sql {
   readonly dialect = DIALECT;
   readonly memory = undefined;
   readonly #queryable: Queryable;
-  readonly #translate: Translate;
+  protected readonly translate: Translate;
 
   constructor(queryable: Queryable, translate: Translate) {
     this.#queryable = queryable;
-    this.#translate = translate;
+    this.translate = translate;
   }
 
   async all<Row extends object>(statement: string, parameters: readonly Parameter[] = []): Promise<readonly Row[]> {
@@ -101,11 +101,7 @@ class PostgresSql implements Sql {
     return changed.map(({ index }) => rows[index] as Row);
   }
 
-  async number(
-    statement: string,
-    columns: Columns,
-    rows: readonly { readonly id: string }[],
-  ): Promise<readonly (number | undefined)[]> {
+  async number(statement: string, columns: Columns, rows: readonly { readonly id: string }[]) {
     const inserted = await this.each<{ id: string; seq: number }>(`${statement} RETURNING id, seq`, columns, rows);
     const seqs = new Map(inserted.map(({ id, seq }) => [id, seq]));
     return rows.map(({ id }) => seqs.get(id));
@@ -121,7 +117,7 @@ class PostgresSql implements Sql {
   }
 
   #query(statement: string, parameters: readonly (Parameter | Uint8Array)[]): Promise<pg.QueryResult> {
-    return this.#queryable.query({ text: this.#translate(statement), values: [...parameters], types: PARSERS });
+    return this.#queryable.query({ text: this.translate(statement), values: [...parameters], types: PARSERS });
   }
 }
 
@@ -144,7 +140,6 @@ function createTranslate(schema: string): Translate {
 
 export class PostgresDatabase extends PostgresSql implements Database {
   readonly #pool: pg.Pool;
-  readonly #ownTranslate: Translate;
   readonly #begin: string;
   readonly #schema: string;
   readonly #target: PostgresTarget;
@@ -153,7 +148,6 @@ export class PostgresDatabase extends PostgresSql implements Database {
     super(pool, translate);
     this.#target = target;
     this.#pool = pool;
-    this.#ownTranslate = translate;
     this.#schema = schema;
     // Not as parameters of the connection, which poolers reject.
     this.#begin = `BEGIN; SET LOCAL statement_timeout = ${statementTimeout}; SET LOCAL idle_in_transaction_session_timeout = ${statementTimeout}; ${SETTINGS}`;
@@ -253,7 +247,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
     let broken: Error | undefined;
     try {
       await client.query(this.#begin);
-      const result = await work(new PostgresSql(client, this.#ownTranslate));
+      const result = await work(new PostgresSql(client, this.translate));
       await client.query('COMMIT');
       return result;
     } catch (thrown) {
@@ -278,7 +272,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
     const key = String(randomInt(MAX_KEY));
     return this.transaction(async (sql) => {
       const [own] = await sql.all<{ role: string }>('SELECT current_user AS role, pg_advisory_xact_lock(?)', [key]);
-      const other = new PostgresSql(client, this.#ownTranslate);
+      const other = new PostgresSql(client, this.translate);
       const [found] = await other.all<{ same: boolean }>(
         `SELECT NOT pg_try_advisory_xact_lock(?)
            AND coalesce((SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = ?), false) AS same`,
@@ -295,7 +289,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
   async join<Result>(client: pg.ClientBase, work: (sql: Sql) => Promise<Result>): Promise<Result> {
     await client.query(`${SETTINGS}; SAVEPOINT joined`);
     try {
-      const result = await work(new PostgresSql(client, this.#ownTranslate));
+      const result = await work(new PostgresSql(client, this.translate));
       await client.query('RELEASE joined');
       return result;
     } catch (thrown) {

@@ -126,11 +126,7 @@ async function readDigests(sql: Sql, events: readonly Candidate[]): Promise<Map<
 }
 
 /** Stores events with their deliveries; returns those whose ID is stored already. */
-async function insert(
-  sql: Sql,
-  events: readonly Candidate[],
-  lanes: ReadonlyMap<string, LaneRow>,
-): Promise<readonly Candidate[]> {
+async function insert(sql: Sql, events: readonly Candidate[], lanes: ReadonlyMap<string, LaneRow>) {
   if (events.length === 0) return [];
   const numbers = await insertEvents(sql, events);
   const duplicates: Candidate[] = [];

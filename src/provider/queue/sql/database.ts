@@ -76,11 +76,7 @@ export interface Database extends Sql {
   shrink(): Promise<void>;
 }
 
-export async function findOne<Row extends object>(
-  sql: Sql,
-  statement: string,
-  parameters?: readonly Parameter[],
-): Promise<Row | undefined> {
+export async function findOne<Row extends object>(sql: Sql, statement: string, parameters?: readonly Parameter[]) {
   const [row] = await sql.all<Row>(statement, parameters);
   return row;
 }

@@ -209,10 +209,7 @@ export async function readDueLanes(sql: Sql, { owner, now }: { readonly owner: s
 }
 
 /** The state that the last run of each lane settled. */
-export async function readStates(
-  sql: Sql,
-  { endpoints }: { readonly endpoints: readonly string[] },
-): Promise<readonly (LaneState | undefined)[]> {
+export async function readStates(sql: Sql, { endpoints }: { readonly endpoints: readonly string[] }) {
   const lanes = await readLanes(sql, endpoints);
   return endpoints.map((name) => parseState(lanes.get(name)?.state));
 }

@@ -52,10 +52,7 @@ async function selectRepaired(sql: Sql, { action, filter, now, until }: Repair):
 }
 
 /** Counts what matches in a bounded number of rows; `position` is undefined in the first step. */
-export async function countStep(
-  sql: Sql,
-  operation: Repair & { readonly position: RepairPosition | undefined },
-): Promise<{ readonly count: number; readonly position: RepairPosition; readonly isDone: boolean }> {
+export async function countStep(sql: Sql, operation: Repair & { readonly position: RepairPosition | undefined }) {
   const { position } = operation;
   const last = position?.end ?? (await findOne<{ seq: number | null }>(sql, 'SELECT max(seq) AS seq FROM event'))?.seq ?? 0;
   const selection = await selectRepaired(sql, operation);
@@ -109,12 +106,7 @@ export async function repairStep(
 }
 
 /** Omits deliveries that do not wait and would exceed a bound of the queue. */
-async function selectFitting(
-  sql: Sql,
-  rows: readonly FoundRow[],
-  lanes: ReadonlyMap<string, LaneRow>,
-  bounds: QueueBounds,
-): Promise<{ readonly fitting: readonly FoundRow[]; readonly reason: string | undefined }> {
+async function selectFitting(sql: Sql, rows: readonly FoundRow[], lanes: ReadonlyMap<string, LaneRow>, bounds: QueueBounds) {
   const usage = await Usage.read(
     sql,
     bounds,
@@ -379,10 +371,7 @@ interface Reschedule {
  * Deliveries that wait for a retry follow another schedule: `delays[tries - 1]` after the last attempt. Those that the schedule could have
  * given, with its jitter of a fifth, keep their time, and those for which the endpoint asked. `next`: where the next step continues.
  */
-export async function rescheduleStep(
-  sql: Sql,
-  { endpoint, delays, now, after }: Reschedule,
-): Promise<{ readonly changed: number; readonly next: number | undefined }> {
+export async function rescheduleStep(sql: Sql, { endpoint, delays, now, after }: Reschedule) {
   const schedule = JSON.stringify(delays);
   const lane = await findOne<{ num: number; schedule: string | null }>(
     sql,

@@ -11,7 +11,7 @@ import type {
   Page,
   StoredEvent,
 } from '../delivery-queue.ts';
-import type { EventMessage, FoundStep, Position } from '../messages.ts';
+import type { Position } from '../messages.ts';
 import { findOne, type Parameter, type Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
 import { BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
@@ -41,11 +41,7 @@ export interface Selection {
 }
 
 /** Undefined: nothing matches. `states`: only these, besides those of the filter. */
-export async function select(
-  sql: Sql,
-  filter: DeliveryFilter,
-  allowed?: readonly DeliveryState[],
-): Promise<Selection | undefined> {
+export async function select(sql: Sql, filter: DeliveryFilter, allowed?: readonly DeliveryState[]) {
   const states = pickStates(filter.states, allowed);
   if (states?.length === 0) return undefined;
   const range: string[] = [];
@@ -113,10 +109,7 @@ function toEventConditions({ type, tenant, from, to }: EventFilter): (readonly [
   ).flatMap(([condition, value]) => (value === undefined ? [] : [[condition, value] as const]));
 }
 
-function pickStates(
-  asked: readonly DeliveryState[] | undefined,
-  allowed: readonly DeliveryState[] | undefined,
-): readonly number[] | undefined {
+function pickStates(asked: readonly DeliveryState[] | undefined, allowed: readonly DeliveryState[] | undefined) {
   if (asked === undefined && allowed === undefined) return undefined;
   const states = (asked ?? allowed ?? []).filter((state) => allowed === undefined || allowed.includes(state));
   return [...new Set(states.flatMap((state) => STATES[state]))].toSorted((a, b) => a - b);
@@ -165,10 +158,7 @@ interface FoundRow extends Omit<DeliveryRecord, 'state'> {
 }
 
 /** Up to `page.limit` deliveries, newest event first. */
-export async function findDeliveries(
-  sql: Sql,
-  { filter, page }: { readonly filter: DeliveryFilter; readonly page: Page },
-): Promise<FoundStep<DeliveryRecord>> {
+export async function findDeliveries(sql: Sql, { filter, page }: { readonly filter: DeliveryFilter; readonly page: Page }) {
   const selection = await select(sql, filter);
   if (selection === undefined) return { found: [], next: undefined };
   const step = await findStep(sql, selection, 'newest', page.after === undefined ? undefined : parsePosition(page.after));
@@ -195,10 +185,7 @@ function toRecord({ seq: _, lane: __, tenant, state, due, settled, last, ...reco
   };
 }
 
-export async function findEvents(
-  sql: Sql,
-  { filter, page }: { readonly filter: EventFilter; readonly page: EventPageRequest },
-): Promise<FoundStep<EventRecord>> {
+export async function findEvents(sql: Sql, { filter, page }: { readonly filter: EventFilter; readonly page: EventPageRequest }) {
   const range: string[] = [];
   const values: Parameter[] = [];
   const [order, sign] = page.first === 'oldest' ? ['seq', '>'] : ['seq DESC', '<'];
@@ -233,11 +220,7 @@ export async function findEvents(
 }
 
 /** Pushes the body to `bodies`. */
-export async function getEvent(
-  sql: Sql,
-  { id }: { readonly id: string },
-  { bodies }: { readonly bodies: Uint8Array[] },
-): Promise<(Omit<StoredEvent, 'body'> & Pick<EventMessage, 'bodyLength'>) | undefined> {
+export async function getEvent(sql: Sql, { id }: { readonly id: string }, { bodies }: { readonly bodies: Uint8Array[] }) {
   const row = await findOne<Omit<StoredEvent, 'body'> & { readonly tenant: string; readonly body: Uint8Array | null }>(
     sql,
     `SELECT e.id, e.type, e.tenant, e.created AS "createdAt", p.metadata, p.body FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?`,
@@ -250,10 +233,7 @@ export async function getEvent(
 }
 
 /** The newest 20 attempts. */
-export async function findAttempts(
-  sql: Sql,
-  { event, endpoint }: Readonly<Record<'event' | 'endpoint', string>>,
-): Promise<readonly AttemptRecord[] | undefined> {
+export async function findAttempts(sql: Sql, { event, endpoint }: Readonly<Record<'event' | 'endpoint', string>>) {
   const found = await findOne<Position & { last: string | null }>(
     sql,
     `SELECT d.event, d.lane, d.last FROM event e JOIN delivery d ON d.event = e.seq JOIN lane l ON l.num = d.lane

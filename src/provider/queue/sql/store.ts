@@ -23,7 +23,8 @@ interface Context {
   readonly bodies: Uint8Array[];
 }
 
-const HANDLERS = {
+/** The operations that write, besides `append` and `settle`. */
+const WRITERS = {
   repairStep,
   addDelivery,
   eraseStep,
@@ -34,6 +35,9 @@ const HANDLERS = {
   putEndpoint,
   removeEndpoint: async (sql: Sql, { id, version }: { readonly id: string; readonly version: number | undefined }) =>
     (await sql.run('DELETE FROM endpoint WHERE id = ? AND version = coalesce(?, version)', [id, version ?? null])) === 1,
+};
+const HANDLERS = {
+  ...WRITERS,
   take: (sql: Sql, operation: Parameters<Taker['take']>[1], { taker, bodies }: Context) => taker.take(sql, operation, bodies),
   getEvent,
   findStep: findDeliveries,
@@ -66,19 +70,7 @@ export type Operation = { [K in OperationKind]: { readonly kind: K } & Operation
 export type Reply = { readonly isDone: true; readonly result: Results[OperationKind] } | ({ readonly isDone: false } & Failure);
 
 /** The others only read. */
-const WRITES: ReadonlySet<OperationKind> = new Set([
-  'append',
-  'settle',
-  'repairStep',
-  'addDelivery',
-  'eraseStep',
-  'pruneStep',
-  'recount',
-  'hastenStep',
-  'rescheduleStep',
-  'putEndpoint',
-  'removeEndpoint',
-]);
+const WRITES: ReadonlySet<string> = new Set(['append', 'settle', ...Object.keys(WRITERS)]);
 /** They can read many rows. */
 const SCANS: ReadonlySet<OperationKind> = new Set(['stats', 'inboxes', 'dueLanes', 'findStep', 'findEventsStep', 'countStep']);
 
@@ -159,10 +151,7 @@ export class Store {
   }
 }
 
-async function putEndpoint(
-  sql: Sql,
-  { endpoint: { id, version, json } }: { readonly endpoint: StoredEndpoint },
-): Promise<boolean> {
+async function putEndpoint(sql: Sql, { endpoint: { id, version, json } }: { readonly endpoint: StoredEndpoint }) {
   const changed =
     version === 1
       ? await sql.run('INSERT INTO endpoint VALUES (?, 1, ?) ON CONFLICT (id) DO NOTHING', [id, json])

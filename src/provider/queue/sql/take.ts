@@ -70,11 +70,7 @@ export class Taker {
   readonly #taken = new Map<string, TakenByRun>();
 
   /** Due deliveries that are not taken: first attempts first, the oldest due first; pushes their bodies to `bodies`. */
-  async take(
-    sql: Sql,
-    operation: Take,
-    bodies: Uint8Array[],
-  ): Promise<{ readonly taken: readonly TakenMessage[]; readonly next: number | undefined }> {
+  async take(sql: Sql, operation: Take, bodies: Uint8Array[]) {
     const taken = this.#of(operation);
     if (taken === undefined) return { taken: [], next: undefined };
     const result = taken.last.then(() => takeFor(sql, operation, taken));
@@ -147,11 +143,7 @@ async function takeFresh(sql: Sql, { limit, now }: Take, { num, keys }: TakenByR
 }
 
 /** Those that are due, and when the next of the others is. */
-function pick(
-  found: readonly DueRow[],
-  { limit, now, only }: Take,
-  taken: TakenByRun['keys'],
-): { readonly picked: readonly DueRow[]; readonly next: number | undefined } {
+function pick(found: readonly DueRow[], { limit, now, only }: Take, taken: TakenByRun['keys']) {
   const busy = new Set(taken.values());
   const picked: DueRow[] = [];
   let next = Number.POSITIVE_INFINITY;

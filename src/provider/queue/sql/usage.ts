@@ -35,12 +35,7 @@ export class Usage {
   }
 
   /** `lanes` are locked; `tenants`: those whose events are added. */
-  static async read(
-    sql: Sql,
-    bounds: QueueBounds,
-    lanes: ReadonlyMap<string, LaneRow>,
-    tenants: Iterable<string | undefined>,
-  ): Promise<Usage> {
+  static async read(sql: Sql, bounds: QueueBounds, lanes: ReadonlyMap<string, LaneRow>, tenants: Iterable<string | undefined>) {
     const { events, bytes } = await readStored(sql);
     return new Usage(bounds, { waiting: events, bytes }, new Map(lanes), await readTenants(sql, tenants));
   }
