@@ -6,7 +6,12 @@ import type { Clock } from '../../../../src/core/clock.ts';
 import { ClockSteps } from '../../../../src/core/clock-steps.ts';
 import type { DeliveryQueue, NewEvent } from '../../../../src/provider/queue/delivery-queue.ts';
 import { FillForecast, Housekeeping, watchQueueFile } from '../../../../src/provider/runtime/housekeeping.ts';
-import { createFailingEndpoints, createQueueCondition, type ProviderLogEvent, type QueueCondition } from '../../../../src/provider/telemetry/hooks.ts';
+import {
+  createFailingEndpoints,
+  createQueueCondition,
+  type ProviderLogEvent,
+  type QueueCondition,
+} from '../../../../src/provider/telemetry/hooks.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';

@@ -2,10 +2,10 @@ import { Registry } from '@prometheus-io/client';
 import { expect, test } from 'vitest';
 import type { Endpoint } from '../../../../src/provider/endpoints/endpoint.ts';
 import {
-  createLaneHooks,
   createFailingEndpoints,
-  type ProviderLogEvent,
+  createLaneHooks,
   createQueueCondition,
+  type ProviderLogEvent,
 } from '../../../../src/provider/telemetry/hooks.ts';
 import { createProviderMetrics } from '../../../../src/provider/telemetry/provider-metrics.ts';
 import { AttemptJournal } from '../../../../src/telemetry/journal/attempt-journal.ts';
