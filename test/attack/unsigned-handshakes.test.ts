@@ -6,6 +6,7 @@ import { useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate } from '../support/gate.ts';
 
 const SECRET = 'a-key-of-sixteen-bytes-and-more';
+const LINKEDIN_SECRET = 'another-key-of-sixteen-bytes';
 const TYPES = ['asana', 'dropbox', 'linkedin', 'monday', 'notion', 'nylas', 'okta', 'ringcentral', 'trello'] as const;
 const app = useApp();
 let gate: TestGate;
@@ -18,11 +19,12 @@ beforeAll(async () => {
     webhook: {
       scheme: 'custom',
       custom: { signature: { header: 'X-Signature' }, signed: ['body'] },
-      keys: [{ name: 'current', secret: { file: 'secret' } }],
+      // The handshake of LinkedIn signs what a client asks for, so no other route may have its key.
+      keys: [{ name: 'current', secret: { file: type === 'linkedin' ? 'linkedin' : 'secret' } }],
       handshake: { type },
     },
   }));
-  gate = await startGate({ routes }, undefined, { secret: SECRET });
+  gate = await startGate({ routes }, undefined, { secret: SECRET, linkedin: LINKEDIN_SECRET });
 });
 afterAll(async () => {
   expect(app.received).toEqual([]);
