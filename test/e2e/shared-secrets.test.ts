@@ -99,7 +99,7 @@ describe('sidegate check', () => {
     expect(await check({ routes: [route('a', { keys: [key('pem')] }), discord] }, { pem })).toEqual([]);
   });
 
-  test('rejects the secret of an endpoint as key of a route or as another secret, but not as that of its rotation', async () => {
+  test('reports the secret of an endpoint as key of a route or as another secret, but not as that of its rotation', async () => {
     const endpoint = {
       name: 'partner',
       url: 'https://partner.example/in',
@@ -108,7 +108,7 @@ describe('sidegate check', () => {
     };
     const provider = { endpoints: [endpoint] };
     expect(await check({ routes: [route('in')], provider })).toEqual([
-      'error routes.0.webhook.keys.0.secret: the secret is also the secret of the endpoint partner: the owner of the endpoint could send the deliveries that it receives, and others, to this route',
+      'warning routes.0.webhook.keys.0.secret: the secret is also the secret of the endpoint partner: the owner of the endpoint could send the deliveries that it receives, and others, to this route',
     ]);
     expect(await check({ routes: [], provider, admin: { token: { secret: { file: 'secret' } } } })).toContain(
       'error provider.endpoints.0.secret: the secret is also the token of the admin port, and the owner of the endpoint knows it',
@@ -125,7 +125,7 @@ describe('sidegate check', () => {
     );
   });
 
-  test("rejects an endpoint's private key whose public key is that of a route", async () => {
+  test("reports an endpoint's private key whose public key is that of a route", async () => {
     const { privateKey, publicKey } = generateKeyPairSync('ed25519');
     const seed = privateKey.export({ format: 'der', type: 'pkcs8' }).subarray(-32);
     const files = { seed: `whsk_${seed.toString('base64')}`, pem: publicKey.export({ type: 'spki', format: 'pem' }) as string };

@@ -13,7 +13,7 @@ import { APP_IMAGE } from '../../support/node/settings.ts';
 import { NodeCluster } from '../../support/node/use-node.ts';
 import { run } from '../../support/run.ts';
 
-const SCRIPT = resolve(import.meta.dirname, '..', '..', '..', 'scripts', 'cluster.ts');
+const SCRIPT = resolve(import.meta.dirname, '..', '..', 'prepare', 'cluster.ts');
 const folder = mkdtempSync(join(tmpdir(), 'sidegate-traces-'));
 const STATE = join(folder, 'cluster.json');
 /** Folders in which the node's programs create files on machines that are nodes. */
