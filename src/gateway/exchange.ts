@@ -19,7 +19,7 @@ import { GuardedRequest, type GuardedRoute, type OrWaiting, rethrow, WAITING } f
 import { type Passed, type RecordedRoute, type RequestRecord, VERIFIED_REFUSALS } from './pipeline/record.ts';
 import type { Routable } from './pipeline/route-groups.ts';
 import type { RouteMetrics } from './pipeline/route-metrics.ts';
-import { type EndParts, RequestEnds, type Standing } from './request-end.ts';
+import { type EndParts, RequestEnds, type Revocable } from './request-end.ts';
 import type { RequestHandler } from './server/server.ts';
 import type { LimitLabel } from './server/server-metrics.ts';
 import type { Forwarder } from './upstream/forwarder.ts';
@@ -89,7 +89,7 @@ export class ExchangePort implements RequestHandler {
 
   /** After a reload: ends what the new routes do not allow in the same way. */
   recheck(): void {
-    for (const standing of this.#ends.standing) if (!standing.isAllowedBy(this.#find(standing.head))) standing.revoke();
+    for (const revocable of this.#ends.revocable) if (!revocable.isAllowedBy(this.#find(revocable.head))) revocable.revoke();
   }
 
   /** Resolves when no request is in flight. */
@@ -103,7 +103,7 @@ export class ExchangePort implements RequestHandler {
   }
 }
 
-/** How long a response may go on that is no longer allowed: requests in flight finish with the routes that they started with. */
+/** How long a response may go on after its access was revoked: requests in flight finish with the routes that they started with. */
 const REVOKED_GRACE_MS: Milliseconds = 5_000;
 
 /** The limit that was hit, and the reason that is logged. */
@@ -116,7 +116,7 @@ const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, 
 };
 
 /** A request that has a route. It is its own record. */
-export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, Standing {
+export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, Revocable {
   readonly info: RequestInfo;
   admitted: Admitted | undefined = undefined;
   trace: RequestTrace | undefined = undefined;
@@ -174,7 +174,7 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   #passOn(admitted: Admitted): OrWaiting<Passed> {
     const { route, trace } = this;
     const { authRequests } = this.#ends.parts;
-    if (authRequests === undefined && admitted.claimed === undefined) this.#stand();
+    if (authRequests === undefined && admitted.claimed === undefined) this.#watchAccess();
     if (route.to === 'destination' && this.user?.login?.isLive() === false)
       return { refusal: refuse('proxy_credentials_required', 'bad_credentials', { stage: 'login' }) };
     if (route.to === 'destination') return this.#thenPass(route.egress.pass(admitted, this.#response, trace), (passed) => passed);
@@ -265,13 +265,13 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   }
 
   /** A request without a claim, whose end nothing else bounds, can be revoked while it lasts. */
-  #stand(): void {
-    this.#ends.standing.add(this);
+  #watchAccess(): void {
+    this.#ends.revocable.add(this);
     this.#stopWatching = this.user?.login?.onRevoked(() => this.revoke());
   }
 
-  #fall(): void {
-    if (!this.#ends.standing.delete(this)) return;
+  #endWatch(): void {
+    if (!this.#ends.revocable.delete(this)) return;
     this.#stopWatching?.();
     this.#cancelRevoked?.();
   }
@@ -310,7 +310,7 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
     this.refusal = refusal;
     this.outcome = outcome;
     this.sentAt ??= sentAt;
-    this.#fall();
+    this.#endWatch();
     this.#ends.end(this, this.#response);
   }
 }

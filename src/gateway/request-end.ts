@@ -27,7 +27,7 @@ export interface EndParts extends RecordParts {
 }
 
 /** A request that may be allowed no longer while it lasts. */
-export interface Standing {
+export interface Revocable {
   readonly head: ParsedHead;
   /** Whether the gates of `now` would decide in the same way. */
   isAllowedBy(now: RecordedRoute | Refusal): boolean;
@@ -41,7 +41,7 @@ const INTERNAL_ERROR = 500;
 export class RequestEnds {
   readonly parts: EndParts;
   /** Those that can be revoked. */
-  readonly standing = new Set<Standing>();
+  readonly revocable = new Set<Revocable>();
   readonly #turnEnd = new TurnEnd();
   #inFlight = 0;
   #onIdle: (() => void)[] = [];

@@ -78,7 +78,7 @@ export function checkMatch(route: RouteConfig, path: Path): Rating[] {
   return [...found, ...checkHeaders(match, fieldSettingsOf(route), path)];
 }
 
-/** Methods are case-sensitive (RFC 9110 §9.1), and there is no name for all of them. */
+/** Methods are case-sensitive (RFC 9110 §9.1), and no name stands for all of them. */
 function checkMethods({ methods = [] }: MatchConfig, path: Path): Rating[] {
   return methods.flatMap((method, index) => {
     const at = [...path, index];
