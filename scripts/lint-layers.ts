@@ -6,7 +6,7 @@ type Layers = readonly (readonly string[])[];
 
 /**
  * Areas by layer, lowest first: an area imports from itself and from lower layers only. A subfolder that is listed here is an area
- * with a separate layer: the composition root is above the admin port that it starts, and the gate uses the analysis of rejections.
+ * with a separate layer: the gate uses the analysis of rejections.
  */
 const LAYERS: Layers = [
   ['core'],
@@ -16,7 +16,7 @@ const LAYERS: Layers = [
   ['gateway', 'http-api'],
   ['provider', 'diagnostics/explain', 'library'],
   ['admin'],
-  ['gateway/runtime', 'kubernetes'],
+  ['app', 'kubernetes'],
   ['diagnostics'],
   ['cli'],
 ];
@@ -71,7 +71,7 @@ const FILE_READERS: ReadonlySet<string> = new Set([
   'admin/console/page-files.ts',
   'core/name-lookup.ts',
   'diagnostics/simulate/fixtures.ts',
-  'gateway/runtime/store.ts',
+  'app/store.ts',
   'gateway/server/process-memory.ts',
   'http/dial/resolve.ts',
   'provider/queue/sqlite/queue-file.ts',
@@ -256,7 +256,7 @@ const RULES: readonly Rule[] = [
   {
     pattern: /\bsystemResolve\b/,
     text: 'takes a thread for each name; createResolve of http/dial/resolve.ts does not, or pass names of the command line or the config only',
-    mayUse: (file) => isIn('cli')(file) || file === 'gateway/runtime/connections.ts' || file === 'http/dial/resolve.ts',
+    mayUse: (file) => isIn('cli')(file) || file === 'app/connections.ts' || file === 'http/dial/resolve.ts',
   },
   {
     pattern:
@@ -264,7 +264,7 @@ const RULES: readonly Rule[] = [
     text: 'connects to names without a limit on lookups; pass `lookup: lookUpForConnect`, or add the file to CONNECTORS',
     mayUse: (file) => CONNECTORS.has(file) || isIn('cli')(file),
   },
-  { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: isIn('gateway/runtime', 'cli') },
+  { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: isIn('app', 'cli') },
 ];
 
 /** Lists every violation in the source tree `root`, one line each. */

@@ -31,8 +31,8 @@ test.each([
   ],
   [
     'an import from the composition root below it',
-    { 'admin/a.ts': "import { b } from '../gateway/runtime/b.ts';\n", 'gateway/runtime/b.ts': '' },
-    'admin/a.ts: imports gateway/runtime/b.ts',
+    { 'admin/a.ts': "import { b } from '../app/b.ts';\n", 'app/b.ts': '' },
+    'admin/a.ts: imports app/b.ts',
   ],
   [
     'a lookup of names by the system',
@@ -56,8 +56,8 @@ test.each([
   ],
   [
     'a dynamic import from a higher layer',
-    { 'gateway/pipeline/a.ts': "void import('../runtime/b.ts');\n", 'gateway/runtime/b.ts': '' },
-    'gateway/pipeline/a.ts: imports gateway/runtime/b.ts',
+    { 'gateway/pipeline/a.ts': "void import('../../app/b.ts');\n", 'app/b.ts': '' },
+    'gateway/pipeline/a.ts: imports app/b.ts',
   ],
   [
     'a cycle',
@@ -107,11 +107,7 @@ test.each([
     { 'gateway/pipeline/gates/a.ts': 'const a = () => void take();\n' },
     'gateway/pipeline/gates/a.ts: drops a promise',
   ],
-  [
-    'a signal handler below cli',
-    { 'gateway/runtime/a.ts': "process.on('SIGHUP', take);\n" },
-    'gateway/runtime/a.ts: handles signals',
-  ],
+  ['a signal handler below cli', { 'app/a.ts': "process.on('SIGHUP', take);\n" }, 'app/a.ts: handles signals'],
   ['a timer of its own', { 'gateway/upstream/a.ts': 'setTimeout(() => 1, 2);\n' }, 'gateway/upstream/a.ts: reads time'],
   ['the environment', { 'gateway/server/a.ts': 'const x = process.env;\n' }, 'gateway/server/a.ts: reads the environment'],
   ['files', { 'telemetry/log/a.ts': "import { readFileSync } from 'node:fs';\n" }, 'telemetry/log/a.ts: reads files'],
@@ -166,7 +162,7 @@ test('finds nothing in a source tree that follows the layout', () => {
       'core/a.ts': 'export const a = 1;\n',
       'gateway/pipeline/guarded-request.ts':
         "import { admit } from '../../core/admitted.ts';\nimport { a } from '../../core/a.ts';\n",
-      'gateway/runtime/a.ts': "import { a } from '../pipeline/guarded-request.ts';\n",
+      'app/a.ts': "import { a } from '../gateway/pipeline/guarded-request.ts';\n",
       'core/admitted.ts': '',
     }),
   ).toEqual([]);

@@ -8,6 +8,8 @@ import { extractMarkdown } from '../scripts/prose/extract-markdown.ts';
 import { findAll } from '../scripts/prose/rules.ts';
 import { RECIPES, SOURCES, toStatus } from '../scripts/source-coverage-page.ts';
 import { ADMIN_DENIALS, FORGOTTEN_STATES } from '../src/admin/admin-metrics.ts';
+import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
+import { createMetrics } from '../src/app/metrics.ts';
 import { injectFiles } from '../src/cli/inject.ts';
 import { createProgram } from '../src/cli/program.ts';
 import { isOfSender, renderSenderPage, SENDER_NOTES } from '../src/cli/sender-page.ts';
@@ -17,8 +19,6 @@ import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal-catalogue.ts';
 import { CAUSES } from '../src/diagnostics/explain/causes.ts';
 import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/gateway/pipeline/store-metrics.ts';
-import { type AdminParts, createEndpoints } from '../src/gateway/runtime/admin.ts';
-import { createMetrics } from '../src/gateway/runtime/metrics.ts';
 import {
   CERTIFICATE_STEPS,
   createInjectorMetrics,

@@ -1,10 +1,10 @@
 /** `sidegate check`: reports all problems of a config, with positions and hints, and how overlapping routes are separated. */
 
+import { reportConfig } from '../app/check.ts';
 import { formatPaintedProblem, type Severity } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { paint } from '../core/terminal.ts';
-import { reportConfig } from '../gateway/runtime/check.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */

@@ -1,11 +1,12 @@
 /** `sidegate forget`: makes a running gate forget an event ID, so that the next valid delivery with it is forwarded. */
+
+import { readAdminToken } from '../app/admin.ts';
 import { loadConfig } from '../config/load/load.ts';
 import type { AdminConfig } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText, usageError } from '../core/errors.ts';
 import { type ListenAddress, toLocalTarget } from '../core/listen-address.ts';
-import { readAdminToken } from '../gateway/runtime/admin.ts';
 import { toPrintable } from './api-output.ts';
 import { openRequest, parseHttpUrl, readCa, readText } from './http-request.ts';
 import { toTimeout } from './input.ts';

@@ -1,15 +1,15 @@
 /** A worker of `sidegate run` other than the first: a gate in a thread, on the same ports. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { prepare } from '../app/check.ts';
+import { Gate } from '../app/gate.ts';
+import type { GateLogEvent } from '../app/log-events.ts';
+import type { WorkerStart } from '../app/workers/messages.ts';
+import { PostedLines } from '../app/workers/posted-lines.ts';
+import type { Explanation } from '../app/workers/report.ts';
+import { WorkerLink } from '../app/workers/worker-link.ts';
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { reportEscaped, runDetached } from '../core/safe-events.ts';
-import { prepare } from '../gateway/runtime/check.ts';
-import { Gate } from '../gateway/runtime/gate.ts';
-import type { GateLogEvent } from '../gateway/runtime/log-events.ts';
-import type { WorkerStart } from '../gateway/runtime/workers/messages.ts';
-import { PostedLines } from '../gateway/runtime/workers/posted-lines.ts';
-import type { Explanation } from '../gateway/runtime/workers/report.ts';
-import { WorkerLink } from '../gateway/runtime/workers/worker-link.ts';
 import { createFullCollector } from '../gateway/server/process-memory.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';

@@ -123,7 +123,7 @@ function onOutputError(error: NodeJS.ErrnoException): void {
 
 onEvent(process.stdout, 'error', onOutputError);
 onEvent(process.stderr, 'error', () => undefined);
-/** A thread that runs this module is one of several workers (gateway/runtime/workers). */
+/** A thread that runs this module is one of several workers (app/workers). */
 async function start(): Promise<number> {
   if (isMainThread) return main(process.argv.slice(2));
   const { runWorker } = await import('./gate-worker.ts');

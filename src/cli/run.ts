@@ -1,15 +1,15 @@
 /** `sidegate run`: runs the gate until it receives a signal. */
 
+import { prepare } from '../app/check.ts';
+import type { GateAddresses } from '../app/context.ts';
+import { Gate } from '../app/gate.ts';
+import { type GateLogEvent, type GateLogger, HINTS } from '../app/log-events.ts';
+import { WorkerThreads } from '../app/workers/worker-threads.ts';
 import type { Overrides } from '../config/load/overrides.ts';
 import type { Config } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { runDetached } from '../core/safe-events.ts';
-import { prepare } from '../gateway/runtime/check.ts';
-import type { GateAddresses } from '../gateway/runtime/context.ts';
-import { Gate } from '../gateway/runtime/gate.ts';
-import { type GateLogEvent, type GateLogger, HINTS } from '../gateway/runtime/log-events.ts';
-import { WorkerThreads } from '../gateway/runtime/workers/worker-threads.ts';
 import { createFullCollector, keepHeapWhileIdle } from '../gateway/server/process-memory.ts';
 import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';

@@ -1,5 +1,7 @@
 /** Reads what commands need to sign or verify like a sender: the scheme, its keys and its URL, from a preset or a route of a config. */
 
+import { compileRoute } from '../app/compiled-route.ts';
+import { readKeys } from '../app/keys.ts';
 import { loadConfig } from '../config/load/load.ts';
 import type { Config, RouteConfig, WebhookConfig } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
@@ -8,8 +10,6 @@ import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
 import { type CandidateKey, toCandidateKey } from '../diagnostics/explain/analysis.ts';
-import { compileRoute } from '../gateway/runtime/compiled-route.ts';
-import { readKeys } from '../gateway/runtime/keys.ts';
 import { isWithinTime } from '../verify/keys/key-ring.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';

@@ -5,8 +5,8 @@ import { connect as connectTcp, createServer as createTcpServer, type Socket } f
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { checkConfig } from '../../src/app/check.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
-import { checkConfig } from '../../src/gateway/runtime/check.ts';
 import { makeAuthority, readPair, toTlsFiles } from '../support/certificates.ts';
 import { makeFolder, startServer, useFolder, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';

@@ -16,14 +16,15 @@ export interface ClusterTool {
 
 const TOOLCHAIN = resolve(import.meta.dirname, '..', 'cluster', 'toolchain');
 
-const STRIPPED = ['-ldflags', '-s -w'];
+/** Without data for debuggers: compiling it takes a tenth of the time. */
+const STRIPPED = ['-gcflags=all=-dwarf=false', '-ldflags', '-s -w'];
 
 /** A Kubernetes that was built without its version reports 0.0, and disables the features of newer versions. */
 function toVersionFlags(version: string): string[] {
   const [major = '', minor = ''] = version.slice(1).split('.');
   const set = (name: string, value: string): string => `-X k8s.io/component-base/version.${name}=${value}`;
   const settings = [set('gitVersion', version), set('gitMajor', major), set('gitMinor', minor)];
-  return ['-ldflags', ['-s', '-w', ...settings].join(' ')];
+  return ['-gcflags=all=-dwarf=false', '-ldflags', ['-s', '-w', ...settings].join(' ')];
 }
 
 function kubernetes(command: string, version: string, minutes: number): ClusterTool {

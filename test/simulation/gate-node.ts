@@ -1,7 +1,8 @@
 /** A sidegate process: the real gate, from its config to its ports. */
+
+import type { PreparedConfig } from '../../src/app/check.ts';
+import { Gate } from '../../src/app/gate.ts';
 import { toErrorText } from '../../src/core/errors.ts';
-import type { PreparedConfig } from '../../src/gateway/runtime/check.ts';
-import { Gate } from '../../src/gateway/runtime/gate.ts';
 import { createLogger } from '../../src/telemetry/log/logger.ts';
 import type { Owner } from './scheduler.ts';
 import type { Node, World } from './world.ts';

@@ -1,7 +1,8 @@
 /** The fake app of the simulator: records what the gate sends, and responds as the fixture says. */
+
+import type { CreateUpstream } from '../../app/upstreams.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
-import type { CreateUpstream } from '../../gateway/runtime/upstreams.ts';
 import type {
   Upstream,
   UpstreamExchange,

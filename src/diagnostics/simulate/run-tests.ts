@@ -1,5 +1,6 @@
 /** Runs the tests of a fixture file, each with a new gate. */
 
+import type { PreparedConfig } from '../../app/check.ts';
 import { type Routing, toRouting } from '../../config/rules/gate-identity.ts';
 import type { Config, RouteConfig } from '../../config/schema/config.ts';
 import { type Milliseconds, systemClock } from '../../core/clock.ts';
@@ -7,7 +8,6 @@ import { HeaderFields } from '../../core/headers.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { parseTarget } from '../../core/target.ts';
 import { RouteTable } from '../../gateway/pipeline/router.ts';
-import type { PreparedConfig } from '../../gateway/runtime/check.ts';
 import { findMismatches, type Mismatch } from './compare.ts';
 import { type AppBehavior, DEFAULT_BEHAVIOR } from './fake-app.ts';
 import type { AppConfig, FixtureStep, Fixtures, FixtureTest } from './fixtures.ts';

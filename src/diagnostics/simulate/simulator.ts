@@ -1,12 +1,12 @@
 /** Sends requests through the gate that a config describes, without ports, apps, Redis or certificates, at a simulated time. */
 
+import { type PreparedConfig, type PrepareResult, readParts } from '../../app/check.ts';
+import { Gate } from '../../app/gate.ts';
+import type { GateLogger } from '../../app/log-events.ts';
 import { loadConfig } from '../../config/load/load.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { type PreparedConfig, type PrepareResult, readParts } from '../../gateway/runtime/check.ts';
-import { Gate } from '../../gateway/runtime/gate.ts';
-import type { GateLogger } from '../../gateway/runtime/log-events.ts';
 import type { ListenServer } from '../../gateway/server/server.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
 import { type HttpsGet, RemoteFailure } from '../../verify/keys/https-get.ts';

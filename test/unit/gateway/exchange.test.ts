@@ -1,5 +1,6 @@
 import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createMetrics } from '../../../src/app/metrics.ts';
 import { ConfigSchema } from '../../../src/config/schema/schema.ts';
 import { systemClock } from '../../../src/core/clock.ts';
 import { acknowledge, Refusal, refuse, type StageName } from '../../../src/core/refusal.ts';
@@ -7,7 +8,6 @@ import { type AppRoute, ExchangePort } from '../../../src/gateway/exchange.ts';
 import { Capacity } from '../../../src/gateway/pipeline/capacity.ts';
 import type { ClaimGate, HeadGate, RouteGates, WebhookGates } from '../../../src/gateway/pipeline/gates/gate.ts';
 import { RouteTable, toRouteQuery } from '../../../src/gateway/pipeline/router.ts';
-import { createMetrics } from '../../../src/gateway/runtime/metrics.ts';
 import { ListenServer } from '../../../src/gateway/server/server.ts';
 import type { ForwardOutcome } from '../../../src/gateway/upstream/outcome.ts';
 import { Journal } from '../../../src/telemetry/journal/journal.ts';

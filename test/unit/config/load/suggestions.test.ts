@@ -2,9 +2,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
+import { checkConfig } from '../../../../src/app/check.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import { formatProblem } from '../../../../src/config/schema/problem.ts';
-import { checkConfig } from '../../../../src/gateway/runtime/check.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 import { useFolder } from '../../../support/fixtures.ts';
 

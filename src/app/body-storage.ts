@@ -1,0 +1,76 @@
+/** Stores the bodies of the routes that ask for it, across reloads. */
+
+import type { Config } from '../config/schema/config.ts';
+import type { Clock } from '../core/clock.ts';
+import type { BodyRecorders } from '../gateway/pipeline/body-recorders.ts';
+import type { BodyRecorder } from '../gateway/pipeline/record.ts';
+import type { MemoryPressure } from '../gateway/server/memory-guard.ts';
+import type { KeyRing } from '../verify/keys/key-ring.ts';
+import type { CompiledRoute } from './compiled-route.ts';
+import { listSecrets } from './explain.ts';
+import type { Metrics } from './metrics.ts';
+
+/** The dependencies of the storage. */
+export interface BodyStorageParts {
+  readonly clock: Clock;
+  readonly maxBytes: number;
+  readonly memory: Pick<MemoryPressure, 'isTight'>;
+  readonly metrics: Pick<Metrics, 'bodyStored'>;
+}
+
+type Rings = ReadonlyMap<string, KeyRing>;
+
+/** The stored bodies of a gate. */
+export class BodyStorage {
+  readonly #parts: BodyStorageParts;
+  #recorders: BodyRecorders | undefined;
+  #secrets: () => readonly Buffer[] = () => [];
+
+  constructor(parts: BodyStorageParts) {
+    this.#parts = parts;
+  }
+
+  /** Memory of all bodies. */
+  get bytes(): number {
+    return this.#recorders?.bytes ?? 0;
+  }
+
+  /** Removes half of the bodies: the process is near its memory limit. */
+  shed(): void {
+    this.#recorders?.shed();
+  }
+
+  /** The recorder of a route; undefined if it stores no bodies. */
+  open({ config: { name, webhook }, bodies }: CompiledRoute): BodyRecorder | undefined {
+    if (webhook?.storeBody === undefined || bodies === undefined) return undefined;
+    const { clock, maxBytes, memory, metrics } = this.#parts;
+    this.#recorders ??= new bodies.BodyRecorders({
+      clock,
+      maxBytes,
+      isMemoryLow: () => memory.isTight,
+      onBody: metrics.bodyStored,
+      secrets: () => this.#secrets(),
+    });
+    return this.#recorders.open(name, webhook.storeBody, webhook.description);
+  }
+
+  /** Removes the bodies of routes that no longer store any; from now on, no body with a secret of these keys is stored. */
+  apply({ routes }: Config, rings: Rings): void {
+    this.#secrets = rememberSecrets(rings);
+    this.#recorders?.keep(new Set(routes.flatMap(({ name, webhook }) => (webhook?.storeBody === undefined ? [] : [name]))));
+  }
+}
+
+/** Lists the secrets again only if keys were replaced. */
+function rememberSecrets(rings: Rings): () => readonly Buffer[] {
+  let known: readonly KeyRing['all'][] = [];
+  let secrets: readonly Buffer[] = [];
+  return () => {
+    const current = [...rings.values()].map(({ all }) => all);
+    if (known.length !== current.length || current.some((keys, index) => keys !== known[index])) {
+      known = current;
+      secrets = listSecrets(rings);
+    }
+    return secrets;
+  };
+}

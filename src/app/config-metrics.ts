@@ -1,0 +1,105 @@
+/** The metrics of the loaded config, the users of each realm, and password checks. */
+import { Gauge, type Registry } from '@prometheus-io/client';
+import type { EpochMilliseconds } from '../core/clock.ts';
+import { CounterFamily, GaugeFamily, watchGauge } from '../telemetry/metrics/series.ts';
+
+/** How a password was checked: from the cache, by hashing, or by sharing the hash of a concurrent request. */
+export const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;
+export type PasswordCheckLabel = (typeof PASSWORD_CHECKS)[number];
+
+export interface ConfigMetrics {
+  /** Records the outcome of loading a config; `hash`: of the active config. */
+  reload(isSuccessful: boolean, at: EpochMilliseconds, hash: string): void;
+  passwordCheck(outcome: PasswordCheckLabel): void;
+  /** `read` returns the number of pending password checks; called on each scrape. */
+  watchPendingPasswords(read: () => number): void;
+  /** Whether the users of all realms were read without errors. */
+  usersReload(isSuccessful: boolean): void;
+  /** How many users of a realm can log in, and how many cannot. */
+  users(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
+  /** Removes the series of all other realms. */
+  keepRealms(realms: ReadonlySet<string>): void;
+}
+
+/** Registers the metrics. */
+export function createConfigMetrics(registers: Registry[]): ConfigMetrics {
+  const families = {
+    passwordChecks: new CounterFamily({
+      name: 'sidegate_password_checks_total',
+      help: 'Password checks: answered from the cache (hit), by hashing (miss), or by sharing the hash of a concurrent request (joined).',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    reloadSuccessful: new Gauge({
+      name: 'sidegate_config_last_reload_successful',
+      help: '1 if the last attempt to load the config succeeded.',
+      registers,
+    }),
+    reloadAt: new Gauge({
+      name: 'sidegate_config_last_reload_success_timestamp_seconds',
+      help: 'When the active config was loaded.',
+      registers,
+    }),
+    configInfo: new Gauge({
+      name: 'sidegate_config_info',
+      help: 'Hash of the active config; always 1.',
+      labelNames: ['hash'],
+      registers,
+    }),
+    usersReload: new Gauge({
+      name: 'sidegate_users_last_reload_successful',
+      help: '1 if the users of all realms were read without an error.',
+      registers,
+    }),
+  };
+  const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, families.passwordChecks.series(outcome)]));
+  families.usersReload.set(1);
+  return {
+    reload(isSuccessful, at, hash) {
+      families.reloadSuccessful.set(isSuccessful ? 1 : 0);
+      if (!isSuccessful) return;
+      families.reloadAt.set(at / 1000);
+      families.configInfo.reset();
+      families.configInfo.set({ hash }, 1);
+    },
+    passwordCheck: (outcome) => passwordChecks.get(outcome)?.add(),
+    watchPendingPasswords: (read) =>
+      watchGauge('sidegate_password_checks_pending', 'Password checks that are running or waiting.', registers, read),
+    usersReload: (isSuccessful) => families.usersReload.set(isSuccessful ? 1 : 0),
+    ...createRealmSeries(registers),
+  };
+}
+
+function createRealmSeries(registers: Registry[]): Pick<ConfigMetrics, 'users' | 'keepRealms'> {
+  const families = {
+    usersUsable: new GaugeFamily({
+      name: 'sidegate_users_usable',
+      help: 'Users of the realm that can log in; 0: a users file is missing or empty, and every request of the realm gets 503.',
+      labelNames: ['realm'],
+      registers,
+    }),
+    usersRejected: new GaugeFamily({
+      name: 'sidegate_users_rejected',
+      help: 'Users of the realm that cannot log in, because their entry is invalid or its hash needs too much memory.',
+      labelNames: ['realm'],
+      registers,
+    }),
+  };
+  const { usersUsable, usersRejected } = families;
+  const realms = new Set<string>();
+  return {
+    users(realm, { usable, rejected }) {
+      realms.add(realm);
+      usersUsable.series(realm).value = usable;
+      usersRejected.series(realm).value = rejected;
+    },
+    keepRealms(kept) {
+      for (const realm of realms) {
+        if (kept.has(realm)) continue;
+        realms.delete(realm);
+        usersUsable.remove(realm);
+        usersRejected.remove(realm);
+      }
+    },
+  };
+}

@@ -1,0 +1,137 @@
+/** Reloads the config and the files that it refers to when they change, one reload at a time, in order; with several workers, in all of them. */
+import { formatProblem, type Problem } from '../config/schema/problem.ts';
+import { type Fingerprints, type Watch, watchFiles } from '../config/sources/watch.ts';
+import { toErrorText } from '../core/errors.ts';
+import { runDetached } from '../core/safe-events.ts';
+import { type PreparedConfig, type PrepareResult, prepare } from './check.ts';
+import type { GateContext } from './context.ts';
+import { findFixedChange } from './fixed-sections.ts';
+import type { Reloads } from './reloads.ts';
+import { type ReloadParts, reloadFiles, reloadTls } from './watched-sources.ts';
+import { NO_OTHER_WORKERS, type OtherWorkers } from './workers/other-workers.ts';
+
+/** The parts that a reload changes. */
+export interface ConfigReloadsParts {
+  readonly context: GateContext;
+  readonly reloads: Reloads;
+  readonly current: () => PreparedConfig;
+  /** Activates a config in one turn of the event loop. */
+  readonly apply: (next: PreparedConfig) => void;
+  readonly toReloadParts: () => ReloadParts;
+}
+
+/** The reloads of a gate. */
+export class ConfigReloads {
+  readonly #parts: ConfigReloadsParts;
+  readonly #others: OtherWorkers;
+  #watch: Watch | undefined;
+  /** Watches the files that a rejected config refers to: one that appears later, as a Secret may, can make it valid. */
+  #rejectedWatch: Watch | undefined;
+  #reloading: Promise<unknown> = Promise.resolve();
+  /** Of a worker other than the first: it is applied when all workers have read it. */
+  #next: PreparedConfig | undefined;
+
+  constructor(parts: ConfigReloadsParts) {
+    this.#parts = parts;
+    this.#others = parts.context.others ?? NO_OTHER_WORKERS;
+  }
+
+  /** Watches the files of the active config. */
+  async watch(seen: Fingerprints): Promise<void> {
+    this.#watch?.close();
+    this.#watch = await this.#watchFor(seen, (changed) => this.#onFiles(changed));
+  }
+
+  /** Reloads the config; on any error the old one stays active. */
+  async reload(): Promise<void> {
+    this.#reloading = this.#reloading.then(() => this.#reload());
+    await this.#reloading;
+  }
+
+  close(): void {
+    this.#watch?.close();
+    this.#rejectedWatch?.close();
+  }
+
+  /** Reads the config for `applyNext`; resolves with the reasons why it cannot be applied. `hash`: of the config that the first worker read. */
+  async prepareNext(hash: string): Promise<readonly Problem[]> {
+    const { file } = this.#parts.context;
+    this.#next = undefined;
+    const next = await this.#prepare();
+    if (next.loaded === undefined) return next.problems;
+    const fixed = findFixedChange(this.#parts.current().loaded.config, next.loaded.config, file);
+    if (fixed !== undefined) return [fixed];
+    if (next.loaded.hash !== hash)
+      return [{ severity: 'error', file, path: '', message: 'it changed while the workers read it; it is read again' }];
+    this.#next = next;
+    return [];
+  }
+
+  /** Applies the config that `prepareNext` read. */
+  async applyNext(): Promise<void> {
+    if (this.#next === undefined) throw new Error('the worker has not read a config that it could apply');
+    this.#parts.apply(this.#next);
+    this.#next = undefined;
+    await reloadTls(undefined, this.#parts.toReloadParts());
+  }
+
+  /** False if the old config stays active. */
+  async #reload(): Promise<boolean> {
+    const { context, current, apply, toReloadParts } = this.#parts;
+    const { file, logger } = context;
+    try {
+      const next = await this.#prepare();
+      this.#rejectedWatch?.close();
+      if (next.loaded === undefined) {
+        this.#rejectedWatch = await this.#watchFor(next.seen, () => this.reload());
+        return this.#reject(next.problems);
+      }
+      const fixed = findFixedChange(current().loaded.config, next.loaded.config, file);
+      if (fixed !== undefined) return this.#reject([fixed]);
+      // After the first worker: if a file changes meanwhile, the fingerprints of this one show it, and all read it again.
+      const refused = await this.#others.prepare(next.loaded.hash);
+      if (refused.length > 0) {
+        this.#rejectedWatch = await this.#watchFor(next.seen, () => this.reload());
+        return this.#reject(refused);
+      }
+      await this.#others.commit(() => apply(next));
+      await this.watch(next.seen);
+      await reloadTls(undefined, toReloadParts());
+      logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
+      for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+      return true;
+    } catch (thrown) {
+      return this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
+    }
+  }
+
+  #prepare(): Promise<PrepareResult> {
+    const { file, overrides, clock, place } = this.#parts.context;
+    return prepare(file, clock, overrides, place);
+  }
+
+  #reject(problems: readonly Problem[]): false {
+    this.#parts.reloads.fail(problems);
+    for (const problem of problems) this.#parts.context.logger.error('config_reload_failed', { problem: formatProblem(problem) });
+    return false;
+  }
+
+  #watchFor(seen: Fingerprints, onChange: (changed: readonly string[]) => Promise<void>): Promise<Watch> {
+    const { clock, logger } = this.#parts.context;
+    return watchFiles(seen, clock, {
+      onChange: (changed) => runDetached(onChange(changed)),
+      onFailure: (message) => logger.warn('watch_failed', { message }),
+    });
+  }
+
+  async #onFiles(changed: readonly string[]): Promise<void> {
+    const { context, toReloadParts } = this.#parts;
+    this.#reloading = this.#reloading.then(async () => {
+      // Users that were removed together with a change of the config lose access even if the config is rejected.
+      if (changed.includes(context.file) && (await this.#reload())) return;
+      this.#watch?.recheck(await reloadFiles(changed, toReloadParts()));
+      await this.#others.reloadFiles(changed);
+    });
+    await this.#reloading;
+  }
+}

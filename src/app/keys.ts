@@ -1,0 +1,158 @@
+/** Reads the keys that the config refers to, at the start and whenever a secret's file changes. */
+
+import { findNamedPreset } from '../config/rules/suggest-preset.ts';
+import type { KeyConfig, RouteConfig } from '../config/schema/config.ts';
+import { readSecret, readUrlCredentials } from '../config/sources/secrets.ts';
+import type { SourceProblem } from '../config/sources/source-problem.ts';
+import { type EpochMilliseconds, toInstant } from '../core/clock.ts';
+import type { Secret } from '../core/secret.ts';
+import type { WatchedKey } from '../telemetry/log/key-evidence.ts';
+import type { KeySet } from '../verify/keys/key-ring.ts';
+import { compileScheme } from '../verify/schemes/compile.ts';
+import type { Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
+import type { CompiledRoute } from './compiled-route.ts';
+
+/** A problem with one key's secret; never contains the secret. */
+export interface KeyProblem extends SourceProblem {
+  readonly route: string;
+  readonly key: string;
+}
+
+/** The result of reading a route's secrets. */
+export interface KeysRead {
+  readonly set: KeySet;
+  readonly problems: readonly KeyProblem[];
+}
+
+/** Shorter tokens can be guessed by repeated requests. */
+const MIN_TOKEN_BYTES = 16;
+/** The name in log lines, beside those of keys. */
+const URL_CREDENTIALS = 'urlCredentials';
+/** The scheme of a webhook section that names none. */
+const DEFAULT_SCHEME = 'standard-webhooks';
+
+/** Reads all secrets of a route; an unusable secret is listed as unavailable and does not affect the others. */
+export async function readKeys({ config: route, webhook }: CompiledRoute, index: number): Promise<KeysRead> {
+  if (webhook === undefined) return { set: { keys: [], unavailable: [] }, problems: [] };
+  const { scheme } = webhook;
+  const keys: VerifyKey[] = [];
+  const unavailable: string[] = [];
+  const problems: KeyProblem[] = [];
+  for (const [position, config] of webhook.config.keys.entries()) {
+    const path = `routes.${index}.webhook.keys.${position}.secret`;
+    const read = await readKey(scheme, config, route);
+    for (const message of read.warnings)
+      problems.push({ severity: 'warning', path, route: route.name, key: config.name, message });
+    if (read.key !== undefined) {
+      keys.push(read.key);
+      continue;
+    }
+    unavailable.push(config.name);
+    problems.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
+  }
+  const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, problems);
+  const urlCredentials = await readCredentials(route, `routes.${index}.webhook.urlCredentials`, problems);
+  // Without them no signature matches, and that is not the sender's fault.
+  if (webhook.config.urlCredentials !== undefined && urlCredentials === undefined) unavailable.push(URL_CREDENTIALS);
+  const secrets = { ...(handshakeToken && { handshakeToken }), ...(urlCredentials && { urlCredentials }) };
+  return { set: { keys, unavailable, ...secrets }, problems };
+}
+
+/** Keys that are not used any more by the date of their certificate or JWK; a date in the config is reported with the config. */
+export function findExpiredKeys(
+  { config: route }: CompiledRoute,
+  { set }: KeysRead,
+  index: number,
+  now: EpochMilliseconds,
+): KeyProblem[] {
+  const { keys = [] } = route.webhook ?? {};
+  return set.keys.flatMap(({ name, notAfter }): KeyProblem[] => {
+    const position = keys.findIndex((each) => each.name === name);
+    if (notAfter === undefined || now < notAfter || keys[position]?.notAfter !== undefined) return [];
+    const path = `routes.${index}.webhook.keys.${position}.secret`;
+    const message = `the certificate or JWK of the key ${name} expired on ${toInstant(notAfter)}`;
+    return [{ severity: 'warning', path, route: route.name, key: name, message, hint: 'get the current one from the sender' }];
+  });
+}
+
+/** If the token is missing, only the handshake fails; deliveries are not affected. */
+async function readHandshakeToken(route: RouteConfig, path: string, problems: KeyProblem[]): Promise<Secret | undefined> {
+  const source = route.webhook?.handshake?.verifyToken;
+  if (source === undefined) return undefined;
+  const common = { path, route: route.name, key: 'handshake' };
+  const read = await readSecret(source);
+  if ('problem' in read) {
+    problems.push({ severity: 'error', ...common, message: read.problem, hint: read.hint });
+    return undefined;
+  }
+  const tooShort = `the token has ${read.secret.length} bytes; use at least ${MIN_TOKEN_BYTES}`;
+  for (const message of read.secret.length < MIN_TOKEN_BYTES ? [...read.warnings, tooShort] : read.warnings)
+    problems.push({ severity: 'warning', ...common, message });
+  return read.secret;
+}
+
+async function readCredentials(route: RouteConfig, path: string, problems: KeyProblem[]): Promise<Secret | undefined> {
+  const source = route.webhook?.urlCredentials;
+  if (source === undefined) return undefined;
+  const common = { path, route: route.name, key: URL_CREDENTIALS };
+  const read = await readUrlCredentials(source);
+  if ('problem' in read) {
+    problems.push({ ...common, severity: 'error', message: read.problem, hint: read.hint });
+    return undefined;
+  }
+  for (const message of read.warnings) problems.push({ ...common, severity: 'warning', message });
+  return read.secret;
+}
+
+/** The files that a route's secrets are read from. */
+export function toSecretFiles(route: RouteConfig): string[] {
+  const { keys = [], handshake, urlCredentials } = route.webhook ?? {};
+  const sources = [...keys.map(({ secret }) => secret), handshake?.verifyToken, urlCredentials];
+  return sources.flatMap((source) => (source !== undefined && 'file' in source ? [source.file] : []));
+}
+
+/** The route's keys, in the form in which the evidence about them is kept. */
+export function toWatchedKeys({ name, webhook }: RouteConfig): WatchedKey[] {
+  const { jwks = [], keys = [] } = webhook ?? {};
+  return [
+    ...jwks.map(({ name: key, url }) => ({ route: name, key, source: url })),
+    ...keys.map(({ name: key, secret }) => ({ route: name, key, source: JSON.stringify(secret) })),
+  ];
+}
+
+interface KeyRead {
+  readonly key?: VerifyKey;
+  readonly warnings: readonly string[];
+  readonly problem: { readonly message: string; readonly hint?: string };
+}
+
+const NO_PROBLEM = { message: '' };
+
+async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): Promise<KeyRead> {
+  const read = await readSecret(config.secret);
+  if ('problem' in read) return { warnings: [], problem: { message: read.problem, hint: read.hint } };
+  const parsed = scheme.parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
+  if ('problem' in parsed) {
+    const guess = parsed.isCertain === true ? undefined : toOtherSchemeHint(scheme, read.secret, config, route);
+    const hint = guess ?? parsed.hint;
+    return { warnings: read.warnings, problem: { message: parsed.problem, hint } };
+  }
+  const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
+  return { key: { ...parsed.key, notBefore: toLater(config.notBefore, parsed.key.notBefore) }, warnings, problem: NO_PROBLEM };
+}
+
+/** A certificate is not valid before its own date either. */
+function toLater(a: EpochMilliseconds | undefined, b: EpochMilliseconds | undefined): EpochMilliseconds | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
+}
+
+/** Usually such a secret is valid, but the route has the default scheme instead of its sender's. */
+function toOtherSchemeHint(scheme: Scheme, secret: Secret, config: KeyConfig, { name, match }: RouteConfig): string | undefined {
+  const { secret: source } = config;
+  const where = 'env' in source ? source.env : source.file;
+  const preset = findNamedPreset([name, match.path ?? match.pathPrefix ?? '', config.name, where], scheme.name);
+  const isValid = preset !== undefined && 'key' in compileScheme(preset).parseKey(config.name, secret, source.encoding);
+  if (isValid) return `if ${preset.from?.title} sends this, set scheme: ${preset.name}`;
+  if (scheme.name !== DEFAULT_SCHEME) return undefined;
+  return 'write it as the sender shows it, whsec_ and base64; if the sender does not use Standard Webhooks, set its scheme, for example scheme: github';
+}

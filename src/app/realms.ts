@@ -1,0 +1,103 @@
+/** The users of all realms while the gate runs: one thread pool for all, and one verifier for each realm. */
+
+import type { RealmConfig } from '../config/schema/config.ts';
+import type { Clock } from '../core/clock.ts';
+import { toThreadCount } from '../users/hash-budget.ts';
+import { HashPool, type HashPoolLimits } from '../users/hash-pool.ts';
+import type { Bytes } from '../users/password-hash.ts';
+import { UserSet } from '../users/user-set.ts';
+import { type CacheOutcome, Verifier } from '../users/verifier.ts';
+import type { RealmRead } from './users.ts';
+
+/** How much of the machine password hashing may use. */
+export interface RealmsLimits extends HashPoolLimits {
+  /** Memory of all threads; undefined: no limit. */
+  readonly memory: Bytes | undefined;
+}
+
+/** Reports for the metrics. */
+export interface RealmsEvents {
+  onCache(outcome: CacheOutcome): void;
+  /** After each read of a realm's users. */
+  onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
+  /** Whether the users of all realms were read without an error. */
+  onRead(isSuccessful: boolean): void;
+}
+
+/** Lives as long as the gate; a reload replaces the users of its verifiers. */
+export class Realms {
+  readonly #limits: RealmsLimits;
+  readonly #pool: HashPool;
+  readonly #clock: Clock;
+  readonly #events: RealmsEvents;
+  /** Realms whose last read had an error. */
+  readonly #broken = new Set<string>();
+  #verifiers = new Map<string, Verifier>();
+
+  constructor(limits: RealmsLimits, clock: Clock, events: RealmsEvents) {
+    this.#limits = limits;
+    this.#pool = new HashPool(limits);
+    this.#clock = clock;
+    this.#events = events;
+  }
+
+  /**
+   * Applies the realms of a new config. A realm that stays keeps its cache and its sessions: otherwise a reload would let bans
+   * lock out users who are logged in.
+   */
+  apply(reads: readonly RealmRead[], settings: ReadonlyMap<string, RealmConfig>): void {
+    const before = this.#verifiers;
+    this.#verifiers = new Map(
+      reads.map(({ realm, set }) => {
+        const cache = settings.get(realm)?.cache ?? { ttl: 0, maxEntries: 0 };
+        const kept = before.get(realm);
+        kept?.configure(cache);
+        kept?.replace(set);
+        return [
+          realm,
+          kept ?? new Verifier(set, { realm, pool: this.#pool, clock: this.#clock, cache, onCache: this.#events.onCache }),
+        ];
+      }),
+    );
+    for (const [realm, verifier] of before) if (!this.#verifiers.has(realm)) verifier.replace(new UserSet([]));
+    this.#broken.clear();
+    this.#report(reads);
+  }
+
+  /** Replaces the users of one realm. */
+  replace(read: RealmRead): void {
+    this.#verifiers.get(read.realm)?.replace(read.set);
+    this.#report([read]);
+  }
+
+  verifier(realm: string): Verifier {
+    const verifier = this.#verifiers.get(realm);
+    if (verifier === undefined) throw new Error(`no users were read for the realm ${realm}`);
+    return verifier;
+  }
+
+  /** The number of password checks that are running or waiting. */
+  get pending(): number {
+    return this.#pool.pending;
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+
+  #report(reads: readonly RealmRead[]): void {
+    this.#resizePool();
+    for (const { realm, set, rejected, problems } of reads) {
+      this.#events.onUsers(realm, { usable: set.size, rejected });
+      if (problems.some(({ severity }) => severity === 'error')) this.#broken.add(realm);
+      else this.#broken.delete(realm);
+    }
+    this.#events.onRead(this.#broken.size === 0);
+  }
+
+  /** A thread may get any realm's hash, so the largest hash determines the number of threads. */
+  #resizePool(): void {
+    const largest = Math.max(0, ...[...this.#verifiers.values()].map(({ largestHash }) => largestHash));
+    this.#pool.resize(toThreadCount(this.#limits.threads, this.#limits.memory, largest));
+  }
+}

@@ -1,0 +1,44 @@
+/** Remembers the last attempt to load the config, for the console. */
+import { formatProblem, type Problem } from '../config/schema/problem.ts';
+import type { Clock, EpochMilliseconds } from '../core/clock.ts';
+import type { ConfigMetrics } from './config-metrics.ts';
+
+/** Counts and remembers reloads. */
+export class Reloads {
+  readonly #clock: Clock;
+  readonly #metrics: Pick<ConfigMetrics, 'reload'>;
+  #hash = '';
+  #loadedAt: EpochMilliseconds = 0;
+  #last: { readonly at: EpochMilliseconds; readonly problems: readonly Problem[] } = { at: 0, problems: [] };
+
+  constructor(clock: Clock, metrics: Pick<ConfigMetrics, 'reload'>) {
+    this.#clock = clock;
+    this.#metrics = metrics;
+  }
+
+  /** The config with this hash is active from now on. */
+  succeed(hash: string): void {
+    const at = this.#clock.now();
+    this.#hash = hash;
+    this.#loadedAt = at;
+    this.#last = { at, problems: [] };
+    this.#metrics.reload(true, at, hash);
+  }
+
+  /** The active config stays. */
+  fail(problems: readonly Problem[]): void {
+    const at = this.#clock.now();
+    this.#last = { at, problems };
+    this.#metrics.reload(false, at, this.#hash);
+  }
+
+  /** The active config, and the last attempt to replace it. */
+  get active() {
+    const { at, problems } = this.#last;
+    return {
+      hash: this.#hash,
+      loadedAt: this.#loadedAt,
+      lastReload: { at, isSuccessful: problems.length === 0, problems: problems.map(formatProblem) },
+    };
+  }
+}

@@ -1,0 +1,267 @@
+/** Finds secrets with more than one purpose: a signature or token made for one of them would be valid for the other. */
+import { createPublicKey, hash, type KeyObject } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import { toProbeAddress } from '../config/rules/validate-app-probes.ts';
+import type { Config, SecretSource, WebhookConfig } from '../config/schema/config.ts';
+import { readSecret } from '../config/sources/secrets.ts';
+import type { SourceProblem } from '../config/sources/source-problem.ts';
+import { parseBase64Key, parseHex } from '../core/bytes.ts';
+import { isReachedBy } from '../core/listen-address.ts';
+import { HANDSHAKES } from '../verify/handshakes/catalogue.ts';
+import type { KeyRing } from '../verify/keys/key-ring.ts';
+import { coversQuery, signsUrl } from '../verify/schemes/coverage.ts';
+import { Material, toEd25519Key } from '../verify/schemes/keys.ts';
+import type { VerifyKey } from '../verify/schemes/scheme.ts';
+import { formatSigningSecret, parseSigningSecret, type SigningSecret } from '../verify/sign/signing-keys.ts';
+import type { CompiledRoute } from './compiled-route.ts';
+import type { KeyProblem, KeysRead } from './keys.ts';
+
+/** The result of comparing all secrets. */
+export interface SharedSecrets {
+  /** For each route: the keys that may be used, and the problems, also those from before. */
+  readonly keys: readonly KeysRead[];
+  /** Problems of other secrets. */
+  readonly others: readonly SourceProblem[];
+}
+
+/** One purpose of a secret. */
+interface SecretUse {
+  readonly path: string;
+  /** For messages: "a key of route orders". */
+  readonly title: string;
+  /** Uses with the same owner may have the same secret, as during a rotation. */
+  readonly owner: string;
+  readonly digests: ReadonlySet<string>;
+  /** Of a key of a webhook route. */
+  readonly webhook?: WebhookConfig;
+  readonly key?: { readonly route: number; readonly name: string };
+  /** The secret signs deliveries to an endpoint, whose owner knows them, and the secret as well. */
+  readonly isEndpoint?: true;
+}
+
+interface Conflict {
+  readonly severity: KeyProblem['severity'];
+  /** The use that is not possible, or not advisable. */
+  readonly at: SecretUse;
+  readonly message: string;
+  readonly hint: string;
+}
+
+const OWN_SECRET = 'generate a secret for each purpose';
+const PUBLIC = 'public ';
+const PREFIX = /^wh(?:sec|sk|pk)_/;
+
+/**
+ * Compares all secrets of a config. A key of a route that others can sign requests with is unavailable, and has an error. `keys`: as they
+ * were read, for each route.
+ */
+export async function separateSecrets(
+  config: Config,
+  routes: readonly CompiledRoute[],
+  keys: readonly KeysRead[],
+): Promise<SharedSecrets> {
+  const uses = [...routes.flatMap((route, index) => toRouteUses(route, keys[index], index)), ...(await readOtherUses(config))];
+  const conflicts = findConflicts(uses);
+  const others = conflicts.filter(({ at }) => at.key === undefined);
+  return {
+    keys: keys.map((read, index) =>
+      withConflicts(
+        read,
+        routes[index]?.config.name ?? '',
+        conflicts.filter(({ at }) => at.key?.route === index),
+      ),
+    ),
+    others: others.map(({ severity, at, message, hint }) => ({ severity, path: at.path, message, hint })),
+  };
+}
+
+/** The route that accepts deliveries signed by the secret of an endpoint; undefined if there is none. */
+export function findRouteOf(secret: SigningSecret, rings: ReadonlyMap<string, KeyRing>): string | undefined {
+  const digests = toSigningDigests(secret);
+  for (const [route, ring] of rings)
+    if (ring.all.some((key) => [...toKeyDigests(key)].some((digest) => digests.has(digest)))) return route;
+  return undefined;
+}
+
+function withConflicts(read: KeysRead, route: string, conflicts: readonly Conflict[]): KeysRead {
+  if (conflicts.length === 0) return read;
+  const { set, problems } = read;
+  const closed = conflicts.flatMap(({ severity, at }) => (severity === 'error' && at.key !== undefined ? [at.key.name] : []));
+  const found = conflicts.map(
+    ({ severity, at, message, hint }): KeyProblem => ({
+      ...{ severity, path: at.path, route, key: at.key?.name ?? '', message, hint },
+    }),
+  );
+  return {
+    set: {
+      ...set,
+      keys: set.keys.filter(({ name }) => !closed.includes(name)),
+      unavailable: [...set.unavailable, ...closed],
+    },
+    problems: [...problems, ...found],
+  };
+}
+
+/** At most one for each use, the most severe one. */
+function findConflicts(uses: readonly SecretUse[]): Conflict[] {
+  const byDigest = new Map<string, SecretUse[]>();
+  const found: Conflict[] = [];
+  for (const use of uses)
+    for (const digest of use.digests) {
+      const earlier = byDigest.get(digest) ?? [];
+      found.push(...earlier.flatMap((other) => toConflict(other, use, digest) ?? []));
+      byDigest.set(digest, [...earlier, use]);
+    }
+  found.sort((a, b) => Number(a.severity === 'warning') - Number(b.severity === 'warning'));
+  return uses.flatMap((use) => found.find(({ at }) => at === use) ?? []);
+}
+
+function toConflict(earlier: SecretUse, later: SecretUse, digest: string): Conflict | undefined {
+  if (earlier.owner === later.owner) return undefined;
+  if (signsTokensFor(earlier, later)) return toSignedByAnyone(later, earlier);
+  if (signsTokensFor(later, earlier)) return toSignedByAnyone(earlier, later);
+  if (earlier.isEndpoint !== later.isEndpoint) return toKnownToOwner(earlier, later);
+  if (earlier.webhook !== undefined && later.webhook !== undefined) {
+    if (isDistinct(earlier.webhook, later.webhook, digest)) return undefined;
+    return {
+      severity: 'warning',
+      at: later,
+      message: `the secret is also ${earlier.title}: a captured delivery of that route is accepted here as well, so an app may handle it twice`,
+      hint: 'use a secret for each route; if the sender has only one, the app must check that the body is for this route',
+    };
+  }
+  return {
+    severity: 'warning',
+    at: later,
+    message: `the secret is also ${earlier.title}, so who learns one of them can use it as the other`,
+    hint: OWN_SECRET,
+  };
+}
+
+/** Routes of one type of handshake are safe beside each other: each rejects what its own handshake could have signed. */
+function signsTokensFor({ webhook: signer }: SecretUse, { webhook }: SecretUse): boolean {
+  const type = signer?.handshake?.type;
+  return type !== undefined && HANDSHAKES[type].signsAnyToken !== undefined && webhook?.handshake?.type !== type;
+}
+
+/** Without a key, the handshake signs nothing: if the other use is outside the routes, the route of the handshake is closed. */
+function toSignedByAnyone(victim: SecretUse, signer: SecretUse): Conflict {
+  const { type } = signer.webhook?.handshake ?? {};
+  return {
+    severity: 'error',
+    at: victim.key === undefined ? signer : victim,
+    message:
+      victim.key === undefined
+        ? `the secret is also ${victim.title}, and the handshake of ${type} signs any token with it, for anyone`
+        : `the secret is also ${signer.title}, whose handshake (${type}) signs any token for anyone: requests that are signed so would be accepted here`,
+    hint: 'use another secret for one of them',
+  };
+}
+
+function toKnownToOwner(earlier: SecretUse, later: SecretUse): Conflict {
+  const [endpoint, other] = earlier.isEndpoint === true ? [earlier, later] : [later, earlier];
+  if (other.key === undefined)
+    return {
+      severity: 'error',
+      at: later,
+      message: `the secret is also ${earlier.title}, and the owner of the endpoint knows it`,
+      hint: OWN_SECRET,
+    };
+  // The owner may well be the operator: a receiver that sidegate protects, too.
+  return {
+    severity: 'warning',
+    at: other,
+    message: `the secret is also ${endpoint.title}: the owner of the endpoint could send the deliveries that it receives, and others, to this route`,
+    hint: 'use another secret for one of them',
+  };
+}
+
+/** Whether no delivery of one is valid for the other. The same public key verifies only what has the same form. */
+function isDistinct({ description: a }: WebhookConfig, { description: b }: WebhookConfig, digest: string): boolean {
+  const signsTarget = [a, b].every((each) => signsUrl(each) || coversQuery(each));
+  return signsTarget || (digest.startsWith(PUBLIC) && !isDeepStrictEqual(a, b));
+}
+
+function toRouteUses({ config: { name, webhook } }: CompiledRoute, read: KeysRead | undefined, index: number): SecretUse[] {
+  if (webhook === undefined || read === undefined) return [];
+  const path = `routes.${index}.webhook`;
+  const { handshakeToken, urlCredentials } = read.set;
+  const keys = read.set.keys.map((key): SecretUse => {
+    const position = webhook.keys.findIndex((each) => each.name === key.name);
+    return {
+      path: `${path}.keys.${position}.secret`,
+      title: `a key of route ${name}`,
+      owner: path,
+      digests: toKeyDigests(key),
+      webhook,
+      key: { route: index, name: key.name },
+    };
+  });
+  const others = [
+    [`${path}.handshake.verifyToken`, `the handshake's token of route ${name}`, handshakeToken],
+    [`${path}.urlCredentials`, `the credentials in the URL of route ${name}`, urlCredentials],
+  ] as const;
+  const uses = others.flatMap(([at, title, secret]) =>
+    secret === undefined ? [] : [{ path: at, title, owner: at, digests: toTextDigests(secret.expose()) }],
+  );
+  return [...keys, ...uses];
+}
+
+/** Secrets that cannot be read are reported where they are used. */
+async function readOtherUses({ listen, identity, admin, provider }: Config): Promise<SecretUse[]> {
+  const sources: (readonly [path: string, title: string, source: SecretSource | undefined, owner?: string])[] = [
+    ['identity.key.secret', 'the key of identity', identity?.key.secret],
+    ['admin.token.secret', 'the token of the admin port', admin.token?.secret],
+    ['provider.token.secret', 'the token of the API of provider', provider?.token?.secret],
+    ['provider.egress.proxy.password', 'the password of the egress proxy', provider?.egress.proxy?.password],
+    ...(provider?.encryption?.keys ?? []).map(
+      (key, index) => [`provider.encryption.keys.${index}`, 'a key of provider.encryption', key, 'provider.encryption'] as const,
+    ),
+    ...(provider?.endpoints ?? []).flatMap(({ name, url, secret, previousSecret }, index) => {
+      // The sender of the route is then the gate itself.
+      if (URL.canParse(url) && isReachedBy(listen.address, toProbeAddress(url))) return [];
+      const [at, title] = [`provider.endpoints.${index}`, `the secret of the endpoint ${name}`];
+      return [[`${at}.secret`, title, secret, at] as const, [`${at}.previousSecret`, title, previousSecret, at] as const];
+    }),
+  ];
+  const uses = await Promise.all(
+    sources.map(async ([path, title, source, owner = path]) => {
+      const read = source === undefined ? undefined : await readSecret(source);
+      if (read === undefined || 'problem' in read) return [];
+      const bytes = read.secret.expose();
+      if (!path.startsWith('provider.endpoints.')) return [{ path, title, owner, digests: toTextDigests(bytes) }];
+      const parsed = parseSigningSecret(bytes.toString('latin1'));
+      const digests = 'problem' in parsed ? toTextDigests(bytes) : toSigningDigests(parsed);
+      return [{ path, title, owner, digests, isEndpoint: true as const }];
+    }),
+  );
+  return uses.flat();
+}
+
+/** The text, and the bytes that it may encode: the same secret may be configured with another encoding elsewhere. */
+function toTextDigests(bytes: Buffer): ReadonlySet<string> {
+  const digits = bytes.toString('latin1').replace(PREFIX, '');
+  const forms = [bytes, parseBase64Key(digits), parseHex(digits)];
+  return new Set(forms.flatMap((form) => (form === undefined || form.length === 0 ? [] : [toDigest(form)])));
+}
+
+function toSigningDigests(secret: SigningSecret): ReadonlySet<string> {
+  const digests = toTextDigests(Buffer.from(formatSigningSecret(secret)));
+  if (secret.version === 'v1') return digests;
+  return new Set([...digests, toPublicDigest(createPublicKey(toEd25519Key(secret.secret.expose())))]);
+}
+
+function toKeyDigests({ material }: VerifyKey): ReadonlySet<string> {
+  if (!(material instanceof Material)) return new Set();
+  const { key, source } = material;
+  if (key.type !== 'secret') return new Set([toPublicDigest(key)]);
+  return new Set([toDigest(key.export()), ...(source === undefined ? [] : toTextDigests(source.secret.expose()))]);
+}
+
+function toPublicDigest(key: KeyObject): string {
+  return `${PUBLIC}${toDigest(key.export({ format: 'der', type: 'spki' }))}`;
+}
+
+function toDigest(bytes: Buffer): string {
+  return hash('sha256', bytes, 'base64');
+}

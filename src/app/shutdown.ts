@@ -1,0 +1,85 @@
+/** Stops a running gate without losing an event: rejects new requests, finishes the requests in flight, then closes the store. */
+import type { Config } from '../config/schema/config.ts';
+import { type Clock, type Milliseconds, pause, within } from '../core/clock.ts';
+import type { ExchangePort } from '../gateway/exchange.ts';
+import type { Capacity } from '../gateway/pipeline/capacity.ts';
+import type { Settlements } from '../gateway/pipeline/settlements.ts';
+import type { ListenPhase, ListenServer } from '../gateway/server/server.ts';
+import { waitForApps } from './app-end.ts';
+import type { AuthzEndpoint } from './authz.ts';
+import type { GateLogger } from './log-events.ts';
+
+/** The parts that are stopped. */
+export interface ShutdownParts {
+  readonly clock: Clock;
+  readonly logger: GateLogger;
+  readonly listen: ListenServer;
+  /** The forward proxy, if there is one. */
+  readonly proxy: DrainedProxy | undefined;
+  readonly authz: AuthzEndpoint | undefined;
+  readonly provider: { stopDelivering(): Promise<void>; stop(atMost: Milliseconds): Promise<void> } | undefined;
+  readonly requests: ExchangePort;
+  readonly capacity: Capacity;
+  readonly settlements: Settlements;
+  readonly store: { close(): Promise<void> };
+  readonly tracing: { close(atMost: Milliseconds): Promise<void> };
+  readonly config: Pick<Config, 'shutdown' | 'routes'>;
+}
+
+/** The forward proxy during shutdown: its port has the phases of the data port, and its tunnels count as requests. */
+export interface DrainedProxy {
+  enter(phase: ListenPhase): void;
+  idle(): Promise<void>;
+  readonly inFlight: number;
+  readonly tunnels: number;
+  destroy(): void;
+}
+
+/** Time for the last settlements: the store may be slow, but the pod is about to terminate. */
+const SETTLE_TIMEOUT_MS: Milliseconds = 2_000;
+/** A replay may stream for long; its client repeats it. */
+const API_DRAIN_MS: Milliseconds = 5_000;
+const RECORD_TIMEOUT_MS: Milliseconds = 500;
+/** Time for the last spans: a collector that is unavailable must not delay the shutdown. */
+const EXPORT_TIMEOUT_MS: Milliseconds = 2_000;
+
+/** Drains and closes everything. True if every request in flight was finished. */
+export async function drain(parts: ShutdownParts): Promise<boolean> {
+  const { clock, requests, listen, authz, proxy, provider, config } = parts;
+  const enter = (phase: ListenPhase): void => {
+    for (const port of [listen, authz, proxy]) port?.enter(phase);
+  };
+  // Endpoints are removed some time after readiness fails: until then requests are served, but their connections are closed. If the apps
+  // have ended, every request would get 503, and waiting would only delay the end of the pod: that of a Job, for example. Clients of the
+  // other ports do not need the apps.
+  enter('closing');
+  const apps = authz === undefined && proxy === undefined ? config.routes : [];
+  await waitForApps(apps, config.shutdown.grace, clock);
+  enter('refusing');
+  const endsAt = clock.monotonic() + config.shutdown.drain;
+  const isFinished = await within(
+    clock,
+    config.shutdown.drain,
+    Promise.all([requests.idle(), authz?.idle(), proxy?.idle(), provider?.stopDelivering()]),
+  );
+  if (!isFinished) await giveUp(parts);
+  await parts.settlements.drain(SETTLE_TIMEOUT_MS);
+  // After the requests: those of routes with an inbox are stored in its queue. Before the pools of the apps are closed.
+  await provider?.stop(Math.max(0, Math.min(API_DRAIN_MS, endsAt - clock.monotonic())));
+  listen.destroy();
+  proxy?.destroy();
+  // The tunnels that were cut must still be recorded.
+  await within(clock, RECORD_TIMEOUT_MS, Promise.all([proxy?.idle()]));
+  await Promise.all([parts.store.close(), parts.tracing.close(EXPORT_TIMEOUT_MS)]);
+  return isFinished;
+}
+
+/** The drain timed out: claims of requests that wait for capacity are released, all others are held until their leases expire. */
+async function giveUp(parts: ShutdownParts): Promise<void> {
+  const { requests, proxy } = parts;
+  const tunnels = proxy?.tunnels ?? 0;
+  parts.logger.warn('drain_incomplete', { requests: requests.inFlight + (proxy?.inFlight ?? 0) - tunnels, tunnels });
+  parts.capacity.close();
+  // One turn of the loop lets the released ones reach the settlements.
+  await pause(parts.clock, 0);
+}

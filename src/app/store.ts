@@ -1,0 +1,230 @@
+/** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
+import { readFile } from 'node:fs/promises';
+import type { RedisConfig, StoreConfig } from '../config/schema/config.ts';
+import { toReadProblem, UNREAD_HINT } from '../config/sources/read-problem.ts';
+import { readSecret, type SecretRead } from '../config/sources/secrets.ts';
+import type { Clock } from '../core/clock.ts';
+import { Secret } from '../core/secret.ts';
+import { createMemorySeenIds } from '../state/claims/memory-seen-ids.ts';
+import type { SeenIds } from '../state/claims/seen-ids.ts';
+import { createMemoryNewestVersions } from '../state/ordering/memory-newest-versions.ts';
+import type { NewestVersions } from '../state/ordering/newest-versions.ts';
+import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../state/redis/options.ts';
+import { createRedisStore, type RedisStoreEvents } from '../state/redis/redis-store.ts';
+import type { SharedDeliveries } from '../state/shared-deliveries.ts';
+import { type Attempts, withBanCache, withFallback } from '../users/attempts.ts';
+import { createMemoryAttempts } from '../users/memory-attempts.ts';
+
+/** A problem with what the store's config refers to. */
+export interface StoreProblem {
+  /** Config path. */
+  readonly path: string;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+/** The settings of the store; without Redis it is in memory. */
+export interface StoreSettings {
+  readonly redis: RedisStoreOptions | undefined;
+  readonly maxIds: number;
+  readonly problems: readonly StoreProblem[];
+}
+
+const DEFAULT_PORT = 6379;
+const PATH = 'store.redis';
+
+/** Reads the secrets and files the store's config names. */
+export async function readStoreSettings(config: StoreConfig): Promise<StoreSettings> {
+  const { maxIds } = config.memory;
+  if (config.redis === undefined) return { redis: undefined, maxIds, problems: [] };
+  const reader = new SettingsReader();
+  const redis = await reader.read(config.redis);
+  return { redis, maxIds, problems: reader.problems };
+}
+
+/** The maximum number of clients and users whose failed attempts are kept in memory: about 10 MB. */
+const MAX_ATTEMPT_KEYS = 100_000;
+
+/** The events that the store reports. */
+export interface StoreEvents extends RedisStoreEvents {
+  /** Login attempts are rejected because every counter in memory is banned. */
+  onAttemptsFull(): void;
+}
+
+/** The store, which all routes share. */
+export interface OpenStore {
+  readonly seenIds: SeenIds;
+  readonly versions: NewestVersions;
+  /** Only `lift` rejects. */
+  readonly attempts: Attempts;
+  /** Undefined without Redis. */
+  readonly deliveries: SharedDeliveries | undefined;
+  /** Closes connections; later calls reject with StoreUnavailable. */
+  close(): Promise<void>;
+}
+
+/** Opens the store; Redis connects in the background. */
+export function openStore(settings: StoreSettings, clock: Clock, events: StoreEvents): OpenStore {
+  const attempts = createMemoryAttempts(clock, { maxKeys: MAX_ATTEMPT_KEYS, onFull: () => events.onAttemptsFull() });
+  if (settings.redis !== undefined) {
+    const store = createRedisStore(settings.redis, events, clock);
+    const shared = withBanCache(store, clock, { maxBans: MAX_ATTEMPT_KEYS });
+    return {
+      seenIds: store,
+      versions: store,
+      attempts: withFallback(shared, attempts),
+      deliveries: store,
+      close: () => store.close(),
+    };
+  }
+  const seenIds = createMemorySeenIds(clock, { maxIds: settings.maxIds });
+  const versions = createMemoryNewestVersions(clock, { maxResources: settings.maxIds });
+  events.onUp();
+  return {
+    seenIds,
+    versions,
+    attempts,
+    deliveries: undefined,
+    close: async () => {
+      await Promise.all([seenIds.close(), versions.close()]);
+    },
+  };
+}
+
+/** The settings from a URL. */
+interface FromUrl {
+  readonly node: RedisNode;
+  readonly username?: string;
+  readonly password?: Secret;
+  readonly db?: number;
+  readonly isTls: boolean;
+}
+
+class SettingsReader {
+  readonly problems: StoreProblem[] = [];
+
+  async read(config: RedisConfig): Promise<RedisStoreOptions | undefined> {
+    const url = await this.#readUrl(config);
+    const topology = await this.#toTopology(config, url);
+    const password = (await this.#readPassword(config)) ?? url?.password;
+    const username = config.username ?? url?.username;
+    const db = config.db ?? url?.db;
+    const tls = await this.#readTls(config, url?.isTls === true);
+    if (topology === undefined || this.problems.length > 0) return undefined;
+    const { keyPrefix, connectTimeout, commandTimeout } = config;
+    return {
+      topology,
+      keyPrefix,
+      connectTimeout,
+      commandTimeout,
+      ...(username === undefined ? undefined : { username }),
+      ...(password === undefined ? undefined : { password }),
+      ...(db === undefined ? undefined : { db }),
+      ...(tls === undefined ? undefined : { tls }),
+    };
+  }
+
+  async #readUrl(config: RedisConfig): Promise<FromUrl | undefined> {
+    if (config.url !== undefined) return this.#parseUrl(config.url, 'url');
+    if (config.urlFile === undefined) return undefined;
+    const text = this.#unwrap(await readSecret({ file: config.urlFile }), 'urlFile');
+    return text === undefined ? undefined : this.#parseUrl(text.expose().toString(), 'urlFile');
+  }
+
+  /** The text may hold a password, so no message quotes it. */
+  #parseUrl(text: string, key: string): FromUrl | undefined {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    const [username, password] = url === undefined ? [] : [decode(url.username), decode(url.password)];
+    if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol) || url.hostname === '') {
+      this.problems.push({
+        path: `${PATH}.${key}`,
+        message: 'must be a redis:// or rediss:// URL',
+        hint: 'for example redis://127.0.0.1:6379',
+      });
+      return undefined;
+    }
+    if (username === undefined || password === undefined) {
+      this.problems.push({
+        path: `${PATH}.${key}`,
+        message: 'the user or password has a % that does not begin an escape',
+        hint: 'write % as %25, or use username and passwordFile',
+      });
+      return undefined;
+    }
+    const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
+    const db = /^\/(\d{1,4})$/.exec(url.pathname)?.[1];
+    return {
+      node: { host, port: url.port === '' ? DEFAULT_PORT : Number(url.port) },
+      isTls: url.protocol === 'rediss:',
+      ...(username === '' ? undefined : { username }),
+      ...(password === '' ? undefined : { password: new Secret(Buffer.from(password)) }),
+      ...(db === undefined ? undefined : { db: Number(db) }),
+    };
+  }
+
+  async #toTopology(config: RedisConfig, url: FromUrl | undefined): Promise<RedisTopology | undefined> {
+    if (url !== undefined) return { kind: 'standalone', node: url.node };
+    if (config.cluster !== undefined) return { kind: 'cluster', nodes: config.cluster.nodes };
+    if (config.sentinel === undefined) return undefined;
+    const { name, nodes, username, passwordFile } = config.sentinel;
+    const password =
+      passwordFile === undefined ? undefined : this.#unwrap(await readSecret({ file: passwordFile }), 'sentinel.passwordFile');
+    return {
+      kind: 'sentinel',
+      name,
+      nodes,
+      ...(username === undefined ? undefined : { username }),
+      ...(password === undefined ? undefined : { password }),
+    };
+  }
+
+  async #readPassword(config: RedisConfig): Promise<Secret | undefined> {
+    if (config.passwordFile !== undefined) return this.#unwrap(await readSecret({ file: config.passwordFile }), 'passwordFile');
+    if (config.passwordEnv !== undefined) return this.#unwrap(await readSecret({ env: config.passwordEnv }), 'passwordEnv');
+    return undefined;
+  }
+
+  async #readTls(config: RedisConfig, isTlsUrl: boolean): Promise<RedisTls | undefined> {
+    const { tls } = config;
+    if (tls === undefined) return isTlsUrl ? {} : undefined;
+    const files = 'caFile' in tls || 'certFile' in tls || 'keyFile' in tls || 'serverName' in tls ? tls : {};
+    const ca = await this.#readFile(files.caFile, 'tls.caFile');
+    const cert = await this.#readFile(files.certFile, 'tls.certFile');
+    const key = files.keyFile === undefined ? undefined : this.#unwrap(await readSecret({ file: files.keyFile }), 'tls.keyFile');
+    return {
+      ...(ca === undefined ? undefined : { ca }),
+      ...(cert === undefined ? undefined : { cert }),
+      ...(key === undefined ? undefined : { key }),
+      ...(files.serverName === undefined ? undefined : { serverName: files.serverName }),
+    };
+  }
+
+  async #readFile(file: string | undefined, key: string): Promise<Buffer | undefined> {
+    if (file === undefined) return undefined;
+    try {
+      return await readFile(file);
+    } catch (thrown) {
+      this.problems.push({
+        path: `${PATH}.${key}`,
+        message: `${file} ${toReadProblem(thrown)}`,
+        hint: UNREAD_HINT,
+      });
+      return undefined;
+    }
+  }
+
+  #unwrap(read: SecretRead, key: string): Secret | undefined {
+    if ('secret' in read) return read.secret;
+    this.problems.push({ path: `${PATH}.${key}`, message: read.problem, hint: read.hint });
+    return undefined;
+  }
+}
+
+/** Undefined if a % does not begin an escape. */
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,177 @@
+/** Reads the users of each realm from the sources in the config. */
+
+import {
+  type Config,
+  type LimitsConfig,
+  type RealmConfig,
+  realmsOf,
+  toSourceName,
+  type UserSourceConfig,
+} from '../config/schema/config.ts';
+import type { SourceProblem } from '../config/sources/source-problem.ts';
+import { readUserSource, toUserFiles, type UserText } from '../config/sources/user-sources.ts';
+import { readContainerMemory } from '../core/container-memory.ts';
+import { toHashBudget, toLargestHash } from '../users/hash-budget.ts';
+import { type Bytes, parsePasswordHash, toPlainHash } from '../users/password-hash.ts';
+import { UserSet, type UserSource } from '../users/user-set.ts';
+import { parseHtpasswd, type UserEntry } from '../users/users.ts';
+
+/** For each source. */
+const MAX_WARNINGS = 20;
+
+/** A problem with a source; never contains a hash or a password. */
+export interface UsersProblem extends SourceProblem {
+  readonly realm: string;
+}
+
+/** The result of reading a realm's sources. */
+export interface RealmRead {
+  readonly realm: string;
+  /** The users that can log in; none if a source is missing or names no usable user: then the realm is unavailable. */
+  readonly set: UserSet;
+  /** How many users cannot log in because their entry is invalid. */
+  readonly rejected: number;
+  readonly problems: readonly UsersProblem[];
+  /** The files to watch. */
+  readonly files: readonly string[];
+  /** A source could not be read, for a reason that may be temporary: too many open files, or a disk error. */
+  readonly isUnread: boolean;
+}
+
+/** The memory that password hashing may use, from the config or else from the container's limit; undefined: no limit. */
+export function toPasswordMemory({ passwordMemory }: LimitsConfig): Bytes | undefined {
+  return passwordMemory ?? toHashBudget(readContainerMemory());
+}
+
+/** Reads the users of every realm that the config names; with `changed`, only of those that read one of these files. */
+export async function readRealms(config: Config, changed?: readonly string[]): Promise<RealmRead[]> {
+  const reads = new Map<string, Promise<RealmRead>>();
+  const memory = toPasswordMemory(config.limits);
+  for (const { realm, path } of realmsOf(config)) {
+    if (realm.users === undefined || reads.has(realm.realm)) continue;
+    const files = realm.users.flatMap(toUserFiles);
+    if (changed !== undefined && !files.some((file) => changed.includes(file))) continue;
+    const reader = new RealmReader(realm, realm.users, [...path, 'users'].join('.'), memory);
+    reads.set(realm.realm, reader.read(files));
+  }
+  return Promise.all(reads.values());
+}
+
+/** Reads the sources of one realm. */
+class RealmReader {
+  readonly #realm: Pick<RealmConfig, 'realm' | 'allowPlainTextPasswords'>;
+  readonly #sources: readonly UserSourceConfig[];
+  readonly #path: string;
+  readonly #memory: Bytes | undefined;
+  readonly #problems: UsersProblem[] = [];
+  readonly #rejected = new Set<string>();
+  #isUnread = false;
+
+  constructor(
+    realm: Pick<RealmConfig, 'realm' | 'allowPlainTextPasswords'>,
+    sources: readonly UserSourceConfig[],
+    path: string,
+    memory: Bytes | undefined,
+  ) {
+    this.#realm = realm;
+    this.#sources = sources;
+    this.#path = path;
+    this.#memory = memory;
+  }
+
+  async read(files: readonly string[]): Promise<RealmRead> {
+    const read: UserSource[] = [];
+    let isComplete = true;
+    for (const [index, source] of this.#sources.entries()) {
+      const entries = await this.#readSource(source, index);
+      if (entries.length === 0) isComplete = false;
+      read.push({ name: toSourceName(source, index), notAfter: source.notAfter, entries });
+    }
+    // After all sources: an invalid entry in one of them may be meant to replace an entry in another.
+    const usable = read.map((source) => ({ ...source, entries: source.entries.filter(({ user }) => !this.#rejected.has(user)) }));
+    const set = new UserSet(isComplete ? usable : []);
+    const [{ realm }, rejected, problems, isUnread] = [this.#realm, this.#rejected.size, this.#problems, this.#isUnread];
+    return { realm, set, rejected, problems, files, isUnread };
+  }
+
+  async #readSource(source: UserSourceConfig, index: number): Promise<readonly UserEntry[]> {
+    const report = (severity: UsersProblem['severity'], message: string, hint?: string): void => {
+      const path = this.#sources.length === 1 ? this.#path : `${this.#path}.${index}`;
+      this.#problems.push({ severity, path, realm: this.#realm.realm, message, ...(hint === undefined ? undefined : { hint }) });
+    };
+    const text = await readUserSource(source);
+    if ('problem' in text) {
+      report('error', text.problem, text.hint);
+      this.#isUnread = true;
+      return [];
+    }
+    const entries = this.#toEntries(text, report).filter((entry) => this.#isAffordable(entry, text.where, report));
+    // A file that was emptied by accident must not lock everybody out without an error.
+    if (entries.length === 0) report('error', `${text.where} contains no users`, 'nobody could log in');
+    warnOfWeakHashes(entries, text.where, report);
+    return entries;
+  }
+
+  #toEntries(text: UserText, report: Report): readonly UserEntry[] {
+    const options = { allowPlainText: this.#realm.allowPlainTextPasswords };
+    switch (text.kind) {
+      case 'htpasswd': {
+        const { entries, problems, problemCount, rejected } = parseHtpasswd(text.text, options);
+        for (const { line, problem, hint } of problems) report('error', `${text.where}:${line}: ${problem}`, hint);
+        const more = problemCount - problems.length;
+        if (more > 0) report('error', `${text.where}: ${more} more lines have a problem`);
+        for (const user of rejected) this.#rejected.add(user);
+        return entries;
+      }
+      case 'pair': {
+        const user = text.user.normalize('NFC');
+        // This type of Secret has the password in plain text, so a slow hash would protect nothing.
+        const entry = { user, hash: toPlainHash(text.password.normalize('NFC')), line: 1 };
+        if (!text.user.includes(':') && text.user !== '' && text.password !== '') return [entry];
+        if (text.user.includes(':'))
+          report('error', `${text.where}: the user name contains a colon`, 'no client can send one (RFC 7617 §2)');
+        else report('error', `${text.where}: user or password is empty`);
+        this.#rejected.add(user);
+        return [];
+      }
+      case 'map':
+        return [...text.hashes].flatMap(([name, stored]) => {
+          const user = name.normalize('NFC');
+          const hash = parsePasswordHash(stored, options);
+          if (!('problem' in hash)) return [{ user, hash, line: 1 }];
+          report('error', `${text.where}/${name}: ${hash.problem}`, hash.hint);
+          this.#rejected.add(user);
+          return [];
+        });
+    }
+  }
+
+  /** A hash that needs more memory than there is would get the process killed, and every route with it. */
+  #isAffordable({ user, hash, line }: UserEntry, where: string, report: Report): boolean {
+    const largest = toLargestHash(this.#memory);
+    if (hash.memory <= largest) return true;
+    const message = `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which needs ${toMebibytes(hash.memory)} MiB; password hashing may use ${toMebibytes(largest)} MiB`;
+    report(
+      'error',
+      message,
+      'hash it again with less memory, or raise limits.passwordMemory or the memory limit of the container',
+    );
+    this.#rejected.add(user);
+    return false;
+  }
+}
+
+type Report = (severity: UsersProblem['severity'], message: string, hint?: string) => void;
+
+function toMebibytes(bytes: Bytes): string {
+  return (bytes / 2 ** 20).toFixed(0);
+}
+
+/** Warns of weak and broken hashes: of the first by name, of the rest by number. */
+function warnOfWeakHashes(entries: readonly UserEntry[], where: string, report: Report): void {
+  const weak = entries.filter(({ hash }) => hash.grade !== 'good');
+  for (const { user, hash, line } of weak.slice(0, MAX_WARNINGS))
+    report('warning', `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which is ${hash.grade}`, hash.advice);
+  const more = weak.length - MAX_WARNINGS;
+  if (more > 0) report('warning', `${where}: ${more} more passwords are stored in a weak or broken form`);
+}

@@ -1,0 +1,103 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { readStoreSettings, type StoreSettings } from '../../../src/app/store.ts';
+import { ConfigSchema } from '../../../src/config/schema/schema.ts';
+import { useFolder } from '../../support/fixtures.ts';
+
+const folder = useFolder();
+const file = (name: string, text: string): string => {
+  writeFileSync(join(folder, name), text);
+  return join(folder, name);
+};
+const ROUTE = {
+  name: 'a',
+  match: { path: '/' },
+  upstream: 'http://127.0.0.1:1',
+  webhook: { keys: [{ name: 'k', secret: { env: 'X' } }] },
+};
+const read = (redis: unknown): Promise<StoreSettings> =>
+  readStoreSettings(ConfigSchema.parse({ store: { redis }, routes: [ROUTE] }).store);
+const node = (port: number) => ({ host: '127.0.0.1', port });
+
+test('without Redis there is memory', async () => {
+  expect(await read(undefined)).toEqual({ redis: undefined, maxIds: 250_000, problems: [] });
+});
+
+describe('Redis is found', () => {
+  test.each([
+    ['redis://127.0.0.1', { topology: { kind: 'standalone', node: node(6379) } }],
+    ['redis://127.0.0.1:7000/3', { topology: { kind: 'standalone', node: node(7000) }, db: 3 }],
+    ['redis://[::1]:7000', { topology: { kind: 'standalone', node: { host: '::1', port: 7000 } } }],
+    ['rediss://gate:p%40ss@127.0.0.1', { username: 'gate', tls: {} }],
+  ])('by %s', async (url, expected) => {
+    const { redis, problems } = await read({ url });
+    expect(problems).toEqual([]);
+    expect(redis).toMatchObject(expected);
+  });
+
+  test('with the password of the URL, unescaped, and never shown', async () => {
+    const { redis } = await read({ urlFile: file('url', 'redis://gate:p%40ss@127.0.0.1:7000\n') });
+    expect(redis?.password?.expose().toString()).toBe('p@ss');
+    expect(JSON.stringify(redis)).not.toContain('p@ss');
+  });
+
+  test('with a separate user and password, which override those of the URL', async () => {
+    const { redis } = await read({
+      url: 'redis://other:other@127.0.0.1',
+      username: 'gate',
+      passwordFile: file('password', 'from file\n'),
+      db: 2,
+    });
+    expect([redis?.username, redis?.password?.expose().toString(), redis?.db]).toEqual(['gate', 'from file', 2]);
+    process.env['SIDEGATE_TEST_PASSWORD'] = 'from env';
+    const fromEnv = await read({ url: 'redis://127.0.0.1', passwordEnv: 'SIDEGATE_TEST_PASSWORD' });
+    expect(fromEnv.redis?.password?.expose().toString()).toBe('from env');
+  });
+
+  test('by its Sentinels, with a separate password', async () => {
+    const { redis } = await read({
+      sentinel: { name: 'gate', nodes: ['127.0.0.1:1', '127.0.0.1:2'], username: 's', passwordFile: file('sentinel', 'sp') },
+    });
+    expect(redis?.topology).toMatchObject({ kind: 'sentinel', name: 'gate', nodes: [node(1), node(2)], username: 's' });
+    const bare = await read({ sentinel: { name: 'gate', nodes: ['127.0.0.1:1'] } });
+    expect(bare.redis?.topology).toEqual({ kind: 'sentinel', name: 'gate', nodes: [node(1)] });
+  });
+
+  test('by nodes of a Cluster', async () => {
+    const { redis } = await read({ cluster: { nodes: ['127.0.0.1:1'] }, keyPrefix: 'x:' });
+    expect(redis).toMatchObject({ topology: { kind: 'cluster', nodes: [node(1)] }, keyPrefix: 'x:' });
+  });
+
+  test('over TLS, with the CAs of the system or of files', async () => {
+    expect((await read({ url: 'redis://127.0.0.1', tls: true })).redis?.tls).toEqual({});
+    const { redis } = await read({
+      url: 'redis://127.0.0.1',
+      tls: { caFile: file('ca', 'CA'), certFile: file('cert', 'CERT'), keyFile: file('key', 'KEY'), serverName: 'redis' },
+    });
+    expect(redis?.tls).toMatchObject({ ca: Buffer.from('CA'), cert: Buffer.from('CERT'), serverName: 'redis' });
+    expect(redis?.tls?.key?.expose().toString()).toBe('KEY');
+  });
+});
+
+describe('an error has its path, and never a password:', () => {
+  test.each([
+    ['a missing file', { urlFile: '/nowhere/url' }, 'store.redis.urlFile'],
+    ['a URL that is none', { urlFile: file('bad', 'http://u:canary@h') }, 'store.redis.urlFile'],
+    ['half an escape', { urlFile: file('half', 'redis://u:canary%zz@h') }, 'store.redis.urlFile'],
+    ['no password', { url: 'redis://h', passwordFile: '/nowhere/password' }, 'store.redis.passwordFile'],
+    ['no variable', { url: 'redis://h', passwordEnv: 'SIDEGATE_NOT_SET' }, 'store.redis.passwordEnv'],
+    [
+      'no password of the Sentinels',
+      { sentinel: { name: 'g', nodes: ['h:1'], passwordFile: '/nowhere/p' } },
+      'store.redis.sentinel.passwordFile',
+    ],
+    ['no CA', { url: 'redis://h', tls: { caFile: '/nowhere/ca' } }, 'store.redis.tls.caFile'],
+    ['no key', { url: 'redis://h', tls: { keyFile: '/nowhere/key' } }, 'store.redis.tls.keyFile'],
+  ])('%s', async (_, redis, path) => {
+    const settings = await read(redis);
+    expect(settings.redis).toBeUndefined();
+    expect(settings.problems).toMatchObject([{ path }]);
+    expect(JSON.stringify(settings.problems)).not.toContain('canary');
+  });
+});
