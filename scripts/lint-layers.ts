@@ -25,8 +25,8 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   ['verify', [['schemes'], ['presets'], ['handshakes', 'keys', 'sign']]],
   ['config', [['schema'], ['sources', 'rules'], ['load']]],
   ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
-  ['http', [['dial'], ['client']]],
-  ['gateway', [['upstream'], ['server'], ['pipeline'], ['egress-proxy', 'forward-auth'], ['request-end.ts']]],
+  ['http', [['dial', 'server'], ['client']]],
+  ['gateway', [['server-metrics.ts', 'upstream'], ['pipeline'], ['egress-proxy', 'forward-auth'], ['request-end.ts']]],
   [
     'provider',
     [
@@ -72,7 +72,7 @@ const FILE_READERS: ReadonlySet<string> = new Set([
   'core/name-lookup.ts',
   'diagnostics/simulate/fixtures.ts',
   'app/store.ts',
-  'gateway/server/process-memory.ts',
+  'http/server/process-memory.ts',
   'http/dial/resolve.ts',
   'provider/queue/sqlite/queue-file.ts',
   'provider/runtime/housekeeping.ts',
@@ -175,12 +175,12 @@ const RULES: readonly Rule[] = [
   {
     pattern: /(?<!\bprocess)(?:\.|\?\.)(?:on|once|addListener|prependListener|prependOnceListener)\(/,
     text: 'adds a listener whose exception ends the process; onEvent and onceEvent of core/safe-events.ts guard it',
-    mayUse: (file) => file === 'core/safe-events.ts' || file === 'gateway/server/http2-response.ts',
+    mayUse: (file) => file === 'core/safe-events.ts' || file === 'http/server/http2-response.ts',
   },
   {
     pattern: /(?:\.|\?\.)(?:off|removeListener)\(/,
     text: 'removes a listener that Node does not know; offEvent of core/safe-events.ts takes what onEvent returned',
-    mayUse: (file) => file === 'core/safe-events.ts' || file === 'gateway/server/http2-response.ts',
+    mayUse: (file) => file === 'core/safe-events.ts' || file === 'http/server/http2-response.ts',
   },
   {
     pattern: /\bprocess\.(?:on|once)\(/,
@@ -212,24 +212,24 @@ const RULES: readonly Rule[] = [
   },
   {
     pattern: /import (?:(?:\* as )?\w+|\{[^}]*(?<!type )\b(?:create(?:Secure)?Server|Server)\b[^}]*\}) from 'node:http[s2]?'/,
-    text: 'opens a port without limits; gateway/server/strict-server.ts creates servers',
+    text: 'opens a port without limits; http/server/strict-server.ts creates servers',
     // The app of the self-test runs in a separate pod, for seconds.
-    mayUse: (file) => file === 'gateway/server/strict-server.ts' || file === 'diagnostics/self-test/app.ts',
+    mayUse: (file) => file === 'http/server/strict-server.ts' || file === 'diagnostics/self-test/app.ts',
   },
   {
     pattern: /^(?![^]*\bnew PortRequests\()[^]*\bcreateStrictServer\b/,
     text: 'opens a port whose requests may wait without a limit; PortRequests receives them',
-    mayUse: (file) => file === 'gateway/server/strict-server.ts',
+    mayUse: (file) => file === 'http/server/strict-server.ts',
   },
   {
     pattern: /\bonEvent\([^;]*'(?:request|checkContinue|checkExpectation)'/,
     text: 'receives requests before they are counted; PortRequests does that',
-    mayUse: (file) => file === 'gateway/server/port-requests.ts' || file === 'diagnostics/self-test/app.ts',
+    mayUse: (file) => file === 'http/server/port-requests.ts' || file === 'diagnostics/self-test/app.ts',
   },
   {
     pattern: /'stream', (?:async )?\(/,
-    text: 'receives HTTP/2 streams before they are counted; gateway/server/http2.ts does that',
-    mayUse: (file) => file === 'gateway/server/http2.ts',
+    text: 'receives HTTP/2 streams before they are counted; http/server/http2.ts does that',
+    mayUse: (file) => file === 'http/server/http2.ts',
   },
   {
     pattern: /(?:\.|\?\.)(?:pause|pipe)\(/,

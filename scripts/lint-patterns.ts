@@ -56,7 +56,7 @@ const ALLOWED: readonly Allowed[] = [
     reason: 'linear (no dash between the two lines); too large for the checker',
   },
   {
-    file: 'gateway/server/client-certificates.ts',
+    file: 'http/server/client-certificates.ts',
     pattern: '/(?:^|, )([A-Za-z ]+):("(?:[^"\\\\]|\\\\.)*"|[^,"]*)(?=, |$)/g',
     reason: 'parses certificates that a configured CA signed',
   },

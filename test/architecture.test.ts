@@ -16,8 +16,8 @@ function lint(files: Record<string, string>): string[] {
 test.each([
   [
     'an import from a higher layer',
-    { 'core/a.ts': "import { b } from '../gateway/server/b.ts';\n", 'gateway/server/b.ts': '' },
-    'core/a.ts: imports gateway/server/b.ts',
+    { 'core/a.ts': "import { b } from '../http/server/b.ts';\n", 'http/server/b.ts': '' },
+    'core/a.ts: imports http/server/b.ts',
   ],
   [
     'an import from another area of the same layer',
@@ -26,8 +26,8 @@ test.each([
   ],
   [
     'an import from a higher layer inside an area',
-    { 'gateway/server/a.ts': "import { b } from '../pipeline/gates/b.ts';\n", 'gateway/pipeline/gates/b.ts': '' },
-    'gateway/server/a.ts: imports gateway/pipeline/gates/b.ts',
+    { 'gateway/upstream/a.ts': "import { b } from '../pipeline/gates/b.ts';\n", 'gateway/pipeline/gates/b.ts': '' },
+    'gateway/upstream/a.ts: imports gateway/pipeline/gates/b.ts',
   ],
   [
     'an import from the composition root below it',
@@ -79,29 +79,25 @@ test.each([
     { 'verify/schemes/a.ts': "const value = JSON.parse(body.toString('utf8'));\n" },
     'verify/schemes/a.ts: parses JSON of any size',
   ],
-  ['a bare listener', { 'gateway/server/a.ts': "socket.on('data', take);\n" }, 'gateway/server/a.ts: adds a listener'],
+  ['a bare listener', { 'http/server/a.ts': "socket.on('data', take);\n" }, 'http/server/a.ts: adds a listener'],
   [
     'a bare listener for one event',
-    { 'gateway/server/a.ts': "socket?.once('close', take);\n" },
-    'gateway/server/a.ts: adds a listener',
+    { 'http/server/a.ts': "socket?.once('close', take);\n" },
+    'http/server/a.ts: adds a listener',
   ],
   ['a bare next turn', { 'state/a.ts': 'setImmediate(send);\n' }, 'state/a.ts: runs a callback'],
   ['a bare handler property', { 'state/a.ts': 'port.onmessage = take;\n' }, 'state/a.ts: runs a callback'],
   [
     'a bare decision for Node',
-    { 'gateway/server/a.ts': 'const a = { SNICallback: (name) => 1 };\n' },
-    'gateway/server/a.ts: gives Node a callback',
+    { 'http/server/a.ts': 'const a = { SNICallback: (name) => 1 };\n' },
+    'http/server/a.ts: gives Node a callback',
   ],
   [
     'a bare callback of a server',
-    { 'gateway/server/a.ts': 'createServer({}, (request) => take(request));\n' },
-    'gateway/server/a.ts: gives Node',
+    { 'http/server/a.ts': 'createServer({}, (request) => take(request));\n' },
+    'http/server/a.ts: gives Node',
   ],
-  [
-    'a bare callback of a write',
-    { 'gateway/server/a.ts': 'socket.write(chunk, () => take());\n' },
-    'gateway/server/a.ts: gives Node',
-  ],
+  ['a bare callback of a write', { 'http/server/a.ts': 'socket.write(chunk, () => take());\n' }, 'http/server/a.ts: gives Node'],
   [
     'a promise that nobody waits for',
     { 'gateway/pipeline/gates/a.ts': 'const a = () => void take();\n' },
@@ -109,7 +105,7 @@ test.each([
   ],
   ['a signal handler below cli', { 'app/a.ts': "process.on('SIGHUP', take);\n" }, 'app/a.ts: handles signals'],
   ['a timer of its own', { 'gateway/upstream/a.ts': 'setTimeout(() => 1, 2);\n' }, 'gateway/upstream/a.ts: reads time'],
-  ['the environment', { 'gateway/server/a.ts': 'const x = process.env;\n' }, 'gateway/server/a.ts: reads the environment'],
+  ['the environment', { 'http/server/a.ts': 'const x = process.env;\n' }, 'http/server/a.ts: reads the environment'],
   ['files', { 'telemetry/log/a.ts': "import { readFileSync } from 'node:fs';\n" }, 'telemetry/log/a.ts: reads files'],
   [
     'a comparison of its own',
@@ -118,8 +114,8 @@ test.each([
   ],
   [
     'a parser of IP addresses of its own',
-    { 'gateway/server/a.ts': 'const MAPPED = /^::ffff:/;\n' },
-    'gateway/server/a.ts: parses or compares IP addresses',
+    { 'http/server/a.ts': 'const MAPPED = /^::ffff:/;\n' },
+    'http/server/a.ts: parses or compares IP addresses',
   ],
   [
     'a forged proof',

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { readSizingRun, renderSizingPage } from '../bench/sizing/page.ts';
 import { LIMITS, type LoadFacts, type Measurement, recommend, type SizingRun, toShares } from '../bench/sizing/results.ts';
 import { ChartValues } from '../chart/values.ts';
-import { toMemoryBudget } from '../src/gateway/server/memory.ts';
+import { toMemoryBudget } from '../src/http/server/memory.ts';
 import { DEFAULT_MEMORY_LIMIT, DEFAULT_MEMORY_REQUEST } from '../src/kubernetes/injector/kubernetes-values.ts';
 
 const ROOT = join(import.meta.dirname, '..');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { ChartValues } from '../../chart/values.ts';
 import { limits as limitsSchema } from '../../src/config/schema/limits-schema.ts';
 import { deriveMaxIds } from '../../src/config/schema/store-schema.ts';
-import { toMemoryBudget } from '../../src/gateway/server/memory.ts';
+import { toMemoryBudget } from '../../src/http/server/memory.ts';
 import { LIMITS, type LoadKind, type Measurement, type SizingRun, toShares, toTotal } from './results.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');

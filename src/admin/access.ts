@@ -1,13 +1,7 @@
 /** Authorizes requests for the journal, the keys and `forget`: by the admin token or, if none is configured, by the loopback address. */
 import type { IncomingMessage } from 'node:http';
 import type { Secret } from '../core/secret.ts';
-import {
-  type AccessDenial,
-  isFromLoopback,
-  isFromOtherSite,
-  namesThisMachine,
-  PortAccess,
-} from '../gateway/server/port-access.ts';
+import { type AccessDenial, isFromLoopback, isFromOtherSite, namesThisMachine, PortAccess } from '../http/server/port-access.ts';
 import type { AdminDenialLabel } from './admin-metrics.ts';
 import { type AdminResponse, toPlain } from './response.ts';
 

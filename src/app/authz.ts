@@ -5,11 +5,11 @@ import { type ExchangeParts, ExchangePort } from '../gateway/exchange.ts';
 import { createAuthRequestHandler } from '../gateway/forward-auth/auth-request-handler.ts';
 import type { AuthRequestMetrics } from '../gateway/forward-auth/auth-request-metrics.ts';
 import type { RoutesMetrics } from '../gateway/pipeline/route-metrics.ts';
-import type { ListenMemory } from '../gateway/server/limits.ts';
-import type { BoundAddress } from '../gateway/server/listener.ts';
-import { type ListenPhase, ListenServer } from '../gateway/server/server.ts';
-import type { ServerMetrics } from '../gateway/server/server-metrics.ts';
-import type { TlsContexts } from '../gateway/server/tls.ts';
+import type { ServerMetrics } from '../gateway/server-metrics.ts';
+import type { ListenMemory } from '../http/server/limits.ts';
+import type { BoundAddress } from '../http/server/listener.ts';
+import { type ListenPhase, ListenServer } from '../http/server/server.ts';
+import type { TlsContexts } from '../http/server/tls.ts';
 
 /** The dependencies of the endpoint. */
 export interface AuthzParts extends Omit<ExchangeParts, 'unrouted' | 'authRequests' | 'onRefused'> {

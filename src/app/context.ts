@@ -2,8 +2,8 @@
 
 import type { Overrides } from '../config/load/overrides.ts';
 import type { Clock } from '../core/clock.ts';
-import type { BoundAddress } from '../gateway/server/listener.ts';
 import type { Resolve } from '../http/dial/resolve.ts';
+import type { BoundAddress } from '../http/server/listener.ts';
 import type { ConnectOverride, HttpsGet } from '../verify/keys/https-get.ts';
 import type { GateLogger } from './log-events.ts';
 import type { CreateUpstream } from './upstreams.ts';

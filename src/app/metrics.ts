@@ -11,7 +11,7 @@ import {
 } from '../gateway/forward-auth/auth-request-metrics.ts';
 import { createRoutesMetrics, type RouteLabels, type RoutesMetrics } from '../gateway/pipeline/route-metrics.ts';
 import { createStoreMetrics, type StoreMetrics } from '../gateway/pipeline/store-metrics.ts';
-import { createServerMetrics, type ServerMetrics } from '../gateway/server/server-metrics.ts';
+import { createServerMetrics, type ServerMetrics } from '../gateway/server-metrics.ts';
 import { type BodyMetrics, createBodyMetrics } from '../telemetry/journal/body-metrics.ts';
 import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../telemetry/log/escaped-error-metrics.ts';
 import { type BuildOptions, createBuildInfo } from '../telemetry/metrics/build-info.ts';

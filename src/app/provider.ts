@@ -1,10 +1,10 @@
 /** Connects the sending side with the gate. */
 import { apiBasicOf, type Config } from '../config/schema/config.ts';
 import type { Clock } from '../core/clock.ts';
-import type { MemoryPressure } from '../gateway/server/memory-guard.ts';
-import type { TlsContexts } from '../gateway/server/tls.ts';
-import { toContexts } from '../gateway/server/tls-settings.ts';
+import { toContexts } from '../gateway/server-metrics.ts';
 import type { Upstream } from '../http/client/upstream.ts';
+import type { MemoryPressure } from '../http/server/memory-guard.ts';
+import type { TlsContexts } from '../http/server/tls.ts';
 import type { InboxApp } from '../provider/inbox/inbox-sender.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { AttemptJournal } from '../telemetry/journal/attempt-journal.ts';

@@ -4,7 +4,7 @@ import { type Clock, type Milliseconds, pause, within } from '../core/clock.ts';
 import type { ExchangePort } from '../gateway/exchange.ts';
 import type { Capacity } from '../gateway/pipeline/capacity.ts';
 import type { Settlements } from '../gateway/pipeline/settlements.ts';
-import type { ListenPhase, ListenServer } from '../gateway/server/server.ts';
+import type { ListenPhase, ListenServer } from '../http/server/server.ts';
 import { waitForApps } from './app-end.ts';
 import type { AuthzEndpoint } from './authz.ts';
 import type { GateLogger } from './log-events.ts';

@@ -2,11 +2,11 @@
 import type { Config, ListenTlsConfig } from '../config/schema/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { ExchangeParts } from '../gateway/exchange.ts';
-import type { BoundAddress } from '../gateway/server/listener.ts';
-import type { Memory } from '../gateway/server/memory.ts';
-import type { TlsContexts } from '../gateway/server/tls.ts';
-import { toContexts } from '../gateway/server/tls-settings.ts';
+import { toContexts } from '../gateway/server-metrics.ts';
 import type { Resolve } from '../http/dial/resolve.ts';
+import type { BoundAddress } from '../http/server/listener.ts';
+import type { Memory } from '../http/server/memory.ts';
+import type { TlsContexts } from '../http/server/tls.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { Journal } from '../telemetry/journal/journal.ts';
 import type { Tracing } from '../telemetry/tracing/span.ts';

@@ -5,11 +5,12 @@ import { type Config, type ListenTlsConfig, realmsOf } from '../config/schema/co
 import { toProviderFiles } from '../config/sources/provider-files.ts';
 import type { SourceProblem } from '../config/sources/source-problem.ts';
 import { toTlsFiles } from '../config/sources/tls-files.ts';
+import { readTls } from '../config/sources/tls-settings.ts';
 import { toUserFiles } from '../config/sources/user-sources.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
-import type { TlsContexts } from '../gateway/server/tls.ts';
-import { readTls, reportNextUpdate } from '../gateway/server/tls-settings.ts';
+import { reportNextUpdate } from '../gateway/server-metrics.ts';
 import type { IdentitySigner } from '../gateway/upstream/identity-token.ts';
+import type { TlsContexts } from '../http/server/tls.ts';
 import type { Provider } from '../provider/runtime/provider.ts';
 import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
 import type { KeyRing } from '../verify/keys/key-ring.ts';

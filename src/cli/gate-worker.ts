@@ -10,7 +10,7 @@ import { WorkerLink } from '../app/workers/worker-link.ts';
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { reportEscaped, runDetached } from '../core/safe-events.ts';
-import { createFullCollector } from '../gateway/server/process-memory.ts';
+import { createFullCollector } from '../http/server/process-memory.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';
 import { EXIT } from './io.ts';

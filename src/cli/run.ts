@@ -10,7 +10,7 @@ import type { Config } from '../config/schema/config.ts';
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { runDetached } from '../core/safe-events.ts';
-import { createFullCollector, keepHeapWhileIdle } from '../gateway/server/process-memory.ts';
+import { createFullCollector, keepHeapWhileIdle } from '../http/server/process-memory.ts';
 import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';

@@ -11,6 +11,7 @@ import type { ParsedHead, RequestInfo } from '../core/parsed-head.ts';
 import { type Reason, Refusal, refuse } from '../core/refusal.ts';
 import type { RequestTrace } from '../core/request-trace.ts';
 import { whenSettled } from '../core/safe-events.ts';
+import type { RequestHandler } from '../http/server/server.ts';
 import type { TrustLevel } from '../telemetry/tracing/tracer.ts';
 import type { EgressProxy } from './egress-proxy/egress-proxy.ts';
 import { checkOriginal, writeAllowed } from './forward-auth/auth-response.ts';
@@ -20,8 +21,7 @@ import { type Passed, type RecordedRoute, type RequestRecord, VERIFIED_REFUSALS 
 import type { Routable } from './pipeline/route-groups.ts';
 import type { RouteMetrics } from './pipeline/route-metrics.ts';
 import { type EndParts, RequestEnds, type Revocable } from './request-end.ts';
-import type { RequestHandler } from './server/server.ts';
-import type { LimitLabel } from './server/server-metrics.ts';
+import type { LimitLabel } from './server-metrics.ts';
 import type { Forwarder } from './upstream/forwarder.ts';
 import type { IdentityContext } from './upstream/identity.ts';
 import { type ForwardOutcome, toSettlement } from './upstream/outcome.ts';

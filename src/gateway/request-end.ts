@@ -7,13 +7,13 @@ import type { Refusal } from '../core/refusal.ts';
 import { REFUSALS } from '../core/refusal-catalogue.ts';
 import { offEvent, onEvent } from '../core/safe-events.ts';
 import { TurnEnd } from '../core/turn-end.ts';
+import { lingerOnClose } from '../http/server/linger.ts';
 import type { AuthRequestMetrics } from './forward-auth/auth-request-metrics.ts';
 import { toCallerFormat } from './forward-auth/auth-response.ts';
 import { type RecordedRoute, type RecordParts, type RequestRecord, record, recordAuthRequest } from './pipeline/record.ts';
 import { type RefusalFormat, toFormat, writeRefusal, writeSocketRefusal } from './pipeline/respond.ts';
 import type { RouteMetrics } from './pipeline/route-metrics.ts';
-import { lingerOnClose } from './server/linger.ts';
-import type { ServerMetrics } from './server/server-metrics.ts';
+import type { ServerMetrics } from './server-metrics.ts';
 
 /** The parts of a port that ends requests. */
 export interface EndParts extends RecordParts {

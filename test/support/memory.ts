@@ -1,7 +1,7 @@
 /** What a port needs to read bodies, without a container around it. */
 import { systemClock } from '../../src/core/clock.ts';
-import { BodyWatch, type ListenMemory } from '../../src/gateway/server/limits.ts';
-import { NO_PRESSURE } from '../../src/gateway/server/memory-guard.ts';
+import { BodyWatch, type ListenMemory } from '../../src/http/server/limits.ts';
+import { NO_PRESSURE } from '../../src/http/server/memory-guard.ts';
 
 const MIB = 1024 * 1024;
 

@@ -4,7 +4,7 @@ import { HeaderFields } from '../../core/headers.ts';
 import { toPlainAddress } from '../../core/ip-address.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
-import { isFromLoopback, isFromOtherSite, namesThisMachine } from '../../gateway/server/port-access.ts';
+import { isFromLoopback, isFromOtherSite, namesThisMachine } from '../../http/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
 import { toProblem, toRefusalProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';

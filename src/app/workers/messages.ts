@@ -2,7 +2,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Problem } from '../../config/schema/problem.ts';
-import type { ListenPhase } from '../../gateway/server/server.ts';
+import type { ListenPhase } from '../../http/server/server.ts';
 import type { WorkerReport } from './report.ts';
 import type { JoinedPorts } from './share.ts';
 

@@ -1,7 +1,7 @@
 /** The interface through which the first worker uses the others. */
 import type { Problem } from '../../config/schema/problem.ts';
 import type { Milliseconds } from '../../core/clock.ts';
-import type { ListenPhase } from '../../gateway/server/server.ts';
+import type { ListenPhase } from '../../http/server/server.ts';
 import type { Gauges } from '../../telemetry/metrics/thread-metrics.ts';
 import type { WorkerReport } from './report.ts';
 import type { JoinedPorts } from './share.ts';

@@ -5,7 +5,7 @@ import { DIVIDED_LIMITS } from '../../config/rules/validate-workers.ts';
 import type { Config } from '../../config/schema/config.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
-import { toMemoryBudget } from '../../gateway/server/memory.ts';
+import { toMemoryBudget } from '../../http/server/memory.ts';
 import { toHashBudget } from '../../users/hash-budget.ts';
 
 /** The ports that a worker joins; they are known once the first worker listens. */

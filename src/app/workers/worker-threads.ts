@@ -3,7 +3,7 @@ import { getHeapStatistics } from 'node:v8';
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
-import type { ListenPhase } from '../../gateway/server/server.ts';
+import type { ListenPhase } from '../../http/server/server.ts';
 import { STUCK_AFTER_MS } from '../../telemetry/metrics/event-loop-monitor.ts';
 import type { Gauges } from '../../telemetry/metrics/thread-metrics.ts';
 import type { OtherWorkers } from './other-workers.ts';

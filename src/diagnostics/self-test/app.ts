@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import { onEvent } from '../../core/safe-events.ts';
-import { type BoundAddress, Listener } from '../../gateway/server/listener.ts';
+import { type BoundAddress, Listener } from '../../http/server/listener.ts';
 
 const MAX_BODY_BYTES = 65_536;
 

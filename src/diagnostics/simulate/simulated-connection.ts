@@ -3,7 +3,7 @@ import { type IncomingMessage, request as openRequest } from 'node:http';
 import { Duplex, duplexPair } from 'node:stream';
 import { HeaderFields } from '../../core/headers.ts';
 import { guardCallback, guardDecision, onEvent } from '../../core/safe-events.ts';
-import type { ListenServer } from '../../gateway/server/server.ts';
+import type { ListenServer } from '../../http/server/server.ts';
 
 /** A client and what it sends. */
 export interface SimulatedRequest {

@@ -7,7 +7,7 @@ import { loadConfig } from '../../config/load/load.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import type { ListenServer } from '../../gateway/server/server.ts';
+import type { ListenServer } from '../../http/server/server.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
 import { type HttpsGet, RemoteFailure } from '../../verify/keys/https-get.ts';
 import { type AppBehavior, type AppRequest, FakeApp } from './fake-app.ts';

@@ -6,8 +6,8 @@ import { HeaderFields } from '../../core/headers.ts';
 import { IpRanges } from '../../core/ip-address.ts';
 import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
-import { createForwardedForReader } from '../server/client-address.ts';
-import type { RequestHandler } from '../server/server.ts';
+import { createForwardedForReader } from '../../http/server/client-address.ts';
+import type { RequestHandler } from '../../http/server/server.ts';
 import { readOriginalRequest } from './original-request.ts';
 
 /** The trusted callers and proxies. */

@@ -5,7 +5,7 @@
 import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
-import { isAuthority } from '../server/head-check.ts';
+import { isAuthority } from '../../http/server/head-check.ts';
 
 /** The original request, as the proxy describes it. */
 export interface OriginalRequest {

@@ -6,8 +6,8 @@ import type { Clock } from '../../core/clock.ts';
 import type { Refusal, RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS, type RefusalEntry } from '../../core/refusal-catalogue.ts';
 import type { TurnEnd } from '../../core/turn-end.ts';
-import { ClientErrors } from '../server/client-errors.ts';
-import { closeAfterResponse } from '../server/linger.ts';
+import { ClientErrors } from '../../http/server/client-errors.ts';
+import { closeAfterResponse } from '../../http/server/linger.ts';
 
 /** The context of a refusal's response. */
 export interface RefusalContext {

@@ -3,42 +3,14 @@
 import type { Admitted } from '../../core/admitted.ts';
 import type { Client } from '../../core/client.ts';
 import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
-import { findConnectionOptions, type HeaderFields, isPlainOption, rememberByName, toFoldedName } from '../../core/headers.ts';
-import { isMethodOverride, isProtectedField } from '../../core/managed-names.ts';
+import { findConnectionOptions, type HeaderFields, rememberByName, toFoldedName } from '../../core/headers.ts';
+import { isMethodOverride } from '../../core/managed-names.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
 import { addTrace } from './trace-headers.ts';
 
-/** A head of 16 KiB could have 8,000, which take milliseconds; clients send one or two, and name a few fields. */
-const MAX_CONNECTION_OPTIONS = 64;
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** The settings of a route for the request header. */
 export type HeaderContext = IdentityContext & FieldSettings;
-
-/**
- * Finds a `Connection` option that is not allowed or malformed. A client that names a field there on which sidegate or
- * the app rely wants it removed after the check (CVE-2022-31813, CVE-2024-45410).
- */
-export function findForbiddenConnectionToken(headers: HeaderFields): string | undefined {
-  if (headers.get('connection') === undefined) return undefined;
-  let left = MAX_CONNECTION_OPTIONS;
-  for (const line of headers.all('connection')) {
-    if (isPlainOption(line)) continue;
-    for (const part of line.split(',', left + 1)) {
-      if (left-- === 0) return `more than ${MAX_CONNECTION_OPTIONS} options`;
-      const problem = findOptionProblem(part.trim());
-      if (problem !== undefined) return problem;
-    }
-  }
-  return undefined;
-}
-
-function findOptionProblem(token: string): string | undefined {
-  if (token === '') return undefined;
-  if (!TOKEN.test(token)) return 'an invalid token';
-  const name = toFoldedName(token);
-  return isProtectedField(name) ? name : undefined;
-}
 
 /** Finds a field that would make an app run another method than the one that was checked. */
 export function findMethodOverride({ names }: HeaderFields): string | undefined {

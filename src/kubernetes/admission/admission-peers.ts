@@ -5,8 +5,8 @@ import { toClientNetwork } from '../../core/client-network.ts';
 import type { Clock } from '../../core/clock.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { TokenBucket } from '../../core/token-bucket.ts';
-import type { TrackedRequest, TrackedResponse, Upload } from '../../gateway/server/connection-limiter.ts';
-import { interceptConnections } from '../../gateway/server/strict-server.ts';
+import type { TrackedRequest, TrackedResponse, Upload } from '../../http/server/connection-limiter.ts';
+import { interceptConnections } from '../../http/server/strict-server.ts';
 import type { ConnectionLimit } from './injector-metrics.ts';
 
 /** Limits of one client network without a verified certificate. */

@@ -7,12 +7,12 @@ import type { ListenAddress } from '../../core/listen-address.ts';
 import type { Reason, Refusal } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { createPlainErrors } from '../../gateway/pipeline/respond.ts';
-import { type ListenMemory, TLS_CONNECTION_BYTES } from '../../gateway/server/limits.ts';
-import { type BoundAddress, Listener } from '../../gateway/server/listener.ts';
-import { type PortRequest, PortRequests } from '../../gateway/server/port-requests.ts';
-import type { IncomingBody } from '../../gateway/server/request-body.ts';
-import { createStrictServer } from '../../gateway/server/strict-server.ts';
-import type { TlsContexts } from '../../gateway/server/tls.ts';
+import { type ListenMemory, TLS_CONNECTION_BYTES } from '../../http/server/limits.ts';
+import { type BoundAddress, Listener } from '../../http/server/listener.ts';
+import { type PortRequest, PortRequests } from '../../http/server/port-requests.ts';
+import type { IncomingBody } from '../../http/server/request-body.ts';
+import { createStrictServer } from '../../http/server/strict-server.ts';
+import type { TlsContexts } from '../../http/server/tls.ts';
 import { AdmissionPeers, type AdmittedRequest, type PeerLimits } from './admission-peers.ts';
 import type { CallerNames } from './caller-names.ts';
 import type { ConnectionLimit, RejectionLabel } from './injector-metrics.ts';
@@ -54,7 +54,7 @@ const MAX_REVIEW_BYTES = 4 * 1024 * 1024;
  * - the review that is being parsed, one at a time: 8 MiB of text, and values for half of the heap (bounded-json.ts)
  * - responses: 1.4 MB at most, and in total the share of a client network, which holds them until they are sent
  * - the patch that is being created, one at a time: 1 MiB (injector/review.ts)
- * In a smaller container the bounds for bodies and values are smaller (gateway/server/memory.ts).
+ * In a smaller container the bounds for bodies and values are smaller (http/server/memory.ts).
  */
 export const MAX_BODY_BYTES = 16 * 1024 * 1024;
 /** For one client network: two reviews of the maximum size. */

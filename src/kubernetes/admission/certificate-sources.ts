@@ -1,11 +1,11 @@
 /** Sources of the injector's certificate: the Secret that the rotation controller writes, or a directory that other tools maintain. */
 import type { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
+import { readTls } from '../../config/sources/tls-settings.ts';
 import { toFingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import { readTls } from '../../gateway/server/tls-settings.ts';
 import { readCertificates } from '../certificates/chain.ts';
 import { ClusterSecret } from '../certificates/cluster-secret.ts';
 import { readPairData, type ServerPair } from '../certificates/server-pair.ts';

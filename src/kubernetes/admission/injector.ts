@@ -7,9 +7,9 @@ import { toFingerprints, type Watch, watchFiles } from '../../config/sources/wat
 import { type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { BoundAddress } from '../../gateway/server/listener.ts';
-import { buildMemory, type Memory, toMemoryBudget } from '../../gateway/server/memory.ts';
-import { TlsContexts, type TlsSettings } from '../../gateway/server/tls.ts';
+import type { BoundAddress } from '../../http/server/listener.ts';
+import { buildMemory, type Memory, toMemoryBudget } from '../../http/server/memory.ts';
+import { TlsContexts, type TlsSettings } from '../../http/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts';
 import { createTemporaryPair, type ServerPair } from '../certificates/server-pair.ts';

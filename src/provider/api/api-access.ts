@@ -5,7 +5,7 @@ import { toPlainAddress } from '../../core/ip-address.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { PasswordGate } from '../../gateway/pipeline/gates/gate.ts';
-import { type AccessDenial, isFromOtherSite, PortAccess } from '../../gateway/server/port-access.ts';
+import { type AccessDenial, isFromOtherSite, PortAccess } from '../../http/server/port-access.ts';
 import type { ApiResponse } from '../../http-api/operation.ts';
 import { toProblem, toRefusalProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';

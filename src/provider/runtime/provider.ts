@@ -5,12 +5,12 @@ import { type CancelTimer, type Clock, type Milliseconds, within } from '../../c
 import { ClockSteps } from '../../core/clock-steps.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { BoundAddress } from '../../gateway/server/listener.ts';
-import type { MemoryPressure } from '../../gateway/server/memory-guard.ts';
-import type { TlsContexts } from '../../gateway/server/tls.ts';
 import type { RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import { OwnPorts } from '../../http/dial/own-ports.ts';
 import { createResolve, LOCAL_NAMES } from '../../http/dial/resolve.ts';
+import type { BoundAddress } from '../../http/server/listener.ts';
+import type { MemoryPressure } from '../../http/server/memory-guard.ts';
+import type { TlsContexts } from '../../http/server/tls.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';

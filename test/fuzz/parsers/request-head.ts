@@ -2,7 +2,7 @@
 import { Socket } from 'node:net';
 import { HeaderFields } from '../../../src/core/headers.ts';
 import { Refusal } from '../../../src/core/refusal.ts';
-import { checkHead } from '../../../src/gateway/server/head-check.ts';
+import { checkHead } from '../../../src/http/server/head-check.ts';
 import type { Target } from '../guided.ts';
 import { expectEqual } from './expect-equal.ts';
 import { readByNode } from './node-parser.ts';

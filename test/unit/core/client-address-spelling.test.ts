@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { HeaderFields } from '../../../src/core/headers.ts';
-import { createClientResolver } from '../../../src/gateway/server/client-address.ts';
+import { createClientResolver } from '../../../src/http/server/client-address.ts';
 
 const resolve = createClientResolver({ address: ['10.0.0.0/8'], identity: [] });
 

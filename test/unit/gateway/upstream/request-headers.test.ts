@@ -1,10 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { HeaderFields, toFoldedName } from '../../../../src/core/headers.ts';
-import {
-  findForbiddenConnectionToken,
-  type HeaderContext,
-  HeaderPolicy,
-} from '../../../../src/gateway/upstream/request-headers.ts';
+import { toFoldedName } from '../../../../src/core/headers.ts';
+import { type HeaderContext, HeaderPolicy } from '../../../../src/gateway/upstream/request-headers.ts';
 import { type AdmittedOptions, makeAdmitted } from '../../../support/admitted.ts';
 import { fc } from '../../../support/property.ts';
 
@@ -247,39 +243,5 @@ describe('the header for the app', () => {
       expect(valuesOf(toHeaders({ method, headers, body: '' }), 'content-length')).toEqual(empty === undefined ? [] : [empty]);
       expect(valuesOf(toHeaders({ method, headers, body: '{}' }), 'transfer-encoding')).toEqual([]);
     }
-  });
-});
-
-describe('a Connection option', () => {
-  const find = (...lines: string[]): string | undefined =>
-    findForbiddenConnectionToken(new HeaderFields(lines.flatMap((line) => ['Connection', line])));
-
-  test.each([
-    ...['host', 'content-length', 'content-type', 'Content-Encoding', 'transfer-encoding', 'authorization', 'cookie', 'via'],
-    ...['webhook-id', 'Webhook_Signature', 'svix-id', 'SIDEGATE-ROUTE', 'x-forwarded-for', 'X_Real_IP', 'forwarded'],
-  ])('is forbidden: %s', (token) => {
-    expect(find(token)).toBe(toFoldedName(token));
-    expect(find('keep-alive', `close,\t${token} , x`)).toBe(toFoldedName(token));
-  });
-
-  test.each(['a b', '"x"', 'x;y=1', 'é'])('is forbidden if it is not a token: %s', (token) => {
-    expect(find(token)).toBe('an invalid token');
-  });
-
-  test.each(['keep-alive', 'close', 'Keep-Alive', '', ',,', 'Upgrade, HTTP2-Settings', 'TE', 'X-Hop', 'connection'])(
-    'is allowed: %s',
-    (line) => {
-      expect(find(line)).toBeUndefined();
-    },
-  );
-
-  test('is one of at most 64, in all lines', () => {
-    expect(find('a,'.repeat(63), 'keep-alive')).toBeUndefined();
-    for (const lines of [['a,'.repeat(64)], ['a,'.repeat(63), 'b'], [','.repeat(8_000)], Array.from({ length: 65 }, () => 'a')])
-      expect(find(...lines)).toBe('more than 64 options');
-  });
-
-  test('is absent without Connection', () => {
-    expect(find()).toBeUndefined();
   });
 });

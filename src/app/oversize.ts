@@ -1,0 +1,63 @@
+/** Finds settings of a config that exceed the memory of the container or the heap. */
+import { getHeapStatistics } from 'node:v8';
+import type { Config } from '../config/schema/config.ts';
+import { BYTES_PER_ID } from '../config/schema/store-schema.ts';
+import { readContainerMemory } from '../core/container-memory.ts';
+import { toFreeBytes, toMemoryBudget } from '../http/server/memory.ts';
+
+const MIB = 1024 * 1024;
+/** The smallest limit under which floods of large events did not get a sender killed (bench/RESULTS-provider-memory.md). */
+const MIN_PROVIDER_BYTES = 192 * MIB;
+/** The share of the heap that IDs in memory may use without a warning. */
+const MAX_IDS_SHARE = 1 / 2;
+
+/** Finds settings that exceed the memory of the container or the heap: warnings with the path, the problem and the fix. */
+export function findOversize(
+  config: Config,
+  budget = toMemoryBudget(config.limits, readContainerMemory()),
+  heapBytes = getHeapStatistics().heap_size_limit,
+): Oversize[] {
+  const { limit, maxBufferedBytes } = budget;
+  const found: Oversize[] = [];
+  // Each worker has a part of it.
+  if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) * config.workers > toFreeBytes(limit))
+    found.push({
+      path: 'limits.maxBufferedBytes',
+      message: `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(limit - toFreeBytes(limit))}`,
+      hint: 'omit it, so that it follows the memory limit, or raise the memory limit',
+    });
+  if (config.provider !== undefined && limit !== undefined && limit < MIN_PROVIDER_BYTES)
+    found.push({
+      path: 'provider',
+      message: `sending webhooks needs ${toMebibytes(MIN_PROVIDER_BYTES)}, and the memory limit of this container is ${toMebibytes(limit)}: many large events at once can get it killed`,
+      hint: 'raise the memory limit, or lower provider.maxEventSize',
+    });
+  const { redis, memory } = config.store;
+  const idBytes = memory.maxIds * BYTES_PER_ID;
+  if (redis === undefined && idBytes > heapBytes * MAX_IDS_SHARE)
+    found.push({
+      path: 'store.memory.maxIds',
+      message: `${memory.maxIds} IDs can use ${toMebibytes(idBytes)}, and the heap of this process has ${toMebibytes(heapBytes)}`,
+      hint: 'omit it, so that it follows the heap, use Redis, or raise the memory limit',
+    });
+  for (const [index, { webhook }] of config.routes.entries()) {
+    if (webhook === undefined || webhook.maxBody <= maxBufferedBytes) continue;
+    found.push({
+      path: `routes.${index}.webhook.maxBody`,
+      message: `a body of ${toMebibytes(webhook.maxBody)} is always rejected with 503, as limits.maxBufferedBytes is ${toMebibytes(maxBufferedBytes)} here`,
+      hint: 'lower maxBody, or raise limits.maxBufferedBytes and the memory limit',
+    });
+  }
+  return found;
+}
+
+/** A setting that is too large. */
+export interface Oversize {
+  readonly path: string;
+  readonly message: string;
+  readonly hint: string;
+}
+
+function toMebibytes(bytes: number): string {
+  return `${Number((bytes / MIB).toFixed(1))}Mi`;
+}

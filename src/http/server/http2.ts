@@ -1,0 +1,246 @@
+/** HTTP/2 on the data port: limited sessions on connections that negotiated it, whose streams become requests. */
+import {
+  constants,
+  type IncomingHttpHeaders,
+  performServerHandshake,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from 'node:http2';
+import type { Socket } from 'node:net';
+import { ClientCounts } from '../../core/client-network.ts';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import { type BodySource, Http2BodySource } from './body-source.ts';
+import type { IncomingHead } from './head-check.ts';
+import type { OnLimit, PortLimits } from './limits.ts';
+import { destroySoon } from './linger.ts';
+import { CountedStream, RejectedStreams } from './rejected-streams.ts';
+
+/** A stream as a request. */
+export interface Http2Request {
+  readonly head: IncomingHead;
+  /** The size of the fields after decompression in bytes, as RFC 9113 §6.5.2 counts it. */
+  readonly headBytes: number;
+  /** With pseudo-header fields. */
+  readonly fieldLines: number;
+  readonly source: BodySource;
+  readonly stream: ServerHttp2Stream;
+  /** Counts the stream for its client, if it is rejected. */
+  readonly counted: CountedStream;
+}
+
+/** The dependencies of the sessions. */
+export interface Http2Parts {
+  readonly limits: PortLimits;
+  readonly clock: Clock;
+  readonly onLimit: OnLimit;
+  /** Handles a request. */
+  readonly onRequest: (request: Http2Request) => void;
+}
+
+/** The maximum number of concurrent streams on a connection; enough for a browser. */
+const MAX_CONCURRENT_STREAMS = 100;
+/**
+ * For new connections of a client that has used up its budget of rejected streams: it could open one after the other. Also for those that it
+ * has beyond `FULL_CONNECTIONS`: the event loop handles what has arrived on all of them before it serves others.
+ */
+const REDUCED_CONCURRENT_STREAMS = 10;
+const FULL_CONNECTIONS = 32;
+/** Covers what was on its way to sidegate, and the rest of the bodies of a few streams. */
+const MAX_BYTES_AFTER_GOAWAY = 256 * 1024;
+const FLOOD_CHECK_MS = 100;
+/** The bytes of body that a stream may buffer before it is read. */
+const STREAM_WINDOW = 64 * 1024;
+/** The maximum memory for the protocol state of a session, in MiB. */
+const MAX_SESSION_MEMORY = 1;
+/** Streams that a client may open and reset at once, and per second after that (CVE-2023-44487). */
+const RESET_BURST = 200;
+const RESETS_PER_SECOND = 20;
+/** The invalid frames and rejected streams that end a session. */
+const MAX_INVALID = 100;
+/** `:method`, `:scheme`, `:authority`, `:path`. */
+const PSEUDO_FIELDS = 4;
+/** Finding the routes that an app may choose for a path takes as much time as so many fields for its length. */
+const CHARS_PER_FIELD = 80;
+/** Bytes that each field counts in addition to its name and value. */
+const FIELD_OVERHEAD = 32;
+/**
+ * Fields are read up to this multiple of the limit, so that a client slightly above it gets 431 instead of a closed connection.
+ */
+const READ_LIMIT_FACTOR = 2;
+
+/** A session with its connection. */
+interface OpenSession {
+  readonly session: ServerHttp2Session;
+  readonly socket: Socket;
+  readonly client: string | undefined;
+}
+
+/** The HTTP/2 sessions of the port. */
+export class Http2Sessions {
+  readonly #parts: Http2Parts;
+  readonly #rejected: RejectedStreams;
+  readonly #sessions = new Map<Socket, ServerHttp2Session>();
+  /** The number of sessions of each client. */
+  readonly #counts = new ClientCounts();
+
+  constructor(parts: Http2Parts) {
+    this.#parts = parts;
+    this.#rejected = new RejectedStreams(parts.clock);
+  }
+
+  /** Opens a session on a connection that negotiated HTTP/2 (ALPN). `client`: undefined if the peer represents many clients. */
+  open(socket: Socket, client: string | undefined): void {
+    const { clock, limits } = this.#parts;
+    const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = limits;
+    if (client !== undefined) this.#counts.add(client, 1);
+    let isReduced = this.#isReduced(client);
+    const session = performServerHandshake(socket, {
+      settings: {
+        maxConcurrentStreams: isReduced ? REDUCED_CONCURRENT_STREAMS : MAX_CONCURRENT_STREAMS,
+        maxHeaderListSize: maxHeaderBytes,
+        initialWindowSize: STREAM_WINDOW,
+        enableConnectProtocol: false,
+      },
+      maxHeaderListPairs: maxHeaderFields * READ_LIMIT_FACTOR + PSEUDO_FIELDS,
+      maxSessionMemory: MAX_SESSION_MEMORY,
+      maxSessionInvalidFrames: MAX_INVALID,
+      maxSessionRejectedStreams: MAX_INVALID,
+      streamResetBurst: RESET_BURST,
+      streamResetRate: RESETS_PER_SECOND,
+    });
+    this.#sessions.set(socket, session);
+    const idle = new IdleTimer(clock, keepAliveTimeout, () => {
+      session.close();
+      // The client may ignore GOAWAY and the end of our side.
+      destroySoon(socket, clock);
+    });
+    onEvent(session, 'stream', (stream, headers, flags, raw) => {
+      idle.enter();
+      onceEvent(stream, 'close', () => idle.leave());
+      if (isReduced && !this.#isReduced(client)) {
+        isReduced = false;
+        session.settings({ maxConcurrentStreams: MAX_CONCURRENT_STREAMS });
+      }
+      this.#onStream({ session, socket, client }, stream, headers, { flags, raw });
+    });
+    // GOAWAY has already informed a client that violates the protocol.
+    onEvent(session, 'error', () => session.destroy());
+    onEvent(session, 'close', () => {
+      idle.stop();
+      this.#sessions.delete(socket);
+      if (client !== undefined) this.#counts.add(client, -1);
+    });
+  }
+
+  /** Accepts no more streams (GOAWAY), and lets those in flight finish. */
+  close(): void {
+    for (const session of this.#sessions.values()) session.close();
+  }
+
+  /** Like `close`, for the session of one connection; returns false if it has none. */
+  closeOn(socket: Socket): boolean {
+    const session = this.#sessions.get(socket);
+    session?.close();
+    return session !== undefined;
+  }
+
+  /** Destroys all sessions. */
+  destroy(): void {
+    for (const session of this.#sessions.values()) session.destroy();
+  }
+
+  #onStream(
+    { session, socket, client }: OpenSession,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    { flags, raw }: { flags: number; raw: RawHeaders },
+  ): void {
+    // The error ends only this stream; code that reads or writes it gets `close`.
+    onEvent(stream, 'error', () => undefined);
+    if (session.closed || session.destroyed) return stream.close(constants.NGHTTP2_REFUSED_STREAM);
+    const fields = new HeaderFields(toFields(raw, headers[':authority']));
+    const head = {
+      method: headers[':method'] ?? '',
+      url: headers[':path'] ?? '',
+      headers: fields,
+      hasValidVersion: true,
+      isOld: false,
+      socket,
+    };
+    const source = new Http2BodySource(stream, fields, flags);
+    const fieldLines = raw.length / 2;
+    const cost = fieldLines + head.url.length / CHARS_PER_FIELD;
+    // The streams in flight may be valid requests, which end normally.
+    const counted = new CountedStream(cost, (streams, lines) => {
+      const isEnding = session.closed || session.destroyed;
+      if (client !== undefined && !this.#rejected.take(client, streams, lines) && !isEnding) this.#endFlood(session, socket);
+    });
+    onEvent(stream, 'trailers', (_trailers, _flags, lines) => counted.addFields(lines.length / 2));
+    this.#parts.onRequest({ head, headBytes: toHeadBytes(raw), fieldLines, source, stream, counted });
+  }
+
+  /** A client that goes on is cut off: what it sends is read and ignored until the streams in flight have ended. */
+  #endFlood(session: ServerHttp2Session, socket: Socket): void {
+    const { clock, onLimit } = this.#parts;
+    onLimit('rejected_streams');
+    session.close();
+    const before = socket.bytesRead;
+    const stop = clock.every(FLOOD_CHECK_MS, () => {
+      if (socket.bytesRead - before > MAX_BYTES_AFTER_GOAWAY) session.destroy();
+    });
+    onceEvent(session, 'close', stop);
+  }
+
+  #isReduced(client: string | undefined): boolean {
+    if (client === undefined) return false;
+    return this.#rejected.isSpent(client) || this.#counts.of(client) > FULL_CONNECTIONS;
+  }
+}
+
+/** Runs while no stream is in flight, so pings alone do not keep a session open. */
+class IdleTimer {
+  readonly #start: () => CancelTimer;
+  #streams = 0;
+  #cancel: CancelTimer;
+
+  constructor(clock: Clock, delay: Milliseconds, onIdle: () => void) {
+    this.#start = () => clock.after(delay, onIdle);
+    this.#cancel = this.#start();
+  }
+
+  enter(): void {
+    this.#streams++;
+    this.#cancel();
+  }
+
+  leave(): void {
+    this.#streams--;
+    if (this.#streams === 0) this.#cancel = this.#start();
+  }
+
+  stop(): void {
+    this.#streams = Number.POSITIVE_INFINITY;
+    this.#cancel();
+  }
+}
+
+function toHeadBytes(raw: RawHeaders): number {
+  return raw.reduce((bytes, text) => bytes + text.length, (raw.length / 2) * FIELD_OVERHEAD);
+}
+
+/** Converts the fields to HTTP/1.1: `:authority` as Host, and a single Cookie (RFC 9113 §8.2.3, §8.3.1). */
+function toFields(raw: RawHeaders, authority: string | undefined): string[] {
+  const fields: string[] = authority === undefined ? [] : ['host', authority];
+  const cookies: string[] = [];
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    if (name === 'cookie') cookies.push(value);
+    // A Host equal to `:authority` is redundant; a different one is rejected as repeated.
+    else if (!name.startsWith(':') && !(name === 'host' && value === authority)) fields.push(name, value);
+  }
+  if (cookies.length > 0) fields.push('cookie', cookies.join('; '));
+  return fields;
+}

@@ -1,0 +1,177 @@
+/** Admission to a port: limits connections, requests and upgraded connections per client, and ends responses that nobody reads. */
+import type { Server } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
+import type { Socket } from 'node:net';
+import { toClientNetwork } from '../../core/client-network.ts';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
+import { onEvent, runNextTurn } from '../../core/safe-events.ts';
+import type { BodySource } from './body-source.ts';
+import { ClientShares } from './client-shares.ts';
+import {
+  type ClosingEmitter,
+  type ConnectionLimiter,
+  isUnread,
+  KEPT_WHILE_TIGHT,
+  limitConnections,
+  type TrackedRequest,
+  type TrackedResponse,
+} from './connection-limiter.ts';
+import { CONNECTION_BYTES, type OnLimit, type PortLimits, TLS_CONNECTION_BYTES } from './limits.ts';
+import { toFreeBytes } from './memory.ts';
+import type { MemoryPressure } from './memory-guard.ts';
+import { interceptConnections } from './strict-server.ts';
+import type { TlsContexts } from './tls.ts';
+
+/** The dependencies of PortClients. */
+export interface PortClientsParts {
+  readonly limits: Pick<
+    PortLimits,
+    'maxConnections' | 'maxConnectionsPerClient' | 'maxRequestsPerClient' | 'maxUpgraded' | 'maxUpgradedPerClient' | 'sendTimeout'
+  >;
+  /** Addresses and ranges that represent many clients (proxies, balancers): their connections are not limited per client. */
+  readonly shared: readonly string[];
+  readonly clock: Clock;
+  readonly onLimit: OnLimit;
+  readonly tls: Pick<TlsContexts, 'clientCertificate'> | undefined;
+  readonly memory: Pick<MemoryPressure, 'isTight' | 'limit' | 'workers' | 'onBytes' | 'onGarbage' | 'shortage'>;
+}
+
+const SWEEP_INTERVAL_MS = 1_000;
+/** The share of the memory that the TLS connections of each port may keep while memory is tight. */
+const TLS_SHARE = 1 / 4;
+const MIN_TLS_CONNECTIONS = 64;
+/** A connection holds so many bytes with the largest chain of certificates that a client may present (tls-handshakes.ts). */
+const CERTIFIED_CONNECTION_BYTES = 448 * 1024;
+/**
+ * So few TLS connections do not fill the memory, and closing them would free none: the allocator keeps what a flood of handshakes has used, and
+ * uses it again. Without this exception, the port could reject everything permanently.
+ */
+const FEW_CONNECTIONS = 4;
+
+/** The connections that each worker keeps on a port while memory is tight. All workers together keep as many as one would. */
+export function toKeptConnections(
+  isTls: boolean,
+  { limit, workers }: Pick<MemoryPressure, 'limit' | 'workers'>,
+  hasCertificates = false,
+): number {
+  let kept = KEPT_WHILE_TIGHT;
+  if (isTls && limit !== undefined) {
+    const bytes = hasCertificates ? CERTIFIED_CONNECTION_BYTES : TLS_CONNECTION_BYTES;
+    const fitting = Math.floor((toFreeBytes(limit, workers) * TLS_SHARE) / bytes);
+    kept = Math.min(kept, Math.max(MIN_TLS_CONNECTIONS, fitting));
+  }
+  return Math.ceil(kept / workers);
+}
+
+/** The clients of one port. */
+export class PortClients {
+  readonly #isTls: boolean;
+  readonly #shared: IpRanges;
+  readonly #shares: ClientShares;
+  readonly #limiter: ConnectionLimiter;
+  readonly #clock: Clock;
+  readonly #sendTimeout: Milliseconds;
+  readonly #onLimit: OnLimit;
+  readonly #memory: PortClientsParts['memory'];
+  /** When a response started to wait for its client to read the end of it. */
+  readonly #unreadSince = new WeakMap<TrackedRequest, Milliseconds>();
+  readonly #stop: CancelTimer;
+
+  /** Call it before `server` listens. */
+  constructor(server: Server | TlsServer, { limits, shared, clock, onLimit, tls, memory }: PortClientsParts) {
+    const isTls = tls !== undefined;
+    this.#isTls = isTls;
+    this.#shared = new IpRanges(shared);
+    this.#shares = new ClientShares(limits, this.#shared, onLimit);
+    this.#clock = clock;
+    this.#sendTimeout = limits.sendTimeout;
+    this.#onLimit = onLimit;
+    this.#memory = memory;
+    const bytes = isTls ? TLS_CONNECTION_BYTES : CONNECTION_BYTES;
+    interceptConnections(server, 'connection', (socket, proceed) => {
+      memory.onBytes(bytes);
+      // A handshake takes memory before a request could be rejected with 503.
+      const shortage = this.#findShortage();
+      if (!isTls || shortage === undefined) return proceed();
+      onLimit(shortage);
+      socket.destroy();
+      this.#limiter.shed();
+    });
+    this.#limiter = limitConnections(server, {
+      maxConnections: limits.maxConnections,
+      maxPerClient: limits.maxConnectionsPerClient,
+      toClient: ({ remoteAddress = '' }) => this.toClient(remoteAddress),
+      onLimit,
+      isTight: () => memory.isTight,
+      keptWhileTight: toKeptConnections(isTls, memory, tls?.clientCertificate !== undefined),
+      onClosed: () => memory.onGarbage(bytes),
+    });
+    // Many connections may have been accepted before the first handshake is complete, and takes memory. OpenSSL is still reading this one.
+    if (isTls) onEvent(server, 'secureConnection', () => runNextTurn(() => this.#limiter.freeMemory()));
+    this.#stop = clock.every(SWEEP_INTERVAL_MS, () => {
+      // TLS connections may keep large certificates. Without TLS, one has little that could be freed.
+      if (isTls && this.#findShortage() !== undefined) this.#limiter.shed();
+      this.#endUnread();
+    });
+  }
+
+  /** The balancer reported the client of the connection; returns false if it is closed because that client has too many. */
+  assignClient(socket: Socket, address: string): boolean {
+    return this.#limiter.assignClient(socket, this.toClient(address));
+  }
+
+  /** A request arrived on the connection. */
+  track(socket: Socket, content: BodySource, response: TrackedResponse, emitter: ClosingEmitter): TrackedRequest {
+    return this.#limiter.track(socket, content, response, emitter);
+  }
+
+  /** Counts a request that waits for the response before it. Returns how to end that; undefined if its client has reached a limit. */
+  enter(address: string): (() => void) | undefined {
+    return this.#shares.enter(address, false);
+  }
+
+  /** Admits a request of its resolved client, or returns why not. */
+  admit(tracked: TrackedRequest, address: string, isUpgrade: boolean): Refusal | undefined {
+    tracked.onEnd = this.#shares.enter(address, isUpgrade);
+    if (tracked.onEnd === undefined) return refuse('overloaded', 'client_limit');
+    const shortage = this.#findShortage();
+    if (shortage === undefined) return undefined;
+    this.#onLimit(shortage);
+    return refuse('overloaded', `${shortage}_full`);
+  }
+
+  close(): void {
+    this.#stop();
+  }
+
+  #findShortage(): MemoryPressure['shortage'] {
+    const { shortage } = this.#memory;
+    return this.#isTls && shortage === 'memory' && this.#limiter.size <= FEW_CONNECTIONS ? undefined : shortage;
+  }
+
+  /** The network that a peer counts for; undefined if it represents many clients. */
+  toClient(address: string): string | undefined {
+    const plain = toPlainAddress(address);
+    return this.#shared.has(plain) ? undefined : toClientNetwork(plain);
+  }
+
+  /**
+   * A client that never reads holds the response, its connection and its stream: once everything is written, nothing else ends
+   * it.
+   */
+  #endUnread(): void {
+    const now = this.#clock.monotonic();
+    for (const tracked of this.#limiter.inFlight()) {
+      const { response } = tracked;
+      if (!isUnread(response)) continue;
+      const since = this.#unreadSince.get(tracked);
+      if (since === undefined) this.#unreadSince.set(tracked, now);
+      else if (now - since >= this.#sendTimeout) {
+        this.#onLimit('send_stall');
+        response.destroy();
+      }
+    }
+  }
+}

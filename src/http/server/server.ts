@@ -1,0 +1,276 @@
+/** The data port: strict node:http with limits. It passes each request to the pipeline as a ParsedHead or a refusal. */
+import type { IncomingMessage, Server } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
+import type { ClientResponse } from '../../core/client-response.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { IpRanges } from '../../core/ip-address.ts';
+import type { ListenAddress } from '../../core/listen-address.ts';
+import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
+import { guardDecision } from '../../core/safe-events.ts';
+import { type ClientResolver, createClientResolver, createRequestInfo } from './client-address.ts';
+import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
+import { ClientErrors } from './client-errors.ts';
+import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
+import { type Http2Request, Http2Sessions } from './http2.ts';
+import { Http2Response } from './http2-response.ts';
+import { Http2Streams } from './http2-streams.ts';
+import type { BodyWatch, ListenMemory, OnLimit, PortLimits } from './limits.ts';
+import { type BoundAddress, Listener } from './listener.ts';
+import { PortClients } from './port-clients.ts';
+import { type PortRequest, PortRequests } from './port-requests.ts';
+import { ProxyProtocolPeers } from './proxy-protocol-peers.ts';
+import { IncomingBody } from './request-body.ts';
+import { createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
+import type { TlsContexts } from './tls.ts';
+import { isRelayedUpgrade } from './upgrade.ts';
+
+/** Handles requests; the request pipeline implements it. */
+export interface RequestHandler {
+  handle(head: ParsedHead, response: ClientResponse): void;
+  /** The head is invalid, and rejected before routing. */
+  reject(info: RequestInfo, response: ClientResponse, refusal: Refusal): void;
+  /** The bytes are not a request: the refusal is written directly to the socket. */
+  rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
+}
+
+/** The settings of a port. */
+export interface ListenSettings {
+  readonly address: ListenAddress;
+  /** Addresses whose X-Forwarded-* fields count. */
+  readonly trustedProxies: readonly string[];
+  /** Addresses whose fields with a client certificate count. */
+  readonly trustedIdentityProxies: readonly string[];
+  readonly proxyProtocol?: { readonly from: readonly string[] } | undefined;
+  readonly hsts?: { readonly maxAge: Milliseconds; readonly includeSubDomains: boolean; readonly preload: boolean } | undefined;
+  readonly tls?: { readonly clientCaFile?: string | undefined } | undefined;
+}
+
+/** The dependencies of the server. */
+export interface ListenParts {
+  readonly listen: ListenSettings;
+  readonly tls: TlsContexts | undefined;
+  readonly limits: PortLimits;
+  readonly clock: Clock;
+  readonly memory: ListenMemory;
+  readonly handler: RequestHandler;
+  readonly onLimit: OnLimit;
+  readonly onConnections: (delta: 1 | -1) => void;
+  /** Peers that represent many clients; default: the trusted proxies and the balancers of the PROXY protocol. */
+  readonly sharedPeers?: readonly string[];
+}
+
+/** The parts of a request other than its head. */
+interface Incoming extends Omit<PortRequest, 'request' | 'response'> {
+  readonly response: ClientResponse;
+}
+
+const STREAMS_PER_CONNECTION = 2;
+const MIN_STREAMS = 1_024;
+
+/** The most unfinished HTTP/2 streams of a port in one worker: more than the apps, their queue and all that wait for them can have. */
+function toMaxStreams({ maxConnections }: PortLimits, workers: number): number {
+  return Math.max(Math.ceil(MIN_STREAMS / workers), STREAMS_PER_CONNECTION * maxConnections);
+}
+
+function toSharedPeers({ trustedProxies, proxyProtocol }: ListenSettings): string[] {
+  return [...trustedProxies, ...(proxyProtocol?.from ?? [])];
+}
+
+/** The phase of the shutdown: `leaving` closes connections after their next response, `closing` also idle ones, `refusing` responds with 503. */
+export type ListenPhase = 'open' | 'leaving' | 'closing' | 'refusing';
+
+/** The listening data port. */
+export class ListenServer {
+  readonly #parts: ListenParts;
+  readonly #server: Server | TlsServer;
+  readonly #listener: Listener;
+  readonly #resolveClient: ClientResolver;
+  readonly #bodies: BodyWatch;
+  readonly #certificates: ClientCertificates | undefined;
+  readonly #http2: Http2Sessions;
+  readonly #streams: Http2Streams;
+  readonly #proxyPeers: ProxyProtocolPeers;
+  readonly #clients: PortClients;
+  readonly #clientErrors: ClientErrors;
+  readonly #requests: PortRequests;
+  readonly #hsts: string | undefined;
+  #phase: ListenPhase = 'open';
+
+  constructor(parts: ListenParts) {
+    const { limits, clock, tls, onLimit } = parts;
+    const { guard } = parts.memory;
+    this.#parts = parts;
+    this.#resolveClient = createClientResolver({
+      address: parts.listen.trustedProxies,
+      identity: parts.listen.trustedIdentityProxies,
+    });
+    this.#hsts = toHsts(parts.listen.hsts);
+    this.#certificates = createClientCertificates(parts.listen.tls?.clientCaFile !== undefined, tls, clock, (socket) => {
+      if (!this.#http2.closeOn(socket) && !this.#clientErrors.endConnection(socket)) socket.destroy();
+    });
+    this.#clientErrors = new ClientErrors({
+      clock,
+      onLimit,
+      toPeer: (socket) => this.#toPeer(socket),
+      rejectSocket: (info, socket, refusal) => parts.handler.rejectSocket(info, socket, refusal),
+    });
+    this.#bodies = parts.memory.bodies;
+    const tlsPort = tls && { contexts: tls, clock, memory: guard, onLimit, toPeer: (socket: Socket) => this.#toPeer(socket) };
+    this.#server = createStrictServer(limits, tlsPort, {
+      // RFC 9110 §7.8: not for HTTP/1.0. Behind another pending request, it is served as if it did not ask for an upgrade.
+      shouldUpgradeCallback: guardDecision(
+        ({ method, headers, httpVersionMinor, socket }: IncomingMessage) =>
+          httpVersionMinor !== 0 &&
+          isRelayedUpgrade(method, headers.upgrade) &&
+          this.#clientErrors.findPending(socket) === undefined,
+        false,
+      ),
+    });
+    this.#listener = new Listener(this.#server, parts.listen.address);
+    this.#proxyPeers = new ProxyProtocolPeers({
+      from: new IpRanges(parts.listen.proxyProtocol?.from ?? []),
+      isTls: tls !== undefined,
+      timeout: limits.headTimeout,
+      clock,
+    });
+    this.#http2 = new Http2Sessions({ limits, clock, onLimit, onRequest: (request) => this.#onHttp2Request(request) });
+    this.#streams = new Http2Streams(toMaxStreams(limits, guard.workers), guard, onLimit);
+    interceptConnections<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+      if (!this.#proxyPeers.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
+      else if (socket.alpnProtocol === 'h2') this.#http2.open(socket, this.#clients.toClient(this.#toPeer(socket)));
+      else proceed();
+    });
+    interceptConnections(this.#server, 'connection', (socket, proceed) => {
+      const onInvalid = (detail: string): void => {
+        this.#clientErrors.reject(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
+      };
+      const onReady = (): void => {
+        this.#certificates?.begin(socket);
+        const client = this.#proxyPeers.find(socket);
+        if (client === undefined || this.#clients.assignClient(socket, client)) proceed();
+      };
+      this.#proxyPeers.take(socket, { onReady, onInvalid });
+    });
+    const shared = parts.sharedPeers ?? toSharedPeers(parts.listen);
+    this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit, tls, memory: guard });
+    this.#requests = new PortRequests({
+      errors: this.#clientErrors,
+      clients: this.#clients,
+      bodies: this.#bodies,
+      onLimit,
+      maxHeaderFields: limits.maxHeaderFields,
+      handle: (received) => this.#accept(toIncomingHead(received.request), received),
+    });
+    this.#bind();
+  }
+
+  /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
+  listen(): Promise<BoundAddress> {
+    return this.#listener.open();
+  }
+
+  /** Accepts a simulated connection, as if it came from a port. */
+  receive(connection: Duplex): void {
+    this.#server.emit('connection', connection);
+  }
+
+  /** Enters the next phase of the shutdown; `refusing` also stops accepting connections. */
+  enter(phase: ListenPhase): void {
+    this.#phase = phase;
+    if (phase === 'refusing') this.#listener.close();
+    if (phase === 'open') return;
+    this.#clientErrors.endConnections();
+    // A client may be sending on an idle connection right now; while there is time, the connection is closed after its response.
+    if (phase !== 'leaving') this.#server.closeIdleConnections();
+    this.#http2.close();
+  }
+
+  /** Destroys all remaining connections. */
+  destroy(): void {
+    this.#listener.close();
+    this.#server.closeAllConnections();
+    this.#http2.destroy();
+    this.#clients.close();
+    this.#certificates?.close();
+  }
+
+  /** Uses the current TLS contexts for new connections. */
+  refreshTls(): void {
+    if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
+    this.#certificates?.refresh();
+  }
+
+  #bind(): void {
+    const { onConnections } = this.#parts;
+    this.#requests.bind(this.#server, ['upgrade', 'connect']);
+    watchConnections(this.#server, onConnections);
+  }
+
+  #onHttp2Request({ head, headBytes, fieldLines, source, stream, counted }: Http2Request): void {
+    const { handler, limits, onLimit, clock } = this.#parts;
+    const response = new Http2Response(stream, head.headers, counted);
+    const body = new IncomingBody(source, this.#bodies);
+    if (!this.#streams.add({ stream, source, body, response, headBytes, fieldLines }, clock.monotonic()))
+      return response.refuseStream();
+    const tracked = this.#clients.track(head.socket, source, response, stream);
+    if (headBytes > limits.maxHeaderBytes) {
+      onLimit('header_bytes');
+      return handler.reject(this.#createInfo(head), response, refuse('header_too_large', 'header_too_large'));
+    }
+    const isUnexpected = head.headers.get('expect') !== undefined && !source.expectsContinue;
+    const refusal = isUnexpected ? refuse('expectation_failed', 'expectation_failed') : undefined;
+    this.#accept(head, { body, response, tracked, refusal });
+    body.holdUnread();
+  }
+
+  /** Handles one request, in any version of HTTP. */
+  #accept(head: IncomingHead, { body, response, tracked, upgrade, refusal }: Incoming): void {
+    const { handler, limits, onLimit } = this.#parts;
+    const info = this.#createInfo(head);
+    body.client = info.client.address;
+    // Never over plain HTTP, where anybody could have injected it (RFC 6797 §7.2).
+    if (this.#hsts !== undefined && info.client.scheme === 'https') response.setHeader('Strict-Transport-Security', this.#hsts);
+    if (this.#phase !== 'open') {
+      response.shouldKeepAlive = false;
+      if (this.#phase === 'refusing') return handler.reject(info, response, refuse('draining', 'draining'));
+    }
+    const unverified = this.#certificates?.refuse(info.client, response);
+    if (unverified !== undefined) return handler.reject(info, response, unverified);
+    if (head.method === 'CONNECT') return handler.reject(info, response, refuse('malformed_request', 'malformed', 'CONNECT'));
+    const rejected = this.#clients.admit(tracked, info.client.address, upgrade !== undefined) ?? refusal;
+    if (rejected !== undefined) return handler.reject(info, response, rejected);
+    const target = checkHead(head, limits, onLimit);
+    if (target instanceof Refusal) return handler.reject(info, response, target);
+    // A body before the new protocol would be read as part of it.
+    if (upgrade !== undefined && body.declaredLength !== 0)
+      return handler.reject(info, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
+    if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
+    const parsed = { ...info, target, headers: head.headers, body };
+    handler.handle(upgrade === undefined ? parsed : { ...parsed, upgrade: upgrade.hold(body) }, response);
+  }
+
+  #toPeer(socket: Socket): string {
+    // The address is undefined once the peer has disconnected.
+    return this.#proxyPeers.find(socket) ?? socket.remoteAddress ?? 'unknown';
+  }
+
+  #createInfo({ method, headers, socket }: IncomingHead): RequestInfo {
+    const client = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
+    const state = this.#certificates?.find(socket);
+    return createRequestInfo(method, state === undefined ? client : { ...client, ...state }, this.#parts.clock);
+  }
+}
+
+/** The value of Strict-Transport-Security (RFC 6797 §6.1); undefined if it is not sent. */
+function toHsts(hsts: ListenSettings['hsts']): string | undefined {
+  if (hsts === undefined) return undefined;
+  const { maxAge, includeSubDomains, preload } = hsts;
+  const directives = [`max-age=${Math.floor(maxAge / 1_000)}`];
+  if (includeSubDomains) directives.push('includeSubDomains');
+  if (preload) directives.push('preload');
+  return directives.join('; ');
+}

@@ -1,0 +1,212 @@
+/** TLS on the data port: certificates by server name, reloaded when their files change, and checked before use. */
+import { constants, X509Certificate } from 'node:crypto';
+import { createSecureContext, type SecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls';
+import type { EpochMilliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import { guardCallback } from '../../core/safe-events.ts';
+import type { Secret } from '../../core/secret.ts';
+import { findCrlProblems, splitCrls, splitPem } from './crl.ts';
+
+/** A certificate chain and its private key, PEM. */
+export interface TlsPair {
+  readonly certFile: string;
+  readonly cert: Buffer;
+  readonly key: Secret;
+}
+
+/** The TLS settings of a port. */
+export interface TlsSettings {
+  /** The first pair is the default if no server name matches. */
+  readonly pairs: readonly TlsPair[];
+  readonly clientCa: Buffer | undefined;
+  /** Revocation lists of the client CAs, PEM. */
+  readonly clientCrl: Buffer | undefined;
+  readonly clientCertificate: 'require' | 'request';
+  readonly minVersion: '1.2' | '1.3';
+  /** Offers HTTP/2. */
+  readonly http2: boolean;
+}
+
+/** A problem with a pair, the client CAs or their revocation lists. */
+export interface TlsProblem {
+  readonly severity: 'error' | 'warning';
+  /** The index of the pair, or the setting that names the file. */
+  readonly subject: number | 'clientCaFile' | 'clientCrlFile';
+  readonly message: string;
+  readonly hint?: string;
+}
+
+/** Old clients offer only the second one (curl -0), and would fail in the handshake without it (RFC 7301 §3.2). */
+const HTTP_1 = ['http/1.1', 'http/1.0'];
+const DAY_MS = 86_400_000;
+const EXPIRES_SOON_MS = 14 * DAY_MS;
+
+interface NamedContext {
+  readonly certificate: X509Certificate;
+  readonly context: SecureContext;
+}
+
+/** The current TLS contexts of all pairs. */
+export class TlsContexts {
+  #contexts: readonly NamedContext[];
+  #settings: TlsSettings;
+  #trustVersion = 0;
+
+  /** Throws the error of OpenSSL if a certificate and key do not match; check with `findTlsProblems` first. */
+  constructor(settings: TlsSettings) {
+    this.#settings = settings;
+    this.#contexts = buildContexts(settings);
+  }
+
+  /** Replaces the settings for new connections. Returns false if no certificate, CA or list changed. */
+  replace(settings: TlsSettings): boolean {
+    const hasSameTrust = isSameTrust(settings, this.#settings);
+    if (hasSameTrust && isSamePairs(settings.pairs, this.#settings.pairs)) return false;
+    this.#contexts = buildContexts(settings);
+    if (!hasSameTrust) this.#trustVersion++;
+    this.#settings = settings;
+    return true;
+  }
+
+  /** How client certificates are requested; undefined if they are not. */
+  get clientCertificate(): TlsSettings['clientCertificate'] | undefined {
+    return this.#settings.clientCa === undefined ? undefined : this.#settings.clientCertificate;
+  }
+
+  /** Changes with each change of the client CAs or their revocation lists. */
+  get trustVersion(): number {
+    return this.#trustVersion;
+  }
+
+  /** The options for https.createServer. */
+  toServerOptions(): TlsOptions {
+    const { clientCa, clientCertificate } = this.#settings;
+    return {
+      ...toContextOptions(this.#settings, 0),
+      ALPNProtocols: this.#settings.http2 ? ['h2', ...HTTP_1] : HTTP_1,
+      requestCert: clientCa !== undefined,
+      rejectUnauthorized: clientCa !== undefined && clientCertificate === 'require',
+      // Must not throw: an unusual name must not end the process (CVE-2026-21637).
+      SNICallback: guardCallback((name, done) => done(null, this.find(name))),
+    };
+  }
+
+  /** Finds the first pair that is valid for the name, or the first of all. */
+  find(name: string): SecureContext {
+    const found = this.#contexts.find(({ certificate }) => isFor(certificate, name)) ?? (this.#contexts[0] as NamedContext);
+    return found.context;
+  }
+}
+
+/** Finds problems of the pairs before they are used. */
+export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): TlsProblem[] {
+  const found: TlsProblem[] = [];
+  for (const [subject, { certFile }] of settings.pairs.entries()) {
+    const certificate = readCertificate(settings.pairs[subject] as TlsPair);
+    if (certificate === undefined) {
+      found.push({
+        severity: 'error',
+        subject,
+        message: `${certFile} contains no certificate`,
+        hint: 'use a PEM file with the server certificate first',
+      });
+      continue;
+    }
+    const problem = tryContext(settings, subject);
+    if (problem !== undefined) found.push({ severity: 'error', subject, message: `${certFile} and its key: ${problem}` });
+    const end = Date.parse(certificate.validTo);
+    if (end <= now)
+      found.push({ severity: 'warning', subject, message: `${certFile} expired on ${certificate.validTo}`, hint: 'renew it' });
+    else if (end - now < EXPIRES_SOON_MS)
+      found.push({ severity: 'warning', subject, message: `${certFile} expires on ${certificate.validTo}`, hint: 'renew it' });
+  }
+  // An invalid file must not result in accepting any client (as in Caddy, 2026-02).
+  if (settings.clientCa !== undefined && !hasCertificate(settings.clientCa))
+    found.push({ severity: 'error', subject: 'clientCaFile', message: 'the file of client CAs contains no certificate' });
+  return [...found, ...findClientCrlProblems(settings, now)];
+}
+
+function findClientCrlProblems({ clientCa, clientCrl }: TlsSettings, now: EpochMilliseconds): TlsProblem[] {
+  if (clientCa === undefined || clientCrl === undefined) return [];
+  return findCrlProblems(clientCrl, readCertificates(clientCa), now).map((problem) => ({ ...problem, subject: 'clientCrlFile' }));
+}
+
+function isSameTrust(a: TlsSettings, b: TlsSettings): boolean {
+  return isSameFile(a.clientCa, b.clientCa) && isSameFile(a.clientCrl, b.clientCrl);
+}
+
+/** Comparing the certificates is enough, because a key belongs to one certificate. */
+function isSamePairs(a: readonly TlsPair[], b: readonly TlsPair[]): boolean {
+  return a.length === b.length && a.every(({ cert }, index) => b[index]?.cert.equals(cert));
+}
+
+function isSameFile(a: Buffer | undefined, b: Buffer | undefined): boolean {
+  return a === undefined || b === undefined ? a === b : a.equals(b);
+}
+
+function buildContexts(settings: TlsSettings): NamedContext[] {
+  return settings.pairs.map((pair, index) => ({
+    certificate: new X509Certificate(pair.cert),
+    context: createSecureContext(toContextOptions(settings, index)),
+  }));
+}
+
+function toContextOptions(settings: TlsSettings, index: number): SecureContextOptions {
+  const { cert, key } = settings.pairs[index] as TlsPair;
+  return { cert, key: key.expose(), minVersion: `TLSv${settings.minVersion}`, ...toClientOptions(settings) };
+}
+
+function toClientOptions({ clientCa, clientCrl }: TlsSettings): SecureContextOptions {
+  // TLS 1.2 would accept further handshakes later, whose messages nothing limits.
+  const secureOptions = constants.SSL_OP_NO_RENEGOTIATION;
+  if (clientCa === undefined) return { secureOptions };
+  // A resumed session is not verified again, although a certificate of its chain may have expired or been revoked.
+  const verified = { ca: clientCa, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET };
+  return clientCrl === undefined ? verified : { ...verified, crl: splitCrls(clientCrl) };
+}
+
+function isFor(certificate: X509Certificate, name: string): boolean {
+  try {
+    return certificate.checkHost(name) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+function readCertificate({ cert }: TlsPair): X509Certificate | undefined {
+  try {
+    return new X509Certificate(cert);
+  } catch {
+    return undefined;
+  }
+}
+
+function hasCertificate(pem: Buffer): boolean {
+  try {
+    return new X509Certificate(pem).raw.length > 0;
+  } catch {
+    return false;
+  }
+}
+
+/** Reads the certificates of a bundle that can be parsed. */
+function readCertificates(bundle: Buffer): X509Certificate[] {
+  const found: X509Certificate[] = [];
+  for (const pem of splitPem(bundle, 'CERTIFICATE')) {
+    try {
+      found.push(new X509Certificate(pem));
+    } catch {
+      // OpenSSL skips or rejects it when the context is created.
+    }
+  }
+  return found;
+}
+
+function tryContext(settings: TlsSettings, index: number): string | undefined {
+  try {
+    createSecureContext(toContextOptions(settings, index));
+    return undefined;
+  } catch (thrown) {
+    return toErrorText(thrown);
+  }
+}

@@ -1,0 +1,71 @@
+import { describe, expect, test } from 'vitest';
+import { findOversize } from '../../../src/app/oversize.ts';
+import { parseConfig } from '../../../src/config/load/load.ts';
+import { systemClock } from '../../../src/core/clock.ts';
+import { toMemoryBudget } from '../../../src/http/server/memory.ts';
+
+const MIB = 1024 * 1024;
+
+function parse(limits: string, maxBody: string, store = 'store: {}') {
+  const text = `limits: { ${limits} }
+${store}
+routes:
+  - name: a
+    match: { path: /a }
+    upstream: http://127.0.0.1:3000
+    webhook: { maxBody: ${maxBody}, keys: [{ name: k, secret: { file: secret } }] }
+`;
+  const { config } = parseConfig('gate.yaml', text, systemClock);
+  if (config === undefined) throw new Error('the config is not sound');
+  return config;
+}
+
+describe('a warning is reported', () => {
+  test('for more memory than the container has', () => {
+    const config = parse('maxBufferedBytes: 100Mi', '1Mi');
+    const [found, ...more] = findOversize(config, toMemoryBudget(config.limits, 96 * MIB));
+    expect([found?.path, more]).toEqual(['limits.maxBufferedBytes', []]);
+    expect(found?.message).toBe(
+      '100Mi of bodies do not fit into this container: its memory limit is 96Mi, and the process itself needs 56Mi',
+    );
+    expect(findOversize(config, toMemoryBudget(config.limits, 512 * MIB))).toEqual([]);
+  });
+
+  test('for more IDs in memory than the heap can hold, unless Redis holds them', () => {
+    const config = parse('', '1Mi', 'store: { memory: { maxIds: 250000 } }');
+    const findWith = (heap: number, from = config) => findOversize(from, toMemoryBudget({}, undefined), heap * MIB);
+    expect(findWith(160)).toEqual([]);
+    expect(findWith(102)).toEqual([
+      {
+        path: 'store.memory.maxIds',
+        message: '250000 IDs can use 76.3Mi, and the heap of this process has 102Mi',
+        hint: 'omit it, so that it follows the heap, use Redis, or raise the memory limit',
+      },
+    ]);
+    const store = 'store: { redis: { url: "redis://127.0.0.1:6379" }, memory: { maxIds: 250000 } }';
+    expect(findWith(102, parse('', '1Mi', store))).toEqual([]);
+  });
+
+  test('for a container that is too small for sending', () => {
+    const config = parse('', '1Mi', 'provider: {}');
+    expect(findOversize(config, toMemoryBudget({}, 192 * MIB))).toEqual([]);
+    expect(findOversize(config, toMemoryBudget({}, undefined))).toEqual([]);
+    expect(findOversize(parse('', '1Mi'), toMemoryBudget({}, 128 * MIB))).toEqual([]);
+    expect(findOversize(config, toMemoryBudget({}, 128 * MIB))).toEqual([
+      {
+        path: 'provider',
+        message:
+          'sending webhooks needs 192Mi, and the memory limit of this container is 128Mi: many large events at once can get it killed',
+        hint: 'raise the memory limit, or lower provider.maxEventSize',
+      },
+    ]);
+  });
+
+  test('for bodies that would never be accepted', () => {
+    const config = parse('maxQueued: 1', '20Mi');
+    const [found, ...more] = findOversize(config, toMemoryBudget(config.limits, 96 * MIB));
+    expect([found?.path, more]).toEqual(['routes.0.webhook.maxBody', []]);
+    expect(found?.message).toBe('a body of 20Mi is always rejected with 503, as limits.maxBufferedBytes is 10Mi here');
+    expect(findOversize(config, toMemoryBudget(config.limits, undefined))).toEqual([]);
+  });
+});

@@ -1,0 +1,91 @@
+import { EventEmitter } from 'node:events';
+import type { ServerHttp2Stream } from 'node:http2';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { Http2Streams } from '../../../../src/http/server/http2-streams.ts';
+import { NO_PRESSURE } from '../../../../src/http/server/memory-guard.ts';
+
+const MAX = 32;
+const EVICTED_AT_ONCE = 2;
+/** Their memory is as much as that of a stream without fields. */
+const MANY_FIELDS = 32;
+const ENDED = { writableEnded: true };
+const PENDING = { writableEnded: false };
+const COMPLETE = { declaredLength: 0, isComplete: true };
+
+let streams: Http2Streams;
+let ended: string[];
+let limits: string[];
+let now: number;
+beforeEach(() => {
+  ended = [];
+  limits = [];
+  now = 0;
+  streams = new Http2Streams(MAX, NO_PRESSURE, (limit) => limits.push(limit));
+});
+
+/** Adds a stream of a client; returns its emitter, or undefined if it was not accepted. */
+function add(network: string, response = ENDED, source = COMPLETE, fieldLines = 0): EventEmitter | undefined {
+  const stream = new EventEmitter();
+  const name = `${network}:${now}`;
+  const parts = { stream: stream as ServerHttp2Stream, source, body: { network }, headBytes: 0, fieldLines };
+  return streams.add({ ...parts, response: { ...response, destroy: () => ended.push(name) } }, now++) ? stream : undefined;
+}
+
+describe('the unfinished streams of a port', () => {
+  test('are as many as the limit, and no more once some are closed', () => {
+    for (let i = 0; i < MAX; i++) add('a');
+    expect(ended).toEqual([]);
+    const last = add('a');
+    last?.emit('close');
+    expect(ended).toHaveLength(EVICTED_AT_ONCE);
+    add('a');
+    add('a');
+    expect(ended).toHaveLength(EVICTED_AT_ONCE);
+    expect(limits).toEqual(['client_requests']);
+  });
+
+  test('above the limit end the oldest of the client that keeps most of them', () => {
+    add('b');
+    for (let i = 1; i < MAX; i++) add('a');
+    expect(add('b')).toBeDefined();
+    expect(ended).toEqual(['a:1', 'a:2']);
+  });
+
+  test('above the limit end those whose body is missing, and none that waits for the app', () => {
+    for (let i = 0; i < MAX - 1; i++) add('a', PENDING);
+    add('b', PENDING, { declaredLength: 5, isComplete: false });
+    expect(add('a', PENDING)).toBeDefined();
+    expect(ended).toEqual(['b:31']);
+    expect(add('c')).toBeUndefined();
+    expect(ended).toEqual(['b:31']);
+  });
+
+  test('are fewer if their heads have many fields, so that the memory of all is limited', () => {
+    for (let i = 0; i < MAX / 2; i++) add('a', ENDED, COMPLETE, MANY_FIELDS);
+    expect(ended).toEqual([]);
+    add('b');
+    expect(ended).toEqual(['a:0']);
+  });
+
+  test('are not rejected because of their fields if they wait for the app', () => {
+    for (let i = 0; i < MAX; i++) expect(add('a', PENDING, COMPLETE, MANY_FIELDS)).toBeDefined();
+    expect(ended).toEqual([]);
+  });
+
+  test('report their memory with that of the fields', () => {
+    const reported: number[] = [];
+    const memory = { ...NO_PRESSURE, onBytes: (bytes: number) => reported.push(bytes) };
+    streams = new Http2Streams(MAX, memory, (limit) => limits.push(limit));
+    add('a', ENDED, COMPLETE, 0);
+    add('a', ENDED, COMPLETE, MANY_FIELDS);
+    expect(reported[1]).toBe(2 * (reported[0] ?? 0));
+  });
+
+  test('are an eighth while memory is tight', () => {
+    streams = new Http2Streams(MAX, { ...NO_PRESSURE, isTight: true }, (limit) => limits.push(limit));
+    for (let i = 0; i < MAX / 8; i++) add('a');
+    expect(ended).toEqual([]);
+    add('a');
+    expect(ended).toEqual(['a:0', 'a:1']);
+  });
+});

@@ -1,0 +1,46 @@
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { expect, test } from 'vitest';
+import { stopParsing } from '../../../../src/http/server/strict-server.ts';
+
+const COUNT = 1_000;
+
+type Seen = Parameters<typeof stopParsing>[0];
+
+/** Sends `text` and destroys the connection with the first request. Resolves with the requests that Node built. */
+async function receiveAll(text: string, afterDestroy: (request: Seen) => void): Promise<readonly Seen[]> {
+  const built: Seen[] = [];
+  const server = createServer((request) => {
+    built.push(request);
+    request.socket.destroy();
+    afterDestroy(request);
+  });
+  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1').on('error', () => undefined);
+  const closed = new Promise((resolve) => socket.once('close', resolve));
+  socket.write(text);
+  await closed;
+  await new Promise((resolve) => server.close(resolve));
+  return built;
+}
+
+const REQUESTS = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(COUNT);
+const CHUNKS = `POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(COUNT)}`;
+
+test('Node builds no more than one further request of a connection whose parser is stopped', async () => {
+  expect(await receiveAll(REQUESTS, stopParsing)).toHaveLength(1);
+});
+
+test('without that, it builds those of other requests that it has read, even of a destroyed connection', async () => {
+  expect((await receiveAll(REQUESTS, () => undefined)).length).toBeGreaterThan(1);
+});
+
+test('Node keeps nothing of the body that nobody reads', async () => {
+  const [request] = await receiveAll(CHUNKS, stopParsing);
+  expect(request?.readableLength).toBe(0);
+});
+
+test('without that, it keeps each chunk that it has read', async () => {
+  const [request] = await receiveAll(CHUNKS, () => undefined);
+  expect(request?.readableLength).toBe(COUNT);
+});
