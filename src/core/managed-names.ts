@@ -50,6 +50,12 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-envoy-', 'route'],
   ['x-original-', 'override'],
   ['x-rewrite-', 'override'],
+  // Daphne, repoze.vhm (Pyramid, Zope) and Plack take the app's mount point from them; Lucee its path and files.
+  ['daphne-root-', 'override'],
+  ['x-vhm-', 'override'],
+  ['x-traversal-path', 'override'],
+  ['xajp-', 'override'],
+  ['x-tomcat-', 'override'],
   // Next.js trusts its own fields: CVE-2025-29927.
   ['x-middleware-', 'override'],
   ['x-invoke-', 'override'],
@@ -130,6 +136,16 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-arr-clientcert', 'certificate'],
 ];
 
+/**
+ * What a server tells an app about a request (RFC 3875 §4.1, and what FastCGI, WSGI and Tomcat add to it). gunicorn takes SCRIPT_NAME and
+ * PATH_INFO from the header of a peer on loopback, which sidegate is, and cuts the first off the path. Clients have no use for any of them.
+ */
+const CGI_VARIABLES = [
+  ...['auth-type', 'gateway-interface', 'path-info', 'path-translated', 'query-string', 'request-method', 'script-name'],
+  ...['server-name', 'server-port', 'server-protocol', 'server-software', 'document-root', 'document-uri', 'request-uri'],
+  ...['script-filename', 'script-url', 'script-uri', 'context-path', 'root-path', 'base-path', 'base-url', 'servlet-path'],
+];
+
 /** The same for complete names. */
 const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
   ...toClaims('override', [
@@ -139,7 +155,9 @@ const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
     'x-real-host',
     'x-http-destinationurl',
     'x-http-host-override',
-    'x-script-name',
+    'x-http-path-override',
+    'x-override-url',
+    ...CGI_VARIABLES.flatMap((name) => [name, `x-${name}`]),
   ]),
   ...toClaims('identity', [
     'x-remote-user',

@@ -53,7 +53,10 @@ const IDENTITIES = [
   'x-ms-client-principal',
 ];
 /** What replaces the path, the method or the host that were checked, or steers the app. */
-const OVERRIDES = ['proxy', 'x-original-url', 'x-rewrite-url', 'x-middleware-subrequest', 'x-accel-mapping', 'x-forwarded-path'];
+const OVERRIDES = [
+  ...['proxy', 'x-original-url', 'x-rewrite-url', 'x-middleware-subrequest', 'x-accel-mapping', 'x-forwarded-path'],
+  ...['script-name', 'path-info', 'daphne-root-path', 'x-vhm-root'],
+];
 
 function spellings(name: string): string[] {
   const title = name.replace(/\b[a-z]/g, (letter) => letter.toUpperCase());

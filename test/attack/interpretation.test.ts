@@ -17,6 +17,45 @@ import { fc } from '../support/property.ts';
 
 const ALADDIN = GUARDED_USER;
 const BASIC = GUARDED_BASIC;
+/** Headers from which servers, frameworks and their extensions take the path, or the part of it that belongs to the mount point. */
+const PATH_FIELDS = [
+  ...[
+    'SCRIPT_NAME',
+    'Script-Name',
+    'X-Script-Name',
+    'PATH_INFO',
+    'Path-Info',
+    'REQUEST_URI',
+    'X-Request-URI',
+    'Daphne-Root-Path',
+  ],
+  ...[
+    'X-Vhm-Root',
+    'X-Traversal-Path',
+    'X-Forwarded-Prefix',
+    'X-Forwarded-Path',
+    'X-Forwarded-Uri',
+    'X-Original-URL',
+    'X-Original-URI',
+  ],
+  ...[
+    'X-Rewrite-URL',
+    'X-Invoke-Path',
+    'X-Matched-Path',
+    'X-Envoy-Original-Path',
+    'X-Base-URL',
+    'Context-Path',
+    'Root-Path',
+    'XAJP-Path-Info',
+  ],
+];
+/** The app would serve /admin or /hooks/billing if it cut the value off the target, or if the value were the target. */
+const PATH_CLAIMS = [
+  ['/x/admin', '/x'],
+  ['/x/hooks/billing', '/x'],
+  ['/', '/admin'],
+  ['/hooks/billing/', '/hooks/billing'],
+] as const;
 const WEBHOOK = { keys: [{ name: 'current', secret: { file: 'secret' } }] };
 
 describe.each(FRAMEWORKS.filter(({ cost, isAvailable }) => cost === 'cheap' && isAvailable()))(
@@ -36,6 +75,24 @@ describe.each(FRAMEWORKS.filter(({ cost, isAvailable }) => cost === 'cheap' && i
           const head = [`${method} ${target} HTTP/1.1`, 'Host: app.example', 'Connection: close', 'Content-Length: 0'];
           const { served } = toFrameworkResponse(await sendRaw(gate.port, toRequestText(head)));
           if (served !== undefined && served.handler !== 'open') bypasses.push(`${method} ${target}: ${served.handler}`);
+        }
+      }
+      expect(bypasses).toEqual([]);
+    });
+
+    test('serves no protected handler without its gates, whatever header names another path', async () => {
+      const bypasses: string[] = [];
+      for (const name of PATH_FIELDS) {
+        for (const [target, value] of PATH_CLAIMS) {
+          const lines = [
+            `POST ${target} HTTP/1.1`,
+            'Host: app.example',
+            'Connection: close',
+            'Content-Length: 0',
+            `${name}: ${value}`,
+          ];
+          const { served } = toFrameworkResponse(await sendRaw(gate.port, toRequestText(lines)));
+          if (served !== undefined && served.handler !== 'open') bypasses.push(`${lines.join(', ')}: ${served.handler}`);
         }
       }
       expect(bypasses).toEqual([]);

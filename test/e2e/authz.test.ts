@@ -136,6 +136,14 @@ describe('the response to an auth request has', () => {
     expect(gate.log().at(-1)).toMatchObject({ port: 'authz', status: 403, code });
   });
 
+  test.each(['SCRIPT_NAME', 'Path-Info', 'X-Rewrite-URL', 'X_Original_URI', 'X-Middleware-Subrequest', 'X-Forwarded-Path'])(
+    '403, if %s could replace the path, as the proxy passes it to the app',
+    async (name) => {
+      await start();
+      expect(toAnswer(await ask('/healthz', { [name]: '/admin' }))).toEqual([403, 'original_request_unclear']);
+    },
+  );
+
   test('403 with Retry-After after too many wrong passwords, with the same counters as the data port', async () => {
     const limit = { failures: 3, by: ['user'] };
     const [first] = ROUTES;

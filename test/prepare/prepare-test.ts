@@ -67,7 +67,14 @@ const GO_SOURCE = 'test/support/oracles/go';
 const GO_PROGRAM = '.cache/oracles-go';
 /** Web frameworks whose routers the gate is compared with (test/support/frameworks). */
 const FRAMEWORKS_VENV = '.cache/frameworks-python';
-const FRAMEWORKS_PACKAGES = ['flask==3.1.3', 'django==5.2.19', 'starlette==1.10.0', 'uvicorn==0.54.0'];
+const FRAMEWORKS_PACKAGES = [
+  'flask==3.1.3',
+  'django==5.2.19',
+  'starlette==1.10.0',
+  'uvicorn==0.54.0',
+  'gunicorn==27.0.1',
+  'daphne==4.2.3',
+];
 /** The libraries by which the apps of docs/outbox.md write their events. */
 const OUTBOX_VENV = '.cache/outbox-python';
 const OUTBOX_PACKAGES = ['SQLAlchemy==2.1.9', 'Django==5.2.19', 'psycopg[binary]==3.3.9'];

@@ -2,7 +2,8 @@
  * Reads the original request from the auth request of a proxy. Proxies forward their clients' own fields beside the ones that they
  * set, so contradicting fields are rejected, and so are missing ones: a client could supply them.
  */
-import type { HeaderFields } from '../../core/headers.ts';
+import { type HeaderFields, toFoldedName } from '../../core/headers.ts';
+import { findProxyClaim } from '../../core/managed-names.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
@@ -62,6 +63,7 @@ const SCHEME: Part<OriginalRequest['scheme']> = {
   read: (value) => SCHEMES.get(value.toLowerCase()),
 };
 const URL_FIELD = 'x-original-url';
+const READ_FIELDS = new Set([URL_FIELD, ...[METHOD, URI, HOST, SCHEME].flatMap(({ fields }) => fields)]);
 
 /** The request that the fields describe, or why they are not clear. */
 export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Refusal {
@@ -79,6 +81,11 @@ export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Re
   // The client's fault, as on the data port.
   if ('problem' in target) return refuse('malformed_request', 'path_ambiguous', { detail: target.problem, stage: 'route' });
   return { method, target, host, scheme };
+}
+
+/** Finds a field by which an app may serve another path than the proxy describes: the data port removes such fields, here the proxy passes them on. */
+export function findOverride({ names }: HeaderFields): string | undefined {
+  return names.find((name) => findProxyClaim(toFoldedName(name)) === 'override' && !READ_FIELDS.has(name));
 }
 
 function readUrl(headers: HeaderFields): UrlParts | Refusal | undefined {

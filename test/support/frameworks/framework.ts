@@ -65,6 +65,8 @@ export type FrameworkName =
   | 'flask'
   | 'django'
   | 'starlette'
+  | 'gunicorn'
+  | 'daphne'
   | 'go'
   | 'chi'
   | 'gorilla'
@@ -104,6 +106,8 @@ export const FRAMEWORKS: readonly Framework[] = [
   { name: 'flask', title: 'Flask', cost: 'cheap', isAvailable: hasPython, start: python('flask') },
   { name: 'django', title: 'Django', cost: 'cheap', isAvailable: hasPython, start: python('django') },
   { name: 'starlette', title: 'Starlette, FastAPI', cost: 'cheap', isAvailable: hasPython, start: python('starlette') },
+  { name: 'gunicorn', title: 'Flask, gunicorn', cost: 'cheap', isAvailable: hasPython, start: python('gunicorn') },
+  { name: 'daphne', title: 'Django, Daphne', cost: 'cheap', isAvailable: hasPython, start: python('daphne') },
   go('go', 'Go net/http'),
   go('chi', 'chi'),
   go('gorilla', 'gorilla/mux'),

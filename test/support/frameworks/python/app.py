@@ -119,6 +119,33 @@ def serve_werkzeug(app, name):
     server.serve_forever()
 
 
+def serve_gunicorn(app, name):
+    from gunicorn.app.base import BaseApplication
+
+    def ready(server):
+        print(f"listening {server.LISTENERS[0].getsockname()[1]} {version(name)}", flush=True)
+
+    class Application(BaseApplication):
+        def load_config(self):
+            for key, value in {"bind": "127.0.0.1:0", "worker_class": "gthread", "loglevel": "critical", "when_ready": ready}.items():
+                self.cfg.set(key, value)
+
+        def load(self):
+            return app
+
+    Application().run()
+
+
+def serve_daphne(app, name):
+    from daphne.server import Server
+
+    def ready():
+        print(f"listening {server.listening_addresses[0][1]} {version(name)}", flush=True)
+
+    server = Server(application=app, endpoints=["tcp:port=0:interface=127.0.0.1"], ready_callable=ready)
+    server.run()
+
+
 NAME = sys.argv[1]
 if NAME == "flask":
     serve_werkzeug(flask_app(), NAME)
@@ -126,5 +153,12 @@ elif NAME == "django":
     serve_wsgi(django_app(), NAME)
 elif NAME == "starlette":
     serve_asgi(starlette_app(), NAME)
+elif NAME == "gunicorn":
+    serve_gunicorn(flask_app(), NAME)
+elif NAME == "daphne":
+    django_app()
+    from django.core.asgi import get_asgi_application
+
+    serve_daphne(get_asgi_application(), NAME)
 else:
     sys.exit(f"unknown framework {NAME}")

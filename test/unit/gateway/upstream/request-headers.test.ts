@@ -51,6 +51,16 @@ const IDENTITY = [
 const OVERRIDES = [
   ...['proxy', 'x-original-url', 'x-original-uri', 'x-original-method', 'x-rewrite-url', 'x-forwarded-uri', 'x-forwarded-path'],
   ...['x-envoy-original-path', 'x-middleware-subrequest', 'x-middleware-rewrite', 'x-accel-mapping', 'x-sendfile-type', 'x-host'],
+  ...[
+    'script-name',
+    'path-info',
+    'request-uri',
+    'query-string',
+    'x-context-path',
+    'daphne-root-path',
+    'x-vhm-root',
+    'x-traversal-path',
+  ],
   ...['x-script-name', 'x-forwarded-method', 'x-invoke-path', 'x-matched-path', 'x-now-route-matches', 'x-astro-path', '$wsru'],
 ];
 
