@@ -120,7 +120,11 @@ describe.skipIf(NODE_HINDRANCE !== undefined || PREVIOUS_COMMIT === undefined)(
     test('no delivery is lost, and doctor names the old sidecars until their workload is restarted', async () => {
       expect(app.pods.map((pod) => findSidecar(pod).image)).toEqual([`${SIDEGATE_IMAGE.repository}:${PREVIOUS_TAG}`]);
       const tally = await sendDuring(`${app.url}${HOOK}`, { senders: 4, around: 100 }, async () => {
-        const outcomes = await admitDuring(node, namespace, () => node.upgradeChart());
+        const outcomes = await admitDuring(node, namespace, async () => {
+          await node.upgradeChart();
+          // The old ones respond until their grace period ends, which Helm does not wait for.
+          await node.waitForPods(CHART_NAMESPACE, OF_INJECTOR, 2);
+        });
         console.log('pods created during the upgrade:', Object.fromEntries(outcomes));
         // As the how-to says: what the old injector changed may be denied until it is replaced.
         expect([...outcomes.keys()]).not.toContain('unprotected');
