@@ -68,7 +68,7 @@ const isIn =
  * the names of the machine, and standard output.
  */
 const FILE_READERS: ReadonlySet<string> = new Set([
-  'admin/console/page-files.ts',
+  'admin/console/page.ts',
   'core/name-lookup.ts',
   'diagnostics/simulate/fixtures.ts',
   'app/store.ts',

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { Command } from 'commander';
 import { createProgram } from '../src/cli/program.ts';
 import { isOfSender, RETRIES, toAccepted, toChanges, toId, toSignature, toSigned, toTime } from '../src/cli/sender-page.ts';
-import { CONFIG_RENAMINGS } from '../src/config/load/config-renamings.ts';
+import { CONFIG_RENAMINGS } from '../src/config/load/load.ts';
 import { toJsonSchema } from '../src/config/schema/json-schema.ts';
 import type { RefusalCode } from '../src/core/refusal.ts';
 import { REFUSALS } from '../src/core/refusal-catalogue.ts';

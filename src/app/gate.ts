@@ -1,4 +1,5 @@
 /** The composition root: starts a gate from a valid config, reloads it, and stops it. */
+import type { Registry } from '@prometheus-io/client';
 import { AdminAccess } from '../admin/access.ts';
 import type { AdminServer } from '../admin/server.ts';
 import { realmsOf, remembersIds } from '../config/schema/config.ts';
@@ -10,6 +11,7 @@ import { type AppRoute, ExchangePort } from '../gateway/exchange.ts';
 import { RouteTable, toRouteQuery } from '../gateway/pipeline/router.ts';
 import { toContexts } from '../gateway/server-metrics.ts';
 import { type ListenPhase, ListenServer } from '../http/server/server.ts';
+import { combineGauges } from '../telemetry/metrics/thread-metrics.ts';
 import { KeyRing } from '../verify/keys/key-ring.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import type { PreparedConfig } from './check.ts';
@@ -18,15 +20,15 @@ import type { GateAddresses, GateContext } from './context.ts';
 import { applyRecording, createRefusalListener } from './explain.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { HINTS } from './log-events.ts';
+import type { Metrics } from './metrics.ts';
 import { buildRoute } from './routes.ts';
 import { buildServices, type Services } from './services.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, joinPorts, openPorts, type SidePorts, toAllLabels, toJoinedPorts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
 import { type ReloadParts, reloadFiles, type TlsPort } from './watched-sources.ts';
-import { toCombined } from './workers/combined-metrics.ts';
 import { NO_OTHER_WORKERS, type OtherWorkers } from './workers/other-workers.ts';
-import { addReport, type ReportedParts } from './workers/report.ts';
+import { addReport, COMBINED_GAUGES, type ReportedParts } from './workers/report.ts';
 
 const CLEANUP_INTERVAL_MS = 1_000;
 const STORE_WAIT_MS = 2_000;
@@ -303,4 +305,17 @@ export class Gate {
       ports: this.#tlsPorts,
     };
   }
+}
+
+/** Each exposition first collects what the others counted. */
+function toCombined(metrics: Metrics, others: OtherWorkers): Metrics {
+  const [registry] = metrics.registers as readonly [Registry];
+  combineGauges(registry, COMBINED_GAUGES, () => others.gauges);
+  return {
+    ...metrics,
+    async exposition(format) {
+      await others.collect(true);
+      return metrics.exposition(format);
+    },
+  };
 }

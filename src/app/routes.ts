@@ -1,5 +1,4 @@
 /** Builds a route of the request pipeline from its config: gates in their order, forwarder, metrics. */
-
 import { toRouting } from '../config/rules/gate-identity.ts';
 import {
   appMethodsOf,
@@ -42,16 +41,16 @@ import type { NewestVersions } from '../state/ordering/newest-versions.ts';
 import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
 import type { Attempts } from '../users/attempts.ts';
 import { toBasicChallenge } from '../users/basic.ts';
+import { HANDSHAKES } from '../verify/handshakes/catalogue.ts';
 import type { OfferedTokens } from '../verify/handshakes/offered-tokens.ts';
 import type { RemoteCertificates } from '../verify/keys/certificates.ts';
 import type { KeyRing } from '../verify/keys/key-ring.ts';
 import { toAcceptedStatus, toAcknowledgement, toStatuses } from '../verify/presets/senders.ts';
-import { coversQueryOf, mayBeEmpty } from '../verify/schemes/coverage.ts';
+import { coversQuery, coversQueryOf, mayBeEmpty, readsQuery } from '../verify/schemes/coverage.ts';
 import { toVerifyKey } from '../verify/schemes/keys.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { BodyStorage } from './body-storage.ts';
 import type { CompiledRoute, CompiledWebhook } from './compiled-route.ts';
-import { isQueryAllowed } from './handshake.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
 import type { Realms } from './realms.ts';
 
@@ -294,4 +293,10 @@ function buildSnsGate(webhook: WebhookConfig, sns: SnsConfig, metrics: RouteMetr
 
 function toRecency({ tolerance }: WebhookConfig, metrics: RouteMetrics): RecencyOptions {
   return { tolerance, onSkew: (skew) => metrics.skew(skew) };
+}
+
+/** Deliveries may have a query if the route allows it, the sender signs it, the scheme reads it strictly, or it can only be the handshake's token. */
+function isQueryAllowed({ allowQuery, description, handshake }: WebhookConfig): boolean {
+  const isHandshakeToken = handshake?.verifyToken !== undefined && HANDSHAKES[handshake.type].parameter !== undefined;
+  return allowQuery || isHandshakeToken || coversQuery(description) || readsQuery(description);
 }

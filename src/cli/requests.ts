@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import type { DeliveryDetail, DeliveryView } from '../admin/console/delivery-schemas.ts';
 import { OUTCOMES } from '../admin/console/stages.ts';
+import { findNearest } from '../config/schema/did-you-mean.ts';
 import { usageError } from '../core/errors.ts';
 import { type ApiClient, ApiFailure, readPages, toSegment } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
@@ -10,7 +11,9 @@ import { COLLECT } from './base-program.ts';
 import { followRequests } from './follow-requests.ts';
 import { toChoice, toCount, toTime } from './input.ts';
 import { EXIT, type Io } from './io.ts';
-import { findRouteProblem } from './known-routes.ts';
+
+/** Requests without a route, and those of the forward proxy; no config can have such a name. */
+const SPECIAL: readonly string[] = ['_unmatched', '_proxy'];
 
 interface ListOptions extends AdminOptions {
   readonly route?: string;
@@ -187,4 +190,17 @@ function formatDetail(detail: DeliveryDetail): string {
   ]
     .filter((part) => part !== '')
     .join('\n');
+}
+
+/** Why no request can have the route; undefined if it exists. */
+async function findRouteProblem(client: ApiClient, name: string): Promise<string | undefined> {
+  const overview = (await client.request('GET', '/overview')) as {
+    readonly routes?: readonly { readonly name: string }[];
+  } | null;
+  if (!Array.isArray(overview?.routes)) throw client.toStranger();
+  const names = [...overview.routes.map((route) => route.name), ...SPECIAL];
+  if (names.includes(name)) return undefined;
+  const nearest = findNearest(name, names);
+  const suggestion = nearest === undefined ? '' : `did you mean ${nearest}? `;
+  return `no route is named ${name}; ${suggestion}The routes are ${names.join(', ')}`;
 }

@@ -1,5 +1,5 @@
 /** `sidegate run`: runs the gate until it receives a signal. */
-
+import { readFileSync } from 'node:fs';
 import { prepare } from '../app/check.ts';
 import type { GateAddresses } from '../app/context.ts';
 import { Gate } from '../app/gate.ts';
@@ -15,9 +15,14 @@ import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';
 import { EXIT, type Io } from './io.ts';
-import { findOpenFilesProblem, readLimits } from './open-files.ts';
 import { MARGIN_MS, Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
+
+/** For the admin port, the store, the queue, and files. */
+const OTHER_FILES = 128;
+/** The provider API's own limit of connections (provider/api/provider-api.ts). */
+const PROVIDER_CONNECTIONS = 1_024;
+const SOFT_LIMIT = /^Max open files\s+(\d+)\s/m;
 
 /** Runs until a signal; the exit code is 0 after a drain, even if the drain timed out. */
 export async function runGate(file: string, overrides: Overrides, io: Io): Promise<number> {
@@ -123,4 +128,27 @@ function logAddresses(logger: GateLogger, { data, admin, proxy, authz, provider 
     ...(provider === undefined ? undefined : { providerAddress: provider.address, providerPort: provider.port }),
   });
   runDetached(logger.flush());
+}
+
+/** The text of /proc/self/limits; empty on other systems. */
+function readLimits(): string {
+  try {
+    return readFileSync('/proc/self/limits', 'latin1');
+  } catch {
+    return '';
+  }
+}
+
+/** A warning with the figures if the limit is too low; undefined if it suffices, is unlimited or not known. */
+export function findOpenFilesProblem({ limits, proxy, authz, provider }: Config, processLimits: string): string | undefined {
+  const limit = Number(SOFT_LIMIT.exec(processLimits)?.[1] ?? Number.NaN);
+  const { maxConnections, maxInFlight } = limits;
+  const ports = 1 + Number(proxy !== undefined) + Number(authz !== undefined);
+  const connections = ports * maxConnections + (provider === undefined ? 0 : PROVIDER_CONNECTIONS);
+  const needed = connections + maxInFlight + OTHER_FILES;
+  if (!(limit < needed)) return undefined;
+  return (
+    `the limit of open files is ${limit}, but the config needs up to ${needed}: ${connections} for connections of clients, ${maxInFlight} for ` +
+    `connections to apps, ${OTHER_FILES} for others; clients can take all of them. Raise the limit (ulimit -n), or lower limits.maxConnections`
+  );
 }

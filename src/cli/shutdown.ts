@@ -4,7 +4,6 @@ import { type Milliseconds, systemClock, within } from '../core/clock.ts';
 import { onEvent, reportEscaped, runDetached } from '../core/safe-events.ts';
 import type { Logger } from '../telemetry/log/logger.ts';
 import { EXIT } from './io.ts';
-import { untilSignal } from './signals.ts';
 
 /** Time for the drain beyond the configured times: for settlements, spans, and closing the store. */
 export const MARGIN_MS: Milliseconds = 5_000;
@@ -101,4 +100,21 @@ export class Shutdown {
     }
     runDetached(this.#logger.flush());
   }
+}
+
+/** Resolves with the first signal; for a second one, which does not wait for the drain, `exit` ends the process. */
+function untilSignal(exit: (code: number) => void): Promise<string> {
+  return new Promise((resolve) => {
+    let isStopping = false;
+    for (const [signal, number] of [
+      ['SIGTERM', 15],
+      ['SIGINT', 2],
+    ] as const) {
+      process.on(signal, () => {
+        if (isStopping) return exit(128 + number);
+        isStopping = true;
+        resolve(signal);
+      });
+    }
+  });
 }

@@ -1,11 +1,10 @@
 /** Verifies a delivery step by step for commands, and finds what would have made it pass. */
-
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
 import { paint } from '../core/terminal.ts';
-import { type AnalysisInput, type Finding, readWholeHead } from '../diagnostics/explain/analysis.ts';
+import { type AnalysisInput, type Explanation, type Finding, readWholeHead } from '../diagnostics/explain/analysis.ts';
+import { analyze } from '../diagnostics/explain/analyze.ts';
 import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';
-import { explainNow } from '../diagnostics/explain/run.ts';
 import { checkRecency } from '../gateway/pipeline/gates/timestamp.ts';
 import { KeyRing } from '../verify/keys/key-ring.ts';
 import type { Message, Scheme, VerifyKey } from '../verify/schemes/scheme.ts';
@@ -111,4 +110,13 @@ export function formatVerification({ lines, findings, result }: Verification, io
     return [...hint, `  fix: ${fix}`];
   });
   return [...lines, ...hints.flat(), `result: ${paint(io, result === 'valid' ? 'good' : 'bad', result)}`, ''].join('\n');
+}
+
+/** Without interruption, for commands. */
+export function explainNow(analysisInput: AnalysisInput, meter: Meter): Explanation {
+  const steps = analyze(analysisInput, meter);
+  for (;;) {
+    const { value, done } = steps.next();
+    if (done === true) return value;
+  }
 }

@@ -1,10 +1,9 @@
 /** Formats journal entries for the console. Only here texts are built, when somebody asks for them. */
 import type { RouteConfig } from '../../config/schema/config.ts';
 import { toInstant } from '../../core/clock.ts';
-import type { JournalEntry } from '../../telemetry/journal/journal.ts';
-import { toBodyView } from './body-view.ts';
-import { type ShownHeader, toCurl, toExplain } from './commands.ts';
-import type { BodyDenial, DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
+import { containsSecret } from '../../core/secret-search.ts';
+import type { BodyAbsence, JournalBody, JournalEntry } from '../../telemetry/journal/journal.ts';
+import type { BodyDenial, BodyView, DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
 import type { Redact } from './redaction.ts';
 import { findStopped, toOutcome, toSkew, toStages } from './stages.ts';
 
@@ -122,4 +121,109 @@ function toHeaders(text: string, redact: Redact): ShownHeader[] {
     const name = redact(end === -1 ? field : field.slice(0, end)) ?? '';
     return { name, value: end === -1 ? null : redact(field.slice(end + 1)) };
   });
+}
+
+/** The context of a stored body. */
+interface BodyContext {
+  /** Of the current config: a body that contains one is not shown. */
+  readonly secrets: readonly Buffer[];
+  /** Undefined if the reader may see it. */
+  readonly denial: BodyDenial | undefined;
+  /** Its host. */
+  readonly replica: string;
+  /** Size of the body as it arrived. */
+  readonly bytes: number;
+}
+
+const ABSENCES: Readonly<Record<BodyAbsence, string>> = {
+  not_verified: 'Not stored: only bodies of verified requests are stored.',
+  not_forwarded: 'Not stored: only bodies of events that the app gets are stored. If it is a duplicate, see the first delivery.',
+  too_large: 'Not stored: it is larger than storeBody.maxBytes, and values can be redacted only in a whole body.',
+  not_json: 'Not stored: values can be redacted only in JSON in UTF-8 with one interpretation and at most 10,000 values.',
+  not_text: 'Not stored: it is not text in UTF-8.',
+  has_secret: 'Not stored: it contains a signing secret of the config.',
+  memory_low: 'Not stored: the gate was near its memory limit, and deliveries come first.',
+  evicted: 'No longer stored: newer bodies or requests needed the memory of the journal (journal.maxBodyBytes).',
+  expired: 'No longer stored: storeBody.retention has passed, or the settings of the route have changed.',
+};
+
+/** Returns null if the route stores no bodies. */
+function toBodyView(body: JournalBody | undefined, context: BodyContext): BodyView | null {
+  if (body === undefined) return null;
+  const { content, isTruncated, redactions } = body;
+  const { bytes, secrets, denial } = context;
+  const none = { text: null, bytes, isTruncated: false, redactions: 0 };
+  if (!Buffer.isBuffer(content)) return { ...none, absence: content, note: ABSENCES[content] };
+  if (denial !== undefined) return { ...none, absence: denial, note: toDenialNote(denial, context) };
+  // A secret that was configured later.
+  if (containsSecret(content, secrets)) return { ...none, absence: 'has_secret', note: ABSENCES.has_secret };
+  const notes = [
+    ...(isTruncated ? [`The first ${content.length} of ${bytes} bytes.`] : []),
+    ...(redactions > 0 ? [`${redactions} ${redactions === 1 ? 'value is' : 'values are'} redacted.`] : []),
+  ];
+  return {
+    text: content.toString(),
+    bytes,
+    isTruncated,
+    redactions,
+    absence: null,
+    note: notes.length === 0 ? null : notes.join(' '),
+  };
+}
+
+function toDenialNote(denial: BodyDenial, { replica }: BodyContext): string {
+  if (denial === 'login_required') return 'Stored, but hidden: log in to read it.';
+  if (denial === 'not_loopback')
+    return 'Stored, but only shown to clients on the same machine, as the admin port has no TLS: use kubectl port-forward.';
+  return `Stored on ${replica} only: open the console of that replica.`;
+}
+
+/** A header field; `value` is null if it is hidden. */
+interface ShownHeader {
+  readonly name: string;
+  readonly value: string | null;
+}
+
+/** The request of a command. */
+export interface CommandRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: readonly ShownHeader[];
+  readonly hasBody: boolean;
+  /** Where this machine listens for requests; undefined if that is not known. */
+  readonly address: string | undefined;
+}
+
+const SINGLE_QUOTE = /'/g;
+const GLOB = /[[\]{}]/;
+/** curl sets these itself. */
+const OWN_HEADERS: ReadonlySet<string> = new Set(['host', 'content-length', 'transfer-encoding', 'connection', 'expect']);
+
+/** One argument of a POSIX shell. */
+function quote(text: string): string {
+  return `'${text.replace(SINGLE_QUOTE, `'\\''`)}'`;
+}
+
+/**
+ * Repeats the request; the body is read from the file `body`, as no body is stored. Hidden headers are left to the reader. The client chose the
+ * Host, so the command connects to this machine, and not to the host that the client named.
+ */
+export function toCurl({ method, path, headers, hasBody, address }: CommandRequest): string {
+  const host = headers.find(({ name }) => name === 'host')?.value ?? 'localhost:8080';
+  const shown = headers.flatMap(({ name, value }) =>
+    value === null || OWN_HEADERS.has(name) ? [] : ['--header', quote(`${name}: ${value}`)],
+  );
+  const body = hasBody ? ['--data-binary', '@body'] : [];
+  const url = `http://${host}${path}`;
+  const options = [
+    ...(address === undefined ? [] : ['--connect-to', quote(`::${address}`)]),
+    // A path with [1-100000] would be as many requests.
+    ...(GLOB.test(url) ? ['--globoff'] : []),
+  ];
+  return ['curl', '--request', quote(method), ...options, ...shown, ...body, quote(url)].join(' ');
+}
+
+/** Explains a captured delivery with the keys of the config. */
+function toExplain(requestId: string, route: string, origin: string): string {
+  return `curl ${quote(`${origin}/captures/${requestId}`)} | sidegate explain --config gate.yaml --route ${quote(route)} -`;
 }

@@ -3,21 +3,32 @@ import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import type * as z from 'zod';
 import type { Clock } from '../../core/clock.ts';
-import type { Path, Rating } from '../rules/rating.ts';
+import { error, type Path, type Rating } from '../rules/rating.ts';
 import { toRules, validate } from '../rules/validate.ts';
 import type { Config } from '../schema/config.ts';
 import { toFindings } from '../schema/issues.ts';
 import { toJsonSchema } from '../schema/json-schema.ts';
 import type { Problem } from '../schema/problem.ts';
 import { provideRetention } from '../schema/retention.ts';
+import type { SocketAddress } from '../schema/scalars.ts';
 import { ConfigSchema } from '../schema/schema.ts';
 import { type FakeSources, withFakeSources } from '../sources/fake-sources.ts';
-import { CONFIG_RENAMINGS } from './config-renamings.ts';
 import { type Position, parseYaml, readText, type YamlFile } from './document.ts';
 import { type Overridden, type Overrides, override } from './overrides.ts';
 import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
-import { applyRenamings } from './renamings.ts';
-import { provideUpstreams } from './upstreams.ts';
+import { applyRenamings, type Renaming } from './renamings.ts';
+
+const WEBHOOK = ['routes', '*', 'webhook'];
+/** All renamings, for docs/config.md as well. */
+export const CONFIG_RENAMINGS: readonly Renaming[] = [
+  ...['listen', 'proxy', 'authz'].map(
+    (port): Renaming => ({ kind: 'key', at: [port, 'tls'], old: 'more', name: 'additionalCertificates' }),
+  ),
+  ...['dedup', 'order'].map(
+    (section): Renaming => ({ kind: 'key', at: [...WEBHOOK, section], old: 'waitAtMost', name: 'maxWait' }),
+  ),
+  { kind: 'value', at: [...WEBHOOK, 'order'], key: 'onStale', old: 'answer', name: 'acknowledge' },
+];
 
 /** A valid config. */
 export interface LoadedConfig {
@@ -198,4 +209,42 @@ function resolveFiles<T>(value: T, base: string): T {
 function freeze<T>(value: T): T {
   if (typeof value === 'object' && value !== null) for (const inner of Object.values(value)) freeze(inner);
   return Object.freeze(value);
+}
+
+interface WithUpstreams<R> {
+  readonly upstream?: SocketAddress | undefined;
+  readonly routes: readonly R[];
+}
+
+/** The routes with their upstreams. */
+interface ResolvedUpstreams<R> {
+  readonly routes: (R & { readonly upstream: SocketAddress })[];
+  /** Errors for routes without an upstream. */
+  readonly ratings: readonly Rating[];
+  /** Moves a finding about an inherited upstream to the top-level key. */
+  readonly toOwnPath: (rating: Rating) => Rating;
+}
+
+/** A placeholder address that no rule objects to. */
+const NOWHERE: SocketAddress = { host: '', port: -1 };
+const TOP: Path = ['upstream'];
+
+/** `isNeeded` is false if nothing will be forwarded; a route without an upstream is then not an error. */
+function provideUpstreams<R extends { readonly upstream?: SocketAddress | undefined }>(
+  { upstream: top, routes }: WithUpstreams<R>,
+  isNeeded: boolean,
+): ResolvedUpstreams<R> {
+  const provided = routes.map((route) => ({ ...route, upstream: route.upstream ?? top ?? NOWHERE }));
+  const missing =
+    top !== undefined || !isNeeded ? [] : routes.flatMap((route, index) => (route.upstream === undefined ? [index] : []));
+  const hint = 'set it here, or set a top-level upstream for all routes, or pass --upstream http://127.0.0.1:3000';
+  return {
+    routes: provided,
+    ratings: missing.map((index) => error(['routes', index, 'upstream'], 'missing: the address of the app', hint)),
+    toOwnPath(rating) {
+      const [section, index, key] = rating.path;
+      const isOfRoute = section === 'routes' && key === 'upstream' && typeof index === 'number';
+      return isOfRoute && top !== undefined && routes[index]?.upstream === undefined ? { ...rating, path: TOP } : rating;
+    },
+  };
 }

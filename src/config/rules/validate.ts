@@ -1,18 +1,16 @@
 /** The rules across several parts of the config, and the warnings about insecure settings. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { isOverlapping, isReachedBy } from '../../core/listen-address.ts';
+import { parseDestinationRule } from '../../core/destination.ts';
+import { isLoopbackOnly, isOverlapping, isReachedBy } from '../../core/listen-address.ts';
 import type { Config, RouteConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkAppProbes } from './validate-app-probes.ts';
-import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms, checkUsers } from './validate-basic.ts';
 import { checkMatch, checkOverlaps, checkTargetLength } from './validate-match.ts';
 import { checkNeighbors } from './validate-neighbors.ts';
 import { checkInbox, checkProvider } from './validate-provider.ts';
-import { checkProxy } from './validate-proxy.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkStoreBody } from './validate-store-body.ts';
-import { checkTraces } from './validate-trace.ts';
 import { checkLeases, checkRetention, checkWebhook } from './validate-webhook.ts';
 import { checkWorkers } from './validate-workers.ts';
 
@@ -189,5 +187,73 @@ function checkNames(routes: readonly RouteConfig[]): Rating[] {
     const isTaken = names.has(name);
     names.add(name);
     return isTaken ? [error(['routes', index, 'name'], `two routes are named ${name}`)] : [];
+  });
+}
+
+/** Everything wrong or risky in the endpoint's section. */
+function checkAuthz({ authz, listen, admin, proxy, routes }: Config): Rating[] {
+  if (authz === undefined) return [];
+  const found: Rating[] = [];
+  const { port } = authz.address;
+  if (port !== 0 && [listen.address.port, admin.address.port, proxy?.address.port].includes(port))
+    found.push(
+      error(['authz', 'address'], 'another listener of the gate uses this port', 'choose a separate port for the endpoint'),
+    );
+  if (authz.tls === undefined && !isLoopbackOnly(authz.address))
+    found.push(
+      warning(
+        ['authz', 'address'],
+        'passwords may cross the network in clear text between the proxy and this port',
+        'set authz.tls, or listen on loopback next to the proxy',
+      ),
+    );
+  const message = 'this range allows every caller, so anyone can guess passwords and claim any client address';
+  found.push(...checkTrustedRanges(authz.trustedCallers, ['authz', 'trustedCallers'], message));
+  if (routes.every(({ webhook }) => webhook !== undefined))
+    found.push(
+      warning(['authz'], 'every route verifies request bodies, which this endpoint never receives', 'add a route with basic'),
+    );
+  return found;
+}
+
+/** Everything wrong or risky in the proxy's section. */
+function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): Rating[] {
+  if (proxy === undefined) return [];
+  const found = checkUsers(proxy.basic, ['proxy', 'basic'], now);
+  const { port } = proxy.address;
+  if (port !== 0 && [listen.address.port, admin.address.port].includes(port))
+    found.push(
+      error(['proxy', 'address'], 'another listener of the gate uses this port', 'choose a separate port for the proxy'),
+    );
+  if (proxy.requireTls && proxy.tls === undefined)
+    found.push(
+      error(
+        ['proxy', 'requireTls'],
+        'no client can connect over TLS, so every client would be rejected',
+        'set proxy.tls, or set requireTls: false for a proxy on loopback',
+      ),
+    );
+  if (!proxy.requireTls && !isLoopbackOnly(proxy.address))
+    found.push(warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls'));
+  for (const [index, text] of proxy.allow.entries()) {
+    if (parseDestinationRule(text) === undefined)
+      found.push(
+        error(['proxy', 'allow', index], `${JSON.stringify(text)} is not a destination`, 'write host:port or *.host:port'),
+      );
+  }
+  if (proxy.allow.length === 0)
+    found.push(warning(['proxy', 'allow'], 'no destination is allowed', 'list destinations as host:port'));
+  if (!proxy.denyPrivate)
+    found.push(warning(['proxy', 'denyPrivate'], 'an allowed name may resolve to any address in the internal network'));
+  return found;
+}
+
+/** Warnings about routes that continue the traces of unverified callers. */
+function checkTraces({ routes }: Config): Rating[] {
+  return routes.flatMap(({ trace, allow, mode }, index) => {
+    if (trace.trust !== 'always' || (allow === undefined && mode === 'enforce')) return [];
+    const path: Path = ['routes', index, 'trace', 'trust'];
+    const message = 'unverified clients are allowed here, so they can add to the traces of the app and force sampling';
+    return [warning(path, message, 'remove trust, unless only your own callers can reach the gate')];
   });
 }

@@ -39,7 +39,6 @@ export type ProviderConfig = NonNullable<Config['provider']>;
 export type ProviderEndpointConfig = ProviderConfig['endpoints'][number];
 export type ProviderQueueConfig = ProviderConfig['queue'];
 export type IdentityConfig = NonNullable<Config['identity']>;
-export type SocketListen = Config['listen'];
 export type AdminConfig = Config['admin'];
 export type AuthzConfig = NonNullable<Config['authz']>;
 export type TracingConfig = NonNullable<Config['tracing']>;

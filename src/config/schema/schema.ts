@@ -3,18 +3,89 @@ import * as z from 'zod';
 import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import { PATH_DISTINCTIONS } from '../../core/path-forms.ts';
 import { AMBIGUOUS_FORMS } from '../../core/target.ts';
-import { appProbe } from './app-probe-schema.ts';
-import { authz } from './authz-schema.ts';
 import { basic, portBasic } from './basic-schema.ts';
 import { adminToken, identity } from './key-schema.ts';
 import { limits, workers } from './limits-schema.ts';
 import { provider } from './provider-schema.ts';
-import { proxy } from './proxy-schema.ts';
-import { addressRange, duration, listenAddress, size, timeLimit, upstream } from './scalars.ts';
+import { addressRange, duration, listenAddress, scalar, size, timeLimit, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
-import { clientCertificate, listenTls } from './tls-schema.ts';
-import { routeTrace, tracing } from './trace-schema.ts';
+import { clientCertificate, listenTls, portTls } from './tls-schema.ts';
+import { proxyTrace, routeTrace, tracing } from './trace-schema.ts';
 import { webhook } from './webhook-schema.ts';
+
+/** The three probes of a container. Lifecycle hooks are excluded: they have side effects, and anyone can call this endpoint. */
+const APP_PROBE_KINDS = ['livez', 'readyz', 'startupz'] as const;
+const CONTAINER = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** RFC 9110 §5.5, without the characters that Node refuses to send. */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+const EXAMPLE = 'http://127.0.0.1:3000/healthz';
+/** One probe of one container. */
+const appProbe = z.strictObject({
+  container: z
+    .string()
+    .regex(CONTAINER, 'a container name is 1 to 63 lower-case letters, digits and dashes')
+    .describe('The container that the probe belongs to.'),
+  kind: z.enum(APP_PROBE_KINDS).describe('The kind of probe.'),
+  url: scalar<string>(parseUrl, EXAMPLE).describe(
+    'The URL to check: http://, https:// (without verifying the certificate, as the kubelet does) or tcp://host:port (connection only).',
+  ),
+  headers: z
+    .array(
+      z.strictObject({
+        name: z.string().regex(FIELD_NAME, 'a header name is a token').describe('Header name; Host is allowed.'),
+        value: z
+          .string()
+          .regex(FIELD_VALUE, 'a header value must not contain line breaks or other control characters')
+          .describe('Header value.'),
+      }),
+    )
+    .default([])
+    .describe('Request headers of the probe, as in `httpGet.httpHeaders`.'),
+});
+
+/** A forward proxy that requires passwords (407) and allows only listed destinations. */
+const proxy = z.strictObject({
+  address: listenAddress().describe('Listen address of the forward proxy.'),
+  tls: portTls.optional().describe('TLS on this port, for clients that support an HTTPS proxy. Default: plain HTTP.'),
+  requireTls: z
+    .boolean()
+    .default(true)
+    .describe('Rejects clients without TLS before the password is read. Set to false only on loopback or a trusted network.'),
+  basic: portBasic.describe('Users who may use the proxy (RFC 7617, in Proxy-Authorization).'),
+  allow: z
+    .array(z.string().min(1))
+    .default([])
+    .describe('Allowed destinations as host:port, or *.host:port for all subdomains. Default: none.'),
+  denyPrivate: z
+    .boolean()
+    .default(true)
+    .describe('Rejects destinations whose name resolves to an address outside the public internet (protection against SSRF).'),
+  trace: proxyTrace,
+  connectTimeout: timeLimit().prefault('5s').describe('Maximum time to connect to a destination.'),
+  timeout: timeLimit().prefault('60s').describe('Maximum time for a destination to respond to a request other than CONNECT.'),
+  idleTimeout: timeLimit()
+    .prefault('5m')
+    .describe(
+      'Maximum idle time of a tunnel, maximum time for its destination to take what it is sent, and maximum pause within a response.',
+    ),
+  maxDuration: timeLimit().prefault('1d').describe('Maximum lifetime of a tunnel.'),
+});
+
+/** An endpoint where other proxies ask whether to allow a request; the routes of this gate decide. */
+const authz = z.strictObject({
+  address: listenAddress().describe(
+    'Listen address for auth requests of other proxies: nginx auth_request, Traefik ForwardAuth, Caddy forward_auth.',
+  ),
+  trustedCallers: z
+    .array(addressRange())
+    .min(1, 'the list is empty, so every auth request would be rejected')
+    .default(['127.0.0.0/8', '::1'])
+    .describe(
+      'Addresses of the proxies that may send auth requests; their headers that describe the original request are trusted. Requests from other addresses are rejected.',
+    ),
+  tls: listenTls.optional().describe('TLS on this port. Default: plain HTTP.'),
+});
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -308,3 +379,15 @@ export const ConfigSchema = z.strictObject({
       'Routes of the data port. Without routes the port is opened only if `--listen` names it, and rejects all requests; then `provider` or `proxy` is required.',
     ),
 });
+
+/** Errors never contain the URL, because it could hold a password. */
+function parseUrl(text: string): string | { readonly problem: string } {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !['http:', 'https:', 'tcp:'].includes(url.protocol) || url.hostname === '')
+    return { problem: `not an http, https or tcp URL; write for example ${EXAMPLE} or tcp://127.0.0.1:3000` };
+  if (url.username !== '' || url.password !== '') return { problem: 'the URL of a probe must not contain a user or password' };
+  if (url.port === '0') return { problem: 'port 0 is not a valid port to connect to' };
+  if (url.protocol === 'tcp:' && (url.port === '' || !['', '/'].includes(url.pathname) || url.search !== ''))
+    return { problem: 'tcp:// must be followed by a host and a port only, for example tcp://127.0.0.1:3000' };
+  return url.href;
+}

@@ -1,5 +1,6 @@
 /** The schema of a route's webhook section. Defaults come from the scheme. */
 import * as z from 'zod';
+import { type JsonPattern, parseJsonPattern } from '../../core/json-path.ts';
 import { isExactValue } from '../../core/media-type.ts';
 import { findPreset, PRESETS } from '../../verify/presets/catalogue.ts';
 import { findAlias } from '../../verify/schemes/aliases.ts';
@@ -9,12 +10,61 @@ import { parseKinds } from '../../verify/schemes/kind.ts';
 import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { completeDescription, jwtOptions, toPublishedKeys } from './jwt-schema.ts';
 import { remoteKeys, tokenSource, webhookKey } from './key-schema.ts';
-import { order } from './order-schema.ts';
 import { idSource } from './place-schema.ts';
 import { DEFAULT_RETENTION_MS } from './retention.ts';
-import { duration, publicUrl, size, timeLimit } from './scalars.ts';
+import { duration, jsonPath, publicUrl, scalar, size, timeLimit } from './scalars.ts';
 import { customScheme } from './scheme-schema.ts';
-import { storeBody } from './store-body-schema.ts';
+
+const MAX_PATHS = 32;
+/** Which bodies of a route the journal stores, and without which values. */
+const storeBody = z.strictObject({
+  maxBytes: size()
+    .prefault('8Ki')
+    .describe(
+      'Maximum size of a stored body, at most 64Ki. Of a larger one the beginning is stored if nothing has to be redacted, otherwise nothing.',
+    ),
+  retention: duration().prefault('1h').describe('How long a body is stored, at most 1d; less if `journal` has no room for it.'),
+  redact: z
+    .array(scalar<JsonPattern>(parseJsonPattern, '$.customers[*].email'), {
+      error: 'expected the list of JSON paths whose values must not be stored; [] stores bodies as they are',
+    })
+    .max(MAX_PATHS, `expected at most ${MAX_PATHS} paths`)
+    .meta({ examples: [['$.card.number', '$.customers[*].email']] })
+    .describe(
+      'JSON paths of values that are replaced by "[redacted]"; [*] stands for every member or element. If the list is not empty, only JSON is stored. Credentials that the scheme puts into the body are always replaced. Required: write [] if nothing must be redacted.',
+    ),
+});
+
+/** How a route prevents that an older event reaches the app after a newer one. */
+const order = z.strictObject({
+  key: jsonPath().describe('JSON path of the resource that the event belongs to; its value must be a string or a number.'),
+  version: jsonPath().describe(
+    "JSON path of the resource's version: a number, a string of up to 4,096 digits, or a time (RFC 3339). Events without key or version are forwarded without ordering.",
+  ),
+  onStale: z
+    .enum(['acknowledge', 'forward'])
+    .default('acknowledge')
+    .describe(
+      'Policy for an event that is older than the newest handled one: `acknowledge` responds with 200 without forwarding it; `forward` forwards it with `Sidegate-Stale: true`.',
+    ),
+  retention: duration()
+    .prefault('3d')
+    .describe(
+      'How long the newest version of a resource is remembered. Set it at least as long as the sender retries older events.',
+    ),
+  lease: duration()
+    .prefault('60s')
+    .describe(
+      'How long a resource stays reserved for one event if no response of the app settles it; must be longer than timeout + connectTimeout, and should also cover limits.queueTimeout + timeout, for the waits before that.',
+    ),
+  maxWait: duration()
+    .prefault('4s')
+    .describe('Maximum time that an event waits while the app handles another one of the same resource; then it gets 503.'),
+  onStoreError: z
+    .enum(['refuse', 'forward'])
+    .default('refuse')
+    .describe('Policy while the store is down: `refuse` rejects events with 503; `forward` forwards them in order of arrival.'),
+});
 
 /** Shopify sends one body for up to six topics of an order. */
 const DEFAULT_MAX_KINDS = 8;

@@ -1,5 +1,4 @@
 /** Finds out why a signature was rejected: tries variants of the request and of the keys, with one or two changes, within a budget. */
-
 import type { SignedHead } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import { isBodyPlace } from '../../verify/schemes/body-values.ts';
@@ -10,7 +9,6 @@ import { type BodyForm, toBodyForms } from './body-forms.ts';
 import { type HeadForm, toHeadForms } from './head-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
 import { type KeyForm, toKeyForms } from './key-forms.ts';
-import { LazyList } from './lazy-list.ts';
 import type { Meter } from './meter.ts';
 import { analyzeToken } from './token-hints.ts';
 
@@ -165,4 +163,35 @@ function toUrlText(tried: string, publicUrl: string): string {
   const known = publicUrl === '' ? 'the host of the request' : 'publicUrl';
   const own = `the sender signs the URL, which may differ from ${known} with the path and query that arrive here`;
   return `${tried}: ${own}. Other schemes, hosts, ports, prefixes and slashes, and other orders and encodings of the query were tried`;
+}
+
+/** The source yields unchanged forms first, then changed ones. */
+class LazyList<T extends { readonly cause: unknown }> {
+  readonly #created: T[];
+  readonly #source: Iterator<T | undefined>;
+  #isDone = false;
+
+  constructor(first: T | undefined, source: Iterator<T | undefined>) {
+    this.#created = first === undefined ? [] : [first];
+    this.#source = source;
+  }
+
+  /** Yields either the changed or the unchanged forms; undefined where other work can run. */
+  *all(isChanged: boolean): Generator<T | undefined> {
+    for (let i = 0; ; i++) {
+      while (i >= this.#created.length && !this.#isDone) if (!this.#create()) yield undefined;
+      const form = this.#created[i];
+      if (form === undefined || (!isChanged && form.cause !== undefined)) return;
+      if (isChanged === (form.cause !== undefined)) yield form;
+    }
+  }
+
+  /** Returns false if the source let other work run first. */
+  #create(): boolean {
+    const { value, done } = this.#source.next();
+    if (done === true) this.#isDone = true;
+    else if (value === undefined) return false;
+    else this.#created.push(value);
+    return true;
+  }
 }

@@ -4,7 +4,6 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import type { Reason, Refusal } from '../../core/refusal.ts';
 import type { AnalysisInput, Explanation, RejectedRequest } from './analysis.ts';
-import { CpuBudget } from './cpu-budget.ts';
 import { DEFAULT_BUDGET, Meter } from './meter.ts';
 
 /** The limits of the analysis. */
@@ -194,5 +193,42 @@ export class Explainer {
     const pace = { pause: () => this.#pause(), measure };
     const explanation = await explainInBackground({ ...context, request }, new Meter(DEFAULT_BUDGET), pace);
     this.#parts.onExplained({ route, requestId, ...explanation });
+  }
+}
+
+/** A share of one core, with a burst allowance. */
+class CpuBudget {
+  readonly #share: number;
+  readonly #burst: Milliseconds;
+  readonly #clock: Clock;
+  /** Negative if more was spent than allowed. */
+  #credit: Milliseconds;
+  #filledAt: Milliseconds;
+
+  /** `share`: between 0 and 1; `burst`: what may be spent at once after an idle period. */
+  constructor(share: number, burst: Milliseconds, clock: Clock) {
+    this.#share = share;
+    this.#burst = burst;
+    this.#clock = clock;
+    this.#credit = burst;
+    this.#filledAt = clock.monotonic();
+  }
+
+  /** Records CPU time that was spent. */
+  spend(spent: Milliseconds): void {
+    this.#fill();
+    this.#credit -= spent;
+  }
+
+  /** How long to wait before more may be spent; 0 if no wait is needed. */
+  get delay(): Milliseconds {
+    this.#fill();
+    return Math.max(0, -this.#credit / this.#share);
+  }
+
+  #fill(): void {
+    const now = this.#clock.monotonic();
+    this.#credit = Math.min(this.#burst, this.#credit + (now - this.#filledAt) * this.#share);
+    this.#filledAt = now;
   }
 }

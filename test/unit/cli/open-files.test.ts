@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { findOpenFilesProblem } from '../../../src/cli/open-files.ts';
+import { findOpenFilesProblem } from '../../../src/cli/run.ts';
 import type { Config } from '../../../src/config/schema/config.ts';
 import { makeFolder } from '../../support/fixtures.ts';
 import { LAUNCHER } from '../../support/process.ts';

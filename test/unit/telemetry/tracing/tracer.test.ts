@@ -2,8 +2,13 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { isTraceField } from '../../../../src/core/managed-names.ts';
-import { TraceIds } from '../../../../src/telemetry/tracing/trace-ids.ts';
-import { Tracer, type TracerOptions, type TraceTrust, type TrustLevel } from '../../../../src/telemetry/tracing/tracer.ts';
+import {
+  TraceIds,
+  Tracer,
+  type TracerOptions,
+  type TraceTrust,
+  type TrustLevel,
+} from '../../../../src/telemetry/tracing/tracer.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';
