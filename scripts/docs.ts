@@ -24,7 +24,6 @@ import {
   renderMeanings,
   renderPresetKeys,
   renderPresets,
-  renderRenamedKeys,
   renderSenders,
 } from './tables.ts';
 
@@ -33,7 +32,7 @@ const ROOT = join(import.meta.dirname, '..');
 /** Writers by page. */
 export const PAGES: Readonly<Record<string, () => string>> = {
   'docs/cli.md': withBlocks('docs/cli.md', { options: renderCommands }),
-  'docs/config.md': withBlocks('docs/config.md', { keys: renderConfigKeys, 'renamed keys': renderRenamedKeys }),
+  'docs/config.md': withBlocks('docs/config.md', { keys: renderConfigKeys }),
   'docs/injection.md': withBlocks('docs/injection.md', { annotations: renderAnnotations }),
   'docs/kubernetes-cost.md': () => renderNodePage(),
   'docs/presets.md': withBlocks('docs/presets.md', { presets: renderPresets, 'preset keys': renderPresetKeys }),

@@ -3,7 +3,6 @@ import { Readable } from 'node:stream';
 import type { Command } from 'commander';
 import { createProgram } from '../src/cli/program.ts';
 import { isOfSender, RETRIES, toAccepted, toChanges, toId, toSignature, toSigned, toTime } from '../src/cli/sender-page.ts';
-import { CONFIG_RENAMINGS } from '../src/config/load/load.ts';
 import { toJsonSchema } from '../src/config/schema/json-schema.ts';
 import type { RefusalCode } from '../src/core/refusal.ts';
 import { REFUSALS } from '../src/core/refusal-catalogue.ts';
@@ -50,16 +49,6 @@ function renderCommand(command: Command, before: string): string[] {
 
 export function renderConfigKeys(): string {
   return KEY_HEAD + toKeyTable(toRows(toJsonSchema(), ''));
-}
-
-export function renderRenamedKeys(): string {
-  const rows = CONFIG_RENAMINGS.map((renaming) => {
-    const path = renaming.at.join('.').replaceAll('.*', '[]');
-    return [renaming.old, renaming.name].map((name) =>
-      toCode(`${path}.${renaming.kind === 'key' ? name : `${renaming.key}: ${name}`}`),
-    );
-  });
-  return toTable(['old', 'new'], rows);
 }
 
 export function renderFixtureKeys(): string {

@@ -109,7 +109,7 @@ async function runWithClient<O extends ApiOptions>(
 ): Promise<number> {
   toChoice(options.format ?? 'text', ['text', 'json'], '--format');
   const target = toTarget(options);
-  const timeout = toTimeout(options.timeout, name, io);
+  const timeout = toTimeout(options.timeout);
   const ca = options.ca === undefined ? undefined : await readCa(options.ca);
   const authorization = await readAuthorization(options, target, io);
   try {

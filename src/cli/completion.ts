@@ -19,7 +19,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
 };
 /** The values of options, in one command. */
 const VALUES_OF_COMMAND: Readonly<Record<string, readonly string[]>> = {
-  ...Object.fromEntries(Object.values(REPORTS).map(({ command, formats }) => [`${command} --format`, formats])),
+  ...Object.fromEntries(Object.entries(REPORTS).map(([command, formats]) => [`${command} --format`, formats])),
   'test --format': ['text', 'json', 'junit'],
   'probe --format': ['text', 'json', 'junit'],
   'probe --fail-on': SEVERITIES,

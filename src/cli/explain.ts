@@ -16,7 +16,6 @@ import { PRESETS } from '../verify/presets/catalogue.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
-import { deprecate } from './output.ts';
 import { readConfig, readPublicUrl, readRouteKeys } from './sender.ts';
 import { formatVerification, verifyStepwise } from './verification.ts';
 import { toGivenKey } from './verify.ts';
@@ -67,14 +66,6 @@ export async function explainRequest(file: string | undefined, options: ExplainO
     io.stdout(title + notes.map((note) => `note: ${note}\n`).join('') + formatVerification(verification, io));
   }
   return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
-}
-
-/** In older releases, `--format` of `explain` selected the input format. */
-export function readCaptureFormat<O extends { readonly format?: string; readonly inputFormat?: string }>(given: O, io: Io): O {
-  const { format, ...rest } = given;
-  if (format === undefined || given.inputFormat !== undefined || !CAPTURE_FORMATS.includes(format)) return given;
-  deprecate('explain', `--format ${format}`, `--input-format ${format}`, io);
-  return { ...rest, inputFormat: format } as O;
 }
 
 function readNamedFile(file: string): Buffer {

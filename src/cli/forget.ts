@@ -39,7 +39,7 @@ const MAX_RESPONSE_BYTES = 65_536;
 
 /** Exits with 0 if the ID was known. */
 export async function forgetId(options: ForgetOptions, io: Io): Promise<number> {
-  const timeout = toTimeout(options.timeout, 'forget', io);
+  const timeout = toTimeout(options.timeout);
   const loaded = await loadConfig(options.config, systemClock, { needsUpstream: false });
   if (loaded.config === undefined) {
     for (const problem of loaded.problems) io.stderr(`${formatProblem(problem)}\n`);

@@ -104,13 +104,11 @@ export function toCount(text: string, option: string): number {
 
 const DAY_MS: Milliseconds = 86_400_000;
 
-/** Parses a timeout; a number without a unit means seconds, as in older releases. */
-export function toTimeout(text: string, command: string, io: Io): Milliseconds {
-  const isBare = /^[0-9]{1,4}$/.test(text);
-  const timeout = toDuration(isBare ? `${text}s` : text, '--timeout');
+/** Parses a timeout. */
+export function toTimeout(text: string): Milliseconds {
+  const timeout = toDuration(text, '--timeout');
   // Node's timers fire immediately beyond 24.8 days.
   if (timeout > DAY_MS) throw usageError(`--timeout ${text} is longer than 1d`);
-  if (isBare) io.stderr(`sidegate ${command}: --timeout ${text} without a unit is deprecated; write --timeout ${text}s\n`);
   return timeout;
 }
 

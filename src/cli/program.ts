@@ -7,7 +7,7 @@ import { addDeliveries } from './deliveries.ts';
 import { examineCluster } from './doctor.ts';
 import { addEndpoints } from './endpoints.ts';
 import { addEvents } from './events.ts';
-import { explainRequest, readCaptureFormat } from './explain.ts';
+import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
 import { injectFiles } from './inject.ts';
@@ -135,8 +135,7 @@ function addExplain(program: Command, io: Io, setExit: (code: number) => void): 
     .option('--entry <number>', 'number of the request in a HAR file')
     .option('--at <seconds>', 'check the timestamp at this Unix time; default: that of the HAR file, or now')
     .action(async (file, given) => {
-      const read = readCaptureFormat(given, io);
-      setExit(await runReport(read, REPORTS.explain, io, (options, out) => explainRequest(file, options, out)));
+      setExit(await runReport(given, REPORTS.explain, io, (options, out) => explainRequest(file, options, out)));
     });
 }
 

@@ -27,7 +27,7 @@ export async function sendDelivery(urlText: string, file: string | undefined, op
   const url = URL.canParse(urlText) ? new URL(urlText) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol))
     throw usageError(`${urlText} is not an http or https URL`);
-  const timeoutMs = toTimeout(options.timeout, 'send', io);
+  const timeoutMs = toTimeout(options.timeout);
   const delivery = await readSignedDelivery(file, options, io, url);
   try {
     if (delivery.query !== undefined) url.search = delivery.query;

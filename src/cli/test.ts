@@ -3,7 +3,7 @@
 import { writeFile } from 'node:fs/promises';
 import { relative } from 'node:path';
 import { findNearest } from '../config/schema/did-you-mean.ts';
-import { formatProblem, type Problem } from '../config/schema/problem.ts';
+import type { Problem } from '../config/schema/problem.ts';
 import { findUnused } from '../config/sources/fake-sources.ts';
 import { usageError } from '../core/errors.ts';
 import { paint, type Tone } from '../core/terminal.ts';
@@ -30,7 +30,7 @@ export async function testConfigs(files: readonly string[], options: TestOptions
   const pattern = options.run === undefined ? undefined : toPattern(options.run);
   const coverage: Coverage = new Map();
   const reports: FileReport[] = [];
-  for (const file of files) reports.push(await testFile(file, pattern, coverage, io));
+  for (const file of files) reports.push(await testFile(file, pattern, coverage));
   const report: TestReport = { files: reports, untested: pattern === undefined ? toUntested(coverage) : undefined };
   const { passed, failed, unusable } = countResults(report);
   const isUnread = reports.some(({ problems }) => problems.length > 0);
@@ -48,10 +48,9 @@ function toPattern(text: string): RegExp {
   }
 }
 
-async function testFile(file: string, pattern: RegExp | undefined, coverage: Coverage, io: Io): Promise<FileReport> {
+async function testFile(file: string, pattern: RegExp | undefined, coverage: Coverage): Promise<FileReport> {
   const fixtures = await loadFixtures(file);
   if (fixtures.tests === undefined) return { file, config: undefined, problems: fixtures.problems, results: [] };
-  for (const warning of fixtures.warnings) io.stderr(`${formatProblem(warning)}\n`);
   const config = relative('.', fixtures.config);
   const ready = await prepareSimulation(config, fixtures.now, fixtures.fakeSources);
   if (ready.loaded === undefined) return { file, config, problems: toConfigProblems(ready.problems, fixtures), results: [] };

@@ -137,8 +137,8 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
 ];
 
 /**
- * The variables by which a server describes a request to an app: those of CGI (RFC 3875 §4.1), and of FastCGI, WSGI and Tomcat. gunicorn
- * takes SCRIPT_NAME and PATH_INFO from a peer on loopback, which sidegate is, and cuts the first off the path.
+ * The variables of CGI (RFC 3875 §4.1), FastCGI, WSGI and Tomcat. gunicorn takes SCRIPT_NAME and PATH_INFO from the header of a peer on
+ * loopback, which sidegate is, and cuts the first off the path.
  */
 const CGI_VARIABLES = [
   ...['auth-type', 'gateway-interface', 'path-info', 'path-translated', 'query-string', 'request-method', 'script-name'],

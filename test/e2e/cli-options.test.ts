@@ -1,5 +1,5 @@
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { makeDelivery, SECRET, unixNow } from '../support/deliveries.ts';
@@ -90,46 +90,16 @@ describe('every report', () => {
     },
   );
 
-  test.each([
-    [['check', config], '--json', 'json'],
-    [[...explain, requestFile], '--json', 'json'],
-    [['inject', '-f', pod], '--output=json', 'json'],
-    [['inject', '-f', pod], '-ojson', 'json'],
-    [['inject', '-f', pod], '-opatch', 'patch'],
-  ])('accepts the older option as an alias, with a note: %j %s', (args, old, format) => {
-    const [shown, older] = [run([...args, '--format', format]), run([...args, old])];
-    expect([older.status, older.stdout]).toEqual([shown.status, shown.stdout]);
-    const better = `--format ${format}`;
-    expect(older.stderr).toMatch(new RegExp(`^sidegate ${args[0]}: \\S+(?: \\w+)? is deprecated; write ${better}$`, 'm'));
-    expect(shown.stderr).not.toContain('deprecated');
-  });
-
-  test('of an unknown format does not create a file of that name', () => {
-    expect(run(['inject', '-f', pod, '-o', 'junit'])).toMatchObject({ status: 2, stdout: '' });
-    expect(existsSync('junit')).toBe(false);
-  });
-
   test('of explain distinguishes the format of its input', () => {
     expect(run([...explain, requestFile, '--input-format', 'http', '--format', 'json']).status).toBe(0);
-    const older = run([...explain, requestFile, '--format', 'http']);
-    expect(older.stdout).toContain('result: valid');
-    expect(older.stderr).toBe('sidegate explain: --format http is deprecated; write --input-format http\n');
+    expect(run([...explain, requestFile, '--format', 'http'])).toMatchObject({ status: 2, stdout: '' });
   });
 });
 
 describe('a timeout', () => {
   const send = ['send', 'http://127.0.0.1:9/', body, '--secret-file', secret];
 
-  test('is a duration in every command; a bare number means seconds, with a note', () => {
-    expect(run([...send, '--timeout', '1500ms']).stderr).not.toContain('deprecated');
-    expect(run([...send, '--timeout', '5']).stderr).toContain(
-      'sidegate send: --timeout 5 without a unit is deprecated; write --timeout 5s\n',
-    );
-    const forget = ['forget', '-c', config, '--route', 'a', '--id', 'x', '--admin', 'http://127.0.0.1:9'];
-    expect(run([...forget, '--timeout', '5']).stderr).toContain('sidegate forget: --timeout 5 without a unit is deprecated');
-  });
-
-  test.each(['0', '0s', 'soon', '-1', '99d'])('of %s is a usage error', (timeout) => {
+  test.each(['0', '5', '0s', 'soon', '-1', '99d'])('of %s is a usage error', (timeout) => {
     expect(run([...send, `--timeout=${timeout}`])).toMatchObject({ status: 2, stderr: expect.stringContaining('--timeout') });
   });
 });

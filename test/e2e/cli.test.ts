@@ -173,7 +173,7 @@ describe('sidegate check', () => {
       `${config}:5:42: error routes.0.webhook.keys.0.secret: ${join(folder, 'gone')} does not exist`,
     );
     writeFileSync(config, text.replace('path: /a', 'pth: /a').replace('http:', 'https:'));
-    const problems = JSON.parse(run('check', '--config', config, '--json').stdout) as { path: string }[];
+    const problems = JSON.parse(run('check', '--config', config, '--format', 'json').stdout) as { path: string }[];
     expect(problems.map(({ path }) => path).sort()).toEqual(['routes.0.match.pth', 'routes.0.upstream']);
   });
 

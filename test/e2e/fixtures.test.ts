@@ -5,7 +5,6 @@ import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { testConfigs } from '../../src/cli/test.ts';
-import { loadFixtures } from '../../src/diagnostics/simulate/fixtures.ts';
 import { PRESETS } from '../../src/verify/presets/catalogue.ts';
 import type { SchemeDescription } from '../../src/verify/schemes/description.ts';
 import { send } from '../support/client.ts';
@@ -87,21 +86,6 @@ test('the example of the README passes in a separate process', () => {
     /^examples\/fixtures\.yaml \(examples\/gate\.yaml\)\n(?: {2}ok {8}.+\n){14}SUCCESS: 14 passed, 0 failed\n$/,
   );
   expect(status).toBe(0);
-});
-
-test('accepts verdict, the old name of decision, with a warning for each', async () => {
-  const step = { request: REQUEST, sign: { id: 'evt_1' }, expect: { verdict: 'forwarded' } };
-  const tests = [
-    { name: 'one', ...step },
-    { name: 'two', steps: [step, { ...step, expect: 'duplicate' }] },
-  ];
-  const file = write({ routes: [BILLING] }, { secrets: SECRETS, tests });
-  expect(await run(file)).toMatchObject({ exit: 0 });
-  const fixtures = await loadFixtures(file);
-  expect('warnings' in fixtures ? fixtures.warnings.map(({ path, hint }) => [path, hint]) : fixtures).toEqual([
-    ['tests.0.expect.verdict', 'write decision'],
-    ['tests.1.steps.0.expect.verdict', 'write decision'],
-  ]);
 });
 
 describe('decisions are those of the gate', () => {

@@ -16,19 +16,6 @@ import { type FakeSources, withFakeSources } from '../sources/fake-sources.ts';
 import { type Position, parseYaml, readText, type YamlFile } from './document.ts';
 import { type Overridden, type Overrides, override } from './overrides.ts';
 import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
-import { applyRenamings, type Renaming } from './renamings.ts';
-
-const WEBHOOK = ['routes', '*', 'webhook'];
-/** All renamings, for docs/config.md as well. */
-export const CONFIG_RENAMINGS: readonly Renaming[] = [
-  ...['listen', 'proxy', 'authz'].map(
-    (port): Renaming => ({ kind: 'key', at: [port, 'tls'], old: 'more', name: 'additionalCertificates' }),
-  ),
-  ...['dedup', 'order'].map(
-    (section): Renaming => ({ kind: 'key', at: [...WEBHOOK, section], old: 'waitAtMost', name: 'maxWait' }),
-  ),
-  { kind: 'value', at: [...WEBHOOK, 'order'], key: 'onStale', old: 'answer', name: 'acknowledge' },
-];
 
 /** A valid config. */
 export interface LoadedConfig {
@@ -76,18 +63,17 @@ export async function loadConfig(file: string, clock: Clock, options?: LoadOptio
 /** Checks the text of `file`. */
 export function parseConfig(file: string, text: string, clock: Clock, options: LoadOptions = {}): LoadResult {
   const { overrides = {}, maxProblems } = options;
-  const written = parseYaml(file, text, 'start with routes:', maxProblems);
-  if ('problems' in written) return { config: undefined, problems: written.problems };
-  const read = applyRenamings(written, CONFIG_RENAMINGS);
+  const read = parseYaml(file, text, 'start with routes:', maxProblems);
+  if ('problems' in read) return { config: undefined, problems: read.problems };
   const { value, toFlag, problems: flagProblems, ratings: ofFlags } = override(read.value, overrides);
   const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
   const locate = (path: string): Position | undefined => read.locate(path.split('.'));
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toJsonSchema(), maxProblems);
-    const renamed = [...read.ratings, ...ofFlags].map(({ severity, ...finding }) => toProblem(severity, finding));
+    const flagged = ofFlags.map(({ severity, ...finding }) => toProblem(severity, finding));
     const rejected = findings.map((finding) => toProblem('error', finding));
-    const problems = [...flagProblems, ...[...rejected, ...renamed].slice(0, maxProblems)];
+    const problems = [...flagProblems, ...[...rejected, ...flagged].slice(0, maxProblems)];
     // For text from an untrusted source, do no more work than is needed to reject it.
     const rest = maxProblems === undefined ? checkRest(value, parsed.error.issues, { file, clock, options }) : undefined;
     if (rest === undefined) return { config: undefined, problems };
@@ -95,7 +81,7 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
     return { config: undefined, problems: [...problems, ...more], rest: { config: rest.config, locate } };
   }
   const { config, ratings, toOwnPath } = complete(parsed.data, file, options);
-  const rated = toDistinct([...read.ratings, ...ofFlags, ...ratings, ...validate(config, clock.now())].map(toOwnPath));
+  const rated = toDistinct([...ofFlags, ...ratings, ...validate(config, clock.now())].map(toOwnPath));
   const problems = [
     ...flagProblems,
     ...truncate(rated, maxProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),

@@ -3,7 +3,6 @@ import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import * as z from 'zod';
 import { type Position, parseYaml, readText } from '../../config/load/document.ts';
-import { applyRenamings, type Renaming } from '../../config/load/renamings.ts';
 import { toFindings } from '../../config/schema/issues.ts';
 import { type JsonSchema, keepExamples } from '../../config/schema/json-schema.ts';
 import type { Problem } from '../../config/schema/problem.ts';
@@ -45,24 +44,12 @@ export interface Fixtures {
   readonly fakeSources: FakeSources;
   readonly remote: ReadonlyMap<string, string>;
   readonly tests: readonly FixtureTest[];
-  /** Uses of deprecated names. */
-  readonly warnings: readonly Problem[];
   /** Creates a problem with its position in the file. */
   readonly toProblem: (path: readonly PropertyKey[], message: string, hint?: string) => Problem;
 }
 
 /** The fixtures, or the problems. */
 export type FixturesRead = Fixtures | { readonly tests: undefined; readonly problems: readonly Problem[] };
-
-const RENAMINGS: readonly Renaming[] = [
-  ['tests', '*'],
-  ['tests', '*', 'steps', '*'],
-].map((step) => ({
-  kind: 'key',
-  at: [...step, 'expect'],
-  old: 'verdict',
-  name: 'decision',
-}));
 
 /** JSON Schema draft-07, for editors. */
 export function toFixturesJsonSchema(): JsonSchema {
@@ -79,20 +66,16 @@ export function toFixturesJsonSchema(): JsonSchema {
 export async function loadFixtures(file: string): Promise<FixturesRead> {
   const text = await readText(file);
   if (typeof text !== 'string') return { tests: undefined, problems: [text] };
-  const written = parseYaml(file, text, 'start with config: and tests:');
-  if ('problems' in written) return { tests: undefined, problems: written.problems };
-  const read = applyRenamings(written, RENAMINGS);
-  const renamed = read.ratings.map(({ severity, ...finding }) => read.toProblem(severity, finding));
+  const read = parseYaml(file, text, 'start with config: and tests:');
+  if ('problems' in read) return { tests: undefined, problems: read.problems };
   const parsed = FixturesSchema.safeParse(read.value, { reportInput: true });
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toFixturesJsonSchema());
-    const problems = findings.map((finding) => read.toProblem('error', finding));
-    return { tests: undefined, problems: [...problems, ...renamed].sort(byPosition) };
+    return { tests: undefined, problems: findings.map((finding) => read.toProblem('error', finding)) };
   }
   const toProblem: Fixtures['toProblem'] = (path, message, hint) =>
     read.toProblem('error', { path, message, ...(hint === undefined ? undefined : { hint }) });
-  const warnings = renamed.filter(({ severity }) => severity === 'warning');
-  const problems = renamed.filter(({ severity }) => severity === 'error');
+  const problems: Problem[] = [];
   const contents = new Contents(dirname(resolve(file)), (path, message) => problems.push(toProblem(path, message)));
   const { config, now, secrets, remote, tests } = parsed.data;
   const found: FixtureTest[] = [];
@@ -110,11 +93,7 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
   const target = resolve(dirname(file), config);
   const files = Object.entries(secrets.files).map(([name, secret]) => [resolve(dirname(target), name), secret] as const);
   const fakeSources = { env: new Map(Object.entries(secrets.env)), files: new Map(files) };
-  return { file, config: target, now, fakeSources, remote: new Map(Object.entries(remote)), tests: found, warnings, toProblem };
-}
-
-function byPosition(a: Problem, b: Problem): number {
-  return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0);
+  return { file, config: target, now, fakeSources, remote: new Map(Object.entries(remote)), tests: found, toProblem };
 }
 
 /** Reports steps that start before the previous step. */

@@ -1,7 +1,6 @@
 /** Loads the injector's config: parses the YAML, and returns a typed, frozen value or all problems at once. */
 import * as z from 'zod';
 import { parseYaml, readText } from '../../config/load/document.ts';
-import { applyRenamings, type Renaming } from '../../config/load/renamings.ts';
 import { toFindings } from '../../config/schema/issues.ts';
 import type { JsonSchema } from '../../config/schema/json-schema.ts';
 import type { Problem } from '../../config/schema/problem.ts';
@@ -22,13 +21,6 @@ export interface InjectorConfigRead {
   readonly problems: readonly Problem[];
 }
 
-const RENAMINGS: readonly Renaming[] = [
-  { kind: 'key', at: ['sidecar'], old: 'takeover', name: 'interception' },
-  { kind: 'key', at: ['rotation'], old: 'authoritySecret', name: 'caSecret' },
-  { kind: 'key', at: ['rotation'], old: 'authorityLife', name: 'caLifetime' },
-  { kind: 'key', at: ['rotation'], old: 'serverLife', name: 'serverLifetime' },
-];
-
 /** The draft-07 schema, for editors. */
 export function toInjectorJsonSchema(): JsonSchema {
   const schema = z.toJSONSchema(InjectorConfigSchema, { io: 'input', target: 'draft-07', unrepresentable: 'any' });
@@ -43,17 +35,14 @@ export async function loadInjectorConfig(file: string): Promise<InjectorConfigRe
 
 /** Checks the text of `file`. */
 export function parseInjectorConfig(file: string, text: string): InjectorConfigRead {
-  const written = parseYaml(file, text, 'start with sidecar:');
-  if ('problems' in written) return { config: undefined, problems: written.problems };
-  const read = applyRenamings(written, RENAMINGS);
+  const read = parseYaml(file, text, 'start with sidecar:');
+  if ('problems' in read) return { config: undefined, problems: read.problems };
   const parsed = InjectorConfigSchema.safeParse(read.value, { reportInput: true });
   const findings = parsed.success
     ? [...findClashes(parsed.data.sidecar), ...findTooSmallLimits(parsed.data.sidecar)]
     : toFindings(parsed.error.issues, toInjectorJsonSchema());
-  const errors = findings.map((finding) => read.toProblem('error', finding));
-  const problems = [...errors, ...read.ratings.map(({ severity, ...finding }) => read.toProblem(severity, finding))];
-  const isValid = parsed.success && problems.every(({ severity }) => severity === 'warning');
-  return { config: isValid ? Object.freeze(parsed.data) : undefined, problems };
+  const problems = findings.map((finding) => read.toProblem('error', finding));
+  return { config: parsed.success && problems.length === 0 ? Object.freeze(parsed.data) : undefined, problems };
 }
 
 /** The defaults for `image`, without a config file. */

@@ -84,26 +84,6 @@ describe("the injector's config", () => {
     ]);
   });
 
-  test('accepts old names, with a warning', () => {
-    const rotation =
-      'namespace: n, authoritySecret: a, serverSecret: s, service: i, webhook: w, authorityLife: 90d, serverLife: 1d';
-    const { config, problems } = parseInjectorConfig(
-      'injector.yaml',
-      `sidecar:\n  image: a\n  takeover: env\nrotation: { ${rotation} }\n`,
-    );
-    expect(config?.sidecar.interception).toEqual({ mode: 'env', variable: 'PORT' });
-    expect(config?.rotation).toMatchObject({ caSecret: 'a', caLifetime: 7_776_000_000, serverLifetime: 86_400_000 });
-    expect(problems.map(({ severity, path, hint }) => [severity, path, hint])).toEqual([
-      ['warning', 'sidecar.takeover', 'write interception'],
-      ['warning', 'rotation.authoritySecret', 'write caSecret'],
-      ['warning', 'rotation.authorityLife', 'write caLifetime'],
-      ['warning', 'rotation.serverLife', 'write serverLifetime'],
-    ]);
-    expect(problemsOf('sidecar: { image: a, takeover: env, interception: env }\n')).toEqual([
-      'injector.yaml:1:22: error sidecar.takeover: "takeover" is the old name of "interception", which is set as well\n  hint: remove it',
-    ]);
-  });
-
   test('rejects ports that do not exist', () => {
     expect(problemsOf('sidecar:\n  image: a\n  port: 99999\n  adminPort: 0\n')).toEqual([
       'injector.yaml:3:9: error sidecar.port: port 99999 is above 65535',
