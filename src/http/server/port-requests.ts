@@ -237,7 +237,7 @@ export class PortRequests {
 
   #handle(received: PortRequest): unknown {
     const result = this.#parts.handle(received);
-    received.body.holdUnread();
+    received.body.holdUnread(received.response);
     return result;
   }
 

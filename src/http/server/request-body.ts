@@ -2,6 +2,7 @@
 import type { BodyStream, RequestBody } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
 import { toClientNetwork } from '../../core/client-network.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import type { Pauses } from '../../core/read-pause.ts';
@@ -105,18 +106,21 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
 
   /**
    * Call it after the request was handled as far as possible at once. If the body is not read by then, because a gate or the app takes its
-   * time, what Node reads of it counts from now on; if there is no memory for it, the client is disconnected.
+   * time, what Node reads of it counts from now on; if there is no memory for it, the client is disconnected. It counts until the response
+   * ends, at the latest: a request that was rejected before routing has nothing else that would free its body.
    */
-  holdUnread(): void {
+  holdUnread(response: ClientResponse): void {
     const { declaredLength = MAX_UNREAD } = this;
-    if (declaredLength === 0 || this.#isFreed || this.#result !== undefined || this.#stream?.hasBegun === true) return;
+    if (response.writableEnded || response.destroyed || declaredLength === 0) return;
+    if (this.#isFreed || this.#result !== undefined || this.#stream?.hasBegun === true) return;
     const bytes = Math.min(declaredLength, MAX_UNREAD);
     this.#isUnread = true;
     this.isPaused = true;
     this.startedAt = this.#watch.now();
     this.#watch.addBuffered(this);
     this.#watch.onBytes(bytes);
-    if (!this.#watch.take(this, bytes)) this.fail('buffer_full');
+    if (!this.#watch.take(this, bytes)) return this.fail('buffer_full');
+    onEvent(response, 'close', () => this.#endUnread());
   }
 
   #endUnread(): void {

@@ -224,7 +224,7 @@ export class ListenServer {
     const isUnexpected = head.headers.get('expect') !== undefined && !source.expectsContinue;
     const refusal = isUnexpected ? refuse('expectation_failed', 'expectation_failed') : undefined;
     this.#accept(head, { body, response, tracked, refusal });
-    body.holdUnread();
+    body.holdUnread(response);
   }
 
   /** Handles one request, in any version of HTTP. */
