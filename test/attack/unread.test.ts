@@ -3,8 +3,7 @@ import { once } from 'node:events';
 import { connect as openHttp2 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { ReadBuffers } from '../../src/http/client/read-buffers.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { toStatuses } from '../support/client.ts';
 import { useAuthority, useGate, useScriptApp } from '../support/fixtures.ts';
 import { type Sections, type TestGate, until } from '../support/gate.ts';
@@ -55,20 +54,6 @@ const app = useScriptApp((socket) => {
     if (method !== 'POST') socket.write(path === '/body' ? 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n' : GRANTED);
     APPS[path.slice(1)]?.(socket);
   });
-});
-
-/** All pools of read buffers that lent one. */
-const pools = new Set<ReadBuffers>();
-beforeAll(() => {
-  const { lend } = ReadBuffers.prototype;
-  vi.spyOn(ReadBuffers.prototype, 'lend').mockImplementation(function (this: ReadBuffers, buffer) {
-    pools.add(this);
-    return lend.call(this, buffer);
-  });
-});
-afterAll(() => {
-  vi.restoreAllMocks();
-  expect(pools.size).toBeGreaterThan(0);
 });
 
 /** A gate whose clients may be idle for so long, and need so long to read. */
@@ -123,7 +108,6 @@ function openDeaf(kind: keyof typeof KINDS, gate: TestGate, behavior: string): S
 async function expectAllClosed(gate: TestGate): Promise<void> {
   await until(() => open.size === 0);
   await until(async () => (await gate.metric('sidegate_connections')) === 0);
-  await until(() => [...pools].every(({ lent }) => lent === 0));
 }
 
 describe.each(Object.keys(KINDS) as (keyof typeof KINDS)[])('%s', (kind) => {

@@ -10,7 +10,7 @@ const MAX_FREE_BUFFERS = 16;
 /** Makes a read fail, which closes the socket. */
 const EMPTY = Buffer.alloc(0);
 
-/** Ends the loan of a buffer; the callback of a write. After an error, a broken connection may still use the memory, so it is not reused. */
+/** Ends the loan of a buffer; the callback of a write, which Node never calls for a socket that is being destroyed: nothing else may refer to the buffer. After an error, a broken connection may still use the memory, so it is not reused. */
 export type ReleaseBuffer = (error?: Error | null) => void;
 
 /** The buffers of all connections of a client. */
@@ -18,12 +18,6 @@ export class ReadBuffers {
   /** Overwritten by the next read of any connection. */
   readonly shared = Buffer.allocUnsafeSlow(READ_BYTES);
   readonly #free: Buffer[] = [];
-  readonly #lent = new Set<Buffer>();
-
-  /** The number of buffers whose chunks are not written yet. */
-  get lent(): number {
-    return this.#lent.size;
-  }
 
   take(): Buffer {
     return this.#free.pop() ?? Buffer.allocUnsafeSlow(READ_BYTES);
@@ -34,9 +28,10 @@ export class ReadBuffers {
   }
 
   lend(buffer: Buffer): ReleaseBuffer {
-    this.#lent.add(buffer);
+    let isLent = true;
     return guardCallback((error?: Error | null) => {
-      if (this.#lent.delete(buffer) && (error === undefined || error === null)) this.keep(buffer);
+      if (isLent && (error === undefined || error === null)) this.keep(buffer);
+      isLent = false;
     });
   }
 }
