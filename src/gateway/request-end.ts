@@ -167,9 +167,10 @@ export class RequestEnds {
 
 /** Whether the gate rejected the request for what it is, and not because of the app, a store or other clients. */
 function isClientFault({ admitted }: RequestRecord, { code, reason }: Refusal): boolean {
+  if (reason === 'client_limit') return true;
   if (admitted !== undefined) return false;
   const { status } = REFUSALS[code];
-  return reason === 'client_limit' || (status >= BAD_REQUEST && status < INTERNAL_ERROR);
+  return status >= BAD_REQUEST && status < INTERNAL_ERROR;
 }
 
 function freeBody(ended: RequestRecord): void {

@@ -61,7 +61,7 @@ export const limits = z
     maxInFlightPerClient: count
       .optional()
       .describe(
-        'Maximum number of concurrent requests of one client to the apps. The same share of the queue applies. Default: three quarters of maxInFlight.',
+        'Maximum number of concurrent requests of one client to the apps. The same share of the queue applies. Default: three quarters of maxInFlight, or nine sixteenths if there are several routes.',
       ),
     maxInFlightUnverified: count
       .optional()

@@ -13,7 +13,10 @@ export type CapacityResult = 'entered' | FullShare | 'queue_timeout' | 'closed';
 /** The limits for all requests together. */
 export interface CapacityLimits {
   readonly maxInFlight: number;
-  /** For one client network; default: three quarters of all. The queue is shared in the same proportion. */
+  /**
+   * For one client network; default: three quarters of all, and three quarters of that if there are several routes, of which one cannot take
+   * all. The queue is shared in the same proportion.
+   */
   readonly maxInFlightPerClient?: number | undefined;
   /** For requests that no gate verified; default: half of all. The queue is shared in the same proportion. */
   readonly maxInFlightUnverified?: number | undefined;
@@ -70,6 +73,8 @@ interface Shares {
   readonly unverified: number;
   readonly client: number;
   readonly clientUnverified: number;
+  /** The part of its share that a client gets if there are several routes. */
+  readonly partOfRoute: number;
 }
 
 /**
@@ -228,12 +233,13 @@ class Tally {
   /** The share that is full for `slot`; undefined if none is. */
   findFull({ client, isVerified, route }: Slot): FullShare | undefined {
     if (this.isFull) return 'queue_full';
-    const { all, unverified, client: clientMax, clientUnverified } = this.#shares;
+    const { all, unverified, client: clientMax, clientUnverified, partOfRoute } = this.#shares;
     const count = this.#clients.get(client);
-    if (count !== undefined && count.all >= clientMax) return 'client_share';
+    const part = route === undefined ? 1 : partOfRoute;
+    if (count !== undefined && count.all >= clientMax * part) return 'client_share';
     let free = all - this.#all;
     if (!isVerified) {
-      if (count !== undefined && count.unverified >= clientUnverified) return 'client_share';
+      if (count !== undefined && count.unverified >= clientUnverified * part) return 'client_share';
       if (this.#unverified >= unverified) return 'unverified_share';
       free = Math.min(free, unverified - this.#unverified);
     }
@@ -270,12 +276,15 @@ function toShares(limits: CapacityLimits): Shares {
   const all = limits.maxInFlight;
   const unverified = Math.min(all, limits.maxInFlightUnverified ?? Math.ceil(all / 2));
   const client = Math.min(all, limits.maxInFlightPerClient ?? Math.ceil((all * 3) / 4));
-  return { all, unverified, client, clientUnverified: Math.ceil((unverified * client) / all) };
+  // A route gets no more than this part, and one client must leave some of it to others.
+  const partOfRoute = limits.maxInFlightPerClient === undefined ? ROUTE_TO_FREE / (ROUTE_TO_FREE + 1) : 1;
+  return { all, unverified, client, clientUnverified: Math.ceil((unverified * client) / all), partOfRoute };
 }
 
 function scale(shares: Shares, all: number): Shares {
   const toShare = (share: number): number => Math.ceil((share * all) / shares.all);
   return {
+    ...shares,
     all,
     unverified: toShare(shares.unverified),
     client: toShare(shares.client),

@@ -162,6 +162,19 @@ describe('shares', () => {
     expect([other.count('entered'), other.count(undefined)]).toEqual([2, 2]);
   });
 
+  test.each([true, false])('of a route are not all for one client (verified: %s)', (isVerified) => {
+    const { capacity } = start({ ...BUSY, maxInFlight: 256 });
+    const flood = enterMany(capacity, 400, () => ({ ...PLACE, isVerified, route: 'a' }));
+    expect(flood.count('entered')).toBe(isVerified ? 144 : 72);
+    expect(flood.count('client_share')).toBeGreaterThan(0);
+    expect(capacity.enter({ ...toSlot('203.0.113.10', isVerified), route: 'a' })).toBe('entered');
+  });
+
+  test('are all for one client if the config says so', () => {
+    const { capacity } = start({ ...BUSY, maxInFlight: 256, maxInFlightPerClient: 256 });
+    expect(enterMany(capacity, 400, () => ({ ...PLACE, route: 'a' })).count('route_share')).toBeGreaterThan(0);
+  });
+
   test('leave places to a route, however many others have an app that hangs', () => {
     const { capacity } = start({ ...BUSY, maxInFlight: 256 });
     const flood = enterMany(capacity, 8_000, (i) => ({ ...toSlot(`198.51.100.${i % 200}`, true), route: `a${i % 8}` }));
