@@ -159,6 +159,38 @@ export function describeOrder({ open, close, store }: QueueFixture): void {
     });
   });
 
+  describe('deliveries that wait longer than their delay, because a clock was ahead', () => {
+    test('are due when that delay is over once the store was opened again: of all lanes, in any number of steps, and no others', async () => {
+      const queue = await open();
+      const orderKey = 'k';
+      const targets = ['a', 'b', 'c'].map((endpoint) => ({ endpoint, ...(endpoint === 'b' && { orderKey }) }));
+      const events = Array.from({ length: 700 }, () => ({ ...newEvent([], { body: Buffer.alloc(1) }), targets }));
+      await queue.append(events);
+      await close(queue);
+      const DAY = 86_400_000;
+      const later = now() + 3_600_000;
+      store().damage(`UPDATE delivery SET due = ${later + 30 * DAY}, delay = CASE WHEN lane % 2 = 0 THEN 0 ELSE -${DAY} END`);
+      store().damage(`UPDATE delivery SET due = ${later}, delay = ${DAY} WHERE lane = (SELECT num FROM lane WHERE name = 'c')`);
+      const again = await open();
+      const at = now();
+      const lateness = async (endpoint: string): Promise<readonly number[]> => {
+        const dues = new Set<number>();
+        for (let after: string | undefined, isLast = false; !isLast; ) {
+          const page = await again.find({ endpoint }, { limit: 250, after });
+          // To the next minute: opening takes a while.
+          for (const { due = Number.NaN } of page.found) dues.add(Math.ceil((due - at) / 60_000));
+          after = page.next;
+          isLast = after === undefined;
+        }
+        return [...dues];
+      };
+      const found = [await lateness('a'), await lateness('b')].toSorted(([a = 0], [b = 0]) => a - b);
+      expect(found.map(([minutes = 0]) => Math.abs(minutes))).toEqual([0, DAY / 60_000]);
+      expect(found.map(({ length }) => length)).toEqual([1, 1]);
+      expect(await lateness('c')).toEqual([60]);
+    });
+  });
+
   describe('a new schedule', () => {
     const DAY = 86_400_000;
     const due = async (queue: DeliveryQueue, event: string): Promise<number> =>

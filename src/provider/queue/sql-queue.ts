@@ -31,7 +31,7 @@ import type {
 } from './delivery-queue.ts';
 import { LaneRun } from './lane-run.ts';
 import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
-import type { EventMessage, FoundStep, RepairPosition } from './messages.ts';
+import type { EventMessage, FoundStep, Position, RepairPosition } from './messages.ts';
 import { openPostgresStore } from './postgres/postgres-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
 import type { Results } from './sql/store.ts';
@@ -330,11 +330,11 @@ class SqlQueue implements DeliveryQueue {
   /** Deliveries that wait because a clock was ahead wait no longer than their delay. If the store fails, the next start repeats it. */
   async #hasten(): Promise<void> {
     try {
-      for (let isDone = false; !isDone; ) {
+      for (let after: Position | undefined = { event: 0, lane: 0 }; after !== undefined; ) {
         const now = this.clock.now();
-        const step: Results['hastenStep'] = await this.#store.call('hastenStep', { now, most: CHANGED_PER_STEP });
+        const step: Results['hastenStep'] = await this.#store.call('hastenStep', { now, after });
         for (const endpoint of step.endpoints) this.#scheduler.addDue(endpoint, now);
-        isDone = step.isDone;
+        after = step.next;
       }
     } catch (error) {
       this.#hooks.onRunError('', error);

@@ -340,11 +340,12 @@ async function lockErased(sql: Sql, seqs: string): Promise<ReadonlyMap<string, L
 }
 
 /** Deliveries that wait longer than the delay that they were given, because a clock was ahead, are due when that delay is over. */
-export async function hastenStep(sql: Sql, { now, most }: { readonly now: EpochMilliseconds; readonly most: number }) {
+export async function hastenStep(sql: Sql, { now, after }: { readonly now: EpochMilliseconds; readonly after: Position }) {
   const rows = await sql.all<Position & { name: string }>(
-    `SELECT d.event, d.lane, l.name FROM delivery d JOIN lane l ON l.num = d.lane
-     WHERE d.state < 2 AND l.waiting > 0 AND d.due > ? AND d.due - abs(d.delay) > ? LIMIT ?`,
-    [now, now, most],
+    `SELECT d.event, d.lane, l.name FROM lane l CROSS JOIN delivery d
+     WHERE l.num >= ? AND l.waiting > 0 AND d.lane = l.num AND d.event > CASE WHEN l.num = ? THEN ? ELSE 0 END
+       AND d.state < 2 AND d.due > ? AND d.due - abs(d.delay) > ? ORDER BY l.num, d.event LIMIT ${CHANGED_PER_STEP}`,
+    [after.lane, after.lane, after.event, now, now],
   );
   if (rows.length > 0)
     await sql.run(
@@ -352,7 +353,8 @@ export async function hastenStep(sql: Sql, { now, most }: { readonly now: EpochM
        WHERE d.event = r.event AND d.lane = r.lane`,
       [now, toPlaces(rows)],
     );
-  return { endpoints: [...new Set(rows.map(({ name }) => name))], isDone: rows.length < most };
+  const next = rows.length < CHANGED_PER_STEP ? undefined : rows.at(-1);
+  return { endpoints: [...new Set(rows.map(({ name }) => name))], next };
 }
 
 /** Deliveries of a lane that one step compares with a schedule. */
