@@ -49,6 +49,14 @@ test('delivers what the app committed, and shows it in the metrics', async () =>
   expect(await metric('sidegate_provider_outbox_rejected_total')).toBe(1);
 });
 
+test('reports an event that no endpoint selects, as for the API', async () => {
+  const database = createOutboxDatabase(server);
+  const { metric, log } = await start(server.url({ role: 'sidegate', database }));
+  server.sql(`INSERT INTO sidegate_outbox (type, tenant, data) VALUES ('lost', 'nobody', '{}')`, database);
+  await until(async () => (await metric('sidegate_provider_unrouted_events_total')) === 1);
+  expect(log().filter(({ msg }) => msg === 'events_unrouted')).toMatchObject([{ events: 1, type: 'lost' }]);
+});
+
 test('logs an outage once, and uses another password as soon as the file has it', async () => {
   const database = createDatabase(server);
   server.sql(

@@ -100,7 +100,7 @@ export async function startOutbox(
       },
       onHeld: (error) => void log.push(`held: ${error}`),
       onRejected: (number, { reason }) => void log.push(`rejected ${number}: ${reason}`),
-      onMoved: () => undefined,
+      onAccepted: () => undefined,
       onFigures(waiting, oldestAgeSeconds) {
         figures = { waiting, oldestAgeSeconds };
       },

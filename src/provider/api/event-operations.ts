@@ -189,12 +189,8 @@ async function store(
 ): Promise<ApiResponse> {
   if ('status' in events) return events;
   const results = await queue.append(events);
-  for (const result of ['stored', 'duplicate'] as const) {
-    const count = results.filter((each) => each === result).length;
-    if (count > 0) hooks.onAccepted(result, count);
-  }
-  const unrouted = events.filter(({ targets }, index) => results[index] === 'stored' && targets.length === 0);
-  if (unrouted[0] !== undefined) hooks.onUnrouted(unrouted[0].type, unrouted.length);
+  const stored = events.filter((_, index) => results[index] === 'stored');
+  hooks.onAccepted(stored, results.filter((result) => result === 'duplicate').length);
   if (results.includes('conflict')) return toConflict(events, results);
   const accepted = events.map(({ id, targets }, index) => {
     const isStored = results[index] === 'stored';

@@ -216,7 +216,7 @@ export class Outbox {
   #report({ moved, stored, rejected }: Batch): void {
     const { hooks } = this.#parts;
     this.#joined?.serve(stored);
-    if (moved.length > 0) hooks.onMoved(stored.length, moved.length - stored.length);
+    if (moved.length > 0) hooks.onAccepted(stored, moved.length - stored.length);
     const [first] = rejected;
     if (first !== undefined) hooks.onRejected(rejected.length, first);
   }

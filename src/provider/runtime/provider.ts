@@ -168,7 +168,7 @@ export class Provider {
       this.#api = new ProviderApi({ ...parts, ...operationParts, address, token, maxBufferedBytes: shares.accepting });
     }
     this.operations = createConsoleOperations(operationParts);
-    this.#outbox = this.#createOutbox(telemetry);
+    this.#outbox = this.#createOutbox(telemetry, operationParts.hooks);
     this.#housekeeping = new Housekeeping({
       ...telemetry,
       queue: this.#queue,
@@ -211,7 +211,7 @@ export class Provider {
   }
 
   /** Events are taken where they are also accepted from the API. */
-  #createOutbox(telemetry: TelemetryParts): Outbox | undefined {
+  #createOutbox(telemetry: TelemetryParts, { onAccepted }: OperationParts['hooks']): Outbox | undefined {
     const { config, outbox: target } = this.#settings;
     if (config.outbox === undefined || target === undefined || !config.roles.includes('accept')) return undefined;
     const { postgres, pollInterval } = config.outbox;
@@ -223,7 +223,7 @@ export class Provider {
       route: (event) => this.#stored.route(event),
       append: (events) => this.#queue.append(events),
       join: (client) => this.#queue.join(client),
-      hooks: createOutboxHooks(telemetry),
+      hooks: createOutboxHooks(telemetry, onAccepted),
     });
   }
 

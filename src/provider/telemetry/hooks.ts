@@ -12,7 +12,7 @@ import type { RegistryLogEvent } from '../endpoints/stored-registry.ts';
 import { readTraceHeaders } from '../events/event.ts';
 import { INBOX_PREFIX } from '../events/inbox-request.ts';
 import { PostgresError } from '../postgres/connection.ts';
-import type { Delivery, InboxBacklog } from '../queue/delivery-queue.ts';
+import type { Delivery, InboxBacklog, NewEvent } from '../queue/delivery-queue.ts';
 import { isDiskFull, type QueueHooks } from '../queue/store-client.ts';
 import { API_LABEL, type ProviderMetrics } from './provider-metrics.ts';
 
@@ -100,7 +100,7 @@ export function createQueueHooks({ logger, condition }: Pick<TelemetryParts, 'lo
 export type OutboxHooks = ReturnType<typeof createOutboxHooks>;
 
 /** An outage is logged once, and its end. */
-export function createOutboxHooks({ logger, metrics }: TelemetryParts) {
+export function createOutboxHooks({ logger, metrics }: TelemetryParts, onAccepted: ApiHooks['onAccepted']) {
   const outbox = metrics.watchOutbox();
   let isDown = false;
   return {
@@ -116,10 +116,7 @@ export function createOutboxHooks({ logger, metrics }: TelemetryParts) {
         logger.error('outbox_down', { error: toErrorText(error), hint: error instanceof PostgresError ? error.hint : undefined });
       isDown = true;
     },
-    onMoved(stored: number, duplicates: number): void {
-      if (stored > 0) metrics.accepted('stored', stored);
-      if (duplicates > 0) metrics.accepted('duplicate', duplicates);
-    },
+    onAccepted,
     /** `first`: of those that were rejected together. */
     onRejected(count: number, first: { readonly row: { readonly seq: string }; readonly reason: string }): void {
       outbox.rejected.add(count);
@@ -144,11 +141,15 @@ export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
   return {
     /** `operation`: its ID in the OpenAPI document, or `none` for requests that match no operation. */
     onRequest: metrics.apiRequest,
-    onAccepted: metrics.accepted,
-    /** Events were stored that no endpoint selects; `type`: of one of them. */
-    onUnrouted(type: string, count: number): void {
-      metrics.unrouted(count);
-      unrouted += count;
+    /** `stored`: without those that were stored before, which `duplicates` counts. */
+    onAccepted(stored: readonly Pick<NewEvent, 'type' | 'targets'>[], duplicates: number): void {
+      if (stored.length > 0) metrics.accepted('stored', stored.length);
+      if (duplicates > 0) metrics.accepted('duplicate', duplicates);
+      const unselected = stored.filter(({ targets }) => targets.length === 0);
+      if (unselected[0] === undefined) return;
+      const { type } = unselected[0];
+      metrics.unrouted(unselected.length);
+      unrouted += unselected.length;
       if (clock.monotonic() - unroutedAt < UNROUTED_INTERVAL_MS) return;
       logger.warn('events_unrouted', { events: unrouted, type, hint: 'sidegate events list --unrouted' });
       [unrouted, unroutedAt] = [0, clock.monotonic()];

@@ -89,8 +89,12 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     version: '1.2.3',
     hooks: {
       onRequest: (operation, status) => void reported.requests.push([operation, status]),
-      onAccepted: (result, count) => void reported.accepted.push([result, count]),
-      onUnrouted: (type, count) => void reported.unrouted.push([type, count]),
+      onAccepted(stored, duplicates) {
+        if (stored.length > 0) reported.accepted.push(['stored', stored.length]);
+        if (duplicates > 0) reported.accepted.push(['duplicate', duplicates]);
+        const unrouted = stored.filter(({ targets }) => targets.length === 0);
+        if (unrouted[0] !== undefined) reported.unrouted.push([unrouted[0].type, unrouted.length]);
+      },
       onRejected: (reason) => void reported.rejected.push(reason),
       onEndpointChanged: (endpoint, change) => void reported.changes.push([endpoint, change]),
       onError: (_, error) => void reported.errors.push(error),
