@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { lookUpForConnect } from '../../core/name-lookup.ts';
-import { onAbort, onEvent } from '../../core/safe-events.ts';
+import { onEvent } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange } from '../../http/client/upstream.ts';
 import { type AttemptOutcome, type AttemptResult, type Sender, toOutcome } from '../attempt/attempt.ts';
 import { INBOX_PREFIX, isInboxEndpoint, parseInboxMetadata } from '../events/inbox-request.ts';
@@ -43,12 +43,7 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
         let received = 0;
         let cancelTimer: CancelTimer = () => undefined;
         let exchange: UpstreamExchange | undefined;
-        const stopListening = onAbort(signal, () => {
-          exchange?.abort();
-          end('aborted');
-        });
         const end: (...result: Parameters<typeof finish>) => void = (...result) => {
-          stopListening();
           cancelTimer();
           resolve(finish(...result));
         };
@@ -59,7 +54,7 @@ export function withInbox(other: Sender, findApp: FindApp, clock: Clock): Sender
           respond();
         };
         exchange = app.pool.send(
-          { ...request, body: delivery.body, repeatable: false },
+          { ...request, body: delivery.body, repeatable: false, signal },
           {
             onInformation: () => undefined,
             onHead(head) {
