@@ -177,6 +177,10 @@ const QUEUE: readonly Panel[] = [
     queries: [
       { expr: largest(`${P}queue_events{${OF_GATE}} / ${P}queue_events_limit{${OF_GATE}}`), legend: `${BY_WORKLOAD}: events` },
       { expr: largest(`${P}queue_bytes{${OF_GATE}} / ${P}queue_bytes_limit{${OF_GATE}}`), legend: `${BY_WORKLOAD}: bytes` },
+      {
+        expr: `max by (namespace, workload, share) (${P}queue_share_used_ratio{${OF_GATE}})`,
+        legend: `${BY_WORKLOAD}: fullest {{share}}, of its share`,
+      },
     ],
   },
   {

@@ -36,6 +36,19 @@ export function describeShares({ open, close, store }: QueueFixture): void {
       expect(await count(queue)).toEqual([10, 13, 10]);
     });
 
+    test('are measured by the endpoint and the tenant with most of them, by number or by size', async () => {
+      const queue = await open({ maxEvents: 40, maxBytes: 100_000, endpointShare: 0.25, tenantShare: 0.5 });
+      const used = async () => (await queue.stats(now())).usedShares;
+      expect(await used()).toEqual({ endpoint: 0, tenant: 0 });
+      await queue.append([newEvent(['a']), newEvent(['a', 'b'], { tenant: 't' }), newEvent(['a'], { tenant: 'u' })]);
+      expect(await used()).toEqual({ endpoint: 0.3, tenant: 0.05 });
+      await queue.append([newEvent(['b'], { tenant: 't', body: Buffer.alloc(20_000) })]);
+      const { endpoint, tenant } = await used();
+      expect([endpoint * 25_000, tenant * 50_000].map((bytes) => Math.floor(bytes / 1_000))).toEqual([21, 21]);
+      await drain(queue, now);
+      expect(await used()).toEqual({ endpoint: 0, tenant: 0 });
+    });
+
     test('count the size of the events of an endpoint, too', async () => {
       const queue = await open({ maxBytes: 100_000, endpointShare: 0.25 });
       await queue.append([newEvent(['a'], { body: Buffer.alloc(20_000) })]);

@@ -276,6 +276,8 @@ export interface QueueStats {
   readonly storedBytes: number;
   readonly maxEvents: number;
   readonly maxBytes: number;
+  /** The part that is used of the share of the endpoint, and of the tenant, with most of it: 1 is all. */
+  readonly usedShares: Readonly<Record<'endpoint' | 'tenant', number>>;
 }
 
 /** Beyond this part of `maxBytes`, events that do not wait can leave before their retention is over. */

@@ -143,6 +143,8 @@ function createQueueMetrics({ counter, gauge }: Families) {
     storedEvents: gauge('queue_stored_events', 'All stored events, delivered ones included.').series(),
     storedBytes: gauge('queue_stored_bytes', 'Bytes of all stored events.').series(),
   };
+  const sharesHelp = 'The used part of the share of the endpoint, or of the tenant, with the fullest one.';
+  const shares = gauge('queue_share_used_ratio', sharesHelp, ['share']);
   const help = 'How long the oldest due delivery has been waiting; 0: none is due.';
   const oldestDue = gauge('queue_oldest_due_age_seconds', help).series();
   const up = gauge('queue_up', '1 if the queue can store events, otherwise 0.').series();
@@ -167,6 +169,7 @@ function createQueueMetrics({ counter, gauge }: Families) {
     queue(stats: QueueStats, oldestDueAge: Milliseconds): void {
       for (const state of ['waiting', 'dead', 'skipped'] as const) deliveries.series(state).value = stats[state];
       for (const [name, series] of Object.entries(figures)) series.value = stats[name as keyof typeof figures];
+      for (const share of ['endpoint', 'tenant'] as const) shares.series(share).value = stats.usedShares[share];
       oldestDue.value = oldestDueAge / 1_000;
     },
     queueUp(isUp: boolean): void {

@@ -233,7 +233,8 @@ export class MemoryQueue implements DeliveryQueue {
   }
 
   async stats() {
-    return { waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, storedEvents: 0, storedBytes: 0, maxEvents: 0, maxBytes: 0 };
+    const figures = { waiting: 0, dead: 0, skipped: 0, events: 0, bytes: 0, storedEvents: 0, storedBytes: 0 };
+    return { ...figures, maxEvents: 0, maxBytes: 0, usedShares: { endpoint: 0, tenant: 0 } };
   }
 
   async backlogs(endpoints: readonly string[]) {

@@ -121,13 +121,20 @@ export const FIRST_DUE = `(SELECT min(due) FROM (${RANKS.map(
 export async function readStats(
   sql: Sql,
   { now }: { readonly now: EpochMilliseconds },
-  { bounds: { maxEvents, maxBytes } }: { readonly bounds: QueueBounds },
+  { bounds }: { readonly bounds: QueueBounds },
 ): Promise<QueueStats> {
-  const lanes = await findOne<{ waiting: number; dead: number; skipped: number; due: number | null }>(
+  const { maxEvents, maxBytes, endpointShare, tenantShare } = bounds;
+  const lanes = await findOne<Record<'waiting' | 'dead' | 'skipped' | 'most' | 'bytes', number> & { due: number | null }>(
     sql,
     `SELECT coalesce(sum(waiting), 0) AS waiting, coalesce(sum(dead), 0) AS dead, coalesce(sum(skipped), 0) AS skipped,
-       min(CASE WHEN waiting > 0 THEN ${FIRST_DUE} END) AS due FROM lane l`,
+       max(waiting) AS most, max(bytes) AS bytes, min(CASE WHEN waiting > 0 THEN ${FIRST_DUE} END) AS due FROM lane l`,
   );
+  const tenants = await findOne<Record<'most' | 'bytes', number>>(
+    sql,
+    `SELECT max(events) AS most, max(bytes) AS bytes FROM tenant WHERE name <> ''`,
+  );
+  const toUsed = (figures: typeof tenants, share: number): number =>
+    Math.max(Number(figures?.most) / (share * maxEvents), Number(figures?.bytes) / (share * maxBytes));
   const stored = await readStored(sql);
   const oldestDue = lanes?.due ?? Number.POSITIVE_INFINITY;
   return {
@@ -137,6 +144,7 @@ export async function readStats(
     ...stored,
     maxEvents,
     maxBytes,
+    usedShares: { endpoint: toUsed(lanes, endpointShare), tenant: toUsed(tenants, tenantShare) },
     ...(oldestDue <= now && { oldestDue }),
   };
 }
