@@ -1,5 +1,4 @@
 /** An endpoint: where events are sent to, and how. */
-
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';

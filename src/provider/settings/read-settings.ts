@@ -1,5 +1,4 @@
 /** The settings of the sending side: the config, with everything that it refers to read, parsed and checked. */
-
 import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
 import { chooseQueue } from '../../config/schema/queue-choice.ts';
 import type { PostgresTarget } from '../../config/sources/postgres-url.ts';

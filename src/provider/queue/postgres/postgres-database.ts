@@ -31,6 +31,9 @@ const PARSERS = {
  * they run.
  */
 const SETTINGS = 'SET LOCAL synchronous_commit = on; SET LOCAL jit = off; SET LOCAL enable_seqscan = off';
+/** A list would sort or merge a whole index for one page, for the same reason. */
+const SCAN_SETTINGS =
+  'SET LOCAL enable_bitmapscan = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0';
 /** A statement that changes a table stops all others on it from when it starts to wait for its lock. */
 const LOCK_TIMEOUT_MS: Milliseconds = 500;
 const LOCK_PAUSE_MS: Milliseconds = 1_000;
@@ -232,21 +235,21 @@ export class PostgresDatabase extends PostgresSql implements Database {
   }
 
   transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
-    return repeatTransaction(() => this.#tryOnce(work));
+    return repeatTransaction(() => this.#tryOnce(this.#begin, work));
   }
 
   /** In a transaction, which has its settings: to compile such a statement takes longer than to run it. */
   scan<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result> {
-    return this.transaction(read);
+    return repeatTransaction(() => this.#tryOnce(`${this.#begin}; ${SCAN_SETTINGS}`, read));
   }
 
-  async #tryOnce<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
+  async #tryOnce<Result>(begin: string, work: (sql: Sql) => Promise<Result>): Promise<Result> {
     const client = await this.#pool.connect();
     // The pool listens only while it has the connection, and an error without a listener would end the process. The next statement rejects.
     const listener = onEvent(client, 'error', () => undefined);
     let broken: Error | undefined;
     try {
-      await client.query(this.#begin);
+      await client.query(begin);
       const result = await work(new PostgresSql(client, this.translate));
       await client.query('COMMIT');
       return result;
