@@ -8,6 +8,7 @@ import type { OpenEngine } from '../provider/engines.ts';
 
 const BODY_BYTES = 1_024;
 const ENDPOINTS = 200;
+const TENANTS = 1_000;
 /** Events of one append when a store is filled. */
 const BULK = 500;
 const LANES = 64;
@@ -23,6 +24,8 @@ export interface Figures {
   readonly p99: number;
 }
 
+const ENDPOINT_NAMES = Array.from({ length: ENDPOINTS }, (_, i) => `endpoint-${i}`);
+
 const body = randomBytes(BODY_BYTES);
 let count = 0;
 
@@ -31,6 +34,7 @@ function newEvent(): NewEvent {
   return {
     id: `msg_${randomUUID()}`,
     type: 'invoice.paid',
+    tenant: `tenant-${count % TENANTS}`,
     createdAt: Date.now(),
     body,
     metadata: '{}',
@@ -75,6 +79,38 @@ export function measureAccept(engine: OpenEngine, events: number, concurrency: n
 /** Fills the store. */
 export async function fill({ queue }: OpenEngine, events: number): Promise<void> {
   for (let i = 0; i < events; i += BULK) await queue.append(Array.from({ length: Math.min(BULK, events - i) }, newEvent));
+}
+
+const READS = 200;
+const LIST = { limit: 50 } as const;
+/** Lists of the console and of commands, and the figures of the metrics. */
+const READERS: Readonly<Record<string, (queue: OpenEngine['queue']) => Promise<unknown>>> = {
+  'figures of the queue': (queue) => queue.stats(Date.now()),
+  'figures of all endpoints': (queue) => queue.backlogs(ENDPOINT_NAMES, Date.now()),
+  'deliveries, the newest': (queue) => queue.find({}, LIST),
+  'deliveries that wait for an endpoint': (queue) => queue.find({ endpoint: 'endpoint-7', states: ['waiting'] }, LIST),
+  'deliveries of a tenant': (queue) => queue.find({ tenant: 'tenant-7' }, LIST),
+  'dead deliveries, of which there are none': (queue) => queue.find({ states: ['dead'] }, LIST),
+  'deliveries of a type without any': (queue) => queue.find({ type: 'none' }, LIST),
+  'events of a tenant': (queue) => queue.findEvents({ tenant: 'tenant-7' }, LIST),
+  'events without an endpoint': (queue) => queue.findEvents({ isUnrouted: true }, LIST),
+};
+
+/** Measures lists and figures one after the other, by name. */
+export async function measureReads(engine: OpenEngine): Promise<ReadonlyMap<string, Figures>> {
+  const all = new Map<string, Figures>();
+  for (const [name, read] of Object.entries(READERS))
+    all.set(
+      name,
+      await measure(engine, READS, async (report) => {
+        for (let i = 0; i < READS; i++) {
+          const start = performance.now();
+          await read(engine.queue);
+          report(performance.now() - start);
+        }
+      }),
+    );
+  return all;
 }
 
 /** Takes and settles `deliveries` that are due, each on its own, as a lane does; nothing is sent. */

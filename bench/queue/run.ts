@@ -5,13 +5,14 @@ import { parseArgs } from 'node:util';
 import { BusyMeter, describeMachine } from '../machine.ts';
 import { ENGINES, type EngineName, type OpenEngine, openEngine } from '../provider/engines.ts';
 import { median } from '../statistics.ts';
-import { type Figures, fill, measureAccept, measureDelivery } from './loads.ts';
+import { type Figures, fill, measureAccept, measureDelivery, measureReads } from './loads.ts';
 
 const REPORT = join(import.meta.dirname, '..', 'RESULTS-queue.md');
 const HELP = `Usage: npm run bench -- queue [options]
 
   --rounds N    rounds of each load, each with an empty store (default 3)
   --events N    events of each load (default 10000)
+  --waiting N   events that wait while lists and figures are read (default 1000000)
   --only NAME   one engine: ${ENGINES.join(', ')}
   --out FILE    where the report goes (default bench/RESULTS-queue.md, if all engines are measured)
 `;
@@ -19,10 +20,13 @@ const CONCURRENCIES = [1, 8, 64];
 const WARM_UP = 3_000;
 /** With one append at a time, the disk is waited for each time. */
 const SINGLE_SHARE = 5;
+/** The 99th percentile of lists and figures. */
+const GOAL_READ_MS = 50;
 
 interface Plan {
   readonly rounds: number;
   readonly events: number;
+  readonly waiting: number;
 }
 
 interface Row {
@@ -66,6 +70,28 @@ async function playLoads(engine: EngineName, { rounds, events }: Plan): Promise<
   return rows;
 }
 
+/** Lists and figures of a large queue. */
+function playReads(engine: EngineName, { waiting }: Plan): Promise<Row[]> {
+  return withEngine(engine, async (open) => {
+    await fill(open, waiting);
+    await measureReads(open);
+    return [...(await measureReads(open))].map(([load, figures]) => ({ engine, load, rounds: [figures] }));
+  });
+}
+
+function toReadReport(rows: readonly Row[], waiting: number): string[] {
+  const slowest = Math.max(...rows.flatMap(({ rounds }) => rounds.map(({ p99 }) => p99)));
+  const verdict = slowest < GOAL_READ_MS ? 'reached' : 'missed';
+  return [
+    '',
+    `Lists of 50 and figures while ${waiting} events wait. Goal: a 99th percentile below ${GOAL_READ_MS} ms. The slowest has ${slowest.toFixed(1)} ms: ${verdict}.`,
+    '',
+    '| engine | read | CPU µs each | p50 ms | p99 ms |',
+    '|---|---|---|---|---|',
+    ...rows.map(({ engine, load, rounds }) => `| ${[engine, load, ...toCells(toMedian(rounds)).slice(1)].join(' | ')} |`),
+  ];
+}
+
 function toCells({ perSecond, cpuMicroseconds, p50, p99 }: Figures): string[] {
   return [perSecond.toFixed(0), cpuMicroseconds.toFixed(0), p50.toFixed(1), p99.toFixed(1)];
 }
@@ -75,7 +101,7 @@ function toMedian(rounds: readonly Figures[]): Figures {
   return { perSecond: of('perSecond'), cpuMicroseconds: of('cpuMicroseconds'), p50: of('p50'), p99: of('p99') };
 }
 
-function toReport(rows: readonly Row[], { rounds, events }: Plan, busy: number): string {
+function toReport(rows: readonly Row[], reads: readonly Row[], { rounds, events, waiting }: Plan, busy: number): string {
   return [
     '# Cost of the queue',
     '',
@@ -91,6 +117,7 @@ function toReport(rows: readonly Row[], { rounds, events }: Plan, busy: number):
     '| engine | load | per second | CPU µs each | p50 ms | p99 ms |',
     '|---|---|---|---|---|---|',
     ...rows.map(({ engine, load, rounds: figures }) => `| ${[engine, load, ...toCells(toMedian(figures))].join(' | ')} |`),
+    ...toReadReport(reads, waiting),
     '',
   ].join('\n');
 }
@@ -99,6 +126,7 @@ const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '3' },
     events: { type: 'string', default: '10000' },
+    waiting: { type: 'string', default: '1000000' },
     only: { type: 'string' },
     out: { type: 'string' },
     help: { type: 'boolean', default: false },
@@ -106,13 +134,16 @@ const { values } = parseArgs({
 });
 if (values.help) console.log(HELP);
 else {
-  const plan = { rounds: Number(values.rounds), events: Number(values.events) };
+  const plan = { rounds: Number(values.rounds), events: Number(values.events), waiting: Number(values.waiting) };
   const meter = new BusyMeter();
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const busy = meter.lap();
-  const rows: Row[] = [];
-  for (const engine of ENGINES.filter((name) => name === (values.only ?? name))) rows.push(...(await playLoads(engine, plan)));
-  const report = toReport(rows, plan, busy);
+  const [rows, reads]: [Row[], Row[]] = [[], []];
+  for (const engine of ENGINES.filter((name) => name === (values.only ?? name))) {
+    rows.push(...(await playLoads(engine, plan)));
+    reads.push(...(await playReads(engine, plan)));
+  }
+  const report = toReport(rows, reads, plan, busy);
   const out = values.out ?? (values.only === undefined ? REPORT : undefined);
   if (out === undefined) console.log(`\n${report}`);
   else writeFileSync(out, report);
