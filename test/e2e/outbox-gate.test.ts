@@ -64,15 +64,18 @@ test('logs an outage once, and uses another password as soon as the file has it'
     database,
   );
   const toUrl = (password: string): string => server.url({ role: 'other', database }).replace(/:[^:@]+@/, `:${password}@`);
-  const { folder: files, log, metric, logText } = await start(toUrl('old'));
+  const { folder: files, log, metric, logText, adminPort } = await start(toUrl('old'));
+  const readiness = async () => (await fetch(`http://127.0.0.1:${adminPort}/readyz`)).text();
   const find = (msg: string) => log().filter((line) => line['msg'] === msg);
   const [line] = await until(() => find('outbox_down').length > 0 && find('outbox_down'));
   expect(line).toMatchObject({
     error: `PostgreSQL at 127.0.0.1:${server.port}/${database}: password authentication failed for user "other"`,
     hint: 'correct the user or the password in the URL',
   });
+  expect(await readiness()).toContain('ready, but events in the outbox are not taken');
   writeFileSync(join(files, 'outbox-url'), toUrl('new'));
   await until(() => find('outbox_up').length > 0);
+  expect(await readiness()).not.toContain('but');
   expect(find('outbox_down')).toHaveLength(1);
   expect(await metric('sidegate_provider_outbox_up')).toBe(1);
   expect(logText()).not.toContain(':new@');

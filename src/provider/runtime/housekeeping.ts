@@ -107,7 +107,7 @@ export class Housekeeping {
    * from a backup, after a failover that lost commits, or if somebody emptied the tables. Reads one event, and only if there is a newer one.
    */
   async #watchLosses(stats: QueueStats, now: EpochMilliseconds): Promise<void> {
-    const { queue, retention, metrics, logger } = this.#parts;
+    const { queue, retention, metrics, logger, condition } = this.#parts;
     const before = this.#newest;
     const [newest] = (await queue.findEvents({}, { limit: 1 })).found;
     this.#newest = newest;
@@ -116,6 +116,7 @@ export class Housekeeping {
     if (before.createdAt < now - retention.retention / 2 || mayLeaveEarly(stats)) return;
     if ((await queue.getEvent(before.id)) !== undefined) return;
     metrics.queueWentBack();
+    condition.others.set('losses', 'events that the queue had stored are missing');
     logger.error('queue_went_back', {
       event: before.id,
       storedEvents: stats.storedEvents,

@@ -180,7 +180,7 @@ export class Provider {
     });
   }
 
-  /** Why the queue cannot store events, for /readyz; undefined if it can. */
+  /** For /readyz: why the queue cannot store events, or what else an operator has to look at. */
   get problem(): string | undefined {
     return this.#condition.problem;
   }

@@ -64,8 +64,7 @@ export function createLaneHooks(
     },
     /** Deliveries were not sent because the endpoint is disabled or deleted, or has another tenant. */
     onSkipped(id: string, count: number): void {
-      const endpoint = find(id);
-      metrics.settled(endpoint === undefined ? API_LABEL : toLabel(endpoint), 'skipped', count);
+      metrics.settled(toLabel(find(id) ?? { id, source: 'api' }), 'skipped', count);
     },
     /** The endpoint was disabled by its responses. */
     onDisabled({ id }: Endpoint, reason: DisabledReason): void {
@@ -100,27 +99,24 @@ export function createQueueHooks({ logger, condition }: Pick<TelemetryParts, 'lo
 export type OutboxHooks = ReturnType<typeof createOutboxHooks>;
 
 /** An outage is logged once, and its end. */
-export function createOutboxHooks({ logger, metrics }: TelemetryParts, onAccepted: ApiHooks['onAccepted']) {
+export function createOutboxHooks({ logger, metrics, condition }: TelemetryParts, onAccepted: ApiHooks['onAccepted']) {
   const outbox = metrics.watchOutbox();
-  let isDown = false;
   return {
     onUp(): void {
       outbox.up.value = 1;
-      if (isDown) logger.info('outbox_up');
-      isDown = false;
+      if (condition.others.delete('outbox')) logger.info('outbox_up');
     },
     /** Called for each attempt that failed, until `onUp`. */
     onDown(error: unknown): void {
       outbox.up.value = 0;
-      if (!isDown)
+      if (!condition.others.has('outbox'))
         logger.error('outbox_down', { error: toErrorText(error), hint: error instanceof PostgresError ? error.hint : undefined });
-      isDown = true;
+      condition.others.set('outbox', 'events in the outbox are not taken');
     },
     onAccepted,
-    /** `first`: of those that were rejected together. */
-    onRejected(count: number, first: { readonly row: { readonly seq: string }; readonly reason: string }): void {
+    /** `row`: the first of those that were rejected together. */
+    onRejected(count: number, { row, reason }: { readonly row: { readonly seq: string }; readonly reason: string }): void {
       outbox.rejected.add(count);
-      const { row, reason } = first;
       logger.warn('outbox_rejected', { rows: count, seq: row.seq, reason, hint: 'see the table sidegate_outbox_rejected' });
     },
     /** The queue rejected events, which stay in the table. Once, until all rows are moved. */
@@ -271,11 +267,14 @@ export type QueueCondition = ReturnType<typeof createQueueCondition>;
 /** The problems of the queue, for /readyz, the metric and the log. Each part fails and recovers by itself: figures that can be read do not mean that events can be written. */
 export function createQueueCondition(metrics: Pick<ProviderMetrics, 'queueUp'>, logger: Logger<ProviderLogEvent>) {
   const failed = new Map<Part, string>();
+  const others = new Map<'outbox' | 'losses', string>();
   return {
-    /** In the words of /readyz; undefined if the queue can store events. */
+    /** Problems that do not keep the queue from storing events. */
+    others,
+    /** In the words of /readyz; undefined if there is none. */
     get problem(): string | undefined {
       const first = PARTS.find((part) => failed.has(part));
-      return first && failed.get(first);
+      return first === undefined ? [...others.values()][0] : failed.get(first);
     },
     /** An outage is logged once, with the first cause. */
     fail(part: Part, error: string): void {

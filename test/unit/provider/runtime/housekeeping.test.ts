@@ -160,7 +160,7 @@ describe('a queue in PostgreSQL', () => {
   const createIn = (schema: string) => (clock: Clock) => createPostgresQueue(server.url(), schema, { clock });
 
   test('that lost accepted events is counted and logged once, with one of the events', async () => {
-    const { queue, clock, tick, logged, metric } = await createScene(createIn('lost'));
+    const { queue, clock, tick, logged, metric, condition } = await createScene(createIn('lost'));
     await queue.append([toEvent('first', clock)]);
     await tick();
     await queue.append([toEvent('second', clock)]);
@@ -172,6 +172,7 @@ describe('a queue in PostgreSQL', () => {
     await tick();
     await tick();
     expect(await metric('queue_went_back_total')).toBe('1');
+    expect(condition.problem).toBe('events that the queue had stored are missing');
     expect(logged().filter(({ msg }) => msg === 'queue_went_back')).toMatchObject([{ level: 'error', event: 'second' }]);
   });
 
