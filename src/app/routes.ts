@@ -41,7 +41,7 @@ import type { NewestVersions } from '../state/ordering/newest-versions.ts';
 import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
 import type { Attempts } from '../users/attempts.ts';
 import { toBasicChallenge } from '../users/basic.ts';
-import { HANDSHAKES } from '../verify/handshakes/catalogue.ts';
+import { hasTokenInUrl } from '../verify/handshakes/catalogue.ts';
 import type { OfferedTokens } from '../verify/handshakes/offered-tokens.ts';
 import type { RemoteCertificates } from '../verify/keys/certificates.ts';
 import type { KeyRing } from '../verify/keys/key-ring.ts';
@@ -297,6 +297,5 @@ function toRecency({ tolerance }: WebhookConfig, metrics: RouteMetrics): Recency
 
 /** Deliveries may have a query if the route allows it, the sender signs it, the scheme reads it strictly, or it can only be the handshake's token. */
 function isQueryAllowed({ allowQuery, description, handshake }: WebhookConfig): boolean {
-  const isHandshakeToken = handshake?.verifyToken !== undefined && HANDSHAKES[handshake.type].parameter !== undefined;
-  return allowQuery || isHandshakeToken || coversQuery(description) || readsQuery(description);
+  return allowQuery || hasTokenInUrl(handshake) || coversQuery(description) || readsQuery(description);
 }

@@ -190,7 +190,7 @@ async function prepareRoute(options: VerifierOptions): Promise<Prepared> {
     const compiled = compileScheme(description);
     return { scheme: compiled, ring: createRing(compiled, options, (warning) => warnings.push(warning)) };
   });
-  const handshake = await prepareHandshake(scheme, options);
+  const handshake = await prepareHandshake(scheme, options, (warning) => warnings.push(warning));
   const { dedup } = options;
   const claims =
     dedup === undefined
@@ -282,33 +282,43 @@ function parseSecret(
   return parsed.key;
 }
 
-/** A handshake with the method that only it uses. */
-type MethodHandshake = Handshake & { readonly method?: string | undefined };
+/** A handshake with the method that only it uses, and whether the URL contains its token. */
+type MethodHandshake = Handshake & { readonly method?: string | undefined; readonly isTokenInUrl: boolean };
 
 async function prepareHandshake(
   scheme: Scheme,
   { handshake: given, allowQuery = false }: VerifierOptions,
+  warn: (text: string) => void,
 ): Promise<MethodHandshake> {
-  const { name, handshake: own } = scheme.description;
-  if (given === 'off') return {};
+  const { description } = scheme;
+  const { name, handshake: own } = description;
+  if (given === 'off') return { isTokenInUrl: false };
   const type = given?.type ?? own;
   if (type === undefined) {
-    if (given === undefined) return {};
+    if (given === undefined) return { isTokenInUrl: false };
     throw new VerifierError(`handshake: ${name} has no handshake by default; set handshake.type`);
   }
-  const { HANDSHAKES, compileHandshake } = await import('../verify/handshakes/catalogue.ts');
-  const { method, parameter = '' } = HANDSHAKES[type];
-  const compiled = compileHandshake({
+  const [{ HANDSHAKES, compileHandshake, hasTokenInUrl }, { checkHandshake }] = await Promise.all([
+    import('../verify/handshakes/catalogue.ts'),
+    import('../config/rules/validate-handshake.ts'),
+  ]);
+  const { method, parameter } = HANDSHAKES[type];
+  const handshake = {
     type,
-    hasToken: given?.verifyToken !== undefined,
+    verifyToken: given?.verifyToken,
     parameter: given?.parameter ?? parameter,
-    allowedOrigins: given?.allowedOrigins ?? [],
+    allowedOrigins: [...(given?.allowedOrigins ?? [])],
     allowedRate: given?.allowedRate,
     publicKey: given?.publicKey,
-    allowQuery,
-    scheme,
-  });
-  return { ...compiled, method };
+  };
+  for (const { severity, path, message, hint } of checkHandshake({ handshake, description, allowQuery }, ['handshake'])) {
+    const text = `${path.join('.')}: ${message}`;
+    if (severity === 'error') throw new VerifierError(hint === undefined ? text : `${text}; ${hint}`);
+    warn(text);
+  }
+  const hasToken = handshake.verifyToken !== undefined;
+  const compiled = compileHandshake({ ...handshake, parameter: handshake.parameter ?? '', hasToken, allowQuery, scheme });
+  return { ...compiled, method, isTokenInUrl: hasTokenInUrl(handshake) };
 }
 
 interface Compiled {
@@ -321,7 +331,6 @@ interface Compiled {
 function buildGates({ scheme, ring, handshake, methods }: Compiled, options: VerifierOptions): RouteGates {
   const { description } = scheme;
   const { maxBody = DEFAULT_MAX_BODY, allowQuery = false, publicUrl = '', contentTypes = description.contentTypes } = options;
-  const hasTokenInQuery = typeof options.handshake === 'object' && options.handshake.verifyToken !== undefined;
   const bindsMediaType = description.signed.length > 0;
   const event = createSignatureGate(scheme, ring, {
     tolerance: description.timestamp === undefined ? undefined : toTolerance(options.tolerance, description.tolerance),
@@ -344,7 +353,7 @@ function buildGates({ scheme, ring, handshake, methods }: Compiled, options: Ver
     content: createContentGate({
       contentTypes,
       maxBody,
-      allowQuery: allowQuery || hasTokenInQuery || coversQuery(description) || readsQuery(description),
+      allowQuery: allowQuery || handshake.isTokenInUrl || coversQuery(description) || readsQuery(description),
       allowContentEncoding: false,
       bindsMediaType,
       checksBody: bindsMediaType,

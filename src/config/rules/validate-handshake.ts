@@ -5,8 +5,15 @@ import { isFieldPiece } from '../../verify/schemes/layout.ts';
 import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
+/** A handshake of the config, or of the library, whose token is not read from a file. */
+type HandshakeSettings = Omit<HandshakeConfig, 'verifyToken'> & { readonly verifyToken?: unknown };
+
+interface HandshakeSection extends Pick<WebhookConfig, 'description' | 'allowQuery'> {
+  readonly handshake?: HandshakeSettings | undefined;
+}
+
 /** Everything wrong or weak in it. */
-export function checkHandshake({ handshake, description, allowQuery }: WebhookConfig, path: Path): Rating[] {
+export function checkHandshake({ handshake, description, allowQuery }: HandshakeSection, path: Path): Rating[] {
   if (handshake === undefined) return [];
   const { type, verifyToken } = handshake;
   const { token, mac, hasOrigins, hasPublicKey, parameter } = HANDSHAKES[type];
@@ -72,7 +79,7 @@ const FORMS: Readonly<Record<'body' | 'text-and-body' | 'payload', TokenForm>> =
 };
 
 /** A setting that this type ignores would suggest a check that never happens. */
-function checkUnused(handshake: HandshakeConfig, path: Path): Rating[] {
+function checkUnused(handshake: HandshakeSettings, path: Path): Rating[] {
   const { type, verifyToken, parameter, allowedOrigins, allowedRate, publicKey } = handshake;
   const rules = HANDSHAKES[type];
   const unused = [

@@ -79,6 +79,11 @@ export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
 /** Their names, for the config. */
 export const HANDSHAKE_NAMES = Object.keys(HANDSHAKES) as HandshakeName[];
 
+/** Whether the URL that the sender calls has the token in its query, also for deliveries, so that these must be able to have one. */
+export function hasTokenInUrl(handshake: { readonly type: HandshakeName; readonly verifyToken?: unknown } | undefined): boolean {
+  return handshake?.verifyToken !== undefined && HANDSHAKES[handshake.type].parameter !== undefined;
+}
+
 /** Compiles a route's handshake. */
 export function compileHandshake(options: HandshakeOptions): Handshake {
   return HANDSHAKES[options.type].create(options);

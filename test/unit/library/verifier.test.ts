@@ -150,6 +150,21 @@ describe.each([
     expect(await judge({ ...signed, url: '/in?a=1' }, { allowQuery: true })).toBe('ok');
   });
 
+  test.each([
+    ['meta', 'X-Hub-Signature-256', 'sha256=', '400 query_not_signed'],
+    ['asana', 'X-Hook-Signature', '', 'ok'],
+  ])(
+    'accepts the token of a handshake in the query only if its sender has it there: %s',
+    async (scheme, header, prefix, expected) => {
+      const secret = 'it is a secret of the app';
+      const mac = createHmac('sha256', secret).update(BODY).digest('hex');
+      const headers = { 'Content-Type': 'application/json', [header]: prefix + mac };
+      const options = { scheme, secrets: [secret], handshake: { verifyToken: 'token-of-the-url' } };
+      expect(await judge({ url: '/in?token=token-of-the-url', headers, body: BODY }, options)).toBe(expected);
+      expect(await judge({ url: '/in?a=1', headers, body: BODY }, options)).toBe('400 query_not_signed');
+    },
+  );
+
   test('reads no more of an endless body than the limit', async () => {
     let pulled = 0;
     let isCanceled = false;
@@ -329,6 +344,11 @@ describe.each([
       [{ scheme: 'paypal' }, /receiverId: paypal signs it/],
       [{ receiverId: 'a' }, /receiverId: standard-webhooks does not sign it/],
       [{ handshake: { verifyToken: 'a' } }, /handshake: standard-webhooks has no handshake/],
+      [
+        { scheme: 'slack', handshake: { verifyToken: 'a' } },
+        /handshake\.verifyToken: the slack handshake does not use verifyToken; remove verifyToken/,
+      ],
+      [{ scheme: 'stripe', handshake: { type: 'x' } }, /handshake\.type: the handshake of X signs any token with the key/],
     ] as const)('are reported: %o', async (over, expected) => {
       const text = await problem(over);
       expect(text).toMatch(expected);
@@ -396,7 +416,7 @@ describe.each([
       now: () => atEpochSeconds * 1000,
       handshake: {
         type,
-        parameter: 'token',
+        ...(HANDSHAKES[type].parameter !== undefined && { parameter: 'token' }),
         ...(HANDSHAKES[type].token === 'needed' && { verifyToken: secret.text }),
         ...(type === 'braintree' && { publicKey: 'integration_public_key' }),
       },
