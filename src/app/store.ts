@@ -2,9 +2,9 @@
 import { readFile } from 'node:fs/promises';
 import type { RedisConfig, StoreConfig } from '../config/schema/config.ts';
 import { toReadProblem, UNREAD_HINT } from '../config/sources/read-problem.ts';
-import { readSecret, type SecretRead } from '../config/sources/secrets.ts';
+import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
-import { Secret } from '../core/secret.ts';
+import { Secret, type SecretRead } from '../core/secret.ts';
 import { createMemorySeenIds } from '../state/claims/memory-seen-ids.ts';
 import type { SeenIds } from '../state/claims/seen-ids.ts';
 import { createMemoryNewestVersions } from '../state/ordering/memory-newest-versions.ts';

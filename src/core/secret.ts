@@ -2,6 +2,15 @@
 import { inspect } from 'node:util';
 
 const MASK = '[secret]';
+/** Of examples in documentation and templates. */
+const PLACEHOLDER_PARTS = ['change-me', 'changeme', 'replace-me', 'replaceme', 'goes-here', 'placeholder'];
+const PLACEHOLDER_FRAMES = [
+  ['<', '>'],
+  ['${', '}'],
+  ['{{', '}}'],
+  ['your-', ''],
+] as const;
+const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
 /** Bytes that only `expose()` returns. Any other output shows `[secret]`. */
 export class Secret {
@@ -32,4 +41,31 @@ export class Secret {
   [inspect.custom](): string {
     return MASK;
   }
+}
+
+/** A secret, or why it could not be read. */
+export type SecretRead =
+  | { readonly secret: Secret; readonly warnings: readonly string[] }
+  | { readonly problem: string; readonly hint: string };
+
+/** The secret in a text that `where` names. Trailing whitespace is removed, because editors and `echo` add it. */
+export function toSecret(bytes: Buffer, where: string): SecretRead {
+  let end = bytes.length;
+  while (end > 0 && WHITESPACE.has(bytes[end - 1] as number)) end--;
+  if (end === 0) return { problem: `${where} is empty`, hint: 'with an empty secret, anyone could sign requests' };
+  const warnings = WHITESPACE.has(bytes[0] as number)
+    ? [`the secret in ${where} starts with whitespace, which is part of the secret`]
+    : [];
+  if (isPlaceholder(bytes.toString('latin1', 0, end)))
+    warnings.push(`the secret in ${where} looks like a placeholder, which anyone can guess: write the real secret into it`);
+  return { secret: new Secret(bytes.subarray(0, end)), warnings };
+}
+
+function isPlaceholder(text: string): boolean {
+  const plain = text.toLowerCase().replaceAll('_', '-').replaceAll(' ', '-');
+  return (
+    PLACEHOLDER_PARTS.some((part) => plain.includes(part)) ||
+    PLACEHOLDER_FRAMES.some(([start, end]) => plain.startsWith(start) && plain.endsWith(end)) ||
+    new Set(plain).size === 1
+  );
 }

@@ -4,7 +4,7 @@ import { type Milliseconds, parseDuration, systemClock } from '../core/clock.ts'
 import type { Claim } from '../core/event.ts';
 import { Refusal, refuse } from '../core/refusal.ts';
 import { REFUSALS } from '../core/refusal-catalogue.ts';
-import { Secret } from '../core/secret.ts';
+import { type Secret, toSecret } from '../core/secret.ts';
 import { createContentGate } from '../gateway/pipeline/gates/content.ts';
 import type { EventGate, HeadGate, RouteGates, VerifiedEventGate } from '../gateway/pipeline/gates/gate.ts';
 import { createOpenHandshakeGate } from '../gateway/pipeline/gates/open-handshake.ts';
@@ -256,11 +256,23 @@ function createRing(
   if (secrets.length === 0) throw new VerifierError('secrets: the list is empty, so no delivery could be verified');
   const keys = secrets.map((each, at) => parseSecret(scheme, typeof each === 'object' ? each : { secret: each }, at, warn));
   const token = typeof handshake === 'object' ? handshake.verifyToken : undefined;
-  return new KeyRing({ keys, unavailable: [], handshakeToken: toSecret(token), urlCredentials: toSecret(urlCredentials) });
+  const readOptional = (text: string | undefined, setting: string): Secret | undefined =>
+    text === undefined ? undefined : readSecret(text, setting, warn);
+  return new KeyRing({
+    keys,
+    unavailable: [],
+    handshakeToken: readOptional(token, 'handshake.verifyToken'),
+    urlCredentials: readOptional(urlCredentials, 'urlCredentials'),
+  });
 }
 
-function toSecret(text: string | undefined): Secret | undefined {
-  return text === undefined ? undefined : new Secret(Buffer.from(text));
+/** Reads the text as the gate reads a file. An unset variable of the environment must not become the secret `undefined`. */
+function readSecret(text: unknown, setting: string, warn: (text: string) => void): Secret {
+  if (typeof text !== 'string') throw new VerifierError(`${setting}: not a string; is a variable of the environment unset?`);
+  const read = toSecret(Buffer.from(text), setting);
+  if ('problem' in read) throw new VerifierError(`${read.problem}; ${read.hint}`);
+  read.warnings.forEach(warn);
+  return read.secret;
 }
 
 function parseSecret(
@@ -269,14 +281,12 @@ function parseSecret(
   at: number,
   warn: (text: string) => void,
 ): VerifyKey {
-  // An unset variable of the environment must not become the secret `undefined`.
-  if (typeof secret !== 'string')
-    throw new VerifierError(`secrets[${at}]: not a string; is a variable of the environment unset?`);
+  const read = readSecret(secret, `secrets[${at}]`, warn);
   if (secret.startsWith(CERTIFICATE))
     throw new VerifierError(
       `secrets[${at}]: the library does not parse certificates; extract the public key: openssl x509 -pubkey -noout`,
     );
-  const parsed = scheme.parseKey(name ?? `secret-${at + 1}`, new Secret(Buffer.from(secret)), encoding, notAfter);
+  const parsed = scheme.parseKey(name ?? `secret-${at + 1}`, read, encoding, notAfter);
   if ('problem' in parsed) throw new VerifierError(`secrets[${at}]: ${parsed.problem}; ${parsed.hint}`);
   if (parsed.warning !== undefined) warn(`secrets[${at}]: ${parsed.warning}`);
   return parsed.key;

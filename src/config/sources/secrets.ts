@@ -1,29 +1,14 @@
 /** Reads secrets from files and environment variables. Messages never contain any part of a secret. */
 import { readFile } from 'node:fs/promises';
-import { Secret } from '../../core/secret.ts';
+import { type SecretRead, toSecret } from '../../core/secret.ts';
 import type { SecretSource } from '../schema/config.ts';
 import { findFake } from './fake-sources.ts';
 import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 
-/** A secret, or why it could not be read. */
-export type SecretRead =
-  | { readonly secret: Secret; readonly warnings: readonly string[] }
-  | { readonly problem: string; readonly hint: string };
-
 const MAX_SECRET_BYTES = 65_536;
 /** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
 const USERINFO = /^[A-Za-z0-9._~!$&'()*+,;=:%-]{1,512}$/;
-/** Of examples in documentation and templates. */
-const PLACEHOLDER_PARTS = ['change-me', 'changeme', 'replace-me', 'replaceme', 'goes-here', 'placeholder'];
-const PLACEHOLDER_FRAMES = [
-  ['<', '>'],
-  ['${', '}'],
-  ['{{', '}}'],
-  ['your-', ''],
-] as const;
-const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
-
-/** Reads one secret. Trailing whitespace is removed, because editors and `echo` add it. */
+/** Reads one secret. */
 export async function readSecret(source: SecretSource): Promise<SecretRead> {
   const fake = findFake(source);
   if (fake !== undefined) return toSecret(Buffer.from(fake), 'the fake text in the fixtures');
@@ -60,25 +45,4 @@ export async function readSecretFile(file: string): Promise<SecretRead> {
       hint: UNREAD_HINT,
     };
   }
-}
-
-function toSecret(bytes: Buffer, where: string): SecretRead {
-  let end = bytes.length;
-  while (end > 0 && WHITESPACE.has(bytes[end - 1] as number)) end--;
-  if (end === 0) return { problem: `${where} is empty`, hint: 'with an empty secret, anyone could sign requests' };
-  const warnings = WHITESPACE.has(bytes[0] as number)
-    ? [`the secret in ${where} starts with whitespace, which is part of the secret`]
-    : [];
-  if (isPlaceholder(bytes.toString('latin1', 0, end)))
-    warnings.push(`the secret in ${where} looks like a placeholder, which anyone can guess: write the real secret into it`);
-  return { secret: new Secret(bytes.subarray(0, end)), warnings };
-}
-
-function isPlaceholder(text: string): boolean {
-  const plain = text.toLowerCase().replaceAll('_', '-').replaceAll(' ', '-');
-  return (
-    PLACEHOLDER_PARTS.some((part) => plain.includes(part)) ||
-    PLACEHOLDER_FRAMES.some(([start, end]) => plain.startsWith(start) && plain.endsWith(end)) ||
-    new Set(plain).size === 1
-  );
 }

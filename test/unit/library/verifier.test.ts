@@ -330,7 +330,10 @@ describe.each([
 
     test.each([
       [{ secrets: [] }, /secrets: the list is empty/],
-      [{ secrets: [''] }, /secrets\[0\]: the secret is empty/],
+      [{ secrets: [''] }, /secrets\[0\] is empty/],
+      [{ secrets: [' \r\n'] }, /secrets\[0\] is empty/],
+      [{ scheme: 'meta', handshake: { verifyToken: '\n' } }, /handshake\.verifyToken is empty/],
+      [{ scheme: 'twilio', publicUrl: 'https://a.example', urlCredentials: '' }, /urlCredentials is empty/],
       [{ secrets: [undefined as unknown as string] }, /secrets\[0\]: not a string; is a variable of the environment unset/],
       [{ secrets: ['whsec_%%%%'] }, /secrets\[0\]: the secret is not canonical base64/],
       [{ secrets: ['-----BEGIN CERTIFICATE-----\nMIIB'] }, /secrets\[0\]: the library does not parse certificates/],
@@ -375,6 +378,18 @@ describe.each([
         if (!/secrets\[0\]|: none$/.test(text)) failed.push(name);
       }
       expect(failed.toSorted()).toEqual(UNSUPPORTED);
+    });
+
+    test('do not include a newline at the end of a secret, which does not belong to it', async () => {
+      expect(await judge(sign(), { secrets: [`${SECRET}\r\n`] })).toBe('ok');
+    });
+
+    test('warn of a secret that is a placeholder, or starts with whitespace', async () => {
+      const secrets = ['<the-secret-of-the-webhook>', '\nit is a secret of GitHub'];
+      expect(await create({ scheme: 'github', secrets }).ready()).toEqual([
+        expect.stringMatching(/secrets\[0\] looks like a placeholder/),
+        expect.stringMatching(/secrets\[1\] starts with whitespace/),
+      ]);
     });
 
     test('warn of a weak secret', async () => {
