@@ -1,21 +1,23 @@
 /** Handles each event once, with the dedup gate and a store of the app. Loaded only for a verifier with a store. */
+import { DEFAULT_RETENTION_MS, toMinRetention } from '../config/schema/retention.ts';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { LEASE_MARGIN_MS } from '../core/event.ts';
 import { ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
 import type { Settlement } from '../gateway/pipeline/settlements.ts';
 import { type SeenIds, StoreUnavailable } from '../state/claims/seen-ids.ts';
-import type { SchemeDescription } from '../verify/schemes/description.ts';
+import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
 import { compute } from './compute.ts';
 import type { DedupSettings, Duration, EventStore } from './types.ts';
 
-const DAY_MS = 86_400_000;
-const DEFAULT_RETENTION_MS: Milliseconds = 3 * DAY_MS;
 const DEFAULT_LEASE_MS: Milliseconds = 60_000;
 const DEFAULT_MAX_WAIT_MS: Milliseconds = 4_000;
 /** As in the config of the gate. */
 const DEFAULT_MAX_KINDS = 8;
+/** The default of `limits.bodyTimeout` of the gate, and of Node. The app decides how long a body may take. */
+const BODY_TIMEOUT_MS: Milliseconds = 300_000;
 const MAX_WAITING = 1_000;
 
 /** The gate of a verifier, and what settles its claims. */
@@ -25,13 +27,21 @@ export interface Claims {
   settle(settle: () => void): Promise<void>;
 }
 
-/** Builds the gate. `read` reports a wrong duration. */
-export function createClaims(
-  given: EventStore | DedupSettings,
-  { name, repeatsBytes }: SchemeDescription,
-  read: (value: Duration, setting: string) => Milliseconds,
-): Claims {
+/** The scheme to verify, and the reporters of wrong settings. */
+interface ClaimsContext {
+  readonly description: SchemeDescription;
+  /** Undefined if no timestamp is signed. */
+  readonly tolerance: Tolerance | undefined;
+  read(value: Duration, setting: string): Milliseconds;
+  warn(text: string): void;
+  fail(text: string): never;
+}
+
+/** Builds the gate. */
+export function createClaims(given: EventStore | DedupSettings, context: ClaimsContext): Claims {
+  const { name, repeatsBytes } = context.description;
   const settings: DedupSettings = 'store' in given ? given : { store: given };
+  const times = readTimes(settings, context);
   const store = toSeenIds(settings.store);
   const settled: Promise<unknown>[] = [];
   const settle = (settlement: Settlement): void => {
@@ -45,10 +55,8 @@ export function createClaims(
   const gate = createDedupGate(
     {
       route: settings.namespace ?? name,
-      retention: read(settings.retention ?? DEFAULT_RETENTION_MS, 'retention'),
-      lease: read(settings.lease ?? DEFAULT_LEASE_MS, 'lease'),
+      ...times,
       inProgress: settings.inProgress ?? 'wait',
-      maxWait: read(settings.maxWait ?? DEFAULT_MAX_WAIT_MS, 'maxWait'),
       onStoreError: 'refuse',
       unsignedId: settings.unsignedId ?? 'check',
       repeatsBytes: repeatsBytes === true,
@@ -72,6 +80,24 @@ export function createClaims(
       await Promise.all(settled.splice(0));
     },
   };
+}
+
+function readTimes(settings: DedupSettings, { tolerance, read, warn, fail }: ClaimsContext) {
+  const retention = read(settings.retention ?? DEFAULT_RETENTION_MS, 'dedup.retention');
+  const lease = read(settings.lease ?? DEFAULT_LEASE_MS, 'dedup.lease');
+  const maxWait = read(settings.maxWait ?? DEFAULT_MAX_WAIT_MS, 'dedup.maxWait');
+  const minimum = toMinRetention(tolerance, BODY_TIMEOUT_MS);
+  if (retention < minimum)
+    fail(
+      `dedup.retention: an event is forgotten while its delivery can still be replayed; set at least ${Math.ceil(minimum / 1_000)}s: the tolerance in both directions, and 5m in which a body may arrive`,
+    );
+  if (lease <= LEASE_MARGIN_MS) fail(`dedup.lease: the claim ends while the event is handled; set it above ${LEASE_MARGIN_MS}ms`);
+  if (retention <= lease)
+    fail('dedup.retention: a handled event is forgotten sooner than one that is being handled; set it above dedup.lease');
+  if (retention < DEFAULT_RETENTION_MS)
+    warn('dedup.retention: senders may retry for three days; a retry after the retention is handled again');
+  if (settings.inProgress !== 'reject' && maxWait >= lease) warn('dedup.maxWait: deliveries wait longer than the lease lasts');
+  return { retention, lease, maxWait };
 }
 
 /** The store of an app. An error of it means that it is not available. */

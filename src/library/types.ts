@@ -64,7 +64,7 @@ export interface EventStore {
 /** How events are handled once. */
 export interface DedupSettings {
   readonly store: EventStore;
-  /** How long a handled event is remembered. Default: 3d. */
+  /** How long a handled event is remembered: at least the tolerance in both directions and 5 minutes. Default: 3d. */
   readonly retention?: Duration;
   /** How long a claim lasts that is neither confirmed nor released. It must be longer than the handler takes. Default: 60s. */
   readonly lease?: Duration;

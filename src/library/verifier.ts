@@ -186,18 +186,21 @@ async function prepareRoute(options: VerifierOptions): Promise<Prepared> {
   const description = receiverId === undefined ? preset : withReceiverId(preset, receiverId);
   checkDescription(description, options);
   const warnings: string[] = [];
+  const warn = (warning: string): void => {
+    warnings.push(warning);
+  };
   const { scheme, ring } = await compute(() => {
     const compiled = compileScheme(description);
-    return { scheme: compiled, ring: createRing(compiled, options, (warning) => warnings.push(warning)) };
+    return { scheme: compiled, ring: createRing(compiled, options, warn) };
   });
-  const handshake = await prepareHandshake(scheme, options, (warning) => warnings.push(warning));
+  const handshake = await prepareHandshake(scheme, options, warn);
   const { dedup } = options;
+  const tolerance = description.timestamp === undefined ? undefined : toTolerance(options.tolerance, description.tolerance);
+  const reports = { read: toTime, warn, fail };
   const claims =
-    dedup === undefined
-      ? undefined
-      : (await import('./claims.ts')).createClaims(dedup, description, (value, setting) => toTime(value, `dedup.${setting}`));
+    dedup === undefined ? undefined : (await import('./claims.ts')).createClaims(dedup, { description, tolerance, ...reports });
   const appMethods = toSenderMethods(description) ?? ['POST'];
-  const gates = buildGates({ scheme, ring, handshake, methods: appMethods }, options);
+  const gates = buildGates({ scheme, ring, handshake, tolerance, methods: appMethods }, options);
   const webhook = gates.webhook && { ...gates.webhook, claims: claims === undefined ? [] : [claims.gate] };
   const { method } = handshake;
   return {
@@ -335,15 +338,16 @@ interface Compiled {
   readonly scheme: Scheme;
   readonly ring: KeyRing;
   readonly handshake: MethodHandshake;
+  readonly tolerance: Tolerance | undefined;
   readonly methods: readonly string[];
 }
 
-function buildGates({ scheme, ring, handshake, methods }: Compiled, options: VerifierOptions): RouteGates {
+function buildGates({ scheme, ring, handshake, tolerance, methods }: Compiled, options: VerifierOptions): RouteGates {
   const { description } = scheme;
   const { maxBody = DEFAULT_MAX_BODY, allowQuery = false, publicUrl = '', contentTypes = description.contentTypes } = options;
   const bindsMediaType = description.signed.length > 0;
   const event = createSignatureGate(scheme, ring, {
-    tolerance: description.timestamp === undefined ? undefined : toTolerance(options.tolerance, description.tolerance),
+    tolerance,
     onSkew: () => undefined,
     allowDotInId: false,
     allowQuery,
@@ -407,6 +411,10 @@ function computeEvents(event: EventGate, signed: VerifiedEventGate | undefined):
     verified: [{ check: (verified) => replies.get(verified) }],
     claims: [],
   };
+}
+
+function fail(text: string): never {
+  throw new VerifierError(text);
 }
 
 function toTime(value: Duration, setting: string): Milliseconds {

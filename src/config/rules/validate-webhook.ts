@@ -14,7 +14,7 @@ import {
   type WebhookConfig,
 } from '../schema/config.ts';
 import { toAppendTimeout } from '../schema/queue-choice.ts';
-import { isUntimed, repeatsBytes, repeatsBytesUnderIds } from '../schema/retention.ts';
+import { isUntimed, repeatsBytes, repeatsBytesUnderIds, toMinRetention } from '../schema/retention.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkContent } from './validate-content.ts';
 import { checkHandshake } from './validate-handshake.ts';
@@ -24,7 +24,6 @@ import { checkScheme } from './validate-scheme.ts';
 export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
 const DAY_MS: Milliseconds = 86_400_000;
-const CLOCK_ROUNDING_MS: Milliseconds = 2_000;
 
 /** Clocks differ by seconds, and queues of senders delay deliveries by minutes. */
 const MAX_USUAL_TOLERANCE_MS: Milliseconds = 3_600_000;
@@ -93,12 +92,12 @@ function checkCapture({ description }: WebhookConfig, path: Path): Rating {
   );
 }
 
-/** The timestamp is checked in whole seconds when the head arrives, but the ID is claimed only after the body was read. */
+/** An ID must be remembered while its delivery can be replayed, and should be while the sender retries. */
 export function checkRetention(webhook: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Rating[] {
   const { dedup, tolerance } = webhook;
   if (dedup === 'off') return [];
   const at = [...path, 'dedup', 'retention'];
-  const minimum = tolerance === undefined ? 0 : tolerance.past + tolerance.future + bodyTimeout + CLOCK_ROUNDING_MS;
+  const minimum = toMinRetention(tolerance, bodyTimeout);
   if (dedup.retention >= minimum) {
     const isShort = dedup.retention < SENDER_RETRY_HORIZON_MS && !repeatsBytes(webhook);
     const message = 'senders may retry for three days; a retry after the retention is handled again';

@@ -1,7 +1,7 @@
 /** How long IDs are remembered by default. */
 
 import type { Milliseconds } from '../../core/clock.ts';
-import type { SchemeDescription } from '../../verify/schemes/description.ts';
+import type { SchemeDescription, Tolerance } from '../../verify/schemes/description.ts';
 
 const DAY_MS: Milliseconds = 86_400_000;
 /** Most senders retry no longer than this. */
@@ -11,6 +11,16 @@ export const DEFAULT_RETENTION_MS: Milliseconds = 3 * DAY_MS;
  * store of a busy route, which then responds with 503, and each restart loses them anyway.
  */
 const UNTIMED_RETENTION_MS: Milliseconds = 30 * DAY_MS;
+
+const CLOCK_ROUNDING_MS: Milliseconds = 2_000;
+
+/**
+ * How long an ID must be remembered at least. The timestamp is checked in whole seconds when the head arrives, but the ID is claimed
+ * only after the body was read.
+ */
+export function toMinRetention(tolerance: Tolerance | undefined, bodyTimeout: Milliseconds): Milliseconds {
+  return tolerance === undefined ? 0 : tolerance.past + tolerance.future + bodyTimeout + CLOCK_ROUNDING_MS;
+}
 
 /** The parts of a webhook section that determine its retention. */
 interface DedupSection {

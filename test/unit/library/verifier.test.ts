@@ -380,6 +380,31 @@ describe.each([
       expect(failed.toSorted()).toEqual(UNSUPPORTED);
     });
 
+    test.each([
+      [
+        { retention: '901s' },
+        /dedup\.retention: an event is forgotten while its delivery can still be replayed; set at least 902s/,
+      ],
+      [{ retention: 0 }, /dedup\.retention: /],
+      [{ lease: '100ms' }, /dedup\.lease: the claim ends while the event is handled; set it above 100ms/],
+      [{ retention: '1h', lease: '1h' }, /dedup\.retention: .* above dedup\.lease/],
+    ] as const)('include %o of dedup', async (settings, expected) => {
+      expect(await problem({ dedup: { store: library().memoryStore(), ...settings } })).toMatch(expected);
+    });
+
+    test('include a tolerance beyond the retention', async () => {
+      const over = { tolerance: '30d', dedup: library().memoryStore() };
+      expect(await problem(over)).toMatch(/^VerifierError: dedup\.retention: an event is forgotten/);
+    });
+
+    test('warn of a short retention, and of waits that are longer than the lease', async () => {
+      const dedup = { store: library().memoryStore(), retention: '902s', lease: '4s' };
+      expect(await create({ dedup }).ready()).toEqual([
+        'dedup.retention: senders may retry for three days; a retry after the retention is handled again',
+        'dedup.maxWait: deliveries wait longer than the lease lasts',
+      ]);
+    });
+
     test('do not include a newline at the end of a secret, which does not belong to it', async () => {
       expect(await judge(sign(), { secrets: [`${SECRET}\r\n`] })).toBe('ok');
     });
