@@ -8,6 +8,7 @@ import { createDedupGate } from '../gateway/pipeline/gates/dedup.ts';
 import type { ClaimGate } from '../gateway/pipeline/gates/gate.ts';
 import type { Settlement } from '../gateway/pipeline/settlements.ts';
 import { type SeenIds, StoreUnavailable } from '../state/claims/seen-ids.ts';
+import { coversId } from '../verify/schemes/coverage.ts';
 import type { SchemeDescription, Tolerance } from '../verify/schemes/description.ts';
 import { compute } from './compute.ts';
 import type { DedupSettings, Duration, EventStore } from './types.ts';
@@ -39,9 +40,12 @@ interface ClaimsContext {
 
 /** Builds the gate. */
 export function createClaims(given: EventStore | DedupSettings, context: ClaimsContext): Claims {
-  const { name, repeatsBytes } = context.description;
+  const { description, warn } = context;
+  const { name, repeatsBytes } = description;
   const settings: DedupSettings = 'store' in given ? given : { store: given };
   const times = readTimes(settings, context);
+  if (settings.unsignedId === 'trust' && !coversId(description))
+    warn(`dedup.unsignedId: ${name} does not sign the ID, so a captured delivery is handled again under each invented ID`);
   const store = toSeenIds(settings.store);
   const settled: Promise<unknown>[] = [];
   const settle = (settlement: Settlement): void => {

@@ -72,7 +72,7 @@ export interface DedupSettings {
   readonly inProgress?: 'wait' | 'reject';
   /** Default: 4s. */
   readonly maxWait?: Duration;
-  /** How an ID is treated that the signature does not cover. Default: check. */
+  /** For an ID that the signature does not cover: `trust` handles a captured delivery again under each invented ID. Default: check. */
   readonly unsignedId?: 'check' | 'trust';
   /** Separates the events of several verifiers in one store. Default: the name of the scheme. */
   readonly namespace?: string;

@@ -2,7 +2,7 @@
 
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { LEASE_MARGIN_MS } from '../../core/event.ts';
-import { coversQuery, coversValue } from '../../verify/schemes/coverage.ts';
+import { coversId, coversQuery, coversValue } from '../../verify/schemes/coverage.ts';
 import { isBearer } from '../../verify/schemes/description.ts';
 import {
   type Config,
@@ -194,6 +194,7 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Rat
       ),
     );
   }
+  if (dedup.unsignedId === 'trust') found.push(...checkTrust(webhook, [...path, 'unsignedId']));
   if (dedup.inProgress === 'wait' && dedup.maxWait >= dedup.lease)
     found.push(warning([...path, 'maxWait'], 'deliveries wait longer than the lease lasts', 'set it below lease'));
   if (dedup.onStoreError === 'forward')
@@ -205,6 +206,13 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, path: Path): Rat
       ),
     );
   return found;
+}
+
+function checkTrust({ description, scheme, tolerance }: WebhookConfig, path: Path): Rating[] {
+  // If parts of the body are not signed, trust is an error.
+  if (coversId(description) || description.unsignedBody !== undefined) return [];
+  const message = `${scheme} does not sign the ID: with one captured delivery and invented IDs, anyone can make the app handle the event again and again, ${tolerance === undefined ? 'forever' : 'until its timestamp is too old'}`;
+  return [warning(path, message, 'unsignedId: check, unless the app recognizes repeats by the body')];
 }
 
 function checkOrder(order: OrderConfig, { description, scheme }: WebhookConfig, path: Path): Rating[] {

@@ -109,7 +109,7 @@ const dedup = z
       .enum(['check', 'trust'])
       .default('check')
       .describe(
-        'For senders whose signature does not cover the ID (GitHub, Shopify and others): `check` also compares the signed bytes with earlier deliveries, so that a delivery cannot be replayed with a new ID; `trust` takes deliveries with other IDs for other events, also if their bytes are the same. Either way an ID that was handled with other content gets 503.',
+        'For senders whose signature does not cover the ID (GitHub, Shopify and others): `check` also compares the signed bytes with earlier deliveries, so that a delivery cannot be replayed with a new ID. `trust` takes deliveries with other IDs for other events, also if their bytes are the same. With `trust`, anyone who has a captured delivery can repeat it under invented IDs: forever if no timestamp is signed. Either way an ID that was handled with other content gets 503.',
       ),
     maxKinds: z
       .int()

@@ -41,6 +41,16 @@ function coversFields(description: SchemeDescription): boolean {
   return fields.length > 0 && isWhole && description.signature?.path === undefined;
 }
 
+/** Whether the signature covers the ID, if a delivery has one. */
+export function coversId(description: SchemeDescription): boolean {
+  const { signed, id } = description;
+  if (id === undefined || signed.length === 0 || signed.includes('id') || 'claim' in id) return true;
+  if ('query' in id) return coversQuery(description);
+  // In `form` nothing separates names from values, so an attacker can move bytes from the ID to the field after it, or from it.
+  const isInBody = 'json' in id || 'form' in id || 'xml' in id;
+  return isInBody && coversBody(description) && !signed.includes('form');
+}
+
 /** Whether the signature covers the query, so that the gate need not reject it. */
 export function coversQuery({ signed }: SchemeDescription): boolean {
   return signed.some((piece) => WHOLE_TARGET.has(piece));

@@ -6,7 +6,7 @@ import type { Chunks } from '../../core/hmac.ts';
 import { parseJsonListPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
 import { toBytes } from './algorithms.ts';
 import { BodyContent, compileBodyPlace, toPath } from './body-values.ts';
-import { coversBody, coversQuery } from './coverage.ts';
+import { coversId } from './coverage.ts';
 import type { ContentShape, IdSource, SchemeDescription } from './description.ts';
 import { VALID_ID } from './head.ts';
 import { compileCompared } from './open-content.ts';
@@ -37,8 +37,7 @@ export function compileIdentity(description: SchemeDescription): Identify {
   const readHeadId = readClaim ?? ((head: SignedHead) => head.id);
   const readId = compileId(description);
   const readTime = compileTime(description);
-  const isHeadSigned = readClaim !== undefined || isHeadIdSigned(description);
-  const isIdSigned = readId === undefined ? isHeadSigned : isBodyIdSigned(description);
+  const isIdSigned = coversId(description);
   const toCompared = compileCompared(description);
   const readsContent = readId?.needsJson === true || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
@@ -53,17 +52,6 @@ export function compileIdentity(description: SchemeDescription): Identify {
     if (isKnown) return { id, timestamp, ...compared };
     return { ...identifyByContent(toSigned(), id, head.kind), timestamp, ...compared };
   };
-}
-
-/** Whether the signature covers an ID in the head, or in the part of the body that is read before the verification. */
-function isHeadIdSigned(description: SchemeDescription): boolean {
-  const { signed, id } = description;
-  return signed.includes('id') || (id !== undefined && 'query' in id && coversQuery(description));
-}
-
-/** In `form` nothing separates names from values, so an attacker can move bytes from the ID to the field after it, or from it. */
-function isBodyIdSigned(description: SchemeDescription): boolean {
-  return coversBody(description) && !description.signed.includes('form');
 }
 
 /** Reads the ID from the body of a verified message; undefined if it is not there. */

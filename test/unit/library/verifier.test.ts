@@ -405,6 +405,14 @@ describe.each([
       ]);
     });
 
+    test('warn of unsigned IDs that are trusted', async () => {
+      const dedup = { store: library().memoryStore(), unsignedId: 'trust' } as const;
+      expect(await create({ dedup }).ready()).toEqual([]);
+      expect(await create({ scheme: 'github', secrets: ['it is a secret of GitHub'], dedup }).ready()).toEqual([
+        'dedup.unsignedId: github does not sign the ID, so a captured delivery is handled again under each invented ID',
+      ]);
+    });
+
     test('do not include a newline at the end of a secret, which does not belong to it', async () => {
       expect(await judge(sign(), { secrets: [`${SECRET}\r\n`] })).toBe('ok');
     });

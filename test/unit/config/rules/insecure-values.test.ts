@@ -61,6 +61,25 @@ describe('a tolerance', () => {
   });
 });
 
+describe('an unsigned ID that is trusted', () => {
+  const trust = (scheme: string, dedup: object = { unsignedId: 'trust' }): string[] =>
+    check({
+      routes: [{ ...ROUTE, allow: undefined, webhook: { scheme, dedup, keys: [{ name: 'k', secret: { env: 'K' } }] } }],
+    }).filter((text) => text.includes('unsignedId'));
+  const toWarning = (scheme: string, end: string): string =>
+    `warning routes.0.webhook.dedup.unsignedId: ${scheme} does not sign the ID: with one captured delivery and invented IDs, anyone can make the app handle the event again and again, ${end}`;
+
+  test('gets a warning, also if the retention is explicit', () => {
+    expect(trust('github', { retention: '30d', unsignedId: 'trust' })).toEqual([toWarning('github', 'forever')]);
+    expect(trust('github')).toEqual([toWarning('github', 'forever')]);
+    expect(trust('zendesk')).toEqual([toWarning('zendesk', 'until its timestamp is too old')]);
+  });
+
+  test.each(['standard-webhooks', 'stripe', 'aws-sns'])('gets none for %s, which signs it', (scheme) => {
+    expect(trust(scheme)).toEqual([]);
+  });
+});
+
 test.each([
   [
     'proxy',
