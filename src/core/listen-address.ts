@@ -64,6 +64,11 @@ export function isReachedBy(address: ListenAddress, target: ConnectTarget): bool
   );
 }
 
+/** Returns whether connections to the two may reach the same program: one can listen on all addresses of this machine. */
+export function mayShareTarget(a: ConnectTarget, b: ConnectTarget): boolean {
+  return a.port === b.port && toMachine(a.host) === toMachine(b.host);
+}
+
 /** Returns whether the two share an address and a port, or could. */
 export function isOverlapping(a: ListenAddress, b: ListenAddress): boolean {
   if (a.port !== b.port || a.port === 0) return false;
@@ -105,6 +110,12 @@ function isCovered(hosts: readonly string[], host: string): boolean {
 
 function toHost(written: string): string | undefined {
   return normalizeIp(written) ?? (HOST_NAME.test(written) ? written.toLowerCase() : undefined);
+}
+
+/** One text for all addresses and names of this machine that are known without its configuration. */
+function toMachine(host: string): string {
+  const plain = toComparable(host);
+  return isLoopbackIp(plain) || WILDCARDS.has(plain) || plain.endsWith('.localhost') ? 'localhost' : plain;
 }
 
 /** Normalizes an address or a name. */

@@ -1,5 +1,6 @@
 /** Routes whose paths contain or resemble each other: how requests for one are kept from bypassing the gates of another. */
 import { isDeepStrictEqual } from 'node:util';
+import { mayShareTarget } from '../../core/listen-address.ts';
 import { type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 import { toGateIdentity } from './gate-identity.ts';
@@ -103,7 +104,7 @@ function isOnOtherHost(other: MatchSpace, guarded: MatchSpace): boolean {
   if (other.host === guarded.host || other.gates === guarded.gates) return false;
   // A route without a host and a route with one: checkSpace.
   if (guarded.host === undefined) return false;
-  const isSameApp = isDeepStrictEqual(other.route.upstream, guarded.route.upstream);
+  const isSameApp = mayShareTarget(other.route.upstream, guarded.route.upstream);
   return isSameApp && (contains(other, guarded) || (!guarded.isExact && contains(guarded, other)));
 }
 

@@ -94,7 +94,7 @@ describe('sidegate check notes', () => {
 
 describe('routes that only their hosts separate', () => {
   const toHost = (host: string, path: string, checks: string, upstream = 'http://127.0.0.1:3000'): string =>
-    `match: { host: ${host}, ${path} }, upstream: ${upstream}, ${checks}`;
+    `match: { host: ${host}, ${path} }, upstream: "${upstream}", ${checks}`;
   const loadHosts = (...routes: readonly string[]): ReturnType<typeof parseConfig> => {
     const tls = 'listen: { tls: { certFile: c, keyFile: k, clientCaFile: ca } }';
     return parseConfig(
@@ -118,10 +118,28 @@ describe('routes that only their hosts separate', () => {
     },
   );
 
+  test.each([
+    'http://localhost:3000',
+    'http://LOCALHOST.:3000',
+    'http://[::1]:3000',
+    'http://127.0.0.2:3000',
+    'http://[::ffff:127.0.0.1]:3000',
+    'http://0.0.0.0:3000',
+    'http://0x7f.1:3000',
+    'http://app.localhost:3000',
+  ])('get a warning if the app has another name: %s', (upstream) => {
+    const { problems } = loadHosts(
+      toHost('admin.example', 'pathPrefix: /admin', GUARDED),
+      toHost('www.example', 'pathPrefix: /', ALL, upstream),
+    );
+    expect(problems.map(({ path }) => path)).toEqual(['routes.0.match']);
+  });
+
   test('get none for other paths, or for another app', () => {
     const admin = toHost('admin.example', 'path: /admin', GUARDED);
     expect(loadHosts(admin, toHost('www.example', 'pathPrefix: /shop', ALL)).problems).toEqual([]);
-    expect(loadHosts(admin, toHost('www.example', 'pathPrefix: /', ALL, 'http://127.0.0.1:3001')).problems).toEqual([]);
+    for (const app of ['http://127.0.0.1:3001', 'http://10.0.0.7:3000', 'http://app:3000', 'http://127.0.0.1'])
+      expect(loadHosts(admin, toHost('www.example', 'pathPrefix: /', ALL, app)).problems).toEqual([]);
   });
 
   test('get one note for each route if all are guarded', () => {
