@@ -74,16 +74,17 @@ function checkChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[]
   return [warning(['routes', index, 'match'], message, 'give both routes the same checks, or different paths')];
 }
 
-/** A password for one exact path is usually meant for all paths below it as well. */
+/** A check of one exact path is usually meant for all paths below it as well, unless it is the one path of a webhook. */
 function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
   const { route, index, host, path, isExact } = space;
-  if (route.basic === undefined || !isExact || path.length <= 1) return [];
+  if (!isGuarded(space) || route.webhook !== undefined || !isExact || path.length <= 1) return [];
   const below = `${path.replace(/\/$/, '')}/`;
   const matching = spaces.filter((other) => (other.host ?? host) === host && !other.isExact && contains(other, { path: below }));
   // The most specific host comes first, then the longest path.
   const [other] = matching.sort((a, b) => Number(b.host === host) - Number(a.host === host) || b.path.length - a.path.length);
-  if (other === undefined || isGuarded(other)) return [];
-  const message = `only ${path} itself requires the password: paths below it select the open route ${other.route.name}`;
+  if (other === undefined || isGuarded(other) || other.route.match.pathPrefix === below) return [];
+  const proof = route.basic === undefined ? 'client certificate' : 'password';
+  const message = `only ${path} itself requires the ${proof}: paths below it select the open route ${other.route.name}`;
   const hint = `write pathPrefix: ${path}; if you want them open, add an open route with pathPrefix: ${below} for them`;
   return [warning(['routes', index, 'match', 'path'], message, hint)];
 }

@@ -64,8 +64,8 @@ describe('sidegate check warns', () => {
 
   test.each([
     [[`match: { path: /Admin }, ${GUARDED}`, `match: { path: /admin }, ${GUARDED}`]],
-    [[`match: { path: /admin }, ${GUARDED}`, `match: { pathPrefix: /admin }, ${ALL}`]],
-    [[`match: { path: /Hooks/x }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`]],
+    [[`match: { path: /admin }, ${GUARDED}`, `match: { pathPrefix: /admin/ }, ${ALL}`]],
+    [[`match: { pathPrefix: /Hooks/x }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`]],
     [[`match: { path: /a, methods: [GET] }, ${GUARDED}`, `match: { path: /a, methods: [POST] }, ${ALL}`]],
     [[`match: { path: /a, host: x }, ${GUARDED}`, `match: { path: /A, host: y }, ${ALL}`]],
   ])('about nothing if the gates are the same or the paths are nested: %j', (routes) => {
@@ -159,7 +159,7 @@ describe('routes that only their hosts separate', () => {
   });
 });
 
-describe('a password for an exact path', () => {
+describe('a check of an exact path', () => {
   const BASIC = 'basic: { realm: r, users: { file: u } }';
   const EXACT = `match: { path: /admin }, ${BASIC}`;
   const OPEN = `match: { pathPrefix: / }, ${ALL}`;
@@ -170,7 +170,16 @@ describe('a password for an exact path', () => {
     ]);
   });
 
+  test('gets one if it is a client certificate, but not if it is a webhook', () => {
+    expect(toWarnings(`match: { path: /admin }, ${GUARDED}`, OPEN)).toEqual([
+      'routes.0.match.path: only /admin itself requires the client certificate: paths below it select the open route r1',
+    ]);
+    const webhook = 'webhook: { keys: [{ name: k, secret: { env: K } }] }';
+    expect(toWarnings(`match: { path: /hook }, ${webhook}, ${GUARDED}`, OPEN)).toEqual([]);
+  });
+
   test('gets none if nothing below it is open, or a route says that it is', () => {
+    expect(toWarnings(EXACT, `match: { pathPrefix: /admin/ }, ${ALL}`)).toEqual([]);
     expect(toWarnings(EXACT)).toEqual([]);
     expect(toWarnings(EXACT, `match: { pathPrefix: /admin }, ${GUARDED}`, OPEN)).toEqual([]);
     expect(toWarnings(`match: { pathPrefix: /admin }, ${BASIC}`, OPEN)).toEqual([]);
