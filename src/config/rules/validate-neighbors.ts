@@ -6,6 +6,9 @@ import { methodsOf, type RouteConfig } from '../schema/config.ts';
 import { toGateIdentity } from './gate-identity.ts';
 import { type Rating, warning } from './rating.ts';
 
+/** Requests by these methods change nothing (RFC 9110 §9.2.1). */
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE']);
+
 /** The requests that a route matches, regardless of the method. */
 interface MatchSpace {
   readonly route: RouteConfig;
@@ -24,6 +27,7 @@ export function checkNeighbors(routes: readonly RouteConfig[]): Rating[] {
     ...spaces.flatMap(checkSettings),
     ...spaces.flatMap((space) => checkSpace(space, spaces)),
     ...spaces.flatMap((space) => checkChoice(space, spaces)),
+    ...spaces.flatMap((space) => checkMethodChoice(space, spaces)),
     ...spaces.flatMap((space) => checkBelow(space, spaces)),
     ...spaces.flatMap((space) => checkHosts(space, spaces)),
   ];
@@ -64,14 +68,20 @@ function checkSpace(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
 /** Any client can send a header or omit it, so it can choose an open route in place of a guarded one with the same path. */
 function checkChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
   if (isGuarded(space)) return [];
-  const { host, isExact, path, index } = space;
-  const other = spaces.find(
-    (each) =>
-      isGuarded(each) && each.host === host && each.isExact === isExact && each.path === path && !hasSameHeaders(each, space),
-  );
+  const other = spaces.find((each) => isGuarded(each) && isOnSamePath(each, space) && !hasSameHeaders(each, space));
   if (other === undefined) return [];
   const message = `clients choose between this open route and route ${other.route.name} by a header, so the app must not do here what that route protects`;
-  return [warning(['routes', index, 'match'], message, 'give both routes the same checks, or different paths')];
+  return [warning(['routes', space.index, 'match'], message, 'give both routes the same checks, or different paths')];
+}
+
+/** Without a check, a client may change by one method what it cannot read, or change, by another one. Open reading is usual. */
+function checkMethodChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
+  const writes = isGuarded(space) ? [] : methodsOf(space.route).filter((method) => !SAFE_METHODS.has(method));
+  if (writes.length === 0) return [];
+  const other = spaces.find((each) => isGuarded(each) && isOnSamePath(each, space) && hasSameHeaders(each, space));
+  if (other === undefined) return [];
+  const message = `anyone can send ${writes.join(', ')} to the path for which route ${other.route.name} protects ${methodsOf(other.route).join(', ')}`;
+  return [warning(['routes', space.index, 'match'], message, 'give both routes the same checks, or accept only GET without one')];
 }
 
 /** A check of one exact path is usually meant for all paths below it as well, unless it is the one path of a webhook. */
@@ -107,6 +117,10 @@ function isOnOtherHost(other: MatchSpace, guarded: MatchSpace): boolean {
   if (guarded.host === undefined) return false;
   const isSameApp = mayShareTarget(other.route.upstream, guarded.route.upstream);
   return isSameApp && (contains(other, guarded) || (!guarded.isExact && contains(guarded, other)));
+}
+
+function isOnSamePath(a: MatchSpace, b: MatchSpace): boolean {
+  return a.host === b.host && a.isExact === b.isExact && a.path === b.path;
 }
 
 function hasSameHeaders({ route: { match } }: MatchSpace, { route }: MatchSpace): boolean {

@@ -55,6 +55,16 @@ describe('sidegate check warns', () => {
     ).toEqual(['routes.0.match']);
   });
 
+  test.each([
+    ['[GET]', '[POST, PUT]', 'POST, PUT', 'GET, HEAD'],
+    ['[DELETE]', '[GET, POST]', 'POST', 'DELETE'],
+  ])('about a path for which %s is protected and %s is open', (guarded, open, writes, reads) => {
+    const routes = [`match: { path: /a, methods: ${guarded} }, ${GUARDED}`, `match: { path: /a, methods: ${open} }, ${ALL}`];
+    expect(toWarnings(...routes)).toEqual([
+      `routes.1.match: anyone can send ${writes} to the path for which route r0 protects ${reads}`,
+    ]);
+  });
+
   test('about a protected route that a route with a host precedes', () => {
     const warnings = toWarnings(`match: { pathPrefix: /admin }, ${GUARDED}`, `match: { pathPrefix: /, host: a.example }, ${ALL}`);
     expect(warnings).toEqual([
@@ -66,7 +76,7 @@ describe('sidegate check warns', () => {
     [[`match: { path: /Admin }, ${GUARDED}`, `match: { path: /admin }, ${GUARDED}`]],
     [[`match: { path: /admin }, ${GUARDED}`, `match: { pathPrefix: /admin/ }, ${ALL}`]],
     [[`match: { pathPrefix: /Hooks/x }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`]],
-    [[`match: { path: /a, methods: [GET] }, ${GUARDED}`, `match: { path: /a, methods: [POST] }, ${ALL}`]],
+    [[`match: { path: /a, methods: [POST] }, ${GUARDED}`, `match: { path: /a, methods: [GET] }, ${ALL}`]],
     [[`match: { path: /a, host: x }, ${GUARDED}`, `match: { path: /A, host: y }, ${ALL}`]],
   ])('about nothing if the gates are the same or the paths are nested: %j', (routes) => {
     expect(toWarnings(...routes)).toEqual([]);
