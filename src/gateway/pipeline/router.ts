@@ -8,6 +8,7 @@ import type { ParsedHead } from '../../core/parsed-head.ts';
 import { NOTHING_KEPT } from '../../core/path-forms.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
+import { isAuthority } from '../../http/server/head-check.ts';
 import { PathConflicts, PathForms } from './path-conflicts.ts';
 import { type Routable, type RouteGroup, type RouteVariant, toGroups } from './route-groups.ts';
 
@@ -59,12 +60,15 @@ export class RouteTable<Route extends Routable> {
   find(query: RouteQuery): Route | Refusal {
     const forms = new PathForms(query.target.path);
     const found = this.#findByHost(query, forms);
-    if (this.#hosts.size === 0 || query.forwardedHost === undefined || found instanceof Refusal) return found;
-    const names = query.forwardedHost.split(',', MAX_FORWARDED_HOSTS + 1);
+    if (query.forwardedHost === undefined || found instanceof Refusal) return found;
+    const names = query.forwardedHost.split(',', MAX_FORWARDED_HOSTS + 1).map((name) => name.trim());
     if (names.length > MAX_FORWARDED_HOSTS)
       return refuse('ambiguous_target', 'ambiguous_target', 'too many names in X-Forwarded-Host');
+    // Proxies pass on what a client wrote, and apps build links from it: `evil.example/?` would lead to another path or host.
+    if (!names.every(isAuthority)) return refuse('malformed_request', 'malformed', 'X-Forwarded-Host is malformed');
+    if (this.#hosts.size === 0) return found;
     for (const host of names) {
-      const other = this.#findByHost({ ...query, host: host.trim() }, forms);
+      const other = this.#findByHost({ ...query, host }, forms);
       const isSame = other instanceof Refusal ? other.code === 'route_not_found' : other.gateIdentity === found.gateIdentity;
       if (!isSame)
         return refuse('ambiguous_target', 'ambiguous_target', `route ${found.name} by Host, another by X-Forwarded-Host`);

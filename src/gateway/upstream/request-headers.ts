@@ -39,7 +39,7 @@ export class HeaderPolicy {
       const name = names[i] as string;
       const action = this.#findAction(name);
       const value = raw[i * 2 + 1] as string;
-      if (action !== 'pass' && !isTrustedClaim(action, value, client)) continue;
+      if (action !== 'pass' && !isTrustedClaim(action, name, value, client)) continue;
       if (named?.has(name) === true) continue;
       out.push(raw[i * 2] as string, value);
     }
@@ -64,7 +64,7 @@ export class HeaderPolicy {
  * Returns whether the proxy in front is trusted to make this assertion. Proxies forward fields that they do not know, so an
  * address must be the right one.
  */
-function isTrustedClaim(action: Exclude<FieldAction, 'pass'>, value: string, client: Client): boolean {
+function isTrustedClaim(action: Exclude<FieldAction, 'pass'>, name: string, value: string, client: Client): boolean {
   switch (action) {
     case 'identity':
     case 'certificate':
@@ -73,10 +73,35 @@ function isTrustedClaim(action: Exclude<FieldAction, 'pass'>, value: string, cli
     case 'clientAddress':
       return client.viaIdentityProxy || (client.viaTrustedProxy && value === client.address);
     case 'route':
-      return client.viaTrustedProxy || client.viaIdentityProxy;
+      return (client.viaTrustedProxy || client.viaIdentityProxy) && hasRouteForm(toFoldedName(name), value);
     default:
       return false;
   }
+}
+
+/** The forms of list members in fields of which apps make links. Proxies that do not set such a field pass on what a client wrote. */
+const ROUTE_FORMS: readonly (readonly [names: RegExp, form: RegExp])[] = [
+  [/^x-(?:forwarded|real)-port/, /^\d{1,5}$/],
+  [/^x-(?:forwarded-(?:proto|scheme)|scheme|url-scheme)/, /^(?:https?|wss?)$/i],
+  // A path, and not `//evil.example`.
+  [/^x-forwarded-(?:prefix|context)/, /^\/(?:[A-Za-z0-9._~!$&'()*+;=:@%-][A-Za-z0-9._~!$&'()*+;=:@%/-]*)?$/],
+  [/^x-forwarded-server/, /^[A-Za-z0-9._:[\]-]+$/],
+];
+
+function hasRouteForm(name: string, value: string): boolean {
+  const form = ROUTE_FORMS.find(([names]) => names.test(name))?.[1];
+  return form === undefined || value.split(',').every((member) => form.test(member.trim()));
+}
+
+/** Addresses, names and ports of hops. */
+const HOPS = /^[0-9A-Za-z._:%[\], \t-]*$/;
+
+/** The hops after the last one that is malformed: proxies append theirs to what a client wrote. */
+function toHops(lines: readonly string[]): readonly string[] {
+  const text = lines.join(', ');
+  if (HOPS.test(text)) return lines;
+  const hops = text.split(',').map((hop) => hop.trim());
+  return hops.slice(hops.findLastIndex((hop) => !HOPS.test(hop)) + 1);
 }
 
 /** HTTP/1.0 may lack Host, but our HTTP/1.1 request must have it; empty, because the target has no host (RFC 9110 §7.2). */
@@ -86,7 +111,7 @@ function addHost(out: string[], headers: HeaderFields): void {
 
 function addForwarded(out: string[], admitted: Admitted): void {
   const { client, headers } = admitted.head;
-  const chain = client.viaTrustedProxy ? headers.all('x-forwarded-for') : [];
+  const chain = client.viaTrustedProxy ? toHops(headers.all('x-forwarded-for')) : [];
   out.push('X-Forwarded-For', [...chain, client.peer].join(', '), 'X-Forwarded-Proto', client.scheme);
   const host = (client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined) ?? headers.get('host');
   if (host !== undefined) out.push('X-Forwarded-Host', host);

@@ -187,6 +187,20 @@ describe('the forms of a path', () => {
     expect(lookUp(routes, '/open/caf%C3%A9.txt', 'a, b, c, d, e, f, g, h')).toEqual(once);
   });
 
+  test.each(['evil.example/admin?', 'user@a', 'a:80#', 'a b', 'a,,b', '', '<script>', 'a:x'])(
+    'do not count if a name in X-Forwarded-Host is malformed: %j',
+    (forwardedHost) => {
+      expect(lookUp([OPEN], '/open', forwardedHost).found).toBe('malformed_request');
+      expect(lookUp([OPEN, guarded('other', '/other', { host: 'other' })], '/open', forwardedHost).found).toBe(
+        'malformed_request',
+      );
+    },
+  );
+
+  test.each(['a', 'a, b', 'A.example.:8443,[::1]:1', '192.0.2.1'])('count if the names are well-formed: %j', (forwardedHost) => {
+    expect(lookUp([OPEN], '/open', forwardedHost).found).toBe('open');
+  });
+
   test('take a limited time for all sets of distinctions together', () => {
     const path = `/open/${'%C3%A9'.repeat(800)}`;
     const once = lookUp([OPEN, ADMIN], path);

@@ -233,6 +233,32 @@ describe('the header for the app', () => {
     expect([valuesOf(headers, 'x-forwarded-port'), valuesOf(headers, 'forwarded')]).toEqual([['443'], []]);
   });
 
+  test.each([
+    ['X-Forwarded-Port', ['443', '80, 443'], ['80/admin', '443@evil', '', '123456']],
+    [
+      'X-Forwarded-Prefix',
+      ['/app', '/a/b%20c', '/a, /b'],
+      ['//evil.example', 'https://evil.example/', '/a?b', '/"><script>', '/\\evil'],
+    ],
+    ['X-Forwarded-Scheme', ['https', 'HTTP, wss'], ['javascript', 'https://evil']],
+    ['X-Forwarded-Server', ['proxy.example, 10.0.0.1'], ['evil/x']],
+  ])('passes %s of a trusted proxy on only if it is well-formed', (name, valid, malformed) => {
+    const seen = (value: string): string[] =>
+      valuesOf(toHeaders({ headers: ['Host', 'a', name, value], client: { viaTrustedProxy: true } }), name.toLowerCase());
+    for (const value of valid) expect(seen(value)).toEqual([value]);
+    for (const value of malformed) expect(seen(value)).toEqual([]);
+  });
+
+  test.each([
+    ['1.1.1.1<script>', []],
+    ['<script>, 6.6.6.6, 203.0.113.9', ['6.6.6.6', '203.0.113.9']],
+    ['1.1.1.1, "x", unknown, [2001:db8::1]:80, fe80::1%eth0', ['unknown', '[2001:db8::1]:80', 'fe80::1%eth0']],
+  ])('drops the hops of a chain up to a malformed one: %j', (chain, kept) => {
+    const client = { peer: '10.0.0.1', viaTrustedProxy: true };
+    const headers = toHeaders({ headers: ['X-Forwarded-For', chain], client });
+    expect(valuesOf(headers, 'x-forwarded-for')).toEqual([[...kept, '10.0.0.1'].join(', ')]);
+  });
+
   test('falls back to Host if a trusted proxy names none, and sends an empty one if there is none at all', () => {
     const client = { viaTrustedProxy: true };
     expect(valuesOf(toHeaders({ client }), 'x-forwarded-host')).toEqual(['app.example']);
