@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { request } from 'node:http';
 import { networkInterfaces } from 'node:os';
 import { afterEach, describe, expect, test } from 'vitest';
 import { injectPod } from '../../src/kubernetes/injector/inject.ts';
@@ -43,6 +44,23 @@ describe('/prestop', () => {
     );
     expect(countLeaving()).toBe(0);
     expect(await gate.metric('sidegate_admin_denied_total{reason="not_loopback"}')).toBe(5);
+  });
+
+  test.skipIf(OUTSIDE === undefined)('and every other endpoint reject what a mesh forwards from another pod', async () => {
+    await start();
+    // As Istio's proxy does: from an address of loopback to the pod's own.
+    const ask = (method: string, path: string): Promise<number | undefined> =>
+      new Promise((done, fail) => {
+        const to = { host: OUTSIDE, port: gate.adminPort, localAddress: '127.0.0.6', method, path, agent: false };
+        request(to, (response) => done(response.resume().statusCode))
+          .once('error', fail)
+          .end();
+      });
+    for (const path of ['/prestop', '/journal', '/keys', '/captures', '/api/v1/deliveries'])
+      expect([path, await ask('GET', path)]).toEqual([path, 403]);
+    expect(await ask('POST', '/routes/billing/forget')).toBe(403);
+    expect(await ask('GET', '/healthz')).toBe(200);
+    expect(countLeaving()).toBe(0);
   });
 
   test('holds at most four requests at once', async () => {

@@ -204,6 +204,12 @@ test('rejects callers that are not in trustedCallers, and counts them', async ()
   expect(await gate.metric(toSeries('_unmatched', 403, 'caller_not_trusted'))).toBe(1);
 });
 
+test('rejects by default what a mesh forwards from other pods, with 127.0.0.6 as the caller', async () => {
+  await start();
+  const answer = await send(gate.authzPort, { method: 'GET', path: '/', headers: toFields('/healthz'), from: '127.0.0.6' });
+  expect(toAnswer(answer)).toEqual([403, 'caller_denied']);
+});
+
 test('is counted separately from the data port', async () => {
   await start();
   expect(await gate.metrics()).toContain(toSeries('admin', 200, 'ok'));

@@ -80,7 +80,8 @@ const authz = z.strictObject({
   trustedCallers: z
     .array(addressRange())
     .min(1, 'the list is empty, so every auth request would be rejected')
-    .default(['127.0.0.0/8', '::1'])
+    // Not 127.0.0.0/8: Istio's proxy forwards what other pods send from 127.0.0.6.
+    .default(['127.0.0.1', '::1'])
     .describe(
       'Addresses of the proxies that may send auth requests; their headers that describe the original request are trusted. Requests from other addresses are rejected.',
     ),

@@ -12,9 +12,12 @@ export type AccessDenial = 'not_loopback' | 'foreign_host' | 'no_token' | 'wrong
 const OWN_SITES: ReadonlySet<unknown> = new Set([undefined, 'none', 'same-origin']);
 const HOST = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::\d{1,5})?$/;
 
-/** Whether the connection comes from this machine: in Kubernetes, from the same pod. */
+/**
+ * Whether the connection comes from this machine: in Kubernetes, from the same pod. Both of its addresses must be loopback addresses: Istio's
+ * proxy forwards what other pods send from 127.0.0.6 to the pod's own address.
+ */
 export function isFromLoopback({ socket }: Pick<IncomingMessage, 'socket'>): boolean {
-  return isLoopbackIp(socket.remoteAddress ?? '');
+  return isLoopbackIp(socket.remoteAddress ?? '') && isLoopbackIp(socket.localAddress ?? '');
 }
 
 /**

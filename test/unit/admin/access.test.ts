@@ -1,15 +1,20 @@
 import type { IncomingMessage } from 'node:http';
 import { describe, expect, test } from 'vitest';
-import { AdminAccess } from '../../../src/admin/access.ts';
+import { AdminAccess, authorizeLoopback } from '../../../src/admin/access.ts';
 import { Secret } from '../../../src/core/secret.ts';
 
 const toSecret = (text: string): Secret => new Secret(Buffer.from(text));
 const TOKEN = '0123456789abcdef0123456789abcdef';
 
 /** The fields of a node:http request that are read. */
-function toRequest(peer: string | undefined, hosts: readonly string[], authorization?: string): IncomingMessage {
+function toRequest(
+  peer: string | undefined,
+  hosts: readonly string[],
+  authorization?: string,
+  localAddress = '127.0.0.1',
+): IncomingMessage {
   return {
-    socket: { remoteAddress: peer },
+    socket: { remoteAddress: peer, localAddress },
     headers: { authorization },
     headersDistinct: { host: hosts },
   } as unknown as IncomingMessage;
@@ -39,6 +44,16 @@ describe('without a token', () => {
   ])('rejects a request from %s, whatever its Host is', (peer, hosts) => {
     const denial = access.authorize(toRequest(peer, hosts));
     expect([denial?.reason, denial?.response.status]).toEqual(['not_loopback', 403]);
+  });
+
+  test.each([
+    ['127.0.0.6', '10.1.2.3'],
+    ['::ffff:127.0.0.6', '::ffff:10.1.2.3'],
+    ['::1', 'fd00::1'],
+    ['127.0.0.1', ''],
+  ])('rejects what a mesh forwards from %s to %s, for callers of the pod, too', (peer, own) => {
+    const request = toRequest(peer, ['127.0.0.1'], undefined, own);
+    expect([access.authorize(request)?.reason, authorizeLoopback(request)?.reason]).toEqual(['not_loopback', 'not_loopback']);
   });
 
   test.each([
