@@ -47,6 +47,11 @@ interface Page<T> {
   readonly metadata?: { readonly continue?: string };
 }
 
+/** With the number of objects that a page may have. */
+interface LimitedPage<T> extends Page<T> {
+  readonly limit: number;
+}
+
 const TIMEOUT: Milliseconds = 15_000;
 const MAX_BYTES = 67_108_864;
 const PAGE_SIZE = 500;
@@ -89,12 +94,14 @@ export class KubeClient {
   async list<T>(path: string, query: Query = {}, options: ListOptions = {}): Promise<T[]> {
     const { pageSize = PAGE_SIZE, ...rest } = options;
     const found: T[] = [];
+    let limit = pageSize;
     let token: string | undefined;
     do {
       try {
-        const page: Page<T> = await this.request('GET', path, { ...rest, query: { ...query, limit: pageSize, continue: token } });
+        const page: LimitedPage<T> = await this.#readPage(path, { ...query, limit, continue: token }, rest);
         found.push(...(page.items ?? []));
         token = page.metadata?.continue || undefined;
+        limit = page.limit;
       } catch (thrown) {
         if (token === undefined || !(thrown instanceof KubeError && thrown.status === EXPIRED)) throw thrown;
         const whole: Page<T> = await this.request('GET', path, { ...rest, query });
@@ -102,6 +109,17 @@ export class KubeClient {
       }
     } while (token !== undefined);
     return found;
+  }
+
+  /** Halves a page that is too large: anyone who may create large objects could otherwise make a list unreadable. */
+  async #readPage<T>(path: string, query: Query & { limit: number }, options: RequestOptions): Promise<LimitedPage<T>> {
+    const { limit } = query;
+    try {
+      return { ...(await this.request<Page<T>>('GET', path, { ...options, query })), limit };
+    } catch (thrown) {
+      if (!(thrown instanceof KubeError && thrown.reason === 'TooLarge') || limit === 1) throw thrown;
+      return this.#readPage(path, { ...query, limit: Math.floor(limit / 2) }, options);
+    }
   }
 
   /** Closes idle connections. */

@@ -163,8 +163,6 @@ function checkUnknown(facts: Facts): Finding[] {
     ...CONTROLLER_KINDS.map(
       (kind) => [facts.controllers[kind], `whether new pods of each ${kind} will have the sidecar`] as const,
     ),
-    [services, 'which Services bypass the sidecar'],
-    [endpointSlices, 'which EndpointSlices bypass the sidecar'],
     [ingresses, 'which Ingresses route to such Services'],
     [networkPolicies, "which pods can connect to the app's port"],
     [webhooks, 'whether the webhook is configured'],
@@ -174,12 +172,16 @@ function checkUnknown(facts: Facts): Finding[] {
     [bindings, 'whether policies are bound'],
     [injectors, 'whether the injector is ready'],
   ];
-  const unknown = lists.flatMap(([list, what]) => {
+  const bypasses: typeof lists = [
+    [services, 'which Services bypass the sidecar'],
+    [endpointSlices, 'which EndpointSlices bypass the sidecar'],
+  ];
+  const unknown = [...bypasses, ...lists].flatMap((entry) => {
+    const [list, what] = entry;
     const why = 'unknown' in list ? list.unknown : list.unread;
     if (why === undefined) return [];
-    return [
-      finding('not-known', `cannot determine ${what}: ${why}`, 'run sidegate doctor with an account that has this permission'),
-    ];
+    const code = 'unknown' in list && bypasses.includes(entry) ? 'bypasses-not-known' : 'not-known';
+    return [finding(code, `cannot determine ${what}: ${why}`, 'run sidegate doctor with an account that has this permission')];
   });
   const stale =
     current.unknown === undefined

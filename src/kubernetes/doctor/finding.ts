@@ -119,6 +119,10 @@ export const FINDINGS = {
   'enforce-without-policy': { severity: 'error', meaning: 'A namespace requires the sidecar, but no policy enforces it.' },
   'injector-down': { severity: 'error', meaning: 'No replica of the injector is ready.' },
   'pods-not-known': { severity: 'error', meaning: 'Pods could not be listed, so no workload could be checked.' },
+  'bypasses-not-known': {
+    severity: 'error',
+    meaning: 'Services or EndpointSlices could not be listed, so what bypasses a sidecar could not be found.',
+  },
   'no-network-policy': {
     severity: 'warning',
     meaning: "Every pod in the cluster can connect to the app's own port at the pod's address.",

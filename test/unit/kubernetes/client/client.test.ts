@@ -341,6 +341,20 @@ test('lists again in one piece if its pages expired', async () => {
   expect(await client.list('/x')).toEqual([1, 2]);
 });
 
+test('reads a page that is too large in halves, and a single object that is too large fails', async () => {
+  const large = { items: ['x'.repeat(40_000_000), 'y'.repeat(40_000_000)] };
+  const { server, client } = await start(({ url }, response) => {
+    const { searchParams } = new URL(url, 'https://x');
+    const [limit, from] = [Number(searchParams.get('limit')), Number(searchParams.get('continue') ?? 0)];
+    if (url.startsWith('/whole')) return answerJson(response, 200, { items: [large] });
+    const to = from + limit;
+    answerJson(response, 200, { items: large.items.slice(from, to), metadata: to < 2 ? { continue: String(to) } : {} });
+  });
+  expect((await client.list('/x', {}, { pageSize: 3 })).map((text) => String(text)[0])).toEqual(['x', 'y']);
+  expect(server.asked.map(({ url }) => url)).toEqual(['/x?limit=3', '/x?limit=1', '/x?limit=1&continue=1']);
+  expect((await failureOf(client.list('/whole', {}, { pageSize: 2 }))).reason).toBe('TooLarge');
+});
+
 test('treats a list without items as empty', async () => {
   const { client } = await start((_, response) => answerJson(response, 200, { items: null, metadata: {} }));
   expect(await client.list('/x')).toEqual([]);

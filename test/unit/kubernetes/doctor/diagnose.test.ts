@@ -872,8 +872,6 @@ describe('admission', () => {
 describe('a resource that may not be read', () => {
   const LISTS = [
     'namespaces',
-    'services',
-    'endpointSlices',
     'ingresses',
     'networkPolicies',
     'webhooks',
@@ -901,6 +899,13 @@ describe('a resource that may not be read', () => {
     const { codes, web } = examine({ pods: { unknown: 'you may not list pods in shop' } });
     expect(codes).toEqual(['pods-not-known']);
     expect(web.state).toBe('unknown');
+  });
+
+  test.each(['services', 'endpointSlices'])('is an error for %s, because then bypasses are unknown', (list) => {
+    const { codes, findings, messageOf } = examine({ [list]: { unknown: `you may not list ${list}` } });
+    expect(codes).toContain('bypasses-not-known');
+    expect(messageOf('bypasses-not-known')).toMatch(new RegExp(`: you may not list ${list}$`));
+    expect(findings.error).toBe(1);
   });
 
   test('leaves pods under their Deployment without ReplicaSets, and under their named owner without both', () => {
@@ -1005,8 +1010,8 @@ describe('no workload is reported as protected', () => {
       'bypassed',
       'external-name-to-app',
     ],
-    ['where Services are not known', { services: { unknown: 'x' } }, 'unknown', 'not-known'],
-    ['where EndpointSlices are not known', { endpointSlices: { unknown: 'x' } }, 'unknown', 'not-known'],
+    ['where Services are not known', { services: { unknown: 'x' } }, 'unknown', 'bypasses-not-known'],
+    ['where EndpointSlices are not known', { endpointSlices: { unknown: 'x' } }, 'unknown', 'bypasses-not-known'],
     [
       'where its config may not be read',
       { configs: new Map([['shop/web-gate', { state: 'unknown', reason: 'x' }]]) },
