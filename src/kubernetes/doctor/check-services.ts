@@ -176,21 +176,26 @@ function indexSlices(slices: ServiceFacts['endpointSlices']): SliceIndex {
   const unread: EndpointSlice[] = [];
   for (const slice of itemsOf(slices)) {
     const { labels, namespace = '' } = slice.metadata;
-    const service = keyOf(namespace, labels?.[SERVICE_NAME] ?? '');
-    byService.set(service, [...(byService.get(service) ?? []), slice]);
+    add(byService, keyOf(namespace, labels?.[SERVICE_NAME] ?? ''), slice);
     const addresses = (slice.endpoints ?? []).flatMap((endpoint) => endpoint.addresses ?? []);
     const read = addresses.map(parseAddress);
     if (read.includes(undefined)) unread.push(slice);
-    for (const address of new Set(read))
-      if (address !== undefined) byAddress.set(address, [...(byAddress.get(address) ?? []), slice]);
+    for (const address of new Set(read)) if (address !== undefined) add(byAddress, address, slice);
   }
   const index = { byAddress, byService, unread };
   indexes.set(slices, index);
   return index;
 }
 
+/** Lists can be long, and any tenant may lengthen them: no list is copied for each of its items. */
+function add<T>(index: Map<string, T[]>, key: string, value: T): void {
+  const known = index.get(key);
+  if (known === undefined) index.set(key, [value]);
+  else known.push(value);
+}
+
 /** API servers accept leading zeros in an IPv4 address, as decimal digits (KEP-4858). Undefined for anything else. */
-function parseAddress(text: string): string | undefined {
+export function parseAddress(text: string): string | undefined {
   const withoutZeros = text.split('.').map((part) => (/^\d+$/.test(part) ? String(Number(part)) : part));
   return normalizeIp(text) ?? normalizeIp(withoutZeros.join('.'));
 }
@@ -284,12 +289,42 @@ const SERVICE_HOST = /^(?:[^.]+\.)?([^.]+)\.([^.]+)\.svc(?:\.|$)/;
 const POD_HOST = /^([^.]+)\.[^.]+\.pod(?:\.|$)/;
 const MAX_ALIASES = 8;
 
+/** Services of type ExternalName by each address, and by the `namespace/name` of each Service, to which they lead. */
+type AliasIndex = ReadonlyMap<string, readonly Service[]>;
+const aliasIndexes = new WeakMap<ServiceFacts['services'], AliasIndex>();
+
+function indexAliases(services: ServiceFacts['services']): AliasIndex {
+  const known = aliasIndexes.get(services);
+  if (known !== undefined) return known;
+  const aliases = itemsOf(services).filter(({ spec }) => spec.type === 'ExternalName');
+  const byName = new Map(aliases.map((alias) => [keyOf(alias.metadata.namespace ?? '', alias.metadata.name), alias]));
+  const index = new Map<string, Service[]>();
+  for (const alias of aliases) for (const place of findPlaces(alias, byName)) add(index, place, alias);
+  aliasIndexes.set(services, index);
+  return index;
+}
+
+function findPlaces(alias: Service, byName: ReadonlyMap<string, Service>): ReadonlySet<string> {
+  const places = new Set<string>();
+  let next: Service | undefined = alias;
+  for (let hops = 0; next !== undefined && hops <= MAX_ALIASES; hops++) {
+    const host: string = (next.spec.externalName ?? '').toLowerCase().replace(/\.$/, '');
+    const digits = POD_HOST.exec(host)?.[1] ?? '';
+    for (const text of [host, digits.replaceAll('-', '.'), digits.replaceAll('-', ':')]) places.add(parseAddress(text) ?? '');
+    const [, name = '', namespace = ''] = SERVICE_HOST.exec(host) ?? [];
+    const service = keyOf(namespace, name);
+    places.add(service);
+    next = byName.get(service);
+  }
+  return places;
+}
+
 /** A Service with a cluster IP has findings for its own ports; a name that leads to the pod itself can have any port. */
 function checkExternalNames(pod: Pod, selecting: readonly Service[], facts: ServiceFacts): Finding[] {
-  const aliases = itemsOf(facts.services).filter(({ spec }) => spec.type === 'ExternalName');
-  return aliases.flatMap((service) => {
-    const { metadata, spec } = service;
-    if (!leadsToPod(service, { pod, selecting, aliases }, MAX_ALIASES)) return [];
+  const index = indexAliases(facts.services);
+  const headless = selecting.filter(({ spec }) => spec.clusterIP === 'None');
+  const places = [...addressesOf(pod), ...headless.map(({ metadata }) => keyOf(metadata.namespace ?? '', metadata.name))];
+  return [...new Set(places.flatMap((place) => index.get(place) ?? []))].flatMap(({ metadata, spec }) => {
     const numbers = (spec.ports ?? []).flatMap(({ port, targetPort }) =>
       typeof targetPort === 'number' ? [port, targetPort] : [port],
     );
@@ -303,25 +338,6 @@ function checkExternalNames(pod: Pod, selecting: readonly Service[], facts: Serv
       ),
     ];
   });
-}
-
-interface AliasTargets {
-  readonly pod: Pod;
-  readonly selecting: readonly Service[];
-  readonly aliases: readonly Service[];
-}
-
-function leadsToPod({ spec }: Service, targets: AliasTargets, depth: number): boolean {
-  const { pod, selecting, aliases } = targets;
-  const host = (spec.externalName ?? '').toLowerCase().replace(/\.$/, '');
-  const digits = POD_HOST.exec(host)?.[1] ?? '';
-  const addresses = [host, digits.replaceAll('-', '.'), digits.replaceAll('-', ':')];
-  if (addresses.some((each) => addressesOf(pod).has(parseAddress(each) ?? ''))) return true;
-  const [, name, namespace] = SERVICE_HOST.exec(host) ?? [];
-  const isNamed = ({ metadata }: Service): boolean => metadata.name === name && metadata.namespace === namespace;
-  if (selecting.some((service) => isNamed(service) && service.spec.clusterIP === 'None')) return true;
-  const next = aliases.find(isNamed);
-  return next !== undefined && depth > 0 && leadsToPod(next, targets, depth - 1);
 }
 
 function checkHostPorts({ spec }: Pod): Finding[] {

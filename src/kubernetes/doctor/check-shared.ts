@@ -1,7 +1,6 @@
 /** Finds Services that also lead to pods without a sidecar that is ready, or to other addresses, so that some of their requests are not verified. */
 
-import { normalizeIp } from '../../core/ip-address.ts';
-import { addressesOf, checkUnready, selects, slicesOf, targetsOf } from './check-services.ts';
+import { addressesOf, checkUnready, parseAddress, selects, slicesOf, targetsOf } from './check-services.ts';
 import { isGate } from './check-sidecar.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
@@ -58,9 +57,8 @@ function toSelected({ metadata: { name } }: Service, reached: readonly Pod[]): F
 }
 
 function toElsewhere({ metadata: { name } }: Service, places: readonly Place[]): Finding[] {
-  const slices = [...new Set(places.map(({ slice }) => slice))];
-  return slices.map((slice) => {
-    const addresses = new Set(places.filter((place) => place.slice === slice).map(({ address }) => address));
+  return [...Map.groupBy(places, ({ slice }) => slice)].map(([slice, sent]) => {
+    const addresses = new Set(sent.map(({ address }) => address));
     return finding(
       'service-shared',
       `EndpointSlice ${slice.metadata.name} sends requests of Service ${name} to ${listNames([...addresses])}, where no sidecar verifies them`,
@@ -87,7 +85,7 @@ function placesOf(service: Service, facts: Facts): Place[] {
       .filter(({ conditions: { ready, serving } = {} }) => {
         return ready !== false || serving === true || service.spec.publishNotReadyAddresses === true;
       })
-      .flatMap(({ addresses = [] }) => addresses.map((address) => ({ address: normalizeIp(address) ?? address, slice }))),
+      .flatMap(({ addresses = [] }) => addresses.map((address) => ({ address: parseAddress(address) ?? address, slice }))),
   );
 }
 

@@ -282,6 +282,7 @@ describe('an EndpointSlice with the label of a Service', () => {
   test.each<[string, Json[], Json]>([
     ['the gate itself', [slice(to('10.1.0.1'))], {}],
     ['another gate', [slice(to('10.1.0.2'))], {}],
+    ['the gate itself, spelled with leading zeros', [slice(to('010.001.000.001'))], {}],
     ['an address that is not ready', [slice(to('192.0.2.7', { ready: false, serving: false }))], {}],
     ['an address from another namespace', [slice(to('192.0.2.7'), { metadata: otherNamespace })], {}],
     ['the gate itself, of a Service without ports', [slice(to('10.1.0.1'), { ports: null })], { clusterIP: 'None', ports: [] }],
@@ -380,5 +381,26 @@ describe('a Service of type ExternalName', () => {
     ['itself', alias('ext.shop.svc.cluster.local')],
   ])('leaves the workload protected if it leads to %s', (_what, each) => {
     expect(examine({ services: [makeService(), headless, each] })).toMatchObject({ state: 'protected', codes: [] });
+  });
+});
+
+describe('a tenant', () => {
+  // Work that grew with the square of a list took more than 20 s.
+  test('slows the doctor down only in proportion to the Services and EndpointSlices that it creates', { timeout: 5_000 }, () => {
+    const many = (length: number, make: (index: number) => Json): Json[] => Array.from({ length }, (_, index) => make(index));
+    const pods = many(100, (i) => {
+      const pod: Json = makePod(`web-1-${i}`, makeTemplate(), OWNER);
+      return { ...pod, status: { ...pod.status, podIP: `10.2.0.${i}`, podIPs: [] } };
+    });
+    const aliases = many(1_600, (i) => ({
+      metadata: { name: `x${i}`, namespace: 'tenant' },
+      spec: { type: 'ExternalName', externalName: `x${(i + 1) % 1_600}.tenant.svc`, ports: [{ port: 8080 }] },
+    }));
+    const endpointSlices = many(20_000, (i) => ({
+      metadata: { name: `s${i}`, namespace: 'tenant', labels: { 'kubernetes.io/service-name': 'z' } },
+      endpoints: [{ addresses: ['10.8.8.8'] }],
+      ports: [{ port: 1 }],
+    }));
+    expect(examine({ pods, services: [makeService(), ...aliases], endpointSlices }).codes).toEqual([]);
   });
 });
