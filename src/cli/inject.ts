@@ -7,11 +7,11 @@ import { injectPod } from '../kubernetes/injector/inject.ts';
 import { loadInjectorConfig, type SidecarDefaults, toSidecarDefaults } from '../kubernetes/injector/injector-config.ts';
 import { INJECT_LABEL } from '../kubernetes/injector/names.ts';
 import type { InjectContext, Injection, KubeVersion } from '../kubernetes/injector/outcome.ts';
-import { type PatchOperation, toPointer } from '../kubernetes/injector/patch.ts';
+import { type PatchOperation, type Path, toPointer } from '../kubernetes/injector/patch.ts';
 import { objectAt } from '../kubernetes/injector/raw.ts';
 import { findBypasses } from '../kubernetes/manifests/bypasses.ts';
 import { type Manifest, parseManifests } from '../kubernetes/manifests/documents.ts';
-import { findWorkloads, type Workload } from '../kubernetes/manifests/workloads.ts';
+import { findOtherRequests, findWorkloads, type Workload } from '../kubernetes/manifests/workloads.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 
@@ -42,8 +42,10 @@ export async function injectFiles(options: InjectOptions, io: Io): Promise<numbe
     const read = await readManifests(file, io);
     manifests.push(...read.manifests);
     if (read.isBroken) results.push('denied');
-    for (const manifest of read.manifests)
+    for (const manifest of read.manifests) {
       for (const workload of findWorkloads(manifest.value)) results.push(injectOne({ file, manifest, workload }, context, io));
+      for (const path of findOtherRequests(manifest.value)) results.push(denyOther(toDocument(file, manifest), path, io));
+    }
   }
   if (results.includes('denied')) return EXIT.failed;
   const injected = results.filter((result) => typeof result === 'object');
@@ -67,6 +69,14 @@ function injectOne({ file, manifest, workload }: Found, context: InjectContext, 
   report(injection, toPlace(file, manifest, workload), workload, io);
   if (injection.outcome === 'injected') return { manifest, workload, patch: injection.patch };
   return injection.outcome === 'denied' ? 'denied' : 'skipped';
+}
+
+/** Nothing may be printed: the pods would run without the sidecar that they request. */
+function denyOther(document: string, path: Path, io: Io): 'denied' {
+  io.stderr(
+    `${document}: ${path.join('.')}: denied: ${INJECT_LABEL} requests the sidecar where this command does not find a pod template; let the injector in the cluster inject it, and leave this document out of the input, or remove the label\n`,
+  );
+  return 'denied';
 }
 
 async function readManifests(file: string, io: Io): Promise<{ manifests: readonly Manifest[]; isBroken: boolean }> {
@@ -108,7 +118,11 @@ const toShown = (file: string): string => (file === '-' ? '<stdin>' : file);
 
 function toPlace(file: string, manifest: Manifest, { kind, name, objectPath, podPath }: Workload): string {
   const path = [...objectPath, ...podPath].join('.');
-  return `${toShown(file)}:${manifest.line}: document ${manifest.number}: ${kind}/${name}${path === '' ? '' : ` ${path}`}`;
+  return `${toDocument(file, manifest)}: ${kind}/${name}${path === '' ? '' : ` ${path}`}`;
+}
+
+function toDocument(file: string, { line, number }: Manifest): string {
+  return `${toShown(file)}:${line}: document ${number}`;
 }
 
 function report(injection: Injection, place: string, { object, podPath }: Workload, io: Io): void {

@@ -1,7 +1,8 @@
 /** Finds the pods and pod templates in Kubernetes objects. */
+import { INJECT_LABEL } from '../injector/names.ts';
 import type { TemplateOwner } from '../injector/outcome.ts';
 import type { Path } from '../injector/patch.ts';
-import { isRaw, listAt, objectAt, type Raw, textAt } from '../injector/raw.ts';
+import { has, isRaw, listAt, objectAt, type Raw, textAt } from '../injector/raw.ts';
 
 /** A pod, or an object with a pod template. */
 export interface Workload {
@@ -32,9 +33,10 @@ const JOBS: ReadonlySet<string> = new Set(['Job', 'CronJob']);
 /** Finds all pods and pod templates of a document, including those in Lists. */
 export function findWorkloads(value: unknown, objectPath: Path = []): Workload[] {
   const kind = textAt(value, 'kind') ?? '';
-  const items = listAt(value, 'items');
-  if (kind.endsWith('List') && items.length > 0)
-    return items.flatMap((item, index) => findWorkloads(withKind(item, value, kind), [...objectPath, 'items', index]));
+  if (isFilledList(value))
+    return listAt(value, 'items').flatMap((item, index) =>
+      findWorkloads(withKind(item, value, kind), [...objectPath, 'items', index]),
+    );
   if (!isRaw(value)) return [];
   const podPath = POD_PATHS[kind] ?? TEMPLATE;
   const pod = podPath.reduce<Raw>((from, step) => objectAt(from, String(step)), value);
@@ -56,6 +58,34 @@ export function findWorkloads(value: unknown, objectPath: Path = []): Workload[]
       template: kind === 'Pod' ? undefined : { apiVersion, kind, claims: findClaims(value) },
     },
   ];
+}
+
+/** The paths of labels that request the sidecar for pods that `findWorkloads` does not find, such as those of a JobSet. */
+export function findOtherRequests(value: unknown, objectPath: Path = []): Path[] {
+  if (isFilledList(value))
+    return listAt(value, 'items').flatMap((item, index) => findOtherRequests(item, [...objectPath, 'items', index]));
+  const podPath = findWorkloads(value)[0]?.podPath ?? [];
+  // Labels of the object itself, and of what is around the pod, such as the `jobTemplate` of a CronJob, request nothing.
+  const known = new Set(Array.from({ length: podPath.length + 1 }, (_, length) => podPath.slice(0, length).join('/')));
+  return findRequests(value, [])
+    .filter((path) => path.at(-1) !== 'labels' || path.at(-2) !== 'metadata' || !known.has(path.slice(0, -2).join('/')))
+    .map((path) => [...objectPath, ...path]);
+}
+
+function isFilledList(value: unknown): boolean {
+  return (textAt(value, 'kind') ?? '').endsWith('List') && listAt(value, 'items').length > 0;
+}
+
+/** `labels`, `podLabels`, `commonLabels`: kinds name them differently. */
+function findRequests(value: unknown, path: Path): Path[] {
+  if (Array.isArray(value)) return value.flatMap((item, index) => findRequests(item, [...path, index]));
+  if (!isRaw(value)) return [];
+  return Object.entries(value).flatMap(([key, child]) => {
+    // Kustomize adds its labels to volume claims, too.
+    if (key === 'matchLabels' || key === 'volumeClaimTemplates') return [];
+    const isRequest = /labels$/i.test(key) && has(child, INJECT_LABEL) && objectAt(value, key)[INJECT_LABEL] !== 'false';
+    return isRequest ? [[...path, key]] : findRequests(child, [...path, key]);
+  });
 }
 
 /** The volumes that the controller of a StatefulSet adds to its pods. */

@@ -105,6 +105,35 @@ describe('sidegate inject', () => {
     expect(stderr).toMatch(/^<stdin>:\d+:\d+: error: /);
   });
 
+  const LABELS = 'labels: { sidegate.dev/inject: "true" }';
+  test.each([
+    [
+      'kind: JobSet\nspec: { replicatedJobs: [{ template: { spec: { template: { metadata: { LABELS } } } } }] }',
+      'replicatedJobs.0.template.spec.template.metadata.labels',
+    ],
+    ['kind: Prometheus\nspec: { podMetadata: { LABELS } }', 'podMetadata.labels'],
+    ['kind: Cluster\nspec: { podLABELS }', 'podlabels'],
+    [
+      'kind: List\nitems: [{ kind: Workflow, metadata: { LABELS }, spec: { podMetadata: { LABELS } } }]',
+      'items.0.spec.podMetadata.labels',
+    ],
+  ])('denies a label that requests the sidecar where no pod template is known: %s', async (input, path) => {
+    const { code, stdout, stderr } = await run(input.replaceAll('LABELS', LABELS));
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toContain(`${path}: denied: sidegate.dev/inject requests the sidecar where`);
+  });
+
+  test.each([
+    'kind: Service\nmetadata: { LABELS }\nspec: { selector: { sidegate.dev/inject: "true" } }\n',
+    'kind: NetworkPolicy\nspec: { podSelector: { matchLabels: { sidegate.dev/inject: "true" } } }\n',
+    'kind: StatefulSet\nmetadata: { LABELS }\nspec: { template: { spec: { containers: [] } }, volumeClaimTemplates: [{ metadata: { LABELS } }] }\n',
+    'kind: CronJob\nmetadata: { LABELS }\nspec: { jobTemplate: { metadata: { LABELS }, spec: { template: { spec: { containers: [{}] } } } } }\n',
+    'kind: JobSet\nspec: { replicatedJobs: [{ template: { spec: { template: { metadata: { labels: { sidegate.dev/inject: "false" } } } } } }] }\n',
+  ])('leaves labels alone that request nothing: %s', async (input) => {
+    const { code, stdout } = await run(input.replaceAll('LABELS', LABELS));
+    expect([code, stdout]).toEqual([0, input.replaceAll('LABELS', LABELS)]);
+  });
+
   test('reports that the input contains no pod', async () => {
     const { code, stdout, stderr } = await run('kind: Service\n');
     expect([code, stdout, stderr]).toEqual([
