@@ -31,7 +31,7 @@ const FAIL_ON: readonly string[] = ['error', 'warning'];
 /** A label (RFC 1123 §2.1); it becomes part of a URL path. */
 const NAMESPACE = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 
-/** Exits with 1 if there is a finding of at least the severity of `--fail-on`. */
+/** Exits with 1 if a workload is unprotected or bypassed, or if there is a finding of at least the severity of `--fail-on`. */
 export async function examineCluster(options: DoctorOptions, io: Io): Promise<number> {
   const { format, failOn } = options;
   toChoice(failOn, FAIL_ON, '--fail-on');
@@ -64,8 +64,10 @@ export async function examineCluster(options: DoctorOptions, io: Io): Promise<nu
   }
 }
 
-function isFailed({ findings }: Report, failOn: string): boolean {
-  return findings.error > 0 || (failOn === 'warning' && findings.warning > 0);
+/** A bypass may be a warning, such as of a port that may serve nothing but metrics. */
+function isFailed({ findings, states }: Report, failOn: string): boolean {
+  const isOpen = states.unprotected > 0 || states.bypassed > 0;
+  return isOpen || findings.error > 0 || (failOn === 'warning' && findings.warning > 0);
 }
 
 async function readGiven(file: string, io: Io): Promise<InjectorConfig> {

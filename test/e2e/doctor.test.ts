@@ -302,6 +302,12 @@ test('reports what it is not allowed to read, and checks the rest', async () => 
   expect(stdout).toMatch(/1 unknown\. 0 errors, 0 warnings, \d+ notes\./);
 });
 
+test('fails if something bypasses a sidecar, also if that is a warning', async () => {
+  objects[`/api/v1/namespaces/${NAMESPACE}/services`] = [makeService({ ports: [{ port: 80, targetPort: 9000 }] })];
+  const { code, json } = await doctor('-o', 'json');
+  expect([code, json.states.bypassed, json.findings.error]).toEqual([1, 1, 0]);
+});
+
 test('fails if it may not list pods, or if nothing responds', async () => {
   objects[`/api/v1/namespaces/${NAMESPACE}/pods`] = 403;
   const { code, stdout } = await doctor();
