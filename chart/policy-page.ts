@@ -76,7 +76,7 @@ function toOperations(): string[] {
   const container = toCel(CONTAINER_SHAPE, PLACEHOLDERS);
   const status = `'{"version":"{{ .Chart.AppVersion }}","takeover":"' + (variables.isSamePort ? 'same-port' : 'service') + '","sidecar":"native","hash":"{{ include "sidegate.defaultsHash" . }}"}'`;
   return [
-    `!variables.isSamePort || variables.variable == '' ? [] : size(variables.env) == 0 ? [${add(env, `[${entry}]`)}] : size(variables.envIndexes) == 0 ? [${add(`${env} + '/-'`, entry)}] : [${add(`${env} + '/' + string(variables.envIndexes[size(variables.envIndexes) - 1]) + '/value'`, "'127.0.0.1'")}]`,
+    `!variables.isSamePort || variables.variable == '' ? [] : size(variables.env) == 0 ? [${add(env, `[${entry}]`)}] : variables.envIndex < 0 ? [${add(`${env} + '/-'`, entry)}] : [${add(`${env} + '/' + string(variables.envIndex) + '/value'`, "'127.0.0.1'")}]`,
     `variables.asked.map(h, ${add("h.at + '/httpGet'", answered)})`,
     "variables.asked.filter(h, h.action == 'tcpSocket').map(h, JSONPatch{op: 'remove', path: h.at + '/tcpSocket'})",
     `variables.preStop == 0 ? [] : variables.range.filter(i, i < size(variables.containers) && !has(variables.containers[i].lifecycle)).map(i, ${add("'/spec/containers/' + string(i) + '/lifecycle'", `{'preStop': dyn(${preStop})}`)})`,

@@ -91,6 +91,9 @@ function toResourceRules(): PolicyRule[] {
 }
 
 function toPodRules(): PolicyRule[] {
+  const terms =
+    'object.spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([])';
+  const isForWindows = `(size(${terms}) > 0 && ${terms}.all(t, t.?matchExpressions.orValue([]).exists(e, e.key == 'kubernetes.io/os' && e.operator == 'In' && e.?values.orValue([]) == ['windows'])))`;
   const volume = `variables.volumes.exists(v, ${isReserved('v.name')})`;
   return [
     {
@@ -116,8 +119,7 @@ function toPodRules(): PolicyRule[] {
       message: celText('a container of the pod mounts a volume that is reserved for the sidecar: use a separate volume'),
     },
     {
-      holds:
-        "object.spec.?os.?name.orValue(object.spec.?nodeSelector.orValue({})[?'kubernetes.io/os'].orValue('')) != 'windows' && (has(object.spec.os) || 'kubernetes.io/os' in object.spec.?nodeSelector.orValue({}) || !(has(object.spec.securityContext) && has(object.spec.securityContext.windowsOptions)) && !variables.containers.exists(c, has(c.securityContext) && has(c.securityContext.windowsOptions)))",
+      holds: `object.spec.?os.?name.orValue(object.spec.?nodeSelector.orValue({})[?'kubernetes.io/os'].orValue('')) != 'windows' && (has(object.spec.os) || 'kubernetes.io/os' in object.spec.?nodeSelector.orValue({}) || !(has(object.spec.securityContext) && has(object.spec.securityContext.windowsOptions)) && !variables.containers.exists(c, has(c.securityContext) && has(c.securityContext.windowsOptions)) && !${isForWindows})`,
       message: celText('the pod is for Windows, but the sidecar runs only on Linux: run a gate on Linux in front of it'),
     },
     {
@@ -145,10 +147,8 @@ function toPodRules(): PolicyRule[] {
       message: celText(`the pod has more than ${MOST} containers: ${BY_WEBHOOK}`),
     },
     {
-      holds: `variables.variable == '' || size(variables.env) <= ${MOST * 8}`,
-      message: celText(
-        `the container of the app has more than ${MOST * 8} environment variables, one of which the sidecar needs: ${BY_WEBHOOK}`,
-      ),
+      holds: `size(variables.secretList) <= ${MOST} && size(variables.pullSecretList) <= ${MOST}`,
+      message: celText(`the sidecar has more than ${MOST} Secrets or imagePullSecrets: ${BY_WEBHOOK}`),
     },
     {
       holds: 'size(variables.apps) == 1',

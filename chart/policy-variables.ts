@@ -128,7 +128,8 @@ function toAppVariables(): PolicyVariable[] {
     { name: 'adminPortText', expression: annotation('adminPort', sidecar('adminPort')) },
     { name: 'adminPort', expression: toPort('variables.adminPortText') },
     { name: 'env', expression: 'variables.app.?env.orValue([])' },
-    { name: 'envIndexes', expression: indexes('variables.env', 'variables.env[i].name == variables.variable') },
+    // The last: if a variable is set twice, the last value counts.
+    { name: 'envIndex', expression: 'variables.env.map(e, e.name).lastIndexOf(variables.variable)' },
   ];
 }
 

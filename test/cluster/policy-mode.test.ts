@@ -84,6 +84,13 @@ function essence({ metadata, spec }: Kube): Kube {
   return { labels: metadata.labels, annotations: metadata.annotations, spec };
 }
 
+const many = <T>(length: number, make: (index: number) => T): T[] => Array.from({ length }, (_, index) => make(index));
+const toRequired = (terms: readonly Kube[]): Kube => ({
+  affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: terms } } },
+});
+const onSystem = (values: readonly string[]): Kube => ({
+  matchExpressions: [{ key: 'kubernetes.io/os', operator: 'In', values }],
+});
 const sameP = { 'sidegate.dev/interception': 'same-port' };
 const get = (path: string, port: unknown, more: Kube = {}): Kube => ({ httpGet: { path, port, ...more } });
 const CASES: readonly (readonly [string, Kube])[] = [
@@ -171,6 +178,15 @@ const CASES: readonly (readonly [string, Kube])[] = [
     'same-port with the first variable of the app',
     toPod({ annotations: { ...sameP, 'sidegate.dev/interception': 'same-port:HOST' } }),
   ],
+  [
+    'same-port with a variable that is set twice, after many others',
+    toPod({
+      annotations: { ...sameP, 'sidegate.dev/interception': 'same-port:HOST' },
+      container: { env: many(300, (i) => ({ name: i % 50 === 3 ? 'HOST' : `E${i}`, value: '0.0.0.0' })) },
+    }),
+  ],
+  ['as many Secrets as it can', toPod({ annotations: { 'sidegate.dev/secrets': many(32, (i) => `s${i}`).join() } })],
+  ['a pod that may also run on Linux', toPod({ spec: toRequired([onSystem(['windows']), onSystem(['linux'])]) })],
   ['a grace period of ten minutes', toPod({ spec: { terminationGracePeriodSeconds: 600 } })],
   ['the old name of an annotation', toPod({ annotations: { 'sidegate.dev/takeover': 'same-port' } })],
 ];
@@ -326,6 +342,17 @@ describe('the API server’s own policy', () => {
       toPod({ container: { securityContext: { windowsOptions: { runAsUserName: 'ContainerUser' } } } }),
       'the pod is for Windows',
     ],
+    ['an affinity to Windows', toPod({ spec: toRequired([onSystem(['windows'])]) }), 'the pod is for Windows'],
+    [
+      'more Secrets than it can mount',
+      toPod({ annotations: { 'sidegate.dev/secrets': many(33, (i) => `s${i}`).join() } }),
+      'more than 32 Secrets or imagePullSecrets: install',
+    ],
+    [
+      'more pull secrets than it can add',
+      toPod({ annotations: { 'sidegate.dev/image-pull-secrets': many(32, (i) => `s${i}`).join() } }),
+      'more than 32 Secrets or imagePullSecrets: install',
+    ],
     ['a request above the limit', toPod({ annotations: { 'sidegate.dev/memory-request': '1Gi' } }), 'above its limit'],
   ] as const)('denies %s with a clear message, like the injector', async (what, pod, message) => {
     // Two policies deny it, and the API server shows either.
@@ -346,19 +373,10 @@ describe('the API server’s own policy', () => {
       'a plain container',
       'header fields of a probe',
       'resources of the whole pod',
+      'more Secrets than it can mount',
+      'more pull secrets than it can add',
     ].includes(what);
     expect(inject(pod).outcome).toBe(isBeyond ? 'injected' : 'denied');
-  });
-
-  test('injects an app with 300 environment variables, unless it has to set one of them', async () => {
-    const env = Array.from({ length: 300 }, (_, index) => ({ name: `V${index}`, value: 'x' }));
-    const { body } = await create(injecting, toPod({ container: { env } }));
-    expect(body['spec']?.initContainers?.[0]?.name, body['message']).toBe('sidegate');
-    const annotations = { 'sidegate.dev/interception': 'same-port:HOST' };
-    const denied = await create(injecting, toPod({ container: { env }, annotations }));
-    // Several policies deny it, and the API server shows any of them.
-    expect([403, 422]).toContain(denied.status);
-    expect(denied.body['message']).toContain('ValidatingAdmissionPolicy');
   });
 
   test('has valid expressions', async () => {
