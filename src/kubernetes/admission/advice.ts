@@ -18,7 +18,10 @@ export interface AdviceParts {
 const MAX_WAIT_MS: Milliseconds = 300;
 /** Of a path in a warning, which the API server truncates at 256 characters. */
 const MAX_PATH_LENGTH = 40;
-const REPLICATED: Readonly<Record<string, string>> = { ReplicaSet: 'replicasets', StatefulSet: 'statefulsets' };
+const REPLICATED: ReadonlyMap<string, string> = new Map([
+  ['ReplicaSet', 'replicasets'],
+  ['StatefulSet', 'statefulsets'],
+]);
 
 /** Creates the function that computes the warnings; it never rejects. */
 export function createAdvice({ lookups, clock, onLate }: AdviceParts): (pod: AdvisedPod) => Promise<readonly string[]> {
@@ -76,7 +79,7 @@ function warnOfQueue(configMap: string, file: string | undefined, volume: string
 }
 
 async function findReplicas(lookups: Lookups, namespace: string, owner: OwnerReference | undefined): Promise<number> {
-  const resource = owner?.apiVersion === 'apps/v1' ? REPLICATED[owner.kind] : undefined;
+  const resource = owner?.apiVersion === 'apps/v1' ? REPLICATED.get(owner.kind) : undefined;
   if (owner === undefined || resource === undefined) return 0;
   const found = await lookups.find('/apis/apps/v1', namespace, resource, owner.name);
   return found === 'unknown' || found === 'absent' ? 0 : (found.object.replicas ?? 1);

@@ -7,7 +7,7 @@ type Labels = Readonly<Record<string, string>>;
 export function fits(selector: Selector, labels: Labels = {}): boolean {
   const { matchLabels = {}, matchExpressions = [] } = selector;
   return (
-    Object.entries(matchLabels).every(([key, value]) => labels[key] === value) &&
+    Object.entries(matchLabels).every(([key, value]) => find(labels, key) === value) &&
     matchExpressions.every((expression) => fitsExpression(expression, labels))
   );
 }
@@ -17,11 +17,16 @@ export function isEverything({ matchLabels = {}, matchExpressions = [] }: Select
   return Object.keys(matchLabels).length === 0 && matchExpressions.length === 0;
 }
 
+/** A selector may name `constructor`, which each object has. */
+function find(labels: Labels, key: string): string | undefined {
+  return Object.hasOwn(labels, key) ? labels[key] : undefined;
+}
+
 function fitsExpression(
   { key, operator, values = [] }: NonNullable<Selector['matchExpressions']>[number],
   labels: Labels,
 ): boolean {
-  const value = labels[key];
+  const value = find(labels, key);
   switch (operator) {
     case 'In':
       return value !== undefined && values.includes(value);

@@ -23,11 +23,11 @@ export interface Workload {
 }
 
 const TEMPLATE: Path = ['spec', 'template'];
-const POD_PATHS: Readonly<Record<string, Path>> = {
-  Pod: [],
-  PodTemplate: ['template'],
-  CronJob: ['spec', 'jobTemplate', 'spec', 'template'],
-};
+const POD_PATHS: ReadonlyMap<string, Path> = new Map([
+  ['Pod', []],
+  ['PodTemplate', ['template']],
+  ['CronJob', ['spec', 'jobTemplate', 'spec', 'template']],
+]);
 const JOBS: ReadonlySet<string> = new Set(['Job', 'CronJob']);
 
 /** Finds all pods and pod templates of a document, including those in Lists. */
@@ -38,10 +38,9 @@ export function findWorkloads(value: unknown, objectPath: Path = []): Workload[]
       findWorkloads(withKind(item, value, kind), [...objectPath, 'items', index]),
     );
   if (!isRaw(value)) return [];
-  const podPath = POD_PATHS[kind] ?? TEMPLATE;
+  const podPath = POD_PATHS.get(kind) ?? TEMPLATE;
   const pod = podPath.reduce<Raw>((from, step) => objectAt(from, String(step)), value);
-  const isKnown = Object.hasOwn(POD_PATHS, kind);
-  if (!isKnown && listAt(objectAt(pod, 'spec'), 'containers').length === 0) return [];
+  if (!POD_PATHS.has(kind) && listAt(objectAt(pod, 'spec'), 'containers').length === 0) return [];
   const metadata = objectAt(value, 'metadata');
   const apiVersion = textAt(value, 'apiVersion') ?? '';
   return [

@@ -134,11 +134,11 @@ describe('sidegate inject', () => {
     expect([code, stdout]).toEqual([0, input.replaceAll('LABELS', LABELS)]);
   });
 
-  test('reports that the input contains no pod', async () => {
-    const { code, stdout, stderr } = await run('kind: Service\n');
+  test.each(['Service', 'constructor'])('reports that the input contains no pod, but a %s', async (kind) => {
+    const { code, stdout, stderr } = await run(`kind: ${kind}\n`);
     expect([code, stdout, stderr]).toEqual([
       0,
-      'kind: Service\n',
+      `kind: ${kind}\n`,
       'sidegate inject: the input contains no pods or pod templates\n',
     ]);
   });

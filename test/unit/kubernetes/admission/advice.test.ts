@@ -210,6 +210,8 @@ describe('advice', () => {
     const namespace = '../../nodes';
     expect(await advise({ ...POD, request: { ...POD.request, namespace } })).toEqual([]);
     expect(asked).toEqual([]);
+    await advise({ ...POD, request: { ...POD.request, owner: { ...OWNER, kind: 'constructor' } } });
+    expect(asked).toEqual(['/api/v1/namespaces/shop/configmaps/gate']);
   });
 
   test('sends at most 16 concurrent requests', async () => {

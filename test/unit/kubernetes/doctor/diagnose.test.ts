@@ -654,11 +654,13 @@ describe('a NetworkPolicy', () => {
     expect(selecting('Exists', 'app')).toEqual([]);
     expect(selecting('NotIn', 'app', ['other'])).toEqual([]);
     expect(selecting('DoesNotExist', 'tier')).toEqual([]);
+    expect(selecting('DoesNotExist', 'constructor')).toEqual([]);
     expect(selecting('Whatever', 'tier')).toEqual([]);
     for (const [operator, key, values] of [
       ['In', 'app', ['x']],
       ['NotIn', 'app', ['web']],
       ['Exists', 'tier'],
+      ['Exists', 'constructor'],
       ['DoesNotExist', 'app'],
     ] as const)
       expect(selecting(operator, key, values as Json)).toEqual(['no-network-policy']);
