@@ -49,7 +49,7 @@ function checkPod(subject: Subject, policies: readonly NetworkPolicy[]): Finding
 
 function checkAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, fix: string): Finding[] {
   const admitting = (spec.ingress ?? []).filter((rule) => admitsPort(rule, app, pod));
-  if (admitting.some(isFromAnywhere)) {
+  if (isFromAnywhere(admitting)) {
     return [
       finding(
         'network-policy-wide',
@@ -77,7 +77,7 @@ function checkOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, si
       .map(({ containerPort }) => ({ name, containerPort })),
   );
   return others.flatMap(({ name, containerPort }) => {
-    const isWide = (spec.ingress ?? []).some((rule) => admitsPort(rule, containerPort, pod) && isFromAnywhere(rule));
+    const isWide = isFromAnywhere((spec.ingress ?? []).filter((rule) => admitsPort(rule, containerPort, pod)));
     if (!isWide) return [];
     const message = `NetworkPolicy ${metadata.name} allows everyone to connect to port ${containerPort} of the container ${name}, which the sidecar does not guard`;
     return [finding('network-policy-wide', message, 'allow only the clients that need it, with from')];
@@ -132,14 +132,30 @@ function isPort({ port, endPort, protocol = 'TCP' }: PolicyPort, wanted: number,
 }
 
 /** A rule without peers applies to all peers. */
-function isFromAnywhere({ from = [] }: PolicyRule): boolean {
-  return from.length === 0 || from.some(isAnywhere);
+function isFromAnywhere(rules: readonly PolicyRule[]): boolean {
+  const peers = rules.flatMap(({ from = [] }) => from);
+  if (rules.some(({ from = [] }) => from.length === 0) || peers.some(isEveryPod)) return true;
+  const blocks = peers.flatMap(({ ipBlock }) => ipBlock ?? []);
+  return [false, true].some((isIpv6) => isMost(blocks.filter(({ cidr }) => cidr.includes(':') === isIpv6)));
 }
 
-/** Whether the peer matches all pods of all namespaces, or all addresses of a family. */
-function isAnywhere({ podSelector, namespaceSelector, ipBlock }: PolicyPeer): boolean {
-  if (ipBlock !== undefined) return /\/0$/.test(ipBlock.cidr) && (ipBlock.except ?? []).length === 0;
-  return (
-    namespaceSelector !== undefined && isEverything(namespaceSelector) && (podSelector === undefined || isEverything(podSelector))
-  );
+/** Whether the peer matches all pods of all namespaces. */
+function isEveryPod({ podSelector, namespaceSelector }: PolicyPeer): boolean {
+  const { matchLabels = {}, matchExpressions = [] } = namespaceSelector ?? {};
+  const isOfAll = matchExpressions.every(({ key, operator }) => operator === 'Exists' && key === NAMESPACE_NAME);
+  const isEveryNamespace = namespaceSelector !== undefined && isOfAll && Object.keys(matchLabels).length === 0;
+  return isEveryNamespace && (podSelector === undefined || isEverything(podSelector));
+}
+
+/** The API server sets this label of each namespace. */
+const NAMESPACE_NAME = 'kubernetes.io/metadata.name';
+/** As a part of all addresses: pods of a cluster have more, so a block without them excludes something. */
+const FEW = 2 ** -16;
+
+/** Whether blocks of one family contain all addresses, or all but few. */
+function isMost(blocks: readonly NonNullable<PolicyPeer['ipBlock']>[]): boolean {
+  const sizeOf = (cidr: string): number => 2 ** -Number(cidr.split('/')[1]);
+  const toSum = (sizes: readonly number[]): number => sizes.reduce((sum, size) => sum + size, 0);
+  const sizes = blocks.map(({ cidr, except = [] }) => Math.max(0, sizeOf(cidr) - toSum([...new Set(except)].map(sizeOf))));
+  return toSum(sizes) > 1 - FEW;
 }

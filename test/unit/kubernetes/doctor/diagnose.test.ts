@@ -601,6 +601,8 @@ test('a fix never repeats the targetPort that is there: the app may have a port 
 });
 
 describe('a NetworkPolicy', () => {
+  const ALL_BUT_A_BLOCK = { ipBlock: { cidr: '0.0.0.0/0', except: ['10.0.0.0/8'] } };
+  const NAMED = { matchExpressions: [{ key: 'kubernetes.io/metadata.name', operator: 'Exists' }] };
   const judge = (...policies: Json[]) => examine({ networkPolicies: policies });
   const data = { ports: [{ port: 8480 }] };
 
@@ -624,6 +626,10 @@ describe('a NetworkPolicy', () => {
     ['all pods of all namespaces', { from: [{ namespaceSelector: {}, podSelector: {} }] }],
     ['all addresses', { from: [{ ipBlock: { cidr: '0.0.0.0/0' } }] }],
     ['all addresses of IPv6', { from: [{ ipBlock: { cidr: '::/0' } }] }],
+    ['all addresses in halves', { from: [{ ipBlock: { cidr: '0.0.0.0/1' } }, { ipBlock: { cidr: '128.0.0.0/1' } }] }],
+    ['all addresses but one', { from: [{ ipBlock: { cidr: '0.0.0.0/0', except: ['192.0.2.1/32'] } }] }],
+    ['all addresses, in two pieces', { from: [ALL_BUT_A_BLOCK, { ipBlock: { cidr: '10.0.0.0/8' } }] }],
+    ['all that have a name', { from: [{ namespaceSelector: NAMED }] }],
   ])('is too wide with %s', (_, rule) => {
     expect(judge(makeNetworkPolicy([data, rule])).codes).toEqual(['network-policy-wide']);
   });
@@ -633,7 +639,9 @@ describe('a NetworkPolicy', () => {
     ['some namespaces', { from: [{ namespaceSelector: { matchLabels: { team: 'a' } } }] }],
     ['some pods of all namespaces', { from: [{ namespaceSelector: {}, podSelector: { matchLabels: { app: 'a' } } }] }],
     ['a block', { from: [{ ipBlock: { cidr: '10.0.0.0/8' } }] }],
-    ['all but a block', { from: [{ ipBlock: { cidr: '0.0.0.0/0', except: ['10.0.0.0/8'] } }] }],
+    ['all but a block', { from: [ALL_BUT_A_BLOCK] }],
+    ['half of the addresses of each family', { from: [{ ipBlock: { cidr: '0.0.0.0/1' } }, { ipBlock: { cidr: '8000::/1' } }] }],
+    ['some namespaces that have a name', { from: [{ namespaceSelector: { ...NAMED, matchLabels: { team: 'a' } } }] }],
   ])('is noted if it admits %s', (_, rule) => {
     expect(judge(makeNetworkPolicy([data, rule])).codes).toEqual(['network-policy-admits']);
   });
