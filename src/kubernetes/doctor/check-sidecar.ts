@@ -5,7 +5,7 @@ import { isAllowedImage, repositoryOf } from '../injector/sidecar-rules.ts';
 import { configNameOf } from './check-config.ts';
 import { type Facts, keyOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
-import type { Container, Pod, PodSpec } from './objects.ts';
+import type { Container, Pod, PodSpec, Volume } from './objects.ts';
 import { findRace, findSidecar, isProtected, isReady } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
@@ -35,26 +35,36 @@ const CAPABILITIES: ReadonlySet<string> = new Set([
   'NET_ADMIN',
   // Runtimes give it to most containers by default; one that asks for it means to write packets.
   'NET_RAW',
+  'PERFMON',
   'SYS_ADMIN',
   'SYS_MODULE',
   'SYS_PTRACE',
   'SYS_RAWIO',
+  // It sets the clock of the node, by which the gate checks timestamps.
+  'SYS_TIME',
 ]);
 
 /** Which container could redirect the traffic of the sidecar, or replace its process. Changes by an init container last. */
 function findPower({ spec }: Pod): string | undefined {
-  const hostPaths = new Map((spec.volumes ?? []).flatMap(({ name, hostPath }) => (hostPath ? [[name, hostPath.path]] : [])));
+  const drivers = new Map((spec.volumes ?? []).flatMap(toDriver));
   const powers = othersOf(spec).flatMap(({ name, securityContext = {}, volumeMounts = [], ...rest }) => {
     const { privileged, capabilities } = securityContext;
     const added = capabilities?.add?.find((each) => CAPABILITIES.has(each.toUpperCase().replace(/^CAP_/, '')));
-    const mount = volumeMounts.find((each) => hostPaths.has(each.name));
+    const mount = volumeMounts.find((each) => drivers.has(each.name));
     const device = findDevice(rest);
     if (privileged === true) return [`${name} (privileged)`];
     if (added !== undefined) return [`${name} (${added})`];
-    if (mount !== undefined) return [`${name} (hostPath ${hostPaths.get(mount.name)})`];
+    if (mount !== undefined) return [`${name} (${drivers.get(mount.name)})`];
     return device === undefined ? [] : [`${name} (device ${device})`];
   });
   return powers.length === 0 ? undefined : `another container could take its traffic or replace it: ${listNames(powers)}`;
+}
+
+/** A volume with a path of the node, or of a driver to which the pod itself gives options, and which may mount such a path. */
+function toDriver({ name, hostPath, csi, flexVolume }: Volume): readonly (readonly [string, string])[] {
+  if (hostPath) return [[name, `hostPath ${hostPath.path}`]];
+  const { driver } = csi ?? flexVolume ?? {};
+  return driver === undefined ? [] : [[name, `volume of ${driver}`]];
 }
 
 /** A device of the node, whose driver decides what it gives access to: a raw block device, a claim (DRA), or a resource of a device plug-in. */
@@ -171,7 +181,7 @@ function checkRaces(workload: Workload, facts: Facts): Finding[] {
     finding(
       'gate-not-proven',
       `the response of the sidecar of ${listNames(raced.filter((each) => each.race === race).map(({ name }) => name))} does not prove that the gate runs: ${race}`,
-      `use native sidecars (sidegate.dev/sidecar: native) before all other init containers; with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; remove privileged, such capabilities, hostPath volumes and devices from them; then ${restartOf(workload)}`,
+      `use native sidecars (sidegate.dev/sidecar: native) before all other init containers; with several workers, set runAsUser to a number above 0 and allowPrivilegeEscalation: false in all other containers; remove privileged, such capabilities, volumes and devices from them; then ${restartOf(workload)}`,
     ),
   );
 }

@@ -70,6 +70,9 @@ export interface Volume {
   readonly secret?: { readonly secretName?: string; readonly optional?: boolean };
   readonly emptyDir?: object;
   readonly hostPath?: { readonly path?: string };
+  /** Inline, so the pod itself chooses the driver and its options. */
+  readonly csi?: { readonly driver: string };
+  readonly flexVolume?: { readonly driver: string };
   readonly ephemeral?: object;
   readonly persistentVolumeClaim?: { readonly claimName?: string };
 }
