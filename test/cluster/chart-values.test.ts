@@ -103,6 +103,12 @@ describe('the chart', () => {
       'injector.podLabels has sidegate.dev/inject',
     ],
     [
+      'a label that all of its pods would have',
+      { commonLabels: { 'sidegate.dev/inject': 'true' } },
+      '1.36.3',
+      'commonLabels has sidegate.dev/inject',
+    ],
+    [
       'a self-test in an excluded namespace',
       { admission: { excludedNamespaces: ['apps'] }, selfTest: { namespace: 'apps' } },
       '1.36.3',
