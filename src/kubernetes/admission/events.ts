@@ -84,9 +84,8 @@ export class Events {
       await kube.request('POST', path, { body: toEvent(podEvent, instance, toInstant(clock.now())), timeout: TIMEOUT_MS });
       onOutcome('sent');
     } catch (thrown) {
-      const isForbidden = thrown instanceof KubeError && thrown.status === 403 && thrown.reason === 'Forbidden';
-      // Creating objects in a namespace that is being deleted is also forbidden, but says nothing about our permissions.
-      if (isForbidden && !thrown.message.includes('being terminated')) {
+      // A quota of one namespace, and the end of one, also forbid the object, but say nothing about our permissions.
+      if (thrown instanceof KubeError && thrown.status === 403 && thrown.message.includes('cannot create resource')) {
         this.#forbiddenUntil = clock.monotonic() + FORBIDDEN_FOR_MS;
         onOutcome('forbidden');
       } else onOutcome('failed');

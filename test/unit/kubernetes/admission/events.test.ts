@@ -75,7 +75,15 @@ describe('an Event', () => {
   });
 
   test('that is forbidden is not retried for ten minutes, without other effects', async () => {
-    const { clock, events, outcomes, sent } = start(() => Promise.reject(new KubeError(403, 'Forbidden', 'no')));
+    const { clock, events, outcomes, sent } = start(() =>
+      Promise.reject(
+        new KubeError(
+          403,
+          'Forbidden',
+          'events is forbidden: User "a" cannot create resource "events" in API group "events.k8s.io"',
+        ),
+      ),
+    );
     events.send(toPodEvent());
     await settle();
     events.send(toPodEvent({}, 'other'));
@@ -83,6 +91,18 @@ describe('an Event', () => {
     await clock.advance(600_000);
     events.send(toPodEvent({}, 'another'));
     expect(sent).toHaveLength(2);
+  });
+
+  test.each([
+    'events "x" is forbidden: exceeded quota: q, requested: count/events=1, used: 1, limited: 1',
+    'events "x" is forbidden: unable to create new content in namespace a because it is being terminated',
+  ])('that one namespace forbids does not stop those of others: %s', async (message) => {
+    const { events, outcomes, sent } = start(() => Promise.reject(new KubeError(403, 'Forbidden', message)));
+    events.send(toPodEvent({ namespace: 'full' }));
+    await settle();
+    events.send(toPodEvent());
+    await settle();
+    expect([outcomes, sent.length]).toEqual([['failed', 'failed'], 2]);
   });
 
   test('that fails is counted', async () => {
