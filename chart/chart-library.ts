@@ -65,11 +65,6 @@ const ROWS: readonly (readonly [string, Form])[] = Object.entries(SETTINGS)
   .filter(([key]) => !NOT_HERE.includes(key))
   .map(([key, setting]) => [key, OTHERWISE[key] ?? setting]);
 
-/** Old names of settings, which remain valid. */
-const OLD: readonly (readonly [string, Form])[] = Object.values(SETTINGS).flatMap((setting: Setting) =>
-  setting.oldName === undefined ? [] : [[setting.oldName, setting]],
-);
-
 function toKnown(): string[] {
   return [...ROWS.map(([key]) => key), ...Object.keys(OWN), 'appProbes'];
 }
@@ -113,14 +108,14 @@ function toCheck(): string {
     '{{- if not (kindIs "map" .) -}}',
     '{{- fail "\\n\\nsidegate: a helper was given no settings: pass an object with config, image and appPort, such as .Values.sidegate." -}}',
     '{{- end -}}',
-    `{{- $known := list ${[...known, ...OLD.map(([key]) => key)].map((key) => JSON.stringify(key)).join(' ')} -}}`,
+    `{{- $known := list ${known.map((key) => JSON.stringify(key)).join(' ')} -}}`,
     '{{- range $key := keys . | sortAlpha -}}',
     '{{- if not (has $key $known) -}}',
     `{{- fail (printf "\\n\\nsidegate: the setting %s is unknown; the known ones are ${known.join(', ')}." $key) -}}`,
     '{{- end -}}',
     '{{- end -}}',
   ];
-  for (const [key, form] of [...ROWS, ...OLD, ...Object.entries(OWN)]) lines.push(toFormCheck(key, form));
+  for (const [key, form] of [...ROWS, ...Object.entries(OWN)]) lines.push(toFormCheck(key, form));
   lines.push('{{- include "sidegate.lib.checkProbes" . -}}');
   return `${lines.join('\n')}\n`;
 }

@@ -26,18 +26,9 @@ export function toRules(): PolicyRule[] {
 
 const toAnnotation = (name: string): string => `${DOMAIN}/${name}`;
 
-/** A pod must not set an annotation under both names. */
-function toRenamedRule(name: string, oldName: string): PolicyRule {
-  const [current, old] = [name, oldName].map(toAnnotation);
-  return {
-    holds: `!('${current}' in variables.annotations && '${old}' in variables.annotations)`,
-    message: celText(`the annotation ${old} is the old name of ${current}, which is set as well: remove it`),
-  };
-}
-
 function toSettingRules(): PolicyRule[] {
   const settings = Object.entries(SETTINGS) as [keyof typeof SETTINGS, Setting][];
-  const names = settings.flatMap(([, { name, oldName }]) => (oldName === undefined ? [name] : [name, oldName])).map(toAnnotation);
+  const names = settings.map(([, { name }]) => toAnnotation(name));
   const unknown = `variables.annotations.filter(k, k.startsWith('${DOMAIN}/') && !(k in [${[...names, STATUS_ANNOTATION].map(celText).join(', ')}]))`;
   const forms = settings.map(([key, { name, form, example }]) => {
     const value = annotation(key, celText(example));
@@ -46,7 +37,6 @@ function toSettingRules(): PolicyRule[] {
       message: `${celText(`the annotation ${toAnnotation(name)} is "`)} + ${value} + ${celText(`": expected ${form.expected}, for example ${example}`)}`,
     };
   });
-  const renamed = settings.flatMap(([, { name, oldName }]) => (oldName === undefined ? [] : [toRenamedRule(name, oldName)]));
   return [
     {
       holds: `size(${unknown}) == 0`,
@@ -56,7 +46,6 @@ function toSettingRules(): PolicyRule[] {
           .join(', ')}`,
       )}`,
     },
-    ...renamed,
     ...forms,
     {
       holds: "variables.config != ''",

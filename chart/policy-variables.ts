@@ -4,7 +4,7 @@ import { HOOK_PLACES, PROBE_PLACES } from '../src/kubernetes/injector/handlers.t
 import { PORT_NUMBER, type ValueForm, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/kubernetes/injector/names.ts';
 import { QUEUE_SOURCES } from '../src/kubernetes/injector/queue-volume.ts';
-import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
+import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
 import { celText } from './cel-shape.ts';
 
 /** A variable of a policy. */
@@ -17,12 +17,9 @@ export interface PolicyVariable {
 export const MOST = 32;
 const RANGE = `[${Array.from({ length: MOST }, (_, index) => index).join(', ')}]`;
 
-/** The value of an annotation, also under its old name; `fallback`: the default in CEL. */
+/** The value of an annotation; `fallback`: the default in CEL. */
 export function annotation(key: keyof typeof SETTINGS, fallback: string): string {
-  const { name, oldName }: Setting = SETTINGS[key];
-  const read = (each: string, otherwise: string): string =>
-    `variables.annotations[?${celText(`${DOMAIN}/${each}`)}].orValue(${otherwise})`;
-  return read(name, oldName === undefined ? fallback : read(oldName, fallback));
+  return `variables.annotations[?${celText(`${DOMAIN}/${SETTINGS[key].name}`)}].orValue(${fallback})`;
 }
 const sidecar = (value: string): string => `'{{ .Values.sidecar.${value} }}'`;
 /** Whether a text matches a format; raw strings leave the pattern unchanged. */
@@ -74,7 +71,7 @@ export function toQueueVolumes(): PolicyVariable[] {
 function toSettingVariables(): PolicyVariable[] {
   return [
     { name: 'config', expression: annotation('config', "''") },
-    { name: 'interception', expression: annotation('interception', `'{{ include "sidegate.interception" . }}'`) },
+    { name: 'interception', expression: annotation('interception', `'{{ .Values.sidecar.interception }}'`) },
     { name: 'isSamePort', expression: "variables.interception.startsWith('same-port')" },
     { name: 'variable', expression: "variables.interception.contains(':') ? variables.interception.split(':')[1] : ''" },
     { name: 'mode', expression: annotation('sidecar', sidecar('mode')) },

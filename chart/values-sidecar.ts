@@ -44,9 +44,6 @@ export const sidecar = z.strictObject({
     .describe(
       "Interception mode: `service`, `rename`, `same-port`, `same-port:HOST`, `env` or `env:PORT`. The name after the colon is the app's environment variable.",
     ),
-  takeover: formed({ ...INTERCEPTION, pattern: `^$|${INTERCEPTION.pattern}` }, 'service')
-    .default('')
-    .describe('Deprecated: the old name of `interception`. If set, it overrides `interception`.'),
   mode: z
     .enum(['auto', 'native', 'container'])
     .default('auto')

@@ -45,13 +45,6 @@ test.each([
   expect(notes).not.toContain('targetPort');
 });
 
-test('name the new name of a deprecated value, which still counts', async () => {
-  const notes = await renderNotes('1.36.3', { takeover: 'env:WEB_PORT' });
-  expect(notes).toContain('as its variable WEB_PORT says');
-  expect(notes).toContain('NOTE: sidecar.takeover is deprecated: it was renamed to sidecar.interception.');
-  expect(await renderNotes('1.36.3')).not.toContain('deprecated');
-});
-
 test('name the Deployment of the sending side, and what to do after a change of a config that is not part of the release', async () => {
   const config = { provider: { queue: { postgres: { url: { env: 'QUEUE_URL' } } } } };
   const notes = await renderAll({ deliver: { enabled: true, config } });

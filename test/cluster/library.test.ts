@@ -98,7 +98,6 @@ describe('a chart that renders the sidecar through the library', () => {
     ['interception same-port', { interception: 'same-port:HOST' }, { appProbes }],
     ['interception same-port, where the app is on the loopback by itself', { interception: 'same-port' }, { appProbes }],
     ['interception env', { interception: 'env' }],
-    ['interception env under its old name', { takeover: 'env' }],
     ['interception env with a variable of its own', { interception: 'env:WEB_PORT' }],
   ])('makes the pod that `sidegate inject -f` makes, with %s', async (_what, settings, own = {}, portName = 'http') => {
     const pod = podOf(await render({ ...settings, ...own }, portName));

@@ -188,7 +188,6 @@ const CASES: readonly (readonly [string, Kube])[] = [
   ['as many Secrets as it can', toPod({ annotations: { 'sidegate.dev/secrets': many(32, (i) => `s${i}`).join() } })],
   ['a pod that may also run on Linux', toPod({ spec: toRequired([onSystem(['windows']), onSystem(['linux'])]) })],
   ['a grace period of ten minutes', toPod({ spec: { terminationGracePeriodSeconds: 600 } })],
-  ['the old name of an annotation', toPod({ annotations: { 'sidegate.dev/takeover': 'same-port' } })],
 ];
 
 describe('the API server’s own policy', () => {
@@ -318,11 +317,6 @@ describe('the API server’s own policy', () => {
       'header fields of a probe',
       toPod({ annotations: sameP, container: { livenessProbe: get('/', 8080, { httpHeaders: [{ name: 'A', value: 'b' }] }) } }),
       'httpHeaders',
-    ],
-    [
-      'an annotation under both of its names',
-      toPod({ annotations: { ...sameP, 'sidegate.dev/takeover': 'service' } }),
-      'sidegate.dev/takeover is the old name of sidegate.dev/interception, which is set as well: remove it',
     ],
     [
       'resources of the whole pod',

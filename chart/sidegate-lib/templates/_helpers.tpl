@@ -149,9 +149,9 @@ ingress:
 {{- uniq $names | toJson -}}
 {{- end -}}
 
-{{/* The interception mode, with the app's variable if there is one; `takeover` is the old name of the setting. */}}
+{{/* The interception mode, with the app's variable if there is one. */}}
 {{- define "sidegate.lib.interception" -}}
-{{- default "service" (default .takeover .interception) -}}
+{{- default "service" .interception -}}
 {{- end -}}
 
 {{/* The interception mode without the app's variable. */}}

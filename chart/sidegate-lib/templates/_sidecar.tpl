@@ -128,7 +128,7 @@ volumeMounts:
 {{- if not (kindIs "map" .) -}}
 {{- fail "\n\nsidegate: a helper was given no settings: pass an object with config, image and appPort, such as .Values.sidegate." -}}
 {{- end -}}
-{{- $known := list "config" "secrets" "queueVolume" "interception" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "gracePeriodSeconds" "appProbes" "takeover" -}}
+{{- $known := list "config" "secrets" "queueVolume" "interception" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "gracePeriodSeconds" "appProbes" -}}
 {{- range $key := keys . | sortAlpha -}}
 {{- if not (has $key $known) -}}
 {{- fail (printf "\n\nsidegate: the setting %s is unknown; the known ones are config, secrets, queueVolume, interception, appPort, port, adminPort, sidecar, image, imagePullSecrets, cpuRequest, memoryRequest, cpuLimit, memoryLimit, preStop, imagePullPolicy, movedPort, portName, gracePeriodSeconds, appProbes." $key) -}}
@@ -149,7 +149,6 @@ volumeMounts:
 {{- include "sidegate.lib.form" (list . "cpuLimit" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "1" "" "") -}}
 {{- include "sidegate.lib.form" (list . "memoryLimit" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "256Mi" "" "") -}}
 {{- include "sidegate.lib.form" (list . "preStop" "^(?:(?:0|[1-9][0-9]{0,3})s|[1-9][0-9]?m)$" "a duration in whole seconds (s) or minutes (m)" "10s" "" "") -}}
-{{- include "sidegate.lib.form" (list . "takeover" "^(?:service|rename|(?:same-port|env)(?::[A-Za-z_][A-Za-z0-9_]{0,127})?)$" "service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE" "same-port:HOST" "" "") -}}
 {{- include "sidegate.lib.form" (list . "imagePullPolicy" "^(?:Always|IfNotPresent|Never)$" "Always, IfNotPresent or Never" "Always" "" "") -}}
 {{- include "sidegate.lib.form" (list . "movedPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8482" "" "") -}}
 {{- include "sidegate.lib.form" (list . "portName" "^[a-z0-9](?:[-a-z0-9]{0,13}[a-z0-9])?$" "a port name: at most 15 lower-case letters, digits and dashes, with a letter, and not sidegate or sidegate-admin" "http" "^(?:[-0-9]*|.*--.*|sidegate|sidegate-admin)$" "") -}}

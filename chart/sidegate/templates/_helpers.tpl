@@ -146,11 +146,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (include "sidegate.image" .) .Values.sidecar.image -}}
 {{- end -}}
 
-{{/* The interception mode; `sidecar.takeover` is the old name of the value. */}}
-{{- define "sidegate.interception" -}}
-{{- default .Values.sidecar.interception .Values.sidecar.takeover -}}
-{{- end -}}
-
 {{/* injector.yaml: the defaults of sidecars, and the server. */}}
 {{- define "sidegate.injectorConfig" -}}
 sidecar:
@@ -161,7 +156,7 @@ sidecar:
   allowedEnv: {{ .Values.admission.allowedEnv | toJson }}
   allowedMounts: {{ default list .Values.admission.allowedMounts | toJson }}
   allowedInitContainers: {{ default list .Values.admission.allowedInitContainers | toJson }}
-  interception: {{ include "sidegate.interception" . | quote }}
+  interception: {{ .Values.sidecar.interception | quote }}
   mode: {{ .Values.sidecar.mode }}
   port: {{ .Values.sidecar.port }}
   adminPort: {{ .Values.sidecar.adminPort }}

@@ -6,7 +6,7 @@
 {{/* The hash of the sidecar's defaults, as the injector has it (src/kubernetes/injector/status.ts): `sidegate doctor` compares it. */}}
 {{- define "sidegate.defaultsHash" -}}
 {{- $image := include "sidegate.sidecarImage" . -}}
-{{- $mode := include "sidegate.interception" . -}}
+{{- $mode := .Values.sidecar.interception -}}
 {{- with .Values.sidecar -}}
 {{- $interception := ternary "env:PORT" $mode (eq $mode "env") -}}
 {{- $ports := list (.port | int) (.adminPort | int) (.movedPort | int) -}}

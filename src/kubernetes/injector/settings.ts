@@ -29,8 +29,6 @@ import { isRaw, objectAt, type Raw } from './raw.ts';
 export interface Setting<T = unknown> {
   /** Without the prefix `sidegate.dev/`. */
   readonly name: string;
-  /** The name in older releases, which remains valid, with a warning. */
-  readonly oldName?: string;
   readonly form: ValueForm;
   /** Parses text of that form. */
   readonly read: (text: string) => T;
@@ -44,7 +42,7 @@ const setting = <T>(
   name: string,
   form: ValueForm,
   read: (text: string) => T,
-  rest: Pick<Setting, 'oldName' | 'fallback' | 'description' | 'example'>,
+  rest: Pick<Setting, 'fallback' | 'description' | 'example'>,
 ): Setting<T> => ({ name, form, read, ...rest });
 
 const asIs = (text: string): string => text;
@@ -68,7 +66,6 @@ export const SETTINGS = {
     example: 'queue',
   }),
   interception: setting('interception', INTERCEPTION, toInterception, {
-    oldName: 'takeover',
     fallback: '`sidecar.interception`, otherwise `service`',
     description:
       'How the sidecar intercepts requests to the app. After a colon: the environment variable of the app that is set.',
@@ -151,7 +148,6 @@ export type SettingsRead =
 const PREFIX = `${DOMAIN}/`;
 const ALL: readonly (readonly [string, Setting])[] = Object.entries(SETTINGS);
 const NAMES = ALL.map(([, { name }]) => name);
-const OLD_NAMES = ALL.flatMap(([, { oldName }]) => oldName ?? []);
 const MAX_SHOWN_LENGTH = 60;
 
 /** Parses the annotations of a pod. */
@@ -161,14 +157,9 @@ export function readSettings(pod: Raw): SettingsRead {
   const warnings: string[] = [];
   const settings: Record<string, unknown> = {};
   for (const [key, setting] of ALL) {
-    const [name, second] = [setting.name, setting.oldName].filter((each) => Object.hasOwn(annotations, `${PREFIX}${each}`));
-    if (name === undefined) continue;
-    if (second !== undefined)
-      problems.push(`the annotation ${PREFIX}${second} is the old name of ${PREFIX}${name}, which is set as well: remove it`);
-    if (name !== setting.name)
-      warnings.push(`the annotation ${PREFIX}${name} is deprecated: it was renamed to ${PREFIX}${setting.name}`);
-    const value = annotations[PREFIX + name];
-    const problem = findProblem({ ...setting, name }, value);
+    if (!Object.hasOwn(annotations, PREFIX + setting.name)) continue;
+    const value = annotations[PREFIX + setting.name];
+    const problem = findProblem(setting, value);
     if (problem === undefined) settings[key] = setting.read(String(value));
     else problems.push(problem);
   }
@@ -181,7 +172,7 @@ export function readSettings(pod: Raw): SettingsRead {
 
 function findUnknown(key: string): string[] {
   const name = key.slice(PREFIX.length);
-  if (!key.startsWith(PREFIX) || key === STATUS_ANNOTATION || NAMES.includes(name) || OLD_NAMES.includes(name)) return [];
+  if (!key.startsWith(PREFIX) || key === STATUS_ANNOTATION || NAMES.includes(name)) return [];
   const nearest = name === 'inject' ? undefined : findNearest(name, NAMES);
   const hint = nearest === undefined ? `known annotations: ${NAMES.join(', ')}` : `did you mean ${PREFIX}${nearest}?`;
   return [`the annotation ${show(key)} is unknown: ${name === 'inject' ? 'it is a label' : hint}`];

@@ -110,9 +110,7 @@ function ofForm(form: ValueForm, text: string | undefined): string {
 }
 
 function readAnnotation(pod: Raw, key: keyof typeof SETTINGS): string | undefined {
-  const { name, oldName }: Setting = SETTINGS[key];
-  const annotations = objectAt(objectAt(pod, 'metadata'), 'annotations');
-  return textAt(annotations, `${DOMAIN}/${name}`) ?? (oldName && textAt(annotations, `${DOMAIN}/${oldName}`));
+  return textAt(objectAt(objectAt(pod, 'metadata'), 'annotations'), `${DOMAIN}/${SETTINGS[key].name}`);
 }
 
 /** From the annotation; otherwise the injector's default applied, which only the status names. Apart from that, the status proves nothing. */

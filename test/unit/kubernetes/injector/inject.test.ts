@@ -49,28 +49,6 @@ test.each([
   expect(warnings).toEqual(expected.map((pattern) => expect.stringMatching(pattern)));
 });
 
-describe('the old name of an annotation', () => {
-  test('has the same effect as the new one, with a warning', () => {
-    const { interception, warnings } = inject({ 'sidegate.dev/takeover': 'env' });
-    expect(interception).toBe('env');
-    expect(warnings).toEqual(['the annotation sidegate.dev/takeover is deprecated: it was renamed to sidegate.dev/interception']);
-  });
-
-  test.each([
-    [
-      { 'sidegate.dev/takeover': 'service', 'sidegate.dev/interception': 'service' },
-      'the annotation sidegate.dev/takeover is the old name of sidegate.dev/interception, which is set as well: remove it',
-    ],
-    [{ 'sidegate.dev/takeover': 'iptables' }, 'the annotation sidegate.dev/takeover is "iptables": expected service, rename'],
-  ])('is denied for %j', (annotations, message) => {
-    expect(injectPod(pod(annotations), CONTEXT)).toMatchObject({
-      outcome: 'denied',
-      reason: 'invalid_setting',
-      message: expect.stringContaining(message),
-    });
-  });
-});
-
 test.each([
   [undefined, '5s', 35],
   [0, '5s', 5],
