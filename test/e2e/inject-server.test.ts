@@ -36,7 +36,7 @@ function toCluster(bundle: () => string | undefined = () => undefined): AnswerWi
     if (url === '/version') return answerJson(response, 200, { major: '1', minor: '34+' });
     const caBundle = bundle();
     if (!url.includes('mutatingwebhookconfigurations') || caBundle === undefined)
-      return answerJson(response, 403, toStatus(403, 'Forbidden', 'not allowed'));
+      return answerJson(response, 403, toStatus(403, 'Forbidden', 'x is forbidden: User "a" cannot create resource "x"'));
     const clientConfig = { service: { name: 'injector', namespace: 'gate' }, caBundle };
     return answerJson(response, 200, {
       metadata: { resourceVersion: '1' },
