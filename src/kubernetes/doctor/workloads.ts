@@ -1,6 +1,11 @@
 /** Groups pods by the workload that created them: a pod of a Deployment's ReplicaSet belongs to the Deployment. */
+import type { Milliseconds } from '../../core/clock.ts';
+import { LONGEST_GRACE_SECONDS } from '../injector/shutdown.ts';
 import { CONTROLLER_KINDS, type ControllerKind, type Facts, itemsOf } from './facts.ts';
 import type { Controller, Named, OwnerReference, Pod, PodTemplate } from './objects.ts';
+
+/** A pod that is being deleted and lasts longer counts like any other: its author chose its grace period. Twice, as clocks differ. */
+const LONGEST_ENDING_MS: Milliseconds = 2_000 * LONGEST_GRACE_SECONDS;
 
 /** A workload: the topmost controller of its pods, or a pod without a controller. */
 export interface Workload {
@@ -53,7 +58,7 @@ export function findWorkloads(facts: Facts): readonly Workload[] {
     if (ownerOf(object) === undefined)
       draftOf(object.metadata.namespace ?? '', { kind, name: object.metadata.name, controller: object });
   }
-  for (const pod of itemsOf(facts.pods).filter(isActive)) {
+  for (const pod of itemsOf(facts.pods).filter((each) => isActive(each, facts.now))) {
     draftOf(pod.metadata.namespace ?? '', climb(pod, byUid, byName)).pods.push(pod);
   }
   // A Job without pods has ended.
@@ -75,9 +80,11 @@ export function restartOf({ kind, name, namespace }: Workload): string {
 }
 
 /** Mirror pods represent static pods of a kubelet, which nothing in the cluster controls. */
-function isActive(pod: Pod): boolean {
+function isActive(pod: Pod, now: number): boolean {
   const { annotations, deletionTimestamp } = pod.metadata;
-  return annotations?.['kubernetes.io/config.mirror'] === undefined && deletionTimestamp === undefined && mayServe(pod);
+  // The API server sets the time at which the grace period ends.
+  const isEnding = deletionTimestamp !== undefined && !(Date.parse(deletionTimestamp) - now > LONGEST_ENDING_MS);
+  return annotations?.['kubernetes.io/config.mirror'] === undefined && !isEnding && mayServe(pod);
 }
 
 /** Whether its containers have not all ended. A pod that is being deleted can serve for hours: it chooses its grace period itself. */

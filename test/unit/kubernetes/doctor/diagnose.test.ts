@@ -114,6 +114,14 @@ describe('a workload', () => {
     expect(examine({ pods }).web.pods.total).toBe(1);
   });
 
+  test('counts a pod that is being deleted, but serves for a long time', () => {
+    const pod: Json = makeBare('x', template, OWNER);
+    pod.metadata.deletionTimestamp = new Date(NOW + 3_600_000).toISOString();
+    expect(examine({ pods: [pod] })).toMatchObject({ codes: ['no-sidecar'], web: { state: 'unprotected' } });
+    pod.metadata.deletionTimestamp = new Date(NOW + 600_000).toISOString();
+    expect(examine({ pods: [pod] }).web.pods.total).toBe(0);
+  });
+
   test('is ignored if it does not request the sidecar', () => {
     const plain = { ...template, metadata: { labels: { app: 'other' } } };
     const { web, codes, states } = examine({
