@@ -60,11 +60,14 @@ function findPower({ spec }: Pod): string | undefined {
   return powers.length === 0 ? undefined : `another container could take its traffic or replace it: ${listNames(powers)}`;
 }
 
+/** Drivers that write secrets and certificates into a volume, whatever options the pod gives. */
+const FILE_DRIVERS: ReadonlySet<string> = new Set(['secrets-store.csi.k8s.io', 'csi.cert-manager.io', 'csi.spiffe.io']);
+
 /** A volume with a path of the node, or of a driver to which the pod itself gives options, and which may mount such a path. */
 function toDriver({ name, hostPath, csi, flexVolume }: Volume): readonly (readonly [string, string])[] {
   if (hostPath) return [[name, `hostPath ${hostPath.path}`]];
   const { driver } = csi ?? flexVolume ?? {};
-  return driver === undefined ? [] : [[name, `volume of ${driver}`]];
+  return driver === undefined || FILE_DRIVERS.has(driver) ? [] : [[name, `volume of ${driver}`]];
 }
 
 /** A device of the node, whose driver decides what it gives access to: a raw block device, a claim (DRA), or a resource of a device plug-in. */

@@ -261,6 +261,7 @@ describe('the sidecar', () => {
       [added('NET_BIND_SERVICE'), {}],
       [{}, host],
       [{ resources: { limits: { cpu: '1', 'hugepages-2Mi': '2Mi' } } }, {}],
+      [mount, { volumes: [{ name: 'host', csi: { driver: 'secrets-store.csi.k8s.io' } }] }],
     ])
       expect(examineWith(container as Json, spec).web.state).toBe('protected');
     for (const [container, spec, power] of [
