@@ -42,11 +42,14 @@ export class KeyRing {
     this.#join();
   }
 
-  /** A new config is active: deliveries whose bodies still arrive are verified only by keys that it has, too. */
+  /** A new config is active: deliveries whose bodies still arrive are verified only by keys that it has, too, and while it accepts them. */
   retire(next: KeyRing | undefined): void {
-    const isKept = (key: VerifyKey): boolean => next?.all.some((other) => isSameKey(key, other)) === true;
-    this.#set = { ...this.#set, keys: this.#set.keys.filter(isKept) };
-    for (const name of this.#remote.keys()) if (next === undefined || !next.#remote.has(name)) this.#remote.delete(name);
+    this.#set = { ...this.#set, keys: toKept(this.#set.keys, next?.all) };
+    for (const [name, keys] of this.#remote) {
+      const others = next === undefined ? undefined : next.#remote.get(name);
+      if (next === undefined || !next.#remote.has(name)) this.#remote.delete(name);
+      else this.#remote.set(name, keys === undefined || others === undefined ? undefined : toKept(keys, others));
+    }
     this.#join();
   }
 
@@ -111,6 +114,14 @@ export class KeyRing {
 /** Whether `now` is within the key's validity period. */
 export function isWithinTime({ notBefore, notAfter }: KeyDates, now: EpochMilliseconds): boolean {
   return (notBefore === undefined || notBefore <= now) && (notAfter === undefined || now < notAfter);
+}
+
+/** The keys that are among the others, with the dates that these have. */
+function toKept(keys: readonly VerifyKey[], others: readonly VerifyKey[] = []): VerifyKey[] {
+  return keys.flatMap((key) => {
+    const other = others.find((each) => isSameKey(key, each));
+    return other === undefined ? [] : [{ ...key, notBefore: other.notBefore, notAfter: other.notAfter }];
+  });
 }
 
 /** A key may keep its name and get another secret. */

@@ -27,6 +27,21 @@ describe('a key ring', () => {
     expect([ring.isUnavailable('b'), ring.isUnavailable('a'), ring.isIncomplete]).toEqual([true, false, true]);
   });
 
+  test('keeps for bodies that still arrive only what the next config has, with its dates', () => {
+    const ring = new KeyRing({ keys: [key('a'), key('b'), key('c', 0, 100)], unavailable: [] });
+    ring.setRemote('jwks', [key('jwks')]);
+    ring.setRemote('gone', [key('gone')]);
+    ring.setRemote('moved', [key('moved')]);
+    const next = new KeyRing({ keys: [key('c', 0, 200), key('b', undefined, 50)], unavailable: [] });
+    next.setRemote('jwks', [key('jwks', undefined, 60)]);
+    next.setRemote('moved', undefined);
+    ring.retire(next);
+    expect([49, 50, 60, 199].map((now) => names(ring, now))).toEqual([['jwks', 'b', 'c'], ['jwks', 'c'], ['c'], ['c']]);
+    expect([ring.isUnavailable('moved'), ring.isUnavailable('gone')]).toEqual([true, false]);
+    ring.retire(undefined);
+    expect(names(ring, 1)).toEqual([]);
+  });
+
   test('never returns a key outside its dates, and keeps the order of the config', () => {
     const instant = fc.option(fc.integer({ min: 0, max: 20 }), { nil: undefined });
     fc.assert(
