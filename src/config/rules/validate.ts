@@ -120,6 +120,7 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
     () => (route.webhook === undefined ? [] : checkWebhook(route.webhook, route, at, now)),
     () => (route.webhook === undefined ? [] : checkRetention(route.webhook, config.limits.bodyTimeout, at)),
     () => (route.webhook === undefined ? [] : checkLeases(route.webhook, route, config, at)),
+    () => checkResend(route, path),
     () => (route.webhook === undefined ? [] : checkStoreBody(route.webhook, [...at, 'storeBody'], config)),
     () => (route.basic === undefined ? [] : checkBasic(route.basic, config, [...path, 'basic'], now)),
     () => checkClientCertificate(route, path, config),
@@ -148,6 +149,14 @@ function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin, p
       ),
     );
   return found;
+}
+
+/** By default, only the sender repeats a delivery. */
+function checkResend({ resend, webhook }: RouteConfig, path: Path): Rating[] {
+  if (resend !== 'always' || webhook === undefined || webhook.dedup === 'off' || webhook.ack === 'onAccept') return [];
+  const message =
+    'the app can get a delivery twice: it may have handled the delivery before it closed a kept-alive connection, and sidegate sends it again';
+  return [warning([...path, 'resend'], message, 'remove resend: the sender then retries')];
 }
 
 function checkClientCertificate({ clientCertificate }: RouteConfig, path: Path, { listen }: Config): Rating[] {

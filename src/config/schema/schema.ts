@@ -173,7 +173,7 @@ const route = z.strictObject({
     .enum(['idempotent', 'always'])
     .default('idempotent')
     .describe(
-      'Which requests are resent if a kept-alive connection to the app turns out to be closed: only those with an idempotent method that are not webhooks, or `always`, which includes webhooks and POST.',
+      'Which requests are resent if a kept-alive connection to the app turns out to be closed: only those with an idempotent method that are not webhooks, or `always`, which includes webhooks and POST. With `always` the app may get a delivery twice, as it may have handled it before it closed the connection.',
     ),
   forwardMethodOverride: z
     .boolean()

@@ -61,6 +61,26 @@ describe('a tolerance', () => {
   });
 });
 
+describe('resend: always', () => {
+  const resend = (webhook: object): string[] => {
+    const keys = [{ name: 'k', secret: { env: 'K' } }];
+    const route = { ...ROUTE, allow: undefined, resend: 'always', webhook: { keys, ...webhook } };
+    return check({ routes: [route] }).filter((text) => text.includes('routes.0.resend'));
+  };
+
+  test('gets a warning on a route that handles each delivery once', () => {
+    expect(resend({})).toEqual([
+      'warning routes.0.resend: the app can get a delivery twice: it may have handled the delivery before it closed a kept-alive connection, and sidegate sends it again',
+    ]);
+  });
+
+  test('gets none if the app gets duplicates anyway, or no delivery from this route', () => {
+    expect(resend({ dedup: 'off' })).toEqual([]);
+    expect(resend({ ack: 'onAccept' })).toEqual([]);
+    expect(check({ routes: [{ ...ROUTE, resend: 'always' }] })).toEqual([]);
+  });
+});
+
 describe('an unsigned ID that is trusted', () => {
   const trust = (scheme: string, dedup: object = { unsignedId: 'trust' }): string[] =>
     check({
