@@ -1,7 +1,11 @@
 /** The rules of routes with HTTP Basic, and the warnings about insecure settings. */
-import type { EpochMilliseconds } from '../../core/clock.ts';
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { type BasicConfig, type Config, type PortBasicConfig, type RealmConfig, realmsOf } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+
+const DAY_MS: Milliseconds = 86_400_000;
+/** The default allows 12,960. */
+const MAX_GUESSES_PER_DAY = 100_000;
 
 /** Everything wrong or risky in a route's basic section. */
 export function checkBasic(basic: BasicConfig, { listen, authz }: Config, path: Path, now: EpochMilliseconds): Rating[] {
@@ -58,6 +62,7 @@ export function checkUsers(realm: PortBasicConfig, path: Path, now: EpochMillise
         'remove limit to restore the default',
       ),
     );
+  else found.push(...checkLimit(realm.limit, [...path, 'limit']));
   if (realm.allowPlainTextPasswords)
     found.push(warning([...path, 'allowPlainTextPasswords'], 'anyone who can read the users file knows the passwords'));
   for (const [index, { notAfter }] of (realm.users ?? []).entries()) {
@@ -65,6 +70,15 @@ export function checkUsers(realm: PortBasicConfig, path: Path, now: EpochMillise
       found.push(warning([...path, 'users', index, 'notAfter'], 'these passwords have expired', 'remove the source'));
   }
   return found;
+}
+
+/** Both ways to guess: until the ban, which forgets what was counted, and one attempt less in each window. */
+function checkLimit({ failures, per, ban }: Exclude<PortBasicConfig['limit'], 'off'>, path: Path): Rating[] {
+  const perDay = Math.floor(DAY_MS * Math.max(failures / ban, failures > 1 ? (failures - 1) / per : 0));
+  if (perDay <= MAX_GUESSES_PER_DAY) return [];
+  const number = Number.isFinite(perDay) ? String(perDay) : 'any number of';
+  const message = `allows ${number} guesses a day from one client or for one user, which is hardly a limit: more than ${MAX_GUESSES_PER_DAY}`;
+  return [warning(path, message, 'set fewer failures, a longer per or a longer ban; or remove limit to restore the default')];
 }
 
 function toRealmId({ users, allowPlainTextPasswords, cache }: RealmConfig): string {

@@ -88,7 +88,9 @@ export const basic = z.strictObject({
         .prefault({}),
     ])
     .prefault({})
-    .describe('Limits failed login attempts; `off` disables the limit, for example if another component enforces one.'),
+    .describe(
+      'Limits failed login attempts; `off` disables the limit, for example if another component enforces one. `check` warns of a limit that allows more than 100,000 attempts a day.',
+    ),
   cache: z
     .strictObject({
       ttl: duration()

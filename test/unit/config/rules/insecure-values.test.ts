@@ -61,6 +61,32 @@ describe('a tolerance', () => {
   });
 });
 
+describe('a limit of password guesses', () => {
+  const limit = (rule: object): string[] => {
+    const basic = { realm: 'r', users: { file: 'u' }, requireTls: false, limit: rule };
+    return check({ routes: [{ ...ROUTE, allow: undefined, basic }] }).filter((text) => text.includes('basic.limit'));
+  };
+  const toWarning = (number: string): string =>
+    `warning routes.0.basic.limit: allows ${number} guesses a day from one client or for one user, which is hardly a limit: more than 100000`;
+
+  test.each([
+    [{ failures: 1_000_000, per: '1s', ban: '1s' }, '86400000000'],
+    [{ failures: 100, per: '1m' }, '142560'],
+    [{ failures: 5, per: '1d', ban: '1s' }, '432000'],
+    [{ failures: 10, per: '0s' }, 'any number of'],
+    [{ failures: 1, ban: '0s' }, 'any number of'],
+  ])('gets a warning if it is hardly one: %j', (rule, number) => {
+    expect(limit(rule)).toEqual([toWarning(number)]);
+  });
+
+  test.each([{}, { failures: 70 }, { failures: 1, per: '0s' }, { failures: 20, per: '10m', ban: '1h' }])(
+    'gets none: %j',
+    (rule) => {
+      expect(limit(rule)).toEqual([]);
+    },
+  );
+});
+
 describe('resend: always', () => {
   const resend = (webhook: object): string[] => {
     const keys = [{ name: 'k', secret: { env: 'K' } }];
