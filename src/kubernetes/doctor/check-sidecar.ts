@@ -60,7 +60,7 @@ function findPower({ spec }: Pod): string | undefined {
   return powers.length === 0 ? undefined : `another container could take its traffic or replace it: ${listNames(powers)}`;
 }
 
-/** Drivers that write secrets and certificates into a volume, whatever options the pod gives. */
+/** Drivers whose volumes hold only secrets and certificates, with any options. */
 const FILE_DRIVERS: ReadonlySet<string> = new Set(['secrets-store.csi.k8s.io', 'csi.cert-manager.io', 'csi.spiffe.io']);
 
 /** A volume with a path of the node, or of a driver to which the pod itself gives options, and which may mount such a path. */

@@ -213,7 +213,7 @@ export const FINDINGS = {
   'gate-not-proven': {
     severity: 'note',
     meaning:
-      'A sidecar responded as the gate, but another container of its pod could have taken its ports before it: it is a plain container, it restarted, an init container is before it, or the pod has an ephemeral container. Or its config has several [workers](workers.md), and another container could run as their user and share their port: its `runAsUser` is not set or is 0, or `allowPrivilegeEscalation` is not `false`. Or another container could take its traffic or replace it: it is privileged, mounts a `hostPath`, inline `csi` or `flexVolume` volume (except those of the Secrets Store, cert-manager and SPIFFE drivers), or adds a capability such as `NET_ADMIN`, `NET_RAW` or `SYS_PTRACE`. Or it has a device of the node: a raw block device, a claim (DRA), or a resource of a device plug-in.',
+      'A sidecar responded as the gate, but another container of its pod could have taken its ports before it: it is a plain container, it restarted, an init container is before it, or the pod has an ephemeral container. Or its config has several [workers](workers.md), and another container could run as their user and share their port: its `runAsUser` is not set or is 0, or `allowPrivilegeEscalation` is not `false`. Or another container could take its traffic or replace it: it is privileged, mounts a `hostPath`, inline `csi` or `flexVolume` volume, or adds a capability such as `NET_ADMIN`, `NET_RAW` or `SYS_PTRACE`. Volumes of the Secrets Store, cert-manager and SPIFFE do not count. Or it has a device of the node: a raw block device, a claim (DRA), or a resource of a device plug-in.',
   },
   'image-not-known': {
     severity: 'note',
