@@ -1,6 +1,5 @@
 /** Writes the checks of the validating policies for a container `sidegate`, from the injector's shape and rules. */
 
-import { toDefaulted } from '../src/kubernetes/injector/defaulted.ts';
 import { OBJECT_NAME, PORT_NUMBER, PORT_NUMBER_OR_NAME, VOLUME_NAME } from '../src/kubernetes/injector/kubernetes-values.ts';
 import {
   CONFIG_VOLUME,
@@ -12,7 +11,7 @@ import {
 } from '../src/kubernetes/injector/names.ts';
 import { isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/shape.ts';
 import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX, USER, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
-import { OTHER_SOURCE, SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
+import { OTHER_SOURCE, SHARING, toDefaulted } from '../src/kubernetes/injector/sidecar-check.ts';
 import {
   ADDED_MOUNT_FIELDS,
   ADDED_MOUNT_SOURCES,

@@ -41,12 +41,12 @@ const ALLOWED: readonly Allowed[] = [
   },
   { file: 'config/sources/user-sources.ts', pattern: '/[\\r\\n]+$/', reason: 'reads mounted files only' },
   {
-    file: 'kubernetes/doctor/exposition.ts',
+    file: 'kubernetes/doctor/read-named.ts',
     pattern: '/^[^}\\n]*\\bhash="([0-9a-f]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/',
     reason: 'lines of at most 1,024 characters, on the command line only',
   },
   {
-    file: 'kubernetes/doctor/exposition.ts',
+    file: 'kubernetes/doctor/read-named.ts',
     pattern: '/^[^}\\n]*\\bversion="([0-9a-z.+-]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/i',
     reason: 'lines of at most 1,024 characters, on the command line only',
   },

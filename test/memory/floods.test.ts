@@ -1,5 +1,5 @@
 import { afterEach, beforeAll, beforeEach, describe, test } from 'vitest';
-import { toMaxValues } from '../../src/kubernetes/admission/bounded-json.ts';
+import { toMaxValues } from '../../src/kubernetes/admission/reviewer.ts';
 import { useApp } from '../support/fixtures.ts';
 import { toHead, toTinyChunks } from '../support/floods.ts';
 import { ATTACKS, expectSurvival, toSections } from '../support/memory-attacks.ts';

@@ -51,7 +51,7 @@ const MAX_REVIEW_BYTES = 4 * 1024 * 1024;
 /**
  * Bounds the total memory of untrusted callers within the chart's limit of 256 MiB, of which the heap may use half (128 MiB):
  * - bodies, outside the heap: 16 MiB, which is 1,600 reviews of common pods
- * - the review that is being parsed, one at a time: 8 MiB of text, and values for half of the heap (bounded-json.ts)
+ * - the review that is being parsed, one at a time: 8 MiB of text, and values for half of the heap (reviewer.ts)
  * - responses: 1.4 MB at most, and in total the share of a client network, which holds them until they are sent
  * - the patch that is being created, one at a time: 1 MiB (injector/review.ts)
  * In a smaller container the bounds for bodies and values are smaller (http/server/memory.ts).

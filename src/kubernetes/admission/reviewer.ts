@@ -1,17 +1,38 @@
 /** Handles reviews, and reports each one: log, metric, Event. */
 
+import { parseArgs } from 'node:util';
+import { getHeapStatistics } from 'node:v8';
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Clock } from '../../core/clock.ts';
+import { countMembers, type JsonBounds } from '../../core/json-scan.ts';
 import type { SidecarDefaults } from '../injector/injector-config.ts';
+import { CONTAINER } from '../injector/names.ts';
 import { DENY_REASONS, type InjectContext, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
-import { objectAt, textAt } from '../injector/raw.ts';
+import { isRaw, listAt, objectAt, textAt } from '../injector/raw.ts';
 import { type ReviewedRequest, respondToReview } from '../injector/review.ts';
 import { SETTINGS } from '../injector/settings.ts';
-import { isBounded, parseBounded } from './bounded-json.ts';
 import type { InjectorMetrics, RejectionLabel } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
-import { toSidecarOverrides } from './sidecar-flags.ts';
 import { addWarnings, shorten } from './warnings.ts';
+
+/** A placeholder for the pod's addresses, which are not known yet; any address except loopback works here (RFC 5737). */
+const POD_ADDRESSES = '192.0.2.1';
+const OPTIONS = {
+  config: { type: 'string' },
+  listen: { type: 'string' },
+  admin: { type: 'string' },
+  upstream: { type: 'string' },
+  'app-probe': { type: 'string', multiple: true },
+} as const;
+
+/** The largest pod that etcd stores (1.5 MiB) has up to 390,000 values, if each has four bytes of text; one with 100 containers has about 10,000. */
+const MAX_VALUES = 393_216;
+/** The most that was measured for a value: an object in an object, with a numeric key. A single byte of text is enough for one. */
+const BYTES_PER_VALUE = 200;
+/** Of the heap, for the values of one review. */
+const HEAP_SHARE = 1 / 2;
+/** Pods have about 15 levels, including managedFields. */
+const BOUNDS: JsonBounds = { maxDepth: 64, maxValues: toMaxValues(getHeapStatistics().heap_size_limit) };
 
 /** The HTTP response to a review. */
 export interface ReviewReply {
@@ -184,4 +205,42 @@ function toPodEvents(request: ReviewedRequest, injection: ReportedInjection, adv
     { request, type: 'Normal', reason: 'SidegateInjected', note: injection.summary },
     ...warnings.map((note): PodEvent => ({ request, type: 'Warning', reason: 'SidegateWarning', note })),
   ];
+}
+
+/** The most values of a review for a heap of so many bytes: 335,000 for the chart's memory limit of 256 MiB. */
+export function toMaxValues(heapBytes: number): number {
+  return Math.min(MAX_VALUES, Math.floor((heapBytes * HEAP_SHARE) / BYTES_PER_VALUE));
+}
+
+/** Whether the text is small enough to be parsed. */
+function isBounded(content: Buffer): boolean {
+  return typeof countMembers(content, BOUNDS) === 'number';
+}
+
+/** The value; undefined if the text is not JSON in UTF-8, is nested too deeply or has too many values. */
+export function parseBounded(content: Buffer): unknown {
+  if (!isBounded(content)) return undefined;
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content)) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The overrides of the container in the patch; none if there is no such container, or if it has other flags. */
+function toSidecarOverrides({ patch }: Extract<Injection, { outcome: 'injected' }>): Overrides {
+  const added = patch.flatMap((operation) => ('value' in operation ? [operation.value].flat() : []));
+  const container = added.find((value) => isRaw(value) && textAt(value, 'name') === CONTAINER);
+  const [, ...args] = isRaw(container) ? listAt(container, 'args').map((arg) => expand(String(arg))) : [];
+  try {
+    const { listen, admin, upstream, 'app-probe': appProbes } = parseArgs({ args, options: OPTIONS, strict: true }).values;
+    return { listen, admin, upstream, appProbes };
+  } catch {
+    return {};
+  }
+}
+
+/** Expands like Kubernetes: `$$` is a dollar sign, `$(NAME)` the variable. */
+function expand(arg: string): string {
+  return arg.replace(/\$\$|\$\([^$)]*\)/g, (found) => (found === '$$' ? '$' : POD_ADDRESSES));
 }

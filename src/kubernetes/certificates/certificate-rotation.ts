@@ -3,8 +3,7 @@ import type { X509Certificate } from 'node:crypto';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { KubeClient } from '../client/client.ts';
-import { type CaSet, toEnd, toTrusted } from './ca.ts';
-import { CaSecret } from './ca-secret.ts';
+import { type CaSet, readSecretData, toEnd, toSecretData, toTrusted } from './ca.ts';
 import { ClusterObjectError } from './cluster-object-error.ts';
 import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
 import type { RotationLogger } from './log-events.ts';
@@ -188,4 +187,32 @@ export class CertificateRotation {
 
 function toTitle({ subject }: X509Certificate): string {
   return subject.replace(/^CN=/, '');
+}
+
+/** The Secret at the time it was read. */
+interface CaReading {
+  readonly caSet: CaSet | undefined;
+  readonly object: SecretObject;
+}
+
+/** The Secret with the CA and its key, which only the rotation controller reads. */
+class CaSecret {
+  readonly #secret: ClusterSecret;
+
+  constructor(kube: Pick<KubeClient, 'request'>, namespace: string, name: string) {
+    this.#secret = new ClusterSecret(kube, { namespace, name, verbs: 'get and update' });
+  }
+
+  /** Rejects with ClusterObjectError. */
+  async read(): Promise<CaReading> {
+    const object = await this.#secret.read();
+    const caSet = readSecretData(object.data ?? {});
+    if (caSet !== undefined && 'problem' in caSet) throw new ClusterObjectError(`${this.#secret.title}: ${caSet.problem}`);
+    return { caSet, object };
+  }
+
+  /** False if the Secret has changed since it was read; rejects with ClusterObjectError. */
+  write({ object }: CaReading, caSet: CaSet): Promise<boolean> {
+    return this.#secret.write(object, toSecretData(caSet));
+  }
 }

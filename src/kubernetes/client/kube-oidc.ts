@@ -1,13 +1,16 @@
 /** The auth-provider `oidc` of a kubeconfig: shows the user's ID token, and renews it with the refresh token, as kubectl does. */
 import { decodeJwt } from 'jose';
-import type { ClientAuth, ResponseBodyError } from 'openid-client';
+import type { ClientAuth, CustomFetch, ResponseBodyError } from 'openid-client';
 import * as z from 'zod';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { Secret } from '../../core/secret.ts';
-import type { Credentials, ProxyEnv } from './access.ts';
+import type { ClusterAccess, Credentials, ProxyEnv } from './access.ts';
 import { KubeError } from './error.ts';
-import { createOidcFetch } from './oidc-fetch.ts';
+import { Transport } from './transport.ts';
+
+const TIMEOUT: Milliseconds = 15_000;
+const MAX_BYTES = 1_048_576;
 
 const text = z.string().nullish();
 
@@ -160,4 +163,36 @@ function toSecret(value: string | null | undefined): Secret | undefined {
 
 function toText(secret: Secret): string {
   return secret.expose().toString();
+}
+
+/** How to connect to the provider. */
+interface OidcReach extends Pick<ClusterAccess, 'ca' | 'proxyEnv'> {
+  readonly clock: Clock;
+}
+
+/** Sends requests with a deadline, a size limit, no redirects, and the configured CA and proxy. Rejects with KubeError unless the response is complete. */
+function createOidcFetch({ clock, ca, proxyEnv }: OidcReach): CustomFetch {
+  return async (address, { method, headers, body }) => {
+    const url = new URL(address);
+    const access: ClusterAccess = { server: new URL(url.origin), ca, proxyEnv, headers, credentials: async () => ({}) };
+    const transport = new Transport(access, clock);
+    const content =
+      body === undefined || body === null
+        ? undefined
+        : { type: 'application/x-www-form-urlencoded', bytes: Buffer.from(String(body)) };
+    const path = url.pathname + url.search;
+    try {
+      const response = await transport.send(
+        { method, path, accept: 'application/json', content, timeout: TIMEOUT, maxBytes: MAX_BYTES },
+        {},
+      );
+      // The body is parsed as JSON regardless of its Content-Type.
+      return new Response(response.body.length === 0 ? null : new Uint8Array(response.body), {
+        status: response.status,
+        headers: { 'content-type': 'application/json' },
+      });
+    } finally {
+      transport.close();
+    }
+  };
 }

@@ -8,11 +8,14 @@ import { type KubeClient, METADATA_ONLY_OBJECT } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import { CONFIG_FOLDER, CONFIG_KEY, SECRETS_FOLDER } from '../injector/names.ts';
 import { concernedOf, configNameOf, secretNamesOf } from './check-config.ts';
-import { readBuildVersion, readConfigHash } from './exposition.ts';
 import { type ByName, type Facts, type GateConfig, itemsOf, keyOf, type Live, type Presence } from './facts.ts';
 import type { Pod, PodTemplate } from './objects.ts';
 import { findSidecar } from './sidecar.ts';
 import { findWorkloads } from './workloads.ts';
+
+const MAX_LINE_LENGTH = 1024;
+const CONFIG_INFO = /^[^}\n]*\bhash="([0-9a-f]{1,64})"[^}\n]*\} 1(?:\.0+)?$/;
+const BUILD_INFO = /^[^}\n]*\bversion="([0-9a-z.+-]{1,64})"[^}\n]*\} 1(?:\.0+)?$/i;
 
 const CONCURRENCY = 8;
 const FORBIDDEN = 403;
@@ -153,4 +156,28 @@ function toSecrets(config: Config): string[] {
 function toTexts(value: unknown): string[] {
   if (typeof value === 'string') return [value];
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(toTexts) : [];
+}
+
+/** The hash of the config in use, from the metrics of a sidecar: the text is untrusted, as the owner of the pod can serve anything. */
+export function readConfigHash(text: string): string | undefined {
+  return readLabel(text, 'sidegate_config_info{', CONFIG_INFO);
+}
+
+/** The version of the running program. */
+export function readBuildVersion(text: string): string | undefined {
+  return readLabel(text, 'sidegate_build_info{', BUILD_INFO);
+}
+
+/** Undefined if no line contains it. Takes linear time. */
+function readLabel(text: string, name: string, info: RegExp): string | undefined {
+  for (let start = 0; start < text.length; ) {
+    const found = text.indexOf('\n', start);
+    const end = found === -1 ? text.length : found;
+    if (end - start <= MAX_LINE_LENGTH && text.startsWith(name, start)) {
+      const [, label] = info.exec(text.slice(start + name.length, end)) ?? [];
+      if (label !== undefined) return label;
+    }
+    start = end + 1;
+  }
+  return undefined;
 }

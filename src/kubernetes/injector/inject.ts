@@ -1,14 +1,13 @@
 /** The entry point of the injector: takes a pod as raw JSON, and returns the smallest patch that adds the sidecar. */
-import { containersOf, findApp, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
+import { containersOf, findApp, lastingContainersOf, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
 import { Findings } from './findings.ts';
 import { intercept } from './interception.ts';
+import { MAX_NAME_LENGTH } from './kubernetes-values.ts';
 import { CONTAINER, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
 import type { InjectContext, Injection } from './outcome.ts';
 import { Patch } from './patch.ts';
-import { type Plan, toPlan } from './plan.ts';
+import { type Plan, toPlan, type Work } from './plan.ts';
 import { checkOthers, checkPod } from './pod-checks.ts';
-import { checkForm, findOversize } from './pod-form.ts';
-import { raiseResources } from './pod-resources.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { readSettings } from './settings.ts';
 import { fill } from './shape.ts';
@@ -16,6 +15,17 @@ import { delayStop } from './shutdown.ts';
 import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from './sidecar.ts';
 import { findDifferences, findPodFaults } from './sidecar-check.ts';
 import { type InjectionStatus, readStatus, toDefaultsHash } from './status.ts';
+
+/** A Kubernetes quantity: a decimal number with a suffix or an exponent. */
+const QUANTITY = /^\+?([0-9]{1,18})?(?:\.([0-9]{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]\+?([0-9]{1,2}))?$/;
+const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
+const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
+const FRACTION_DIGITS = 9;
+const NANO = 10n ** 9n;
+const MEBIBYTE = 1n << 20n;
+
+/** The admission policies have a smaller limit. */
+const MAX_CONTAINERS = 128;
 
 /** Injects the sidecar into `pod`. Never throws, for any value. A pod that already has the sidecar is skipped. */
 export function injectPod(pod: unknown, context: InjectContext): Injection {
@@ -147,4 +157,96 @@ function mark(pod: Raw, plan: Plan, { version, defaults }: InjectContext, patch:
 function toSummary({ app, interception, isNative, port, appPort }: Plan): string {
   const kind = isNative ? 'native sidecar' : 'sidecar container';
   return `${kind} on port ${port} in front of ${app.name} on port ${appPort} (interception mode ${interception.mode})`;
+}
+
+/** Denies pods that the API server would also reject as malformed. */
+function checkForm(pod: Raw, findings: Findings): void {
+  const spec = objectAt(pod, 'spec');
+  const metadata = objectAt(pod, 'metadata');
+  const malformed = [
+    ...findMalformed('spec', spec, {
+      lists: ['containers', 'initContainers', 'ephemeralContainers', 'volumes', 'imagePullSecrets'],
+      maps: [],
+    }),
+    ...findMalformed('metadata', metadata, { lists: [], maps: ['labels', 'annotations'] }),
+    ...lastingContainersOf(pod).flatMap(({ container, path }) =>
+      findMalformed(path.join('.'), container, { lists: ['env', 'ports'], maps: ['lifecycle'] }),
+    ),
+  ];
+  for (const problem of malformed) findings.deny('malformed', `not a valid pod: ${problem}`);
+}
+
+/**
+ * Why a pod is not read at all. The API server checks names only after the webhooks: a patch and messages that repeat long ones, once for each
+ * port, mount or probe, would exceed the memory of the injector.
+ */
+function findOversize(pod: Raw): string | undefined {
+  const spec = objectAt(pod, 'spec');
+  const containers = [...containersOf(pod, 'initContainers'), ...containersOf(pod, 'containers')];
+  if (containers.length > MAX_CONTAINERS)
+    return `the pod has ${containers.length} containers; the maximum is ${MAX_CONTAINERS}: remove some`;
+  const lists = [
+    ...['initContainers', 'containers', 'ephemeralContainers', 'volumes'].map((list) => listAt(spec, list)),
+    ...containers.flatMap(({ container }) => ['ports', 'volumeMounts', 'volumeDevices'].map((list) => listAt(container, list))),
+  ];
+  const isLong = (item: unknown): boolean => (textAt(item, 'name') ?? '').length > MAX_NAME_LENGTH;
+  if (!lists.some((list) => list.some(isLong))) return undefined;
+  return `not a valid pod: the name of a container, port, volume or mount has more than ${MAX_NAME_LENGTH} characters: shorten it`;
+}
+
+interface Expected {
+  readonly lists: readonly string[];
+  readonly maps: readonly string[];
+}
+
+function findMalformed(place: string, from: Raw, { lists, maps }: Expected): string[] {
+  const wrongLists = lists.filter((key) => has(from, key) && !Array.isArray(from[key]));
+  const wrongMaps = maps.filter((key) => has(from, key) && !isRaw(from[key]));
+  return [
+    ...wrongLists.map((key) => `${place}.${key} is not a list`),
+    ...wrongMaps.map((key) => `${place}.${key} is not an object`),
+  ];
+}
+
+/** Adds the sidecar's requests and limits to those that the pod sets for all of its containers; the others stay unset. */
+function raiseResources({ pod, plan, patch, findings }: Work): void {
+  const resources = objectAt(objectAt(pod, 'spec'), 'resources');
+  const added = [
+    ['requests', 'cpu', plan.cpuRequest],
+    ['requests', 'memory', plan.memoryRequest],
+    // Without a CPU limit, the sidecar still needs room for its request.
+    ['limits', 'cpu', plan.cpuLimit ?? plan.cpuRequest],
+    ['limits', 'memory', plan.memoryLimit],
+  ] as const;
+  for (const [list, kind, own] of added) {
+    const current: Raw = objectAt(resources, list);
+    if (!has(current, kind)) continue;
+    const sum = addQuantities(String(current[kind]), own, kind);
+    if (sum === undefined) findings.deny('malformed', `not a valid pod: spec.resources.${list}.${kind} is not a quantity`);
+    else patch.set(['spec', 'resources', list], current, kind, sum);
+  }
+}
+
+/** The sum of two quantities, rounded up to what Kubernetes counts: millicores or bytes. Undefined if one is not a quantity. */
+export function addQuantities(one: string, other: string, kind: 'cpu' | 'memory'): string | undefined {
+  const [first, second] = [toNanos(one), toNanos(other)];
+  if (first === undefined || second === undefined) return undefined;
+  const sum = first + second;
+  if (kind === 'cpu') return `${roundUp(sum, NANO / 1000n)}m`;
+  const bytes = roundUp(sum, NANO);
+  return bytes % MEBIBYTE === 0n ? `${bytes / MEBIBYTE}Mi` : String(bytes);
+}
+
+function toNanos(text: string): bigint | undefined {
+  const [match, whole = '', fraction = '', suffix = '', exponent = '0'] = QUANTITY.exec(text) ?? [];
+  if (match === undefined || whole + fraction === '') return undefined;
+  const digits = BigInt(`${whole}${fraction.padEnd(FRACTION_DIGITS, '0')}`);
+  const binary = BINARY_SUFFIXES.indexOf(suffix);
+  if (binary > 0) return digits << BigInt(10 * binary);
+  const power = DECIMAL_SUFFIXES.indexOf(suffix) - DECIMAL_SUFFIXES.indexOf('');
+  return power < 0 ? roundUp(digits, 1000n ** BigInt(-power)) : digits * 1000n ** BigInt(power) * 10n ** BigInt(exponent);
+}
+
+function roundUp(value: bigint, unit: bigint): bigint {
+  return (value + unit - 1n) / unit;
 }

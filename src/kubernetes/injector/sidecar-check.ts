@@ -1,13 +1,12 @@
 /** Compares the container `sidegate` of a pod with the one that this version injects: labels and annotations prove nothing, because anyone can copy them. */
 import { isDeepStrictEqual } from 'node:util';
 import { containersOf, type Placed, tcpPortsOf } from './app.ts';
-import { toDefaulted } from './defaulted.ts';
 import { APP_PORT_MODES } from './kubernetes-values.ts';
 import { CONTAINER } from './names.ts';
 import { findEarlier, findTaken, hasSidecarUser, type IsOfApp, type Taken } from './other-containers.ts';
 import { findOtherSource, volumesOfQueue } from './queue-volume.ts';
 import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
-import { fill } from './shape.ts';
+import { each, fill, isEach, isList, isPlaceholder, isText, isWhen, type Shape, type ShapeMap, when } from './shape.ts';
 import { CONTAINER_SHAPE, USER, VOLUMES_SHAPE } from './sidecar.ts';
 import {
   ADDED_MOUNT_FIELDS,
@@ -24,6 +23,19 @@ import {
   TERMINATION_PATH,
 } from './sidecar-rules.ts';
 import { findOtherSettings, MAX_ITEMS, type ReadSidecar, readSidecar } from './sidecar-values.ts';
+
+/** SetDefaults_Probe of k8s.io/api/core/v1. */
+const PROBE = { timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3 } as const;
+/** Defaults by the key of the object: SetDefaults_HTTPGetAction, SetDefaults_ObjectFieldSelector, those of probes and of volumes. */
+const DEFAULTS: Readonly<Record<string, ShapeMap>> = {
+  startupProbe: PROBE,
+  readinessProbe: PROBE,
+  livenessProbe: PROBE,
+  httpGet: { scheme: 'HTTP' },
+  fieldRef: { apiVersion: 'v1' },
+  configMap: { defaultMode: 0o644 },
+  secret: { defaultMode: 0o644 },
+};
 
 const DEFAULTED_SHAPE = toDefaulted(CONTAINER_SHAPE);
 const DEFAULTED_VOLUMES = toDefaulted(VOLUMES_SHAPE);
@@ -252,4 +264,14 @@ function findVolumes(pod: Raw, expected: readonly (readonly unknown[])[]): strin
 function show(text: string): string {
   const clean = text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ');
   return clean.length > MAX_SHOWN_LENGTH ? `${clean.slice(0, MAX_SHOWN_LENGTH)}…` : clean;
+}
+
+/** The shape with defaults; fields that the shape already has are kept. */
+export function toDefaulted(shape: Shape, key = ''): Shape {
+  if (typeof shape !== 'object' || isPlaceholder(shape) || isText(shape)) return shape;
+  if (isWhen(shape)) return when(shape.$when, toDefaulted(shape.then, key));
+  if (isEach(shape)) return each(shape.$each, toDefaulted(shape.of));
+  if (isList(shape)) return shape.map((item) => toDefaulted(item));
+  const entries = Object.entries(shape as ShapeMap).map(([name, inner]) => [name, toDefaulted(inner, name)] as const);
+  return { ...DEFAULTS[key], ...Object.fromEntries(entries) };
 }

@@ -1,8 +1,8 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import { pauseUntilDrained, ReadPause } from '../../../../src/core/read-pause.ts';
+import { PausedMemory } from '../../../../src/http/server/limits.ts';
 import { NO_PRESSURE } from '../../../../src/http/server/memory-guard.ts';
-import { PausedMemory } from '../../../../src/http/server/paused-memory.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 const KIB = 1_024;

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { joinSmallChunks } from '../../../../src/http/server/small-chunks.ts';
+import { joinSmallChunks } from '../../../../src/http/server/body-source.ts';
 
 function open(): { readonly stream: Readable; readonly read: () => Buffer[] } {
   const stream = new Readable({ read: () => undefined });

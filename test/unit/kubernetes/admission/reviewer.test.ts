@@ -1,9 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { parseBounded, toMaxValues } from '../../../../src/kubernetes/admission/bounded-json.ts';
 import { createInjectorMetrics } from '../../../../src/kubernetes/admission/injector-metrics.ts';
-import { ADMISSIONS, createReviewer } from '../../../../src/kubernetes/admission/reviewer.ts';
+import { ADMISSIONS, createReviewer, parseBounded, toMaxValues } from '../../../../src/kubernetes/admission/reviewer.ts';
 import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';

@@ -1,8 +1,7 @@
 import { applyPatch, type Operation } from 'rfc6902';
 import { describe, expect, test } from 'vitest';
-import { injectPod } from '../../../../src/kubernetes/injector/inject.ts';
+import { addQuantities, injectPod } from '../../../../src/kubernetes/injector/inject.ts';
 import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
-import { addQuantities } from '../../../../src/kubernetes/injector/pod-resources.ts';
 import { type Json, makeTemplate } from '../../../support/doctor.ts';
 
 const CONTEXT = {
