@@ -13,7 +13,8 @@ export type PathDistinction =
   | 'extension'
   | 'slashes'
   | 'semicolon'
-  | 'trailingDots';
+  | 'trailingDots'
+  | 'punctuation';
 
 /** All of them, in the order of the config's documentation. */
 export const PATH_DISTINCTIONS: readonly PathDistinction[] = [
@@ -25,6 +26,7 @@ export const PATH_DISTINCTIONS: readonly PathDistinction[] = [
   'slashes',
   'semicolon',
   'trailingDots',
+  'punctuation',
 ];
 
 /** The distinctions that the app is known to make. */
@@ -44,8 +46,8 @@ const MAX_FORMS = 48;
 const MAX_FORM_CHARS = 24 * 1024;
 /** A character of a form that is not ASCII takes as much time as so many others. One can become 18 (U+FDFA). */
 const NON_ASCII_COST = 4;
-/** Lower-case letters, digits and literal punctuation, in segments that are not empty. */
-const PLAIN = /^(?:\/[a-z0-9_~!$&'()*,=:@-]+)+$|^\/$/;
+/** Lower-case letters and digits, in segments that are not empty. */
+const PLAIN = /^(?:\/[a-z0-9]+)+$|^\/$/;
 const STEPS_APPLY = /[%;\\+]|[^\x20-\x7e]/;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
 const PARAMETERS = /;[^/]*/g;
@@ -64,6 +66,9 @@ const NOT_ASCII = /[^\0-\x7f]/;
 const CONTROL = /[\0-\x1f\x7f]/;
 /** Windows ignores spaces around the dots. */
 const DOT_SEGMENT = /(?:^|\/) *\.{1,2} *(?:\/|$)/;
+/** All of ASCII but the slash. */
+const PUNCTUATION = /[!-.:-@[-`{-~ ]/g;
+const BETWEEN_LETTERS = /(?<=[a-z])_+(?=[a-z])/gi;
 /** An empty segment, or one that ends with a dot or a space. Most paths have none, and splitting a path is slow. */
 const UNFOLDED_SEGMENT = /\/\/|[. ]\/|[/. ]$/;
 
@@ -88,7 +93,7 @@ export function toPathForms(
   budget: FormBudget = createFormBudget(),
 ): ReadonlySet<string> | undefined {
   const forms = new Set<string>();
-  if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? forms : undefined;
+  if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? addJoined(forms, kept) : undefined;
   // Iteration over a set includes elements that are added meanwhile.
   const reached = new Set([path]);
   for (const form of reached) {
@@ -98,6 +103,13 @@ export function toPathForms(
     if (budget.chars < 0) return undefined;
     if (!addFolded(decomposed, kept, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS) return undefined;
   }
+  return addJoined(forms, kept);
+}
+
+/** CherryPy runs the handler `admin_panel` for `/admin-panel` and `/admin.panel`, CakePHP `userList` for `/user-list`. */
+function addJoined(forms: Set<string>, kept: KeptDistinctions): ReadonlySet<string> {
+  if (!kept.has('punctuation'))
+    for (const form of [...forms]) forms.add(form.replace(PUNCTUATION, '_').replace(BETWEEN_LETTERS, ''));
   return forms;
 }
 

@@ -154,6 +154,11 @@ describe('a path that an app may interpret as another route', () => {
     ['with the index of a directory, without extension', '/account/index'],
     ['without the index of a directory', '/docs'],
     ['without the index of a directory, with a slash', '/docs/'],
+    ['with other punctuation', '/user-list'],
+    ['with other punctuation, encoded', '/user%2dlist/x'],
+    ['with a dot for an underscore', '/user.list/x'],
+    ['in camel case', '/userList'],
+    ['with punctuation between letters', '/ad-min'],
     ['of a webhook, encoded', '/hooks/%62illing'],
     ['of a webhook, with a slash', '/hooks/billing/'],
   ])('is rejected %s: %s', async (_, path) => {
@@ -162,6 +167,7 @@ describe('a path that an app may interpret as another route', () => {
       { name: 'settings', match: { pathPrefix: '/settings' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'keys', match: { pathPrefix: '/keys' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'files', match: { pathPrefix: '/my%20files' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
+      { name: 'users', match: { pathPrefix: '/user_list' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'report', match: { path: '/report.html' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'docs', match: { path: '/docs/index.html' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
     ];
@@ -348,6 +354,7 @@ describe('a route whose app is trusted to distinguish paths', () => {
     ['percentEncoding', '/%61dmin', '/ADMIN'],
     ['extension', '/admin.json', '/ADMIN'],
     ['trailingDots', '/admin.', '/ADMIN'],
+    ['punctuation', '/adm-in', '/ADMIN'],
     ['unicodeForm', '/%EF%BD%81dmin', '/%61dmin'],
   ])(
     'accepts with %s a path that only other apps would confuse: %s, and still protects %s',
