@@ -56,7 +56,7 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-traversal-path', 'override'],
   ['xajp-', 'override'],
   ['x-tomcat-', 'override'],
-  // Next.js trusts its own fields: CVE-2025-29927.
+  // Next.js trusts its own fields: CVE-2025-29927. Browsers send one of them, listed below.
   ['x-middleware-', 'override'],
   ['x-invoke-', 'override'],
   ['x-matched-path', 'override'],
@@ -102,6 +102,11 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-ms-token-', 'identity'],
   ['x-amzn-oidc-', 'identity'],
   ['x-amzn-mtls-', 'certificate'],
+  ['x-amzn-lattice-', 'identity'],
+  ['proxy-remote-', 'identity'],
+  ['wl-path-', 'override'],
+  ['x-ms-original-', 'override'],
+  ['x-waws-unencoded-', 'override'],
   ['x-amzn-request-context', 'identity'],
   ['x-amzn-lambda-context', 'identity'],
   ['iv-', 'identity'],
@@ -131,6 +136,7 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-client-dn', 'certificate'],
   ['x-client-verify', 'certificate'],
   ['wl-proxy-client-cert', 'certificate'],
+  ['sslclientcert', 'certificate'],
   ['cf-client-cert', 'certificate'],
   ['client-cert', 'certificate'],
   ['x-arr-clientcert', 'certificate'],
@@ -146,6 +152,9 @@ const CGI_VARIABLES = [
   ...['script-filename', 'script-url', 'script-uri', 'context-path', 'root-path', 'base-path', 'base-url', 'servlet-path'],
 ];
 
+/** Next.js's pages send it when they prefetch, and it selects neither path nor method. */
+const PREFETCH = 'x-middleware-prefetch';
+
 /** The same for complete names. */
 const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
   ...toClaims('override', [
@@ -157,6 +166,7 @@ const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
     'x-http-host-override',
     'x-http-path-override',
     'x-override-url',
+    'dapr-app-id',
     ...CGI_VARIABLES.flatMap((name) => [name, `x-${name}`]),
   ]),
   ...toClaims('identity', [
@@ -213,7 +223,20 @@ const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
       (end) => `x-forwarded-${end}`,
     ),
   ),
-  ...toClaims('route', ['x-real-port', 'cf-visitor', 'fastly-ssl', 'x-scheme', 'x-url-scheme', 'front-end-https', 'x-arr-ssl']),
+  // Jetty and GlassFish, from Sun's proxies.
+  ...toClaims('certificate', ['proxy-auth-cert', 'proxy-keysize', 'proxy-ssl-id']),
+  ...toClaims('clientAddress', ['proxy-ip']),
+  ...toClaims('route', [
+    'x-proxied-https',
+    'wl-proxy-ssl',
+    'x-real-port',
+    'cf-visitor',
+    'fastly-ssl',
+    'x-scheme',
+    'x-url-scheme',
+    'front-end-https',
+    'x-arr-ssl',
+  ]),
 ]);
 
 function toClaims(claim: ProxyClaim, names: readonly string[]): [string, ProxyClaim][] {
@@ -287,6 +310,7 @@ export function isOwnField(name: string): boolean {
  * Finds what a field asserts that only a proxy may assert, for folded names (core/headers.ts); undefined if clients may send the field.
  */
 export function findProxyClaim(name: string): ProxyClaim | undefined {
+  if (name === PREFETCH) return undefined;
   return CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
 }
 
