@@ -61,7 +61,11 @@ export class RouteTable<Route extends Routable> {
     const forms = new PathForms(query.target.path);
     const found = this.#findByHost(query, forms);
     if (query.forwardedHost === undefined || found instanceof Refusal) return found;
-    const names = query.forwardedHost.split(',', MAX_FORWARDED_HOSTS + 1).map((name) => name.trim());
+    // Empty members do not count (RFC 9110 §5.6.1): a proxy that adds a name to a field that its client did not send writes one.
+    const names = query.forwardedHost
+      .split(',', MAX_FORWARDED_HOSTS + 1)
+      .map((name) => name.trim())
+      .filter((name) => name !== '');
     if (names.length > MAX_FORWARDED_HOSTS)
       return refuse('ambiguous_target', 'ambiguous_target', 'too many names in X-Forwarded-Host');
     // Proxies pass on what a client wrote, and apps build links from it: `evil.example/?` would lead to another path or host.

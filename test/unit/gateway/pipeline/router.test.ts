@@ -187,7 +187,12 @@ describe('the forms of a path', () => {
     expect(lookUp(routes, '/open/caf%C3%A9.txt', 'a, b, c, d, e, f, g, h')).toEqual(once);
   });
 
-  test.each(['evil.example/admin?', 'user@a', 'a:80#', 'a b', 'a,,b', '', '<script>', 'a:x'])(
+  test.each(['', ' , a', 'a,', 'a,,a'])('ignore empty members of X-Forwarded-Host: %j', (names) => {
+    const routes = [guarded('open', '')];
+    expect(lookUp(routes, '/open', names).found).toBe('open');
+  });
+
+  test.each(['evil.example/admin?', 'user@a', 'a:80#', 'a b', '<script>', 'a:x'])(
     'do not count if a name in X-Forwarded-Host is malformed: %j',
     (forwardedHost) => {
       expect(lookUp([OPEN], '/open', forwardedHost).found).toBe('malformed_request');
