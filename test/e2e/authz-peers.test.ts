@@ -115,6 +115,16 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     expect(gate.log().at(-1)).toMatchObject({ route: 'admin', client: '127.0.0.1', method: 'GET' });
   });
 
+  test.each(['X-Original-URL', 'X-Original-URI', 'X-Original-Method', 'X-Forwarded-Uri', 'X-Forwarded-Method'])(
+    'a client cannot name another path or method to the app by %s',
+    async (name) => {
+      const { status } = await ask('/healthz', { [name]: '/admin' });
+      expect([200, 403]).toContain(status);
+      const names = app.received.flatMap(({ rawHeaders }) => rawHeaders.map((text) => text.toLowerCase()));
+      expect(names).not.toContain('/admin');
+    },
+  );
+
   test('a client cannot set the user name that the app reads, even on an open route', async () => {
     const evil = { 'Sidegate-User': 'evil', 'X-Forwarded-User': 'evil', 'Remote-User': 'evil', Sidegate_User: 'evil' };
     expect((await ask('/healthz', evil)).status).toBe(200);
