@@ -68,7 +68,7 @@ const CONTROL = /[\0-\x1f\x7f]/;
 const DOT_SEGMENT = /(?:^|\/) *\.{1,2} *(?:\/|$)/;
 /** All of ASCII but the slash. */
 const PUNCTUATION = /[!-.:-@[-`{-~ ]/g;
-const BETWEEN_LETTERS = /(?<=[a-z])_+(?=[a-z])/gi;
+const BETWEEN_LETTERS = /([a-z])_+(?=[a-z])/gi;
 /** An empty segment, or one that ends with a dot or a space. Most paths have none, and splitting a path is slow. */
 const UNFOLDED_SEGMENT = /\/\/|[. ]\/|[/. ]$/;
 
@@ -109,7 +109,7 @@ export function toPathForms(
 /** CherryPy runs the handler `admin_panel` for `/admin-panel` and `/admin.panel`, CakePHP `userList` for `/user-list`. */
 function addJoined(forms: Set<string>, kept: KeptDistinctions): ReadonlySet<string> {
   if (!kept.has('punctuation'))
-    for (const form of [...forms]) forms.add(form.replace(PUNCTUATION, '_').replace(BETWEEN_LETTERS, ''));
+    for (const form of [...forms]) forms.add(form.replace(PUNCTUATION, '_').replace(BETWEEN_LETTERS, '$1'));
   return forms;
 }
 

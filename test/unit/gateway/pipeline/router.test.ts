@@ -188,7 +188,7 @@ describe('the forms of a path', () => {
   });
 
   test.each(['', ' , a', 'a,', 'a,,a'])('ignore empty members of X-Forwarded-Host: %j', (names) => {
-    const routes = [guarded('open', '')];
+    const routes = [guarded('open', '', {})];
     expect(lookUp(routes, '/open', names).found).toBe('open');
   });
 
