@@ -4,7 +4,7 @@ import { StoreUnavailable } from './claims/seen-ids.ts';
 
 /** An entry of the map. */
 export interface Expiring {
-  /** Monotonic time from which the entry counts as absent. `put` may extend it, but must not shorten it. */
+  /** Monotonic time from which the entry counts as absent. It must not change: `put` another entry instead. */
   readonly expiresAt: Milliseconds;
 }
 
@@ -23,8 +23,8 @@ export class ExpiringMap<Entry extends Expiring> {
   readonly #clock: Clock;
   readonly #bounds: MapBounds;
   readonly #entries = new Map<string, Entry>();
-  /** Bucket number → keys whose entry expired in that second when it was put. */
-  readonly #buckets = new Map<number, string[]>();
+  /** Bucket number → keys whose entry expires in that second: one for each entry. */
+  readonly #buckets = new Map<number, Set<string>>();
   readonly #stopSweep: CancelTimer;
   #swept: number;
   #isClosed = false;
@@ -58,15 +58,17 @@ export class ExpiringMap<Entry extends Expiring> {
       if (this.#entries.size >= maxEntries)
         throw new StoreUnavailable('full', `the memory store is full (${maxEntries} ${what})`);
     }
+    this.#leaveBucket(key);
     this.#entries.set(key, entry);
     const bucket = toBucket(entry.expiresAt);
     const keys = this.#buckets.get(bucket);
-    if (keys === undefined) this.#buckets.set(bucket, [key]);
-    else keys.push(key);
+    if (keys === undefined) this.#buckets.set(bucket, new Set([key]));
+    else keys.add(key);
   }
 
   delete(key: string): void {
     this.#checkOpen();
+    this.#leaveBucket(key);
     this.#entries.delete(key);
   }
 
@@ -75,11 +77,20 @@ export class ExpiringMap<Entry extends Expiring> {
     this.#stopSweep();
   }
 
+  #leaveBucket(key: string): void {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    const bucket = toBucket(entry.expiresAt);
+    const keys = this.#buckets.get(bucket);
+    keys?.delete(key);
+    if (keys?.size === 0) this.#buckets.delete(bucket);
+  }
+
   #checkOpen(): void {
     if (this.#isClosed) throw new StoreUnavailable('unreachable', 'the memory store is closed');
   }
 
-  /** Removes expired entries. An entry that was extended is also in a later bucket, and is kept. */
+  /** Removes expired entries. */
   #sweep(): void {
     const now = this.#clock.monotonic();
     const current = toBucket(now);
