@@ -73,6 +73,7 @@ export class ExchangePort implements RequestHandler {
       if (route instanceof Refusal) this.#ends.end({ info: head, head, refusal: route, stage: 'route' }, response);
       else new Exchange(this.#ends, route, head, response).start();
     } catch (thrown) {
+      head.body.free();
       this.#ends.abandon(head, response, thrown);
     }
   }
@@ -157,6 +158,7 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   }
 
   protected failed(thrown: unknown): void {
+    this.head.body.free();
     this.#ends.abandon(this.info, this.#response, thrown);
   }
 
@@ -194,12 +196,27 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   }
 
   #takeSlot(route: AppRoute, admitted: Admitted, isVerified: boolean): OrWaiting<Passed> {
+    if (this.#isAbandoned(admitted)) return this.#endAbandoned(admitted);
     const slot = route.capacity.toSlot({ address: this.head.client.address, isVerified, route: route.share });
     return this.#thenPass(route.capacity.enter(slot), (entered) => {
       if (entered !== 'entered') return this.#refuseSlot(admitted, entered);
       this.#slot = slot;
+      if (this.#isAbandoned(admitted)) {
+        this.#leaveSlot();
+        return this.#endAbandoned(admitted);
+      }
       return this.#forward(route, admitted, slot);
     });
+  }
+
+  /** Its client left while it waited, and nobody promised to handle it: the app need not, as for one that leaves later. */
+  #isAbandoned({ claimed }: Admitted): boolean {
+    return claimed === undefined && this.#response.destroyed;
+  }
+
+  #endAbandoned({ body }: Admitted): Passed {
+    if (!Buffer.isBuffer(body)) body.stop();
+    return { outcome: { kind: 'aborted', status: 0, refusal: undefined, upstreamMs: 0 } };
   }
 
   #refuseSlot({ claimed, body }: Admitted, result: Exclude<CapacityResult, 'entered'>): Passed {

@@ -73,6 +73,7 @@ export class RequestEnds {
     try {
       this.#finish(ended, response, this.#turnEnd);
     } catch (thrown) {
+      ended.head?.body.free();
       return this.abandon(ended.info, response, thrown);
     }
     // It waits for the responses that are written at the end of the turn.

@@ -46,7 +46,7 @@ export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: Orig
   return {
     handle(authRequest, response) {
       if (!callers.has(authRequest.client.peer))
-        return pipeline.reject(authRequest, response, refuse('caller_denied', 'caller_not_trusted'));
+        return pipeline.reject(authRequest, response, refuse('caller_denied', 'caller_not_trusted'), authRequest);
       const original = toOriginal(authRequest);
       if (original instanceof Refusal) pipeline.reject(authRequest, response, original, authRequest);
       else pipeline.handle(original, response);

@@ -82,8 +82,9 @@ export class Relay implements UpstreamListener {
   attach(exchange: UpstreamExchange): void {
     this.#exchange = exchange;
     // The app handles a webhook to the end, and its claim is settled, even if the sender disconnects; other requests are canceled.
-    if (this.#parts.admitted.claimed === undefined)
-      this.#onSenderGone = onceEvent(this.#response, 'close', () => this.#abort('sender_gone'));
+    if (this.#parts.admitted.claimed !== undefined) return;
+    if (this.#response.destroyed) this.#abort('sender_gone');
+    else this.#onSenderGone = onceEvent(this.#response, 'close', () => this.#abort('sender_gone'));
   }
 
   /** Returns the same stream, and observes how it ends. */

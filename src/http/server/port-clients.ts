@@ -21,6 +21,7 @@ import {
 import { CONNECTION_BYTES, type OnLimit, type PortLimits, TLS_CONNECTION_BYTES } from './limits.ts';
 import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
+import type { IncomingBody } from './request-body.ts';
 import { interceptConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 
@@ -140,6 +141,12 @@ export class PortClients {
     if (shortage === undefined) return undefined;
     this.#onLimit(shortage);
     return refuse('overloaded', `${shortage}_full`);
+  }
+
+  /** From now on, an admitted request counts until its exchange is over: while a gate works, it takes memory although its client may have left. */
+  countUntilFreed(tracked: TrackedRequest, body: IncomingBody): void {
+    const { onEnd } = tracked;
+    if (onEnd !== undefined) tracked.onEnd = () => body.afterFree(onEnd);
   }
 
   close(): void {

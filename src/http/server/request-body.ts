@@ -47,6 +47,7 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
   /** It is among the buffered bodies, although its reading has not begun. */
   #isUnread = false;
   #isFreed = false;
+  #onFreed: (() => void) | undefined;
   #settle: ((result: Buffer | Refusal) => void) | undefined;
   #result: Buffer | Refusal | Promise<Buffer | Refusal> | undefined;
   #content: Buffer | Refusal | undefined;
@@ -102,6 +103,15 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     this.#isFreed = true;
     this.#endUnread();
     this.#watch.release(this);
+    const onFreed = this.#onFreed;
+    this.#onFreed = undefined;
+    onFreed?.();
+  }
+
+  /** Calls back once the exchange is over, and no longer refers to the request. */
+  afterFree(callback: () => void): void {
+    if (this.#isFreed) callback();
+    else this.#onFreed = callback;
   }
 
   /**
@@ -155,8 +165,11 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     // Before its route is known, for it is counted for none.
     this.#endUnread();
     this.route = route;
-    if (this.#brokenBy !== undefined) return toRefusal(this.#brokenBy);
     if (this.declaredLength === 0) return EMPTY;
+    const { stream } = this.#source;
+    // The client left while the gates before took their time: there will be no further event.
+    if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
+    if (this.#brokenBy !== undefined) return toRefusal(this.#brokenBy);
     if (this.declaredLength !== undefined && this.declaredLength > maxBytes)
       return refuse('body_too_large', 'body_too_large', { stage: 'content' });
     this.#maxBytes = maxBytes;

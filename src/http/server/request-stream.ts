@@ -51,10 +51,9 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   }
 
   start(consumer: BodyConsumer): void {
-    const { stream } = this.#source;
     this.#consumer = consumer;
     this.#isHeld = false;
-    if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
+    this.#checkOpen();
     // Also if it has ended since: some of it was given up.
     if (this.#brokenBy !== undefined) return this.#finish()?.fail(this.#brokenBy);
     if (!this.#hasBegun) return this.#begin();
@@ -67,6 +66,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
    * Starts to read, and resolves with the first bytes, the end, or the reason why neither arrives. Chunks are kept for `start`.
    */
   async arriving(): Promise<Reason | undefined> {
+    this.#checkOpen();
     if (this.#brokenBy !== undefined) return this.#brokenBy;
     const available = new Promise<void>((resolve) => {
       this.#onAvailable = resolve;
@@ -75,6 +75,12 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     this.#begin();
     await available;
     return this.#brokenBy;
+  }
+
+  /** A stream that was destroyed before anybody listened has no further events. */
+  #checkOpen(): void {
+    const { stream } = this.#source;
+    if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
   }
 
   #begin(): void {

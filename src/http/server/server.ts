@@ -249,6 +249,7 @@ export class ListenServer {
     if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.reject(info, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
+    this.#clients.countUntilFreed(tracked, body);
     const parsed = { ...info, target, headers: head.headers, body };
     handler.handle(upgrade === undefined ? parsed : { ...parsed, upgrade: upgrade.hold(body) }, response);
   }

@@ -178,6 +178,7 @@ export class AdmissionServer {
       ...(reply.status === 405 ? { Allow: 'POST' } : undefined),
     });
     response.end(reply.text);
+    if (response.destroyed) return;
     // A client that does not read it would hold its connection.
     onceEvent(
       response,
