@@ -4,8 +4,7 @@ import { SidegateError } from '../../core/errors.ts';
 import { type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
-import { OWN_METADATA } from '../events/event.ts';
-import { INBOX_TYPE, isInboxEndpoint, parseInboxMetadata } from '../events/inbox-request.ts';
+import { INBOX_TYPE, isInboxEndpoint, OWN_METADATA, parseInboxMetadata } from '../events/event.ts';
 import type {
   DeliveryFilter,
   DeliveryQueue,

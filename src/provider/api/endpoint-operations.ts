@@ -75,7 +75,7 @@ export const ENDPOINT_OPERATIONS = [
       201: { description: 'The endpoint, with its secret.', schema: schemas.createdEndpoint, headers: ['ETag', 'Location'] },
     },
     problems: ['conflict', 'queue_unavailable'],
-    async handle({ body: { id = createEndpointId(), secret, ...settings } }, parts) {
+    async handle({ body: { id = `ep_${randomBytes(RANDOM_ID_BYTES).toString('hex')}`, secret, ...settings } }, parts) {
       const { registry, queue, rules, clock, hooks } = parts;
       const errors = findSettingErrors(settings, rules);
       const key = toKey(secret, parts);
@@ -406,10 +406,6 @@ function findSettingErrors({ url, headers }: EndpointSettings, rules: EgressRule
   return Object.entries(found).flatMap(([field, problem]) =>
     problem === undefined ? [] : [{ field, message: `${problem.problem}; ${problem.hint}` }],
   );
-}
-
-function createEndpointId(): string {
-  return `ep_${randomBytes(RANDOM_ID_BYTES).toString('hex')}`;
 }
 
 /** A key of a request, or the response that rejects it. */

@@ -1,7 +1,12 @@
-/** Events: their ID, the envelope that is sent (interface.md part 2), and the trace context in their metadata. */
+/** Events: their ID, the envelope that is sent (interface.md part 2), and their metadata: the trace context, or the request of an inbox. */
 import { randomBytes } from 'node:crypto';
+import * as z from 'zod';
 import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
+
+/** IDs of endpoints that stand for the app of a route. No other endpoint can have one: `:` is not allowed in their IDs. */
+export const INBOX_PREFIX = 'inbox:';
+export const INBOX_TYPE = 'inbox';
 
 /** Without `.`, which separates the parts of the signed text, and without `~`, which separates event and endpoint. */
 export const EVENT_ID = /^[A-Za-z0-9_:-]{1,128}$/;
@@ -59,5 +64,39 @@ function parseObject(text: string): Readonly<Record<string, unknown>> {
     return Object(JSON.parse(text)) as Readonly<Record<string, unknown>>;
   } catch {
     return {};
+  }
+}
+
+export function toInboxEndpoint(route: string): string {
+  return `${INBOX_PREFIX}${route}`;
+}
+
+export function isInboxEndpoint(id: string): boolean {
+  return id.startsWith(INBOX_PREFIX);
+}
+
+/** The request to the app, with the headers that the gate built when it accepted the delivery. */
+interface InboxRequest {
+  readonly method: string;
+  readonly path: string;
+  /** Raw pairs in the order they are sent, including the framing header. */
+  readonly headers: readonly string[];
+}
+
+const InboxMetadata = z.object({
+  inbox: z.object({ method: z.string(), path: z.string(), headers: z.array(z.string()) }),
+});
+
+export function toInboxMetadata(inbox: InboxRequest): string {
+  return JSON.stringify({ inbox });
+}
+
+/** Undefined if the metadata is not that of an inbox event. */
+export function parseInboxMetadata(metadata: string): InboxRequest | undefined {
+  try {
+    const parsed = InboxMetadata.safeParse(JSON.parse(metadata));
+    return parsed.success ? parsed.data.inbox : undefined;
+  } catch {
+    return undefined;
   }
 }

@@ -15,7 +15,7 @@ import { toBodyFingerprint, toEventFingerprint, toRequestFingerprint } from '../
 import type { RepeatStored } from '../../gateway/pipeline/gates/dedup.ts';
 import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.ts';
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
-import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/inbox-request.ts';
+import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/event.ts';
 import { type DeliveryQueue, mayLeaveEarly, type NewEvent } from '../queue/delivery-queue.ts';
 
 export interface InboxParts {

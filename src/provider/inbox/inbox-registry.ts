@@ -2,7 +2,7 @@
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { EndpointDefaults } from '../endpoints/endpoint-record.ts';
-import { INBOX_PREFIX, isInboxEndpoint, toInboxEndpoint } from '../events/inbox-request.ts';
+import { INBOX_PREFIX, isInboxEndpoint, toInboxEndpoint } from '../events/event.ts';
 
 export interface InboxRoute {
   readonly route: string;

@@ -5,7 +5,7 @@ import { lookUpForConnect } from '../../core/name-lookup.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import type { Upstream, UpstreamExchange } from '../../http/client/upstream.ts';
 import { type AttemptOutcome, type AttemptResult, type Sender, toOutcome } from '../attempt/attempt.ts';
-import { INBOX_PREFIX, isInboxEndpoint, parseInboxMetadata } from '../events/inbox-request.ts';
+import { INBOX_PREFIX, isInboxEndpoint, parseInboxMetadata } from '../events/event.ts';
 
 /** The app of a route: where it listens, and the connections to it. */
 export interface InboxApp {

@@ -4,8 +4,7 @@ import { type Clock, type Milliseconds, toInstant, toOptionalInstant } from '../
 import type { ClockSteps } from '../../core/clock-steps.ts';
 import { type AttemptOutcome, type AttemptResult, type Decision, decide, type Sender } from '../attempt/attempt.ts';
 import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
-import { OWN_METADATA, toBody } from '../events/event.ts';
-import { isInboxEndpoint } from '../events/inbox-request.ts';
+import { isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
 import type { AttemptRecord, Delivery, DeliveryQueue, LaneState, SettledDelivery, Settlement } from '../queue/delivery-queue.ts';
 import type { LaneHooks } from '../telemetry/hooks.ts';
 import {

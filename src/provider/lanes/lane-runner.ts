@@ -32,7 +32,8 @@ export function createLaneRunner(parts: LaneParts) {
       const endpoint = registry.get(lane.endpoint);
       if (endpoint === undefined && registry.isElsewhere?.(lane.endpoint) === true) return leaveAbsent(context);
       if (endpoint === undefined || endpoint.disabled !== undefined) return serveAbsent(context, lane, endpoint);
-      await endAbsence(lane);
+      // No replica may skip its deliveries soon, although its config may not have the endpoint yet.
+      if (lane.state?.absence !== undefined) await lane.settle([], { ...lane.state, absence: undefined });
       return new LaneRun(context, lane, endpoint).run();
     },
     /** Changes the size of the largest body that a delivery can have. */
@@ -55,11 +56,6 @@ const RECHECK_MS = 5_000;
 const MAX_GAP_MS = 30_000;
 const SKIP_BATCH = 32;
 const SKIP_SLICE_MS = 5_000;
-
-/** The endpoint can be served here, so no replica may skip its deliveries soon, although its config may not have the endpoint yet. */
-export async function endAbsence(lane: Lane): Promise<void> {
-  if (lane.state?.absence !== undefined) await lane.settle([], { ...lane.state, absence: undefined });
-}
 
 /** Leaves the lane to another replica. */
 export function leaveAbsent({ clock }: LaneContext): LaneResult {

@@ -15,16 +15,16 @@ import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts'
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
 import { createSigningSecret } from '../../verify/sign/signing-keys.ts';
-import type { ApiPassword } from '../api/api-access.ts';
 import type { OperationParts } from '../api/api-parts.ts';
 import { cancelWaiting } from '../api/endpoint-operations.ts';
 import { type ConsoleOperations, createConsoleOperations } from '../api/operations.ts';
+import type { ApiPassword } from '../api/provider-api.ts';
 import { ProviderApi } from '../api/provider-api.ts';
 import type { Sender } from '../attempt/attempt.ts';
 import { HttpSender } from '../attempt/sender.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
-import { toInboxEndpoint } from '../events/inbox-request.ts';
+import { toInboxEndpoint } from '../events/event.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
 import { type FindApp, withInbox } from '../inbox/inbox-sender.ts';

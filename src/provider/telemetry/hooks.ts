@@ -9,8 +9,7 @@ import { parseTraceparent, SAMPLED } from '../../telemetry/tracing/traceparent.t
 import type { AttemptResult, DeadReason, Decision } from '../attempt/attempt.ts';
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import type { RegistryLogEvent } from '../endpoints/stored-registry.ts';
-import { readTraceHeaders } from '../events/event.ts';
-import { INBOX_PREFIX } from '../events/inbox-request.ts';
+import { INBOX_PREFIX, readTraceHeaders } from '../events/event.ts';
 import { PostgresError } from '../postgres/connection.ts';
 import type { Delivery, InboxBacklog, NewEvent } from '../queue/delivery-queue.ts';
 import { isDiskFull, type QueueHooks } from '../queue/store-client.ts';

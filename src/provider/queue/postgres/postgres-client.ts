@@ -48,11 +48,6 @@ interface Call extends Task {
   readonly reject: (error: Error) => void;
 }
 
-interface OwnedLane {
-  usedAt: Milliseconds;
-  isRunning: boolean;
-}
-
 /** A message of one replica to the others. */
 const News = z.object({
   from: z.string(),
@@ -86,7 +81,7 @@ class PostgresClient implements StoreClient {
   readonly #parts: ClientParts;
   readonly #noteAvailability: ReturnType<typeof watchAvailability>;
   readonly #owner = `${hostname()}/${randomUUID()}`;
-  readonly #owned = new Map<string, OwnedLane>();
+  readonly #owned = new Map<string, { usedAt: Milliseconds; isRunning: boolean }>();
   /** Claims that are under way: what gives back unused lanes leaves these. */
   readonly #claiming = new Set<string>();
   /** The renewal under way; it never rejects. */

@@ -1,6 +1,6 @@
 /** The rows of endpoints and tenants, which a transaction locks before it changes anything else. */
 import type { EpochMilliseconds } from '../../../core/clock.ts';
-import { INBOX_PREFIX } from '../../events/inbox-request.ts';
+import { INBOX_PREFIX } from '../../events/event.ts';
 import type { EndpointBacklog, InboxBacklog, LaneState, QueueBounds, QueueStats } from '../delivery-queue.ts';
 import { findOne, type Sql } from './database.ts';
 import type { LaneChange, LaneRow, Stored, TenantChange } from './memory.ts';

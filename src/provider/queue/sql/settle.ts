@@ -133,7 +133,7 @@ function toRow(lane: number, { seq, attempt, due, at, settlement, record, facts 
 /** Returns the deliveries that were changed, as they are now. */
 async function update(sql: Sql, rows: readonly SettledRow[]): Promise<readonly SettledRow[]> {
   const isCurrent = 'd.event = r.event AND d.lane = r.lane AND d.attempt = r.fence AND d.state < 2';
-  const again = rows.filter(isAgain);
+  const again = rows.filter(({ fence }) => fence !== 0);
   if (again.length > 0) {
     const json = JSON.stringify(again);
     const from = sql.dialect.rows(SETTLED_COLUMNS);
@@ -171,10 +171,6 @@ async function readAgain(sql: Sql, rows: readonly SettledRow[]): Promise<readonl
   );
   const current = new Map(found.map(({ event, lane, state, due }) => [`${event} ${lane}`, { state, next: due }]));
   return rows.map((row) => ({ ...row, ...current.get(`${row.event} ${row.lane}`) }));
-}
-
-function isAgain({ fence }: SettledRow): boolean {
-  return fence !== 0;
 }
 
 /** Makes deliveries wait that were canceled while the request was sent, and that the endpoint acknowledged. Whether there were any. */

@@ -1,6 +1,6 @@
 /** The bounds of the queue, and the shares of endpoints and tenants. Only what waits counts: delivered events are removed when space is needed. */
 import { SidegateError } from '../../../core/errors.ts';
-import { INBOX_PREFIX, isInboxEndpoint } from '../../events/inbox-request.ts';
+import { INBOX_PREFIX, isInboxEndpoint } from '../../events/event.ts';
 import { type QueueBounds, QueueFullError } from '../delivery-queue.ts';
 import type { Sql } from './database.ts';
 import { readStored } from './lanes.ts';
@@ -49,7 +49,12 @@ export class Usage {
       if (this.#exceeds(figures, this.#bounds.endpointShare))
         return toFull(`endpoint ${endpoint}`, figures, describeEndpoint(endpoint, figures));
     for (const [tenant, figures] of tenants)
-      if (this.#exceeds(figures, this.#bounds.tenantShare)) return toFull(`tenant ${tenant}`, figures, describeTenant(tenant));
+      if (this.#exceeds(figures, this.#bounds.tenantShare))
+        return toFull(
+          `tenant ${tenant}`,
+          figures,
+          `the undelivered events of the tenant ${tenant} use up its share of the queue (provider.queue.tenantShare)`,
+        );
     this.#all = all;
     for (const [name, figures] of lanes) this.#lanes.set(name, figures);
     for (const [name, figures] of tenants) this.#tenants.set(name, figures);
@@ -85,10 +90,6 @@ async function readTenants(sql: Sql, tenants: Iterable<string | undefined>): Pro
     [...names].map((name) => ({ name })),
   );
   return new Map(rows.map((row) => [row.name, row]));
-}
-
-function describeTenant(tenant: string): string {
-  return `the undelivered events of the tenant ${tenant} use up its share of the queue (provider.queue.tenantShare)`;
 }
 
 function describeEndpoint(endpoint: string, { waiting }: Figures): string {

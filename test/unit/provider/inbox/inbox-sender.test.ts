@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { HttpClient } from '../../../../src/http/client/pool.ts';
-import { toInboxEndpoint, toInboxMetadata } from '../../../../src/provider/events/inbox-request.ts';
+import { toInboxEndpoint, toInboxMetadata } from '../../../../src/provider/events/event.ts';
 import { withInbox } from '../../../../src/provider/inbox/inbox-sender.ts';
 import type { Delivery } from '../../../../src/provider/queue/delivery-queue.ts';
 import { startServer } from '../../../support/fixtures.ts';
