@@ -22,7 +22,6 @@ export interface OperationParts {
   /** The webhook route of this process that accepts deliveries with the secret; undefined if there is none. */
   readonly findRouteOf: (secret: SigningSecret) => string | undefined;
   readonly settings: {
-    /** Bytes of the body of one event. */
     readonly maxEventSize: number;
     /** It may change with a reload. */
     readonly rotationGrace: () => Milliseconds;
@@ -34,7 +33,6 @@ export interface OperationParts {
 /** The largest body of requests other than those with events. */
 const MAX_SMALL_BODY = 64 * 1024;
 
-/** An operation without the parts that it works on. */
 interface Unbound<Query, Body> extends Omit<Operation<Query, Body>, 'body' | 'handle'> {
   readonly body?: Omit<NonNullable<Operation<Query, Body>['body']>, 'maxBytes'> & {
     /** By default `MAX_SMALL_BODY`. */

@@ -129,7 +129,6 @@ const OTHER_SIDE =
 const ERASED = 'the payload of this event was erased, so there is nothing left to send';
 const ONLY_EVENTS = 'only endpoints that select events of the app can recover them';
 
-/** Why the endpoint cannot get the event. */
 async function findConflict(endpoint: Endpoint, event: StoredEvent, queue: Pick<DeliveryQueue, 'find'>) {
   if (!isForTenant(endpoint, event.tenant)) return describeTenants(endpoint, event);
   if (!(await canReceive(endpoint.id, event, queue))) return OTHER_SIDE;

@@ -34,7 +34,6 @@ const TENANT_FIXED =
   'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint';
 const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
-/** Of test events. */
 const TEST_TYPE = 'sidegate.test';
 const TEST_DATA = { message: 'This is a test event. You can ignore it.' };
 /** Old secrets that sign during their grace period; receivers bound the number of signatures that they check. */
@@ -333,7 +332,6 @@ function toChange(
   return { id, version: version === undefined ? undefined : Number(version) };
 }
 
-/** The response to a change that was not made. */
 function toChangeProblem(result: ChangeResult): ApiResponse {
   if (result === 'version_mismatch')
     return toProblem('precondition_failed', 'the endpoint was changed meanwhile: get it again, and repeat the change');

@@ -21,12 +21,10 @@ const MIN_BATCH_BYTES = 1024 * 1024;
 const MAX_ERASURES = 4;
 const ACCEPT_PROBLEMS = ['conflict', 'too_large', 'queue_full', 'queue_unavailable', 'busy'] as const;
 
-/** The largest body of a request with one event. */
 function toMaxBytes(maxEventSize: number): number {
   return maxEventSize + ENVELOPE_BYTES;
 }
 
-/** The largest body of a request with many events. */
 export function toMaxBatchBytes(maxEventSize: number): number {
   return Math.max(MIN_BATCH_BYTES, toMaxBytes(maxEventSize));
 }
@@ -199,7 +197,6 @@ async function store(
   return toJson(202, toBody(accepted));
 }
 
-/** The IDs of other events that are stored. */
 function toConflict(events: readonly NewEvent[], results: readonly AppendResult[]): ApiResponse {
   const indexes = results.flatMap((result, index) => (result === 'conflict' ? [index] : []));
   const message = 'another event with this ID is stored';

@@ -39,7 +39,6 @@ const OFFERED: ReadonlySet<string> = new Set([
   'repairDeliveries',
 ]);
 
-/** Operations, and what their document needs. */
 export interface ConsoleOperations extends Pick<OpenapiOptions, 'requests' | 'responses'> {
   readonly operations: readonly Operation[];
   readonly parameters: PathParameters;
@@ -108,7 +107,6 @@ const REJECTIONS: Partial<Readonly<Record<ProblemCode, EventRejection>>> = {
   draining: 'busy',
 };
 
-/** Returns undefined for an error that is not expected. */
 export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
   if (!(thrown instanceof SidegateError)) return undefined;
   // The text names the endpoint or the tenant whose events do not leave.
@@ -125,7 +123,6 @@ export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
   return toProblem('busy', 'the endpoint is being changed by many requests at once');
 }
 
-/** The metric label of a problem. */
 export function toRejection(problem: ProblemCode): EventRejection {
   return REJECTIONS[problem] ?? 'invalid';
 }

@@ -35,7 +35,6 @@ export interface ProviderApiParts extends OperationParts {
   readonly memory: MemoryPressure;
   /** Of all bodies together; one of the largest may always be read. */
   readonly maxBufferedBytes: number;
-  /** Shown in the OpenAPI document. */
   readonly version: string;
 }
 
@@ -65,7 +64,6 @@ const LIMITS = {
 const NO_OPERATION = 'none';
 const ACCEPTING: ReadonlySet<string> = new Set(['createEvent', 'createEvents']);
 
-/** A request and what is needed to respond to it. */
 interface Exchange extends PortRequest {
   operation: Operation | undefined;
 }

@@ -18,7 +18,6 @@ const RECEIVER = /^(?:inbox:)?[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
 /** The ID of an endpoint, or of the app of a route with an inbox. */
 export const receiverId = z.string().regex(RECEIVER, 'not an endpoint ID');
 
-/** Selects events. */
 export const eventFilter = {
   type: z
     .string()
@@ -31,7 +30,6 @@ export const eventFilter = {
   to: instant().optional().describe('Only events that were accepted before this time (RFC 3339).'),
 };
 
-/** Selects deliveries, besides their state. */
 export const filter = {
   endpoint: receiverId
     .optional()
@@ -168,7 +166,6 @@ export const repairProgress = z
   })
   .describe('Progress of a repair.');
 
-/** The most events in one request. */
 export const MAX_BATCH = 100;
 
 const eventId = z.string().regex(EVENT_ID, 'an ID is 1 to 128 letters, digits and _ : -');

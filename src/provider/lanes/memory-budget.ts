@@ -68,7 +68,6 @@ export class MemoryBudget {
 
 export interface Place<Request, Grant> {
   readonly request: Request;
-  /** Ends the wait. */
   readonly end: (grant: Grant | undefined) => void;
 }
 

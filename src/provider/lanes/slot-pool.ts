@@ -18,7 +18,6 @@ const MAX_SPEED_AGE_MS: Milliseconds = 60_000;
 export interface SlotFigures {
   readonly fast: number;
   readonly slow: number;
-  /** Lanes that wait for a slot. */
   readonly waiting: number;
 }
 

@@ -112,7 +112,6 @@ export function toPostgresError(thrown: unknown, target: PostgresTarget): Postgr
   return new PostgresError(`${formatPostgres(target)}: ${cause}`, found?.[1] ?? UNREACHABLE_HINT, thrown);
 }
 
-/** The result of a test: what was connected, or why not. */
 export interface ConnectionResult {
   readonly title: string;
   /** Undefined after a success. */

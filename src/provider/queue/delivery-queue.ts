@@ -65,7 +65,6 @@ export type Settlement =
 export interface AttemptRecord {
   readonly at: EpochMilliseconds;
   readonly duration: Milliseconds;
-  /** The status of the response, if there was one. */
   readonly status?: number | undefined;
   /** From `ATTEMPT_OUTCOMES` in provider/attempt/attempt.ts. */
   readonly outcome: string;
@@ -227,7 +226,6 @@ export interface DeliveryRecord extends Pick<Delivery, 'event' | 'endpoint' | 't
   readonly lastAttempt?: AttemptRecord | undefined;
 }
 
-/** The part of a list that a page asked for. */
 export interface Found<T> {
   /** Can be fewer than the limit, or none, although more follow: one page reads a bounded part of the store. */
   readonly found: readonly T[];

@@ -270,7 +270,6 @@ export class TimeHeap<T> {
     items[i] = last;
   }
 
-  /** Removes those for which `isKept` is false. */
   keep(isKept: (value: T, at: number) => boolean): void {
     const kept = this.#items.filter(({ at, value }) => isKept(value, at));
     this.#items = [];

@@ -5,9 +5,9 @@ import type { SidegateError } from '../../../core/errors.ts';
 import type { Target } from '../../endpoints/endpoint.ts';
 import type { AppendResult, QueueBounds } from '../delivery-queue.ts';
 import type { EventMessage } from '../messages.ts';
+import type { LaneRow } from './database.ts';
 import { type Payload, type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
-import type { LaneRow } from './memory.ts';
 import { BLOCKED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 import { Usage, type WaitingEvent } from './usage.ts';
 

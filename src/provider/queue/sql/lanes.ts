@@ -2,8 +2,8 @@
 import type { EpochMilliseconds } from '../../../core/clock.ts';
 import { INBOX_PREFIX } from '../../events/event.ts';
 import type { EndpointBacklog, InboxBacklog, LaneState, QueueBounds, QueueStats } from '../delivery-queue.ts';
+import type { LaneChange, LaneRow, Stored, TenantChange } from './database.ts';
 import { findOne, type Sql } from './database.ts';
-import type { LaneChange, LaneRow, Stored, TenantChange } from './memory.ts';
 import { RANKS } from './schema.ts';
 
 export class LaneChanges {

@@ -9,9 +9,9 @@ import {
   type RepairAction,
 } from '../delivery-queue.ts';
 import type { Position, RepairPosition } from '../messages.ts';
+import type { LaneRow } from './database.ts';
 import { findOne, type Sql } from './database.ts';
 import { LaneChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
-import type { LaneRow } from './memory.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { findStep, type Selection, select } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';

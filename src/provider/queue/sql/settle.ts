@@ -1,8 +1,8 @@
 /** Records what attempts led to. */
 import type { SettleMessage } from '../messages.ts';
+import type { LaneRow } from './database.ts';
 import { type Sql, toColumns } from './database.ts';
 import { LaneChanges, lockLanes, parseState, TenantChanges } from './lanes.ts';
-import type { LaneRow } from './memory.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, FIRST, FIRST_OF_FAILING_TYPE, NO_TENANT, SKIPPED } from './schema.ts';
 
 /** Attempts that are kept in `attempt`, besides the newest one in the delivery's row. */

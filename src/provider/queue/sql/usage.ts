@@ -2,9 +2,8 @@
 import { SidegateError } from '../../../core/errors.ts';
 import { INBOX_PREFIX, isInboxEndpoint } from '../../events/event.ts';
 import { type QueueBounds, QueueFullError } from '../delivery-queue.ts';
-import type { Sql } from './database.ts';
+import type { LaneRow, Sql } from './database.ts';
 import { readStored } from './lanes.ts';
-import type { LaneRow } from './memory.ts';
 
 /** An event that is to wait for endpoints. */
 export interface WaitingEvent {

@@ -3,8 +3,7 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { toOrderKey } from '../../endpoints/endpoint.ts';
 import { toDigest } from '../sql/append.ts';
-import type { Columns, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
-import { Memory } from '../sql/memory.ts';
+import { type Columns, type Database, type Dialect, Memory, type Parameter, type Payload, type Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';
 
 /** Marks the file as a queue of sidegate, in the header that `file` and `sqlite3` show. */
