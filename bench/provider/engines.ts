@@ -31,6 +31,7 @@ const HOOKS: QueueParts['hooks'] = {
   },
   onUnavailable: (reason) => console.error(reason),
   onAvailable: () => undefined,
+  onLost: (hint) => console.error(hint),
   onRunError: (endpoint, error) => console.error(endpoint, error),
 };
 const MAX_READS = 100;

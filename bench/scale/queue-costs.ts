@@ -21,6 +21,7 @@ const HOOKS: QueueParts['hooks'] = {
   onFatal: rethrow,
   onUnavailable: rethrow,
   onAvailable: () => undefined,
+  onLost: rethrow,
   onRunError: (_endpoint, error) => rethrow(error),
 };
 

@@ -78,9 +78,10 @@ export class SimulatedThread extends EventEmitter {
 
   async #open(settings: WorkerSettings): Promise<void> {
     try {
-      this.#database = await SqliteDatabase.open(settings.path);
-      this.#store = new Store(this.#database, settings.bounds);
-      this.#later(() => this.emit('message', { isOpen: true } satisfies Opened));
+      const database = await SqliteDatabase.open(settings.path);
+      this.#database = database;
+      this.#store = new Store(database, settings.bounds);
+      this.#later(() => this.emit('message', { isOpen: true, unreadCommits: database.unreadCommits } satisfies Opened));
     } catch (thrown) {
       if (!(thrown instanceof SidegateError)) throw thrown;
       const { kind, code, message } = thrown;

@@ -83,4 +83,4 @@ export interface BatchReply {
 }
 
 /** The first message of the thread. */
-export type Opened = { readonly isOpen: true } | ({ readonly isOpen: false } & Failure);
+export type Opened = { readonly isOpen: true; readonly unreadCommits: number } | ({ readonly isOpen: false } & Failure);

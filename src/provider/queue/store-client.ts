@@ -62,6 +62,8 @@ export interface QueueHooks {
   /** Nothing can be written: the disk is full, or the server is not there. */
   readonly onUnavailable: (reason: string) => void;
   readonly onAvailable: () => void;
+  /** Events that were accepted are no longer stored. */
+  readonly onLost: (hint: string) => void;
 }
 
 /** SQLSTATE of PostgreSQL, and the words of SQLite. */

@@ -11,7 +11,7 @@ import { runDetached } from '../../core/safe-events.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
 import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } from '../queue/delivery-queue.ts';
-import { type TelemetryParts, toLabel } from '../telemetry/hooks.ts';
+import { reportLoss, type TelemetryParts, toLabel } from '../telemetry/hooks.ts';
 
 export interface HousekeepingParts extends Omit<TelemetryParts, 'onSpan' | 'journal'> {
   readonly queue: Pick<DeliveryQueue, 'prune' | 'stats' | 'backlogs' | 'findEvents' | 'getEvent'>;
@@ -107,7 +107,7 @@ export class Housekeeping {
    * from a backup, after a failover that lost commits, or if somebody emptied the tables. Reads one event, and only if there is a newer one.
    */
   async #watchLosses(stats: QueueStats, now: EpochMilliseconds): Promise<void> {
-    const { queue, retention, metrics, logger, condition } = this.#parts;
+    const { queue, retention } = this.#parts;
     const before = this.#newest;
     const [newest] = (await queue.findEvents({}, { limit: 1 })).found;
     this.#newest = newest;
@@ -115,9 +115,7 @@ export class Housekeeping {
     // Half of it, as clocks of replicas differ.
     if (before.createdAt < now - retention.retention / 2 || mayLeaveEarly(stats)) return;
     if ((await queue.getEvent(before.id)) !== undefined) return;
-    metrics.queueWentBack();
-    condition.others.set('losses', 'events that the queue had stored are missing');
-    logger.error('queue_went_back', {
+    reportLoss(this.#parts, {
       event: before.id,
       storedEvents: stats.storedEvents,
       hint: 'the database lost accepted events: a restore, a failover without synchronous replication, or deleted rows; post events since then again',

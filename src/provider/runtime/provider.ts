@@ -85,7 +85,6 @@ export class Provider {
   readonly #sender: Sender;
   readonly #lanes: LaneRunner;
   readonly #api: ProviderApi | undefined;
-  /** For the console: operations on endpoints and deliveries. */
   readonly operations: ConsoleOperations;
   readonly #ownPorts = new OwnPorts();
   readonly #housekeeping: Housekeeping;
@@ -124,7 +123,7 @@ export class Provider {
     if (place === undefined) throw new Error('the URL of the queue could not be read');
     const isShared = place.kind === 'postgres';
     this.#condition = createQueueCondition(this.#metrics, logger);
-    const hooks = createQueueHooks({ logger, condition: this.#condition });
+    const hooks = createQueueHooks({ logger, metrics: this.#metrics, condition: this.#condition });
     this.#queue = createQueue(place, { clock: parts.clock, bounds: config.queue, hooks });
     // Only the sender has the time of this process: receivers compare its requests with their own clocks.
     const { clock } = this.#queue;

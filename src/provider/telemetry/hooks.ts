@@ -83,7 +83,8 @@ export function createLaneHooks(
   };
 }
 
-export function createQueueHooks({ logger, condition }: Pick<TelemetryParts, 'logger' | 'condition'>): QueueHooks {
+export function createQueueHooks(parts: LossParts): QueueHooks {
+  const { logger, condition } = parts;
   return {
     onFatal(error) {
       logger.error('queue_failed', { error: toErrorText(error), hint: 'restart the pod; accepted events are stored' });
@@ -91,8 +92,18 @@ export function createQueueHooks({ logger, condition }: Pick<TelemetryParts, 'lo
     },
     onUnavailable: (error) => condition.fail('writes', error),
     onAvailable: () => condition.recover('writes'),
+    onLost: (hint) => reportLoss(parts, { hint }),
     onRunError: (endpoint, error) => logger.error('provider_failed', { endpoint, error: toErrorText(error) }),
   };
+}
+
+type LossParts = Pick<TelemetryParts, 'logger' | 'metrics' | 'condition'>;
+
+/** Until the next restart, /readyz names the loss. */
+export function reportLoss({ logger, metrics, condition }: LossParts, details: Parameters<typeof logger.error>[1]): void {
+  metrics.queueWentBack();
+  condition.others.set('losses', 'events that the queue had stored are missing');
+  logger.error('queue_went_back', details);
 }
 
 export type OutboxHooks = ReturnType<typeof createOutboxHooks>;
@@ -160,7 +171,6 @@ export function createApiHooks({ clock, logger, metrics }: TelemetryParts) {
   };
 }
 
-/** The most routes that one line names. */
 const MAX_NAMED = 10;
 
 /** Logs what becomes of deliveries whose route no longer exists. `isShared`: another replica may have it. */

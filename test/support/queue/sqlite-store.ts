@@ -19,6 +19,9 @@ export const NO_HOOKS: QueueHooks = {
     throw new Error(reason);
   },
   onAvailable: () => undefined,
+  onLost: (hint) => {
+    throw new Error(hint);
+  },
   onRunError: () => undefined,
 };
 

@@ -1,5 +1,5 @@
 /** Checks the file of the queue and the file system that it is on, before SQLite opens it. */
-import { chmodSync, closeSync, existsSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, openSync, readFileSync, readSync, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 
@@ -72,6 +72,30 @@ function attempt<T>(path: string, action: () => T): T {
       `cannot open the queue ${path}: ${toErrorText(thrown)}; create the folder, or mount a volume there, and let this user write to it`,
       { cause: thrown },
     );
+  }
+}
+
+/**
+ * Counts the transactions in the write-ahead log that follow the frames that SQLite read, up to the first one whose checksum is wrong (sqlite.org, "Database
+ * File Format", section 4). A crash leaves at most one, the last: each is synced before the next one begins. More mean that the log is damaged.
+ */
+export function countUnreadCommits(path: string, readFrames: number): number {
+  const file = openSync(`${path}-wal`, 'r');
+  try {
+    const [head, frame] = [Buffer.alloc(32), Buffer.alloc(24)];
+    readSync(file, head, 0, head.length, 0);
+    const frameSize = frame.length + head.readUInt32BE(8);
+    let commits = 0;
+    for (
+      let at = head.length + readFrames * frameSize;
+      readSync(file, frame, 0, frame.length, at) === frame.length;
+      at += frameSize
+    )
+      // The last frame of a transaction has the size of the database. Frames from before the last reset of the log have other salts.
+      if (frame.readUInt32BE(4) > 0 && frame.compare(head, 16, 24, 8, 16) === 0) commits++;
+    return commits;
+  } finally {
+    closeSync(file);
   }
 }
 

@@ -18,7 +18,7 @@ async function serve(port: Port): Promise<void> {
     return port.postMessage({ isOpen: false, ...toFailure(thrown) } satisfies Opened);
   }
   const store = new Store(database, bounds);
-  port.postMessage({ isOpen: true } satisfies Opened);
+  port.postMessage({ isOpen: true, unreadCommits: database.unreadCommits } satisfies Opened);
   // The process sends one batch at a time.
   onEvent(port, 'message', (batch: Batch | 'close') => {
     if (batch !== 'close') return runDetached(answer(port, store, batch));

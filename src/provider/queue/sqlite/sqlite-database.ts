@@ -5,6 +5,7 @@ import { toOrderKey } from '../../endpoints/endpoint.ts';
 import { toDigest } from '../sql/append.ts';
 import { type Columns, type Database, type Dialect, Memory, type Parameter, type Payload, type Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';
+import { countUnreadCommits } from './queue-file.ts';
 
 /** Marks the file as a queue of sidegate, in the header that `file` and `sqlite3` show. */
 const APPLICATION_ID = 0x53474451;
@@ -72,19 +73,21 @@ interface Prepared {
 export class SqliteDatabase implements Database {
   readonly dialect = DIALECT;
   readonly memory = new Memory();
+  /** See `countUnreadCommits`. */
+  readonly unreadCommits: number;
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, Prepared>();
 
-  private constructor(db: DatabaseSync) {
+  private constructor(db: DatabaseSync, unreadCommits: number) {
     this.#db = db;
+    this.unreadCommits = unreadCommits;
   }
 
   /** Opens the file, which exists, exclusively. Rejects with a SidegateError of kind `user` if that fails. */
   static async open(path: string): Promise<SqliteDatabase> {
     const db = openFile(path);
     try {
-      configure(db, path);
-      const database = new SqliteDatabase(db);
+      const database = new SqliteDatabase(db, configure(db, path));
       const isOld = readOne(db, 'PRAGMA user_version') === OLD_FORMAT;
       await database.transaction((sql) => (isOld ? upgrade(db, sql, path) : migrate(sql, path)));
       return database;
@@ -244,7 +247,8 @@ function openFile(path: string): DatabaseSync {
   }
 }
 
-function configure(db: DatabaseSync, path: string): void {
+/** Returns how many commits of the write-ahead log cannot be read. */
+function configure(db: DatabaseSync, path: string): number {
   const version = String(readOne(db, 'SELECT sqlite_version()'));
   if (!isSafeVersion(version))
     throw new SidegateError(
@@ -258,6 +262,9 @@ function configure(db: DatabaseSync, path: string): void {
   db.exec('PRAGMA auto_vacuum = INCREMENTAL');
   const mode = readOne(db, 'PRAGMA journal_mode = WAL');
   if (mode !== 'wal') throw new Error(`journal_mode is ${String(mode)}`);
+  // Before the first write, which would overwrite what was not read.
+  const { log } = db.prepare('PRAGMA wal_checkpoint').get() as { readonly log: number };
+  const unreadCommits = countUnreadCommits(path, log);
   db.exec(
     `PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}; PRAGMA journal_size_limit = ${MAX_WAL_BYTES}`,
   );
@@ -272,6 +279,7 @@ function configure(db: DatabaseSync, path: string): void {
       'queue_not_ours',
       `${path} is a SQLite file, but not a queue of sidegate; give the queue another path`,
     );
+  return unreadCommits;
 }
 
 function readOne(db: DatabaseSync, sql: string): unknown {

@@ -92,6 +92,10 @@ class WorkerClient implements StoreClient {
     const worker = new Worker(WORKER, { workerData: settings, execArgv, resourceLimits: RESOURCE_LIMITS });
     const opened = await waitForOpen(worker);
     if (!opened.isOpen) throw new SidegateError(opened.kind, opened.code, opened.message);
+    if (opened.unreadCommits > 1)
+      events.onLost(
+        `the write-ahead log of ${settings.path} is damaged, and at least ${opened.unreadCommits} of its last transactions are lost; check the disk, and post the events of the time before this start again`,
+      );
     return new WorkerClient(worker, events);
   }
 
