@@ -204,6 +204,27 @@ export function describeShares({ open, close, store }: QueueFixture): void {
       expect(await queue.stats(now())).toMatchObject({ waiting: 5, events: 5 });
     });
 
+    test('remove events of a tenant beyond its share first when the store is too large, whatever became of them', async () => {
+      const queue = await open({ maxBytes: 60_000, tenantShare: 0.5 });
+      const create = (tenant: string | undefined, endpoint: string, createdAt: number) =>
+        newEvent([endpoint], { tenant, body: Buffer.alloc(4_000), createdAt });
+      const quiet = [create('quiet', 'a', 1_000), create('quiet', 'a', 1_001), create(undefined, 'a', 1_002)];
+      await queue.append(quiet);
+      await drain(queue, now);
+      const noisy = Array.from({ length: 15 }, (_, i) => create('noisy', 'dead', 2_000 + i));
+      for (const event of noisy) {
+        await queue.append([event]);
+        await finish(queue.repair('cancel', { endpoint: 'dead' }, now()));
+      }
+      const isStored = async ({ id }: { readonly id: string }) => (await queue.getEvent(id)) !== undefined;
+      await queue.prune(0, 0, 100);
+      expect((await queue.stats(now())).storedBytes).toBeLessThanOrEqual(60_000);
+      expect(await Promise.all(quiet.map(isStored))).toEqual([true, true, true]);
+      const isNoisyStored = await Promise.all(noisy.map(isStored));
+      expect(isNoisyStored).toEqual(isNoisyStored.toSorted((a, b) => Number(a) - Number(b)));
+      expect(isNoisyStored).toContain(true);
+    });
+
     test('keep events that wait or failed longer than delivered ones when the store is too large', async () => {
       const queue = await open({ maxBytes: 30_000 });
       const create = (endpoint: string, createdAt: number) => newEvent([endpoint], { body: Buffer.alloc(4_000), createdAt });

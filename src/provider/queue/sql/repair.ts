@@ -12,7 +12,7 @@ import type { Position, RepairPosition } from '../messages.ts';
 import type { LaneRow } from './database.ts';
 import { findOne, type Sql } from './database.ts';
 import { LaneChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
-import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, SKIPPED, toTenant } from './schema.ts';
+import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
 import { findStep, type Selection, select } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
 import { Usage } from './usage.ts';
@@ -417,36 +417,37 @@ interface EventRow {
 const KINDS = ['failed = 0', 'failed > 0'] as const;
 
 /**
- * Removes at most `most` events of which no delivery waits: those whose time is over, and the oldest ones if the store is too large. Returns how many; 0: no
- * more.
+ * Removes at most `most` events of which no delivery waits: those whose time is over, and the oldest ones if the store is too large, first of a tenant that has
+ * more than its share. Otherwise one tenant could push out the IDs of all others. Returns how many; 0: no more.
  */
 export async function pruneStep(
   sql: Sql,
   { settledBefore, deadBefore, most }: Record<'settledBefore' | 'deadBefore', EpochMilliseconds> & { readonly most: number },
-  { bounds: { maxBytes } }: { readonly bounds: QueueBounds },
+  { bounds: { maxBytes, tenantShare } }: { readonly bounds: QueueBounds },
 ): Promise<number> {
-  for (const [kind, before] of [
-    [KINDS[0], settledBefore],
-    [KINDS[1], deadBefore],
-  ] as const) {
-    const old = await remove(sql, await findPruned(sql, kind, most, before));
-    if (old > 0) return old;
-  }
   const excess = (await readStored(sql)).storedBytes - maxBytes;
-  for (const kind of KINDS) {
-    const gone = excess <= 0 ? 0 : await remove(sql, takeBytes(await findPruned(sql, kind, most), excess));
-    if (gone > 0) return gone;
-  }
-  return 0;
-}
-
-async function findPruned(sql: Sql, kind: string, most: number, before?: number): Promise<readonly EventRow[]> {
-  const [condition, parameters] = before === undefined ? ['', []] : [' AND created < ?', [before]];
-  const found = await sql.all<EventRow>(
-    `SELECT seq, bytes, tenant, targets FROM event WHERE waiting = 0 AND ${kind}${condition} ORDER BY created, seq LIMIT ?`,
-    [...parameters, most],
+  const share = Math.floor(tenantShare * maxBytes);
+  const largest = await findOne<{ name: string; bytes: number }>(
+    sql,
+    'SELECT name, stored_bytes AS bytes FROM tenant WHERE stored_bytes > ? AND stored_events > events ORDER BY stored_bytes DESC LIMIT 1',
+    [share],
   );
-  return takeStep(found);
+  const { name = NO_TENANT, bytes: stored = share } = largest ?? {};
+  for (const [condition, values, bytes] of [
+    [' AND created < ?', [[settledBefore], [deadBefore]], Number.POSITIVE_INFINITY],
+    [' AND tenant = ?', [[name], [name]], Math.min(excess, stored - share)],
+    ['', [[], []], excess],
+  ] as const)
+    for (const [i, kind] of KINDS.entries()) {
+      if (bytes <= 0) continue;
+      const found = await sql.all<EventRow>(
+        `SELECT seq, bytes, tenant, targets FROM event WHERE waiting = 0 AND ${kind}${condition} ORDER BY created, seq LIMIT ?`,
+        [...(values[i] ?? []), most],
+      );
+      const gone = await remove(sql, takeBytes(takeStep(found), bytes));
+      if (gone > 0) return gone;
+    }
+  return 0;
 }
 
 /** The first events that have so many bytes together. */
