@@ -1,10 +1,11 @@
 /** Repairs through the API over SQLite: of what waits, concurrent ones, and those that race with deliveries. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { toInboxMetadata } from '../../src/provider/events/event.ts';
 import type { Delivery, DeliveryQueue, QueueBounds } from '../../src/provider/queue/delivery-queue.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
 import { startApiOver, type TestApi } from '../support/provider/api.ts';
-import { PROVEN, settled } from '../support/queue/events.ts';
+import { newEvent, PROVEN, settled } from '../support/queue/events.ts';
 import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
 import { makeQueueFolder, openSqliteQueue } from '../support/queue/sqlite-store.ts';
 
@@ -179,6 +180,15 @@ test('recovers events in the order of their keys, page by page, and counts the s
     const ofKey = numbers.filter((n) => (n % 100) % 3 === key);
     expect(ofKey).toEqual(ofKey.toSorted((a, b) => a - b));
   }
+});
+
+test('recovers events of the type `inbox` that the app posted, and no requests of an inbox', async () => {
+  await post('posted', { type: 'inbox' });
+  const metadata = toInboxMetadata({ method: 'POST', path: '/', headers: [] });
+  await queue.append([newEvent(['inbox:billing'], { id: 'received', type: 'inbox', metadata })]);
+  await api.request('POST', '/v1/endpoints', { id: 'late', url: 'https://a.example' });
+  expect(await repair({ action: 'recover', endpoint: 'late', from: FROM })).toEqual({ changed: 1, total: 1, done: true });
+  expect((await queue.find({ endpoint: 'late' }, { limit: 10 })).found).toMatchObject([{ event: 'posted' }]);
 });
 
 test('recovers the oldest events first, while those that it created are sent', async () => {

@@ -4,7 +4,7 @@ import { SidegateError } from '../../core/errors.ts';
 import { type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
-import { INBOX_TYPE, isInboxEndpoint, OWN_METADATA, parseInboxMetadata } from '../events/event.ts';
+import { isInboxEndpoint, OWN_METADATA, parseInboxMetadata } from '../events/event.ts';
 import type {
   DeliveryFilter,
   DeliveryQueue,
@@ -251,7 +251,7 @@ async function* findMissing(endpoint: string, filter: EventFilter, parts: Operat
     const selected = found.filter(({ type, tenant }) => {
       const target = registry.match(endpoint, { type, tenant, data: {} });
       if (target?.isSkipped === true) throw new SidegateError('user', 'endpoint_disabled', 'the endpoint was disabled meanwhile');
-      return target !== undefined && type !== INBOX_TYPE;
+      return target !== undefined;
     });
     yield await findMissingOf(selected, endpoint, parts);
     after = next;
