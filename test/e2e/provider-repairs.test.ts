@@ -191,6 +191,20 @@ test('recovers events of the type `inbox` that the app posted, and no requests o
   expect((await queue.find({ endpoint: 'late' }, { limit: 10 })).found).toMatchObject([{ event: 'posted' }]);
 });
 
+test('creates deliveries by single retries in the order of their keys, also of events that the endpoint does not select', async () => {
+  const late = { id: 'late', url: 'https://a.example', events: ['other'], orderBy: '$.data.customer' };
+  await api.request('POST', '/v1/endpoints', late);
+  for (const id of ['a', 'b']) {
+    await post(id);
+    expect((await api.request('POST', `/v1/deliveries/${id}~late/retry`)).status).toBe(202);
+  }
+  const lanes = holdLanes(queue);
+  const { lane, end } = await lanes.next('late');
+  expect(await lane.take(10, now())).toMatchObject([{ event: 'a' }]);
+  end();
+  await lanes.stop();
+});
+
 test('recovers the oldest events first, while those that it created are sent', async () => {
   await postMany(600);
   await drain(queue, now);

@@ -3,7 +3,8 @@ import { toInstant, toOptionalInstant } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
-import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
+import { type Endpoint, isForTenant, type RoutedEvent } from '../endpoints/endpoint.ts';
+import { findOrderKey } from '../endpoints/endpoint-index.ts';
 import { isInboxEndpoint, OWN_METADATA, parseInboxMetadata } from '../events/event.ts';
 import type {
   DeliveryFilter,
@@ -71,7 +72,8 @@ export const DELIVERY_OPERATIONS = [
       const now = clock.now();
       let changed = 0;
       for await (const progress of queue.repair('retry', { event, endpoint }, now)) ({ changed } = progress);
-      if (changed === 0 && !(await queue.addDelivery(event, endpoint, now)))
+      const orderKey = changed === 0 && found.orderBy !== undefined ? findOrderKey(found, toRouted(stored)) : undefined;
+      if (changed === 0 && !(await queue.addDelivery(event, endpoint, now, orderKey)))
         return toProblem('conflict', 'the delivery was changed at this moment: look at it, and repeat the request if necessary');
       return toJson(202, { id: toDeliveryId(event, endpoint) });
     },
@@ -269,15 +271,14 @@ async function findMissingOf(events: readonly EventRecord[], endpoint: string, {
     for (const event of stored) {
       if (event === undefined || event.isErased || event.metadata === OWN_METADATA) continue;
       if (parseInboxMetadata(event.metadata) !== undefined) continue;
-      const { id, type, tenant, body } = event;
-      const target = registry.match(endpoint, { type, tenant, data: readData(body) });
-      if (target !== undefined) found.push({ event: id, orderKey: target.orderKey });
+      const target = registry.match(endpoint, toRouted(event));
+      if (target !== undefined) found.push({ event: event.id, orderKey: target.orderKey });
     }
   }
   return found;
 }
 
-/** Of the envelope, which this program built. */
-function readData(body: Buffer): Readonly<Record<string, unknown>> {
-  return (JSON.parse(body.toString()) as { readonly data: Readonly<Record<string, unknown>> }).data;
+/** Its body is an envelope that this program built. */
+function toRouted({ type, tenant, body }: StoredEvent): RoutedEvent {
+  return { type, tenant, data: (JSON.parse(body.toString()) as Pick<RoutedEvent, 'data'>).data };
 }

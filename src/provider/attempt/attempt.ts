@@ -17,7 +17,6 @@ export const ATTEMPT_OUTCOMES = [
 ] as const;
 export type AttemptOutcome = (typeof ATTEMPT_OUTCOMES)[number];
 
-/** How an attempt ended. */
 export interface AttemptResult {
   readonly outcome: AttemptOutcome;
   readonly startedAt: EpochMilliseconds;
@@ -30,7 +29,6 @@ export interface AttemptResult {
   readonly detail?: string | undefined;
 }
 
-/** Sends deliveries. */
 export interface Sender {
   /**
    * Signs with the current time and sends; never rejects. Aborting ends it with `aborted`. Connections are kept for as long as `endpoint`
@@ -72,7 +70,6 @@ function toDelay(value: string, now: EpochMilliseconds): Milliseconds | undefine
   return Number.isNaN(delay) ? undefined : Math.min(MAX_RETRY_AFTER_MS, Math.max(0, delay));
 }
 
-/** The decision after an attempt. */
 export type Decision =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'retry'; readonly due: EpochMilliseconds; readonly isAsked?: boolean | undefined }
@@ -80,7 +77,6 @@ export type Decision =
   | { readonly kind: 'dead'; readonly reason: 'exhausted' | 'rejected' | 'gone' };
 export type DeadReason = Extract<Decision, { kind: 'dead' }>['reason'];
 
-/** An attempt that ended. */
 interface Ended {
   readonly result: AttemptResult;
   /** `Delivery.tries` before this attempt. */

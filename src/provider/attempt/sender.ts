@@ -27,7 +27,6 @@ export interface SenderSettings {
   readonly proxy?: EgressProxy | undefined;
 }
 
-/** The parts that the sender needs. */
 export interface SenderParts extends SenderSettings {
   readonly clock: Clock;
   /** For `User-Agent`. */
@@ -39,7 +38,6 @@ export interface SenderParts extends SenderSettings {
   readonly detour?: ((address: string) => string) | undefined;
 }
 
-/** An endpoint, ready to be sent to. */
 interface CompiledEndpoint {
   readonly endpoint: Endpoint;
   readonly path: string;

@@ -118,6 +118,11 @@ function collect(index: TypeIndex, event: RoutedEvent, targets: Target[]): void 
   for (const entry of index.find(event.type)) targets.push(toTarget(entry, event));
 }
 
+/** The order key of an event for an endpoint, whether or not it selects the event. */
+export function findOrderKey(endpoint: Endpoint, event: RoutedEvent): string | undefined {
+  return toTarget(toEntry(endpoint), event).orderKey;
+}
+
 function toTarget({ orderBy, target }: Entry, event: RoutedEvent): Target {
   if (orderBy === undefined) return target;
   const value = readJsonPath(orderBy, event);

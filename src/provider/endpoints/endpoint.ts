@@ -19,7 +19,6 @@ export interface ClientCertificate {
   readonly key: Secret;
 }
 
-/** An endpoint, from YAML or from the management API. */
 export interface Endpoint {
   /** `ep_…` from the API; the name for endpoints from YAML. Never contains `~`. */
   readonly id: string;

@@ -27,7 +27,6 @@ export interface InboxParts {
   readonly isUsed: (endpoint: string) => boolean;
 }
 
-/** The settings of a route that an inbox needs. */
 export interface InboxOptions {
   readonly route: string;
   /** `ack: onAccept`. Without it, only `repeat` is used: deliveries may be stored that the route accepted when it had it. */

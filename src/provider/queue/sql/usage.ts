@@ -5,7 +5,6 @@ import { type QueueBounds, QueueFullError } from '../delivery-queue.ts';
 import type { LaneRow, Sql } from './database.ts';
 import { readStored } from './lanes.ts';
 
-/** An event that is to wait for endpoints. */
 export interface WaitingEvent {
   readonly tenant?: string | undefined;
   readonly bytes: number;
