@@ -121,15 +121,25 @@ const status =
   (response) =>
     response.writeHead(code).end();
 
+/** What the statements of the queue do differently: the other cases are the same for each engine, and PostgreSQL takes longer for them. */
+const ON_POSTGRES: ReadonlySet<string> = new Set([
+  '500 to one type',
+  '500 to single events of a type',
+  '503 to one type',
+  'single events of a type that hang',
+]);
+
 describe.each(['SQLite', 'PostgreSQL'] as const)('an endpoint with its queue in %s', (engine) => {
-  test.each([
+  const isRun = ([name]: readonly [name: string, ...unknown[]]): boolean => engine === 'SQLite' || ON_POSTGRES.has(name);
+  const failing = [
     ['500 to one type', status(500), () => 'bad', () => 'good'],
     ['404 to one type', status(404), () => 'bad', () => 'good'],
     ['500 to single events of a type', status(500), () => 'paid', () => 'paid'],
     ['500 to single events of many types', status(500), (at: number) => `type.${at % 200}`, (at: number) => `type.${at % 200}`],
     ['a cut connection to one type', (response: ServerResponse) => response.socket?.destroy(), () => 'bad', () => 'good'],
     ['503 to one type', status(503), () => 'bad', () => 'good'],
-  ] as const)(
+  ] as const;
+  test.each(failing.filter(isRun))(
     'sends good events within 2 s beside a thousand that get %s',
     async (name, fail, toBadType, toGoodType) => {
       const scene = await openScene(engine, fail);
@@ -149,11 +159,12 @@ describe.each(['SQLite', 'PostgreSQL'] as const)('an endpoint with its queue in 
     120_000,
   );
 
-  test.each([
+  const hanging = [
     ['one type that hangs', () => 'bad', 'good'],
     ['single events of a type that hang', () => 'paid', 'paid'],
     ['events of many types that hang', (at: number) => `type.${at % 200}`, 'good'],
-  ] as const)(
+  ] as const;
+  test.each(hanging.filter(isRun))(
     'sends good events within 2 s beside %s for 15 s',
     async (_, toBadType, goodType) => {
       const scene = await openScene(engine, () => undefined, { timeout: 15_000 });
