@@ -93,7 +93,7 @@ export function toPathForms(
   budget: FormBudget = createFormBudget(),
 ): ReadonlySet<string> | undefined {
   const forms = new Set<string>();
-  if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? addJoined(forms, kept) : undefined;
+  if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? forms : undefined;
   // Iteration over a set includes elements that are added meanwhile.
   const reached = new Set([path]);
   for (const form of reached) {
@@ -103,13 +103,6 @@ export function toPathForms(
     if (budget.chars < 0) return undefined;
     if (!addFolded(decomposed, kept, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS) return undefined;
   }
-  return addJoined(forms, kept);
-}
-
-/** CherryPy runs the handler `admin_panel` for `/admin-panel` and `/admin.panel`, CakePHP `userList` for `/user-list`. */
-function addJoined(forms: Set<string>, kept: KeptDistinctions): ReadonlySet<string> {
-  if (!kept.has('punctuation'))
-    for (const form of [...forms]) forms.add(form.replace(PUNCTUATION, '_').replace(BETWEEN_LETTERS, '$1'));
   return forms;
 }
 
@@ -154,15 +147,21 @@ function addFolded(decomposed: string, kept: KeptDistinctions, forms: Set<string
   // After the invisible characters are removed: one between two dots would hide them. Folding removes no dot.
   if (DOT_SEGMENT.test(text)) return false;
   const folded = foldSegments(text, kept);
-  forms.add(folded);
-  if (!kept.has('extension')) addFileNames(folded, forms);
+  addJoined(folded, kept, forms);
+  if (!kept.has('extension')) addFileNames(folded, kept, forms);
   return true;
 }
 
+/** CherryPy runs the handler `admin_panel` for `/admin-panel` and `/admin.panel`, CakePHP `userList` for `/user-list`. */
+function addJoined(form: string, kept: KeptDistinctions, forms: Set<string>): void {
+  forms.add(form);
+  if (!kept.has('punctuation')) forms.add(form.replace(PUNCTUATION, '_').replace(BETWEEN_LETTERS, '$1'));
+}
+
 /** File servers serve `/report.html` for `/report`, and the index of a directory for the directory. */
-function addFileNames(folded: string, forms: Set<string>): void {
+function addFileNames(folded: string, kept: KeptDistinctions, forms: Set<string>): void {
   const bare = withoutExtension(folded);
-  forms.add(bare);
+  addJoined(bare, kept, forms);
   if (bare.endsWith(INDEX)) forms.add(bare.slice(0, -INDEX.length));
   if (bare === folded && folded.length <= MAX_PAGE_PATH)
     for (const page of PAGES) forms.add(folded + page).add(`${folded}${INDEX}${page}`);

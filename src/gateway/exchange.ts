@@ -216,7 +216,7 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
 
   #endAbandoned({ body }: Admitted): Passed {
     if (!Buffer.isBuffer(body)) body.stop();
-    return { outcome: { kind: 'aborted', status: 0, refusal: undefined, upstreamMs: 0 } };
+    return { outcome: { kind: 'aborted', status: 0, refusal: undefined, upstreamMs: undefined } };
   }
 
   #refuseSlot({ claimed, body }: Admitted, result: Exclude<CapacityResult, 'entered'>): Passed {

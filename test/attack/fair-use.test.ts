@@ -106,7 +106,7 @@ describe('serves valid deliveries while one client', () => {
   test('uploads slowly to an open route over 400 connections', async () => {
     await start({});
     await holdMany(400, `${SLOW_UPLOAD}x`);
-    await until(async () => (await gate.metric('sidegate_http_requests_in_flight')) === 96);
+    await until(async () => (await gate.metric('sidegate_http_requests_in_flight')) === 72);
     expect(await deliver()).toBe(200);
     await until(async () => (await limitHits('client_in_flight')) > 0);
   });
@@ -126,7 +126,7 @@ describe('serves valid deliveries while one client', () => {
       for (let stream = 0; stream < 100; stream++) session.request({ ':path': '/' }).on('error', () => undefined);
     }
     await until(async () => (await limitHits('client_requests')) + (await limitHits('client_in_flight')) >= 600);
-    await until(() => held.length === 96);
+    await until(() => held.length === 72);
     const session = connectHttp2(origin, { ca: readFileSync(authority.ca) });
     sessions.push(session);
     const { body, headers } = makeDelivery();
@@ -158,7 +158,7 @@ test('serves valid deliveries while unsigned requests to an observed route keep 
   app.handler = ({ url }, response) => void (url === '/observed' ? held.push(response) : response.end('handled'));
   const unsigned = 'POST /observed HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}';
   await holdMany(300, unsigned);
-  await until(() => held.length === 96);
+  await until(() => held.length === 72);
   expect((await send(gate.port, { ...makeDelivery(), path: '/enforced' })).status).toBe(200);
 });
 

@@ -47,7 +47,7 @@ async function store(pod: Kube, namespace: string): Promise<Kube> {
 async function injectByCommand(pod: Kube, config: string): Promise<Kube> {
   const file = join(folder, `${pod.metadata.name}.json`);
   writeFileSync(file, JSON.stringify(pod));
-  const args = [LAUNCHER, 'inject', '-f', file, '--config', config, '--kube-version', '1.36', '-o', 'json'];
+  const args = [LAUNCHER, 'inject', '-f', file, '--config', config, '--kube-version', '1.36', '--format', 'json'];
   const { code, stdout, stderr } = await run(process.execPath, args);
   expect(code, stderr).toBe(0);
   return JSON.parse(stdout);

@@ -84,7 +84,7 @@ describe('sidegate forget', () => {
     const cases: [string[], string][] = [
       [toArgs('x'), 'the config sets the admin port to 0, so the system chooses it: use --admin'],
       [[...toArgs('x'), '--admin', 'ftp://a'], '--admin ftp://a is not an http or https URL'],
-      [[...toArgs('x'), ...admin(), '--timeout', '0'], '--timeout 0s is not a duration such as 5m'],
+      [[...toArgs('x'), ...admin(), '--timeout', '0'], '--timeout 0 is not a duration such as 5m'],
       [['--config', '/nowhere/gate.yaml', '--route', 'a', '--id', 'x'], 'the file does not exist'],
       [['--config', gate.file, '--route', 'a'], "required option '--id <id>'"],
     ];

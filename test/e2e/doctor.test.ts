@@ -120,7 +120,7 @@ injected: add --live to let each gate confirm that it responds with its config.
 test('reports a workload as protected only if its gate responds as its version with its config', async () => {
   const stateOf = async (metrics: Json): Promise<string> => {
     objects[METRICS] = metrics;
-    const { json } = await doctor('--live', '-o', 'json');
+    const { json } = await doctor('--live', '--format', 'json');
     return json.workloads[0].state;
   };
   const build = 'sidegate_build_info{version="1.0.0",revision="unknown",node="24.0.0"} 1\n';
@@ -175,13 +175,13 @@ test('checks EndpointSlices with the label of the endpoints controller, which an
   objects['/apis/discovery.k8s.io/v1/endpointslices'] = [
     { metadata: { name: 'copied', labels }, endpoints: [{ addresses: ['10.1.0.1'] }], ports: [{ port: 8080 }] },
   ];
-  const { json } = await doctor('-o', 'json');
+  const { json } = await doctor('--format', 'json');
   expect(json.workloads[0]).toMatchObject({ state: 'bypassed', findings: [{ code: 'endpoints-to-app' }] });
 });
 
 test('prints JSON with a stable form', async () => {
   objects[`/apis/networking.k8s.io/v1/namespaces/${NAMESPACE}/networkpolicies`] = [];
-  const { code, json } = await doctor('-o', 'json');
+  const { code, json } = await doctor('--format', 'json');
   expect(code).toBe(0);
   expect(json).toEqual({
     format: 2,
@@ -215,7 +215,7 @@ test('prints JSON with a stable form', async () => {
 });
 
 test('checks all namespaces, or another one', async () => {
-  expect((await doctor('-A', '-o', 'json')).json).toMatchObject({ namespace: null, states: { injected: 1 } });
+  expect((await doctor('-A', '--format', 'json')).json).toMatchObject({ namespace: null, states: { injected: 1 } });
   expect(server.asked.map(({ url }) => url)).toContain('/api/v1/pods?limit=500');
   const { code, stderr } = await doctor('-n', 'elsewhere');
   expect([code, stderr]).toEqual([2, 'sidegate: the namespace elsewhere does not exist\n']);
@@ -233,7 +233,7 @@ test('requests only the metadata of Secrets, and only of those that pods name', 
 test('does not check a config that would take it minutes', async () => {
   const rows = Array.from({ length: 4_000 }, (_, row) => `  - { name: r${row}, match: { path: /p${row} }, allow: anyone }\n`);
   objects[`/api/v1/namespaces/${NAMESPACE}/configmaps/web-gate`] = { data: { 'gate.yaml': `routes:\n${rows.join('')}` } };
-  const { json } = await doctor('-o', 'json');
+  const { json } = await doctor('--format', 'json');
   expect(json.workloads[0].state).toBe('unknown');
   expect(json.workloads[0].findings[0].message).toMatch(
     /web-gate was not checked: gate.yaml has \d{6} characters; the maximum is 131072/,
@@ -244,7 +244,7 @@ test('reads configs with the loader of the gate, and checks the Secrets and the 
   const path = `/api/v1/namespaces/${NAMESPACE}/configmaps/web-gate`;
   const codesOf = async (text: string): Promise<string[]> => {
     objects[path] = { data: { 'gate.yaml': text } };
-    const { json } = await doctor('-o', 'json');
+    const { json } = await doctor('--format', 'json');
     return json.workloads[0].findings.map(({ code }: { code: string }) => code);
   };
   objects[`/apis/apps/v1/namespaces/${NAMESPACE}/deployments`][0].spec.replicas = 2;
@@ -257,18 +257,18 @@ test('reads configs with the loader of the gate, and checks the Secrets and the 
   expect(await codesOf(GATE.replace('  - name: hooks', '  - mode: observe\n    name: hooks'))).toEqual(['config-open']);
   delete objects[path];
   objects[`/api/v1/namespaces/${NAMESPACE}/secrets/web-secret`] = undefined;
-  const { json } = await doctor('-o', 'json');
+  const { json } = await doctor('--format', 'json');
   expect(json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['config-missing', 'secret-missing']);
 });
 
 test('uses the given config of the injector instead of its ConfigMap', async () => {
   const given = join(makeFolder(), 'injector.yaml');
   writeFileSync(given, 'sidecar: { image: "sidegate:1.0.0", port: 9000 }\n');
-  const { json } = await doctor('--config', given, '-o', 'json');
+  const { json } = await doctor('--config', given, '--format', 'json');
   expect(json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['version-stale', 'settings-stale']);
   objects['/api/v1/namespaces/sidegate/configmaps/sidegate-injector'].data['injector.yaml'] =
     'sidecar: { image: "sidegate:1.0.0", port: 9000 }\n';
-  expect((await doctor('-o', 'json')).json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['settings-stale']);
+  expect((await doctor('--format', 'json')).json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['settings-stale']);
   writeFileSync(given, 'sidecar: { imag: x }\n');
   const { code, stderr } = await doctor('--config', given);
   expect(code).toBe(2);
@@ -277,11 +277,11 @@ test('uses the given config of the injector instead of its ConfigMap', async () 
 
 test('requests the state of running sidecars through the API server', async () => {
   objects[METRICS] = '# TYPE sidegate_config_info gauge\nsidegate_config_info{hash="0123456789abcdef"} 1\n';
-  const { stdout } = await doctor('--live', '-o', 'json');
+  const { stdout } = await doctor('--live', '--format', 'json');
   expect(stdout).toMatch(/web-1-a uses the config 0123456789abcdef, but the ConfigMap web-gate contains [0-9a-f]{32}"/);
   const [, hash] = /contains ([0-9a-f]{32})/.exec(stdout) ?? [];
   objects[METRICS] = `sidegate_config_info{hash="${hash}"} 1\n`;
-  expect((await doctor('--live', '-o', 'json')).json.findings).toEqual({ error: 0, warning: 0, note: 0 });
+  expect((await doctor('--live', '--format', 'json')).json.findings).toEqual({ error: 0, warning: 0, note: 0 });
   objects[METRICS] = 'up 1\n';
   expect((await doctor('--live')).stdout).toContain(
     'cannot determine which config web-1-a uses: port 8481 serves no sidegate_config_info metric',
@@ -304,7 +304,7 @@ test('reports what it is not allowed to read, and checks the rest', async () => 
 
 test('fails if something bypasses a sidecar, also if that is a warning', async () => {
   objects[`/api/v1/namespaces/${NAMESPACE}/services`] = [makeService({ ports: [{ port: 80, targetPort: 9000 }] })];
-  const { code, json } = await doctor('-o', 'json');
+  const { code, json } = await doctor('--format', 'json');
   expect([code, json.states.bypassed, json.findings.error]).toEqual([1, 1, 0]);
 });
 
@@ -318,7 +318,7 @@ test('fails if it may not list pods, or if nothing responds', async () => {
 });
 
 test.each([
-  [['--output', 'yaml'], /--format yaml is not one of text, json/],
+  [['--format', 'yaml'], /--format yaml is not one of text, json/],
   [['--fail-on', 'note'], /--fail-on note is not one of error, warning/],
   [['-n', 'a', '-A'], /either --namespace or --all-namespaces/],
   [['-n', '../x'], /not a valid namespace name/],

@@ -96,7 +96,7 @@ describe('by a config', () => {
 
   test('names the route whose secret matched, and the causes in JSON', () => {
     const { body, headers } = makeDelivery({ secret: REFUNDS });
-    const { status, stdout } = explain(toRaw('/hooks/billing', headers, body), '--config', config, '--json');
+    const { status, stdout } = explain(toRaw('/hooks/billing', headers, body), '--config', config, '--format', 'json');
     expect(JSON.parse(stdout)).toMatchObject({
       result: 'signature_mismatch',
       route: 'billing',

@@ -71,7 +71,11 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
   const parsed = FixturesSchema.safeParse(read.value, { reportInput: true });
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toFixturesJsonSchema());
-    return { tests: undefined, problems: findings.map((finding) => read.toProblem('error', finding)) };
+    const problems = findings.map((finding) => read.toProblem('error', finding));
+    return {
+      tests: undefined,
+      problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
+    };
   }
   const toProblem: Fixtures['toProblem'] = (path, message, hint) =>
     read.toProblem('error', { path, message, ...(hint === undefined ? undefined : { hint }) });

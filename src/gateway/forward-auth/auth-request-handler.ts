@@ -21,7 +21,7 @@ export interface AuthRequestRules {
 
 /** Handles original requests. */
 export interface OriginalRequestHandler extends RequestHandler {
-  /** `authRequest`: what the caller sent, if only the original request is at fault. */
+  /** `authRequest`: what the caller sent. */
   reject(info: RequestInfo, response: ClientResponse, refusal: Refusal, authRequest?: ParsedHead): void;
 }
 

@@ -161,7 +161,7 @@ function toLine(
     webhookId: toShort(event?.id),
     user: toShort(user?.name),
     certificate: toShort(certificateName),
-    upstreamMs: outcome && roundToMicrosecond(outcome.upstreamMs),
+    upstreamMs: outcome?.upstreamMs && roundToMicrosecond(outcome.upstreamMs),
     status: result.status,
     code: result.code,
     reason: result.reason,
@@ -355,7 +355,7 @@ function toSpans(ended: RequestRecord, line: RequestLine, trace: RequestTrace): 
       link: trace.link,
     },
   ];
-  if (outcome === undefined || sentAt === undefined) return spans;
+  if (outcome?.upstreamMs === undefined || sentAt === undefined) return spans;
   const startedAt = info.receivedAt + (sentAt - info.startedAt);
   const errorType = toClientErrorType(outcome);
   const app = route?.trace.app ?? head?.destination;

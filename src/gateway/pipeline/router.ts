@@ -63,7 +63,7 @@ export class RouteTable<Route extends Routable> {
     if (query.forwardedHost === undefined || found instanceof Refusal) return found;
     // Empty members do not count (RFC 9110 §5.6.1): a proxy that adds a name to a field that its client did not send writes one.
     const names = query.forwardedHost
-      .split(',', MAX_FORWARDED_HOSTS + 1)
+      .split(',')
       .map((name) => name.trim())
       .filter((name) => name !== '');
     if (names.length > MAX_FORWARDED_HOSTS)

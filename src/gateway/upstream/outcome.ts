@@ -31,15 +31,16 @@ export type ForwardOutcome =
   /** The connection was upgraded to another protocol, which ends with `closed`. */
   | { readonly kind: 'upgraded'; readonly status: number; readonly closed: Promise<void>; readonly upstreamMs: Milliseconds }
   /**
-   * The sender disconnected or sent too slowly, and the upstream connection was cut. `refusal` is for a sender that is still
-   * connected.
+   * The sender disconnected or sent too slowly, and the upstream connection was cut, if there was one. `refusal` is for a sender that is
+   * still connected.
    */
   | {
       readonly kind: 'aborted';
       readonly status: number;
       readonly contentBytes?: number;
       readonly refusal: Refusal | undefined;
-      readonly upstreamMs: Milliseconds;
+      /** Undefined if the app got nothing. */
+      readonly upstreamMs: Milliseconds | undefined;
     };
 
 /**

@@ -130,7 +130,12 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     this.#watch.addBuffered(this);
     this.#watch.onBytes(bytes);
     if (!this.#watch.take(this, bytes)) return this.fail('buffer_full');
-    onEvent(response, 'close', () => this.#endUnread());
+    onEvent(response, 'close', () => {
+      if (!this.#isUnread) return;
+      // The gates that still work refer to the stream, with all that it has buffered.
+      while (this.#source.stream.read() !== null);
+      this.#endUnread();
+    });
   }
 
   #endUnread(): void {

@@ -80,8 +80,8 @@ function findRequests(value: unknown, path: Path): Path[] {
   if (Array.isArray(value)) return value.flatMap((item, index) => findRequests(item, [...path, index]));
   if (!isRaw(value)) return [];
   return Object.entries(value).flatMap(([key, child]) => {
-    // Kustomize adds its labels to volume claims, too.
-    if (key === 'matchLabels' || key === 'volumeClaimTemplates') return [];
+    // Kustomize adds its labels to volume claims, too. Selectors and subsets (Istio) describe pods and create none.
+    if (/^(?:matchLabels|subsets|volumeClaimTemplates?)$|selector$/i.test(key)) return [];
     const isRequest = /labels$/i.test(key) && has(child, INJECT_LABEL) && objectAt(value, key)[INJECT_LABEL] !== 'false';
     return isRequest ? [[...path, key]] : findRequests(child, [...path, key]);
   });

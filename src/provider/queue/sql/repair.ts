@@ -413,9 +413,6 @@ interface EventRow {
   readonly targets: number;
 }
 
-/** In the order in which they leave a store that is too large. */
-const KINDS = ['failed = 0', 'failed > 0'] as const;
-
 /**
  * Removes at most `most` events of which no delivery waits: those whose time is over, and the oldest ones if the store is too large, first of a tenant that has
  * more than its share. Otherwise one tenant could push out the IDs of all others. Returns how many; 0: no more.
@@ -433,15 +430,17 @@ export async function pruneStep(
     [share],
   );
   const { name = NO_TENANT, bytes: stored = share } = largest ?? {};
+  // The index of tenants has their events as they arrived, and none of those without a tenant.
+  const ofTenant = name === '' ? 'ORDER BY created, seq' : "AND tenant <> '' ORDER BY seq";
   for (const [condition, values, bytes] of [
-    [' AND created < ?', [[settledBefore], [deadBefore]], Number.POSITIVE_INFINITY],
-    [' AND tenant = ?', [[name], [name]], Math.min(excess, stored - share)],
-    ['', [[], []], excess],
+    ['AND created < ? ORDER BY created, seq', [[settledBefore], [deadBefore]], Number.POSITIVE_INFINITY],
+    [`AND tenant = ? ${ofTenant}`, [[name], [name]], Math.min(excess, stored - share)],
+    ['ORDER BY created, seq', [[], []], excess],
   ] as const)
-    for (const [i, kind] of KINDS.entries()) {
+    for (const [i, kind] of ['failed = 0', 'failed > 0'].entries()) {
       if (bytes <= 0) continue;
       const found = await sql.all<EventRow>(
-        `SELECT seq, bytes, tenant, targets FROM event WHERE waiting = 0 AND ${kind}${condition} ORDER BY created, seq LIMIT ?`,
+        `SELECT seq, bytes, tenant, targets FROM event WHERE waiting = 0 AND ${kind} ${condition} LIMIT ?`,
         [...(values[i] ?? []), most],
       );
       const gone = await remove(sql, takeBytes(takeStep(found), bytes));

@@ -65,11 +65,6 @@ const MIGRATIONS: readonly ((dialect: Dialect) => readonly string[])[] = [
   ],
   // JSON of the delays that the deliveries of the lane follow, once they were compared with the schedule of the endpoint.
   () => ['ALTER TABLE lane ADD COLUMN schedule TEXT'],
-  // For what leaves first of a tenant that has more than its share.
-  () => [
-    'CREATE INDEX event_tenant_delivered ON event (tenant, created, seq) WHERE waiting = 0 AND failed = 0',
-    'CREATE INDEX event_tenant_failed ON event (tenant, created, seq) WHERE waiting = 0 AND failed > 0',
-  ],
 ];
 
 /** Creates the tables or brings them up to date, in a transaction of the caller, who makes sure that no other process does the same. */

@@ -263,8 +263,7 @@ function configure(db: DatabaseSync, path: string): number {
   const mode = readOne(db, 'PRAGMA journal_mode = WAL');
   if (mode !== 'wal') throw new Error(`journal_mode is ${String(mode)}`);
   // Before the first write, which would overwrite what was not read.
-  const { log } = db.prepare('PRAGMA wal_checkpoint').get() as { readonly log: number };
-  const unreadCommits = countUnreadCommits(path, log);
+  const unreadCommits = countUnreadCommits(path, readLogFrames(db));
   db.exec(
     `PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}; PRAGMA journal_size_limit = ${MAX_WAL_BYTES}`,
   );
@@ -280,6 +279,18 @@ function configure(db: DatabaseSync, path: string): number {
       `${path} is a SQLite file, but not a queue of sidegate; give the queue another path`,
     );
   return unreadCommits;
+}
+
+/** The frames of the write-ahead log that SQLite has read. It copies them if the disk has room. SQLite before 3.53 knows no NOOP: its log is not examined. */
+function readLogFrames(db: DatabaseSync): number {
+  let frames = Number.MAX_SAFE_INTEGER;
+  try {
+    frames = (db.prepare('PRAGMA wal_checkpoint(NOOP)').get() as { readonly log: number }).log;
+    db.exec('PRAGMA wal_checkpoint');
+  } catch {
+    // The log keeps them.
+  }
+  return frames;
 }
 
 function readOne(db: DatabaseSync, sql: string): unknown {
