@@ -19,7 +19,7 @@ export async function runDoctor(kubeconfig: string, namespace: string, ...args: 
   const file = join(makeFolder(), 'kubeconfig');
   writeFileSync(file, kubeconfig);
   const { io, stdout, stderr } = recordIo();
-  const code = await runProgram(['doctor', '--kubeconfig', file, '-n', namespace, '-o', 'json', ...args], io);
+  const code = await runProgram(['doctor', '--kubeconfig', file, '-n', namespace, '--format', 'json', ...args], io);
   return { code, stderr: stderr(), report: stdout() === '' ? undefined : JSON.parse(stdout()) };
 }
 
