@@ -6,7 +6,7 @@ import { describeNeighbors } from '../config/rules/validate-neighbors.ts';
 import { describeStoredSecrets } from '../config/rules/validate-provider.ts';
 import { type Config, realmsOf } from '../config/schema/config.ts';
 import type { Problem } from '../config/schema/problem.ts';
-import { readTls, type TlsRead } from '../config/sources/tls-settings.ts';
+import { readTls, type TlsRead } from '../config/sources/tls-files.ts';
 import { type Fingerprints, toFingerprints } from '../config/sources/watch.ts';
 import type { Clock } from '../core/clock.ts';
 import { findBcryptProblem } from '../users/native-bcrypt.ts';

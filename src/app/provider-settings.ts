@@ -1,7 +1,7 @@
 /** Reads the provider's section. Its code is a separate bundle, which is loaded only if the config has the section. */
 import type { Config } from '../config/schema/config.ts';
 import type { SourceProblem } from '../config/sources/source-problem.ts';
-import { readTls, type TlsRead } from '../config/sources/tls-settings.ts';
+import { readTls, type TlsRead } from '../config/sources/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Provider, ProviderParts } from '../provider/runtime/provider.ts';
 import type { ProviderSettings } from '../provider/settings/read-settings.ts';

@@ -130,15 +130,12 @@ export class ProxyServer {
     const target = this.#checkHead(head, upgrade === undefined ? parseAbsoluteTarget : parseConnectTarget);
     if (target instanceof Refusal) return handler.reject(info, response, target);
     const parsed = { ...info, ...target, headers: head.headers, body };
-    if (upgrade === undefined) {
-      this.#clients.countUntilFreed(tracked, body);
-      return handler.handle(parsed, response);
-    }
     // Its bytes would be treated as tunnel data.
-    if (body.declaredLength !== 0)
+    if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.reject(info, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
-    this.#certificates?.upgrade(request.socket);
     this.#clients.countUntilFreed(tracked, body);
+    if (upgrade === undefined) return handler.handle(parsed, response);
+    this.#certificates?.upgrade(request.socket);
     handler.handle({ ...parsed, upgrade: upgrade.hold(body) }, response);
   }
 

@@ -36,6 +36,11 @@ export interface BodySource {
   receive(receiver: BodyReceiver): void;
 }
 
+/** Whether the stream was destroyed before it was read: it has no further events to wait for. */
+export function isCutOff({ stream }: BodySource): boolean {
+  return stream.destroyed && !stream.readableEnded;
+}
+
 function receiveEvents(stream: Readable, receiver: BodyReceiver): void {
   onEvent(stream, 'data', (chunk: Buffer) => receiver.onChunk(chunk));
   onEvent(stream, 'end', () => receiver.onEnd());

@@ -9,7 +9,7 @@ import type { Pauses } from '../../core/read-pause.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { type BodyState, SMALL_BODY } from './body-budget.ts';
-import type { BodyReceiver, BodySource } from './body-source.ts';
+import { type BodyReceiver, type BodySource, isCutOff } from './body-source.ts';
 import type { BodyWatch, BufferedBody } from './limits.ts';
 import { IncomingStream } from './request-stream.ts';
 
@@ -171,9 +171,8 @@ export class IncomingBody implements RequestBody, BufferedBody, BodyReceiver {
     this.#endUnread();
     this.route = route;
     if (this.declaredLength === 0) return EMPTY;
-    const { stream } = this.#source;
-    // The client left while the gates before took their time: there will be no further event.
-    if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
+    // The client left while the gates before took their time.
+    if (isCutOff(this.#source)) this.#brokenBy ??= 'body_aborted';
     if (this.#brokenBy !== undefined) return toRefusal(this.#brokenBy);
     if (this.declaredLength !== undefined && this.declaredLength > maxBytes)
       return refuse('body_too_large', 'body_too_large', { stage: 'content' });

@@ -6,7 +6,7 @@ import type { Milliseconds } from '../../core/clock.ts';
 import { type PauseOwner, ReadPause } from '../../core/read-pause.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onEvent } from '../../core/safe-events.ts';
-import type { BodySource } from './body-source.ts';
+import { type BodySource, isCutOff } from './body-source.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 
 /** The body of a request, as a stream. */
@@ -53,7 +53,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   start(consumer: BodyConsumer): void {
     this.#consumer = consumer;
     this.#isHeld = false;
-    this.#checkOpen();
+    if (isCutOff(this.#source)) this.#brokenBy ??= 'body_aborted';
     // Also if it has ended since: some of it was given up.
     if (this.#brokenBy !== undefined) return this.#finish()?.fail(this.#brokenBy);
     if (!this.#hasBegun) return this.#begin();
@@ -66,7 +66,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
    * Starts to read, and resolves with the first bytes, the end, or the reason why neither arrives. Chunks are kept for `start`.
    */
   async arriving(): Promise<Reason | undefined> {
-    this.#checkOpen();
+    if (isCutOff(this.#source)) this.#brokenBy ??= 'body_aborted';
     if (this.#brokenBy !== undefined) return this.#brokenBy;
     const available = new Promise<void>((resolve) => {
       this.#onAvailable = resolve;
@@ -75,12 +75,6 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     this.#begin();
     await available;
     return this.#brokenBy;
-  }
-
-  /** A stream that was destroyed before anybody listened has no further events. */
-  #checkOpen(): void {
-    const { stream } = this.#source;
-    if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
   }
 
   #begin(): void {

@@ -1,7 +1,7 @@
 /** Sources of the injector's certificate: the Secret that the rotation controller writes, or a directory that other tools maintain. */
 import type { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
-import { readTls } from '../../config/sources/tls-settings.ts';
+import { readTls } from '../../config/sources/tls-files.ts';
 import { toFingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';

@@ -227,7 +227,7 @@ export function parseBounded(content: Buffer): unknown {
   }
 }
 
-/** The overrides of the container in the patch; none if there is no such container, or if it has other flags. */
+/** The overrides of the container in the patch; empty without such a container, or if it has other flags. */
 function toSidecarOverrides({ patch }: Extract<Injection, { outcome: 'injected' }>): Overrides {
   const added = patch.flatMap((operation) => ('value' in operation ? [operation.value].flat() : []));
   const container = added.find((value) => isRaw(value) && textAt(value, 'name') === CONTAINER);
