@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { rememberByName } from '../../../src/core/headers.ts';
+import { rememberByText } from '../../../src/core/headers.ts';
 
 function countCalls(): { decide: (name: string) => boolean; calls: () => number } {
   let calls = 0;
-  const decide = rememberByName((name) => {
+  const decide = rememberByText((name) => {
     calls++;
     return name.startsWith('x-');
   });
