@@ -264,6 +264,11 @@ const RULES: readonly Rule[] = [
     text: 'connects to names without a limit on lookups; pass `lookup: lookUpForConnect`, or add the file to CONNECTORS',
     mayUse: (file) => CONNECTORS.has(file) || isIn('cli')(file),
   },
+  {
+    pattern: /\.#?\w+ (?:\?\?|\|\|)?= \(*(?:async )?(?:\([^()]*\)(?:: [^=]+?)?|\w+) => /,
+    text: 'assigns a function to a property: V8 puts it among old objects, so what it refers to stays until a major collection; name it first',
+    mayUse: () => false,
+  },
   { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: isIn('app', 'cli') },
 ];
 

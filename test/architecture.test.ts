@@ -146,6 +146,16 @@ test.each([
     { 'gateway/upstream/a.ts': 'const NEVER = Number.POSITIVE_INFINITY;\n' },
     'gateway/upstream/a.ts: has a deadline that never comes',
   ],
+  [
+    'a function that is assigned to a property',
+    { 'http/server/a.ts': 'tracked.onEnd = () => body.free();\n' },
+    'http/server/a.ts: assigns a function to a property',
+  ],
+  [
+    'a typed function that is assigned to a private field',
+    { 'http/server/a.ts': 'this.#push ??= async (chunk: Buffer | null): Promise<boolean> => flush(chunk);\n' },
+    'http/server/a.ts: assigns a function to a property',
+  ],
   ['state at module level', { 'core/a.ts': 'let count = 0;\n' }, 'core/a.ts: has mutable state'],
   ['a file that is too long', { 'core/a.ts': '\n'.repeat(501) }, 'core/a.ts: 501 lines'],
 ])('finds %s', (_title, files, expected) => {

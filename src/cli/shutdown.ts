@@ -42,7 +42,8 @@ export class Shutdown {
     this.#logger = logger;
     this.#times = times;
     const failed = new Promise<{ reason: string }>((resolve) => {
-      this.#onFailed = (reason) => resolve({ reason });
+      const onFailed = (reason: string): void => resolve({ reason });
+      this.#onFailed = onFailed;
     });
     // Includes unhandled rejections. Later exceptions are counted, but do not shorten the drain.
     process.on('uncaughtException', (error) => {

@@ -47,7 +47,8 @@ export class WorkerThread {
     this.#parts = parts;
     this.#heardAt = parts.clock.monotonic();
     this.#ready = new Promise((resolve, reject) => {
-      this.#settleReady = (lost) => (lost === undefined ? resolve() : reject(new Error(lost)));
+      const settle = (lost: string | undefined): void => (lost === undefined ? resolve() : reject(new Error(lost)));
+      this.#settleReady = settle;
     });
     // Nothing waits for it if the worker is lost after its start.
     this.#ready.catch(() => undefined);

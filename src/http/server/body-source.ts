@@ -152,7 +152,7 @@ export function joinSmallChunks(stream: Readable): void {
       if (!stream.destroyed && !stream.readableEnded) flush();
     });
   };
-  stream.push = (chunk: Buffer | null): boolean => {
+  const pushJoined = (chunk: Buffer | null): boolean => {
     if (chunk === null || chunk.length >= MIN_PIECE) {
       flush();
       return push(chunk);
@@ -162,4 +162,5 @@ export function joinSmallChunks(stream: Readable): void {
     flushLater();
     return stream.readableLength < stream.readableHighWaterMark;
   };
+  stream.push = pushJoined;
 }

@@ -63,8 +63,10 @@ export interface TrackedRequest {
   readonly connection: TrackedConnection | undefined;
   readonly upload: Upload;
   readonly response: TrackedResponse;
-  /** Runs once, when the response was sent or the connection is closed. */
+  /** Runs once, when the response was sent or the connection is closed, and `body` was freed. */
   onEnd: (() => void) | undefined;
+  /** Set once the request counts until its exchange is over. */
+  body: { afterFree(callback: () => void): void } | undefined;
 }
 
 /** A connection of the port. */
@@ -144,7 +146,7 @@ export class ConnectionLimiter {
   /** Marks the connection as busy until the response was sent. */
   track(socket: Socket, upload: Upload, response: TrackedResponse, emitter: ClosingEmitter): TrackedRequest {
     const connection = this.#find(socket);
-    const tracked: TrackedRequest = { connection, upload, response, onEnd: undefined };
+    const tracked: TrackedRequest = { connection, upload, response, onEnd: undefined, body: undefined };
     onEvent(emitter, 'close', () => this.#untrack(tracked));
     if (connection === undefined) return tracked;
     if (connection.inFlight.length === 0) connection.network.busy++;
@@ -264,9 +266,11 @@ export function limitConnections(server: Server | TlsServer, options: Connection
 }
 
 function end(tracked: TrackedRequest): void {
-  const { onEnd } = tracked;
+  const { onEnd, body } = tracked;
   tracked.onEnd = undefined;
-  onEnd?.();
+  if (onEnd === undefined) return;
+  if (body === undefined) onEnd();
+  else body.afterFree(onEnd);
 }
 
 function toSocketKey({ localAddress, remoteAddress, remotePort }: Socket): string {

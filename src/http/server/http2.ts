@@ -206,8 +206,9 @@ class IdleTimer {
   #cancel: CancelTimer;
 
   constructor(clock: Clock, delay: Milliseconds, onIdle: () => void) {
-    this.#start = () => clock.after(delay, onIdle);
-    this.#cancel = this.#start();
+    const start = (): CancelTimer => clock.after(delay, onIdle);
+    this.#start = start;
+    this.#cancel = start();
   }
 
   enter(): void {

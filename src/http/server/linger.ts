@@ -18,13 +18,14 @@ const LINGER_MS: Milliseconds = 1_000;
  */
 export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
   if (socket === undefined) return;
-  socket.destroySoon = () => {
+  const destroyAfterLinger = (): void => {
     socket.end();
     destroySoon(socket, clock);
     onceEvent(socket, 'end', () => socket.destroy());
     discardInput(socket);
     socket.resume();
   };
+  socket.destroySoon = destroyAfterLinger;
 }
 
 /**

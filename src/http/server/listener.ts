@@ -83,11 +83,12 @@ export class Listener {
     onEvent(this.#server, 'connection', (socket) => {
       if (!this.#isHandingOver) this.#count(this.#server, socket);
     });
-    this.#divide = () => {
+    const divide = (): void => {
       const total = [...this.#open.values()].reduce((sum, each) => sum + each, 0);
       for (const server of [this.#server, ...this.#others]) server.maxConnections = most - total + (this.#open.get(server) ?? 0);
     };
-    this.#divide();
+    this.#divide = divide;
+    divide();
   }
 
   #divide = (): void => undefined;

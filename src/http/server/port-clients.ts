@@ -145,8 +145,7 @@ export class PortClients {
 
   /** From now on, an admitted request counts until its exchange is over: while a gate works, it takes memory although its client may have left. */
   countUntilFreed(tracked: TrackedRequest, body: IncomingBody): void {
-    const { onEnd } = tracked;
-    if (onEnd !== undefined) tracked.onEnd = () => body.afterFree(onEnd);
+    tracked.body = body;
   }
 
   close(): void {

@@ -89,6 +89,7 @@ export function closeAfterIgnoredUpgrade({ headers }: IncomingMessage, response:
 
 /** Returned for a head, it ends Node's parser, as for an accepted upgrade. */
 const STOP_PARSING = 2;
+const pushNothing = (): boolean => true;
 
 /**
  * Makes Node skip the rest of what it has read from a connection that is about to end, and the body of `request`, the last one that Node has
@@ -97,7 +98,7 @@ const STOP_PARSING = 2;
  * way to skip requests; if a later version takes no notice, the cost is back, and nothing else changes.
  */
 export function stopParsing(request: IncomingMessage): void {
-  request.push = () => true;
+  request.push = pushNothing;
   const { parser } = request.socket as Socket & { readonly parser?: { onIncoming: unknown } | null };
   if (parser !== undefined && parser !== null) parser.onIncoming = guardDecision(() => STOP_PARSING, STOP_PARSING);
 }

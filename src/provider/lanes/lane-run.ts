@@ -426,11 +426,12 @@ export class LaneRun {
   #change(atMost?: Milliseconds): Promise<void> {
     return new Promise((resolve) => {
       const cancel = atMost === undefined ? undefined : this.#clock.after(Math.ceil(atMost), () => this.#resume?.());
-      this.#resume = () => {
+      const resume = (): void => {
         this.#resume = undefined;
         cancel?.();
         resolve();
       };
+      this.#resume = resume;
     });
   }
 

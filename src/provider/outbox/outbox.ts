@@ -166,10 +166,11 @@ export class Outbox {
     return new Promise((resolve) => {
       if (this.#isStopped) return resolve();
       const cancel = this.#parts.clock.after(duration, resolve);
-      this.#wake = () => {
+      const wake = (): void => {
         cancel();
         resolve();
       };
+      this.#wake = wake;
     });
   }
 

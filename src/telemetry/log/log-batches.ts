@@ -110,7 +110,7 @@ export class LogBatches implements DestinationStream {
 function failOnce(flushSync: () => void): void {
   const { writeSync } = fs;
   let failure: { readonly error: unknown } | undefined;
-  fs.writeSync = ((...args: [fd: number, text: string]) => {
+  const writeOrDrop = (...args: [fd: number, text: string]): number => {
     try {
       return writeSync(...args);
     } catch (error) {
@@ -118,7 +118,8 @@ function failOnce(flushSync: () => void): void {
       failure = { error };
       return Buffer.byteLength(args[1]);
     }
-  }) as typeof writeSync;
+  };
+  fs.writeSync = writeOrDrop as typeof writeSync;
   try {
     flushSync();
   } finally {

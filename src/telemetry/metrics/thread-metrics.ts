@@ -59,7 +59,7 @@ export function combineGauges(registry: Registry, combinations: Combinations, re
     const metric = findMetric(registry, name);
     if (metric === undefined) continue;
     const read = metric.get.bind(metric);
-    metric.get = async () => {
+    const getAll: typeof read = async () => {
       const own = await read();
       const others = readOthers().map((gauges) => new Map((gauges.get(name) ?? []).map((each) => [toKey(each), each.value])));
       const values = own.values.map((each) => {
@@ -68,6 +68,7 @@ export function combineGauges(registry: Registry, combinations: Combinations, re
       });
       return { ...own, values };
     };
+    metric.get = getAll;
   }
 }
 

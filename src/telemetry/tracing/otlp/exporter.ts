@@ -126,10 +126,11 @@ export class SpanExporter {
   #wait(delay: Milliseconds): Promise<void> {
     return new Promise((resolve) => {
       const cancel = this.#clock.after(delay, resolve);
-      this.#cancelWait = () => {
+      const cancelWait = (): void => {
         cancel();
         resolve();
       };
+      this.#cancelWait = cancelWait;
     });
   }
 }
