@@ -177,6 +177,6 @@ export const TERMS: readonly Term[] = [
 export const PROPER_NAMES: ReadonlySet<string> = new Set(
   `Sidegate Kubernetes Redis Valkey Stripe Slack Node Docker Compose Caddy Debian Ubuntu Linux Helm Argo Flux Prometheus Grafana Google
   Amazon Azure Microsoft Cloudflare Standard Webhooks Basic Bearer Authorization Host Service Services Secret Secrets ConfigMap Pod
-  Deployment Events Latin Unix Apache Nginx Traefik Express Fastify Ruby Python Java Go Rust Alertmanager Kustomize Istio Linkerd
+  Deployment Events Latin Unix Apache Nginx Traefik Express Django Fastify Ruby Python Java Go Rust Alertmanager Kustomize Istio Linkerd
   December November I JSON Web Token Tokens PayPal Plaid Apple Pub Sub`.split(/\s+/),
 );

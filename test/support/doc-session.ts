@@ -109,8 +109,8 @@ export class DocSession {
       cwd,
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
-      // Packages that a page installs are those of this project.
-      env: { PATH: path, HOME: this.folder, LANG: 'C.UTF-8', NODE_PATH: MODULES },
+      // Packages that a page installs are those of this project. Python writes each line at once, as to a terminal.
+      env: { PATH: path, HOME: this.folder, LANG: 'C.UTF-8', NODE_PATH: MODULES, PYTHONUNBUFFERED: '1' },
     });
   }
 }
