@@ -7,12 +7,16 @@ import { SEVERITIES } from '../diagnostics/probe/check.ts';
 import { DELIVERY_STATES } from '../provider/queue/delivery-queue.ts';
 import { PRESETS } from '../verify/presets/catalogue.ts';
 import { CAPTURE_FORMATS } from './explain.ts';
+import { DEPLOYMENTS } from './init.ts';
 import type { Io } from './io.ts';
 import { REPORTS } from './output.ts';
+import { isOfSender } from './sender-page.ts';
 
 /** The values of options, in all commands. */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   '--scheme': PRESETS.map(({ name }) => name),
+  '--sender': PRESETS.filter(isOfSender).map(({ name }) => name),
+  '--deploy': DEPLOYMENTS,
   '--encoding': ['utf8', 'base64', 'hex'],
   '--algorithm': ['bcrypt', 'argon2id'],
   '--input-format': CAPTURE_FORMATS,

@@ -10,6 +10,7 @@ import { addEvents } from './events.ts';
 import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
+import { initFolder } from './init.ts';
 import { injectFiles } from './inject.ts';
 import type { Io } from './io.ts';
 import { addLogins } from './logins.ts';
@@ -78,6 +79,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addTest(program, io, setExit);
   addSchema(program, io);
   addScheme(program, io, setExit);
+  addInit(program, io, setExit);
   addForget(program, io, setExit);
   addRequests(program, io, setExit);
   addOverview(program, io, setExit);
@@ -209,6 +211,18 @@ function addSchema(program: Command, io: Io): void {
     .action(async ({ output, ...options }) => {
       await writeReport(output, io, async (out) => printSchema(options, out));
     });
+}
+
+function addInit(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('init')
+    .description('write a config for your senders and your app, its secrets and what starts sidegate, and check it')
+    .argument('[folder]', 'where to write the files; its app is recognized for the default of --app', '.')
+    .option('--sender <name>', 'a sender with a preset; repeatable', COLLECT)
+    .option('--app <url>', 'URL of the app; default: the usual port of the framework that the folder has, or 3000')
+    .option('--redis <url>', 'URL of the Redis that keeps the IDs of events; default: none, each process keeps its own')
+    .option('--deploy <how>', 'also write a file for compose, systemd or kubernetes; default: none')
+    .action(async (folder, options) => setExit(await initFolder(folder, options, io)));
 }
 
 function addScheme(program: Command, io: Io, setExit: (code: number) => void): void {

@@ -32,6 +32,8 @@ export function isOfSender(preset: SchemeDescription): preset is SenderPreset {
 interface SenderNotes {
   /** Where the secret is at the sender; default: `from.key` of the preset alone. */
   readonly where?: string;
+  /** The example has a token for the handshake, which the sender does not need. */
+  readonly hasVerifyToken?: boolean;
   /** Settings of `webhook` that the example needs besides the scheme and the key. */
   readonly webhook?: object;
   /** Unsigned parts that the preset does not mention. */
@@ -79,7 +81,7 @@ export function renderSenderPage(preset: SenderPreset, docs: string): string {
     `\`scheme: ${name}\`. The sender documents its signature [here](${from.docs}).${toGuide(own)}`,
     '## Set it up',
     toSecret(preset, own),
-    `\`\`\`yaml\n${stringify(toConfig(preset, own), { lineWidth: 0 })}\`\`\``,
+    `\`\`\`yaml\n${stringify(toConfig(preset), { lineWidth: 0 })}\`\`\``,
     ...toSettings(preset),
     '## Verified parts',
     toVerified(preset),
@@ -104,25 +106,52 @@ function toSecret({ from }: SenderPreset, { where }: SenderNotes): string {
 }
 
 /** The config that the page shows; a test loads it. */
-function toConfig(preset: SenderPreset, { webhook }: SenderNotes): object {
+function toConfig(preset: SenderPreset): object {
+  const variable = preset.name.toUpperCase().replaceAll('-', '_');
+  const route = toSenderRoute(preset, (what) => ({ env: `${variable}_${SECRET_VARIABLES[what]}` }), 'http://127.0.0.1:3000');
+  return { routes: [route] };
+}
+
+/** A route reads it from a file or a variable: the secret, the public key of a key pair, or the token of a handshake. */
+export type SenderSecret = 'secret' | 'publicKey' | 'verifyToken';
+
+const SECRET_VARIABLES: Readonly<Record<SenderSecret, string>> = {
+  secret: 'SECRET',
+  publicKey: 'PUBLIC_KEY',
+  verifyToken: 'VERIFY_TOKEN',
+};
+
+/** A route of a config. */
+export interface SenderRoute {
+  readonly name: string;
+  readonly match: { readonly path: string };
+  readonly upstream: string | undefined;
+  readonly webhook: object;
+}
+
+/** A route for a sender, with values to replace; `toSource`: where its secrets are. */
+export function toSenderRoute(
+  preset: SchemeDescription,
+  toSource: (what: SenderSecret) => object,
+  upstream?: string,
+): SenderRoute {
   const { name, handshake, signature, certificate, jwksUrl } = preset;
-  const variable = name.toUpperCase().replaceAll('-', '_');
-  const needsToken = handshake !== undefined && HANDSHAKES[handshake].token === 'needed';
-  const key = { name: 'current', secret: { env: `${variable}_${isByKeyPair(preset) ? 'PUBLIC_KEY' : 'SECRET'}` } };
-  const route = {
+  const { hasVerifyToken = handshake !== undefined && HANDSHAKES[handshake].token === 'needed', webhook } =
+    SENDER_NOTES[name] ?? {};
+  const hasKeys = signature !== undefined && certificate === undefined && jwksUrl === undefined;
+  return {
     name,
     match: { path: `/hooks/${name}` },
-    upstream: 'http://127.0.0.1:3000',
+    upstream,
     webhook: {
       scheme: name,
       ...(signsUrl(preset) && { publicUrl: 'https://hooks.example.com' }),
       ...toNeededSettings(preset),
-      ...(signature !== undefined && certificate === undefined && jwksUrl === undefined && { keys: [key] }),
-      ...(needsToken && { handshake: { verifyToken: { env: `${variable}_VERIFY_TOKEN` } } }),
+      ...(hasKeys && { keys: [{ name: 'current', secret: toSource(isByKeyPair(preset) ? 'publicKey' : 'secret') }] }),
+      ...(hasVerifyToken && { handshake: { verifyToken: toSource('verifyToken') } }),
       ...webhook,
     },
   };
-  return { routes: [route] };
 }
 
 /** The settings that a route with the scheme must have beside its keys, with values to replace. */
@@ -146,7 +175,7 @@ function toAcceptedTokens({ mustSet = [], claims = {} }: JwtDescription): object
   return { jwt: { ...(hasAudience && { audience: ['VALUE'] }), ...(hasClaims && { claims: accepted }) } };
 }
 
-function isByKeyPair({ signature }: SenderPreset): boolean {
+function isByKeyPair({ signature }: SchemeDescription): boolean {
   return signature?.forms.every(({ algorithm }) => ALGORITHMS[algorithm].isAsymmetric) === true;
 }
 

@@ -49,7 +49,9 @@ describe('sidegate completion', () => {
 
   test('completes commands, options and values in bash', () => {
     expect(complete('sidegate', 'ch')).toEqual(['check']);
-    expect(complete('sidegate', 'in')).toEqual(['inject', 'inject-server']);
+    expect(complete('sidegate', 'in')).toEqual(['init', 'inject', 'inject-server']);
+    expect(complete('sidegate', 'init', '--deploy', 'c')).toEqual(['compose']);
+    expect(complete('sidegate', 'init', '--sender', 'str')).toEqual(['stripe']);
     expect(complete('sidegate', 'check', '--fo')).toEqual(['--format']);
     expect(complete('sidegate', 'check', '--format', '')).toEqual(['text', 'json']);
     expect(complete('sidegate', 'sign', '--scheme', 'git')).toEqual(['gitea', 'github', 'gitlab']);

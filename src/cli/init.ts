@@ -1,0 +1,307 @@
+/** `sidegate init`: writes a config for the senders and the app of a user, its secrets, and what starts sidegate; then checks it. */
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { createInterface } from 'node:readline/promises';
+import { Document, isMap, isSeq, stringify } from 'yaml';
+import { usageError } from '../core/errors.ts';
+import { onceEvent } from '../core/safe-events.ts';
+import type { SchemeDescription } from '../verify/schemes/description.ts';
+import { checkFile } from './check.ts';
+import { toScheme } from './input.ts';
+import type { Io } from './io.ts';
+import { isOfSender, type SenderSecret, toSenderRoute } from './sender-page.ts';
+
+/** Options of the command; what is missing is asked on a terminal. */
+export interface InitOptions {
+  readonly sender?: readonly string[];
+  readonly app?: string;
+  readonly redis?: string;
+  readonly deploy?: string;
+}
+
+export const DEPLOYMENTS = ['none', 'compose', 'systemd', 'kubernetes'] as const;
+type Deployment = (typeof DEPLOYMENTS)[number];
+
+interface Answers {
+  readonly senders: readonly SchemeDescription[];
+  readonly app: string;
+  readonly redis: string | undefined;
+  readonly deploy: Deployment;
+}
+
+/** A file to write, below the folder of the command. */
+interface NewFile {
+  readonly path: string;
+  readonly text: string;
+}
+
+/** A file that only its owner may read. */
+interface SecretFile {
+  readonly path: string;
+  /** Undefined if the user has to write it. */
+  readonly text: string | undefined;
+  /** The content, as the sender calls it; undefined if it is complete. */
+  readonly holds?: string;
+}
+
+/** How an app is recognized; only its port is used. */
+const APPS: readonly {
+  readonly files: readonly string[];
+  readonly pattern: RegExp;
+  readonly title: string;
+  readonly port: number;
+}[] = [
+  { files: ['package.json'], pattern: /"express"\s*:/, title: 'Express', port: 3000 },
+  { files: ['manage.py'], pattern: /django/i, title: 'Django', port: 8000 },
+  { files: ['requirements.txt', 'pyproject.toml'], pattern: /\bfastapi\b/i, title: 'FastAPI', port: 8000 },
+  { files: ['Gemfile'], pattern: /\brails\b/, title: 'Rails', port: 3000 },
+  { files: ['pom.xml', 'build.gradle', 'build.gradle.kts'], pattern: /spring-boot/, title: 'Spring', port: 8080 },
+];
+const DEFAULT_PORT = 3000;
+const SECRET_BYTES = 32;
+const OWNER_ONLY = 0o600;
+/** A route contains them where only its user knows the value. */
+const PLACEHOLDERS = ['VALUE', 'ID-OF-THE-WEBHOOK', 'https://hooks.example.com'];
+const FILE_NAMES: Readonly<Record<SenderSecret, string>> = {
+  secret: 'secret',
+  publicKey: 'public-key',
+  verifyToken: 'verify-token',
+};
+
+/** Exits like `check`. Writes nothing if one of the files exists. */
+export async function initFolder(folder: string, options: InitOptions, io: Io): Promise<number> {
+  const answers = await toAnswers(folder, options, io);
+  const isInPod = answers.deploy === 'kubernetes';
+  // In a pod, the config and each Secret are mounted in folders side by side.
+  const path = isInPod ? 'config/gate.yaml' : 'gate.yaml';
+  const secrets: SecretFile[] = [];
+  const text = toConfig(answers, dirname(path), secrets);
+  const files = [{ path, text }, ...toDeploymentFiles(answers, secrets)];
+  for (const each of [...files, ...secrets])
+    if (existsSync(join(folder, each.path)))
+      throw usageError(`${join(folder, each.path)} exists: remove it, or name another folder`);
+  for (const file of files) write(folder, file, io);
+  for (const { text: secret, ...file } of secrets)
+    if (secret !== undefined) write(folder, { ...file, text: secret }, io, OWNER_ONLY);
+  for (const { path: secret, holds } of secrets)
+    if (holds !== undefined) io.stdout(`next: ${join(folder, secret)} must hold ${holds}\n`);
+  const placeholders = PLACEHOLDERS.filter((each) => text.includes(each));
+  if (placeholders.length > 0) io.stdout(`next: replace ${placeholders.join(' and ')} in ${join(folder, path)}\n`);
+  return checkFile(join(folder, path), { format: 'text', ...(isInPod && IN_A_POD) }, io);
+}
+
+function write(folder: string, { path, text }: NewFile, io: Io, mode?: number): void {
+  const file = join(folder, path);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text, { flag: 'wx', ...(mode !== undefined && { mode }) });
+  io.stdout(`wrote ${file}\n`);
+}
+
+/** The injector sets these. */
+const IN_A_POD = { listen: ':8480', admin: ':8481', upstream: 'http://127.0.0.1:3000' };
+
+async function toAnswers(folder: string, { sender, app, redis, deploy }: InitOptions, io: Io): Promise<Answers> {
+  const found = findApp(folder);
+  const url = `http://127.0.0.1:${found?.port ?? DEFAULT_PORT}`;
+  const terminal = io.stdin.isTTY === true ? openTerminal(io) : undefined;
+  const ask = async (question: string, fallback: string): Promise<string> =>
+    (await terminal?.ask(`${question} [${fallback === '' ? 'none' : fallback}]: `)) || fallback;
+  try {
+    const names = sender?.join(',') ?? (await ask('Senders, separated by commas', 'standard-webhooks'));
+    const because = found === undefined ? '' : `, which looks like ${found.title}`;
+    return {
+      senders: [...new Set(names.split(',').map((name) => name.trim()))].map(toSender),
+      app: toUrl(app ?? (await ask(`URL of the app${because}`, url))),
+      redis: toRedis(redis ?? (await ask('URL of Redis, which several replicas need', ''))),
+      deploy: toDeployment(deploy ?? (await ask(`How it will run (${DEPLOYMENTS.join(', ')})`, 'none'))),
+    };
+  } finally {
+    terminal?.close();
+  }
+}
+
+function openTerminal({ stdin, stderr }: Io): { ask: (question: string) => Promise<string>; close: () => void } {
+  const lines = createInterface({ input: stdin, terminal: false });
+  const closed = new AbortController();
+  onceEvent(lines, 'close', () => closed.abort());
+  return {
+    ask: async (question) => {
+      stderr(question);
+      try {
+        return (await lines.question('', { signal: closed.signal })).trim();
+      } catch {
+        throw usageError('canceled');
+      }
+    },
+    close: () => lines.close(),
+  };
+}
+
+function findApp(folder: string): { readonly title: string; readonly port: number } | undefined {
+  const contains = (file: string, pattern: RegExp): boolean =>
+    existsSync(join(folder, file)) && pattern.test(readFileSync(join(folder, file), 'utf8'));
+  return APPS.find(({ files, pattern }) => files.some((file) => contains(file, pattern)));
+}
+
+function toSender(name: string): SchemeDescription {
+  const { description } = toScheme(name, name);
+  if (isOfSender(description)) return description;
+  throw usageError(
+    `${name} is not a sender: sidegate scheme prints the names of all, and docs/how-to/custom-sender.md describes others`,
+  );
+}
+
+function toUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol))
+    throw usageError(`the app is not a URL: ${text}; write for example http://127.0.0.1:3000`);
+  return url.origin;
+}
+
+function toRedis(text: string): string | undefined {
+  if (text === '') return undefined;
+  if (/^rediss?:\/\/./.test(text) && URL.canParse(text)) return text;
+  throw usageError('--redis is not a URL such as redis://127.0.0.1:6379');
+}
+
+function toDeployment(text: string): Deployment {
+  const found = DEPLOYMENTS.find((each) => each === text);
+  if (found === undefined) throw usageError(`--deploy is one of ${DEPLOYMENTS.join(', ')}, not ${text}`);
+  return found;
+}
+
+/** The config, in a folder of that name; adds what it reads to `secrets`. */
+function toConfig({ senders, app, redis, deploy }: Answers, folder: string, secrets: SecretFile[]): string {
+  const isInPod = deploy === 'kubernetes';
+  const toFile = (secret: SecretFile): string => {
+    secrets.push(secret);
+    return relative(folder, secret.path);
+  };
+  const toSource = (preset: SchemeDescription, what: SenderSecret): object => {
+    const { title = preset.name, key = 'the secret' } = preset.from ?? {};
+    const text = what === 'publicKey' ? undefined : `${toNewSecret(preset, what)}\n`;
+    const holds = what === 'verifyToken' ? `the token that ${title} sends, as you enter it there` : `${key} (${title})`;
+    return { file: toFile({ path: `secrets/${preset.name}/${FILE_NAMES[what]}`, text, holds }) };
+  };
+  const routes = senders.map((preset) => toSenderRoute(preset, (what) => toSource(preset, what), isInPod ? undefined : app));
+  const urlFile = redis && toFile({ path: 'secrets/redis/url', text: `${redis}\n` });
+  const document = new Document({
+    ...(isInPod ? {} : toPorts(app, deploy)),
+    ...(urlFile && { store: { redis: { urlFile } } }),
+    routes,
+  });
+  return withComments(document, senders);
+}
+
+/** Senders that let their users choose the secret get this one; the others show theirs, which replaces it. */
+function toNewSecret({ secret }: SchemeDescription, what: SenderSecret): string {
+  const bytes = randomBytes(SECRET_BYTES);
+  if (what === 'verifyToken') return bytes.toString('hex');
+  return `${secret.usualStart ?? secret.prefix ?? ''}${bytes.toString(secret.encoding === 'base64' ? 'base64' : 'hex')}`;
+}
+
+function toPorts(app: string, deploy: Deployment): object {
+  // In a container, clients reach only addresses beyond its loopback.
+  const host = deploy === 'compose' ? '' : '127.0.0.1';
+  return {
+    listen: { address: `${host}:${toPort(app)}` },
+    admin: { address: '127.0.0.1:9090' },
+  };
+}
+
+/** A port beside that of the app. */
+function toPort(app: string): number {
+  return new URL(app).port === '8080' ? 8081 : 8080;
+}
+
+const COMMENTS: Readonly<Record<string, string>> = {
+  listen: ' Senders connect here. For HTTPS set listen.tls, or let a proxy in front end TLS (listen.trustedProxies).',
+  admin: ' Console, metrics and health. Never reachable from outside.',
+  store: ' The IDs of handled events, which all replicas share. Without it, each process keeps its own in memory.',
+  routes: ' Requests that match a route, and pass its checks, are forwarded to the app; all others get 404.',
+};
+
+function withComments(document: Document, senders: readonly SchemeDescription[]): string {
+  const { contents } = document;
+  if (isMap<{ value: string; commentBefore?: string }>(contents))
+    for (const { key } of contents.items) key.commentBefore = COMMENTS[key.value] ?? '';
+  const routes = document.get('routes');
+  if (isSeq<{ commentBefore?: string }>(routes))
+    for (const [i, route] of routes.items.entries()) {
+      const { title = '', key = '', docs = '' } = senders[i]?.from ?? {};
+      route.commentBefore = ` ${title}: the key is ${key}. ${docs}`;
+    }
+  return `# All keys: sidegate schema, or docs/config.md. Check it with sidegate check.\n${document.toString({ lineWidth: 0 })}`;
+}
+
+function toDeploymentFiles(answers: Answers, secrets: readonly SecretFile[]): NewFile[] {
+  switch (answers.deploy) {
+    case 'none':
+      return [];
+    case 'compose':
+      return [{ path: 'compose.yaml', text: toCompose(answers) }];
+    case 'systemd':
+      return [{ path: 'sidegate.service', text: UNIT }];
+    case 'kubernetes':
+      return [{ path: 'kustomization.yaml', text: toKustomization(secrets) }];
+  }
+}
+
+function toCompose({ app }: Answers): string {
+  const services = {
+    app: { build: '.', ports: [`${toPort(app)}:${toPort(app)}`] },
+    sidegate: {
+      image: 'sidegate',
+      network_mode: 'service:app',
+      volumes: ['./gate.yaml:/etc/sidegate/gate.yaml:ro', './secrets:/etc/sidegate/secrets:ro'],
+      read_only: true,
+      mem_limit: '192m',
+      stop_grace_period: '40s',
+      restart: 'always',
+    },
+  };
+  return `# Both containers share one loopback, as in a pod: the port of \`app\` is that of sidegate, and the app must listen on ${app} only.
+# sidegate runs as user 65532, which must be able to read the secrets: sudo chown -R 65532 secrets
+${stringify({ services }, { lineWidth: 0 })}`;
+}
+
+const UNIT = `[Unit]
+Description=sidegate, authenticating reverse proxy
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart=/usr/local/bin/sidegate run --config /etc/sidegate/gate.yaml
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=always
+User=sidegate
+MemoryMax=192M
+NoNewPrivileges=yes
+PrivateDevices=yes
+PrivateTmp=yes
+ProtectHome=yes
+ProtectSystem=strict
+TimeoutStopSec=40s
+
+[Install]
+WantedBy=multi-user.target
+`;
+
+function toKustomization(secrets: readonly SecretFile[]): string {
+  const names = [...new Set(secrets.map(({ path }) => path.split('/')[1] as string))];
+  const kustomization = {
+    apiVersion: 'kustomize.config.k8s.io/v1beta1',
+    kind: 'Kustomization',
+    generatorOptions: { disableNameSuffixHash: true },
+    configMapGenerator: [{ name: 'sidegate', files: ['config/gate.yaml'] }],
+    secretGenerator: names.map((name) => ({
+      name,
+      files: secrets.flatMap(({ path }) => (path.startsWith(`secrets/${name}/`) ? [path] : [])),
+    })),
+  };
+  return `# Apply it with kubectl apply -k, and add this to the pods of the app, which get the sidecar by it:
+#   labels: { sidegate.dev/inject: "true" }
+#   annotations: { sidegate.dev/config: sidegate, sidegate.dev/secrets: "${names.join(',')}" }
+${stringify(kustomization, { lineWidth: 0 })}`;
+}
