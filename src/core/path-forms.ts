@@ -14,7 +14,8 @@ export type PathDistinction =
   | 'slashes'
   | 'semicolon'
   | 'trailingDots'
-  | 'punctuation';
+  | 'punctuation'
+  | 'otherNames';
 
 /** All of them, in the order of the config's documentation. */
 export const PATH_DISTINCTIONS: readonly PathDistinction[] = [
@@ -27,6 +28,7 @@ export const PATH_DISTINCTIONS: readonly PathDistinction[] = [
   'semicolon',
   'trailingDots',
   'punctuation',
+  'otherNames',
 ];
 
 /** The distinctions that the app is known to make. */
@@ -57,6 +59,16 @@ const INDEX = '/index';
 /** Longer paths appear in no config, and many long forms would take milliseconds. */
 const MAX_PAGE_PATH = 512;
 const PAGES = ['.html', '.htm', '.php'];
+/** The end of a script before the rest of a path. PHP, CGI, ASP.NET and CFML run `/pay.php` for `/pay.php/x`, and a front controller `/admin` for `/index.php/admin`. */
+const SCRIPT = /\.(?:php\d?|phtml|f?cgi|pl|py|rb|sh|aspx?|as[hm]x|svc|cfml?|cfc)\//gi;
+const CGI = /\/cgi-bin\/[^/]+\//i;
+/** ASP.NET cuts the session out of a path, in any place. */
+const SESSION = /\/\((?:[a-z]\([^/()]*\))+\)/gi;
+/** Every form has two more for each script. No request names several. */
+const MAX_SCRIPTS = 2;
+/** Next.js runs a page for the URL of its data; so do SvelteKit, Nuxt and Qwik. */
+const PAGE_DATA = /\/_next\/data\/[^/]+\//i;
+const DATA_OF_PAGE = /\/(?:__data|_payload|q-data)\.json$/i;
 const END_OF_PATH = /[?#]/;
 const MARKS = /[\p{Mn}\p{Default_Ignorable_Code_Point}]+/gu;
 /** No text has so many marks in a row (UAX #15, Stream-Safe Text Format). Sorting them takes quadratic time. The last two are letters that become marks. */
@@ -147,9 +159,35 @@ function addFolded(decomposed: string, kept: KeptDistinctions, forms: Set<string
   // After the invisible characters are removed: one between two dots would hide them. Folding removes no dot.
   if (DOT_SEGMENT.test(text)) return false;
   const folded = foldSegments(text, kept);
-  addJoined(folded, kept, forms);
-  if (!kept.has('extension')) addFileNames(folded, kept, forms);
+  const names = kept.has('otherNames') ? [folded] : toNames(folded);
+  if (names === undefined) return false;
+  for (const name of names) {
+    addJoined(name, kept, forms);
+    if (!kept.has('extension')) addFileNames(name, kept, forms);
+  }
   return true;
+}
+
+/** The path, and other names of the handlers that an app may run for it; undefined if it has too many. */
+function toNames(path: string): string[] | undefined {
+  const plain = path.includes('/(') ? path.replaceAll(SESSION, '') : path;
+  const names = plain === path ? [path] : [path, plain];
+  const scripts = [...plain.matchAll(SCRIPT)];
+  if (scripts.length > MAX_SCRIPTS) return undefined;
+  for (const { index, 0: match } of scripts) {
+    const end = index + match.length - 1;
+    names.push(plain.slice(0, end), plain.slice(0, plain.lastIndexOf('/', index)) + plain.slice(end));
+  }
+  const cgi = CGI.exec(plain);
+  if (cgi !== null) names.push(plain.slice(0, cgi.index + cgi[0].length - 1));
+  if (PAGE_DATA.test(plain)) names.push(plain.replace(PAGE_DATA, '/'));
+  if (DATA_OF_PAGE.test(plain)) names.push(plain.replace(DATA_OF_PAGE, ''));
+  return names;
+}
+
+/** Whether another name of a path below this one may be anywhere. */
+export function hasOtherNames(prefix: string): boolean {
+  return `${prefix}/`.search(SCRIPT) !== -1 || /\/_next(?:\/|$)/i.test(prefix);
 }
 
 /** CherryPy runs the handler `admin_panel` for `/admin-panel` and `/admin.panel`, CakePHP `userList` for `/user-list`. */

@@ -159,6 +159,21 @@ describe('a path that an app may interpret as another route', () => {
     ['with a dot for an underscore', '/user.list/x'],
     ['in camel case', '/userList'],
     ['with punctuation between letters', '/ad-min'],
+    ['behind the name of a script', '/index.php/admin'],
+    ['behind the name of a script in upper case', '/APP.PHP/admin/x'],
+    ['with a path after a script', '/hooks/pay.php/x'],
+    ['with an encoded path after an encoded script', '/hooks/p%61y.PHP/%78'],
+    ['with a path after a script, of which the route omits the extension', '/account.php/x'],
+    ['with a path after the index of a directory', '/account/index.php/x'],
+    ['with a path after a handler of ASP.NET', '/pay.ashx/x/y'],
+    ['with a path after a program in cgi-bin', '/cgi-bin/pay/x'],
+    ['with a session of ASP.NET', '/(S(x)A(y))/admin/x'],
+    ['with a session of ASP.NET, and a path after it', '/(S(x))/pay.ashx/y'],
+    ['with sessions of ASP.NET within its name', '/(S(x))/ad/(S(x))min'],
+    ['as the data of a page of Next.js', '/_next/data/build-1/admin.json'],
+    ['as the data of a page below it', '/_next/data/build-1/admin/x.json'],
+    ['as the data of a page of SvelteKit', '/account/__data.json'],
+    ['as the data of a page of Nuxt', '/account/_payload.json'],
     ['of a webhook, encoded', '/hooks/%62illing'],
     ['of a webhook, with a slash', '/hooks/billing/'],
   ])('is rejected %s: %s', async (_, path) => {
@@ -170,6 +185,9 @@ describe('a path that an app may interpret as another route', () => {
       { name: 'users', match: { pathPrefix: '/user_list' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'report', match: { path: '/report.html' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'docs', match: { path: '/docs/index.html' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
+      { name: 'pay', match: { path: '/hooks/pay.php' }, upstream: `http://127.0.0.1:${app.port}`, webhook: WEBHOOK },
+      { name: 'program', match: { path: '/cgi-bin/pay' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
+      { name: 'handler', match: { path: '/pay.ashx' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
     ];
     await withGate({ routes }, async (gate) => {
       const answer = await get(gate, path);
@@ -271,6 +289,8 @@ describe('a path that an app may interpret as another route', () => {
     ['/admin.json', '/admin', '/admin.json'],
     ['/docs', '/docs/index.html', '/docs'],
     ['/report', '/report.html', '/report'],
+    ['/index.php/admin', '/admin', '/index.php/admin'],
+    ['/pay.php/x', '/pay.php', '/pay.php/x'],
   ])('is rejected even if a route exactly matches it: %s beside %s', async (open, guarded, path) => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
@@ -278,6 +298,25 @@ describe('a path that an app may interpret as another route', () => {
       { name: 'guarded', match: { path: guarded }, upstream, basic: BASIC },
     ];
     await withGate({ routes }, async (gate) => expect((await get(gate, path)).code).toBe('ambiguous_target'));
+  });
+
+  test.each([
+    ['/app.php', '/app.php/admin', '/app.php/other'],
+    ['/_next', '/_next/data/1/admin.json', '/_next/static/admin.js'],
+  ])('is rejected under an open prefix in which another name of its handler is: %s', async (pathPrefix, rejected, passed) => {
+    const [admin] = toGuardedRoutes(app.port);
+    const open = { name: 'open', match: { pathPrefix }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
+    await withGate({ routes: [admin, open] }, async (gate) => {
+      expect((await get(gate, rejected)).code).toBe('ambiguous_target');
+      expect((await get(gate, passed)).status).toBe(200);
+    });
+  });
+
+  test('is rejected if its scripts are more than a request has', async () => {
+    await withGate({ routes: toGuardedRoutes(app.port) }, async (gate) => {
+      expect((await get(gate, '/a.php/b.php/c')).status).toBe(200);
+      expect((await get(gate, '/a.php/b.php/c.php/d')).code).toBe('ambiguous_target');
+    });
   });
 
   test('is rejected if only its method has other gates', async () => {
@@ -356,6 +395,7 @@ describe('a route whose app is trusted to distinguish paths', () => {
     ['trailingDots', '/admin.', '/ADMIN'],
     ['punctuation', '/adm-in', '/ADMIN'],
     ['unicodeForm', '/%EF%BD%81dmin', '/%61dmin'],
+    ['otherNames', '/index.php/admin', '/ADMIN'],
   ])(
     'accepts with %s a path that only other apps would confuse: %s, and still protects %s',
     async (distinction, passed, rejected) => {

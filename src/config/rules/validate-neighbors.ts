@@ -1,7 +1,7 @@
 /** Routes whose paths contain or resemble each other: how requests for one are kept from bypassing the gates of another. */
 import { isDeepStrictEqual } from 'node:util';
 import { mayShareTarget } from '../../core/listen-address.ts';
-import { type PathDistinction, toPathForms } from '../../core/path-forms.ts';
+import { hasOtherNames, type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 import { toGateIdentity } from './gate-identity.ts';
 import { type Rating, warning } from './rating.ts';
@@ -88,6 +88,8 @@ function checkMethodChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Ra
 function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
   const { route, index, host, path, isExact } = space;
   if (!isGuarded(space) || route.webhook !== undefined || !isExact || path.length <= 1) return [];
+  // Such paths are rejected.
+  if (hasOtherNames(path) && !route.match.trustAppToDistinguish.includes('otherNames')) return [];
   const below = `${path.replace(/\/$/, '')}/`;
   const matching = spaces.filter((other) => (other.host ?? host) === host && !other.isExact && contains(other, { path: below }));
   // The most specific host comes first, then the longest path.
@@ -195,7 +197,7 @@ function contains(wider: Pick<MatchSpace, 'isExact' | 'path'>, { path }: Pick<Ma
 function isMistakenFor(space: MatchSpace, other: MatchSpace): boolean {
   if (space.host !== other.host || contains(other, space)) return false;
   const kept = new Set(other.route.match.trustAppToDistinguish);
-  const keys = [...(toPathForms(other.path, new Set([...kept, 'extension'])) ?? [])];
+  const keys = [...(toPathForms(other.path, new Set([...kept, 'extension', 'otherNames'])) ?? [])];
   const forms = [...(toPathForms(space.path, kept) ?? [])];
   return keys.some((key) => forms.some((form) => contains({ isExact: other.isExact, path: key }, { path: form })));
 }

@@ -5,6 +5,7 @@
 import {
   createFormBudget,
   type FormBudget,
+  hasOtherNames,
   isPlainPath,
   type KeptDistinctions,
   NOTHING_KEPT,
@@ -132,6 +133,7 @@ function canOverlap<Route extends Routable>(
   { keys, kept }: FormTable<Route>,
 ): boolean {
   const own = group.path === '' ? [''] : [...(toPathForms(group.path, kept) ?? [group.path])];
+  if (!group.isExact && hasOtherNames(group.path)) own.push('');
   return (keys.get(other) ?? []).some((key) =>
     own.some((top) => key === top || (!group.isExact && isAtOrBelow(key, top)) || (!other.isExact && isAtOrBelow(top, key))),
   );
@@ -141,9 +143,9 @@ function isAtOrBelow(path: string, prefix: string): boolean {
   return path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/');
 }
 
-/** The forms of a group's path. An app with a handler for `/a.json` does not run it for `/a`. */
+/** The forms of a group's path. An app with a handler for `/a.json` does not run it for `/a`, nor that of `/a.php/x` for `/a.php`. */
 function toKeys<Route extends Routable>({ path }: RouteGroup<Route>, kept: KeptDistinctions): string[] {
-  return path === '' ? [''] : [...(toPathForms(path, new Set([...kept, 'extension'])) ?? [path])];
+  return path === '' ? [''] : [...(toPathForms(path, new Set([...kept, 'extension', 'otherNames'])) ?? [path])];
 }
 
 function toFormTables<Route extends Routable>(groups: readonly RouteGroup<Route>[]): FormTable<Route>[] {

@@ -194,4 +194,10 @@ describe('a check of an exact path', () => {
     expect(toWarnings(EXACT, `match: { pathPrefix: /admin }, ${GUARDED}`, OPEN)).toEqual([]);
     expect(toWarnings(`match: { pathPrefix: /admin }, ${BASIC}`, OPEN)).toEqual([]);
   });
+
+  test('gets none if it is a script: then the paths below it are rejected', () => {
+    expect(toWarnings(`match: { path: /admin.php }, ${BASIC}`, OPEN)).toEqual([]);
+    const trusted = toWarnings(`match: { path: /admin.php, trustAppToDistinguish: [otherNames] }, ${BASIC}`, OPEN);
+    expect(trusted.join()).toContain('paths below it select the open route r1');
+  });
 });
