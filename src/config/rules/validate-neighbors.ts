@@ -88,8 +88,7 @@ function checkMethodChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Ra
 function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
   const { route, index, host, path, isExact } = space;
   if (!isGuarded(space) || route.webhook !== undefined || !isExact || path.length <= 1) return [];
-  // Such paths are rejected.
-  if (hasOtherNames(path) && !route.match.trustAppToDistinguish.includes('otherNames')) return [];
+  if (rejectsBelow(space)) return [];
   const below = `${path.replace(/\/$/, '')}/`;
   const matching = spaces.filter((other) => (other.host ?? host) === host && !other.isExact && contains(other, { path: below }));
   // The most specific host comes first, then the longest path.
@@ -99,6 +98,11 @@ function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
   const message = `only ${path} itself requires the ${proof}: paths below it select the open route ${other.route.name}`;
   const hint = `write pathPrefix: ${path}; if you want them open, add an open route with pathPrefix: ${below} for them`;
   return [warning(['routes', index, 'match', 'path'], message, hint)];
+}
+
+/** A path below a script is another name of the script (core/path-forms.ts). */
+function rejectsBelow({ path, route }: MatchSpace): boolean {
+  return hasOtherNames(path) && !route.match.trustAppToDistinguish.includes('otherNames');
 }
 
 /** A client chooses the Host of its request, and most apps ignore it. */
@@ -152,12 +156,16 @@ function describeHosts(space: MatchSpace, spaces: readonly MatchSpace[]): string
   ];
 }
 
-function describe({ route, host, path }: MatchSpace, wider: MatchSpace): string {
+function describe(space: MatchSpace, wider: MatchSpace): string {
+  const { route, host, path, isExact } = space;
   const { name } = wider.route;
   const kept = route.match.trustAppToDistinguish;
   const parts = [
     `a path that an app may interpret as ${path === '' ? '/' : path} is rejected (400 ambiguous_target)${toExceptions(kept)}`,
     `methods other than ${methodsOf(route).join(', ')} are rejected (405)`,
+    ...(isExact && path !== '/' && !rejectsBelow(space)
+      ? [`paths below it select route ${name}: if the app runs the same handler for them (app.use in Express), write pathPrefix`]
+      : []),
     ...(host === undefined || wider.host !== undefined
       ? []
       : [`with a Host other than ${host}, route ${name} matches the path: the app must distinguish hosts`]),

@@ -90,6 +90,17 @@ describe('sidegate check notes', () => {
     ]);
   });
 
+  test('that paths below an exact one select the wider route, also if it is the path of a webhook', () => {
+    const webhook = 'webhook: { keys: [{ name: k, secret: { env: K } }] }';
+    const open = `match: { pathPrefix: / }, ${ALL}`;
+    const below =
+      /; paths below it select route r1: if the app runs the same handler for them \(app\.use in Express\), write pathPrefix$/;
+    expect(toNotes(`match: { path: /hook }, ${webhook}`, open)[0]).toMatch(below);
+    // Paths below a script are rejected.
+    expect(toNotes(`match: { path: /hook.php }, ${webhook}`, open)[0]).not.toMatch(below);
+    expect(toNotes(`match: { pathPrefix: /hook }, ${webhook}`, open)[0]).not.toMatch(below);
+  });
+
   test('that the app must distinguish hosts if only the Host differs', () => {
     expect(toNotes(`match: { pathPrefix: /, host: a.example }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`)[0]).toMatch(
       /with a Host other than a\.example, route r1 matches the path: the app must distinguish hosts$/,
