@@ -125,8 +125,11 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     },
   );
 
-  test('a client cannot set the user name that the app reads, even on an open route', async () => {
-    const evil = { 'Sidegate-User': 'evil', 'X-Forwarded-User': 'evil', 'Remote-User': 'evil', Sidegate_User: 'evil' };
+  test('a client cannot set the user or the groups that the app reads, even on an open route', async () => {
+    const names = ['Sidegate-User', 'X-Forwarded-User', 'Remote-User', 'Sidegate_User'];
+    const others = ['Remote-Groups', 'Remote-Email', 'Remote-Name'];
+    const forwarded = ['X-Forwarded-Groups', 'X-Forwarded-Email', 'X-Forwarded-Preferred-Username'];
+    const evil = Object.fromEntries([...names, ...others, ...forwarded].map((name) => [name, 'evil']));
     expect((await ask('/healthz', evil)).status).toBe(200);
     expect((await ask('/admin', { ...evil, ...ALADDIN })).status).toBe(200);
     expect(JSON.stringify(app.received.map(({ rawHeaders }) => rawHeaders))).not.toContain('evil');
