@@ -34,6 +34,8 @@ const LIBRARY_TEXTS: readonly (readonly [RegExp, string])[] = [
   [/startup nodes|slots cache|ClusterAllFailed/i, 'no node of the Cluster replies'],
   [/too many cluster redirections/i, 'the Cluster redirects without end'],
 ];
+/** Before what the last Sentinel replied. */
+const LAST_ERROR = ' Last error: ';
 /** An error reply of Redis: a code and a text (RESP). */
 const REPLY = /^(?:-?ERR|[A-Z]{3,}) \S/;
 const MAX_REPLY_LENGTH = 200;
@@ -49,12 +51,20 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/\b(?:LOADING|MASTERDOWN|CLUSTERDOWN|BUSY|TRYAGAIN)\b/, 'wait until Redis is ready; if it does not become ready, see its log'],
 ];
 
+/** An error of a connection or of a call. */
+export interface StoreError {
+  readonly message?: string;
+  readonly code?: unknown;
+  /** In a Cluster: why the last node that was asked did not help. */
+  readonly lastNodeError?: StoreError;
+}
+
 /** Why a call or a connection failed. */
-export function toCause(error: { readonly message?: string; readonly code?: unknown }): string {
-  const { message = '', code } = error;
+export function toCause({ message = '', code, lastNodeError }: StoreError): string {
   const found = typeof code === 'string' ? code : /\b(E[A-Z]{4,}|EAI_AGAIN)\b/.exec(message)?.[1];
   if (found !== undefined && Object.hasOwn(CODES, found)) return CODES[found] ?? NOT_CONNECTED;
-  if (REPLY.test(message)) return `${REPLIED}${message.slice(0, MAX_REPLY_LENGTH)}`;
+  const reply = [message, lastNodeError?.message, message.split(LAST_ERROR)[1]].find((text = '') => REPLY.test(text));
+  if (reply !== undefined) return `${REPLIED}${reply.slice(0, MAX_REPLY_LENGTH)}`;
   const known = LIBRARY_TEXTS.find(([pattern]) => pattern.test(message));
   if (known !== undefined) return known[1];
   return found === undefined ? NOT_CONNECTED : `the connection failed (${found})`;
@@ -91,7 +101,7 @@ export class OutageRecord {
    * Records a failure. A less specific cause does not replace a more specific one: a call without a connection, and the close after
    * each failed attempt to connect, must not hide why there is no connection.
    */
-  fail(error: { readonly message?: string; readonly code?: unknown }): StoreOutage {
+  fail(error: StoreError): StoreOutage {
     const cause = toCause(error);
     const isSpecific = cause !== NOT_CONNECTED && (cause !== CLOSED || this.#cause === NOT_CONNECTED);
     if (this.#since === undefined || isSpecific) this.#cause = cause;

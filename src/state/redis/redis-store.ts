@@ -43,6 +43,12 @@ const PROBED_KEYS = 64;
 const MAX_REPORTED = 8;
 const PROBE_LEASE_MS: Milliseconds = 5_000;
 
+/** An error of the client. */
+interface RedisError extends Error {
+  /** To which Redis replied with it. */
+  readonly command?: { readonly name: string };
+}
+
 class RedisStore implements RedisStoreParts {
   readonly #client: RedisClient;
   readonly #events: RedisStoreEvents;
@@ -67,7 +73,11 @@ class RedisStore implements RedisStoreParts {
     const outcomes: OperationEvents = { onFailure: (error) => this.#markDown(error) };
     this.#operations = new Operations(this.#client, outcomes, clock, options.commandTimeout);
     onEvent(this.#client, 'ready', () => runDetached(this.#onReady()));
-    onEvent(this.#client, 'error', (error: Error) => this.#markDown(error));
+    onEvent(this.#client, 'error', (error: RedisError) => {
+      this.#markDown(error);
+      // Otherwise the client goes on in database 0, which others may use.
+      if (error.command?.name === 'select') this.#client.disconnect(true);
+    });
     onEvent(this.#client, 'close', () => this.#markDown({ code: 'EPIPE' }));
   }
 

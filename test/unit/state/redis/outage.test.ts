@@ -16,6 +16,22 @@ describe('the cause of an outage', () => {
     [{ message: 'Connection is closed.' }, 'not connected'],
     [{ message: 'All sentinels are unreachable. Retrying from scratch after 10ms.' }, 'no Sentinel replies'],
     [{ message: 'Failed to refresh slots cache.' }, 'no node of the Cluster replies'],
+    [
+      { message: 'Failed to refresh slots cache.', lastNodeError: new Error('NOAUTH Authentication required.') },
+      'Redis replied: NOAUTH Authentication required.',
+    ],
+    [
+      { message: 'Failed to refresh slots cache.', lastNodeError: new Error('Connection is closed.') },
+      'no node of the Cluster replies',
+    ],
+    [
+      { message: 'All sentinels are unreachable. Retrying from scratch after 10ms. Last error: NOPERM no permission' },
+      'Redis replied: NOPERM no permission',
+    ],
+    [
+      { message: 'All sentinels are unreachable. Retrying from scratch after 10ms. Last error: Connection is closed.' },
+      'no Sentinel replies',
+    ],
     [{ message: 'WRONGPASS invalid username-password pair' }, 'Redis replied: WRONGPASS invalid username-password pair'],
     [
       { message: 'self-signed certificate', code: 'DEPTH_ZERO_SELF_SIGNED_CERT' },
