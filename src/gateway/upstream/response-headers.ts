@@ -1,5 +1,5 @@
 /** Builds the response header for the sender: the app's, without hop-by-hop fields and fields that could disable the sender. */
-import { type RawHeaders, toFoldedName } from '../../core/headers.ts';
+import { type RawHeaders, rememberByText, toFoldedName } from '../../core/headers.ts';
 import { HOP_BY_HOP } from '../../core/managed-names.ts';
 
 /** What to do with a field of the app. */
@@ -43,19 +43,17 @@ const FORBIDDEN_TRAILERS = new Set([
 
 const NO_CONTENT = 204;
 const FIRST_FINAL = 200;
-/** The maximum number of names whose action is cached: an app may use any number of names. */
-const MAX_CACHED_NAMES = 1_000;
-
-/** Decides which fields are passed on, and caches the decision for each name. */
+/** Decides which fields are passed on. */
 export class ResponseHeaderPolicy {
   readonly #allowed: ReadonlySet<string>;
-  readonly #actions = new Map<string, FieldAction>();
+  readonly #findAction: (name: string) => FieldAction;
   /** The latest result, as the same head follows the same head (ResponseHeads). */
   #latest: { readonly status: number; readonly headers: RawHeaders; readonly head: SenderHead } | undefined;
 
   /** `allowed`: lower-case names that are passed on although a sender may disable itself because of them. */
   constructor(allowed: ReadonlySet<string>) {
     this.#allowed = allowed;
+    this.#findAction = rememberByText((name) => this.#decide(name.toLowerCase()));
   }
 
   /** Returns the header for the sender. The parser has ensured that no field can split the response. */
@@ -99,15 +97,6 @@ export class ResponseHeaderPolicy {
         passed.push([name, trailers[i + 1] as string]);
     }
     return passed;
-  }
-
-  #findAction(name: string): FieldAction {
-    const known = this.#actions.get(name);
-    if (known !== undefined) return known;
-    const action = this.#decide(name.toLowerCase());
-    if (this.#actions.size >= MAX_CACHED_NAMES) this.#actions.clear();
-    this.#actions.set(name, action);
-    return action;
   }
 
   #decide(name: string): FieldAction {
