@@ -32,6 +32,9 @@ const SIGNED_PREFIXES = ['webhook-', 'svix-'];
  */
 export type ProxyClaim = 'override' | 'identity' | 'certificate' | 'unchecked' | 'clientAddress' | 'route';
 
+/** Clients may send the field, although its name begins like those that only proxies may send. */
+const OF_CLIENT = 'client';
+
 /** Prefixes of folded names (core/headers.ts). If two match, the longer one is first. */
 const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-forwarded-client-', 'certificate'],
@@ -152,11 +155,10 @@ const CGI_VARIABLES = [
   ...['script-filename', 'script-url', 'script-uri', 'context-path', 'root-path', 'base-path', 'base-url', 'servlet-path'],
 ];
 
-/** Next.js's pages send it when they prefetch, and it selects neither path nor method. */
-const PREFETCH = 'x-middleware-prefetch';
-
 /** The same for complete names. */
-const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
+const CLAIMS: ReadonlyMap<string, ProxyClaim | typeof OF_CLIENT> = new Map([
+  // Next.js's pages send it when they prefetch, and it selects neither path nor method.
+  ...toClaims(OF_CLIENT, ['x-middleware-prefetch']),
   ...toClaims('override', [
     // PHP, Python and others read it as the variable HTTP_PROXY: CVE-2016-5385.
     'proxy',
@@ -239,7 +241,7 @@ const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
   ]),
 ]);
 
-function toClaims(claim: ProxyClaim, names: readonly string[]): [string, ProxyClaim][] {
+function toClaims<T extends string>(claim: T, names: readonly string[]): [string, T][] {
   return names.map((name) => [name, claim]);
 }
 
@@ -310,8 +312,8 @@ export function isOwnField(name: string): boolean {
  * Finds what a field asserts that only a proxy may assert, for folded names (core/headers.ts); undefined if clients may send the field.
  */
 export function findProxyClaim(name: string): ProxyClaim | undefined {
-  if (name === PREFETCH) return undefined;
-  return CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
+  const claim = CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
+  return claim === OF_CLIENT ? undefined : claim;
 }
 
 /** Whether the field changes the method of the request for some apps, for folded names (core/headers.ts). */
