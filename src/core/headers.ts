@@ -77,25 +77,20 @@ export function toFoldedName(name: string): string {
 }
 
 const MAX_REMEMBERED = 1_000;
-const MAX_NAME_LENGTH = 64;
+/** Of a name that is remembered: a client could fill memory with names as long as a head. */
+const MAX_REMEMBERED_LENGTH = 64;
 
-/**
- * Remembers what `decide` returns for a text that most requests of a sender have in common, such as the name of a header. A text of more than
- * `maxLength` characters is not remembered: a client could fill memory with texts as long as a head.
- */
-export function rememberByText<T extends string | boolean>(
-  decide: (text: string) => T,
-  maxLength = MAX_NAME_LENGTH,
-): (text: string) => T {
+/** Remembers what `decide` returns for a name: senders use the same few names in every request. */
+export function rememberByName<T extends string | boolean>(decide: (name: string) => T): (name: string) => T {
   const known = new Map<string, T>();
-  return (text) => {
-    const before = known.get(text);
+  return (name) => {
+    const before = known.get(name);
     if (before !== undefined) return before;
-    const decided = decide(text);
-    if (text.length > maxLength) return decided;
-    // Emptied when full: otherwise a client that sends many texts would end this for all others.
+    const decided = decide(name);
+    if (name.length > MAX_REMEMBERED_LENGTH) return decided;
+    // Emptied when full: otherwise a client that sends many names would end this for all others.
     if (known.size >= MAX_REMEMBERED) known.clear();
-    known.set(text, decided);
+    known.set(name, decided);
     return decided;
   };
 }

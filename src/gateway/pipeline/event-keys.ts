@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { isIP } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
-import { listForwarded, rememberByText } from '../../core/headers.ts';
+import { listForwarded } from '../../core/headers.ts';
 import { toComparedType } from '../../core/media-type.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
@@ -57,13 +57,6 @@ const TELLING =
 /** Where a proxy found the app. */
 const FORWARDED = /^x[^a-z0-9]forwarded[^a-z0-9](?:host|prefix)$/;
 
-const isTelling = rememberByText((name) => TELLING.test(name) && name !== 'content-type');
-/** An address selects no virtual host, and is another one for a retry at another replica. */
-const isAddress = rememberByText((host) => isIP(host.replace(/:\d{0,5}$/, '').replace(/^\[|\]$/g, '')) !== 0);
-/** Of the compared part of a head: without headers that name the event, it is the same in all requests of a sender. */
-const MAX_HEAD_LENGTH = 256;
-const toHeadFingerprint = rememberByText(toIdFingerprint, MAX_HEAD_LENGTH);
-
 /**
  * Distinguishes requests by what few signatures cover and apps read: the method, the path with the query, the host, the media type, and
  * headers that name the event. It is made of what the app gets.
@@ -74,7 +67,16 @@ export function toRequestFingerprint({ method, target, headers, client }: Compar
   const fields = listForwarded(headers, (name) => isPlace(name) || isTelling(name));
   for (const field of fields) if (isPlace(field[0]) && isAddress(field[1])) field[1] = '';
   const type = toComparedType(headers.all('content-type'));
-  return toHeadFingerprint(JSON.stringify([method, openHead ?? target.raw, client.scheme, type, fields]));
+  return toIdFingerprint(JSON.stringify([method, openHead ?? target.raw, client.scheme, type, fields]));
+}
+
+function isTelling(name: string): boolean {
+  return TELLING.test(name) && name !== 'content-type';
+}
+
+/** An address selects no virtual host, and is another one for a retry at another replica. */
+function isAddress(host: string): boolean {
+  return isIP(host.replace(/:\d{0,5}$/, '').replace(/^\[|\]$/g, '')) !== 0;
 }
 
 /** The part of a head that identifies an event. */

@@ -3,7 +3,7 @@
 import type { Admitted } from '../../core/admitted.ts';
 import type { Client } from '../../core/client.ts';
 import { decideFieldAction, type FieldAction, type FieldSettings } from '../../core/field-policy.ts';
-import { findConnectionOptions, type HeaderFields, rememberByText, toFoldedName } from '../../core/headers.ts';
+import { findConnectionOptions, type HeaderFields, rememberByName, toFoldedName } from '../../core/headers.ts';
 import { isMethodOverride } from '../../core/managed-names.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
@@ -24,7 +24,7 @@ export class HeaderPolicy {
 
   constructor(context: HeaderContext) {
     this.#context = context;
-    this.#findAction = rememberByText((name) => decideFieldAction(name, context));
+    this.#findAction = rememberByName((name) => decideFieldAction(name, context));
   }
 
   /** The field lines for the app: raw pairs in the order they are sent. */

@@ -1,5 +1,5 @@
 /** Builds the response header for the sender: the app's, without hop-by-hop fields and fields that could disable the sender. */
-import { type RawHeaders, rememberByText, toFoldedName } from '../../core/headers.ts';
+import { type RawHeaders, rememberByName, toFoldedName } from '../../core/headers.ts';
 import { HOP_BY_HOP } from '../../core/managed-names.ts';
 
 /** What to do with a field of the app. */
@@ -53,7 +53,7 @@ export class ResponseHeaderPolicy {
   /** `allowed`: lower-case names that are passed on although a sender may disable itself because of them. */
   constructor(allowed: ReadonlySet<string>) {
     this.#allowed = allowed;
-    this.#findAction = rememberByText((name) => this.#decide(name.toLowerCase()));
+    this.#findAction = rememberByName((name) => this.#decide(name.toLowerCase()));
   }
 
   /** Returns the header for the sender. The parser has ensured that no field can split the response. */

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { rememberByText } from '../../../src/core/headers.ts';
+import { rememberByName } from '../../../src/core/headers.ts';
 
 function countCalls(): { decide: (name: string) => boolean; calls: () => number } {
   let calls = 0;
-  const decide = rememberByText((name) => {
+  const decide = rememberByName((name) => {
     calls++;
     return name.startsWith('x-');
   });
