@@ -10,20 +10,12 @@ export type RedisClient = Redis | Cluster;
 const FIRST_RECONNECT_MS = 50;
 const MAX_RECONNECT_MS = 2_000;
 const MAX_REDIRECTIONS = 8;
-/** Commands that block do so for at most 10 s; a connection that is silent for longer is dead. */
-const MAX_SILENCE_MS = 15_000;
 
 /** Doubles up to the maximum delay. Half of it is random, so that a fleet of sidecars does not reconnect all at once. */
 export function toReconnectDelay(attempt: number): Milliseconds {
   const full = Math.min(FIRST_RECONNECT_MS * 2 ** Math.min(attempt, 10), MAX_RECONNECT_MS);
   return Math.round(full / 2 + Math.random() * (full / 2));
 }
-
-/**
- * `requests`: calls are rejected at once while there is no connection, and after `commandTimeout`. `batches`: likewise, for a caller that groups
- * calls itself. `background`: commands wait until there is a connection, for as long as it takes.
- */
-export type RedisUse = 'requests' | 'batches' | 'background';
 
 /**
  * Whether the text of an error says that the node is a replica, which takes no writes. For a script, Redis 6.2 puts its own text before it:
@@ -33,11 +25,11 @@ export function isOfReplica(text: string): boolean {
   return /(?:^|: -)READONLY /.test(text);
 }
 
-/** Connects in the background, and reconnects after every failure. */
-export function openRedis(options: RedisStoreOptions, use: RedisUse = 'requests'): RedisClient {
+/** Connects in the background, and reconnects after every failure. Calls are rejected at once while there is no connection. */
+export function openRedis(options: RedisStoreOptions): RedisClient {
   const { topology } = options;
-  const common = toCommonOptions(options, use);
-  if (topology.kind === 'cluster') return openCluster(topology.nodes, options, use);
+  const common = toCommonOptions(options);
+  if (topology.kind === 'cluster') return openCluster(topology.nodes, options);
   if (topology.kind === 'standalone') return new Redis({ ...common, ...topology.node, retryStrategy: toReconnectDelay });
   return new Redis({
     ...common,
@@ -51,12 +43,12 @@ export function openRedis(options: RedisStoreOptions, use: RedisUse = 'requests'
   });
 }
 
-function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions, use: RedisUse): Cluster {
+function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): Cluster {
   const settings = {
-    redisOptions: toCommonOptions(options, use),
-    enableAutoPipelining: use === 'requests',
-    enableOfflineQueue: use === 'background',
-    enableReadyCheck: use === 'background',
+    redisOptions: toCommonOptions(options),
+    enableAutoPipelining: true,
+    enableOfflineQueue: false,
+    enableReadyCheck: false,
     maxRedirections: MAX_REDIRECTIONS,
     clusterRetryStrategy: toReconnectDelay,
     retryDelayOnFailover: FIRST_RECONNECT_MS,
@@ -69,20 +61,16 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions, us
   );
 }
 
-function toCommonOptions(options: RedisStoreOptions, use: RedisUse) {
-  // A request must not wait for a connection that may never be established: it is rejected or forwarded, as its route says.
-  const requests = {
+function toCommonOptions(options: RedisStoreOptions) {
+  return {
+    connectTimeout: options.connectTimeout,
+    // A request must not wait for a connection that may never be established: it is rejected or forwarded, as its route says.
     commandTimeout: options.commandTimeout,
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     // It runs INFO, and prints a line of plain text if the user may not. The store probes Redis itself (redis-store.ts).
     enableReadyCheck: false,
-  };
-  const background = { maxRetriesPerRequest: null, socketTimeout: MAX_SILENCE_MS };
-  return {
-    connectTimeout: options.connectTimeout,
-    ...(use === 'background' ? background : requests),
     keepAlive: 10_000,
     noDelay: true,
     connectionName: 'sidegate',

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import { createMemorySeenIds } from '../../../src/state/claims/memory-seen-ids.ts';
@@ -31,7 +32,8 @@ beforeAll(async () => {
     connectTimeout: 1_000,
     commandTimeout: 5_000,
   };
-  client = openRedis(options, 'background');
+  client = openRedis(options);
+  await once(client, 'ready');
 });
 afterAll(async () => {
   client.disconnect();
