@@ -38,7 +38,7 @@ export class ReadBuffers {
 
 /**
  * The read buffer of one connection. A large chunk is passed on in the buffer that it was read into, and the next read gets another
- * one: copying took more than a third of a download's CPU, mostly to allocate and free memory (bench/RESULTS-basic.md).
+ * one: copying took more than a third of a download's CPU, mostly to allocate and free memory (ADR 23).
  */
 export class ConnectionReader {
   readonly #buffers: ReadBuffers;
