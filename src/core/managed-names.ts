@@ -218,6 +218,13 @@ const CLAIMS: ReadonlyMap<string, ProxyClaim | typeof OF_CLIENT> = new Map([
     'cf-connecting-ipv6',
     'fastly-client-ip',
     'fly-client-ip',
+    'do-connecting-ip',
+    'cloudfront-viewer-address',
+    'x-vercel-forwarded-for',
+    'x-vercel-proxied-for',
+    'x-nf-client-connection-ip',
+    'x-sucuri-clientip',
+    'incap-client-ip',
   ]),
   ...toClaims(
     'route',
@@ -248,8 +255,8 @@ function toClaims<T extends string>(claim: T, names: readonly string[]): [string
 /** The first words of the names that proxies give to their fields. */
 const USER_PREFIXES = words('x remote sec cas http auth proxy gateway sso jwt grpc');
 /** Words by which a field may name a user. */
-const USER_WORDS = words('user username userid userinfo email group groups role roles principal subject login');
-const USER_NAMES = words('user username email x-id-token x-access-token');
+const USER_WORDS = words('user username userid uid userinfo identity email group groups role roles principal subject login');
+const USER_NAMES = words('user username userid user-id user-name uid email x-id-token x-access-token');
 /** gRPC-Web sets it, because browsers do not let pages set User-Agent. */
 const USER_AGENT = 'x-user-agent';
 

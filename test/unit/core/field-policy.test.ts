@@ -26,6 +26,10 @@ const OF_GATEWAYS = [
 /** Clients of some apps send these themselves. */
 const AMBIGUOUS = [
   'x-id-token',
+  'user-id',
+  'user-name',
+  'x-uid',
+  'x-identity',
   'x-access-token',
   'x-user',
   'x-user-id',

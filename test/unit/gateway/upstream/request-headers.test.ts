@@ -71,6 +71,8 @@ const CLAIMS = [
   ...['user', 'groups', 'email', 'preferred-username', 'access-token', 'client-cert', 'tls-client-cert'].map(
     (end) => `x-forwarded-${end}`,
   ),
+  ...['do-connecting-ip', 'cloudfront-viewer-address', 'x-vercel-forwarded-for', 'x-vercel-proxied-for', 'incap-client-ip'],
+  ...['x-nf-client-connection-ip', 'x-sucuri-clientip'],
   ...['forwarded', 'x-forwarded', 'x-real-ip', 'x-client-ip', 'x-cluster-client-ip', 'true-client-ip', 'cf-connecting-ip'],
   ...['x-original-url', 'x-original-uri', 'x-original-host', 'x-original-method', 'x-original-forwarded-for', 'x-rewrite-url'],
   ...['x-envoy-external-address', 'x-envoy-internal', 'x-auth-request-user', 'x-auth-user', 'remote-user', 'remote-groups'],
