@@ -92,6 +92,20 @@ export function describeShares({ open, close, store }: QueueFixture): void {
       expect(await count(queue)).toEqual([2, 10, 2]);
     });
 
+    test('are free in a few steps when an endpoint is disabled, however many deliveries it had before', async () => {
+      const queue = await open();
+      await appendMany(queue, 3_000, 'a');
+      expect(await drain(queue, now)).toHaveLength(3_000);
+      await appendMany(queue, 600, 'a');
+      await appendMany(queue, 600, { endpoint: 'a', orderKey: 'k' });
+      await appendMany(queue, 1, 'b');
+      const steps: RepairProgress[] = [];
+      for await (const progress of queue.repair('cancel', { endpoint: 'a', states: ['waiting'] }, now())) steps.push(progress);
+      expect(steps.at(-1)).toEqual({ changed: 1_200, total: 1_200 });
+      expect(steps.length).toBeLessThan(5);
+      expect(await queue.stats(now())).toMatchObject({ events: 1, waiting: 1, skipped: 1_200 });
+    });
+
     test('stay right while two replicas make deliveries of the same events due again at once', async ({ skip }) => {
       skip(!store().isShared, 'one process only');
       const [one, two] = [await open(), await open()];

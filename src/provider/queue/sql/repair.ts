@@ -13,7 +13,7 @@ import type { LaneRow } from './database.ts';
 import { findOne, type Sql } from './database.ts';
 import { LaneChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
-import { findStep, type Selection, select } from './select.ts';
+import { findStep, type Selection, select, toWaiting } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
 import { Usage } from './usage.ts';
 
@@ -51,6 +51,11 @@ async function selectRepaired(sql: Sql, { action, filter, now, until }: Repair):
   );
 }
 
+/** Whether all that waits for an endpoint is canceled, as when it is disabled. */
+function isOfWholeLane({ action, filter: { endpoint, states: _, ...others } }: Repair): boolean {
+  return action === 'cancel' && endpoint !== undefined && Object.values(others).every((value) => value === undefined);
+}
+
 /** Counts what matches in a bounded number of rows; `position` is undefined in the first step. */
 export async function countStep(sql: Sql, operation: Repair & { readonly position: RepairPosition | undefined }) {
   const { position } = operation;
@@ -58,6 +63,10 @@ export async function countStep(sql: Sql, operation: Repair & { readonly positio
   const selection = await selectRepaired(sql, operation);
   const from = position ?? { event: 0, lane: 0, end: last };
   if (selection === undefined) return { count: 0, position: from, isDone: true };
+  if (isOfWholeLane(operation)) {
+    const lane = await findOne<{ waiting: number }>(sql, 'SELECT waiting FROM lane WHERE num = ?', selection.rangeParameters);
+    return { count: lane?.waiting ?? 0, position: from, isDone: true };
+  }
   const step = await findStep(sql, selection, 'oldest', from, last);
   const row = await findOne<{ count: number }>(
     sql,
@@ -79,7 +88,9 @@ export async function repairStep(
   const { action, position, now } = operation;
   const selection = await selectRepaired(sql, operation);
   if (selection === undefined) return { changed: 0, rejected: 0, endpoints: [] };
-  const step = await findStep(sql, selection, 'oldest', position, position.end);
+  const step = isOfWholeLane(operation)
+    ? toWaiting(selection, position.end, CHANGED_PER_STEP)
+    : await findStep(sql, selection, 'oldest', position, position.end);
   const lanes = await sql.all<{ name: string }>(
     `SELECT DISTINCT l.name FROM ${step.source} JOIN lane l ON l.num = d.lane`,
     step.parameters,

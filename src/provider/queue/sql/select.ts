@@ -147,6 +147,16 @@ export async function findStep(
   };
 }
 
+/** Some that wait for an endpoint, by the indexes that have nothing else: it may have far more deliveries that ended. `+ 0`: not by another index. */
+export function toWaiting({ rangeParameters }: Selection, until: number, most: number) {
+  const ofLane = 'SELECT d.* FROM delivery d WHERE d.lane = ? AND d.event + 0 <= ?';
+  const due = `${ofLane} AND d.state = ${DUE} ORDER BY d.rank, d.due, d.event LIMIT ${most}`;
+  const blocked = `${ofLane} AND d.state < 2 AND d.order_key IS NOT NULL AND d.state = ${BLOCKED} ORDER BY d.order_key, d.event LIMIT ${most}`;
+  const parameters = [...rangeParameters, until];
+  const source = `(SELECT * FROM (${due}) a UNION ALL SELECT * FROM (${blocked}) b) d`;
+  return { source, parameters: [...parameters, ...parameters], end: undefined };
+}
+
 interface FoundRow extends Omit<DeliveryRecord, 'state'> {
   readonly seq: number;
   readonly lane: number;
