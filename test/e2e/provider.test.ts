@@ -249,6 +249,17 @@ describe('a reload', () => {
     await until(() => app.received.length === 1);
   });
 
+  test('that removes an endpoint cancels what waits for it, which frees its place at once', async () => {
+    app.handler = (_request, response) => response.writeHead(500).end();
+    const provider = toProvider({ schedule: ['10h'] });
+    const { writeConfig, gate: running, providerPort } = await start(provider);
+    await postEvent(providerPort);
+    await until(() => app.received.length === 1);
+    writeConfig({ provider: { ...provider, endpoints: [] } });
+    await running.reload();
+    await until(async () => (await listDeliveries(providerPort, '?state=skipped')).length === 1);
+  });
+
   test.each([
     ['the queue', { queue: { sqlite: { path: 'other.db', allowVolatile: true } } }, 'provider.queue'],
     ['the egress rules', { egress: { allowHttp: true } }, 'provider.egress'],

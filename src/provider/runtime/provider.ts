@@ -162,9 +162,8 @@ export class Provider {
     });
     const operationParts = this.#toOperationParts(telemetry);
     if (config.roles.includes('accept')) {
-      const { address } = config;
-      const { token } = settings;
-      this.#api = new ProviderApi({ ...parts, ...operationParts, address, token, maxBufferedBytes: shares.accepting });
+      const own = { address: config.address, token: settings.token, maxBufferedBytes: shares.accepting };
+      this.#api = new ProviderApi({ ...parts, ...operationParts, ...own });
     }
     this.operations = createConsoleOperations(operationParts);
     this.#outbox = this.#createOutbox(telemetry, operationParts.hooks);
@@ -302,9 +301,14 @@ export class Provider {
     this.#stored.replaceCipher(settings.cipher);
     const before = new Map(this.#stored.list().map(({ id, schedule }) => [id, schedule.join()]));
     this.#stored.replaceConfig(settings.endpoints, settings.defaults);
-    for (const { id, schedule } of this.#stored.list())
-      if ((before.get(id) ?? schedule.join()) !== schedule.join())
-        this.#run(id, this.#queue.reschedule(id, schedule, this.#parts.clock.now()));
+    const parts = { queue: this.#queue, clock: this.#parts.clock };
+    for (const [id, schedule] of before) {
+      const endpoint = this.#stored.get(id);
+      if (endpoint === undefined) {
+        if (!this.#stored.isElsewhere(id)) this.#run(id, cancelWaiting(id, parts));
+      } else if (endpoint.schedule.join() !== schedule)
+        this.#run(id, this.#queue.reschedule(id, endpoint.schedule, parts.clock.now()));
+    }
     if (settings.outbox !== undefined) this.#outbox?.replace(settings.outbox);
   }
 
