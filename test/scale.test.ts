@@ -13,6 +13,10 @@ describe('the page on scale', () => {
     expect(readFileSync(join(ROOT, 'docs', 'scale.md'), 'utf8')).toBe(renderScalePage());
   });
 
+  test('rounds its figures', () => {
+    expect(renderScalePage()).not.toMatch(/\d\.\d{3}/);
+  });
+
   test('has a simulation that runs the measured operations, and names each load at which Redis was busier or less busy', () => {
     const compared = run.comparisons.filter((one) => findObstacle(one) === undefined);
     expect(compared.length).toBeGreaterThanOrEqual(3);

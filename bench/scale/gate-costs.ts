@@ -198,17 +198,6 @@ async function measureClusterIdle(app: TestApp): Promise<IdleCost> {
   return { ...idle, connections: idle.connections - others };
 }
 
-async function measureProviderIdle(app: TestApp): Promise<IdleCost> {
-  const server = await startRedis({ config: ['appendonly yes'] });
-  const meter = await RedisMeter.open(server.port);
-  const provider = { address: '127.0.0.1:0', queue: { redis: { allowVolatile: true } } };
-  const gate = await openGate(toSections(app.port, server.port, { provider }));
-  const idle = await measureIdle('gate with a provider on Redis, 1 shard', gate, [meter]);
-  meter.close();
-  await server.stop();
-  return idle;
-}
-
 /** Measures everything that a gate sends. */
 export async function measureGate(): Promise<GateCosts> {
   const app = await startApp();
@@ -226,7 +215,7 @@ export async function measureGate(): Promise<GateCosts> {
   const connecting = await measureConnecting(app, server, meter);
   meter.close();
   await server.stop();
-  idle.push(await measureClusterIdle(app), await measureProviderIdle(app));
+  idle.push(await measureClusterIdle(app));
   await app.close();
   return { deliveries, idle, console: shared, connecting };
 }

@@ -153,8 +153,10 @@ function toQueueRow(one: QueueCost): string {
     one.engine === 'postgres' ? 'PostgreSQL' : 'SQLite',
     formatCount(one.acceptPerSecond),
     formatCount(one.deliverPerSecond),
-    `${one.acceptMicroseconds} + ${one.deliverMicroseconds}`,
-    one.engine === 'postgres' ? `${one.acceptServerMicroseconds} + ${one.deliverServerMicroseconds}` : '–',
+    `${formatCount(one.acceptMicroseconds)} + ${formatCount(one.deliverMicroseconds)}`,
+    one.engine === 'postgres'
+      ? `${formatCount(one.acceptServerMicroseconds)} + ${formatCount(one.deliverServerMicroseconds)}`
+      : '–',
     formatCount(one.bytesWaiting),
     formatCount(one.bytesDelivered),
   ];
