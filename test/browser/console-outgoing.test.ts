@@ -70,7 +70,9 @@ describe('outgoing deliveries', () => {
     for (let i = 0; i < 3; i++) await makeDead();
     app.handler = (_request, response) => response.end();
     await open('outgoing');
-    await confirm('Retry all', 'acme');
+    await ui.page.getByRole('button', { name: 'Retry all acme', exact: true }).click();
+    await ui.page.getByRole('dialog').getByText('3 deliveries are concerned').waitFor();
+    await ui.page.getByRole('dialog').getByRole('button', { name: 'Retry all', exact: true }).click();
     await ui.page.getByRole('dialog').getByText('3 deliveries are due now').waitFor();
     await ui.page.keyboard.press('Escape');
     await ui.page.getByText('No delivery is dead').waitFor();

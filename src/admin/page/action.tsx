@@ -27,6 +27,8 @@ export interface Action {
   readonly label: string;
   /** What follows from it. */
   readonly question: string;
+  /** Says how much it would change: it only reads. */
+  readonly count?: (signal: AbortSignal) => Promise<string>;
   readonly run: (onProgress: (progress: Progress) => void, signal: AbortSignal) => Promise<ActionResult>;
 }
 
@@ -106,6 +108,7 @@ function ActionDialog({ action, of, session, onEnd, onClose }: DialogProps): JSX
           {state.kind === 'asking' && (
             <>
               <p>{action.question}</p>
+              {action.count !== undefined && <Count count={action.count} />}
               <button type="button" class="main" onClick={() => void start()}>
                 {action.label}
               </button>{' '}
@@ -123,6 +126,19 @@ function ActionDialog({ action, of, session, onEnd, onClose }: DialogProps): JSX
       )}
     </Dialog>
   );
+}
+
+/** How much an action would change. */
+function Count({ count }: Required<Pick<Action, 'count'>>): JSX.Element {
+  const [text, setText] = useState('Counting');
+  useEffect(() => {
+    const abort = new AbortController();
+    count(abort.signal).then(setText, (error: unknown) => {
+      if (!abort.signal.aborted) setText(toMessage(error));
+    });
+    return () => abort.abort();
+  }, []);
+  return <p role="status">{text}</p>;
 }
 
 function LoginNeeded({ session: { canLogIn } }: Pick<DialogProps, 'session'>): JSX.Element {

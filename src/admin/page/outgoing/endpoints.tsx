@@ -6,7 +6,7 @@ import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toWords } from '../format.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
-import { act, describeAttempt, repair, toEndpointPath } from './outgoing-api.ts';
+import { act, count, describeAttempt, type Repair, repair, toEndpointPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
@@ -117,14 +117,15 @@ function toActions({ id, source, disabled }: EndpointView): Action[] {
       return { text };
     },
   });
-  const cancelAll: Action = {
-    label: 'Cancel all',
-    question: 'Its waiting deliveries are not sent, unless they are retried.',
+  const toRepair = (label: string, action: Repair['action'], question: string, done: string): Action => ({
+    label,
+    question,
+    count: async (signal) => `${toCount(await count({ action, endpoint: id }, signal))} concerned.`,
     run: async (onProgress, signal) => {
-      const count = await repair({ action: 'cancel', endpoint: id }, onProgress, signal);
-      return { text: `${toCount(count)} canceled.` };
+      const changed = await repair({ action, endpoint: id }, onProgress, signal);
+      return { text: `${toCount(changed)} ${done}.` };
     },
-  };
+  });
   if (disabled !== undefined)
     return [
       post('Enable', 'enable', 'New deliveries are sent to it again. Those that were skipped can be retried.', 'It is enabled.'),
@@ -139,15 +140,8 @@ function toActions({ id, source, disabled }: EndpointView): Action[] {
     },
   };
   return [
-    {
-      label: 'Retry all',
-      question: 'All its dead and skipped deliveries are sent again.',
-      run: async (onProgress, signal) => {
-        const count = await repair({ action: 'retry', endpoint: id }, onProgress, signal);
-        return { text: `${toCount(count)} due now.` };
-      },
-    },
-    cancelAll,
+    toRepair('Retry all', 'retry', 'All its dead and skipped deliveries are sent again.', 'due now'),
+    toRepair('Cancel all', 'cancel', 'Its waiting deliveries are not sent, unless they are retried.', 'canceled'),
     post('Test', 'test', 'It gets a test event.', 'The test event is queued.'),
     ...(source === 'api' ? [rotate] : []),
     post(

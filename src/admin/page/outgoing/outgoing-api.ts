@@ -29,6 +29,7 @@ export interface Repair {
   readonly action: 'retry' | 'cancel';
   readonly endpoint: string;
   readonly event?: string;
+  readonly dryRun?: boolean;
 }
 
 const INTERRUPTED = 'It was interrupted. Start it again: it continues with the rest.';
@@ -50,6 +51,15 @@ export async function act(path: string, signal: AbortSignal): Promise<Response> 
 
 /** Retries dead and skipped deliveries, or cancels waiting ones; resolves to how many. */
 export async function repair(body: Repair, onProgress: (progress: Progress) => void, signal: AbortSignal): Promise<number> {
+  return (await run(body, onProgress, signal)).changed;
+}
+
+/** How many deliveries it would change now. */
+export async function count(body: Repair, signal: AbortSignal): Promise<number> {
+  return (await run({ ...body, dryRun: true }, () => undefined, signal)).total;
+}
+
+async function run(body: Repair, onProgress: (progress: Progress) => void, signal: AbortSignal): Promise<RepairLine> {
   const headers = { 'Content-Type': 'application/json' };
   const response = await request('/outgoing/repairs', { method: 'POST', headers, body: JSON.stringify(body), signal });
   let last: RepairLine | undefined;
@@ -59,7 +69,7 @@ export async function repair(body: Repair, onProgress: (progress: Progress) => v
     onProgress({ done: last.changed, total: last.total });
   }
   if (last?.done !== true) throw new ApiError(0, INTERRUPTED);
-  return last.changed;
+  return last;
 }
 
 async function* readLines({ body }: Response): AsyncGenerator<string> {
