@@ -295,11 +295,7 @@ function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts)
     operational: endpoint.isOperational,
     signatures: endpoint.keys
       .filter(({ expiresAt = Number.POSITIVE_INFINITY }) => expiresAt > now)
-      .map((key) => ({
-        version: key.version,
-        publicKey: findPublicKey(key),
-        expiresAt: toOptionalInstant(key.expiresAt),
-      })),
+      .map((key) => ({ version: key.version, publicKey: findPublicKey(key), expiresAt: toOptionalInstant(key.expiresAt) })),
     disabled: disabled && { at: toInstant(disabled.at), reason: disabled.reason },
     createdAt: toOptionalInstant(record?.createdAt),
     updatedAt: toOptionalInstant(record?.updatedAt),

@@ -69,13 +69,10 @@ export function endAttempt(context: LaneContext, state: LaneState, attempt: Made
   const { delivery, endpoint, result, gaveWay } = attempt;
   const { hooks, random, settings } = context;
   const now = context.clock.now();
-  const settle = (settlement: Settlement, record?: AttemptRecord): SettledDelivery => ({
-    event: delivery.event,
-    attempt: delivery.attempt,
-    at: now,
-    settlement,
-    record,
-  });
+  const { event, attempt: made } = delivery;
+  const settle = (settlement: Settlement, record?: AttemptRecord): SettledDelivery => {
+    return { event, attempt: made, at: now, settlement, record };
+  };
   const postpone = (kept: LaneState): AttemptEnd => {
     hooks.onAttempt(endpoint, delivery, result, undefined);
     return { state: kept, settled: settle({ kind: 'postponed', due: now }), isDisabling: false };
@@ -137,14 +134,9 @@ async function append(
   if (targets.length === 0) return;
   const createdAt = clock.now();
   const id = toEventId([type, endpointId, ...identity]);
-  const { startedAt, duration, status, outcome, detail } = result;
-  const lastAttempt = {
-    timestamp: toInstant(startedAt),
-    durationMs: Math.round(duration),
-    outcome,
-    responseStatusCode: status,
-    detail,
-  };
+  const { startedAt, duration, status: responseStatusCode, outcome, detail } = result;
+  const timing = { timestamp: toInstant(startedAt), durationMs: Math.round(duration) };
+  const lastAttempt = { ...timing, outcome, responseStatusCode, detail };
   // The origin only: paths and queries of webhook URLs often contain secrets.
   const data = { endpointId, url: URL.parse(url)?.origin ?? '', ...facts, lastAttempt };
   const body = toBody({ type, id, created: Math.floor(createdAt / 1_000), data });

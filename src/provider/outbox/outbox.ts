@@ -297,15 +297,9 @@ function toKindName({ type, tenant }: Pick<NewEvent, 'type' | 'tenant'> | Outbox
 }
 
 /** The IDs of one call must differ. */
-function separateRepeated(items: readonly Item[]): { readonly distinct: Item[]; readonly repeated: Item[] } {
-  const ids = new Set<string>();
-  const distinct: Item[] = [];
-  const repeated: Item[] = [];
-  for (const item of items) {
-    (ids.has(item.event.id) ? repeated : distinct).push(item);
-    ids.add(item.event.id);
-  }
-  return { distinct, repeated };
+function separateRepeated(items: readonly Item[]) {
+  const firsts = new Set(new Map(items.toReversed().map((item) => [item.event.id, item])).values());
+  return { distinct: items.filter((item) => firsts.has(item)), repeated: items.filter((item) => !firsts.has(item)) };
 }
 
 function toChunks(items: readonly Item[]): Item[][] {

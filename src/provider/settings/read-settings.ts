@@ -114,10 +114,7 @@ function toCipher({ encryption }: ProviderConfig, texts: readonly (Secret | unde
   if (cipher.keyIds.length < keys.flat().length) report(path, { problem: 'two keys are the same', hint: 'remove one of them' });
   for (const [index, lost] of (encryption?.lostKeys ?? []).entries())
     if (cipher.has(lost))
-      report(`${PATH}.encryption.lostKeys.${index}`, {
-        problem: `the key ${lost} is among the keys`,
-        hint: 'remove it here',
-      });
+      report(`${PATH}.encryption.lostKeys.${index}`, { problem: `the key ${lost} is among the keys`, hint: 'remove it here' });
   return cipher;
 }
 

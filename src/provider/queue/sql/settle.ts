@@ -116,15 +116,8 @@ function toRow(lane: number, { seq, attempt, due, at, settlement, record, facts 
   const common = { ...figures, fence: attempt, taken: isFailed ? due : null, record: record ?? null };
   if (settlement.kind === 'postponed') return { ...common, state: DUE, next: settlement.due, pause: 0, made: 0, at: null };
   if (settlement.kind === 'retry') {
-    const pause = Math.max(0, settlement.due - at);
-    return {
-      ...common,
-      state: DUE,
-      next: settlement.due,
-      pause: settlement.isAsked === true ? -pause : pause,
-      made: 1,
-      at: null,
-    };
+    const wait = Math.max(0, settlement.due - at);
+    return { ...common, state: DUE, next: settlement.due, pause: settlement.isAsked === true ? -wait : wait, made: 1, at: null };
   }
   const made = settlement.kind === 'skipped' ? 0 : 1;
   return { ...common, state: FINAL_STATES[settlement.kind], next: 0, pause: 0, made, at };
