@@ -238,12 +238,7 @@ class Attempt implements UpstreamListener {
   #finish(result: Omit<AttemptResult, 'startedAt' | 'duration'>): void {
     const { startedAt, started } = this;
     const detail = result.detail?.slice(0, MAX_DETAIL_LENGTH);
-    this.#resolve({
-      ...result,
-      ...(detail !== undefined && { detail }),
-      startedAt,
-      duration: this.#clock.monotonic() - started,
-    });
+    this.#resolve({ ...result, ...(detail !== undefined && { detail }), startedAt, duration: this.#clock.monotonic() - started });
   }
 }
 

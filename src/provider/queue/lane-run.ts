@@ -76,14 +76,7 @@ export class LaneRun implements Lane {
     const { endpoint } = this;
     const returned = this.#returned;
     this.#returned = [];
-    const { result, bodies } = await this.#client.read('take', {
-      endpoint,
-      run: this.#run.number,
-      limit,
-      now,
-      only,
-      returned,
-    });
+    const { result, bodies } = await this.#client.read('take', { endpoint, run: this.#run.number, limit, now, only, returned });
     // Only this one sees all that is due.
     if (only !== 'fresh') this.#run.entry.next = result.next ?? Number.POSITIVE_INFINITY;
     if (result.taken.length > 0) this.#isActive = true;

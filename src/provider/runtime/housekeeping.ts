@@ -28,6 +28,8 @@ const PRUNE_INTERVAL_MS: Milliseconds = 60_000;
 /** Small steps, so that accepting and delivering never wait for long. */
 const PRUNE_STEP = 500;
 const FIGURES_INTERVAL_MS: Milliseconds = 10_000;
+/** The part of the disk that is left, as for the critical alert. */
+const LOW_DISK = 0.05;
 
 export class Housekeeping {
   readonly #parts: HousekeepingParts;
@@ -90,6 +92,7 @@ export class Housekeeping {
     const { metrics, condition, logger, file } = this.#parts;
     const { freeBytes, totalBytes, isSame } = this.#lookAtFile();
     metrics.queueDisk(freeBytes, totalBytes);
+    condition.note('disk', freeBytes < LOW_DISK * totalBytes ? 'the disk of the queue is nearly full' : undefined);
     if (isSame) return condition.recover('file');
     if (!this.#isReplaced) {
       metrics.queueWentBack();

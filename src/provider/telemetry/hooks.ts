@@ -102,9 +102,12 @@ type LossParts = Pick<TelemetryParts, 'logger' | 'metrics' | 'condition'>;
 /** Until the next restart, /readyz names the loss. */
 export function reportLoss({ logger, metrics, condition }: LossParts, details: Parameters<typeof logger.error>[1]): void {
   metrics.queueWentBack();
-  condition.others.set('losses', 'events that the queue had stored are missing');
+  condition.note('losses', 'events that the queue had stored are missing');
   logger.error('queue_went_back', details);
 }
+
+/** As for the alert. */
+const MAX_ROW_AGE_S = 300;
 
 export type OutboxHooks = ReturnType<typeof createOutboxHooks>;
 
@@ -114,14 +117,13 @@ export function createOutboxHooks({ logger, metrics, condition }: TelemetryParts
   return {
     onUp(): void {
       outbox.up.value = 1;
-      if (condition.others.delete('outbox')) logger.info('outbox_up');
+      if (condition.note('outbox', undefined)) logger.info('outbox_up');
     },
     /** Called for each attempt that failed, until `onUp`. */
     onDown(error: unknown): void {
       outbox.up.value = 0;
-      if (!condition.others.has('outbox'))
+      if (condition.note('outbox', 'events in the outbox are not taken'))
         logger.error('outbox_down', { error: toErrorText(error), hint: error instanceof PostgresError ? error.hint : undefined });
-      condition.others.set('outbox', 'events in the outbox are not taken');
     },
     onAccepted,
     /** `row`: the first of those that were rejected together. */
@@ -135,6 +137,7 @@ export function createOutboxHooks({ logger, metrics, condition }: TelemetryParts
     onFigures(waiting: number, oldestAgeSeconds: number): void {
       outbox.waiting.value = waiting;
       outbox.oldestAge.value = Math.max(0, oldestAgeSeconds);
+      condition.note('rows', oldestAgeSeconds > MAX_ROW_AGE_S ? 'events wait in the outbox' : undefined);
     },
   };
 }
@@ -276,10 +279,14 @@ export type QueueCondition = ReturnType<typeof createQueueCondition>;
 /** The problems of the queue, for /readyz, the metric and the log. Each part fails and recovers by itself: figures that can be read do not mean that events can be written. */
 export function createQueueCondition(metrics: Pick<ProviderMetrics, 'queueUp'>, logger: Logger<ProviderLogEvent>) {
   const failed = new Map<Part, string>();
-  const others = new Map<'outbox' | 'losses', string>();
+  const others = new Map<'outbox' | 'losses' | 'disk' | 'rows', string>();
   return {
-    /** Problems that do not keep the queue from storing events. */
-    others,
+    /** A problem that does not keep the queue from storing events; undefined: there is none. Whether that is new. */
+    note(part: 'outbox' | 'losses' | 'disk' | 'rows', problem: string | undefined): boolean {
+      const had = others.delete(part);
+      if (problem !== undefined) others.set(part, problem);
+      return had === (problem === undefined);
+    },
     /** In the words of /readyz; undefined if there is none. */
     get problem(): string | undefined {
       const first = PARTS.find((part) => failed.has(part));

@@ -140,11 +140,7 @@ export async function findStep(
   }
   const rows = `FROM ${selection.from} WHERE ${['true', ...range].join(' AND ')} ORDER BY ${order}`;
   const end = await findOne<Position>(sql, `SELECT d.event, d.lane ${rows} LIMIT 1 OFFSET ${rowsPerStep - 1}`, values);
-  return {
-    source: `(SELECT d.* ${rows} LIMIT ${rowsPerStep}) d`,
-    parameters: values,
-    end,
-  };
+  return { source: `(SELECT d.* ${rows} LIMIT ${rowsPerStep}) d`, parameters: values, end };
 }
 
 /** Some that wait for an endpoint, by the indexes that have nothing else: it may have far more deliveries that ended. `+ 0`: not by another index. */

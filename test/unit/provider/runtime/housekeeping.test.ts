@@ -20,6 +20,7 @@ import { until } from '../../../support/gate.ts';
 import { type PostgresServer, startPostgres } from '../../../support/postgres.ts';
 import { createPostgresQueue } from '../../../support/queue/postgres-store.ts';
 import { createSqliteQueue, makeQueueFolder } from '../../../support/queue/sqlite-store.ts';
+import { mountSmallDisk } from '../../../support/small-disk.ts';
 
 const DAY_MS = 86_400_000;
 const toEvent = (id: string, clock: Clock): NewEvent => ({
@@ -226,6 +227,20 @@ describe('a queue in SQLite', () => {
     expect(await metric('queue_up')).toBe('0');
     expect(await metric('queue_went_back_total')).toBe('1');
     expect(logged().map(({ msg }) => msg)).toEqual(['queue_went_back', 'queue_down']);
+  });
+
+  test('whose disk is nearly full says so until there is space', async ({ skip }) => {
+    const disk = (await mountSmallDisk(16)) ?? skip('this process may not mount a file system');
+    onTestFinished(disk.unmount);
+    const path = join(disk.path, 'queue.db');
+    const { tick, condition } = await createScene((clock) => createSqliteQueue(path, { clock }), path);
+    expect(condition.problem).toBeUndefined();
+    disk.fill();
+    await tick();
+    expect(condition.problem).toBe('the disk of the queue is nearly full');
+    disk.free();
+    await tick();
+    expect(condition.problem).toBeUndefined();
   });
 
   test('keeps its events while the clock is ahead for a moment, and removes them when they are old', async () => {

@@ -4,6 +4,7 @@ import type { Endpoint } from '../../../../src/provider/endpoints/endpoint.ts';
 import {
   createFailingEndpoints,
   createLaneHooks,
+  createOutboxHooks,
   createQueueCondition,
   type ProviderLogEvent,
 } from '../../../../src/provider/telemetry/hooks.ts';
@@ -33,8 +34,23 @@ function createScene(endpoints: readonly Endpoint[]) {
     const lines = text.matchAll(/^sidegate_provider_deliveries_total\{endpoint="([^"]+)",result="skipped"\} (\d+)$/gm);
     return Object.fromEntries([...lines].map(([, endpoint = '', count]) => [endpoint, Number(count)]));
   };
-  return { hooks, skipped };
+  return { hooks, skipped, parts };
 }
+
+test('an outbox whose rows wait for more than five minutes is named, and an outage of it before that', () => {
+  const { parts } = createScene([]);
+  const { condition } = parts;
+  const outbox = createOutboxHooks(parts, () => undefined);
+  outbox.onFigures(3, 300);
+  expect(condition.problem).toBeUndefined();
+  outbox.onFigures(3, 301);
+  expect(condition.problem).toBe('events wait in the outbox');
+  outbox.onFigures(0, 0);
+  outbox.onDown(new Error('no server'));
+  expect(condition.problem).toBe('events in the outbox are not taken');
+  outbox.onUp();
+  expect(condition.problem).toBeUndefined();
+});
 
 test('skipped deliveries are counted by the label that attempts to the endpoint have', async () => {
   const { hooks, skipped } = createScene([
