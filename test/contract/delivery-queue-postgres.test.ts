@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { DeliveryQueue, NewEvent } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres.ts';
 import { newEvent } from '../support/queue/events.ts';
@@ -41,23 +42,37 @@ test('an upgrade waits for a long transaction without stopping other replicas', 
   server.sql('SELECT schedule FROM old.lane');
 }, 60_000);
 
-test('a list reads no more than its page of tables that were never analyzed', async () => {
-  const [url, schema] = [server.url(), 'unanalyzed'];
-  const queue = await openPostgresQueue(url, schema);
-  for (const table of ['event', 'delivery']) server.sql(`ALTER TABLE ${schema}.${table} SET (autovacuum_enabled = false)`);
-  for (let at = 0; at < 20_000; at += 500)
-    await queue.append(Array.from({ length: 500 }, (_, i) => newEvent(['a'], { tenant: `t${(at + i) % 200}` })));
+/** Reads of a process by indexes; PostgreSQL knows them once its connections are closed. */
+async function countReads(schema: string, use: (queue: DeliveryQueue) => Promise<void>): Promise<number> {
+  const read = () => Number(server.sql(`SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = '${schema}'`));
+  const before = read();
+  const queue = await openPostgresQueue(server.url(), schema);
+  await use(queue);
   await queue.close();
-  /** What a process reads by indexes; PostgreSQL knows it once the connections are closed. */
-  const countReads = async (lists: number): Promise<number> => {
-    const read = () => Number(server.sql(`SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = '${schema}'`));
-    const before = read();
-    const reader = await openPostgresQueue(url, schema);
-    for (let i = 0; i < lists; i++) expect((await reader.find({ tenant: 't7' }, { limit: 50 })).found).toHaveLength(50);
-    await reader.close();
-    await until(() => server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sidegate'") === '0');
-    return read() - before;
-  };
-  const opening = await countReads(0);
-  expect((await countReads(10)) - opening).toBeLessThan(10 * 1_000);
+  await until(() => server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sidegate'") === '0');
+  return read() - before;
+}
+
+/** A schema whose tables were never analyzed. */
+async function fillUnanalyzed(schema: string, toEvents: (at: number) => NewEvent): Promise<void> {
+  const queue = await openPostgresQueue(server.url(), schema);
+  for (const table of ['event', 'delivery']) server.sql(`ALTER TABLE ${schema}.${table} SET (autovacuum_enabled = false)`);
+  for (let at = 0; at < 20_000; at += 500) await queue.append(Array.from({ length: 500 }, (_, i) => toEvents(at + i)));
+  await queue.close();
+}
+
+test('a list reads no more than its page of tables that were never analyzed', async () => {
+  await fillUnanalyzed('unanalyzed', (at) => newEvent(['a'], { tenant: `t${at % 200}` }));
+  const list = (lists: number) =>
+    countReads('unanalyzed', async (queue) => {
+      for (let i = 0; i < lists; i++) expect((await queue.find({ tenant: 't7' }, { limit: 50 })).found).toHaveLength(50);
+    });
+  const opening = await list(0);
+  expect((await list(10)) - opening).toBeLessThan(10 * 1_000);
+}, 60_000);
+
+test('a new schedule reads each delivery a few times, also of tables that were never analyzed', async () => {
+  await fillUnanalyzed('rescheduled', () => newEvent(['a']));
+  const reads = await countReads('rescheduled', (queue) => queue.reschedule('a', [60_000], Date.now()));
+  expect(reads).toBeLessThan(4 * 20_000);
 }, 60_000);

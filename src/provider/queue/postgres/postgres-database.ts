@@ -27,13 +27,11 @@ const PARSERS = {
     type === INT8 && format !== 'binary' ? Number : pg.types.getTypeParser(type as never, format as never),
 } as pg.CustomTypesConfig;
 /**
- * Tables that were never analyzed look small: without the last two settings, statements would read them as a whole, or compile for longer than
- * they run.
+ * Tables that were never analyzed look small. Without the other settings, statements would read them as a whole, or compile for longer than
+ * they run. A list or a repair would sort or merge a whole index for one page.
  */
-const SETTINGS = 'SET LOCAL synchronous_commit = on; SET LOCAL jit = off; SET LOCAL enable_seqscan = off';
-/** A list would sort or merge a whole index for one page, for the same reason. */
-const SCAN_SETTINGS =
-  'SET LOCAL enable_bitmapscan = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0';
+const SETTINGS = `SET LOCAL synchronous_commit = on; SET LOCAL jit = off; SET LOCAL enable_seqscan = off;
+  SET LOCAL enable_bitmapscan = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0`;
 /** A statement that changes a table stops all others on it from when it starts to wait for its lock. */
 const LOCK_TIMEOUT_MS: Milliseconds = 500;
 const LOCK_PAUSE_MS: Milliseconds = 1_000;
@@ -235,21 +233,21 @@ export class PostgresDatabase extends PostgresSql implements Database {
   }
 
   transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
-    return repeatTransaction(() => this.#tryOnce(this.#begin, work));
+    return repeatTransaction(() => this.#tryOnce(work));
   }
 
   /** In a transaction, which has its settings: to compile such a statement takes longer than to run it. */
   scan<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result> {
-    return repeatTransaction(() => this.#tryOnce(`${this.#begin}; ${SCAN_SETTINGS}`, read));
+    return this.transaction(read);
   }
 
-  async #tryOnce<Result>(begin: string, work: (sql: Sql) => Promise<Result>): Promise<Result> {
+  async #tryOnce<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
     const client = await this.#pool.connect();
     // The pool listens only while it has the connection, and an error without a listener would end the process. The next statement rejects.
     const listener = onEvent(client, 'error', () => undefined);
     let broken: Error | undefined;
     try {
-      await client.query(begin);
+      await client.query(this.#begin);
       const result = await work(new PostgresSql(client, this.translate));
       await client.query('COMMIT');
       return result;
