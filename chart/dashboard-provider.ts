@@ -258,7 +258,8 @@ const ENDPOINTS: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Finished deliveries, by result',
-    description: 'delivered; dead: given up after all attempts; skipped: not sent, because the endpoint was disabled.',
+    description:
+      'delivered; dead: given up after all attempts; skipped: due for an endpoint that was disabled or deleted. Canceled ones are not counted.',
     unit: 'ops',
     queries: [{ expr: `sum by (result) (${rate(`${P}deliveries_total`, OF_ENDPOINT)})`, legend: '{{result}}' }],
   },
