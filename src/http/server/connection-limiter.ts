@@ -33,6 +33,8 @@ export interface ConnectionLimiterOptions {
   readonly isTight?: () => boolean;
   /** So many connections are not replaced for that reason. Default: 1,024. */
   readonly keptWhileTight?: number;
+  /** Called for the first request of each connection. */
+  readonly onFirstRequest?: () => void;
   /** Called for each connection that is closed because of a limit: its memory is free only after a collection. */
   readonly onClosed?: () => void;
 }
@@ -76,6 +78,8 @@ export interface TrackedConnection {
   network: Network;
   /** Rarely more than one, except in HTTP/2. */
   readonly inFlight: TrackedRequest[];
+  /** Its first request has arrived. */
+  hasRequested: boolean;
   /** When its latest request started, or the last one ended: a counter. */
   changedAt: number;
 }
@@ -120,6 +124,7 @@ export class ConnectionLimiter {
       key: toSocketKey(socket),
       network: this.#shared,
       inFlight: [],
+      hasRequested: false,
       changedAt: this.#changes++,
     };
     this.#connections.set(connection.key, connection);
@@ -152,6 +157,7 @@ export class ConnectionLimiter {
     if (connection.inFlight.length === 0) connection.network.busy++;
     connection.inFlight.push(tracked);
     connection.changedAt = this.#changes++;
+    if (!connection.hasRequested) this.#begin(connection);
     return tracked;
   }
 
@@ -165,9 +171,9 @@ export class ConnectionLimiter {
     for (const connection of this.#connections.values()) yield* connection.inFlight;
   }
 
-  /** Memory is exhausted: closes idle connections, however few there are, first those of the client that has most. */
-  shed(): void {
-    for (let i = 0; i < CLOSED_AT_ONCE; i++) {
+  /** Closes idle connections, first those of the client that has most, but keeps `kept` connections. */
+  shed(kept: number): void {
+    for (let i = 0; i < CLOSED_AT_ONCE && this.#connections.size > kept; i++) {
       const victim = this.#findIdle();
       if (victim === undefined) return;
       this.#close(victim, 'memory');
@@ -183,6 +189,14 @@ export class ConnectionLimiter {
       if (connection.inFlight.length === 0) connection.network.busy--;
     }
     end(tracked);
+  }
+
+  /** All connections may have sent their first request at once. Those whose request was not read yet are idle. */
+  #begin(connection: TrackedConnection): void {
+    const { isTight = () => false, keptWhileTight = KEPT_WHILE_TIGHT, onFirstRequest } = this.#options;
+    connection.hasRequested = true;
+    onFirstRequest?.();
+    if (isTight()) this.shed(keptWhileTight);
   }
 
   #find(socket: Socket): TrackedConnection | undefined {

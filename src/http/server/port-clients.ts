@@ -18,7 +18,7 @@ import {
   type TrackedRequest,
   type TrackedResponse,
 } from './connection-limiter.ts';
-import { CONNECTION_BYTES, type OnLimit, type PortLimits, TLS_CONNECTION_BYTES } from './limits.ts';
+import { CONNECTION_BYTES, FIRST_REQUEST_BYTES, type OnLimit, type PortLimits, TLS_CONNECTION_BYTES } from './limits.ts';
 import { toFreeBytes } from './memory.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 import type { IncomingBody } from './request-body.ts';
@@ -98,7 +98,7 @@ export class PortClients {
       if (!isTls || shortage === undefined) return proceed();
       onLimit(shortage);
       socket.destroy();
-      this.#limiter.shed();
+      this.#limiter.shed(0);
     });
     this.#limiter = limitConnections(server, {
       maxConnections: limits.maxConnections,
@@ -107,13 +107,14 @@ export class PortClients {
       onLimit,
       isTight: () => memory.isTight,
       keptWhileTight: toKeptConnections(isTls, memory, tls?.clientCertificate !== undefined),
+      onFirstRequest: () => memory.onBytes(FIRST_REQUEST_BYTES),
       onClosed: () => memory.onGarbage(bytes),
     });
     // Many connections may have been accepted before the first handshake is complete, and takes memory. OpenSSL is still reading this one.
     if (isTls) onEvent(server, 'secureConnection', () => runNextTurn(() => this.#limiter.freeMemory()));
     this.#stop = clock.every(SWEEP_INTERVAL_MS, () => {
       // TLS connections may keep large certificates. Without TLS, one has little that could be freed.
-      if (isTls && this.#findShortage() !== undefined) this.#limiter.shed();
+      if (isTls && this.#findShortage() !== undefined) this.#limiter.shed(0);
       this.#endUnread();
     });
   }

@@ -127,6 +127,31 @@ describe.each([
     expect([busy.isClosed(), next.isClosed(), hits]).toEqual([false, false, ['memory', 'memory']]);
   });
 
+  test('closes idle connections for the first request of another while memory is tight, but none that waits for its client', async () => {
+    let isTight = false;
+    let first = 0;
+    const options = {
+      maxConnections: 100,
+      maxPerClient: 100,
+      isTight: () => isTight,
+      keptWhileTight: 2,
+      onFirstRequest: () => first++,
+    };
+    const { dial, held } = await start(isTls, options);
+    const [uploading, idle, other, next] = [await dial(), await dial(), await dial(), await dial()];
+    await uploading.ask('/upload');
+    await until(() => held.length === 1);
+    isTight = true;
+    await next.ask('/upload');
+    for (const each of [idle, other]) await until(() => each.isClosed());
+    await until(() => held.length === 2);
+    expect([uploading.isClosed(), next.isClosed(), first]).toEqual([false, false, 2]);
+    for (const release of held) release();
+    for (const each of [uploading, next]) await until(() => each.text().endsWith('held'));
+    await next.ask('/');
+    expect(first).toBe(2);
+  });
+
   test('replaces several while memory is tight, those without a request first, then those that wait for their client', async () => {
     let isTight = false;
     let closed = 0;
