@@ -83,6 +83,8 @@ test('a database that refuses to be selected: nothing is written to database 0 i
   });
   await expectOutageThenUp(events, "NOPERM this user has no permissions to run the 'select' command", () => {
     expect(server.cli('INFO', 'commandstats')).not.toContain('cmdstat_eval');
+    // Those of redis-cli included.
+    expect(Number(/total_connections_received:(\d+)/.exec(server.cli('INFO', 'stats'))?.[1])).toBeLessThan(10);
     expect(server.cli(...USER, ...COMMANDS, '+select')).toBe('OK');
   });
 });

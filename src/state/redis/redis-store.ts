@@ -6,7 +6,7 @@ import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../../u
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
 import type { DeliveryBatch, SharedDeliveries } from '../shared-deliveries.ts';
-import { openRedis, type RedisClient } from './client.ts';
+import { openRedis, type RedisClient, toReconnectDelay } from './client.ts';
 import { type OperationEvents, Operations, type Reply } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
 import { OutageRecord, type StoreOutage } from './outage.ts';
@@ -42,6 +42,8 @@ const PROBED_KEYS = 64;
 /** Of the different replies of one outage. */
 const MAX_REPORTED = 8;
 const PROBE_LEASE_MS: Milliseconds = 5_000;
+/** After it, the pause is as long as any. */
+const LATE_ATTEMPT = 10;
 
 /** An error of the client. */
 interface RedisError extends Error {
@@ -60,6 +62,7 @@ class RedisStore implements RedisStoreParts {
   /** The replies of this outage that were reported: each operation can fail with another one, every second. */
   readonly #reported = new Set<string>();
   #cancelProbe: CancelTimer | undefined;
+  #cancelReconnect: CancelTimer | undefined;
   /** Warnings are reported once. */
   #isChecked = false;
   #isClosing = false;
@@ -75,8 +78,7 @@ class RedisStore implements RedisStoreParts {
     onEvent(this.#client, 'ready', () => runDetached(this.#onReady()));
     onEvent(this.#client, 'error', (error: RedisError) => {
       this.#markDown(error);
-      // Otherwise the client goes on in database 0, which others may use.
-      if (error.command?.name === 'select') this.#client.disconnect(true);
+      if (error.command?.name === 'select') this.#reconnectLater();
     });
     onEvent(this.#client, 'close', () => this.#markDown({ code: 'EPIPE' }));
   }
@@ -155,6 +157,7 @@ class RedisStore implements RedisStoreParts {
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#cancelProbe?.();
+    this.#cancelReconnect?.();
     this.#client.disconnect();
   }
 
@@ -213,6 +216,17 @@ class RedisStore implements RedisStoreParts {
     this.#outage.end();
     this.#reported.clear();
     this.#events.onUp();
+  }
+
+  /** Otherwise the client goes on in database 0, which others may use. Its own pauses start short after each connection. */
+  #reconnectLater(): void {
+    this.#client.disconnect();
+    if (this.#isClosing) return;
+    this.#cancelReconnect ??= this.#clock.after(toReconnectDelay(LATE_ATTEMPT), () => {
+      this.#cancelReconnect = undefined;
+      // Its failure is an event, too.
+      runDetached(this.#client.connect().catch(() => undefined));
+    });
   }
 
   #markDown(error: { readonly message?: string; readonly code?: unknown }): string {
