@@ -1,7 +1,7 @@
 /** Routes whose paths contain or resemble each other: how requests for one are kept from bypassing the gates of another. */
 import { isDeepStrictEqual } from 'node:util';
 import { mayShareTarget } from '../../core/listen-address.ts';
-import { hasOtherNames, type PathDistinction, toPathForms } from '../../core/path-forms.ts';
+import { type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 import { toGateIdentity } from './gate-identity.ts';
 import { type Rating, warning } from './rating.ts';
@@ -100,9 +100,12 @@ function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
   return [warning(['routes', index, 'match', 'path'], message, hint)];
 }
 
-/** A path below a script is another name of the script (core/path-forms.ts). */
+/** A path below a script is another name of the script (core/path-forms.ts), but `/index.php/a/b` is none of `/index.php/a`. */
 function rejectsBelow({ path, route }: MatchSpace): boolean {
-  return hasOtherNames(path) && !route.match.trustAppToDistinguish.includes('otherNames');
+  const kept = new Set(route.match.trustAppToDistinguish);
+  const own = toPathForms(path, new Set([...kept, 'extension', 'otherNames']));
+  const below = toPathForms(`${path.replace(/\/$/, '')}/x`, kept);
+  return [...(below ?? [])].some((form) => own?.has(form));
 }
 
 /** A client chooses the Host of its request, and most apps ignore it. */

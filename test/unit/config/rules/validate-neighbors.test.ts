@@ -96,6 +96,7 @@ describe('sidegate check notes', () => {
     const below =
       /; paths below it select route r1: if the app runs the same handler for them \(app\.use in Express\), write pathPrefix$/;
     expect(toNotes(`match: { path: /hook }, ${webhook}`, open)[0]).toMatch(below);
+    expect(toNotes(`match: { path: /index.php/hook }, ${webhook}`, open)[0]).toMatch(below);
     // Paths below a script are rejected.
     expect(toNotes(`match: { path: /hook.php }, ${webhook}`, open)[0]).not.toMatch(below);
     expect(toNotes(`match: { pathPrefix: /hook }, ${webhook}`, open)[0]).not.toMatch(below);
@@ -189,6 +190,11 @@ describe('a check of an exact path', () => {
     expect(toWarnings(EXACT, OPEN)).toEqual([
       'routes.0.match.path: only /admin itself requires the password: paths below it select the open route r1',
     ]);
+  });
+
+  test('gets one below the name of a script, but none for a script, below which paths are rejected', () => {
+    expect(toWarnings(`match: { path: /index.php/admin }, ${BASIC}`, OPEN)).toHaveLength(1);
+    expect(toWarnings(`match: { path: /admin.php }, ${BASIC}`, OPEN)).toEqual([]);
   });
 
   test('gets one if it is a client certificate, but not if it is a webhook', () => {
