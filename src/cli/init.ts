@@ -84,6 +84,9 @@ export async function initFolder(folder: string, options: InitOptions, io: Io): 
   for (const file of files) write(folder, file, io);
   for (const { text: secret, ...file } of secrets)
     if (secret !== undefined) write(folder, { ...file, text: secret }, io, OWNER_ONLY);
+  // The folder is often that of an app: its secrets must not get into the repository.
+  const ignored = 'secrets/.gitignore';
+  if (secrets.length > 0 && !existsSync(join(folder, ignored))) write(folder, { path: ignored, text: '*\n' }, io);
   for (const { path: secret, holds } of secrets)
     if (holds !== undefined) io.stdout(`next: ${join(folder, secret)} must hold ${holds}\n`);
   const placeholders = PLACEHOLDERS.filter((each) => text.includes(each));
@@ -263,10 +266,12 @@ function toCompose({ app }: Answers): string {
   };
   return `# Both containers share one loopback, as in a pod: the port of \`app\` is that of sidegate, and the app must listen on ${app} only.
 # sidegate runs as user 65532, which must be able to read the secrets: sudo chown -R 65532 secrets
+# Name secrets in .dockerignore, so that the image of the app does not get them.
 ${stringify({ services }, { lineWidth: 0 })}`;
 }
 
-const UNIT = `[Unit]
+const UNIT = `# Copy gate.yaml and secrets to /etc/sidegate. The user sidegate must be able to read the secrets: sudo chown -R sidegate /etc/sidegate/secrets
+[Unit]
 Description=sidegate, authenticating reverse proxy
 Wants=network-online.target
 After=network-online.target

@@ -44,6 +44,9 @@ describe('sidegate init', () => {
     expect(read(b, 'secrets/stripe/secret')).not.toBe(secret);
     for (const file of ['secrets/stripe/secret', 'secrets/redis/url']) expect(statSync(join(a, file)).mode & 0o777).toBe(0o600);
     expect(read(a, 'gate.yaml')).not.toMatch(/whsec_[0-9a-f]|:pw@/);
+    await run('git', ['init', '--quiet', a]);
+    const { stdout } = await run('git', ['-C', a, 'status', '--porcelain', '--untracked-files=all']);
+    expect(stdout).toBe('?? gate.yaml\n');
   });
 
   test.each([
