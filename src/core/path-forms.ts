@@ -60,14 +60,15 @@ const INDEX = '/index';
 const MAX_PAGE_PATH = 512;
 const PAGES = ['.html', '.htm', '.php'];
 /** The end of a script before the rest of a path. PHP, CGI, ASP.NET and CFML run `/pay.php` for `/pay.php/x`, and a front controller `/admin` for `/index.php/admin`. */
-const SCRIPT = /\.(?:php\d?|phtml|f?cgi|pl|py|rb|sh|aspx?|as[hm]x|svc|cfml?|cfc)\//gi;
+const SCRIPT = /\.(?:php\d?|phtml|f?cgi|pl|py|rb|sh|aspx?|as[hm]x|axd|svc|cfml?|cfc)\//gi;
 const CGI = /\/cgi-bin\/[^/]+\//i;
 /** ASP.NET cuts the session out of a path, in any place. */
 const SESSION = /\/\((?:[a-z]\([^/()]*\))+\)/gi;
 /** Every form has two more for each script. No request names several. */
 const MAX_SCRIPTS = 2;
-/** Next.js runs a page for the URL of its data; so do SvelteKit, Nuxt and Qwik. */
+/** Next.js runs a page for the URL of its data; so do SvelteKit, Nuxt and Qwik. The page itself has no `.json`. */
 const PAGE_DATA = /\/_next\/data\/[^/]+\//i;
+const JSON_OF_PAGE = /\.json$/i;
 const DATA_OF_PAGE = /\/(?:__data|_payload|q-data)\.json$/i;
 const END_OF_PATH = /[?#]/;
 const MARKS = /[\p{Mn}\p{Default_Ignorable_Code_Point}]+/gu;
@@ -105,7 +106,7 @@ export function toPathForms(
   budget: FormBudget = createFormBudget(),
 ): ReadonlySet<string> | undefined {
   const forms = new Set<string>();
-  if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? forms : undefined;
+  if (!STEPS_APPLY.test(path)) return addFolded(path, kept, budget, forms) ? forms : undefined;
   // Iteration over a set includes elements that are added meanwhile.
   const reached = new Set([path]);
   for (const form of reached) {
@@ -113,7 +114,8 @@ export function toPathForms(
     if (decomposed === undefined) return undefined;
     budget.chars -= decomposed.length * (NOT_ASCII.test(form) ? NON_ASCII_COST : 1);
     if (budget.chars < 0) return undefined;
-    if (!addFolded(decomposed, kept, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS) return undefined;
+    if (!addFolded(decomposed, kept, budget, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS)
+      return undefined;
   }
   return forms;
 }
@@ -153,15 +155,17 @@ function decode(form: string): string | undefined {
   }
 }
 
-/** Adds the forms that are the same in any order. Returns false for a dot segment. */
-function addFolded(decomposed: string, kept: KeptDistinctions, forms: Set<string>): boolean {
+/** Adds the forms that are the same in any order. Returns false for a dot segment, or if the budget is exceeded. */
+function addFolded(decomposed: string, kept: KeptDistinctions, budget: FormBudget, forms: Set<string>): boolean {
   const text = foldText(decomposed, kept);
   // After the invisible characters are removed: one between two dots would hide them. Folding removes no dot.
   if (DOT_SEGMENT.test(text)) return false;
   const folded = foldSegments(text, kept);
   const names = kept.has('otherNames') ? [folded] : toNames(folded);
   if (names === undefined) return false;
-  for (const name of names) {
+  for (const [index, name] of names.entries()) {
+    if (index > 0) budget.chars -= name.length;
+    if (budget.chars < 0) return false;
     addJoined(name, kept, forms);
     if (!kept.has('extension')) addFileNames(name, kept, forms);
   }
@@ -170,7 +174,7 @@ function addFolded(decomposed: string, kept: KeptDistinctions, forms: Set<string
 
 /** The path, and other names of the handlers that an app may run for it; undefined if it has too many. */
 function toNames(path: string): string[] | undefined {
-  const plain = path.includes('/(') ? path.replaceAll(SESSION, '') : path;
+  const plain = path.includes('/(') ? path.replaceAll(SESSION, '').replace(/^(?=[^/])/, '/') : path;
   const names = plain === path ? [path] : [path, plain];
   const scripts = [...plain.matchAll(SCRIPT)];
   if (scripts.length > MAX_SCRIPTS) return undefined;
@@ -180,7 +184,7 @@ function toNames(path: string): string[] | undefined {
   }
   const cgi = CGI.exec(plain);
   if (cgi !== null) names.push(plain.slice(0, cgi.index + cgi[0].length - 1));
-  if (PAGE_DATA.test(plain)) names.push(plain.replace(PAGE_DATA, '/'));
+  if (PAGE_DATA.test(plain)) names.push(plain.replace(PAGE_DATA, '/').replace(JSON_OF_PAGE, ''));
   if (DATA_OF_PAGE.test(plain)) names.push(plain.replace(DATA_OF_PAGE, ''));
   return names;
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../src/core/headers.ts';
-import { PATH_DISTINCTIONS } from '../../src/core/path-forms.ts';
+import { PATH_DISTINCTIONS, toPathForms } from '../../src/core/path-forms.ts';
 import { AMBIGUOUS_FORMS, parseTarget } from '../../src/core/target.ts';
 import { RouteTable } from '../../src/gateway/pipeline/router.ts';
 import { makeAuthority } from '../support/certificates.ts';
@@ -166,9 +166,11 @@ describe('a path that an app may interpret as another route', () => {
     ['with a path after a script, of which the route omits the extension', '/account.php/x'],
     ['with a path after the index of a directory', '/account/index.php/x'],
     ['with a path after a handler of ASP.NET', '/pay.ashx/x/y'],
+    ['with a path after another one', '/log.axd/detail'],
     ['with a path after a program in cgi-bin', '/cgi-bin/pay/x'],
     ['with a session of ASP.NET', '/(S(x)A(y))/admin/x'],
     ['with a session of ASP.NET, and a path after it', '/(S(x))/pay.ashx/y'],
+    ['with a session of ASP.NET right before its name', '/(S(x))admin'],
     ['with sessions of ASP.NET within its name', '/(S(x))/ad/(S(x))min'],
     ['as the data of a page of Next.js', '/_next/data/build-1/admin.json'],
     ['as the data of a page below it', '/_next/data/build-1/admin/x.json'],
@@ -188,6 +190,7 @@ describe('a path that an app may interpret as another route', () => {
       { name: 'pay', match: { path: '/hooks/pay.php' }, upstream: `http://127.0.0.1:${app.port}`, webhook: WEBHOOK },
       { name: 'program', match: { path: '/cgi-bin/pay' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'handler', match: { path: '/pay.ashx' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
+      { name: 'errors', match: { path: '/log.axd' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
     ];
     await withGate({ routes }, async (gate) => {
       const answer = await get(gate, path);
@@ -303,6 +306,7 @@ describe('a path that an app may interpret as another route', () => {
   test.each([
     ['/app.php', '/app.php/admin', '/app.php/other'],
     ['/_next', '/_next/data/1/admin.json', '/_next/static/admin.js'],
+    ['/ad', '/ad/(S(x))min', '/ad/(S(x))other'],
   ])('is rejected under an open prefix in which another name of its handler is: %s', async (pathPrefix, rejected, passed) => {
     const [admin] = toGuardedRoutes(app.port);
     const open = { name: 'open', match: { pathPrefix }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
@@ -317,6 +321,13 @@ describe('a path that an app may interpret as another route', () => {
       expect((await get(gate, '/a.php/b.php/c')).status).toBe(200);
       expect((await get(gate, '/a.php/b.php/c.php/d')).code).toBe('ambiguous_target');
     });
+  });
+
+  test('is rejected if all the names of its spellings are too long together', async () => {
+    const path = `/%25%25%2541;a+b\\.php/c.php/cgi-bin/x/_next/data/b/${'a-b'.repeat(180)}/__data.json`;
+    expect(toPathForms(path, new Set(['otherNames']))).toBeDefined();
+    expect(toPathForms(path)).toBeUndefined();
+    expect(toPathForms(`/index.php/${'a-b/'.repeat(2_000)}`)).toBeDefined();
   });
 
   test('is rejected if only its method has other gates', async () => {
@@ -412,6 +423,18 @@ describe('a route whose app is trusted to distinguish paths', () => {
       });
     },
   );
+
+  test('rejects the data of a page, although its app distinguishes extensions', async () => {
+    const upstream = `http://127.0.0.1:${app.port}`;
+    const routes = [
+      { name: 'admin', match: { path: '/admin', trustAppToDistinguish: ['extension'] }, upstream, basic: BASIC },
+      { name: 'rest', match: { pathPrefix: '/' }, upstream, allow: 'anyone' },
+    ];
+    await withGate({ routes }, async (gate) => {
+      expect((await get(gate, '/admin.json')).status).toBe(200);
+      expect((await get(gate, '/_next/data/build-1/admin.json')).code).toBe('ambiguous_target');
+    });
+  });
 
   test('does not open neighbouring routes', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;

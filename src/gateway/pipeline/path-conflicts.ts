@@ -133,9 +133,10 @@ function canOverlap<Route extends Routable>(
   { keys, kept }: FormTable<Route>,
 ): boolean {
   const own = group.path === '' ? [''] : [...(toPathForms(group.path, kept) ?? [group.path])];
-  if (!group.isExact && hasOtherNames(group.path)) own.push('');
+  if (!group.isExact && own.some(hasOtherNames)) own.push('');
+  // `/ad/(S(x))min` begins with `/ad`, and another name of it is `/admin`.
   return (keys.get(other) ?? []).some((key) =>
-    own.some((top) => key === top || (!group.isExact && isAtOrBelow(key, top)) || (!other.isExact && isAtOrBelow(top, key))),
+    own.some((top) => key === top || (!group.isExact && key.startsWith(top)) || (!other.isExact && isAtOrBelow(top, key))),
   );
 }
 
