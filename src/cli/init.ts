@@ -1,6 +1,6 @@
 /** `sidegate init`: writes a config for the senders and the app of a user, its secrets, and what starts sidegate; then checks it. */
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { Document, isMap, isSeq, stringify } from 'yaml';
@@ -78,8 +78,9 @@ export async function initFolder(folder: string, options: InitOptions, io: Io): 
   const secrets: SecretFile[] = [];
   const text = toConfig(answers, dirname(path), secrets);
   const files = [{ path, text }, ...toDeploymentFiles(answers, secrets)];
+  // Also a link to nothing.
   for (const each of [...files, ...secrets])
-    if (existsSync(join(folder, each.path)))
+    if (lstatSync(join(folder, each.path), { throwIfNoEntry: false }) !== undefined)
       throw usageError(`${join(folder, each.path)} exists: remove it, or name another folder`);
   for (const file of files) write(folder, file, io);
   for (const { text: secret, ...file } of secrets)
@@ -157,9 +158,9 @@ function toSender(name: string): SchemeDescription {
 
 function toUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol))
-    throw usageError(`the app is not a URL: ${text}; write for example http://127.0.0.1:3000`);
-  return url.origin;
+  if (url !== undefined && /^https?:$/.test(url.protocol) && url.href === `${url.origin}/`) return url.origin;
+  // It may contain a password.
+  throw usageError('--app is not a URL of a scheme, a host and a port, such as http://127.0.0.1:3000');
 }
 
 function toRedis(text: string): string | undefined {
@@ -177,6 +178,8 @@ function toDeployment(text: string): Deployment {
 /** The config, in a folder of that name; adds what it reads to `secrets`. */
 function toConfig({ senders, app, redis, deploy }: Answers, folder: string, secrets: SecretFile[]): string {
   const isInPod = deploy === 'kubernetes';
+  // In a namespace, another app may have a Secret of that name.
+  const prefix = isInPod ? 'sidegate-' : '';
   const toFile = (secret: SecretFile): string => {
     secrets.push(secret);
     return relative(folder, secret.path);
@@ -185,10 +188,10 @@ function toConfig({ senders, app, redis, deploy }: Answers, folder: string, secr
     const { title = preset.name, key = 'the secret' } = preset.from ?? {};
     const text = what === 'publicKey' ? undefined : `${toNewSecret(preset, what)}\n`;
     const holds = what === 'verifyToken' ? `the token that ${title} sends, as you enter it there` : `${key} (${title})`;
-    return { file: toFile({ path: `secrets/${preset.name}/${FILE_NAMES[what]}`, text, holds }) };
+    return { file: toFile({ path: `secrets/${prefix}${preset.name}/${FILE_NAMES[what]}`, text, holds }) };
   };
   const routes = senders.map((preset) => toSenderRoute(preset, (what) => toSource(preset, what), isInPod ? undefined : app));
-  const urlFile = redis && toFile({ path: 'secrets/redis/url', text: `${redis}\n` });
+  const urlFile = redis && toFile({ path: `secrets/${prefix}redis/url`, text: `${redis}\n` });
   const document = new Document({
     ...(isInPod ? {} : toPorts(app, deploy)),
     ...(urlFile && { store: { redis: { urlFile } } }),
@@ -209,7 +212,7 @@ function toPorts(app: string, deploy: Deployment): object {
   const host = deploy === 'compose' ? '' : '127.0.0.1';
   return {
     listen: { address: `${host}:${toPort(app)}` },
-    admin: { address: '127.0.0.1:9090' },
+    admin: { address: `127.0.0.1:${new URL(app).port === '9090' ? 9091 : 9090}` },
   };
 }
 

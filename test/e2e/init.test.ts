@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -91,22 +91,26 @@ describe('sidegate init', () => {
   test.each([
     [['--sender', 'strype'], 'strype'],
     [['--sender', 'bearer'], 'bearer is not a sender'],
-    [['--app', '127.0.0.1:3000'], 'the app is not a URL'],
-    [['--app', 'ftp://127.0.0.1'], 'the app is not a URL'],
+    [['--app', '127.0.0.1:3000'], '--app is not a URL'],
+    [['--app', 'ftp://127.0.0.1'], '--app is not a URL'],
+    [['--app', 'http://127.0.0.1:3000/app'], '--app is not a URL'],
+    [['--app', 'http://ada:pw@127.0.0.1:3000'], '--app is not a URL'],
     [['--redis', '127.0.0.1:6379'], '--redis is not a URL'],
     [['--deploy', 'helm'], '--deploy is one of none, compose, systemd, kubernetes, not helm'],
   ])('rejects %j, and writes nothing', async (options, message) => {
     const path = newFolder();
     const { code, stderr } = await runCommand(['init', path, ...options]);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
+    expect(stderr).not.toContain('pw');
     expect(existsSync(join(path, 'gate.yaml'))).toBe(false);
   });
 
-  test('overwrites nothing', async () => {
-    const path = newFolder({ 'compose.yaml': 'mine\n' });
+  test.each(['file', 'link'])('overwrites nothing: a %s', async (kind) => {
+    const path = newFolder(kind === 'file' ? { 'compose.yaml': 'mine\n' } : {});
+    if (kind === 'link') symlinkSync('/nowhere/compose.yaml', join(path, 'compose.yaml'));
     const { code, stderr } = await runCommand(['init', path, '--sender', 'github', '--deploy', 'compose']);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('compose.yaml exists') });
-    expect(read(path, 'compose.yaml')).toBe('mine\n');
+    if (kind === 'file') expect(read(path, 'compose.yaml')).toBe('mine\n');
     expect(existsSync(join(path, 'gate.yaml'))).toBe(false);
   });
 });
@@ -148,7 +152,7 @@ describe('what sidegate init writes to start it', () => {
     const text = read(path, 'kustomization.yaml');
     const { configMapGenerator, secretGenerator } = parse(text);
     const secrets = secretGenerator.map(({ name }: { name: string }) => name);
-    expect(secrets).toEqual(['github', 'stripe', 'redis']);
+    expect(secrets).toEqual(['sidegate-github', 'sidegate-stripe', 'sidegate-redis']);
     for (const { files } of [...configMapGenerator, ...secretGenerator])
       for (const file of files) expect(existsSync(join(path, file)), file).toBe(true);
     const [, labels = ''] = /^# {3}labels: (.*)$/m.exec(text) ?? [];

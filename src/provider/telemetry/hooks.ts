@@ -122,6 +122,7 @@ export function createOutboxHooks({ logger, metrics, condition }: TelemetryParts
     /** Called for each attempt that failed, until `onUp`. */
     onDown(error: unknown): void {
       outbox.up.value = 0;
+      condition.note('rows', undefined);
       if (condition.note('outbox', 'events in the outbox are not taken'))
         logger.error('outbox_down', { error: toErrorText(error), hint: error instanceof PostgresError ? error.hint : undefined });
     },
