@@ -217,9 +217,16 @@ describe('two replicas', () => {
     insertEvents(server, database, 2_000);
     const queue = new MemoryQueue();
     const counts = [0, 0];
+    let go = (): void => undefined;
+    const bothTook = new Promise<void>((resolve) => {
+      go = resolve;
+    });
     const replica = (index: 0 | 1) => {
       const append: MemoryQueue['append'] = async (events) => {
         counts[index] = (counts[index] ?? 0) + events.length;
+        if (counts.every((count) => count > 0)) go();
+        // Otherwise one of them could have taken all rows before the other starts.
+        await bothTook;
         return queue.append(events);
       };
       return startOutbox(toUrl(database), { append, pollInterval: 100 }, queue);
