@@ -25,7 +25,7 @@ export function isOfReplica(text: string): boolean {
   return /(?:^|: -)READONLY /.test(text);
 }
 
-/** Connects in the background, and reconnects after every failure. Calls are rejected at once while there is no connection. */
+/** Connects in the background, and reconnects after every failure. Without a connection, calls are rejected at once. */
 export function openRedis(options: RedisStoreOptions): RedisClient {
   const { topology } = options;
   const common = toCommonOptions(options);
