@@ -265,7 +265,8 @@ const RULES: readonly Rule[] = [
     mayUse: (file) => CONNECTORS.has(file) || isIn('cli')(file),
   },
   {
-    pattern: /\.#?\w+ (?:\?\?|\|\|)?= \(*(?:async )?(?:\([^()]*\)(?:: [^=]+?)?|\w+) => /,
+    pattern:
+      /\.#?\w+ (?:\?\?|\|\|)?=\s+\(*(?:async )?(?:\((?:[^()]|\([^()]*\))*\)(?:: [^=]+?)?|\w+) => |\.#?\w+ (?:\?\?|\|\|)?=\s+(?:async )?function\b/,
     text: 'assigns a function to a property: V8 puts it among old objects, so what it refers to stays until a major collection; name it first',
     mayUse: () => false,
   },

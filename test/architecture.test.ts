@@ -156,6 +156,11 @@ test.each([
     { 'http/server/a.ts': 'this.#push ??= async (chunk: Buffer | null): Promise<boolean> => flush(chunk);\n' },
     'http/server/a.ts: assigns a function to a property',
   ],
+  [
+    'a function with a callback that is assigned on the next line',
+    { 'http/server/a.ts': 'tracked.onEnd =\n  (callback: () => void): void => body.afterFree(callback);\n' },
+    'http/server/a.ts: assigns a function to a property',
+  ],
   ['state at module level', { 'core/a.ts': 'let count = 0;\n' }, 'core/a.ts: has mutable state'],
   ['a file that is too long', { 'core/a.ts': '\n'.repeat(501) }, 'core/a.ts: 501 lines'],
 ])('finds %s', (_title, files, expected) => {

@@ -63,11 +63,6 @@ const SECRET_BYTES = 32;
 const OWNER_ONLY = 0o600;
 /** A route contains them where only its user knows the value. */
 const PLACEHOLDERS = ['VALUE', 'ID-OF-THE-WEBHOOK', 'https://hooks.example.com'];
-const FILE_NAMES: Readonly<Record<SenderSecret, string>> = {
-  secret: 'secret',
-  publicKey: 'public-key',
-  verifyToken: 'verify-token',
-};
 
 /** Exits like `check`. Writes nothing if one of the files exists. */
 export async function initFolder(folder: string, options: InitOptions, io: Io): Promise<number> {
@@ -186,9 +181,9 @@ function toConfig({ senders, app, redis, deploy }: Answers, folder: string, secr
   };
   const toSource = (preset: SchemeDescription, what: SenderSecret): object => {
     const { title = preset.name, key = 'the secret' } = preset.from ?? {};
-    const text = what === 'publicKey' ? undefined : `${toNewSecret(preset, what)}\n`;
-    const holds = what === 'verifyToken' ? `the token that ${title} sends, as you enter it there` : `${key} (${title})`;
-    return { file: toFile({ path: `secrets/${prefix}${preset.name}/${FILE_NAMES[what]}`, text, holds }) };
+    const text = what === 'public-key' ? undefined : `${toNewSecret(preset, what)}\n`;
+    const holds = what === 'verify-token' ? `the token that ${title} sends, as you enter it there` : `${key} (${title})`;
+    return { file: toFile({ path: `secrets/${prefix}${preset.name}/${what}`, text, holds }) };
   };
   const routes = senders.map((preset) => toSenderRoute(preset, (what) => toSource(preset, what), isInPod ? undefined : app));
   const urlFile = redis && toFile({ path: `secrets/${prefix}redis/url`, text: `${redis}\n` });
@@ -203,7 +198,7 @@ function toConfig({ senders, app, redis, deploy }: Answers, folder: string, secr
 /** Senders that let their users choose the secret get this one; the others show theirs, which replaces it. */
 function toNewSecret({ secret }: SchemeDescription, what: SenderSecret): string {
   const bytes = randomBytes(SECRET_BYTES);
-  if (what === 'verifyToken') return bytes.toString('hex');
+  if (what === 'verify-token') return bytes.toString('hex');
   return `${secret.usualStart ?? secret.prefix ?? ''}${bytes.toString(secret.encoding === 'base64' ? 'base64' : 'hex')}`;
 }
 

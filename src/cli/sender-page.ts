@@ -107,19 +107,12 @@ function toSecret({ from }: SenderPreset, { where }: SenderNotes): string {
 
 /** The config that the page shows; a test loads it. */
 function toConfig(preset: SenderPreset): object {
-  const variable = preset.name.toUpperCase().replaceAll('-', '_');
-  const route = toSenderRoute(preset, (what) => ({ env: `${variable}_${SECRET_VARIABLES[what]}` }), 'http://127.0.0.1:3000');
-  return { routes: [route] };
+  const toVariable = (what: SenderSecret): string => `${preset.name}-${what}`.toUpperCase().replaceAll('-', '_');
+  return { routes: [toSenderRoute(preset, (what) => ({ env: toVariable(what) }), 'http://127.0.0.1:3000')] };
 }
 
 /** A route reads it from a file or a variable: the secret, the public key of a key pair, or the token of a handshake. */
-export type SenderSecret = 'secret' | 'publicKey' | 'verifyToken';
-
-const SECRET_VARIABLES: Readonly<Record<SenderSecret, string>> = {
-  secret: 'SECRET',
-  publicKey: 'PUBLIC_KEY',
-  verifyToken: 'VERIFY_TOKEN',
-};
+export type SenderSecret = 'secret' | 'public-key' | 'verify-token';
 
 /** A route of a config. */
 export interface SenderRoute {
@@ -147,8 +140,8 @@ export function toSenderRoute(
       scheme: name,
       ...(signsUrl(preset) && { publicUrl: 'https://hooks.example.com' }),
       ...toNeededSettings(preset),
-      ...(hasKeys && { keys: [{ name: 'current', secret: toSource(isByKeyPair(preset) ? 'publicKey' : 'secret') }] }),
-      ...(hasVerifyToken && { handshake: { verifyToken: toSource('verifyToken') } }),
+      ...(hasKeys && { keys: [{ name: 'current', secret: toSource(isByKeyPair(preset) ? 'public-key' : 'secret') }] }),
+      ...(hasVerifyToken && { handshake: { verifyToken: toSource('verify-token') } }),
       ...webhook,
     },
   };

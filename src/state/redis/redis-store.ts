@@ -9,7 +9,7 @@ import type { DeliveryBatch, SharedDeliveries } from '../shared-deliveries.ts';
 import { openRedis, type RedisClient, toReconnectDelay } from './client.ts';
 import { type OperationEvents, Operations, type Reply } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
-import { OutageRecord, type StoreOutage } from './outage.ts';
+import { OutageRecord, type StoreError, type StoreOutage } from './outage.ts';
 
 /** Callbacks for what the operator should know. Texts contain no credentials. */
 export interface RedisStoreEvents {
@@ -229,7 +229,7 @@ class RedisStore implements RedisStoreParts {
     });
   }
 
-  #markDown(error: { readonly message?: string; readonly code?: unknown }): string {
+  #markDown(error: StoreError): string {
     if (this.#isClosing) return 'the store is closed';
     const outage = this.#outage.fail(error);
     const { reply } = outage;
