@@ -1,6 +1,5 @@
 /** Builds the store keys of events and resources: short, and readable where that is safe. Also clears events from the store. */
 import { hash } from 'node:crypto';
-import { isIP } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { toDigestId, type VerifiedEvent } from '../../core/event.ts';
 import { listForwarded } from '../../core/headers.ts';
@@ -56,6 +55,8 @@ const TELLING =
   /(?:^|[^a-z0-9])(?:event|topic|type|action|kind|operation|resource|source|project|dataset|domain|environment|subject|event[^a-z0-9]key|(?:event|source|webhook)[^a-z0-9]name)$/;
 /** Where a proxy found the app. */
 const FORWARDED = /^x[^a-z0-9]forwarded[^a-z0-9](?:host|prefix)$/;
+/** A host that is an address, perhaps with a port: it selects no virtual host, and a retry at another replica has another one. */
+const ADDRESS = /^(?:[0-9.]+|\[[0-9a-f:.]+\])(?::[0-9]{0,5})?$/i;
 
 /**
  * Distinguishes requests by what few signatures cover and apps read: the method, the path with the query, the host, the media type, and
@@ -65,18 +66,13 @@ export function toRequestFingerprint({ method, target, headers, client }: Compar
   const isTrusted = client.viaTrustedProxy || client.viaIdentityProxy;
   const isPlace = (name: string): boolean => name === 'host' || (isTrusted && FORWARDED.test(name));
   const fields = listForwarded(headers, (name) => isPlace(name) || isTelling(name));
-  for (const field of fields) if (isPlace(field[0]) && isAddress(field[1])) field[1] = '';
+  for (const field of fields) if (isPlace(field[0]) && ADDRESS.test(field[1])) field[1] = '';
   const type = toComparedType(headers.all('content-type'));
   return toIdFingerprint(JSON.stringify([method, openHead ?? target.raw, client.scheme, type, fields]));
 }
 
 function isTelling(name: string): boolean {
   return TELLING.test(name) && name !== 'content-type';
-}
-
-/** An address selects no virtual host, and is another one for a retry at another replica. */
-function isAddress(host: string): boolean {
-  return isIP(host.replace(/:\d{0,5}$/, '').replace(/^\[|\]$/g, '')) !== 0;
 }
 
 /** The part of a head that identifies an event. */
