@@ -19,12 +19,12 @@ import {
   renderAnnotations,
   renderChecks,
   renderCommands,
-  renderConfigKeys,
   renderFixtureKeys,
   renderMeanings,
   renderPresetKeys,
   renderPresets,
   renderSenders,
+  toConfigTables,
 } from './tables.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -32,7 +32,7 @@ const ROOT = join(import.meta.dirname, '..');
 /** Writers by page. */
 export const PAGES: Readonly<Record<string, () => string>> = {
   'docs/cli.md': withBlocks('docs/cli.md', { options: renderCommands }),
-  'docs/config.md': withBlocks('docs/config.md', { keys: renderConfigKeys }),
+  'docs/config.md': withBlocks('docs/config.md', toConfigTables(readFileSync(join(ROOT, 'docs/config.md'), 'utf8'))),
   'docs/injection.md': withBlocks('docs/injection.md', { annotations: renderAnnotations }),
   'docs/kubernetes-cost.md': () => renderNodePage(),
   'docs/presets.md': withBlocks('docs/presets.md', { presets: renderPresets, 'preset keys': renderPresetKeys }),

@@ -11,7 +11,9 @@ export interface Row {
 
 /** Formats the rows as the text of a table, without its head. */
 export function toTable(rows: readonly Row[]): string {
-  return rows.map(({ key, value, fallback, text }) => `| \`${key}\` | ${value} | ${fallback} | ${text} |\n`).join('');
+  return rows
+    .map(({ key, value, fallback, text }) => `| \`${key}\` | ${value.replaceAll('|', '\\|')} | ${fallback} | ${text} |\n`)
+    .join('');
 }
 
 /** Returns the rows of a schema; `path` is the prefix of each key. */

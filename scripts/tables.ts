@@ -47,8 +47,64 @@ function renderCommand(command: Command, before: string): string[] {
   return [own, ...command.commands.flatMap((member) => renderCommand(member, name))];
 }
 
-export function renderConfigKeys(): string {
-  return KEY_HEAD + toKeyTable(toRows(toJsonSchema(), ''));
+/** The heading of a section of the config page, and the mark of its table, which lists the objects that the table describes. */
+const KEY_TABLE = /^## ([^\n]+)\n(?:(?!^## )[^])*?<!-- (keys of ([^:]+)): written/gm;
+
+interface KeyTable {
+  readonly name: string;
+  readonly link: string;
+  /** If there are several, they share the table, with keys relative to the object. */
+  readonly objects: readonly string[];
+  readonly rows: ObjectRow[];
+}
+
+interface ObjectRow extends Row {
+  readonly object: string;
+}
+
+/** The tables of the config page by the names of their blocks: the table of the innermost object describes a key. */
+export function toConfigTables(page: string): Record<string, () => string> {
+  const tables = [...page.matchAll(KEY_TABLE)].map(
+    ([, title = '', name = '', objects = '']): KeyTable => ({
+      name,
+      link: `[${title}](#${title.toLowerCase().replaceAll(' ', '-')})`,
+      objects: objects.split(', '),
+      rows: [],
+    }),
+  );
+  const all = tables.flatMap((table) =>
+    table.objects.flatMap((object) => object.split(' and ').map((one) => ({ table, object: one }))),
+  );
+  const byLength = all.sort((a, b) => b.object.length - a.object.length);
+  for (const row of toRows(toJsonSchema(), '')) {
+    const [own, outer] = byLength.filter(({ object }) => isWithin(row.key, object));
+    if (own === undefined) throw new Error(`no table of docs/config.md describes ${row.key}`);
+    const isObject = row.key === toObjectKey(own.object);
+    const { table, object } = isObject && outer !== undefined ? outer : own;
+    table.rows.push(table === own.table ? { ...row, object } : { ...row, object, text: `${row.text} Keys: ${own.table.link}.` });
+  }
+  return Object.fromEntries(tables.map((table) => [table.name, () => KEY_HEAD + toKeyTable(joinRows(table))]));
+}
+
+const toObjectKey = (object: string): string => object.replace(/\[\]$/, '');
+
+function isWithin(key: string, object: string): boolean {
+  return key === toObjectKey(object) || key.startsWith(`${object}.`) || key.startsWith(`${object}[`);
+}
+
+/** A row that is not the same in all objects of a table names those that it is for. */
+function joinRows({ objects, rows }: KeyTable): readonly Row[] {
+  if (objects.length === 1) return rows;
+  const relative = rows.map((row) => ({ ...row, key: row.key.slice(row.object.length + 1) })).filter(({ key }) => key !== '');
+  const groups = Object.values(
+    Object.groupBy(relative, ({ key, value, fallback, text }) => [key, value, fallback, text].join('|')),
+  );
+  return groups.flatMap((group = []) => {
+    const names = group.map(({ object }) => toCode(object)).join(', ');
+    return group
+      .slice(0, 1)
+      .map((row) => (group.length === objects.length ? row : { ...row, text: `${row.text} Only for ${names}.` }));
+  });
 }
 
 export function renderFixtureKeys(): string {

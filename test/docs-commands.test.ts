@@ -27,6 +27,7 @@ const hasSystemd = (process.env['PATH'] ?? '').split(delimiter).some((folder) =>
 const PAGES = [
   'README.md',
   'CONTRIBUTING.md',
+  'docs/config.md',
   'docs/provider-kubernetes.md',
   ...pagesIn('docs/tutorials'),
   ...pagesIn('docs/how-to'),

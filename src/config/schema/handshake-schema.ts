@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { HANDSHAKE_NAMES, HANDSHAKES } from '../../verify/handshakes/catalogue.ts';
 import type { HandshakeName, SchemeDescription } from '../../verify/schemes/description.ts';
-import { tokenSource } from './key-schema.ts';
+import { textSource } from './key-schema.ts';
 import { count } from './scalars.ts';
 
 /** DNS names, which are case-insensitive (RFC 4343 §3). */
@@ -13,7 +13,7 @@ const origin = z
 
 const written = z.strictObject({
   type: z.enum(HANDSHAKE_NAMES).optional().describe('Type of handshake. Default: the handshake of the scheme, if it has one.'),
-  verifyToken: tokenSource
+  verifyToken: textSource
     .optional()
     .describe(
       'Token that the sender must present in its handshake: `meta` and `strava` in hub.verify_token, `oura` in verification_token, other types in the query parameter `parameter`. Configure the same token at the sender.',

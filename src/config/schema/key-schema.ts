@@ -5,37 +5,19 @@ import { duration, envName, filePath, instant, NAME } from './scalars.ts';
 const NOT_INLINE = 'expected { env: NAME } or { file: PATH }; secrets cannot be written in the config itself';
 const keyName = z.string().regex(NAME, 'a key name is 1 to 64 letters, digits, dots, dashes and underscores');
 
+const fromEnv = envName.describe('Environment variable that contains it.');
+const fromFile = filePath.describe('File that contains it; watched for changes.');
+
 /** `fallback` describes the encoding that is used if none is configured. */
 function secretSource(fallback: string) {
   const encoding = z.enum(['utf8', 'base64', 'hex']).optional().describe(`Encoding of the secret. Default: ${fallback}`);
   return z
-    .union(
-      [
-        z.strictObject({ env: envName.describe('Environment variable that contains the secret.'), encoding }),
-        z.strictObject({
-          file: filePath.describe('File that contains the secret; watched for changes.'),
-          encoding,
-        }),
-      ],
-      { error: NOT_INLINE },
-    )
+    .union([z.strictObject({ env: fromEnv, encoding }), z.strictObject({ file: fromFile, encoding })], { error: NOT_INLINE })
     .describe('Source of the secret: { env: NAME } or { file: PATH }.');
 }
 
-/** A secret that is used as plain text. `name` is what the docs call it. */
-const textSource = (name: string) =>
-  z.union(
-    [
-      z.strictObject({ env: envName.describe(`Environment variable that contains the ${name}.`) }),
-      z.strictObject({ file: filePath.describe(`File that contains the ${name}; watched for changes.`) }),
-    ],
-    { error: NOT_INLINE },
-  );
-
-export const tokenSource = textSource('token');
-
-/** A key that encrypts what is stored. */
-export const encryptionKeySource = textSource('key');
+/** A secret that is used as plain text. */
+export const textSource = z.union([z.strictObject({ env: fromEnv }), z.strictObject({ file: fromFile })], { error: NOT_INLINE });
 
 /** A key that verifies deliveries. */
 export const webhookKey = z.strictObject({
@@ -69,15 +51,7 @@ export const remoteKeys = z.strictObject({
 
 /** The bearer token of the admin port. */
 export const adminToken = z.strictObject({
-  secret: z
-    .union(
-      [
-        z.strictObject({ env: envName.describe('Environment variable that contains the token.') }),
-        z.strictObject({ file: filePath.describe('File that contains the token; watched for changes.') }),
-      ],
-      { error: NOT_INLINE },
-    )
-    .describe('Source of the token: { env: NAME } or { file: PATH }.'),
+  secret: textSource.describe('Source of the token: { env: NAME } or { file: PATH }.'),
 });
 
 /** The token that the gate adds to forwarded requests. */

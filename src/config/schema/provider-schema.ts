@@ -1,7 +1,7 @@
 /** The schema of the sending side: accepting events, endpoints, the queue, and where deliveries may be sent. */
 import * as z from 'zod';
 import { portBasic } from './basic-schema.ts';
-import { encryptionKeySource, tokenSource } from './key-schema.ts';
+import { textSource } from './key-schema.ts';
 import { addressRange, count, duration, filePath, listenAddress, nat64Prefix, size, timeLimit } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
 
@@ -23,7 +23,7 @@ const schedule = () =>
     .max(MAX_SCHEDULE_LENGTH)
     .meta({ examples: [['5s', '5m', '1h']] });
 
-const secretSource = tokenSource.describe('Source of the secret (whsec_… or whsk_…): { env: NAME } or { file: PATH }.');
+const secretSource = textSource.describe('Source of the secret (whsec_… or whsk_…): { env: NAME } or { file: PATH }.');
 
 /** The settings of an endpoint that the management API has, too. */
 export const endpointSettings = {
@@ -134,7 +134,7 @@ const queue = z.strictObject({
     .describe('Embedded queue in a SQLite file, for one process.'),
   postgres: z
     .strictObject({
-      url: tokenSource.describe(
+      url: textSource.describe(
         'Source of the connection string (postgres://user:password@host:5432/database?sslmode=verify-full): { env: NAME } or { file: PATH }.',
       ),
       schema: z
@@ -178,7 +178,7 @@ const queue = z.strictObject({
 const outbox = z.strictObject({
   postgres: z
     .strictObject({
-      url: tokenSource.describe(
+      url: textSource.describe(
         'Source of the URL, postgres://USER:PASSWORD@HOST:PORT/DATABASE: { env: NAME } or { file: PATH }. Its parameters sslmode (disable, require, verify-ca or verify-full), sslrootcert, sslcert and sslkey configure TLS. Without sslmode, TLS is used and verified except on this machine.',
       ),
       schema: z
@@ -200,7 +200,7 @@ export const provider = z.strictObject({
     .describe('Listen address of the API. Addresses other than loopback require `tls`, and `token` or `basic`.'),
   tls: portTls.optional().describe('TLS on this port. Default: plain HTTP.'),
   token: z
-    .strictObject({ secret: tokenSource.describe('Source of the token: { env: NAME } or { file: PATH }.') })
+    .strictObject({ secret: textSource.describe('Source of the token: { env: NAME } or { file: PATH }.') })
     .optional()
     .describe(
       'Bearer token that every request needs, except for /openapi.json. Without `token` and `basic`, only requests from loopback are accepted.',
@@ -222,7 +222,7 @@ export const provider = z.strictObject({
   encryption: z
     .strictObject({
       keys: z
-        .array(encryptionKeySource)
+        .array(textSource)
         .min(1)
         .max(10)
         .meta({ examples: [[{ file: '/etc/sidegate/encryption-key' }]] })
@@ -269,7 +269,7 @@ export const provider = z.strictObject({
             .max(2048)
             .describe('URL of a forward proxy (http:// or https://) that all deliveries go through, with CONNECT.'),
           username: z.string().min(1).max(255).optional().describe('User name for the proxy.'),
-          password: tokenSource.optional().describe('Source of the password for the proxy: { env: NAME } or { file: PATH }.'),
+          password: textSource.optional().describe('Source of the password for the proxy: { env: NAME } or { file: PATH }.'),
         })
         .optional()
         .describe('Egress proxy. Default: direct connections.'),

@@ -1,6 +1,6 @@
 /** The schema of tracing: which incoming traces are continued, and where spans are exported to. */
 import * as z from 'zod';
-import { tokenSource } from './key-schema.ts';
+import { textSource } from './key-schema.ts';
 import { count, filePath, timeLimit } from './scalars.ts';
 
 const TRUST_MEANING =
@@ -32,7 +32,7 @@ const otlp = z.strictObject({
       'URL of the collector, which must accept OTLP/HTTP with JSON; without a path, spans are sent to /v1/traces. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, then OTEL_EXPORTER_OTLP_ENDPOINT.',
     ),
   headers: z
-    .record(z.string().regex(FIELD_NAME, 'a header name must be a token (RFC 9110 §5.6.2)'), tokenSource)
+    .record(z.string().regex(FIELD_NAME, 'a header name must be a token (RFC 9110 §5.6.2)'), textSource)
     .optional()
     .describe(
       'Headers of each export request, for example Authorization; each value is { env: NAME } or { file: PATH }. Default: OTEL_EXPORTER_OTLP_TRACES_HEADERS, then OTEL_EXPORTER_OTLP_HEADERS.',

@@ -9,7 +9,7 @@ import type { SchemeDescription, Tolerance } from '../../verify/schemes/descript
 import { parseKinds } from '../../verify/schemes/kind.ts';
 import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { completeDescription, jwtOptions, toPublishedKeys } from './jwt-schema.ts';
-import { remoteKeys, tokenSource, webhookKey } from './key-schema.ts';
+import { remoteKeys, textSource, webhookKey } from './key-schema.ts';
 import { idSource } from './place-schema.ts';
 import { DEFAULT_RETENTION_MS } from './retention.ts';
 import { duration, jsonPath, publicUrl, scalar, size, timeLimit } from './scalars.ts';
@@ -171,7 +171,7 @@ const written = z.strictObject({
     .describe(
       'URL under which the sender reaches the gate, for schemes that sign the URL: scheme and host, and the path prefix if a proxy strips one.',
     ),
-  urlCredentials: tokenSource
+  urlCredentials: textSource
     .optional()
     .describe(
       'User and password that the URL at the sender has before the host (https://user:password@hooks.example.com), for senders that sign them, such as `twilio` and `mandrill`: the secret is the text between // and @.',
