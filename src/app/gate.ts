@@ -50,6 +50,7 @@ export class Gate {
   readonly #others: OtherWorkers;
   readonly #configReloads: ConfigReloads;
   #routes = new RouteTable<AppRoute>([]);
+  #table = { isReplaced: false };
   #rings = new Map<string, KeyRing>();
   #ready: PreparedConfig;
   #notReadyBecause: string | undefined = 'starting';
@@ -268,13 +269,16 @@ export class Gate {
     this.#services.signer.replace(ready.identity?.key, config.identity);
     const rings = new Map<string, KeyRing>();
     this.#services.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
+    const table = { isReplaced: false };
     const routes = ready.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.config.name, ring);
-      const built = buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#services.routeParts);
+      const built = { ...buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#services.routeParts), table };
       return config.routes.length === 1 ? built : { ...built, share: built.name };
     });
     this.#services.provider?.apply(ready, pools, rings);
+    this.#table.isReplaced = true;
+    this.#table = table;
     this.#routes = new RouteTable(routes);
     this.#requests.recheck();
     for (const { name, mode } of config.routes)

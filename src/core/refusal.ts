@@ -107,6 +107,7 @@ export type Reason =
   | 'resource_busy'
   | 'waiters_full'
   | 'lease_expired'
+  | 'rules_changed'
   | 'envelope_mismatch'
   | 'dedup_unavailable'
   | 'order_unavailable'

@@ -38,6 +38,8 @@ export interface AppRoute extends GuardedRoute, RecordedRoute, Routable {
   /** Forwards headers that make the app treat a request as one with another method. */
   readonly forwardMethodOverride: boolean;
   readonly identity: IdentityContext;
+  /** The table that the route is in; a reload replaces it. */
+  readonly table?: { readonly isReplaced: boolean };
 }
 
 /** The route of all requests of the forward proxy. */
@@ -71,7 +73,7 @@ export class ExchangePort implements RequestHandler {
     try {
       const route = this.#find(head);
       if (route instanceof Refusal) this.#ends.end({ info: head, head, refusal: route, stage: 'route' }, response);
-      else new Exchange(this.#ends, route, head, response).start();
+      else new Exchange({ ends: this.#ends, find: this.#find }, route, head, response).start();
     } catch (thrown) {
       head.body.free();
       this.#ends.abandon(head, response, thrown);
@@ -125,14 +127,21 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   outcome: ForwardOutcome | undefined = undefined;
   refusal: Refusal | undefined = undefined;
   readonly #ends: RequestEnds;
+  readonly #find: ExchangeParts['find'];
   readonly #response: ClientResponse;
   #slot: Slot | undefined;
   #stopWatching: (() => void) | undefined;
   #cancelRevoked: CancelTimer | undefined;
 
-  constructor(ends: RequestEnds, route: ExchangeRoute, head: ParsedHead, response: ClientResponse) {
+  constructor(
+    { ends, find }: { readonly ends: RequestEnds; readonly find: ExchangeParts['find'] },
+    route: ExchangeRoute,
+    head: ParsedHead,
+    response: ClientResponse,
+  ) {
     super(route, head);
     this.#ends = ends;
+    this.#find = find;
     this.info = head;
     this.#response = response;
   }
@@ -181,6 +190,7 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
       return { refusal: refuse('proxy_credentials_required', 'bad_credentials', { stage: 'login' }) };
     if (route.to === 'destination') return this.#thenPass(route.egress.pass(admitted, this.#response, trace), (passed) => passed);
     if (authRequests === undefined) return this.#enter(route, admitted);
+    if (this.#isOutdated()) return this.#refuseOutdated(admitted);
     writeAllowed(this.#response, admitted, route.identity, trace);
     return {};
   }
@@ -239,6 +249,10 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
       claimed.claim?.release();
       return { refusal: refuse('in_progress', 'lease_expired', { stage: 'dedup' }) };
     }
+    if (this.#isOutdated()) {
+      this.#leaveSlot();
+      return this.#refuseOutdated(admitted);
+    }
     // Removed while the body arrived, or while the request waited for its slot.
     if (this.user?.login?.isLive() === false) {
       this.#leaveSlot();
@@ -279,6 +293,18 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   isAllowedBy(now: ExchangeRoute | Refusal): boolean {
     if (now instanceof Refusal) return false;
     return now === this.route || (now.to === 'app' && this.route.to === 'app' && now.gateIdentity === this.route.gateIdentity);
+  }
+
+  /** A reload replaced the rules by which the request was admitted, while its password was hashed, its body arrived or it waited. */
+  #isOutdated(): boolean {
+    return this.route.to === 'app' && this.route.table?.isReplaced === true && !this.isAllowedBy(this.#find(this.head));
+  }
+
+  /** The new rules decide about the retry. */
+  #refuseOutdated({ claimed, body }: Admitted): Passed {
+    claimed?.claim?.release();
+    if (!Buffer.isBuffer(body)) body.stop();
+    return { refusal: refuse('in_progress', 'rules_changed', { stage: 'route' }) };
   }
 
   /** A request without a claim, whose end nothing else bounds, can be revoked while it lasts. */

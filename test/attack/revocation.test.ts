@@ -360,6 +360,94 @@ test('a delivery whose key is removed while its body arrives is rejected', async
   await gate.stop();
 });
 
+describe('a delivery whose body arrives while a reload changes its route', () => {
+  afterEach(() => gate.stop());
+
+  /** The answer to a delivery whose body ends after the reload. */
+  const deliver = async (
+    before: Sections[],
+    after: Sections[],
+    delivery: { headers: Readonly<Record<string, string>>; body: Buffer },
+  ) => {
+    gate = await startGate({ routes: before }, undefined, { users: BOTH });
+    app.received.length = 0;
+    const socket = openSocket(gate.port);
+    socket.write(toSlowHead(delivery.headers, delivery.body.length));
+    expect(String(await new Promise((resolve) => socket.once('data', resolve)))).toContain('100 Continue');
+    socket.write(delivery.body.subarray(0, 1));
+    gate.writeConfig({ routes: after });
+    await gate.gate.reload();
+    expect(gate.log().at(-1)?.['msg'] ?? '').not.toBe('config_reload_failed');
+    console.log(gate.logText());
+    socket.write(delivery.body.subarray(1));
+    return readToEnd(socket);
+  };
+  const signed = (): { headers: Readonly<Record<string, string>>; body: Buffer } => makeDelivery();
+  const unsigned = (): { headers: Readonly<Record<string, string>>; body: Buffer } => {
+    const { headers, body } = makeDelivery();
+    return { headers: { ...headers, 'Webhook-Signature': `v1,${Buffer.alloc(32).toString('base64')}` }, body };
+  };
+  const route = (over: { match?: Sections; webhook?: Sections; route?: Sections } = {}): Sections =>
+    toWebhookRoute(app.port, over);
+  test.each<[string, () => Sections[], () => Sections[], typeof signed]>([
+    ['from observing to enforcing', () => [route({ route: { mode: 'observe' } })], () => [route()], unsigned],
+    ['to a path of its own', () => [route()], () => [route({ match: { path: '/elsewhere' } })], signed],
+    [
+      'to another media type',
+      () => [route()],
+      () => [route({ webhook: { contentTypes: ['application/cloudevents+json'] } })],
+      signed,
+    ],
+    [
+      'to require a password as well',
+      () => [route()],
+      () => [route({ route: { basic: { realm: 'r', users: { file: 'users' }, requireTls: false } } })],
+      signed,
+    ],
+    [
+      'to a narrower tolerance',
+      () => [route({ webhook: { tolerance: '5m' } })],
+      () => [route({ webhook: { tolerance: '1m' } })],
+      signed,
+    ],
+  ])('%s never reaches the app, and is retried', async (_title, before, after, delivery) => {
+    expect(await deliver(before(), after(), delivery())).toContain('503 Service Unavailable');
+    expect(app.received).toHaveLength(0);
+    expect(gate.log()).toContainEqual(expect.objectContaining({ code: 'in_progress', reason: 'rules_changed' }));
+  });
+
+  test('without changing its rules is handled', async () => {
+    expect(await deliver([route()], [route({ route: { timeout: '20s' } })], signed())).toContain('200 OK');
+    expect(app.received).toHaveLength(1);
+  });
+});
+
+test('an upgrade that a password check holds up while a reload begins to enforce it is not granted', async () => {
+  const sockets = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  await new Promise((resolve) => sockets.once('listening', resolve));
+  const upstream = `http://127.0.0.1:${(sockets.address() as { port: number }).port}`;
+  const basic = { realm: 'r', users: { file: 'users' }, requireTls: false, limit: 'off', cache: { ttl: '0s' } };
+  const ui = { name: 'ui', match: { pathPrefix: '/' }, upstream, basic };
+  gate = await startGate({ routes: [{ ...ui, mode: 'observe' }] }, undefined, {
+    users: makeEntry('alice', 'a', ['-B', '-C', '13']),
+  });
+  const closed = ['a', 'b', 'c', 'd', 'e', 'f'].map((name) => {
+    const socket = openSocket(gate.port);
+    socket.write(
+      `GET /${name} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n` +
+        `Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nAuthorization: ${toBasic('alice', `wrong-${name}`).Authorization}\r\n\r\n`,
+    );
+    return readToEnd(socket);
+  });
+  gate.writeConfig({ routes: [ui] });
+  await gate.gate.reload();
+  // Checked under the old rules or the new ones: nothing stays open.
+  for (const answer of await Promise.all(closed)) expect(answer).toMatch(/^HTTP\/1\.1 (?:401|429|503) /);
+  expect(sockets.clients.size).toBe(0);
+  await gate.stop();
+  sockets.close();
+});
+
 /** The status that the proxy gives a new CONNECT. */
 async function connectStatus(authority: string): Promise<number> {
   const socket = openSocket(gate.proxyPort);

@@ -9,11 +9,12 @@ export interface Routing {
 
 /**
  * Equal for two routes if and only if a request that passes the gates of one passes those of the other with the same effect: they have
- * the same mode, users and certificates, and both or neither allow anyone. A route with a webhook equals only itself, because each
- * route remembers only the IDs of its deliveries. Settings that apply after the gates do not count: upstream, timeouts and headers.
+ * the same mode, users and certificates, and both or neither allow anyone. A route with a webhook equals only itself before and after a
+ * reload that changes nothing but its keys, because each route remembers only the IDs of its deliveries. Settings that apply after the
+ * gates do not count: upstream, timeouts and headers.
  */
 export function toGateIdentity({ name, mode, allow, basic, clientCertificate, webhook }: RouteConfig): string {
-  return JSON.stringify([mode, allow, basic, clientCertificate, webhook === undefined ? undefined : name]);
+  return JSON.stringify([mode, allow, basic, clientCertificate, webhook && [name, { ...webhook, keys: undefined }]]);
 }
 
 /** The route, as the router needs it. */
