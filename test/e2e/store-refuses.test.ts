@@ -265,6 +265,15 @@ test('every line of the log is JSON, also what a library or Node prints', async 
   ]);
 });
 
+test('a policy that evicts keys is reported at the next connection, as after a failover', async () => {
+  const server = await start('maxmemory 100mb', 'maxmemory-policy noeviction');
+  gate = await startGate({ store: { redis: { url: `redis://127.0.0.1:${server.port}` } }, routes: [toRoute(app.port)] });
+  expect(gate.logText()).not.toContain('Redis can evict IDs');
+  server.cli('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+  server.cli('CLIENT', 'KILL', 'TYPE', 'normal');
+  await until(() => gate?.logText().includes('Redis can evict IDs') === true);
+});
+
 test('a Cluster of which one primary refuses writes stays down, and each of its replies is reported once', async () => {
   const cluster = await startCluster(0);
   cluster.nodes[0]?.cli('CONFIG', 'SET', 'min-replicas-to-write', '3');

@@ -64,7 +64,6 @@ class RedisStore implements RedisStoreParts {
   #cancelProbe: CancelTimer | undefined;
   #cancelReconnect: CancelTimer | undefined;
   /** Warnings are reported once. */
-  #isChecked = false;
   #isClosing = false;
 
   constructor(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock) {
@@ -169,8 +168,8 @@ class RedisStore implements RedisStoreParts {
 
   async #onReady(): Promise<void> {
     await this.#probe();
-    if (this.#isUp !== true || this.#isChecked) return;
-    this.#isChecked = true;
+    // At each connection: after a failover, it is another server.
+    if (this.#isUp !== true) return;
     await this.#warnAboutEviction();
     await this.#warnAboutCommands();
   }
