@@ -43,7 +43,10 @@ export function renderCommands(): string {
 function renderCommand(command: Command, before: string): string[] {
   command.configureHelp({ helpWidth: HELP_WIDTH }).configureOutput({ getOutHasColors: () => false });
   const name = `${before} ${command.name()}`;
-  const own = `### ${name}\n\n\`\`\`text\n${command.helpInformation().trimEnd()}\n\`\`\`\n`;
+  let help = '';
+  command.configureOutput({ writeOut: (text) => (help += text) });
+  command.outputHelp();
+  const own = `### ${name}\n\n\`\`\`text\n${help.trimEnd()}\n\`\`\`\n`;
   return [own, ...command.commands.flatMap((member) => renderCommand(member, name))];
 }
 

@@ -60,9 +60,10 @@ export async function prepare(
   clock: Clock,
   overrides?: Overrides,
   place: WorkerPlace = FIRST_WORKER,
+  text?: string,
 ): Promise<PrepareResult> {
   const configFingerprint = await toFingerprints([file]);
-  const loaded = await loadConfig(file, clock, { overrides });
+  const loaded = await loadConfig(file, clock, { overrides }, text);
   if (loaded.config === undefined) {
     const { problems, rest } = loaded;
     // Report all problems at once: read what the valid sections refer to as well.
@@ -136,11 +137,13 @@ export interface ReportOptions {
   readonly overrides?: Overrides | undefined;
   /** Also tests the connections to the store and the upstreams, if the config has no errors. */
   readonly connects?: boolean;
+  /** The config, if it does not come from the file. */
+  readonly text?: string | undefined;
 }
 
 /** Checks a config file. */
 export async function reportConfig(file: string, clock: Clock, options: ReportOptions = {}): Promise<ConfigReport> {
-  const ready = await prepare(file, clock, options.overrides);
+  const ready = await prepare(file, clock, options.overrides, FIRST_WORKER, options.text);
   const { loaded } = ready;
   const connections =
     options.connects === true && ready.loaded !== undefined ? await testConnections(file, ready, clock) : undefined;

@@ -135,7 +135,7 @@ async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): P
   if ('problem' in parsed) {
     const guess = parsed.isCertain === true ? undefined : toOtherSchemeHint(scheme, read.secret, config, route);
     const hint = guess ?? parsed.hint;
-    return { warnings: read.warnings, problem: { message: parsed.problem, hint } };
+    return { warnings: parsed.isCertain === true ? [] : read.warnings, problem: { message: parsed.problem, hint } };
   }
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
   return { key: { ...parsed.key, notBefore: toLater(config.notBefore, parsed.key.notBefore) }, warnings, problem: NO_PROBLEM };

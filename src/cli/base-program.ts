@@ -13,8 +13,21 @@ export function createBaseProgram(io: Io): Command {
     .version(readVersion(), '-V, --version', 'show the version')
     .helpOption('-h, --help', 'show this help')
     .exitOverride()
-    .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
+    .configureOutput({
+      writeOut: io.stdout,
+      writeErr: io.stderr,
+      outputError: (text, write) => write(toOwnForm(text)),
+    })
     .showSuggestionAfterError();
+}
+
+/** Commander's errors in the form of all others: `sidegate: …`, on one line with the suggestion. */
+function toOwnForm(text: string): string {
+  const [first = '', ...more] = text
+    .replace(/^error: /, 'sidegate: ')
+    .trimEnd()
+    .split('\n');
+  return `${[first, ...more.map((line) => line.replace(/^\(|\)$/g, ''))].join('. ')}\n`;
 }
 
 /** Runs one command of the program that `create` returns; resolves to the exit code. */

@@ -19,7 +19,7 @@ export function runCheck(argv: readonly string[], io: Io): Promise<number> {
 export function addCheck(program: Command, io: Io, setExit: (code: number) => void): void {
   withReport(withOverrides(program.command('check')), REPORTS.check)
     .description('report all problems of a config; exit 1 if sidegate cannot run with it')
-    .argument('[file]', 'config file')
+    .argument('[file]', 'config file; - for standard input')
     .option('-c, --config <file>', 'same as the argument')
     .option('--connect', 'also connect to the store, to the apps of all routes and to the databases of queue and outbox')
     .action(async (file, given) =>

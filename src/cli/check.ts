@@ -1,11 +1,13 @@
 /** `sidegate check`: reports all problems of a config, with positions and hints, and how overlapping routes are separated. */
 
 import { reportConfig } from '../app/check.ts';
-import { formatPaintedProblem, type Severity } from '../config/schema/problem.ts';
+import type { Severity } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { paint } from '../core/terminal.ts';
+import { readBody } from './input.ts';
 import { EXIT, type Io } from './io.ts';
+import { showProblems } from './problems.ts';
 
 /** Options of the command. */
 export interface CheckOptions {
@@ -21,17 +23,19 @@ export interface CheckOptions {
 /** Exits with 0 if the gate can run with the config, even if there are warnings. */
 export async function checkFile(file: string | undefined, options: CheckOptions, io: Io): Promise<number> {
   const config = toConfigFile(file, options.config);
+  const text = config === '-' ? (await readBody(config, io)).toString() : undefined;
   const { listen, admin, upstream, appProbe: appProbes } = options;
   const { problems, notes } = await reportConfig(config, systemClock, {
     overrides: { listen, admin, upstream, appProbes },
     connects: options.connect === true,
+    text,
   });
   const errors = problems.filter(({ severity }) => severity === 'error').length;
   if (options.format === 'json') {
     io.stdout(`${JSON.stringify(problems, undefined, 2)}\n`);
   } else {
     const shade = (severity: Severity): string => paint(io, severity === 'error' ? 'bad' : 'warning', severity);
-    for (const problem of problems) io.stdout(`${formatPaintedProblem(problem, shade)}\n`);
+    await showProblems(problems, { file: config, text, write: io.stdout, paint: shade });
     for (const note of notes) io.stdout(`${config}: note: ${note}\n`);
     const summary = toSummary(errors, problems.length - errors);
     io.stdout(`${config}: ${paint(io, errors === 0 ? 'good' : 'bad', summary)}\n`);

@@ -16,7 +16,7 @@ import { PRESETS } from '../verify/presets/catalogue.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
-import { readConfig, readPublicUrl, readRouteKeys } from './sender.ts';
+import { findNamedRoute, readConfig, readPublicUrl, readRouteKeys } from './sender.ts';
 import { formatVerification, verifyStepwise } from './verification.ts';
 import { toGivenKey } from './verify.ts';
 
@@ -125,12 +125,8 @@ async function toConfigSubject(options: ExplainOptions, request: RejectedRequest
 }
 
 function findRoute({ routes }: Config, name: string | undefined, { method, target: raw, headers }: RejectedRequest): RouteConfig {
+  if (name !== undefined) return findNamedRoute(routes, name);
   const names = routes.map((route) => route.name).join(', ');
-  if (name !== undefined) {
-    const named = routes.find((route) => route.name === name);
-    if (named === undefined) throw usageError(`--route ${name} is not one of ${names}`);
-    return named;
-  }
   const target = parseTarget(raw);
   if ('problem' in target)
     throw usageError(`no route matches the request: ${target.problem}; select one with --route (${names})`);

@@ -6,26 +6,14 @@ import { readClientCa } from '../kubernetes/admission/client-ca.ts';
 import { Injector, type InjectorAddresses, type InjectorContext } from '../kubernetes/admission/injector.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';
-import {
-  INJECTOR_OPTIONS,
-  type InjectorOptions,
-  openCluster,
-  parseInjectorOptions,
-  readInjectorConfig,
-} from './injector-command.ts';
+import { type InjectorOptions, openCluster, parseInjectorOptions, readInjectorConfig } from './injector-command.ts';
 import { EXIT, type Io } from './io.ts';
 import { Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
 
-const HELP = `Usage: sidegate inject-server --config FILE
-
-Runs the admission webhook that injects the sidecar into pods with the label sidegate.dev/inject. SIGTERM drains and stops it.
-
-${INJECTOR_OPTIONS}`;
-
 /** Runs until a signal; the exit code is 0 after a drain, even if the drain timed out. */
 export async function runInjectServer(args: readonly string[], io: Io): Promise<number> {
-  const options = parseInjectorOptions(args, { name: 'inject-server', help: HELP }, io);
+  const options = parseInjectorOptions(args, 'inject-server', io);
   if (typeof options === 'number') return options;
   const context = await prepare(options, io);
   return context === undefined ? EXIT.failed : run(context, io);

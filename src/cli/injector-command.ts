@@ -2,19 +2,12 @@
 import { parseArgs } from 'node:util';
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
-import { SidegateError, toErrorText } from '../core/errors.ts';
+import { SidegateError } from '../core/errors.ts';
 import { KubeClient } from '../kubernetes/client/client.ts';
 import { findCluster } from '../kubernetes/client/kubeconfig.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
+import { describeArgument } from './arguments.ts';
 import { EXIT, type Io } from './io.ts';
-
-/** The options of both commands, for their help. */
-export const INJECTOR_OPTIONS = `Options:
-  -c, --config FILE    config file of the injector (required)
-  --kubeconfig FILE    kubeconfig; default: $KUBECONFIG, ~/.kube/config, or the cluster of this pod
-  --context NAME       context of the kubeconfig; default: the current one
-  -h, --help           show this help
-`;
 
 /** Parsed options. */
 export interface InjectorOptions {
@@ -24,27 +17,18 @@ export interface InjectorOptions {
 }
 
 /** Returns the options, or an exit code if the command must not run. */
-export function parseInjectorOptions(
-  args: readonly string[],
-  { name, help }: { readonly name: string; readonly help: string },
-  io: Io,
-): InjectorOptions | number {
+export function parseInjectorOptions(args: readonly string[], name: string, io: Io): InjectorOptions | number {
   const options = {
     config: { type: 'string', short: 'c' },
     kubeconfig: { type: 'string' },
     context: { type: 'string' },
-    help: { type: 'boolean', short: 'h' },
   } as const;
   try {
     const { values } = parseArgs({ args: [...args], options, strict: true, allowPositionals: false });
-    if (values.help === true) {
-      io.stdout(help);
-      return EXIT.ok;
-    }
     if (values.config !== undefined) return { config: values.config, kubeconfig: values.kubeconfig, context: values.context };
-    io.stderr(`sidegate ${name}: missing option: --config FILE\n`);
+    io.stderr(`sidegate: ${name} needs --config FILE\n`);
   } catch (thrown) {
-    io.stderr(`sidegate ${name}: ${toErrorText(thrown)}\n`);
+    io.stderr(`sidegate: ${name}: ${describeArgument(thrown, Object.keys(options))}\n`);
   }
   return EXIT.usage;
 }

@@ -89,8 +89,10 @@ export function toTime(text: string | undefined, option: string): string | undef
 /** One of the values that an option can have. */
 export function toChoice<T extends string>(text: string, choices: readonly T[], option: string): T {
   const found = choices.find((choice) => choice === text);
-  if (found === undefined) throw usageError(`${option} ${text} is not one of ${choices.join(', ')}`);
-  return found;
+  if (found !== undefined) return found;
+  const nearest = findNearest(text, choices);
+  const suggestion = nearest === undefined ? '' : `. Did you mean ${nearest}?`;
+  throw usageError(`${option} ${text} is not one of ${choices.join(', ')}${suggestion}`);
 }
 
 const MAX_COUNT = 1_000_000;

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { isMainThread } from 'node:worker_threads';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { describeArgument } from './arguments.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 
@@ -17,43 +18,11 @@ const io: Io = {
   env: process.env,
 };
 
-const RUN_HELP = `Usage: sidegate run --config FILE [--listen HOSTS:PORT] [--admin HOSTS:PORT]
-                    [--upstream URL] [--app-probe CONTAINER/KIND=URL]...
-
-Starts sidegate. SIGTERM drains and stops it, SIGHUP reloads the config.
-
-Options:
-  -c, --config FILE     config file (required)
-      --listen HOSTS:PORT
-                        where to listen for requests, instead of listen.address;
-                        several hosts separated by commas, :PORT for all addresses
-      --admin HOSTS:PORT
-                        where the admin port listens, instead of admin.address
-      --upstream URL    the app of all routes without an upstream
-      --app-probe CONTAINER/KIND=URL
-                        URL of the app that /app-health/CONTAINER/KIND on the admin
-                        port requests; KIND: livez, readyz or startupz; with headers:
-                        CONTAINER/KIND={"url":…,"headers":[…]}
-  -h, --help            show this help
-`;
-
-const DELIVER_HELP = `Usage: sidegate deliver --config FILE [--admin HOSTS:PORT]
-
-Starts only the sending side, with the role deliver: it sends the events that other
-replicas accept. They share a queue in PostgreSQL. SIGTERM stops it, SIGHUP reloads the
-config.
-
-Options:
-  -c, --config FILE     config file (required)
-      --admin HOSTS:PORT
-                        where the admin port listens, instead of admin.address
-  -h, --help            show this help
-`;
-
 async function main(argv: readonly string[]): Promise<number> {
   const [command, ...rest] = argv;
-  if (command === 'run' || command === 'deliver') return run(command, rest);
-  if (command === 'check') {
+  const isHelp = rest.some((word) => word === '--help' || word === '-h');
+  if (!isHelp && (command === 'run' || command === 'deliver')) return run(command, rest);
+  if (!isHelp && command === 'check') {
     const { runCheck } = await import('./check-command.ts');
     return runCheck(argv, io);
   }
@@ -68,12 +37,8 @@ async function main(argv: readonly string[]): Promise<number> {
 async function run(command: 'run' | 'deliver', args: readonly string[]): Promise<number> {
   const options = parseRunOptions(command, args);
   if (options === undefined) return EXIT.usage;
-  if (options.help === true) {
-    io.stdout(command === 'run' ? RUN_HELP : DELIVER_HELP);
-    return EXIT.ok;
-  }
   if (options.config === undefined) {
-    io.stderr(`sidegate ${command}: missing option: --config FILE\n`);
+    io.stderr(`sidegate: ${command} needs --config FILE\n`);
     return EXIT.usage;
   }
   const { runGate } = await import('./run.ts');
@@ -84,7 +49,6 @@ async function run(command: 'run' | 'deliver', args: readonly string[]): Promise
 const DELIVER_OPTIONS = {
   config: { type: 'string', short: 'c' },
   admin: { type: 'string' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 const RUN_OPTIONS = {
   ...DELIVER_OPTIONS,
@@ -97,19 +61,17 @@ const RUN_OPTIONS = {
 interface RunOptions {
   readonly config?: string | undefined;
   readonly admin?: string | undefined;
-  readonly help?: boolean | undefined;
   readonly listen?: string | undefined;
   readonly upstream?: string | undefined;
   readonly 'app-probe'?: readonly string[] | undefined;
 }
 
 function parseRunOptions(command: 'run' | 'deliver', args: readonly string[]): RunOptions | undefined {
+  const options = command === 'run' ? RUN_OPTIONS : DELIVER_OPTIONS;
   try {
-    const options = command === 'run' ? RUN_OPTIONS : DELIVER_OPTIONS;
     return parseArgs({ args: [...args], options, strict: true, allowPositionals: false }).values;
   } catch (thrown) {
-    const isFile = (thrown as NodeJS.ErrnoException).code === 'ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL';
-    io.stderr(`sidegate ${command}: ${isFile ? 'name the config with --config FILE' : toErrorText(thrown)}\n`);
+    io.stderr(`sidegate: ${command}: ${describeArgument(thrown, Object.keys(options))}\n`);
     return undefined;
   }
 }

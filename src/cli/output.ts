@@ -1,7 +1,9 @@
 /** Report options, the same in all commands: `--format FORMAT` and `--output FILE`. */
+
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
+import { toChoice } from './input.ts';
 import type { Io } from './io.ts';
 
 /** The report formats of a command; the first is the default. */
@@ -60,6 +62,6 @@ export async function runReport<O extends GivenOutput>(
   run: (options: O & OutputOptions, io: Io) => Promise<number>,
 ): Promise<number> {
   const format = given.format ?? formats[0];
-  if (!formats.includes(format)) throw usageError(`--format ${format} is not one of ${formats.join(', ')}`);
+  toChoice(format, formats, '--format');
   return writeReport(given.output, io, (out) => run({ ...given, format }, out));
 }

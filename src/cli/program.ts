@@ -7,6 +7,7 @@ import { addDeliveries } from './deliveries.ts';
 import { examineCluster } from './doctor.ts';
 import { addEndpoints } from './endpoints.ts';
 import { addEvents } from './events.ts';
+import { EXAMPLES, findCommand, toExampleText } from './examples.ts';
 import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
@@ -89,6 +90,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addEvents(program, io, setExit);
   addForKubernetes(program, io, setExit);
   addCompletion(program, io);
+  for (const [words, lines] of Object.entries(EXAMPLES)) findCommand(program, words).addHelpText('after', toExampleText(lines));
   return program;
 }
 
@@ -106,7 +108,12 @@ function addInjectorCommands(program: Command): void {
     ['inject-server', 'run the admission webhook that injects the sidecar into labeled pods'],
     ['rotate-certificates', "renew the injector's CA and certificate, and the caBundle of its webhook"],
   ] as const)
-    program.command(name).description(description).requiredOption('-c, --config <file>', 'config file of the injector');
+    program
+      .command(name)
+      .description(description)
+      .requiredOption('-c, --config <file>', 'config file of the injector')
+      .option('--kubeconfig <file>', 'kubeconfig; default: $KUBECONFIG, ~/.kube/config, or the cluster of this pod')
+      .option('--context <name>', 'context of the kubeconfig; default: the current one');
 }
 
 function addHashPassword(program: Command, io: Io, setExit: (code: number) => void): void {

@@ -4,21 +4,15 @@ import { keepAlive, systemClock } from '../core/clock.ts';
 import { RotationController } from '../kubernetes/certificates/rotation-controller.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';
-import { INJECTOR_OPTIONS, openCluster, parseInjectorOptions, readInjectorConfig } from './injector-command.ts';
+import { openCluster, parseInjectorOptions, readInjectorConfig } from './injector-command.ts';
 import { EXIT, type Io } from './io.ts';
 import { Shutdown } from './shutdown.ts';
 import { readVersion } from './version.ts';
 
 const NAME = 'rotate-certificates';
-const HELP = `Usage: sidegate ${NAME} --config FILE
-
-Renews the injector's CA and certificate, and the caBundle of its webhook, in the cluster. Listens on no port.
-
-${INJECTOR_OPTIONS}`;
-
 /** Runs until a signal. */
 export async function runRotateCertificates(args: readonly string[], io: Io): Promise<number> {
-  const options = parseInjectorOptions(args, { name: NAME, help: HELP }, io);
+  const options = parseInjectorOptions(args, NAME, io);
   if (typeof options === 'number') return options;
   const config = await readInjectorConfig(options.config, io);
   if (config === undefined) return EXIT.failed;

@@ -15,6 +15,7 @@ import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';
 import { EXIT, type Io } from './io.ts';
+import { showProblems } from './problems.ts';
 import { MARGIN_MS, Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
 
@@ -31,7 +32,7 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   keepHeapWhileIdle();
   const ready = await prepare(file, systemClock, overrides);
   if (ready.loaded === undefined) {
-    for (const problem of ready.problems) io.stderr(`${formatProblem(problem)}\n`);
+    await showProblems(ready.problems, { file, write: io.stderr });
     return EXIT.failed;
   }
   const { config } = ready.loaded;

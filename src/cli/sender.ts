@@ -15,7 +15,7 @@ import { compileScheme } from '../verify/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
 import { addCredentials } from '../verify/schemes/url.ts';
-import { readSecretOption, requireSignature, type SecretOptions, toEncoding, toScheme } from './input.ts';
+import { readSecretOption, requireSignature, type SecretOptions, toChoice, toEncoding, toScheme } from './input.ts';
 
 /** Options that name a scheme and its keys. */
 export interface SenderOptions extends SecretOptions {
@@ -78,12 +78,21 @@ export async function readConfig(file: string): Promise<Config> {
   return config;
 }
 
+/** The route that `--route` names. */
+export function findNamedRoute(routes: readonly RouteConfig[], name: string): RouteConfig {
+  const chosen = toChoice(
+    name,
+    routes.map((route) => route.name),
+    '--route',
+  );
+  return routes.find((route) => route.name === chosen) as RouteConfig;
+}
+
 function findWebhookRoute({ routes }: Config, name: string | undefined): { route: RouteConfig; webhook: WebhookConfig } {
   const names = routes.filter(({ webhook }) => webhook !== undefined).map((route) => route.name);
   if (names.length === 0) throw usageError('no route of the config has a webhook section');
   if (name === undefined && names.length > 1) throw usageError(`select a route with --route (${names.join(', ')})`);
-  const route = routes.find((each) => each.name === (name ?? names[0]));
-  if (route === undefined) throw usageError(`--route ${name} is not one of ${names.join(', ')}`);
+  const route = findNamedRoute(routes, name ?? (names[0] as string));
   const { webhook } = route;
   if (webhook === undefined) throw usageError(`the route ${route.name} has no webhook section, so its requests are not signed`);
   return { route, webhook };

@@ -11,6 +11,7 @@ import { type Fixtures, loadFixtures } from '../diagnostics/simulate/fixtures.ts
 import { countResults, type FileReport, FORMATS, type TestReport } from '../diagnostics/simulate/report.ts';
 import { runTests } from '../diagnostics/simulate/run-tests.ts';
 import { prepareSimulation } from '../diagnostics/simulate/simulator.ts';
+import { toChoice } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
@@ -25,8 +26,7 @@ type Coverage = Map<string, { readonly routes: readonly string[]; readonly reach
 
 /** Exits with 0 if everything is as expected, with 1 if something is not, with 2 if something could not be run. */
 export async function testConfigs(files: readonly string[], options: TestOptions, io: Io): Promise<number> {
-  const write = FORMATS[options.format];
-  if (write === undefined) throw usageError(`--format ${options.format} is not one of ${Object.keys(FORMATS).join(', ')}`);
+  const write = FORMATS[toChoice(options.format, Object.keys(FORMATS), '--format')] as (typeof FORMATS)[string];
   const pattern = options.run === undefined ? undefined : toPattern(options.run);
   const coverage: Coverage = new Map();
   const reports: FileReport[] = [];

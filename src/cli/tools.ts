@@ -7,7 +7,8 @@ import { runRotateCertificates } from './rotate-certificates.ts';
 /** Runs one command; resolves to the exit code. */
 export function runTools(argv: readonly string[], io: Io): Promise<number> {
   const [command, ...rest] = argv;
-  if (command === 'inject-server') return runInjectServer(rest, io);
-  if (command === 'rotate-certificates') return runRotateCertificates(rest, io);
-  return runProgram(argv, io);
+  const run =
+    command === 'inject-server' ? runInjectServer : command === 'rotate-certificates' ? runRotateCertificates : undefined;
+  if (run === undefined || rest.includes('--help') || rest.includes('-h')) return runProgram(argv, io);
+  return run(rest, io);
 }

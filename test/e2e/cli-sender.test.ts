@@ -229,7 +229,7 @@ describe('incorrect options', () => {
     ['an invalid config', [toConfigRoute('ours', { scheme: 'githb' })], [], /unknown value "githb"/],
     [
       'a route without a valid key',
-      [toConfigRoute('ours', { scheme: 'github', keys: [{ ...KEY, notAfter: '2020-01-01T00:00:00Z' }] })],
+      [toConfigRoute('ours', { scheme: 'github', keys: [{ ...KEY, notBefore: '2999-01-01T00:00:00Z' }] })],
       [],
       /the route ours has no valid key: use --secret-env or --secret-file/,
     ],

@@ -89,8 +89,10 @@ describe('sidegate sign', () => {
     [['send', 'ftp://x', body, '--secret-env', 'CLI_SECRET'], 'ftp://x is not an http or https URL'],
     [['sing'], 'Did you mean sign?'],
     [['check'], 'missing config file: use sidegate check FILE'],
-    [['run'], 'missing option: --config FILE'],
-    [['run', '--confg', 'x'], "Unknown option '--confg'"],
+    [['run'], 'sidegate: run needs --config FILE'],
+    [['run', '--confg', 'x'], "sidegate: run: unknown option '--confg'. Did you mean --config?"],
+    [['chek'], "sidegate: unknown command 'chek'. Did you mean check?"],
+    [['check', '--format', 'jsno', 'x'], 'sidegate: --format jsno is not one of text, json. Did you mean json?'],
     [['verify', body, '--secret-env', 'CLI_SECRET', '-H', 'nonsense'], "use 'Name: value'"],
   ])('%j is a usage error with the reason', (args, reason) => {
     const { status, stderr } = run(...args);
@@ -197,7 +199,7 @@ test('sidegate schema prints a JSON Schema', () => {
 test('sidegate --help names every command', async () => {
   await expect(run('--help').stdout).toMatchFileSnapshot(resolve(import.meta.dirname, '..', 'golden', 'help.txt'));
   expect(run().status).toBe(2);
-  expect(run('run', '--help').stdout).toContain('Usage: sidegate run --config FILE');
+  for (const command of ['run', 'inject-server']) expect(run(command, '--help').stdout).toBe(run('help', command).stdout);
 });
 
 test('npm start -- --once shows four correct decisions and a round trip, and exits 0', () => {

@@ -1,18 +1,9 @@
 /** Parses a YAML file, and locates its values in the file. */
 import { readFile } from 'node:fs/promises';
-import {
-  type Document,
-  isCollection,
-  isMap,
-  isNode,
-  isScalar,
-  LineCounter,
-  type Node,
-  parseAllDocuments,
-  type YAMLError,
-} from 'yaml';
+import { type Document, isCollection, isMap, isNode, isScalar, LineCounter, type Node, parseAllDocuments } from 'yaml';
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
+import { findVariables, toSyntaxProblems } from './syntax.ts';
 
 /** A position in the file, 1-based. */
 export interface Position {
@@ -25,6 +16,7 @@ export interface YamlFile {
   readonly value: unknown;
   /** The position of a path in the file, or of its nearest parent that exists. */
   readonly locate: (path: readonly PropertyKey[]) => Position | undefined;
+  readonly findVariables: () => readonly Problem[];
   /** Adds the position to a finding. */
   readonly toProblem: (severity: Problem['severity'], finding: Finding) => Problem;
 }
@@ -41,21 +33,23 @@ export const FILE_NOT_FOUND = 'the file does not exist';
 /** Parses the YAML in `text`. `start` is the hint for an empty file; at most `maxProblems` are reported. */
 export function parseYaml(file: string, text: string, start: string, maxProblems?: number): YamlFile | UnreadFile {
   const lineCounter = new LineCounter();
-  const documents = parseAllDocuments(text, { lineCounter, prettyErrors: false, uniqueKeys: true, version: '1.2' });
-  const document = Array.isArray(documents) ? documents[0] : undefined;
+  const parsed = parseAllDocuments(text, { lineCounter, prettyErrors: false, uniqueKeys: true, version: '1.2' });
+  const documents: readonly Document.Parsed[] = Array.isArray(parsed) ? parsed : [];
+  const [document] = documents;
   if (document === undefined || document.contents === null) return failed(file, 'the file is empty', start);
-  const errors = (documents as Document.Parsed[]).flatMap((each) => each.errors);
+  const errors = documents.flatMap((each) => each.errors);
   if (errors.length > 0)
-    return { problems: errors.slice(0, maxProblems).map((error) => toSyntaxProblem(file, error, lineCounter)) };
+    return { problems: toSyntaxProblems({ file, text, documents, errors, lineCounter }).slice(0, maxProblems) };
   if (documents.length > 1)
     return failed(file, 'the file contains several YAML documents', 'put everything into one document, without ---');
   const value = toValue(document);
-  if (value instanceof Error) return failed(file, value.message, 'write the repeated parts out instead of using aliases');
+  if (value instanceof Error) return failed(file, value.message, toAliasHint(value));
   const locate = (path: readonly PropertyKey[], isAboutKey = false): Position | undefined =>
     findPosition(document, path, isAboutKey, lineCounter);
   return {
     value,
     locate,
+    findVariables: () => findVariables(file, document, lineCounter),
     toProblem: (severity, { path, message, hint, isAboutKey }) => ({
       severity,
       file,
@@ -102,19 +96,10 @@ function failed(file: string, message: string, hint: string): UnreadFile {
   return { problems: [toFileProblem(file, message, hint)] };
 }
 
-/** For the mistakes that the parser's messages explain too little. */
-const SYNTAX_ADVICE: Readonly<Record<string, { readonly message?: string; readonly hint: string }>> = {
-  TAB_AS_INDENT: { hint: 'indent with spaces: YAML does not allow tabs' },
-  DUPLICATE_KEY: {
-    message: 'this key is already in use in the same object',
-    hint: 'merge the values under one key, or remove one of them',
-  },
-};
-
-function toSyntaxProblem(file: string, error: YAMLError, lineCounter: LineCounter): Problem {
-  const { line, col } = lineCounter.linePos(error.pos[0]);
-  const about = SYNTAX_ADVICE[error.code];
-  return { severity: 'error', file, line, column: col, path: '', message: error.message, ...about };
+function toAliasHint({ message }: Error): string {
+  const name = message.startsWith('Unresolved alias') ? message.split(': ').at(-1) : undefined;
+  if (name === undefined) return 'write the repeated parts out instead of using aliases';
+  return `put a value that starts with * in quotation marks: "*${name}"`;
 }
 
 /** The document as plain values. Aliases are bounded, so that a few lines cannot expand to gigabytes. */

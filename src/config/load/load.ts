@@ -54,9 +54,9 @@ export interface LoadOptions {
   readonly maxProblems?: number;
 }
 
-/** Loads and checks `file`; never throws for anything in it. */
-export async function loadConfig(file: string, clock: Clock, options?: LoadOptions): Promise<LoadResult> {
-  const text = await readText(file);
+/** Loads and checks `file`; never throws for anything in it. `given`: its text, if it was read already. */
+export async function loadConfig(file: string, clock: Clock, options?: LoadOptions, given?: string): Promise<LoadResult> {
+  const text = given ?? (await readText(file));
   return typeof text === 'string' ? parseConfig(file, text, clock, options) : { config: undefined, problems: [text] };
 }
 
@@ -65,6 +65,8 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
   const { overrides = {}, maxProblems } = options;
   const read = parseYaml(file, text, 'start with routes:', maxProblems);
   if ('problems' in read) return { config: undefined, problems: read.problems };
+  const variables = read.findVariables();
+  if (variables.length > 0) return { config: undefined, problems: variables.slice(0, maxProblems) };
   const { value, toFlag, problems: flagProblems, ratings: ofFlags } = override(read.value, overrides);
   const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });

@@ -271,20 +271,26 @@ function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): 
     found.push(error(path, 'a webhook route needs a key', toKeyHint(description)));
   if (!hasSignature && keys.length > 0)
     found.push(error(path, `${description.name} has no signature that a key could verify`, 'remove keys'));
+  return [...found, ...checkNames(webhook, path), ...checkValidity(webhook, path, now)];
+}
+
+function checkNames({ keys, jwks }: WebhookConfig, path: Path): Rating[] {
   const seen = new Set(jwks.map(({ name }) => name));
+  return keys.flatMap(({ name }, index) => {
+    const isKnown = seen.has(name);
+    seen.add(name);
+    const hint = 'use a unique name; logs and metrics identify keys by it';
+    return isKnown ? [error([...path, index, 'name'], `two keys are named ${name}`, hint)] : [];
+  });
+}
+
+function checkValidity({ keys, jwks }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
+  const found: Rating[] = [];
   const isPending = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
   const isExpired = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;
+  const isUseless = jwks.length === 0 && keys.length > 0 && keys.every(isExpired);
   for (const [index, key] of keys.entries()) {
-    if (seen.has(key.name))
-      found.push(
-        error(
-          [...path, index, 'name'],
-          `two keys are named ${key.name}`,
-          'use a unique name; logs and metrics identify keys by it',
-        ),
-      );
-    seen.add(key.name);
-    if (isExpired(key)) found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
+    if (isExpired(key) && !isUseless) found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
     if (key.notBefore !== undefined && key.notAfter !== undefined && key.notAfter <= key.notBefore)
       found.push(
         error(
@@ -294,6 +300,10 @@ function checkKeys(webhook: WebhookConfig, path: Path, now: EpochMilliseconds): 
         ),
       );
   }
+  if (isUseless)
+    found.push(
+      error(path, 'every key has expired, so every delivery would be rejected', 'add the key that the sender signs with now'),
+    );
   if (jwks.length === 0 && keys.some(isPending) && keys.every((key) => isPending(key) || isExpired(key)))
     found.push(
       warning(

@@ -18,7 +18,14 @@ export interface Finding {
 export function toFindings(issues: readonly Issue[], schema: JsonSchema, max?: number): Finding[] {
   const located = issues.slice(0, max).flatMap((issue) => flatten(issue, []));
   const findings = located.slice(0, max).flatMap(({ issue, path }) => describe(truncateKeys(issue, max), path, schema));
-  return findings.slice(0, max);
+  return withoutConsequences(findings).slice(0, max);
+}
+
+/** In `{ env:NAME }`, the key `env` is not missing. */
+function withoutConsequences(findings: readonly Finding[]): Finding[] {
+  const toText = (path: readonly PropertyKey[]): string => path.map(String).join('.');
+  const joined = findings.filter(({ isAboutKey }) => isAboutKey).map(({ path }) => toText(path).replace(/:[^:]*$/, ''));
+  return findings.filter(({ path, isAboutKey }) => isAboutKey || !joined.includes(toText(path)));
 }
 
 /** One issue lists all unknown keys of an object, so it is bounded separately. */
@@ -88,8 +95,18 @@ function isDefault({ message }: Issue): boolean {
 /** Routes have several keys while one is rotated. */
 const KEYS_HINT = 'for example keys: [ { name: current, secret: { env: MY_SECRET } } ]';
 
+/** `path:/x` is one word in YAML; of a key that is known, it is a mistake. */
+function findMissingSpace(text: string, known: readonly string[]): string | undefined {
+  const colon = text.indexOf(':');
+  return colon !== -1 && known.includes(text.slice(0, colon))
+    ? `write a space after the colon: ${text.slice(0, colon + 1)} ${text.slice(colon + 1)}`
+    : undefined;
+}
+
 function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: JsonSchema): Finding {
   const known = toKnownKeys(schema, path);
+  const missing = findMissingSpace(name, known);
+  if (missing !== undefined) return { path: [...path, name], message: `unknown key "${name}"`, hint: missing, isAboutKey: true };
   const nearest = findNearest(name, known);
   const near = nearest === undefined ? `allowed keys: ${[...new Set(known)].join(', ')}` : `did you mean "${nearest}"?`;
   const hint = name === 'secret' && known.includes('keys') ? KEYS_HINT : near;
@@ -123,6 +140,8 @@ function describeType(issue: z.core.$ZodIssueInvalidType, path: readonly Propert
   const expected = isDefault(issue) ? `expected ${toWord(issue.expected)}` : issue.message;
   const isMissing = issue.input === undefined;
   const message = isMissing ? `missing: ${expected}` : `${expected}, not ${toWord(toTypeName(issue.input))}`;
+  const missing = typeof issue.input === 'string' ? findMissingSpace(issue.input, toKnownKeys(schema, path)) : undefined;
+  if (missing !== undefined) return { path, message, hint: missing };
   const example = issue.expected === 'object' || issue.expected === 'array' ? findExample(schema, path) : undefined;
   return example === undefined ? { path, message } : { path, message, hint: `for example ${String(path.at(-1))}: ${example}` };
 }

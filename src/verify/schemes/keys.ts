@@ -211,10 +211,8 @@ function toSecretBytes(
   if (encoding === 'utf8') return transformSecret(secret.expose(), form.transform);
   const { prefix = '' } = form;
   const text = secret.expose().toString('latin1');
-  if (prefix !== '' && VERSION.test(text) && text.indexOf(prefix) === text.indexOf(',') + 1)
-    return { ...problem(`the secret has a version before ${prefix}`, toVersionHint(text, prefix)), isCertain: true };
-  if (named === undefined && !text.startsWith(prefix))
-    return problem(`the secret has no ${prefix} prefix`, 'set its encoding: utf8, base64 or hex');
+  const wrong = findWrongStart(text, prefix, named);
+  if (wrong !== undefined) return wrong;
   const digits = text.startsWith(prefix) ? text.slice(prefix.length) : text;
   const bytes = encoding === 'hex' ? parseHex(digits) : parseBase64Key(digits);
   if (bytes === undefined) {
@@ -226,6 +224,16 @@ function toSecretBytes(
   }
   if (bytes.length === 0) return empty;
   return isPublicKey(bytes) ? toPublicProblem() : bytes;
+}
+
+function findWrongStart(text: string, prefix: string, named: SecretEncoding | undefined): KeyProblem | undefined {
+  if (prefix !== '' && VERSION.test(text) && text.indexOf(prefix) === text.indexOf(',') + 1)
+    return { ...problem(`the secret has a version before ${prefix}`, toVersionHint(text, prefix)), isCertain: true };
+  if (/^["'`]/.test(text))
+    return { ...problem('the secret begins with a quotation mark', 'remove the quotation marks'), isCertain: true };
+  return named === undefined && !text.startsWith(prefix)
+    ? problem(`the secret has no ${prefix} prefix`, 'set its encoding: utf8, base64 or hex')
+    : undefined;
 }
 
 function toPublicProblem(): KeyProblem {

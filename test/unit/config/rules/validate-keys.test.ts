@@ -41,6 +41,9 @@ test.each([
   expect(check(...dates)).toContain(problem);
 });
 
-test('does not mention future keys if all have expired', () => {
-  expect(check({ notAfter: PAST })).toEqual([`warning ${AT}.0.notAfter: the key has expired`]);
+test('a route whose keys have all expired is an error, and nothing else', () => {
+  const all = [`error ${AT}: every key has expired, so every delivery would be rejected`];
+  expect(check({ notAfter: PAST })).toEqual(all);
+  expect(check({ notAfter: PAST }, { notAfter: PAST })).toEqual(all);
+  expect(check({ notAfter: PAST }, {})).toEqual([`warning ${AT}.0.notAfter: the key has expired`]);
 });

@@ -1,0 +1,137 @@
+/** Turns the parser's errors into one problem that says what to change: its messages name tokens, and one mistake causes several. */
+import { type Document, isScalar, type LineCounter, visit, type YAMLError } from 'yaml';
+import type { Problem } from '../schema/problem.ts';
+
+/** A file that the parser read, with errors. */
+export interface BrokenFile {
+  readonly file: string;
+  readonly text: string;
+  readonly documents: readonly Document.Parsed[];
+  readonly errors: readonly YAMLError[];
+  readonly lineCounter: LineCounter;
+}
+
+/** What a mistake is, and where it begins, if that is not where the parser noticed it. */
+interface Mistake {
+  readonly message: string;
+  readonly hint?: string;
+  readonly offset?: number | undefined;
+}
+
+/** Duplicate keys are independent of each other; of all other errors, only the first is not a consequence. */
+export function toSyntaxProblems({ errors, ...broken }: BrokenFile): Problem[] {
+  const duplicates = errors.filter(({ code }) => code === 'DUPLICATE_KEY');
+  const first = errors.find(({ code }) => code !== 'DUPLICATE_KEY');
+  return [...duplicates, ...(first === undefined ? [] : [first])].map((error) => {
+    const { message, hint, offset = error.pos[0] } = describe(error, broken);
+    const { line, col } = broken.lineCounter.linePos(offset);
+    return {
+      severity: 'error',
+      file: broken.file,
+      line,
+      column: col,
+      path: '',
+      message,
+      ...(hint === undefined ? {} : { hint }),
+    };
+  });
+}
+
+const INDENT: Mistake = {
+  message: 'this line is not indented as the keys before it',
+  hint: 'indent all keys of an object alike',
+};
+const UNCLOSED = /end with a ([}\]])$/;
+const EXTRA = /^Unexpected flow-(?:map|seq)-end token in YAML stream: "([}\]])"$/;
+const QUOTED = 'put the value in quotation marks';
+
+function describe({ code, message, pos: [at] }: YAMLError, { text, documents }: Omit<BrokenFile, 'errors'>): Mistake {
+  const closer = UNCLOSED.exec(message)?.[1];
+  if (closer !== undefined) {
+    const opener = closer === '}' ? '{' : '[';
+    return {
+      message: `this ${opener} is never closed`,
+      hint: `write ${closer} after its last value`,
+      offset: findOpen(documents, at),
+    };
+  }
+  const extra = code === 'UNEXPECTED_TOKEN' ? EXTRA.exec(message)?.[1] : undefined;
+  if (extra !== undefined) return { message: `this ${extra} closes nothing`, hint: 'remove it' };
+  switch (code) {
+    case 'DUPLICATE_KEY':
+      return {
+        message: 'this key is already in use in the same object',
+        hint: 'merge the values under one key, or remove one of them',
+      };
+    case 'TAB_AS_INDENT':
+      return { message, hint: 'indent with spaces: YAML does not allow tabs' };
+    case 'MISSING_CHAR':
+      if (message.startsWith('Missing closing'))
+        return { message: 'this quotation mark is never closed', offset: findQuote(documents, at) };
+      return { ...INDENT, offset: skipSpaces(text, at) };
+    case 'BAD_INDENT':
+      return { ...INDENT, offset: skipSpaces(text, at) };
+    case 'MULTILINE_IMPLICIT_KEY':
+      return { message: 'this line has no colon after its key', hint: 'write key: value, with a space after the colon' };
+    case 'BLOCK_AS_IMPLICIT_KEY':
+      return describeSecondKey(text, at);
+    case 'BAD_SCALAR_START':
+      return { message: `a value cannot start with ${text[at]}`, hint: QUOTED };
+    default:
+      return { message };
+  }
+}
+
+/** A second colon in the line, or a next line that is indented as if it belonged to the value. */
+function describeSecondKey(text: string, at: number): Mistake {
+  const end = text.indexOf('\n', at);
+  const line = text.slice(at, end === -1 ? undefined : end);
+  if (/:(?:\s|$)/.test(line)) return { message: 'this value has a colon and a space in it', hint: QUOTED };
+  return { ...INDENT, offset: skipSpaces(text, end + 1) };
+}
+
+function skipSpaces(text: string, from: number): number {
+  return from + Math.max(0, text.slice(from).search(/\S/));
+}
+
+/** The offset of the last collection in brackets that begins before `end`. */
+function findOpen(documents: readonly Document.Parsed[], end: number): number | undefined {
+  let found: number | undefined;
+  for (const document of documents)
+    visit(document, {
+      Collection(_, { flow, range }) {
+        if (flow === true && range && range[0] < end && range[1] >= end - 1) found = range[0];
+      },
+    });
+  return found;
+}
+
+function findQuote(documents: readonly Document.Parsed[], end: number): number | undefined {
+  let found: number | undefined;
+  for (const document of documents)
+    visit(document, {
+      Node(_, node) {
+        if (isScalar(node) && node.type?.startsWith('QUOTE') && node.range && node.range[0] < end) found = node.range[0];
+      },
+    });
+  return found;
+}
+
+/** Names of environment variables: shells and Compose replace them, and users expect it here. */
+const VARIABLE = /\$\{([A-Za-z_]\w*)/;
+
+/** Values with a variable, which would otherwise be used as they are written. */
+export function findVariables(file: string, document: Document.Parsed, lineCounter: LineCounter): Problem[] {
+  const problems: Problem[] = [];
+  visit(document, {
+    Scalar(key, { value, range }) {
+      const name = key !== 'key' && typeof value === 'string' ? VARIABLE.exec(value)?.[1] : undefined;
+      if (name === undefined || !range) return;
+      const { line, col } = lineCounter.linePos(range[0]);
+      const message = `variables such as \${${name}} are not replaced in the config`;
+      const hint = `write the value itself; a secret is { env: ${name} }, and the options --listen, --admin and --upstream replace addresses`;
+      problems.push({ severity: 'error', file, line, column: col, path: '', message, hint });
+    },
+  });
+  return problems;
+}

@@ -1,0 +1,118 @@
+import { describe, expect, test } from 'vitest';
+import { parseConfig } from '../../../../src/config/load/load.ts';
+import { formatProblem, formatShownProblem } from '../../../../src/config/schema/problem.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const clock = new FakeClock();
+const ROUTE = 'routes:\n  - name: a\n';
+
+function check(text: string): string[] {
+  return parseConfig('gate.yaml', text, clock).problems.map(formatProblem);
+}
+
+describe('one mistake is one problem, where it begins', () => {
+  test.each([
+    [
+      'a key with too little indentation',
+      `${ROUTE}    match: { path: /x }\n   upstream: x\n    webhook: {}\n`,
+      '4:4: error this line is not indented',
+    ],
+    ['a key with too much indentation', `${ROUTE}     match: { path: /x }\n`, '3:6: error this line is not indented'],
+    [
+      'a key between two indentations',
+      `${ROUTE}    webhook:\n      scheme: github\n     keys: []\n`,
+      '5:6: error this line is not indented',
+    ],
+    [
+      'an object indented below a value',
+      'listen:\n  address: :8080\n   tls:\n     certFile: x\n',
+      '3:4: error this line is not indented',
+    ],
+    [
+      'a missing brace',
+      `${ROUTE}    match: { path: /x\n    upstream: http://127.0.0.1:3000\n`,
+      '3:12: error this { is never closed',
+    ],
+    [
+      'a missing bracket',
+      `${ROUTE}    match: { path: /x, methods: [POST }\n    upstream: x\n`,
+      '3:33: error this [ is never closed',
+    ],
+    ['a missing brace at the end', `${ROUTE}    match: { path: /x`, '3:12: error this { is never closed'],
+    ['a brace too many', `${ROUTE}    match: { path: /x }}\n    upstream: x\n`, '3:24: error this } closes nothing'],
+    [
+      'a quotation mark that is never closed',
+      'routes:\n  - name: "a\n    match: {}\n',
+      '2:11: error this quotation mark is never closed',
+    ],
+    ['a second colon', 'routes:\n  - name: a: b\n', '2:11: error this value has a colon and a space in it'],
+    ['no colon', `${ROUTE}    upstream http://x\n    allow: anyone\n`, '3:5: error this line has no colon after its key'],
+    ['a value that starts with @', 'routes:\n  - name: @x\n', '2:11: error a value cannot start with @'],
+    ['a variable', `upstream: \${APP}\n`, `1:11: error variables such as \${APP} are not replaced`],
+    [
+      'a variable with a default, in a text that is accepted',
+      `${ROUTE}    basic: { realm: "\${REALM:-x}" }\n`,
+      `3:21: error variables such as \${REALM}`,
+    ],
+  ])('%s', (_title, text, expected) => {
+    const problems = check(text);
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toContain(`gate.yaml:${expected}`);
+  });
+
+  test.each([
+    ['in an object in braces', 'match: { path:/x }', 'write a space after the colon: path: /x'],
+    ['in a block', 'match:\n      path:/x', 'write a space after the colon: path: /x'],
+    [
+      'in the source of a secret',
+      'match: { path: /x }\n    webhook: { keys: [{ name: k, secret: { env:FOO } }] }',
+      'write a space after the colon: env: FOO',
+    ],
+  ])('a missing space after a colon, %s', (_title, text, hint) => {
+    const found = check(`${ROUTE}    upstream: http://127.0.0.1:3000\n    ${text}\n`);
+    expect(found.filter((problem) => problem.includes(hint))).toHaveLength(1);
+    expect(found.filter((problem) => problem.includes('missing: expected'))).toEqual([]);
+  });
+
+  test('an alias that no anchor has is probably a pattern', () => {
+    const [problem] = check('proxy:\n  allow: [*.example.com]\n');
+    expect(problem).toContain('put a value that starts with * in quotation marks: "*.example.com"');
+  });
+
+  test('independent duplicates are all reported', () => {
+    expect(check('log: {}\nlog: {}\njournal: {}\njournal: {}\n')).toHaveLength(2);
+  });
+});
+
+describe('the line that is shown with a problem', () => {
+  const show = (text: string): string => {
+    const [problem] = parseConfig('gate.yaml', text, clock).problems;
+    return problem === undefined ? '' : formatShownProblem(problem, text);
+  };
+
+  test('has a mark below the column', () => {
+    const lines = show(`upstream: \${APP}\n`).split('\n');
+    expect(lines.slice(1, 3)).toEqual([`  1 | upstream: \${APP}`, '    |           ^']);
+  });
+
+  test.each([
+    'secret: hunter2hunter2',
+    'secret: "hunter2hunter2"',
+    'keys: [{ name: a, secret: hunter2hunter2 }]',
+    'store: { redis: { url: "redis://u:hunter2hunter2@h/0", foo: 1 } }',
+    'provider: { encryption: { keys: ["aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg=="] }, foo: 1 }',
+    'routes: [whsec_hunter2hunter2]',
+    'admin: { token: hunter2hunter2 }',
+    'basic: { password: hunter2hunter2',
+    'authorization: Bearer hunter2hunter2',
+  ])('never shows what may be a secret: %s', (text) => {
+    const shown = show(`${text}\n`);
+    expect(shown).toContain('1 | ');
+    expect(shown).not.toMatch(/hunter2|aHVudGVy/);
+  });
+
+  test('is bounded', () => {
+    const shown = show(`a: "${'x'.repeat(5_000)}"\n`);
+    expect(Math.max(...shown.split('\n').map((line) => line.length))).toBeLessThan(1_000);
+  });
+});
