@@ -1,7 +1,6 @@
-/** `npm run docs`: writes the generated pages and tables, so that docs and code always agree. `--senders FOLDER` writes the page of each sender. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+/** `npm run docs`: writes the generated pages and tables, so that docs and code always agree. */
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { renderNodePage } from '../bench/node/page.ts';
 import { renderScalePage } from '../bench/scale/page.ts';
 import { renderSizingPage } from '../bench/sizing/page.ts';
@@ -10,8 +9,6 @@ import { renderValuesSchema, renderValuesYaml, renderValueTable } from '../chart
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../chart/policy-page.ts';
 import { renderSidecarPolicy } from '../chart/policy-sidecar.ts';
-import { isOfSender, renderSenderPage } from '../src/cli/sender-page.ts';
-import { PRESETS } from '../src/verify/presets/catalogue.ts';
 import { withBlocks } from './marked-page.ts';
 import { renderReliabilityPage } from './reliability-page.ts';
 import { renderRecipes, renderSources } from './source-coverage-page.ts';
@@ -56,22 +53,10 @@ export const PAGES: Readonly<Record<string, () => string>> = {
   'chart/sidegate-lib/README.md': withBlocks('chart/sidegate-lib/README.md', { settings: renderSettingTable }),
 };
 
-/** For the docs site: the pages link to docs/ as its parent folder. */
-function writeSenderPages(folder: string): void {
-  const senders = PRESETS.filter(isOfSender);
-  mkdirSync(folder, { recursive: true });
-  for (const preset of senders) writeFileSync(join(folder, `${preset.name}.md`), renderSenderPage(preset, '../'));
-  console.log(`${folder}: ${senders.length} pages`);
-}
-
-if (import.meta.main) {
-  const { values } = parseArgs({ options: { senders: { type: 'string' } } });
-  if (values.senders !== undefined) writeSenderPages(values.senders);
-  else
-    for (const [page, render] of Object.entries(PAGES)) {
-      const [file, text] = [join(ROOT, page), render()];
-      const isCurrent = readFileSync(file, { encoding: 'utf8', flag: 'a+' }) === text;
-      writeFileSync(file, text);
-      console.log(`${page} ${isCurrent ? 'is current' : 'written'}`);
-    }
-}
+if (import.meta.main)
+  for (const [page, render] of Object.entries(PAGES)) {
+    const [file, text] = [join(ROOT, page), render()];
+    const isCurrent = readFileSync(file, { encoding: 'utf8', flag: 'a+' }) === text;
+    writeFileSync(file, text);
+    console.log(`${page} ${isCurrent ? 'is current' : 'written'}`);
+  }
