@@ -63,7 +63,7 @@ export function findCommand(program: Command, words: string): Command {
   }, program);
 }
 
-/** What follows the options in the help. */
+/** The part of the help after the options. */
 export function toExampleText(examples: readonly string[]): string {
   return `\nExamples:\n${examples.map((line) => `  $ ${line}`).join('\n')}`;
 }

@@ -11,7 +11,7 @@ export interface BrokenFile {
   readonly lineCounter: LineCounter;
 }
 
-/** What a mistake is, and where it begins, if that is not where the parser noticed it. */
+/** A mistake, and its beginning if the parser noticed it elsewhere. */
 interface Mistake {
   readonly message: string;
   readonly hint?: string;
