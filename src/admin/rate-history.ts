@@ -1,20 +1,22 @@
 /**
- * How many requests each route accepted and rejected in the last ten minutes. The counters are read at an interval, so that requests do nothing
+ * How many requests each route handled, failed to handle and rejected in the last ten minutes. The counters are read at an interval, so that requests do nothing
  * for it, and a console can show them as soon as it is opened.
  */
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 
-/** The decisions about a route's requests since the start. */
+/** The decisions about a route's requests since the start, and its responses with an error: those to rejected and to failed requests. */
 export interface DecisionTotals {
-  readonly accepted: number;
+  readonly allowed: number;
   readonly rejected: number;
+  readonly errors: number;
 }
 
-/** Decisions per interval, oldest first. */
+/** Requests per interval, oldest first. `accepted`: without those that failed. */
 export interface RouteRates {
   /** The end of the newest interval. */
   readonly until: EpochMilliseconds;
   readonly accepted: readonly number[];
+  readonly failed: readonly number[];
   readonly rejected: readonly number[];
 }
 
@@ -29,12 +31,14 @@ export interface RateHistoryParts {
 export const RATE_INTERVAL_MS: Milliseconds = 10_000;
 /** Ten minutes. */
 export const MAX_INTERVALS = 60;
-/** The first of the config: each takes half a KiB. */
+/** The first of the config: each takes 720 bytes. */
 export const MAX_RATED_ROUTES = 200;
+
+const TOTALS = ['allowed', 'rejected', 'errors'] as const satisfies readonly (keyof DecisionTotals)[];
 
 interface Samples {
   last: DecisionTotals;
-  /** Two numbers for each interval, in a ring. */
+  /** Numbers for each interval, in the order of `TOTALS`, in a ring. */
   readonly counts: Uint32Array;
   length: number;
 }
@@ -65,9 +69,19 @@ export class RateHistory {
     const samples = this.#routes.get(route);
     if (samples === undefined) return undefined;
     const { counts, length } = samples;
-    const read = (offset: 0 | 1): number[] =>
-      Array.from({ length }, (_, i) => counts[toIndex(this.#turn - length + i) + offset] as number);
-    return { until: this.#sampledAt, accepted: read(0), rejected: read(1) };
+    const accepted: number[] = [];
+    const failed: number[] = [];
+    const rejected: number[] = [];
+    for (let i = length; i > 0; i--) {
+      const at = toIndex(this.#turn - i);
+      const [allow = 0, deny = 0, errors = 0] = counts.subarray(at, at + TOTALS.length);
+      // A request is decided before its response is counted, which may be in a later interval.
+      const failures = Math.max(0, errors - deny);
+      failed.push(failures);
+      accepted.push(Math.max(0, allow - failures));
+      rejected.push(deny);
+    }
+    return { until: this.#sampledAt, accepted, failed, rejected };
   }
 
   #sample(): void {
@@ -78,7 +92,8 @@ export class RateHistory {
     for (const name of active) {
       const now = totals(name);
       const known = this.#routes.get(name);
-      if (known === undefined) this.#routes.set(name, { last: now, counts: new Uint32Array(2 * MAX_INTERVALS), length: 0 });
+      if (known === undefined)
+        this.#routes.set(name, { last: now, counts: new Uint32Array(TOTALS.length * MAX_INTERVALS), length: 0 });
       else addInterval(known, now, toIndex(this.#turn));
     }
     this.#turn++;
@@ -87,13 +102,12 @@ export class RateHistory {
 }
 
 function toIndex(turn: number): number {
-  return 2 * (turn % MAX_INTERVALS);
+  return TOTALS.length * (turn % MAX_INTERVALS);
 }
 
 function addInterval(samples: Samples, now: DecisionTotals, index: number): void {
   const { counts, last } = samples;
-  counts[index] = toIncrease(last.accepted, now.accepted);
-  counts[index + 1] = toIncrease(last.rejected, now.rejected);
+  for (const [offset, name] of TOTALS.entries()) counts[index + offset] = toIncrease(last[name], now[name]);
   samples.last = now;
   samples.length = Math.min(samples.length + 1, MAX_INTERVALS);
 }

@@ -170,7 +170,9 @@ function createRateHistory({ clock, config, metrics }: AdminParts): RateHistory 
     routes: () => config().routes.map(({ name }) => name),
     totals: (name) => {
       const route = metrics.route(name);
-      return { accepted: route.decided('allow'), rejected: route.decided('deny') };
+      // In observe mode, requests that would be rejected are forwarded.
+      const allowed = route.decided('allow') + route.decided('observe');
+      return { allowed, rejected: route.decided('deny'), errors: route.errors() };
     },
   });
 }

@@ -33,8 +33,8 @@ export function formatTable<Row>(rows: readonly Row[], columns: readonly Column<
 }
 
 /** One member per line, with aligned values. */
-export function formatMembers(members: readonly (readonly [name: string, value: string | undefined])[]): string {
-  const shown = members.filter(([, value]) => value !== undefined && value !== '');
+export function formatMembers(members: readonly (readonly [name: string, value: string | null | undefined])[]): string {
+  const shown = members.filter(([, value]) => (value ?? '') !== '');
   const width = Math.max(...shown.map(([name]) => name.length)) + 2;
   return shown.map(([name, value]) => `${`${name}:`.padEnd(width)}${toPrintable(value ?? '')}\n`).join('');
 }

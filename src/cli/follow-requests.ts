@@ -12,8 +12,6 @@ export interface FollowedRequests {
   readonly path: string;
   /** Loads recent requests, newest first. */
   readonly load: () => Promise<readonly DeliveryView[]>;
-  /** The filters that the stream does not have. */
-  readonly isSelected: (row: DeliveryView) => boolean;
   readonly show: (row: DeliveryView) => void;
 }
 
@@ -85,7 +83,7 @@ class Follower {
     if (name !== 'message') return;
     const row = parseRow(data);
     if (row === undefined) throw this.#followed.client.toStranger();
-    if (this.#followed.isSelected(row)) this.#show(row);
+    this.#show(row);
   }
 
   #show(row: DeliveryView): void {

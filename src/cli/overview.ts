@@ -39,11 +39,13 @@ function formatOverview({ replica, version, config, store, routes, unmatched }: 
     formatTable(routes, [
       ['ROUTE', ({ name }) => name],
       ['MODE', ({ mode }) => mode],
-      ['ACCEPTED', ({ sinceStart }) => String(sinceStart.accepted)],
-      ['REJECTED', ({ sinceStart }) => String(sum(sinceStart.rejected))],
-      ['RECENTLY REJECTED', ({ recent }) => formatReasons(recent.rejected)],
-      ['SIDEGATE P95', ({ recent }) => formatP95(recent.overheadMs)],
+      ['RATE', ({ lastMinutes: { requests, seconds } }) => `${(requests / Math.max(1, seconds)).toFixed(1)}/s`],
+      ['FAILED', ({ lastMinutes: { failed, requests } }) => formatShare(failed, requests)],
+      ['REJECTED', ({ lastMinutes: { rejected, requests } }) => formatShare(rejected, requests)],
       ['APP P95', ({ recent }) => formatP95(recent.appMs)],
+      ['SIDEGATE P95', ({ recent }) => formatP95(recent.overheadMs)],
+      ['LAST SEEN', ({ lastAt }) => lastAt ?? ''],
+      ['RECENTLY REJECTED', ({ recent }) => formatReasons(recent.rejected)],
     ]),
   ]
     .filter((part) => part !== '')
@@ -59,6 +61,6 @@ function formatP95(percentiles: RouteOverview['recent']['appMs']): string {
   return percentiles === null ? '' : `${percentiles.p95.toFixed(1)} ms`;
 }
 
-function sum(counts: Readonly<Record<string, number>>): number {
-  return Object.values(counts).reduce((total, count) => total + count, 0);
+function formatShare(count: number, of: number): string {
+  return count === 0 ? '0' : `${count} (${Math.ceil((100 * count) / of)} %)`;
 }

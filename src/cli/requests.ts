@@ -18,6 +18,10 @@ const SPECIAL: readonly string[] = ['_unmatched', '_proxy'];
 interface ListOptions extends AdminOptions {
   readonly route?: string;
   readonly outcome?: readonly string[];
+  readonly reason?: string;
+  readonly status?: string;
+  readonly client?: string;
+  readonly type?: string;
   readonly id?: string;
   readonly from?: string;
   readonly to?: string;
@@ -38,7 +42,11 @@ export function addRequests(program: Command, io: Io, setExit: (code: number) =>
   const group = program.command(NAME).description('show recent requests to a running sidegate, and why each was rejected');
   withFormat(withAdmin(group.command('list').description('list recent requests, newest first')))
     .option('--route <name>', 'only requests of this route; _unmatched for those without a route')
-    .option('--outcome <outcome>', 'forwarded, failed, answered or rejected; repeatable', COLLECT)
+    .option('--outcome <outcome>', `${OUTCOMES.slice(0, -1).join(', ')} or ${OUTCOMES.at(-1)}; repeatable`, COLLECT)
+    .option('--reason <reason>', 'only requests with this reason, such as bad_signature')
+    .option('--status <status>', 'only responses with this status, such as 401 or 4xx')
+    .option('--client <address>', 'only requests of this client')
+    .option('--type <type>', 'only events of this type, if a header names it')
     .option('--id <id>', 'only the request or the event with this ID')
     .option('--from <time>', 'only requests that arrived since then: RFC 3339, or a duration before now such as 2h')
     .option('--to <time>', 'only requests that arrived before then')
@@ -53,25 +61,20 @@ export function addRequests(program: Command, io: Io, setExit: (code: number) =>
 }
 
 async function list(client: ApiClient, options: ListOptions, io: Io): Promise<number> {
-  const { route, outcome = [], id, format, follow } = options;
+  const { route, outcome = [], reason, status, client: address, type, id, format, follow } = options;
   if (follow === true && options.to !== undefined) throw usageError('use either --follow or --to');
-  const streamed = new URLSearchParams(route === undefined ? {} : { route });
-  for (const each of outcome) streamed.append('outcome', toChoice(each, OUTCOMES, '--outcome'));
-  const query = new URLSearchParams(streamed);
-  for (const [name, value] of [
-    ['id', id],
-    ['from', toTime(options.from, '--from')],
-    ['to', toTime(options.to, '--to')],
-  ] as const)
+  const query = new URLSearchParams();
+  for (const each of outcome) query.append('outcome', toChoice(each, OUTCOMES, '--outcome'));
+  const times = { from: toTime(options.from, '--from'), to: toTime(options.to, '--to') };
+  for (const [name, value] of Object.entries({ route, reason, status, client: address, type, id, ...times }))
     if (value !== undefined) query.set(name, value);
   const limit = toCount(options.limit, '--limit');
   const load = (): Promise<DeliveryView[]> =>
     readPages<DeliveryView>(client, PATH, new URLSearchParams(query), { limit, position: 'cursor' });
   if (follow === true) {
     await requireRoute(client, route);
-    const isSelected = (row: DeliveryView): boolean => id === undefined || row.id === id || row.event === id;
     const show = (row: DeliveryView): void => io.stdout(format === 'json' ? formatJson(row, false) : formatLine(row));
-    return followRequests({ client, path: `${PATH}/stream?${streamed}`, load, isSelected, show }, io);
+    return followRequests({ client, path: `${PATH}/stream?${query}`, load, show }, io);
   }
   const all = await load();
   if (all.length === 0) await requireRoute(client, route);
@@ -150,23 +153,25 @@ function formatDetail(detail: DeliveryDetail): string {
   const { stages, findings, headers, commands } = detail;
   const facts = formatMembers([
     ['request', detail.id],
-    ['event', detail.event ?? undefined],
+    ['event', detail.event],
+    ['type', detail.type],
+    ['delivery', detail.delivery],
     ['arrived', detail.at],
     ['outcome', `${detail.outcome}: ${toWords(detail.reason)} (${detail.code})`],
-    ['problem', detail.detail ?? undefined],
-    ['would be rejected', detail.observed ?? undefined],
-    ['route', detail.route ?? undefined],
+    ['problem', detail.detail],
+    ['would be rejected', detail.observed],
+    ['route', detail.route],
     ['sent', `${detail.method} ${detail.path ?? ''}`],
     ['client', detail.client],
-    ['user', detail.user ?? detail.certificate ?? undefined],
-    ['key', detail.key ?? undefined],
+    ['user', detail.user ?? detail.certificate],
+    ['key', detail.key],
     ['status', String(detail.status)],
     ['duration', `${detail.durationMs.toFixed(1)} ms`],
     ['app', detail.appMs === null ? undefined : `${detail.appMs.toFixed(1)} ms`],
     ['body', `${detail.bytesIn} bytes`],
-    ['stored body', detail.body?.note ?? undefined],
+    ['stored body', detail.body?.note],
     ['replica', detail.replica],
-    ['trace', detail.traceId ?? undefined],
+    ['trace', detail.traceId],
   ]);
   return [
     facts,
@@ -184,8 +189,8 @@ function formatDetail(detail: DeliveryDetail): string {
         ]),
     formatBody(detail.body?.text ?? ''),
     formatMembers([
-      ['repeat it', commands.curl ?? undefined],
-      ['explain it', commands.explain ?? undefined],
+      ['repeat it', commands.repeat],
+      ['explain it', commands.explain],
     ]),
   ]
     .filter((part) => part !== '')

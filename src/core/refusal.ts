@@ -127,8 +127,8 @@ export type Reason =
   | 'upstream_reset'
   | 'upstream_invalid_response';
 
-/** The stages of a request that operators see, in their order. The content is one only for a request that it stopped. */
-export const STAGES = ['arrived', 'route', 'content', 'login', 'timestamp', 'signature', 'dedup', 'app'] as const;
+/** The stages of a request that operators see, in their order. The content is one only for a request that it stopped; `queued` replaces `app` with `ack: onAccept`. */
+export const STAGES = ['arrived', 'route', 'content', 'login', 'timestamp', 'signature', 'dedup', 'queued', 'app'] as const;
 export type StageName = (typeof STAGES)[number];
 
 /** A response that sidegate sends instead of the app's. */

@@ -1,7 +1,8 @@
 /** The list of deliveries in a real browser, against a gate with traffic. */
+import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
-import { makeDelivery, unixNow } from '../support/deliveries.ts';
+import { makeDelivery, SECRET, unixNow } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
 import { startGate, toRoute, until } from '../support/gate.ts';
 import { useConsole } from './console-fixture.ts';
@@ -17,6 +18,9 @@ const ui = useConsole(() =>
         webhook: { keys: KEYS, capture: 'failures', storeBody: { redact: ['$.card', '$.customers[*].email'] } },
       }),
       toRoute(app.port, { match: { path: '/hooks/orders' }, route: { name: 'orders' } }),
+      toRoute(1, { match: { path: '/hooks/away' }, route: { name: 'away' } }),
+      toRoute(app.port, { match: { path: '/hooks/trial' }, route: { name: 'trial', mode: 'observe' } }),
+      toRoute(app.port, { match: { path: '/hooks/code' }, route: { name: 'code' }, webhook: { scheme: 'github' } }),
     ],
   }),
 );
@@ -48,7 +52,8 @@ describe('the list of deliveries', () => {
     const known = makeDelivery();
     await send(ui.gate.port, known);
     await sendForged();
-    await send(ui.gate.port, { ...makeDelivery(), path: '/hooks/orders' });
+    const typed = makeDelivery();
+    await send(ui.gate.port, { ...typed, headers: { ...typed.headers, 'X-GitHub-Event': 'push' }, path: '/hooks/orders' });
     await ui.open();
     await waitForRows(3);
     await ui.page.getByLabel('rejected').check();
@@ -70,10 +75,22 @@ describe('the list of deliveries', () => {
     expect(new URL(ui.page.url()).searchParams.get('id')).toBe(known.id);
     await ui.page.reload();
     await waitForRows(1);
+    for (const [name, value, count] of [
+      ['reason', 'timestamp_old', 1],
+      ['status', '2xx', 3],
+      ['client', '127.0.0.9', 0],
+      ['type', 'push', 1],
+      ['last', '15m', 5],
+    ] as const) {
+      await ui.page.goto(`/?${name}=${value}`);
+      await isLive();
+      await waitForRows(count);
+      expect(await ui.page.locator(`[name=${name}]`).inputValue()).toBe(value);
+    }
     await ui.page.goto('/?to=2020-01-01T00:00');
     await ui.page.getByText('No recent request matches these filters').waitFor();
     await ui.page.goBack();
-    await waitForRows(1);
+    await waitForRows(5);
   });
 
   test('opens a delivery: why it was rejected, its headers without secrets, and commands to copy', async () => {
@@ -92,7 +109,9 @@ describe('the list of deliveries', () => {
     expect(text).toContain('sidegate explain --config gate.yaml');
     await dialog.getByRole('button', { name: 'Copy' }).first().click();
     await dialog.getByRole('button', { name: 'Copied' }).waitFor();
-    expect(await ui.page.evaluate('navigator.clipboard.readText()')).toMatch(/^curl --request 'POST' /);
+    expect(await ui.page.evaluate('navigator.clipboard.readText()')).toMatch(
+      /^sidegate send --config gate.yaml --route 'billing' /,
+    );
     await ui.page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'detached' });
     await until(() => ui.page.evaluate<boolean>('document.activeElement.closest("tr") !== null'));
@@ -124,6 +143,62 @@ describe('the list of deliveries', () => {
     await rows().nth(0).getByRole('link').click();
     await dialog.getByText('only bodies of verified requests are stored').waitFor();
     expect(ui.view.problems).toEqual([]);
+  });
+
+  test('tells apart what the app did, that it was not there, and what only observe mode let through', async () => {
+    app.handler = (_request, response) => response.writeHead(500).end();
+    await sendValid();
+    await send(ui.gate.port, { ...makeDelivery(), path: '/hooks/away' });
+    app.handler = (_request, response) => response.writeHead(204).end();
+    await send(ui.gate.port, { ...makeDelivery({ secret: OTHER_SECRET }), path: '/hooks/trial' });
+    await ui.open('/?outcome=observed');
+    await waitForRows(1);
+    expect(await rows().nth(0).innerText()).toMatch(/observed\s+trial[^]*signature[^]*bad signature[^]*app[^]*204/);
+    await ui.page.goto('/?outcome=failed');
+    await waitForRows(2);
+    expect(await rows().nth(0).locator('.stopped').innerText()).toMatch(/^app[^]*no connection$/);
+    expect(await rows().nth(1).locator('.stopped').innerText()).toMatch(/^app[^]*500 in \d+ ms$/);
+    expect(ui.view.problems).toEqual([]);
+  });
+
+  test('shows no stage that the sender does not have', async () => {
+    const body = '{"ref":"main"}';
+    const signature = `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`;
+    const headers = { 'Content-Type': 'application/json', 'X-GitHub-Delivery': 'a', 'X-Hub-Signature-256': signature };
+    await send(ui.gate.port, { path: '/hooks/code', headers, body });
+    await send(ui.gate.port, { path: '/hooks/code', headers: { 'Content-Type': 'application/json' }, body });
+    await ui.open('/?route=code');
+    await waitForRows(2);
+    for (const index of [0, 1]) expect(await rows().nth(index).innerText()).not.toContain('timestamp');
+  });
+
+  test('shows local times if the user asks for them, and remembers it', async () => {
+    await sendValid();
+    await ui.open('/', { timezoneId: 'Asia/Kolkata' });
+    await waitForRows(1);
+    const utc = await rows().getByRole('link').first().innerText();
+    await ui.page.getByRole('button', { name: 'Local time' }).click();
+    await ui.page.getByRole('columnheader', { name: 'Time (local)' }).waitFor();
+    await waitForRows(1);
+    const local = await rows().getByRole('link').first().innerText();
+    const toMinutes = (text: string): number => {
+      const [, hours, minutes] = /(\d\d):(\d\d):/.exec(text) ?? [];
+      return 60 * Number(hours) + Number(minutes);
+    };
+    expect((toMinutes(local) - toMinutes(utc) + 1_440) % 1_440).toBe(330);
+    await ui.page.reload();
+    await ui.page.getByRole('columnheader', { name: 'Time (local)' }).waitFor();
+    expect(await ui.view.findViolations()).toEqual([]);
+  });
+
+  test('hides the filters on a phone until they are wanted', async () => {
+    await ui.open('/?status=4xx', LAYOUTS.phone);
+    await isLive();
+    expect(await ui.page.getByLabel('Route').isVisible()).toBe(false);
+    await ui.page.getByText('Filters (1)').click();
+    await ui.page.getByLabel('Route').selectOption('orders');
+    await ui.page.getByText('Filters (2)').waitFor();
+    expect(await ui.page.getByLabel('Route').isVisible()).toBe(true);
   });
 
   test('pauses, and continues with what arrived meanwhile', async () => {

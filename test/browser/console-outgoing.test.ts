@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { PASSWORD, startConsoleGate } from '../support/console.ts';
+import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
 import { postEvent } from '../support/provider/client.ts';
@@ -16,7 +17,8 @@ const ui = useConsole(() => {
   app.handler = (_request, response) => response.writeHead(503).end();
   const users = { name: 'users', match: { path: '/users' }, upstream: `http://127.0.0.1:${app.port}` };
   const basic = { realm: 'users', users: { file: 'operators' }, requireTls: false };
-  return startConsoleGate(app.port, { routes: [toRoute(app.port), { ...users, basic }] }, { events: ['invoice.*'] });
+  const ledger = toRoute(1, { match: { path: '/hooks/ledger' }, route: { name: 'ledger' }, webhook: { ack: 'onAccept' } });
+  return startConsoleGate(app.port, { routes: [toRoute(app.port), ledger, { ...users, basic }] }, { events: ['invoice.*'] });
 });
 
 /** Opens a view; `isUser`: as a browser that has logged in. */
@@ -45,6 +47,45 @@ const makeDead = async (): Promise<string> => {
 };
 
 describe('outgoing deliveries', () => {
+  test('a queued request leads to its delivery and back; its endpoint has a row, and waits until the app is there', async () => {
+    const delivery = { ...makeDelivery(), path: '/hooks/ledger' };
+    expect((await send(ui.gate.port, delivery)).status).toBe(202);
+    await open('deliveries');
+    const request = ui.page.getByRole('row', { name: delivery.id });
+    expect(await request.innerText()).toMatch(/queued\s+ledger[^]*queued[^]*202 in/);
+    await request.getByRole('link', { name: 'queued' }).click();
+    const dialog = ui.page.getByRole('dialog', { name: 'Delivery' });
+    await dialog.getByText('waiting').waitFor();
+    expect(await ui.view.findViolations()).toEqual([]);
+    await dialog.getByRole('link', { name: delivery.id }).click();
+    await request.waitFor();
+    expect(await ui.page.locator('tbody tr').count()).toBe(1);
+    await ui.page.goto('/?view=outgoing');
+    const endpoint = ui.page.getByRole('row', { name: 'inbox:ledger app of the route ledger' });
+    await endpoint.waitFor();
+    expect(await endpoint.getByRole('button').allInnerTexts()).toEqual(['Retry all', 'Cancel all']);
+    await endpoint.getByText('connect').waitFor();
+    // Those that wait are shown without a choice.
+    await ui.page.getByRole('row', { name: /^in_.* waiting/ }).waitFor();
+    await confirm('Cancel all', 'inbox:ledger');
+    await ui.page.getByRole('dialog').getByText('1 delivery is canceled').waitFor();
+    expect(ui.view.problems).toEqual([]);
+  });
+
+  test('are filtered by type and time', async () => {
+    const id = await makeDead();
+    await open('outgoing');
+    const row = ui.page.getByRole('row', { name: id });
+    await row.waitFor();
+    await ui.page.getByLabel('Type').fill('invoice.other');
+    await ui.page.keyboard.press('Enter');
+    await ui.page.getByText('Nothing waits').waitFor();
+    await ui.page.goto('/?view=outgoing&type=invoice.paid&from=2020-01-01T00:00');
+    await row.waitFor();
+    await ui.page.goto('/?view=outgoing&to=2020-01-01T00:00');
+    await ui.page.getByText('Nothing waits').waitFor();
+  });
+
   test('a dead letter is shown with its attempts, and retried by a user', async () => {
     const id = await makeDead();
     await open('outgoing');
@@ -177,15 +218,16 @@ describe('outgoing deliveries', () => {
       "fetch('/api/v1/outgoing/endpoints/acme/disable', { method: 'POST' }).then((response) => response.status)",
     );
     expect(status).toBe(401);
-    await ui.page.getByRole('button', { name: `Retry ${id}` }).click();
-    const dialog = ui.page.getByRole('dialog');
-    await dialog.getByText('Only users can act').waitFor();
-    expect(await dialog.getByRole('button', { name: 'Retry' }).count()).toBe(0);
+    const retry = ui.page.getByRole('button', { name: `Retry ${id}` });
+    await retry.waitFor();
+    expect(await retry.isDisabled()).toBe(true);
+    await ui.page.getByText('Log in to act.').waitFor();
     prompts.answers.push(USER);
-    await dialog.getByRole('link', { name: 'Log in' }).click();
+    await ui.page.getByRole('link', { name: 'Log in' }).click();
     await ui.page.getByText('Logged in as operator').waitFor();
     await ui.page.getByRole('heading', { name: 'Outgoing' }).waitFor();
     expect(prompts.asked).toEqual(['Server basic console', 'Server basic console']);
+    expect(await retry.isEnabled()).toBe(true);
   });
 });
 

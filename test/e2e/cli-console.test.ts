@@ -163,7 +163,7 @@ describe('sidegate overview', () => {
     const { code, stdout } = await call(['overview']);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^store: +memory, up$/m);
-    expect(stdout).toMatch(/^billing +enforce +1 +1 +1 bad_signature +\d/m);
+    expect(stdout).toMatch(/^billing +enforce +[\d.]+\/s +0 +1 \(50 %\) .* 1 bad_signature$/m);
     writeFileSync(gate.file, 'routes: [{ naem: "\u001b[31m" }]\n');
     await gate.gate.reload();
     const failed = await call(['overview']);
@@ -230,6 +230,6 @@ describe('the sending side through the admin port', () => {
 test('completes the commands and their values', async () => {
   await startWithRoutes();
   const { stdout: script } = await runCommand(['completion', 'bash']);
-  for (const word of ['requests', 'logins', 'overview', '--follow', 'forwarded failed answered rejected'])
+  for (const word of ['requests', 'logins', 'overview', '--follow', 'forwarded queued answered observed rejected failed'])
     expect(script).toContain(word);
 }, 60_000);

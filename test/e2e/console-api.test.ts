@@ -1,8 +1,12 @@
+import { writeFileSync } from 'node:fs';
 import { request } from 'node:http';
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { toWords } from '../../src/diagnostics/captured/shell-words.ts';
+import { runCommand } from '../support/cli.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { useApp } from '../support/fixtures.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
 const OTHER_SECRET = `whsec_${Buffer.alloc(24, 7).toString('base64')}`;
@@ -98,7 +102,11 @@ describe('the list of recent deliveries', () => {
       cursor = page.cursor;
     }
     expect(pages).toEqual(all);
-    for (const wrong of ['limit=0', 'cursor=x', 'outcome=x', 'rout=a', 'from=yesterday'])
+    expect(await ids('status=404')).toEqual(all.slice(0, 1));
+    expect(await ids('status=2xx&reason=ok&client=127.0.0.1')).toEqual(all.slice(1));
+    expect([await ids('client=127.0.0.2'), await ids('type=push'), await ids('last=0s')]).toEqual([[], [], []]);
+    expect(await ids('last=15m')).toEqual(all);
+    for (const wrong of ['status=4x', 'last=soon', 'limit=0', 'cursor=x', 'outcome=x', 'rout=a', 'from=yesterday'])
       expect([wrong, (await ask(`/deliveries?${wrong}`)).status]).toEqual([wrong, 422]);
   });
 });
@@ -138,12 +146,33 @@ describe('the detail of a delivery', () => {
     expect(detail.findings.length).toBeGreaterThan(0);
     const headers = Object.fromEntries(detail.headers.map(({ name, value }: { name: string; value: string }) => [name, value]));
     expect(headers).toMatchObject({ 'x-note': null, 'webhook-signature': null, 'webhook-id': delivery.id, 'user-agent': "it's" });
-    expect(detail.commands.curl).toContain(`--header 'user-agent: it'\\''s'`);
-    expect(detail.commands.curl).toContain(`'http://127.0.0.1:${gate.port}/hooks/billing'`);
+    expect(detail.commands.repeat).toBe(
+      "sidegate send --config gate.yaml --route 'billing' 'http://localhost:8080/hooks/billing' body",
+    );
     expect(detail.commands.explain).toBe(
       `curl 'http://127.0.0.1:${gate.adminPort}/captures/${data[0].id}' | sidegate explain --config gate.yaml --route 'billing' -`,
     );
     expect(JSON.stringify(detail)).not.toContain('marked');
+  });
+
+  test('has a command that repeats the request: with the same ID if the app failed, and by curl if nothing signed it', async () => {
+    app.handler = (_request, response) => response.writeHead(500).end();
+    const delivery = makeDelivery();
+    await send(gate.port, delivery);
+    await send(gate.port, { method: 'GET', path: '/elsewhere', headers: { 'User-Agent': "it's" } });
+    const [byCurl, bySend] = await Promise.all(
+      (await read('/deliveries')).data.map(async ({ id }: { id: string }) => (await read(`/deliveries/${id}`)).commands.repeat),
+    );
+    expect(byCurl).toContain(`--header 'user-agent: it'\\''s'`);
+    app.handler = (_request, response) => response.end();
+    const folder = makeFolder();
+    writeFileSync(join(folder, 'body'), delivery.body);
+    const words = toWords(bySend.replace('gate.yaml', gate.file).replace('localhost:8080', `127.0.0.1:${gate.port}`));
+    expect(await runCommand([...words.slice(1, -1), join(folder, 'body')])).toMatchObject({ code: 0 });
+    expect((await read(`/deliveries?id=${delivery.id}`)).data.map(({ outcome }: { outcome: string }) => outcome)).toEqual([
+      'forwarded',
+      'failed',
+    ]);
   });
 
   test('is 404 for a request that the journal does not have, or for another path', async () => {
@@ -172,7 +201,9 @@ describe('the overview', () => {
       name: 'billing',
       mode: 'enforce',
       sinceStart: { accepted: 1, rejected: { bad_signature: 1 }, observed: {} },
-      recent: { requests: 2, forwarded: 1, rejected: { bad_signature: 1 } },
+      lastMinutes: { requests: 2, failed: 0, rejected: 1 },
+      lastAt: expect.any(String),
+      recent: { requests: 2, outcomes: { forwarded: 1, rejected: 1 }, rejected: { bad_signature: 1 } },
       keys: [{ name: 'current', matches: 1, lastUsed: expect.any(String) }],
     });
     expect(route.recent.appMs.p99).toBeGreaterThan(0);

@@ -13,13 +13,12 @@ import { ConsoleAccess, type ConsoleAccessParts } from './console-access.ts';
 import { createDeliveryOperations, type DeliveryParts } from './delivery-operations.ts';
 import { delivery, deliveryDetail, deliveryPage, requestId } from './delivery-schemas.ts';
 import { DeliveryStream } from './delivery-stream.ts';
-import { type ReplicaEntry, toDetailView, type ViewContext } from './delivery-view.ts';
+import { toDetailView, type ViewContext } from './delivery-view.ts';
 import { createLoginOperations, type LoginParts } from './login-operations.ts';
 import { failedLoginList, release, released } from './login-schemas.ts';
 import { createOverviewOperation, type OverviewParts } from './overview.ts';
 import { overview } from './overview-schemas.ts';
 import { isOfPage, Page } from './page.ts';
-import { toOwnRow } from './recent-deliveries.ts';
 import { createRedact } from './redaction.ts';
 import { SharedEntries, type SharedEntriesParts } from './shared-entries.ts';
 
@@ -69,11 +68,7 @@ export class Console {
       journal: parts.journal,
       shared: parts.shared && this.#shared,
       instance,
-      toRow: (entry) => toOwnRow(this.#toReplicaEntry(entry)),
-      createFormat: () => {
-        const context = this.#toContext();
-        return (row) => JSON.stringify(row.toView(context));
-      },
+      context: () => this.#toContext(),
       onDropped: parts.onStreamDropped,
     });
     this.#deliveries = this.#createDeliveryParts();
@@ -95,7 +90,7 @@ export class Console {
     const context = this.#toContext();
     // The capture and the body are in this process, which the other console does not reach.
     const reader = { isCaptured: false, origin: '', bodyDenial: 'other_replica' } as const;
-    return this.#shared.share(shared, (entry) => toDetailView(this.#toReplicaEntry(entry), context, reader));
+    return this.#shared.share(shared, (entry) => toDetailView(entry, context, reader));
   }
 
   async #respond(request: IncomingMessage, body: RequestBody): Promise<ApiResponse> {
@@ -171,9 +166,10 @@ export class Console {
   }
 
   #createDeliveryParts(): DeliveryParts {
-    const { journal, isCaptured } = this.#parts;
+    const { clock, journal, isCaptured } = this.#parts;
     return {
-      entries: () => journal.find({ limit: Math.max(1, journal.size) }).map((entry) => this.#toReplicaEntry(entry)),
+      clock,
+      entries: () => journal.find({ limit: Math.max(1, journal.size) }),
       readShared: () => this.#shared.read(),
       context: () => this.#toContext(),
       isCaptured,
@@ -182,15 +178,11 @@ export class Console {
     };
   }
 
-  #toReplicaEntry(entry: ReturnType<Journal['find']>[number]): ReplicaEntry {
-    return { ...entry, replica: this.#parts.replica };
-  }
-
   #toContext(): ViewContext {
-    const { routes, address } = this.#parts;
+    const { routes, address, replica } = this.#parts;
     const secrets = this.#parts.secrets();
     const byName = new Map(routes().map((route) => [route.name, route]));
-    return { redact: createRedact(secrets), secrets, findRoute: (name) => byName.get(name), address: address() };
+    return { replica, redact: createRedact(secrets), secrets, findRoute: (name) => byName.get(name), address: address() };
   }
 }
 

@@ -1,9 +1,11 @@
 /** The operations of recent deliveries: list, stream and detail. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod';
+import type { Clock } from '../../core/clock.ts';
 import type { PauseOwner } from '../../core/read-pause.ts';
 import { defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
+import type { JournalEntry } from '../../telemetry/journal/journal.ts';
 import {
   type BodyDenial,
   type DeliveryDetail,
@@ -14,14 +16,15 @@ import {
   streamQuery,
 } from './delivery-schemas.ts';
 import type { DeliveryStream } from './delivery-stream.ts';
-import { type ReplicaEntry, redactDetail, toDetailView, type ViewContext } from './delivery-view.ts';
+import { redactDetail, redactView, toDetailView, type ViewContext } from './delivery-view.ts';
 import { isCursor, isStreamed, selectPage, toOwnRow, toSharedRow } from './recent-deliveries.ts';
 import type { SharedEntry } from './shared-entries.ts';
 
 /** The dependencies of the operations. */
 export interface DeliveryParts {
+  readonly clock: Pick<Clock, 'now'>;
   /** All entries, newest first. */
-  readonly entries: () => readonly ReplicaEntry[];
+  readonly entries: () => readonly JournalEntry[];
   /** Requests of other replicas; never rejects. */
   readonly readShared: () => Promise<readonly SharedEntry[]>;
   /** For one response. */
@@ -42,11 +45,12 @@ export function createDeliveryOperations(parts: DeliveryParts): Operation[] {
 
 /** A page of the list. The query's cursor must be valid. */
 export async function readPage(parts: DeliveryParts, query: DeliveryQuery): Promise<z.output<typeof deliveryPage>> {
-  const { entries, readShared, context } = parts;
+  const { clock, entries, readShared } = parts;
   const shared = await readShared();
-  const { rows, cursor } = selectPage([...entries().map(toOwnRow), ...shared.map(toSharedRow)], query);
-  const views = context();
-  return { data: rows.map((row) => row.toView(views)), cursor };
+  const context = parts.context();
+  const all = [...entries().map((entry) => toOwnRow(entry, context)), ...shared.map(toSharedRow)];
+  const { rows, cursor } = selectPage(all, query, clock.now());
+  return { data: rows.map(({ view }) => redactView(view, context.redact)), cursor };
 }
 
 /** One request, of this replica or of another one; undefined if it is not kept. `incoming`: names the port and the reader. */

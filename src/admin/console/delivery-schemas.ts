@@ -1,6 +1,6 @@
 /** The schemas of recent deliveries. */
 import * as z from 'zod';
-import { instant } from '../../config/schema/scalars.ts';
+import { duration, instant } from '../../config/schema/scalars.ts';
 import { STAGES } from '../../core/refusal.ts';
 import { BODY_ABSENCES } from '../../telemetry/journal/journal.ts';
 import { OUTCOMES, STAGE_RESULTS } from './stages.ts';
@@ -8,6 +8,7 @@ import { OUTCOMES, STAGE_RESULTS } from './stages.ts';
 const MAX_PAGE = 250;
 const DEFAULT_PAGE = 50;
 const MAX_TEXT = 1_024;
+const STATUS = /^[1-5](?:\d\d|xx)$/;
 const REQUEST_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 /** `_unmatched` selects requests without a route, `_proxy` those of the forward proxy. */
 const ROUTE = /^_?[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
@@ -19,23 +20,33 @@ const route = z
   .regex(ROUTE, 'not the name of a route')
   .optional()
   .describe('Only requests of this route; `_unmatched` selects requests without a route.');
-const outcome = z.array(z.enum(OUTCOMES)).optional().describe('Only requests with one of these outcomes; repeatable.');
+const text = z.string().max(MAX_TEXT).optional();
 
-/** The filters of the list. */
-export const deliveryQuery = z.strictObject({
+/** The filters of the stream. */
+export const streamQuery = z.strictObject({
   route,
-  outcome,
-  id: z.string().max(MAX_TEXT).optional().describe('Only the request or the event with this ID.'),
+  outcome: z.array(z.enum(OUTCOMES)).optional().describe('Only requests with one of these outcomes; repeatable.'),
+  reason: text.describe('Only requests with this `reason`, such as `bad_signature`.'),
+  status: z
+    .string()
+    .regex(STATUS, 'not a status such as 401 or 4xx')
+    .optional()
+    .describe('Only responses with this status; `4xx` selects all from 400 to 499.'),
+  client: text.describe('Only requests of this client address.'),
+  type: text.describe('Only events of this type, if a header names it.'),
+  id: text.describe('Only the request, the event, or the event in the queue with this ID.'),
   from: instant().optional().describe('Only requests that arrived at this time or later (RFC 3339).'),
   to: instant().optional().describe('Only requests that arrived before this time (RFC 3339).'),
+});
+export type StreamQuery = z.output<typeof streamQuery>;
+
+/** The filters of the list. */
+export const deliveryQuery = streamQuery.extend({
+  last: duration().optional().describe('Only requests that arrived in this time before now, such as `15m`.'),
   limit: z.coerce.number().int().min(1).max(MAX_PAGE).default(DEFAULT_PAGE).describe('Maximum number of results.'),
   cursor: z.string().max(MAX_TEXT).optional().describe('`cursor` of the page before.'),
 });
 export type DeliveryQuery = z.output<typeof deliveryQuery>;
-
-/** The filters of the stream. */
-export const streamQuery = z.strictObject({ route, outcome });
-export type StreamQuery = z.output<typeof streamQuery>;
 
 /** Why a stored body is not shown to a reader. */
 export const BODY_DENIALS = ['login_required', 'not_loopback', 'other_replica'] as const;
@@ -61,7 +72,13 @@ export const delivery = z.strictObject({
   reason: z.string(),
   stoppedBy: z.enum(STAGES).nullable().describe('The stage that ended the request before the app handled it.'),
   stages: z.array(stage),
+  observed: z
+    .string()
+    .nullable()
+    .describe('The code that the route would have rejected the request with, without `mode: observe`.'),
   event: z.string().nullable().describe('ID of the verified event.'),
+  type: z.string().nullable().describe('Type of the event, if a header names it.'),
+  delivery: z.string().nullable().describe('ID of the outgoing delivery to the app, with `ack: onAccept`.'),
   key: z.string().nullable().describe('Name of the key that verified it.'),
   skewMs: z.int().nullable().describe('Time of arrival minus signed time; not verified if `key` is null.'),
   durationMs: z.number(),
@@ -97,10 +114,6 @@ export const deliveryDetail = delivery.extend({
   user: z.string().nullable().describe('The user whose password was verified.'),
   certificate: z.string().nullable().describe('The name of the client certificate.'),
   detail: z.string().nullable().describe('The exact problem.'),
-  observed: z
-    .string()
-    .nullable()
-    .describe('The code that the route would have rejected the request with, without `mode: observe`.'),
   isUnchecked: z.boolean().describe('Forwarded without a check for duplicates, because the store was down.'),
   traceId: z.string().nullable(),
   headers: z.array(header),
@@ -108,7 +121,10 @@ export const deliveryDetail = delivery.extend({
   findings: z.array(z.string()).describe('Why the signature or the timestamp was wrong, and how to fix it.'),
   commands: z
     .strictObject({
-      curl: z.string().nullable().describe('Repeats the request with a body from the file `body`.'),
+      repeat: z
+        .string()
+        .nullable()
+        .describe('Sends the body from the file `body` again, with a new signature by the key of the route, if it has one.'),
       explain: z.string().nullable().describe('Explains the captured delivery; null if it was not captured.'),
     })
     .describe('For a POSIX shell.'),

@@ -3,8 +3,9 @@ import type { ServerResponse } from 'node:http';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { type PauseOwner, pauseUntilDrained } from '../../core/read-pause.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
-import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
-import { type Row, toSharedRow } from './recent-deliveries.ts';
+import type { Journal } from '../../telemetry/journal/journal.ts';
+import { redactView, type ViewContext } from './delivery-view.ts';
+import { type Row, toOwnRow, toSharedRow } from './recent-deliveries.ts';
 import type { SharedEntries } from './shared-entries.ts';
 
 /** Far fewer than the admin port's connections, so that the kubelet's probes always get one. */
@@ -31,9 +32,8 @@ export interface StreamParts {
   readonly shared: Pick<SharedEntries, 'read' | 'since' | 'received' | 'isAvailable'> | undefined;
   /** Distinguishes the numbers of this process from those of an earlier one: 8 hexadecimal digits. */
   readonly instance: string;
-  readonly toRow: (entry: JournalEntry) => Row;
-  /** Returns the function that formats a row as JSON in one line; called once for all rows of a flush. */
-  readonly createFormat: () => (row: Row) => string;
+  /** Called once for all rows of a flush. */
+  readonly context: () => ViewContext;
   /** A client was disconnected because it read too slowly. */
   readonly onDropped: () => void;
 }
@@ -132,19 +132,23 @@ export class DeliveryStream {
   }
 
   #flush(): void {
-    const own = this.#listOwn();
+    let known: ViewContext | undefined;
+    const context = (): ViewContext => (known ??= this.#parts.context());
+    const own = this.#listOwn(context);
     const shared = this.#listShared();
-    const isIdle = own.arrivals.length + shared.arrivals.length === 0;
-    const format = isIdle ? toNothing : remember(this.#parts.createFormat());
+    const format = remember(({ view }) => JSON.stringify(redactView(view, context().redact)));
     for (const client of this.#clients) this.#send(client, own, shared, format);
   }
 
-  #listOwn(): Source {
-    const { journal, toRow } = this.#parts;
+  #listOwn(context: () => ViewContext): Source {
+    const { journal } = this.#parts;
     const newest = journal.recorded;
     const missing = Math.max(...[...this.#clients].map(({ seen }) => newest - seen));
     const entries = missing > 0 ? journal.find({ limit: Math.min(missing, MAX_EVENTS) }) : [];
-    return { newest, arrivals: entries.toReversed().map((entry) => ({ number: entry.sequence, row: toRow(entry) })) };
+    return {
+      newest,
+      arrivals: entries.toReversed().map((entry) => ({ number: entry.sequence, row: toOwnRow(entry, context()) })),
+    };
   }
 
   #listShared(): Source {
@@ -201,10 +205,6 @@ export class DeliveryStream {
     const id = [this.#parts.instance, ...position.filter((number) => number !== undefined)].join('-');
     return `id: ${id}\ndata: ${text}\n\n`;
   }
-}
-
-function toNothing(): string {
-  return '';
 }
 
 /** Formats each row once, for all clients. */

@@ -2,18 +2,16 @@
 import type { RouteConfig } from '../../config/schema/config.ts';
 import { toInstant } from '../../core/clock.ts';
 import { containsSecret } from '../../core/secret-search.ts';
+import { EVENT_TYPE_HEADERS } from '../../gateway/pipeline/record.ts';
+import { toInboxEndpoint } from '../../provider/events/event.ts';
 import type { BodyAbsence, JournalBody, JournalEntry } from '../../telemetry/journal/journal.ts';
 import type { BodyDenial, BodyView, DeliveryDetail, DeliveryView } from './delivery-schemas.ts';
 import type { Redact } from './redaction.ts';
 import { findStopped, toOutcome, toSkew, toStages } from './stages.ts';
 
-/** An entry of this replica or of another one. */
-export interface ReplicaEntry extends JournalEntry {
-  readonly replica: string;
-}
-
 /** The parts of a view that its entry does not contain. */
 export interface ViewContext {
+  readonly replica: string;
   readonly redact: Redact;
   /** Of the current config: no view contains them. */
   readonly secrets: readonly Buffer[];
@@ -32,10 +30,12 @@ export interface DetailContext {
 }
 
 const PROXY = '_proxy';
+/** In which senders name the type of an event. Whether the signature covers it differs. */
+const TYPE_HEADERS = EVENT_TYPE_HEADERS.map((name) => new RegExp(`^${name}\t(.+)$`, 'm'));
 
-/** A row of the list. */
-export function toView(entry: ReplicaEntry, { redact, findRoute }: ViewContext): DeliveryView {
-  const { at, line, details, replica } = entry;
+/** A row of the list, before `redactView`: filters see what operators typed. */
+export function toView(entry: JournalEntry, { replica, findRoute }: Pick<ViewContext, 'replica' | 'findRoute'>): DeliveryView {
+  const { at, line, details } = entry;
   const stages = toStages(entry, line.route === undefined ? undefined : findRoute(line.route));
   return {
     id: line.requestId,
@@ -43,15 +43,18 @@ export function toView(entry: ReplicaEntry, { redact, findRoute }: ViewContext):
     at: toInstant(at),
     route: line.route ?? null,
     method: line.method,
-    path: redact(details?.path),
+    path: details?.path ?? null,
     client: line.client,
     status: line.status,
     outcome: toOutcome(entry),
     code: line.code,
     reason: line.reason,
     stoppedBy: findStopped(stages),
-    stages: stages.map((stage) => ({ ...stage, detail: redact(stage.detail) })),
-    event: redact(line.webhookId),
+    stages,
+    observed: line.observed ?? null,
+    event: line.webhookId ?? null,
+    type: findType(details?.headers),
+    delivery: details?.queuedAs === undefined ? null : `${details.queuedAs}~${toInboxEndpoint(line.route ?? '')}`,
     key: line.key ?? null,
     skewMs: toSkew(entry),
     durationMs: line.durationMs,
@@ -62,12 +65,12 @@ export function toView(entry: ReplicaEntry, { redact, findRoute }: ViewContext):
 }
 
 /** One request in full. */
-export function toDetailView(entry: ReplicaEntry, context: ViewContext, reader: DetailContext): DeliveryDetail {
-  const { line, details, explanation, replica } = entry;
+export function toDetailView(entry: JournalEntry, context: ViewContext, reader: DetailContext): DeliveryDetail {
+  const { line, details, explanation } = entry;
   const { isCaptured, origin, bodyDenial: denial } = reader;
-  const { redact, secrets, address } = context;
+  const { redact, secrets, address, replica } = context;
   const headers = toHeaders(details?.headers ?? '', redact);
-  const view = toView(entry, context);
+  const view = redactView(toView(entry, context), redact);
   const { path, route } = view;
   const isRepeatable = path !== null && line.port === undefined && route !== PROXY;
   return {
@@ -76,14 +79,15 @@ export function toDetailView(entry: ReplicaEntry, context: ViewContext, reader: 
     user: redact(line.user),
     certificate: redact(line.certificate),
     detail: redact(line.detail),
-    observed: line.observed ?? null,
     isUnchecked: line.unchecked === true,
     traceId: line.trace_id ?? null,
     headers,
     body: toBodyView(details?.body, { secrets, denial, replica, bytes: line.bytesIn }),
     findings: (explanation ?? []).map((text) => redact(text) ?? ''),
     commands: {
-      curl: isRepeatable ? toCurl({ method: line.method, path, headers, hasBody: line.bytesIn > 0, address }) : null,
+      repeat: isRepeatable
+        ? (toSend(view, context) ?? toCurl({ method: line.method, path, headers, hasBody: line.bytesIn > 0, address }))
+        : null,
       explain: isCaptured && route !== null ? toExplain(line.requestId, route, origin) : null,
     },
   };
@@ -99,19 +103,28 @@ export function redactDetail(full: DeliveryDetail, redact: Redact): DeliveryDeta
     detail: redact(full.detail),
     headers: headers.map(({ name, value }) => ({ name: redact(name) ?? '', value: redact(value) })),
     findings: findings.map((text) => redact(text) ?? ''),
-    commands: { ...commands, curl: redact(commands.curl) },
+    commands: { ...commands, repeat: redact(commands.repeat) },
   };
 }
 
 /** The same for a row. */
 export function redactView<T extends DeliveryView>(view: T, redact: Redact): T {
-  const { path, event, stages } = view;
+  const { path, event, type, stages } = view;
   return {
     ...view,
     path: redact(path),
     event: redact(event),
+    type: redact(type),
     stages: stages.map((stage) => ({ ...stage, detail: redact(stage.detail) })),
   };
+}
+
+function findType(headers = ''): string | null {
+  for (const pattern of TYPE_HEADERS) {
+    const [, value] = pattern.exec(headers) ?? [];
+    if (value !== undefined) return value;
+  }
+  return null;
 }
 
 function toHeaders(text: string, redact: Redact): ShownHeader[] {
@@ -221,6 +234,17 @@ export function toCurl({ method, path, headers, hasBody, address }: CommandReque
     ...(GLOB.test(url) ? ['--globoff'] : []),
   ];
   return ['curl', '--request', quote(method), ...options, ...shown, ...body, quote(url)].join(' ');
+}
+
+/** Signs the body again; undefined if `sidegate send` cannot: a signature is never shown, so curl could only repeat unsigned requests. */
+function toSend({ method, path, route, event, outcome }: DeliveryView, { address, findRoute }: ViewContext): string | undefined {
+  const { webhook, match } = (route === null ? undefined : findRoute(route)) ?? {};
+  if (method !== 'POST' || route === null || webhook === undefined || webhook.keys.length === 0 || match?.host !== undefined)
+    return undefined;
+  // With the ID of an event that was handled, it would only be a duplicate.
+  const id = event !== null && outcome === 'failed' ? ['--id', quote(event)] : [];
+  const url = quote(`http://${address ?? 'localhost:8080'}${path}`);
+  return ['sidegate send --config gate.yaml --route', quote(route), ...id, url, 'body'].join(' ');
 }
 
 /** Explains a captured delivery with the keys of the config. */

@@ -1,6 +1,7 @@
 /** The schema of the overview. */
 import * as z from 'zod';
 import { MAX_RATED_ROUTES } from '../rate-history.ts';
+import { OUTCOMES } from './stages.ts';
 
 const time = z.iso.datetime();
 const counts = z.record(z.string(), z.int()).describe('By reason.');
@@ -20,20 +21,23 @@ const routeOverview = z.strictObject({
     .strictObject({
       intervalSeconds: z.number(),
       until: time.describe('The end of the newest interval.'),
-      accepted: z.array(z.int()),
+      accepted: z.array(z.int()).describe('Without those that failed.'),
+      failed: z.array(z.int()).describe('Accepted, but the response was an error: of the app, or because it did not respond.'),
       rejected: z.array(z.int()),
     })
     .nullable()
     .describe(
-      `Decisions per interval in the last ten minutes, oldest first; null for routes after the first ${MAX_RATED_ROUTES} of the config.`,
+      `Requests per interval in the last ten minutes, oldest first; null for routes after the first ${MAX_RATED_ROUTES} of the config.`,
     ),
+  lastMinutes: z
+    .strictObject({ seconds: z.number(), requests: z.int(), failed: z.int(), rejected: z.int() })
+    .describe('The sum of `rates`, or, while there are none, of the requests that the journal still has.'),
+  lastAt: time.nullable().describe('When the newest request in the journal arrived.'),
   recent: z
     .strictObject({
       requests: z.int(),
       perSecond: z.number(),
-      forwarded: z.int(),
-      failed: z.int(),
-      answered: z.int(),
+      outcomes: z.record(z.enum(OUTCOMES), z.int()),
       rejected: counts,
       overheadMs: percentiles.describe('The time that sidegate added, in ms; null without requests that the app answered.'),
       appMs: percentiles,
@@ -64,7 +68,7 @@ export const overview = z.strictObject({
     bytes: z.int(),
     seconds: z.number().describe('The time that the kept requests span.'),
   }),
-  routes: z.array(routeOverview),
+  routes: z.array(routeOverview).describe('Those with the largest share of failed, then of rejected requests first.'),
   unmatched: z.int().describe('Recent requests that matched no route.'),
 });
 

@@ -7,7 +7,7 @@ import { defineOperation, type Operation, toJson } from '../../http-api/operatio
 import type { Journal, JournalEntry } from '../../telemetry/journal/journal.ts';
 import { RATE_INTERVAL_MS, type RateHistory, type RouteRates } from '../rate-history.ts';
 import { type Overview, overview, type RouteOverview } from './overview-schemas.ts';
-import { isClaimedOnly, toOutcome, toSkew } from './stages.ts';
+import { isClaimedOnly, OUTCOMES, type Outcome, toOutcome, toSkew } from './stages.ts';
 
 /** The last attempt to load the config. */
 export interface LastReload {
@@ -69,6 +69,20 @@ async function buildOverview(parts: OverviewParts): Promise<Overview> {
   const { hash, loadedAt, lastReload } = parts.config();
   const decisions = await readSamples(parts.registers, DECISIONS);
   const [up] = await readSamples(parts.registers, STORE_UP);
+  const toRoute = (route: RouteConfig, recent: readonly JournalEntry[]): RouteOverview => {
+    const rates = toRates(parts.rates.of(route.name));
+    return {
+      name: route.name,
+      mode: route.mode,
+      scheme: route.webhook?.scheme ?? null,
+      sinceStart: toTotals(decisions.filter(({ labels }) => labels['route'] === route.name)),
+      rates,
+      lastMinutes: toLastMinutes(rates, recent, seconds),
+      lastAt: recent[0] === undefined ? null : toInstant(recent[0].at),
+      recent: toRecent(recent, seconds),
+      keys: route.webhook === undefined ? [] : namesOf(route.webhook).map((key) => toKey(key, parts.keyUse(route.name, key))),
+    };
+  };
   return {
     replica,
     version,
@@ -80,23 +94,54 @@ async function buildOverview(parts: OverviewParts): Promise<Overview> {
     },
     store: { kind: parts.storeKind(), isUp: up?.value === 1 },
     journal: { size: journal.size, kept: journal.length, recorded: journal.recorded, bytes: journal.bytes, seconds },
-    routes: parts.routes().map((route) => ({
-      name: route.name,
-      mode: route.mode,
-      scheme: route.webhook?.scheme ?? null,
-      sinceStart: toTotals(decisions.filter(({ labels }) => labels['route'] === route.name)),
-      rates: toRates(parts.rates.of(route.name)),
-      recent: toRecent(byRoute.get(route.name) ?? [], seconds),
-      keys: route.webhook === undefined ? [] : namesOf(route.webhook).map((key) => toKey(key, parts.keyUse(route.name, key))),
-    })),
+    routes: parts
+      .routes()
+      .map((route) => toRoute(route, byRoute.get(route.name) ?? []))
+      .sort(compareRoutes),
     unmatched: byRoute.get(undefined)?.length ?? 0,
   };
 }
-
 function toRates(rates: RouteRates | undefined): RouteOverview['rates'] {
   if (rates === undefined) return null;
-  const { until, accepted, rejected } = rates;
-  return { intervalSeconds: RATE_INTERVAL_MS / 1_000, until: toInstant(until), accepted: [...accepted], rejected: [...rejected] };
+  const { until, accepted, failed, rejected } = rates;
+  return {
+    intervalSeconds: RATE_INTERVAL_MS / 1_000,
+    until: toInstant(until),
+    accepted: [...accepted],
+    failed: [...failed],
+    rejected: [...rejected],
+  };
+}
+
+function toLastMinutes(
+  rates: RouteOverview['rates'],
+  recent: readonly JournalEntry[],
+  seconds: number,
+): RouteOverview['lastMinutes'] {
+  if (rates === null || rates.accepted.length === 0) {
+    const count = (outcome: Outcome): number => recent.filter((entry) => toOutcome(entry) === outcome).length;
+    return { seconds, requests: recent.length, failed: count('failed'), rejected: count('rejected') };
+  }
+  const [accepted, failed, rejected] = [rates.accepted, rates.failed, rates.rejected].map(sum) as [number, number, number];
+  return {
+    seconds: rates.accepted.length * rates.intervalSeconds,
+    requests: accepted + failed + rejected,
+    failed,
+    rejected,
+  };
+}
+
+function sum(counts: readonly number[]): number {
+  return counts.reduce((total, count) => total + count, 0);
+}
+
+/** The worst first; equal ones in the order of the config. */
+function compareRoutes({ lastMinutes: a }: RouteOverview, { lastMinutes: b }: RouteOverview): number {
+  const toShare = (count: number, requests: number): number => count / Math.max(1, requests);
+  return (
+    toShare(b.failed, b.requests) - toShare(a.failed, a.requests) ||
+    toShare(b.rejected, b.requests) - toShare(a.rejected, a.requests)
+  );
 }
 
 interface Sample {
@@ -121,15 +166,15 @@ function toTotals(samples: readonly Sample[]): RouteOverview['sinceStart'] {
 
 function toRecent(entries: readonly JournalEntry[], seconds: number): RouteOverview['recent'] {
   const outcomes = Map.groupBy(entries, toOutcome);
-  const timed = entries.flatMap(({ line: { upstreamMs, durationMs } }) =>
-    upstreamMs === undefined ? [] : [{ app: upstreamMs, overhead: durationMs - upstreamMs }],
+  const timed = entries.flatMap(({ line: { upstreamMs, durationMs, reason }, details }) =>
+    upstreamMs === undefined || reason === 'upstream_connect' || details?.queuedAs !== undefined
+      ? []
+      : [{ app: upstreamMs, overhead: durationMs - upstreamMs }],
   );
   return {
     requests: entries.length,
     perSecond: seconds > 0 ? entries.length / seconds : 0,
-    forwarded: outcomes.get('forwarded')?.length ?? 0,
-    failed: outcomes.get('failed')?.length ?? 0,
-    answered: outcomes.get('answered')?.length ?? 0,
+    outcomes: Object.fromEntries(OUTCOMES.map((name) => [name, outcomes.get(name)?.length ?? 0])) as Record<Outcome, number>,
     rejected: countReasons(outcomes.get('rejected') ?? []),
     overheadMs: toPercentiles(timed.map(({ overhead }) => overhead)),
     appMs: toPercentiles(timed.map(({ app }) => app)),

@@ -32,6 +32,8 @@ export interface EventList extends Pick<PageList, 'filters'> {
 }
 
 const UNMATCHED = '_unmatched';
+/** As in admin/page/deliveries/filters.tsx. */
+const TEXT_FILTERS = { reason: 'Reason', status: 'Status (4xx)', client: 'Client', type: 'Event type', id: 'ID' } as const;
 
 /** A whole page; `session`: undefined for an error page, which runs no code. */
 export function renderPage(session: PageSession | undefined, content: Html): Html {
@@ -121,7 +123,7 @@ function toSearch(filters: URLSearchParams, position: Readonly<Record<string, st
 }
 
 function renderFilters({ filters, routes }: PageList): Html {
-  const [route, outcome] = [filters.get('route') ?? '', filters.get('outcome') ?? ''];
+  const [route = '', outcome = '', last = ''] = ['route', 'outcome', 'last'].map((name) => filters.get(name) ?? '');
   // The journal may have requests of a route that the config no longer has.
   const known = [...new Set([...routes, ...[route].filter((name) => name !== '' && name !== UNMATCHED)])];
   const toOption = (value: string, label: string, current: string): Html =>
@@ -129,8 +131,14 @@ function renderFilters({ filters, routes }: PageList): Html {
   return html`<form class="filters" action="/" method="get" aria-label="Filters">
 <label>Route <select name="route">${[toOption('', 'all', route), ...known.map((name) => toOption(name, name, route)), toOption(UNMATCHED, 'no route', route)]}</select></label>
 <label>Outcome <select name="outcome">${[toOption('', 'all', outcome), ...OUTCOMES.map((name) => toOption(name, name, outcome))]}</select></label>
-<label>ID <input name="id" maxlength="1024" value="${filters.get('id')}"></label>
-<label>From (UTC) <input type="datetime-local" name="from" value="${filters.get('from')}"></label>
+<label>Time <select name="last">${[toOption('', 'all', last), toOption('15m', 'last 15 minutes', last), toOption('1h', 'last hour', last)]}</select></label>
+${Object.entries(TEXT_FILTERS).map(
+  ([
+    name,
+    label,
+  ]) => html`<label>${label} <input name="${name}" class="${name}" maxlength="1024" value="${filters.get(name)}"></label>
+`,
+)}<label>From (UTC) <input type="datetime-local" name="from" value="${filters.get('from')}"></label>
 <label>To (UTC) <input type="datetime-local" name="to" value="${filters.get('to')}"></label>
 <button>Filter</button> <a href="/">Clear</a>
 </form>`;
@@ -169,6 +177,8 @@ export function renderDetail(detail: DeliveryDetail): Html {
   const facts: [string, string | number | null][] = [
     ['Request', id],
     ['Event', detail.event],
+    ['Type', detail.type],
+    ['Queued as', detail.delivery],
     ['Arrived', at],
     ['Outcome', `${outcome}: ${toWords(reason)} (${code})`],
     ['Problem', detail.detail],
@@ -179,7 +189,7 @@ export function renderDetail(detail: DeliveryDetail): Html {
     ['App', appMs === null ? null : `${appMs.toFixed(1)} ms`],
     ['Body', `${detail.bytesIn} bytes`],
     ['Stored body', detail.body?.note ?? null],
-    ['Curl', commands.curl],
+    ['Repeat', commands.repeat],
     ['Explain', commands.explain],
   ];
   return html`<h1>Request</h1><p><a href="/">All requests</a></p>

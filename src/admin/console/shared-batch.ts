@@ -62,7 +62,7 @@ export function shortenDetail(full: DeliveryDetail): DeliveryDetail {
     headers: shown.length === headers.length ? shown : [...shown, { name: ELLIPSIS, value: null }],
     findings: takeFirst(findings, MAX_FINDINGS_CHARACTERS),
     // It contains the path and all headers.
-    commands: { ...commands, curl: null },
+    commands: { ...commands, repeat: null },
   };
 }
 

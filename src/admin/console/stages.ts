@@ -13,21 +13,27 @@ export interface Stage {
   readonly detail: string | null;
 }
 
-/** `failed`: the app did not respond, or not with a status below 400; `answered`: a duplicate, a handshake and the like. */
-export const OUTCOMES = ['forwarded', 'failed', 'answered', 'rejected'] as const;
+/** Worst last; docs/console-api.md explains each. */
+export const OUTCOMES = ['forwarded', 'queued', 'answered', 'observed', 'rejected', 'failed'] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
-/** The form of the signature headers is checked before their time. */
-const BEFORE_TIMESTAMP: ReadonlySet<Reason> = new Set(['missing_signature', 'malformed_signature']);
-const UPSTREAM = /^upstream_/;
+const NO_CONNECTION = 'no connection';
+/** Why the app did not respond. */
+const APP_FAILURES: Readonly<Partial<Record<Reason, string>>> = {
+  upstream_connect: NO_CONNECTION,
+  upstream_timeout: 'no response in time',
+  upstream_reset: 'connection broken',
+  upstream_invalid_response: 'invalid response',
+};
 const AGE = /^(\d{1,15}) s (old|ahead)$/;
 
 /** How the request ended. */
-export function toOutcome({ line: { code, status, reason } }: Pick<JournalEntry, 'line'>): Outcome {
-  if (UPSTREAM.test(code) || (code === 'forwarded' && reason !== 'ok' && reason.startsWith('upstream_'))) return 'failed';
-  if (code === 'forwarded') return status < 400 ? 'forwarded' : 'failed';
-  if (code === 'allowed') return 'forwarded';
-  return status < 300 ? 'answered' : 'rejected';
+export function toOutcome({ line: { code, status, reason, observed }, details }: JournalEntry): Outcome {
+  if (reason in APP_FAILURES) return 'failed';
+  if (code !== 'forwarded' && code !== 'allowed') return status < 300 ? 'answered' : 'rejected';
+  if (code === 'forwarded' && status >= 400) return 'failed';
+  if (observed !== undefined) return 'observed';
+  return details?.queuedAs === undefined ? 'forwarded' : 'queued';
 }
 
 /** Time of arrival minus signed time, in ms; null if the sender signs none, or the request was rejected before. */
@@ -45,10 +51,10 @@ export function isClaimedOnly({ line: { key }, details }: Pick<JournalEntry, 'li
 
 /** The stages of a request; `route`: its current config, if it still exists. */
 export function toStages(entry: JournalEntry, route: RouteConfig | undefined): Stage[] {
-  const { line } = entry;
   const outcome = toOutcome(entry);
-  // In observe mode, `reason` says why the request would have been rejected, but it was forwarded.
-  const stoppedBy = line.observed === undefined && outcome !== 'forwarded' ? toStopped(entry) : undefined;
+  // In observe mode, the stage would have stopped the request, but it was forwarded.
+  const isStopped = outcome === 'answered' || outcome === 'rejected' || outcome === 'failed';
+  const stoppedBy = !isStopped ? undefined : entry.line.observed === undefined ? (entry.details?.stoppedAt ?? 'app') : 'app';
   const names = STAGES.filter((name) => name === stoppedBy || isChecked(name, entry, route));
   const end = stoppedBy === undefined ? names.length : names.indexOf(stoppedBy);
   return names.map((name, index) => {
@@ -63,32 +69,35 @@ export function findStopped(stages: readonly Stage[]): StageName | null {
   return stages.find(({ result }) => result === 'stopped' || result === 'answered')?.name ?? null;
 }
 
-function toStopped({ details }: JournalEntry): StageName {
-  // The app failed after it had the request.
-  return details?.stoppedAt ?? 'app';
-}
-
-function isChecked(name: StageName, { line }: JournalEntry, route: RouteConfig | undefined): boolean {
+function isChecked(name: StageName, { line, details }: JournalEntry, route: RouteConfig | undefined): boolean {
+  const { webhook } = route ?? {};
   switch (name) {
     case 'arrived':
     case 'route':
-    case 'app':
       return true;
     case 'content':
       return false;
     case 'login':
       return line.user !== undefined || line.certificate !== undefined || route?.basic !== undefined;
     case 'timestamp':
+      return details?.signedAt !== undefined || webhook?.tolerance !== undefined;
     case 'signature':
     case 'dedup':
-      return route?.webhook !== undefined || line.key !== undefined;
+      return webhook !== undefined || line.key !== undefined;
+    case 'queued':
+    case 'app':
+      return (name === 'queued') === isQueued(details, line.upstreamMs === undefined && webhook?.ack === 'onAccept');
   }
 }
 
-function toPassed(name: StageName, { line: { reason, observed, key }, details }: JournalEntry): Stage['result'] {
+/** `mayBe`: for a request that did not get so far. */
+function isQueued(details: JournalEntry['details'], mayBe: boolean): boolean {
+  return details?.queuedAs !== undefined || details?.stoppedAt === 'queued' || mayBe;
+}
+
+function toPassed(name: StageName, { line: { observed }, details }: JournalEntry): Stage['result'] {
   if (observed !== undefined && details?.stoppedAt === name) return 'stopped';
-  if (name === 'timestamp')
-    return BEFORE_TIMESTAMP.has(reason) || (key !== undefined && details?.signedAt === undefined) ? 'skipped' : 'passed';
+  if (name === 'timestamp') return details?.signedAt === undefined ? 'skipped' : 'passed';
   if (name === 'dedup') return details?.isClaimed === true ? 'passed' : 'skipped';
   return 'passed';
 }
@@ -97,9 +106,17 @@ function toDetail(name: StageName, entry: JournalEntry, result: Stage['result'])
   const { line } = entry;
   if (result === 'not_reached') return null;
   if (name === 'timestamp') return toSkewText(entry);
-  if (name === 'app' && line.upstreamMs !== undefined) return `${line.status} in ${Math.round(line.upstreamMs)} ms`;
+  if ((name === 'app' || name === 'queued') && line.upstreamMs !== undefined) return toAppText(line, result);
   if (result === 'stopped' || result === 'answered') return line.reason;
   return toProof(name, line) ?? null;
+}
+
+/** The result of the app or of the queue. A status of sidegate is not one of the app. */
+function toAppText({ code, reason, status, upstreamMs = 0 }: JournalEntry['line'], result: Stage['result']): string {
+  const failure = APP_FAILURES[reason] ?? (result === 'stopped' && code !== 'forwarded' ? reason : undefined);
+  const ms = Math.round(upstreamMs);
+  if (reason === 'upstream_connect') return NO_CONNECTION;
+  return failure === undefined ? `${status} in ${ms} ms` : `${failure} after ${ms} ms`;
 }
 
 /** The route, user or key that made the request pass the stage. */

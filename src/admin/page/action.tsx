@@ -4,7 +4,6 @@ import { useContext, useEffect, useRef, useState } from 'preact/hooks';
 import { toMessage } from './api.ts';
 import { Copy } from './copy.tsx';
 import { Dialog } from './dialog.tsx';
-import { rememberPlace } from './location.ts';
 import { ErrorNotice } from './notices.tsx';
 import type { Session } from './session.ts';
 
@@ -40,7 +39,13 @@ interface ActionProps {
   readonly onEnd: () => void;
 }
 
-const OpenAction = createContext<(props: ActionProps) => void>(() => undefined);
+interface Actions {
+  readonly open: (props: ActionProps) => void;
+  /** Why no action can be done; undefined if they can. */
+  readonly obstacle: string | undefined;
+}
+
+const ActionsContext = createContext<Actions>({ open: () => undefined, obstacle: undefined });
 
 interface ProviderProps {
   readonly session: Session;
@@ -51,26 +56,42 @@ interface ProviderProps {
 export function ActionProvider({ session, children }: ProviderProps): JSX.Element {
   const [opened, setOpened] = useState<ActionProps>();
   return (
-    <OpenAction.Provider value={setOpened}>
+    <ActionsContext.Provider value={{ open: setOpened, obstacle: findObstacle(session) }}>
       {children}
-      {opened !== undefined && <ActionDialog {...opened} session={session} onClose={() => setOpened(undefined)} />}
-    </OpenAction.Provider>
+      {opened !== undefined && <ActionDialog {...opened} onClose={() => setOpened(undefined)} />}
+    </ActionsContext.Provider>
   );
+}
+
+function findObstacle({ user, canLogIn }: Session): string | undefined {
+  if (user !== undefined) return undefined;
+  return canLogIn ? 'Log in to act' : 'Read-only: set admin.basic in the config, so that users can log in';
+}
+
+/** Says why the buttons are disabled, and how to enable them. */
+export function ReadOnlyNotice(): JSX.Element | null {
+  const { obstacle } = useContext(ActionsContext);
+  return obstacle === undefined ? null : <p class="hint">{obstacle}.</p>;
 }
 
 /** The button of an action. */
 export function ActionButton(props: ActionProps): JSX.Element {
-  const open = useContext(OpenAction);
+  const { open, obstacle } = useContext(ActionsContext);
   const { action, of } = props;
   return (
-    <button type="button" aria-label={`${action.label} ${of}`} onClick={() => open(props)}>
+    <button
+      type="button"
+      aria-label={`${action.label} ${of}`}
+      disabled={obstacle !== undefined}
+      title={obstacle}
+      onClick={() => open(props)}
+    >
       {action.label}
     </button>
   );
 }
 
 interface DialogProps extends ActionProps {
-  readonly session: Session;
   readonly onClose: () => void;
 }
 
@@ -80,7 +101,7 @@ type State =
   | { readonly kind: 'done'; readonly result: ActionResult }
   | { readonly kind: 'failed'; readonly error: string };
 
-function ActionDialog({ action, of, session, onEnd, onClose }: DialogProps): JSX.Element {
+function ActionDialog({ action, of, onEnd, onClose }: DialogProps): JSX.Element {
   const [state, setState] = useState<State>({ kind: 'asking' });
   const abort = useRef(new AbortController());
   const result = useRef<HTMLDivElement>(null);
@@ -101,29 +122,23 @@ function ActionDialog({ action, of, session, onEnd, onClose }: DialogProps): JSX
   };
   return (
     <Dialog title={`${action.label} ${of}`} isSmall onClose={onClose}>
-      {session.user === undefined ? (
-        <LoginNeeded session={session} />
-      ) : (
+      {state.kind === 'asking' && (
         <>
-          {state.kind === 'asking' && (
-            <>
-              <p>{action.question}</p>
-              {action.count !== undefined && <Count count={action.count} />}
-              <button type="button" class="main" onClick={() => void start()}>
-                {action.label}
-              </button>{' '}
-              <button type="button" onClick={onClose}>
-                Back
-              </button>
-            </>
-          )}
-          <div ref={result} tabIndex={-1} class="result">
-            {state.kind === 'running' && <Running progress={state.progress} />}
-            {state.kind === 'done' && <Done result={state.result} />}
-            <ErrorNotice error={state.kind === 'failed' ? state.error : undefined} />
-          </div>
+          <p>{action.question}</p>
+          {action.count !== undefined && <Count count={action.count} />}
+          <button type="button" class="main" onClick={() => void start()}>
+            {action.label}
+          </button>{' '}
+          <button type="button" onClick={onClose}>
+            Back
+          </button>
         </>
       )}
+      <div ref={result} tabIndex={-1} class="result">
+        {state.kind === 'running' && <Running progress={state.progress} />}
+        {state.kind === 'done' && <Done result={state.result} />}
+        <ErrorNotice error={state.kind === 'failed' ? state.error : undefined} />
+      </div>
     </Dialog>
   );
 }
@@ -139,22 +154,6 @@ function Count({ count }: Required<Pick<Action, 'count'>>): JSX.Element {
     return () => abort.abort();
   }, []);
   return <p role="status">{text}</p>;
-}
-
-function LoginNeeded({ session: { canLogIn } }: Pick<DialogProps, 'session'>): JSX.Element {
-  return canLogIn ? (
-    <p>
-      Only users can act.{' '}
-      <a href="/login" onClick={rememberPlace}>
-        Log in
-      </a>{' '}
-      first.
-    </p>
-  ) : (
-    <p>
-      The console is read-only. Set <code>admin.basic</code> in the config and restart sidegate, so that users can log in and act.
-    </p>
-  );
 }
 
 function Running({ progress }: { readonly progress: Progress | undefined }): JSX.Element {

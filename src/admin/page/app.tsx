@@ -1,8 +1,9 @@
 /** The frame of the console: navigation, the current view, and who is logged in. */
 import type { JSX } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ActionProvider } from './action.tsx';
 import { DeliveriesView } from './deliveries/deliveries-view.tsx';
+import { isLocal, setLocal } from './format.ts';
 import { type Place, recallPlace, rememberPlace, usePlace } from './location.ts';
 import { LoginsView } from './logins-view.tsx';
 import { EventsView } from './outgoing/events.tsx';
@@ -26,6 +27,11 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
   const place = usePlace();
   const view = toView(place.query.get('view'));
   const main = useRef<HTMLElement>(null);
+  const [isLocalTime, setIsLocalTime] = useState(isLocal);
+  const toggleZone = (): void => {
+    setLocal(!isLocalTime);
+    setIsLocalTime(!isLocalTime);
+  };
   useReturn(place);
   useEffect(() => {
     document.title = `${VIEWS[view]} · sidegate`;
@@ -55,12 +61,16 @@ export function App({ session }: { readonly session: Session }): JSX.Element {
             </a>
           ))}
         </nav>
+        <button type="button" class="zone" aria-pressed={isLocalTime} onClick={toggleZone}>
+          Local time
+        </button>
         <User session={session} />
       </header>
       <main id="main" ref={main} tabIndex={-1}>
-        {view === 'deliveries' && <DeliveriesView place={place} />}
-        {view === 'overview' && <OverviewView />}
-        <ActionProvider session={session}>
+        {/* Another zone renders all times again. */}
+        <ActionProvider key={String(isLocalTime)} session={session}>
+          {view === 'deliveries' && <DeliveriesView place={place} />}
+          {view === 'overview' && <OverviewView place={place} />}
           {view === 'outgoing' && <OutgoingView place={place} session={session} />}
           {view === 'events' && <EventsView place={place} />}
           {view === 'logins' && <LoginsView />}

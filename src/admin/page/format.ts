@@ -1,9 +1,32 @@
-/** Figures as texts. Times are in UTC, as in the log. */
+/** Figures as texts. Times are in UTC, as in the log, unless the user asks for local ones. */
+
+const LOCAL = 'sidegate-local-time';
+const MS_PER_MINUTE = 60_000;
+
+/** Whether times are local. */
+export function isLocal(): boolean {
+  return localStorage.getItem(LOCAL) !== null;
+}
+
+/** This browser remembers it. */
+export function setLocal(isWanted: boolean): void {
+  if (isWanted) localStorage.setItem(LOCAL, '1');
+  else localStorage.removeItem(LOCAL);
+}
 
 /** `14:03:07.118`; with the date if it was not today. */
 export function formatTime(instant: string): string {
-  const [date = '', time = ''] = instant.replace('Z', '').split('T');
-  return date === new Date().toISOString().slice(0, 10) ? time : `${date} ${time}`;
+  const [date = '', time = ''] = toZone(new Date(instant)).split('T');
+  const shown = instant.includes('.') ? time : time.replace(FRACTION, '');
+  return toZone(new Date()).startsWith(date) ? shown : `${date} ${shown}`;
+}
+
+const FRACTION = /\.\d+$/;
+
+/** Without its zone. */
+function toZone(at: Date): string {
+  const shifted = isLocal() ? new Date(at.getTime() - at.getTimezoneOffset() * MS_PER_MINUTE) : at;
+  return shifted.toISOString().slice(0, -1);
 }
 
 /** `0.61 ms`, `38 ms`, `1.4 s` */

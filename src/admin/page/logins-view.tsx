@@ -1,7 +1,7 @@
 /** Failed logins, and bans. */
 import type { JSX } from 'preact';
 import type { FailedLogins } from '../console/login-schemas.ts';
-import { type Action, ActionButton } from './action.tsx';
+import { type Action, ActionButton, ReadOnlyNotice } from './action.tsx';
 import { request } from './api.ts';
 import { ColumnHeads } from './column-heads.tsx';
 import { formatTime } from './format.ts';
@@ -16,6 +16,7 @@ export function LoginsView(): JSX.Element {
   return (
     <>
       <h1>Logins</h1>
+      <ReadOnlyNotice />
       <ErrorNotice error={error} />
       {data?.data.length === 0 && (
         <p class="empty">

@@ -237,6 +237,19 @@ function toForwarded(outcome: ForwardOutcome | undefined): Result {
   throw new Error('a request record has neither a refusal nor an outcome');
 }
 
+/** In which senders name the type of an event. */
+export const EVENT_TYPE_HEADERS: readonly string[] = [
+  'x-github-event',
+  'x-gitea-event',
+  'x-gitlab-event',
+  'x-event-key',
+  'x-shopify-topic',
+  'shopify-topic',
+  'x-wc-webhook-topic',
+  'x-commercelayer-topic',
+  'x-pagerduty-event',
+  'ce-type',
+];
 /** Fields that contain neither credentials nor signatures. */
 const GENERAL_HEADERS: readonly string[] = [
   'host',
@@ -250,6 +263,7 @@ const GENERAL_HEADERS: readonly string[] = [
   'x-forwarded-for',
   'x-forwarded-host',
   'x-forwarded-proto',
+  ...EVENT_TYPE_HEADERS,
 ];
 /** Never shown: a token is a credential, and a signature with its body could be sent again. */
 const SIGNATURE_HEADERS: ReadonlySet<string> = new Set(PRESETS.map(({ signature }) => signature?.header.toLowerCase() ?? ''));
@@ -275,6 +289,7 @@ export function toDetails(ended: RequestRecord): RequestDetails {
     // The rejection may not have been enforced.
     signedAt: event === undefined ? (refusal ?? admitted?.observed)?.claimedAt : event.timestamp,
     stoppedAt: toStage(ended),
+    queuedAs: outcome?.kind === 'responded' ? outcome.queuedAs : undefined,
     isClaimed: admitted?.claimed?.claim !== undefined,
     bytesOut: outcome !== undefined && 'contentBytes' in outcome ? outcome.contentBytes : undefined,
     body: route?.bodies?.record(ended),

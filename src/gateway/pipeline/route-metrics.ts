@@ -44,6 +44,8 @@ export interface RouteMetrics {
   decision(decision: Decision, reason: Reason): void;
   /** How many requests got the decision since the start. */
   decided(decision: Decision): number;
+  /** How many responses had a status of 400 or more since the start, from the app or from sidegate. */
+  errors(): number;
   /** The time that the app took, and the gate's own part of the request's duration. */
   upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void;
   upstreamError(kind: FailureKind): void;
@@ -58,6 +60,8 @@ export interface RouteMetrics {
   ready(isReady: boolean): void;
 }
 
+/** At the end of the ID of a counter of requests. */
+const ERROR_CODE = / [45]\w\w$/;
 /** Methods with series from the start, for routes that allow more than two: series for all of them would be wasteful. */
 const COMMON_METHODS = ['GET', 'POST'];
 /** Upstream errors that alerts use. */
@@ -138,7 +142,11 @@ class BoundRoute implements RouteMetrics, RouteSeries<RouteLabels> {
   }
 
   decided(decision: Decision): number {
-    return this.#decisions.sum(`${decision} `);
+    return this.#decisions.sum((id) => id.startsWith(`${decision} `));
+  }
+
+  errors(): number {
+    return this.#requests.sum((id) => ERROR_CODE.test(id));
   }
 
   upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void {

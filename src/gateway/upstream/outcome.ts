@@ -13,6 +13,8 @@ export type ForwardOutcome =
       readonly contentBytes?: number;
       /** No connection uses the memory of the request's body any more. */
       readonly isRequestWritten?: boolean;
+      /** Not the app responded, but the queue stored the request as the event with this ID. */
+      readonly queuedAs?: string;
       readonly upstreamMs: Milliseconds;
     }
   /** Nothing was written to the sender yet: the refusal must still be sent. */

@@ -49,7 +49,9 @@ export const DELIVERY_OPERATIONS = [
       const [found] = (await queue.find({ event, endpoint }, { limit: 1 })).found;
       const attempts = await queue.findAttempts(event, endpoint);
       if (found === undefined || attempts === undefined) return toProblem('not_found', 'no such delivery is stored');
-      return toJson(200, { ...toView(found), history: attempts.map(toAttemptView) });
+      const stored = isInboxEndpoint(endpoint) ? await queue.getEvent(event) : undefined;
+      const sourceEvent = stored && parseInboxMetadata(stored.metadata)?.event;
+      return toJson(200, { ...toView(found), sourceEvent, history: attempts.map(toAttemptView) });
     },
   }),
   define({

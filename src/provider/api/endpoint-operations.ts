@@ -18,7 +18,7 @@ import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';
 import type { ChangeResult } from '../endpoints/stored-registry.ts';
-import { createEventId, OWN_METADATA, toBody } from '../events/event.ts';
+import { createEventId, isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
 import { toFailureStreak } from '../lanes/lane-state.ts';
 import { define, findEnabled, type OperationParts, toAttemptView, UNKNOWN_ENDPOINT } from './api-parts.ts';
 import * as schemas from './schemas.ts';
@@ -45,12 +45,12 @@ export const ENDPOINT_OPERATIONS = [
     method: 'GET',
     path: '/v1/endpoints',
     tag: 'Endpoints',
-    summary: 'List endpoints',
+    summary: 'List endpoints, and the apps of routes with `ack: onAccept`',
     query: z.strictObject(schemas.page),
     responses: { 200: { description: 'A page of endpoints.', schema: schemas.endpointPage } },
     problems: [],
     handle({ query: { limit, iterator = '' } }, parts) {
-      const all = parts.registry.list();
+      const all = parts.receivers.list().toSorted((one, other) => (one.id < other.id ? -1 : 1));
       const start = all.findIndex(({ id }) => id > iterator);
       const following = start === -1 ? [] : all.slice(start);
       const data: object[] = [];
@@ -242,13 +242,13 @@ export const ENDPOINT_OPERATIONS = [
   define({
     id: 'getEndpointStats',
     method: 'GET',
-    path: '/v1/endpoints/{endpoint}/stats',
+    path: '/v1/endpoints/{receiver}/stats',
     tag: 'Endpoints',
     summary: 'Show the backlog of an endpoint, and whether it is failing',
     responses: { 200: { description: 'The figures.', schema: schemas.endpointStats } },
     problems: ['not_found', 'queue_unavailable'],
-    async handle({ params: { endpoint = '' } }, { registry, queue, clock }) {
-      const found = registry.get(endpoint);
+    async handle({ params: { receiver: endpoint = '' } }, { receivers, queue, clock }) {
+      const found = receivers.get(endpoint);
       if (found === undefined) return UNKNOWN_ENDPOINT;
       const now = clock.now();
       const [[backlog], [state]] = await Promise.all([queue.backlogs([endpoint], now), queue.laneStates([endpoint])]);
@@ -279,7 +279,7 @@ function toEndpointView(endpoint: Endpoint, { registry, clock }: OperationParts)
   const now = clock.now();
   return {
     id,
-    source,
+    source: isInboxEndpoint(id) ? 'inbox' : source,
     url,
     description,
     events: [...events],

@@ -88,7 +88,11 @@ export const delivery = z.strictObject(deliveryShape).describe('One event for on
 export type OutgoingDelivery = z.output<typeof delivery>;
 
 export const deliveryWithAttempts = z
-  .strictObject({ ...deliveryShape, history: z.array(attempt).describe('The newest 20 attempts, newest first.') })
+  .strictObject({
+    ...deliveryShape,
+    sourceEvent: z.string().optional().describe('Of an inbox: the ID that the sender gave the event.'),
+    history: z.array(attempt).describe('The newest 20 attempts, newest first.'),
+  })
   .describe('A delivery with its attempts.');
 export type OutgoingDeliveryDetail = z.output<typeof deliveryWithAttempts>;
 
@@ -347,7 +351,11 @@ export const testEvent = z
 export const endpoint = z
   .strictObject({
     id: z.string(),
-    source: z.enum(['config', 'api']).describe('Endpoints of the config can only be enabled, disabled and tested here.'),
+    source: z
+      .enum(['config', 'api', 'inbox'])
+      .describe(
+        'Endpoints of the config can only be enabled, disabled and tested here. `inbox`: the app of a route with `ack: onAccept`; only its deliveries can be repaired.',
+      ),
     url: z.string(),
     description: z.string(),
     events: z.array(z.string()),

@@ -81,10 +81,12 @@ interface InboxRequest {
   readonly path: string;
   /** Raw pairs in the order they are sent, including the framing header. */
   readonly headers: readonly string[];
+  /** The ID that the sender gave it. */
+  readonly event?: string | undefined;
 }
 
 const InboxMetadata = z.object({
-  inbox: z.object({ method: z.string(), path: z.string(), headers: z.array(z.string()) }),
+  inbox: z.object({ method: z.string(), path: z.string(), headers: z.array(z.string()), event: z.string().optional() }),
 });
 
 export function toInboxMetadata(inbox: InboxRequest): string {

@@ -62,16 +62,18 @@ export function createInbox(options: InboxOptions, policy: RequestPolicy, parts:
       async forward(admitted, response, trace) {
         const startedAt = clock.monotonic();
         const took = (): Milliseconds => clock.monotonic() - startedAt;
+        let queuedAs: string;
         try {
           const event = toEvent(options, policy, admitted, trace, clock);
           const [result] = await queue.append([event]);
           // Its ID was forgotten: after a restart without a store, after `sidegate forget`, or after `dedup.retention`.
           // A conflict: only values differ that are new in each attempt.
           if (result !== 'stored') await repeat(event.id);
+          queuedAs = event.id;
         } catch (thrown) {
           return toFailure(thrown, took());
         }
-        return accept(response, options, took());
+        return { ...accept(response, options), queuedAs, upstreamMs: took() };
       },
     },
     async repeat(event, head, ago) {
@@ -109,9 +111,9 @@ function toEvent(
   const { head, body } = admitted;
   if (!Buffer.isBuffer(body)) throw new Error(`route ${route} has an inbox but does not verify bodies`);
   const headers = policy.toUpstreamHeaders(admitted, trace);
-  const metadata = toInboxMetadata({ method: head.method, path: head.target.raw, headers });
-  if (Buffer.byteLength(metadata) > MAX_METADATA_BYTES) throw new Error(`the request head exceeds ${MAX_METADATA_BYTES} bytes`);
   const { event, claim } = admitted.claimed ?? {};
+  const metadata = toInboxMetadata({ method: head.method, path: head.target.raw, headers, event: event?.id });
+  if (Buffer.byteLength(metadata) > MAX_METADATA_BYTES) throw new Error(`the request head exceeds ${MAX_METADATA_BYTES} bytes`);
   const id = event === undefined || claim === undefined ? undefined : toEventId(options, event, head);
   return {
     id: id ?? `in_${randomUUID()}`,
@@ -140,18 +142,14 @@ function toEventId({ route, trustsUnsignedId }: InboxOptions, event: VerifiedEve
   return `in_${createHash('sha256').update(`${route}\n${identity}\n${open}`).digest('base64url')}`;
 }
 
-function accept(
-  response: ClientResponse,
-  { status, text = '' }: Pick<InboxOptions, 'status' | 'text'>,
-  upstreamMs: Milliseconds,
-): ForwardOutcome {
-  if (response.destroyed) return { kind: 'responded', status, upstreamMs };
+function accept(response: ClientResponse, { status, text = '' }: Pick<InboxOptions, 'status' | 'text'>) {
+  if (response.destroyed) return { kind: 'responded', status } as const;
   const contentBytes = Buffer.byteLength(text, 'latin1');
   // RFC 9110 §8.6: a 204 has no Content-Length.
   const length = status === NO_CONTENT ? [] : ['Content-Length', String(contentBytes)];
   response.writeHead(status, undefined, text === '' ? length : ['Content-Type', 'text/plain', ...length]);
   response.end(text, 'latin1');
-  return { kind: 'responded', status, contentBytes, upstreamMs };
+  return { kind: 'responded', status, contentBytes } as const;
 }
 
 const NO_CONTENT = 204;
@@ -165,5 +163,6 @@ function toFailure(thrown: unknown, upstreamMs: Milliseconds): ForwardOutcome {
 function toRefusal(thrown: unknown): Refusal {
   const isFull = thrown instanceof SidegateError && thrown.code === 'queue_full';
   const detail = toErrorText(thrown);
-  return isFull ? refuse('overloaded', 'queue_full', detail) : refuse('store_unavailable', 'queue_unavailable', detail);
+  const details = { detail, stage: 'queued' } as const;
+  return isFull ? refuse('overloaded', 'queue_full', details) : refuse('store_unavailable', 'queue_unavailable', details);
 }

@@ -40,6 +40,8 @@ export interface RequestDetails {
   readonly signedAt: EpochMilliseconds | undefined;
   /** The stage that stopped it, or would have without observe mode; undefined if none did. */
   readonly stoppedAt: StageName | undefined;
+  /** The ID of the event in the queue, if that stored the request for the app. */
+  readonly queuedAs: string | undefined;
   /** The ID was claimed, so no other request forwards the same event. */
   readonly isClaimed: boolean;
   /** Size of the app's response body. */
@@ -208,8 +210,8 @@ export class Journal {
 }
 
 /** JSON has no line break, so the first one ends the line of the log; the second one ends the short values. The path and the headers follow. */
-function formatDetails({ path, headers, signedAt, stoppedAt, isClaimed, bytesOut }: RequestDetails): string {
-  const values = `${signedAt ?? ''},${isClaimed ? 1 : ''},${bytesOut ?? ''},${path?.length ?? ''},${stoppedAt ?? ''}`;
+function formatDetails({ path, headers, signedAt, stoppedAt, queuedAs, isClaimed, bytesOut }: RequestDetails): string {
+  const values = `${signedAt ?? ''},${isClaimed ? 1 : ''},${bytesOut ?? ''},${path?.length ?? ''},${stoppedAt ?? ''},${queuedAs ?? ''}`;
   return `\n${values}\n${path ?? ''}${headers}`;
 }
 
@@ -222,13 +224,15 @@ function parseDetails(text: string, body: JournalBody | undefined): RequestDetai
   const end = text.indexOf('\n');
   if (end === -1) return undefined;
   const valuesEnd = text.indexOf('\n', end + 1);
-  const [signedAt = '', isClaimed, bytesOut = '', pathLength = '', stoppedAt = ''] = text.slice(end + 1, valuesEnd).split(',');
+  const values = text.slice(end + 1, valuesEnd).split(',');
+  const [signedAt = '', isClaimed, bytesOut = '', pathLength = '', stoppedAt = '', queuedAs = ''] = values;
   const pathEnd = valuesEnd + 1 + Number(pathLength);
   return {
     path: pathLength === '' ? undefined : text.slice(valuesEnd + 1, pathEnd),
     headers: text.slice(pathEnd),
     signedAt: toNumber(signedAt),
     stoppedAt: stoppedAt === '' ? undefined : (stoppedAt as StageName),
+    queuedAs: queuedAs === '' ? undefined : queuedAs,
     isClaimed: isClaimed === '1',
     bytesOut: toNumber(bytesOut),
     body,

@@ -25,10 +25,10 @@ export class BoundCounters {
     return series;
   }
 
-  /** The sum of the counters whose ID begins so. */
-  sum(prefix: string): number {
+  /** The sum of the counters with such an ID. */
+  sum(isIncluded: (id: string) => boolean): number {
     let sum = 0;
-    for (const [id, { value }] of this.#bound) if (id.startsWith(prefix)) sum += value;
+    for (const [id, { value }] of this.#bound) if (isIncluded(id)) sum += value;
     return sum;
   }
 

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import type { DeliveryDetail } from '../../../src/admin/console/delivery-schemas.ts';
 import { DeliveryStream, MAX_STREAMS } from '../../../src/admin/console/delivery-stream.ts';
 import { toDetailView } from '../../../src/admin/console/delivery-view.ts';
-import { type Row, toOwnRow } from '../../../src/admin/console/recent-deliveries.ts';
+import type { Row } from '../../../src/admin/console/recent-deliveries.ts';
 import { SharedEntries, type SharedEntry } from '../../../src/admin/console/shared-entries.ts';
 import type { DeliveryBatch, SharedDeliveries } from '../../../src/state/shared-deliveries.ts';
 import { Journal } from '../../../src/telemetry/journal/journal.ts';
@@ -14,7 +14,12 @@ import { makePauseOwner } from '../../support/pauses.ts';
 import { makeRequestLine } from '../../support/request-line.ts';
 
 const INSTANCE = 'aaaaaaaa';
-const CONTEXT = { redact: (text: string | null | undefined) => text ?? null, secrets: [], findRoute: () => undefined };
+const CONTEXT = {
+  replica: 'b',
+  redact: (text: string | null | undefined) => text ?? null,
+  secrets: [],
+  findRoute: () => undefined,
+};
 const toId = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`;
 
 function toDetail(id: string): DeliveryDetail {
@@ -22,7 +27,7 @@ function toDetail(id: string): DeliveryDetail {
   journal.add(1, makeRequestLine({ requestId: id, route: 'shared' }));
   const [entry] = journal.find({ limit: 1 });
   if (entry === undefined) throw new Error('nothing was recorded');
-  return toDetailView({ ...entry, replica: 'b' }, CONTEXT, { isCaptured: false, origin: '', bodyDenial: 'other_replica' });
+  return toDetailView(entry, CONTEXT, { isCaptured: false, origin: '', bodyDenial: 'other_replica' });
 }
 
 /** A response that keeps what is written. */
@@ -73,8 +78,7 @@ function start() {
     journal,
     shared: entries,
     instance: INSTANCE,
-    toRow: (entry) => toOwnRow({ ...entry, replica: 'a' }),
-    createFormat: () => (row) => JSON.stringify(row.toView(CONTEXT)),
+    context: () => CONTEXT,
     onDropped: () => undefined,
   });
   let sequence = 0;
@@ -109,7 +113,10 @@ describe('the stream with a shared store', () => {
 
   test('applies the filters to both', async () => {
     const { clock, publish, open, record } = start();
-    const [own, others] = [open(undefined, ({ route }) => route === 'own'), open(undefined, ({ route }) => route === 'shared')];
+    const [own, others] = [
+      open(undefined, ({ view }) => view.route === 'own'),
+      open(undefined, ({ view }) => view.route === 'shared'),
+    ];
     await settle();
     publish(1);
     record(2);

@@ -10,8 +10,8 @@ import { makeRequestLine } from '../../support/request-line.ts';
 
 const toDetail = (entry: JournalEntry): DeliveryDetail =>
   toDetailView(
-    { ...entry, replica: 'a' },
-    { redact: (text) => text ?? null, secrets: [], findRoute: () => undefined },
+    entry,
+    { replica: 'a', redact: (text) => text ?? null, secrets: [], findRoute: () => undefined },
     { isCaptured: false, origin: '', bodyDenial: 'other_replica' },
   );
 const toId = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, '0')}`;
@@ -80,6 +80,7 @@ const LARGE: RequestDetails = {
   headers: Array.from({ length: 64 }, (_, i) => `h${i}\t${'v'.repeat(60)}`).join('\n'),
   signedAt: undefined,
   stoppedAt: undefined,
+  queuedAs: undefined,
   isClaimed: false,
   bytesOut: undefined,
   body: undefined,
@@ -108,7 +109,7 @@ test('shortens what untrusted clients made large, so that it does not push out o
     path: `/${'p'.repeat(255)}...`,
     detail: `${'d'.repeat(256)}...`,
     findings: ['f'.repeat(500), 'f'.repeat(500)],
-    commands: { curl: null },
+    commands: { repeat: null },
   });
   expect([long?.headers[0]?.value, long?.headers.at(-1)?.name]).toEqual(['v'.repeat(60), '...']);
   for (const { detail } of entries) expect(JSON.stringify(detail).length).toBeLessThan(4_096);

@@ -3,21 +3,23 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { read } from '../api.ts';
 import { ColumnHeads } from '../column-heads.tsx';
+import { isLocal } from '../format.ts';
 import type { Place } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { DeliveryDialog } from './delivery-detail.tsx';
 import { DeliveryRow } from './delivery-row.tsx';
-import { FilterForm, readFilters, toQuery } from './filters.tsx';
+import { FilterForm, readFilters } from './filters.tsx';
 import { EMPTY, LiveDeliveries, type LiveState } from './live-deliveries.ts';
 
 const REPLICAS_MISSING =
   'Requests of other replicas are missing, as the store does not respond. They appear once it does; see the log of sidegate.';
-const COLUMNS = ['Time (UTC)', 'Outcome', 'Route', 'Stages', 'Status', 'Event'] as const;
+const COLUMNS = ['Outcome', 'Route', 'Stages', 'Status', 'Event'] as const;
 
 /** The view. */
 export function DeliveriesView({ place }: { readonly place: Place }): JSX.Element {
   const { query, go } = place;
   const filters = readFilters(query);
+  const hasFilters = filters.size > 0;
   const [state, setState] = useState<LiveState>(EMPTY);
   const live = useRef<LiveDeliveries>(null);
   const routes = useRoutes();
@@ -26,7 +28,7 @@ export function DeliveriesView({ place }: { readonly place: Place }): JSX.Elemen
     const list = new LiveDeliveries(filters, setState);
     live.current = list;
     return () => list.close();
-  }, [toQuery(filters, 'list')]);
+  }, [filters.toString()]);
   const shown = query.get('request');
   const open = (id: string): void => go({ request: id });
   return (
@@ -35,13 +37,13 @@ export function DeliveriesView({ place }: { readonly place: Place }): JSX.Elemen
       <FilterForm place={place} routes={routes} />
       <Status state={state} onPause={(isPaused) => live.current?.pause(isPaused)} />
       {state.rows.length === 0 ? (
-        state.isLoaded && state.error === undefined && <Empty hasFilters={toQuery(filters, 'list') !== ''} />
+        state.isLoaded && state.error === undefined && <Empty hasFilters={hasFilters} />
       ) : (
         <table class="deliveries">
           <caption class="hidden">Recent requests, newest first</caption>
           <thead>
             <tr>
-              <ColumnHeads names={COLUMNS} />
+              <ColumnHeads names={[`Time (${isLocal() ? 'local' : 'UTC'})`, ...COLUMNS]} />
             </tr>
           </thead>
           <tbody>
@@ -99,7 +101,7 @@ function useRoutes(): readonly string[] {
   const [routes, setRoutes] = useState<readonly string[]>([]);
   useEffect(() => {
     read<{ routes: { name: string }[] }>('/overview').then(
-      (overview) => setRoutes(overview.routes.map(({ name }) => name)),
+      (overview) => setRoutes(overview.routes.map(({ name }) => name).sort()),
       () => undefined,
     );
   }, []);

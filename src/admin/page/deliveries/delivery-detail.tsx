@@ -7,7 +7,7 @@ import { Copy } from '../copy.tsx';
 import { Dialog } from '../dialog.tsx';
 import { Facts } from '../facts.tsx';
 import { formatBytes, formatMs, toWords } from '../format.ts';
-import { Outcome, toDetail } from './stages.tsx';
+import { Outcome, StageName, toDetail } from './stages.tsx';
 
 /** The analysis of a signature runs later, and may wait for others. */
 const FINDING_DELAYS_MS = [1_000, 2_000, 4_000, 8_000] as const;
@@ -56,7 +56,7 @@ function Detail({ detail }: { readonly detail: DeliveryDetail }): JSX.Element {
         <Outcome outcome={detail.outcome} /> {detail.outcome === 'forwarded' ? '' : `${toWords(detail.reason)}, `}status{' '}
         {detail.status}
       </p>
-      <StageList stages={detail.stages} />
+      <StageList stages={detail.stages} delivery={detail.delivery} />
       {findings.length > 0 && (
         <section class="notice bad">
           <h3>Finding</h3>
@@ -66,7 +66,9 @@ function Detail({ detail }: { readonly detail: DeliveryDetail }): JSX.Element {
         </section>
       )}
       <Facts facts={toFacts(detail)} />
-      {commands.curl !== null && <Copy isCommand label="Repeat it (with the body from the file “body”)" text={commands.curl} />}
+      {commands.repeat !== null && (
+        <Copy isCommand label="Repeat it (with the body from the file “body”)" text={commands.repeat} />
+      )}
       {commands.explain === null ? (
         ANALYZED.has(detail.stoppedBy) && (
           <p class="hint">
@@ -93,12 +95,15 @@ function StoredBody({ body: { text, note } }: { readonly body: BodyView }): JSX.
   );
 }
 
-function StageList({ stages }: Pick<DeliveryDetail, 'stages'>): JSX.Element {
+function StageList({ stages, delivery }: Pick<DeliveryDetail, 'stages' | 'delivery'>): JSX.Element {
   return (
     <ol class="stage-list">
       {stages.map(({ name, result, detail }) => (
         <li key={name} class={result}>
-          <b>{name}</b> {toWords(result)}
+          <b>
+            <StageName name={name} delivery={delivery} />
+          </b>{' '}
+          {toWords(result)}
           {detail !== null && <span class="detail">: {toDetail(result, detail)}</span>}
         </li>
       ))}
@@ -116,6 +121,7 @@ function toFacts(detail: DeliveryDetail): [string, string | null][] {
     ['Client', detail.client],
     ['User', detail.user ?? detail.certificate],
     ['Event', detail.event],
+    ['Type', detail.type],
     ['Key', detail.key],
     ['Duration', formatMs(detail.durationMs)],
     ['App', detail.appMs === null ? null : formatMs(detail.appMs)],

@@ -16,7 +16,7 @@ export class DeliveryRow extends Component<RowProps> {
   }
 
   override render({ row, onOpen }: RowProps): JSX.Element {
-    const { id, at, outcome, route, method, path, stages, status, event } = row;
+    const { id, at, outcome, route, method, path, stages, delivery, status, event, type } = row;
     const open = (click: MouseEvent): void => {
       if (click.ctrlKey || click.metaKey || click.shiftKey) return;
       click.preventDefault();
@@ -34,11 +34,12 @@ export class DeliveryRow extends Component<RowProps> {
         </td>
         <td class="route">{route ?? <span class="unmatched">{`${method} ${path ?? ''}`}</span>}</td>
         <td>
-          <Stages stages={stages} />
+          <Stages stages={stages} delivery={delivery} />
         </td>
         <td class="number">{status}</td>
         <td class="id" title={event ?? undefined}>
           {event}
+          {type !== null && <span class="aside"> {type}</span>}
         </td>
       </tr>
     );

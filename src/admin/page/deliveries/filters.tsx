@@ -1,87 +1,92 @@
 /** The filters of the list. */
 import type { JSX } from 'preact';
 import type { DeliveryView } from '../../console/delivery-schemas.ts';
+import { Collapsible } from '../collapsible.tsx';
 import { toInstant } from '../format.ts';
 import { type Place, toFormHandler } from '../location.ts';
 
-/** What the list shows; undefined: everything. */
-export interface Filters {
-  readonly route: string | undefined;
-  readonly outcomes: readonly string[];
-  readonly id: string | undefined;
-  /** RFC 3339. */
-  readonly from: string | undefined;
-  readonly to: string | undefined;
-}
-
-const OUTCOMES = ['forwarded', 'failed', 'answered', 'rejected'] as const;
+/** Worst first. */
+const OUTCOMES = [
+  'failed',
+  'rejected',
+  'observed',
+  'answered',
+  'queued',
+  'forwarded',
+] as const satisfies DeliveryView['outcome'][];
 const UNMATCHED = '_unmatched';
+/** Names of the API. */
+const TEXTS = {
+  reason: 'Reason',
+  status: 'Status (4xx)',
+  client: 'Client',
+  type: 'Event type',
+  id: 'ID of request or event',
+} as const;
+const NAMES = ['route', 'outcome', ...Object.keys(TEXTS), 'last', 'from', 'to'];
+export const PERIODS = { '15m': 'last 15 minutes', '1h': 'last hour' } as const;
 
-/** The filters of the address. */
-export function readFilters(query: URLSearchParams): Filters {
-  const get = (name: string): string | undefined => query.get(name) || undefined;
-  return {
-    route: get('route'),
-    outcomes: query.getAll('outcome').filter((each) => each !== ''),
-    id: get('id'),
-    from: toInstant(get('from')),
-    to: toInstant(get('to')),
-  };
-}
-
-/** The query of the list in the API; the stream has neither ID nor times. */
-export function toQuery({ route, outcomes, id, from, to }: Filters, of: 'list' | 'stream'): string {
-  const query = new URLSearchParams();
-  if (route !== undefined) query.set('route', route);
-  for (const outcome of outcomes) query.append('outcome', outcome);
-  if (of === 'list')
-    for (const [name, value] of Object.entries({ id, from, to })) if (value !== undefined) query.set(name, value);
-  return query.toString();
-}
-
-/** Applies the filters that the stream does not have. */
-export function isShown({ id, event, at }: DeliveryView, filters: Filters): boolean {
-  if (filters.id !== undefined && filters.id !== id && filters.id !== event) return false;
-  const time = Date.parse(at);
-  return !(time < Date.parse(filters.from ?? '') || time >= Date.parse(filters.to ?? ''));
+/** The filters of the address, as the list in the API takes them. */
+export function readFilters(query: URLSearchParams): URLSearchParams {
+  const filters = new URLSearchParams();
+  for (const name of NAMES)
+    for (const value of query.getAll(name))
+      if (value !== '') filters.append(name, (name === 'from' || name === 'to' ? toInstant(value) : value) ?? value);
+  return filters;
 }
 
 /** The form. */
 export function FilterForm({ place, routes }: { readonly place: Place; readonly routes: readonly string[] }): JSX.Element {
   const { query } = place;
   const current = (name: string): string => query.get(name) ?? '';
-  const apply = toFormHandler(place, ['route', 'outcome', 'id', 'from', 'to']);
+  const apply = toFormHandler(place, NAMES);
   const known = [...new Set([...routes, ...[current('route')].filter((name) => name !== '' && name !== UNMATCHED)])];
   return (
-    <form class="filters" onSubmit={apply} onChange={apply} aria-label="Filters">
-      <label>
-        Route{' '}
-        <select name="route" value={current('route')}>
-          <option value="">all</option>
-          {known.map((name) => (
-            <option key={name}>{name}</option>
+    <Collapsible title="Filters" count={[...readFilters(query)].length}>
+      <form class="filters" onSubmit={apply} onChange={apply} aria-label="Filters">
+        <label>
+          Route{' '}
+          <select name="route" value={current('route')}>
+            <option value="">all</option>
+            {known.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+            <option value={UNMATCHED}>no route</option>
+          </select>
+        </label>
+        <label>
+          Time{' '}
+          <select name="last" value={current('last')}>
+            <option value="">all</option>
+            {Object.entries(PERIODS).map(([value, name]) => (
+              <option key={value} value={value}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        <fieldset>
+          <legend>Outcome</legend>
+          {OUTCOMES.map((name) => (
+            <label key={name} class="choice">
+              <input type="checkbox" name="outcome" value={name} checked={query.getAll('outcome').includes(name)} /> {name}
+            </label>
           ))}
-          <option value={UNMATCHED}>no route</option>
-        </select>
-      </label>
-      <fieldset>
-        <legend>Outcome</legend>
-        {OUTCOMES.map((name) => (
-          <label key={name} class="choice">
-            <input type="checkbox" name="outcome" value={name} checked={query.getAll('outcome').includes(name)} /> {name}
+        </fieldset>
+        {Object.entries(TEXTS).map(([name, label]) => (
+          <label key={name}>
+            {label}{' '}
+            <input name={name} class={name} maxLength={1_024} value={current(name)} autoComplete="off" spellcheck={false} />
           </label>
         ))}
-      </fieldset>
-      <label>
-        ID of request or event <input name="id" maxLength={1_024} value={current('id')} autoComplete="off" spellcheck={false} />
-      </label>
-      <label>
-        From (UTC) <input type="datetime-local" name="from" value={current('from')} />
-      </label>
-      <label>
-        To (UTC) <input type="datetime-local" name="to" value={current('to')} />
-      </label>
-      <a href="/">Clear filters</a>
-    </form>
+        <label>
+          From (UTC) <input type="datetime-local" name="from" value={current('from')} />
+        </label>
+        <label>
+          To (UTC) <input type="datetime-local" name="to" value={current('to')} />
+        </label>
+        <a href="/">Clear filters</a>
+      </form>
+    </Collapsible>
   );
 }

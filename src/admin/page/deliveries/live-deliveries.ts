@@ -1,7 +1,6 @@
 /** The list of deliveries, kept up to date by the stream of the API. */
 import type { DeliveryView } from '../../console/delivery-schemas.ts';
 import { read, toMessage } from '../api.ts';
-import { type Filters, isShown, toQuery } from './filters.tsx';
 
 /** The state of the stream. */
 export type Connection = 'connecting' | 'live' | 'lost';
@@ -44,7 +43,8 @@ const MAX_DELAY_MS = 5_000;
 
 /** One list with its stream. */
 export class LiveDeliveries {
-  readonly #filters: Filters;
+  /** Of the list in the API. */
+  readonly #filters: URLSearchParams;
   readonly #onChange: (state: LiveState) => void;
   readonly #abort = new AbortController();
   #state: LiveState;
@@ -56,7 +56,7 @@ export class LiveDeliveries {
   /** After the stream was closed, the list may lack requests that arrived later than this; undefined: it lacks none. */
   #completeTo: number | undefined;
 
-  constructor(filters: Filters, onChange: (state: LiveState) => void) {
+  constructor(filters: URLSearchParams, onChange: (state: LiveState) => void) {
     this.#filters = filters;
     this.#onChange = onChange;
     this.#state = EMPTY;
@@ -88,14 +88,13 @@ export class LiveDeliveries {
     const last = rows.at(-1);
     if (cursor === null || last === undefined) return;
     this.#set({ isPaused: true });
-    const filters = cursor === undefined ? { ...this.#filters, to: toNext(last.at) } : this.#filters;
-    await this.#fetch(filters, cursor, (page) => {
+    await this.#fetch(cursor === undefined ? { to: toNext(last.at) } : { cursor }, (page) => {
       this.#set({ rows: merge([this.#state.rows, page.data], MAX_ROWS), cursor: page.cursor });
     });
   }
 
   #load(): Promise<void> {
-    return this.#fetch(this.#filters, undefined, ({ data, cursor }) => {
+    return this.#fetch({}, ({ data, cursor }) => {
       const rows = merge([data, this.#takeConnected(data, cursor)], MAX_LIVE_ROWS);
       if (this.#source !== undefined) this.#completeTo = undefined;
       this.#set({ rows, cursor: rows.length > data.length ? undefined : cursor, isLoaded: true });
@@ -111,10 +110,11 @@ export class LiveDeliveries {
     return rows.filter(({ at }) => at >= oldest.at);
   }
 
-  async #fetch(filters: Filters, cursor: string | undefined, take: (page: Page) => void): Promise<void> {
-    const query = [toQuery(filters, 'list'), cursor === undefined ? '' : `cursor=${encodeURIComponent(cursor)}`, 'limit=50'];
+  async #fetch(position: Readonly<Record<string, string>>, take: (page: Page) => void): Promise<void> {
+    const query = new URLSearchParams(this.#filters);
+    for (const [name, value] of Object.entries({ ...position, limit: '50' })) query.set(name, value);
     try {
-      take(await read<Page>(`/deliveries?${query.filter((part) => part !== '').join('&')}`, this.#abort.signal));
+      take(await read<Page>(`/deliveries?${query}`, this.#abort.signal));
       this.#set({ error: undefined });
     } catch (error) {
       if (!this.#abort.signal.aborted) this.#set({ error: toMessage(error), isLoaded: true });
@@ -146,7 +146,10 @@ export class LiveDeliveries {
   }
 
   #connect(): void {
-    const source = new EventSource(`/api/v1/deliveries/stream?${toQuery(this.#filters, 'stream')}`);
+    const query = new URLSearchParams(this.#filters);
+    // All that arrives is new.
+    query.delete('last');
+    const source = new EventSource(`/api/v1/deliveries/stream?${query}`);
     this.#source = source;
     // Once it is open, so that nothing is missed in between. After an interruption, the stream continues where it ended, or sends `reset`.
     source.addEventListener('open', () => this.#onOpen(), { once: true });
@@ -176,7 +179,6 @@ export class LiveDeliveries {
   }
 
   #receive(row: DeliveryView): void {
-    if (!isShown(row, this.#filters)) return;
     this.#arrived.push(row);
     if (this.#arrived.length > MAX_ROWS) this.#arrived.splice(0, MAX_ROWS / 2);
     this.#timer ??= setTimeout(() => this.#show(), RENDER_INTERVAL_MS);

@@ -6,12 +6,12 @@ import { toWords } from '../format.ts';
 type Stage = DeliveryView['stages'][number];
 
 /** The line: what each stage found, and why one stopped the request. */
-export function Stages({ stages }: Pick<DeliveryView, 'stages'>): JSX.Element {
+export function Stages({ stages, delivery }: Pick<DeliveryView, 'stages' | 'delivery'>): JSX.Element {
   return (
     <ol class="stages">
       {stages.map(({ name, result, detail }) => (
         <li key={name} class={result}>
-          {name}
+          <StageName name={name} delivery={delivery} />
           <span class="hidden">, {toWords(result)}</span>
           {/* The route has a column. */}
           {detail !== null && !(name === 'route' && result === 'passed') && <small> {toDetail(result, detail)}</small>}
@@ -19,6 +19,12 @@ export function Stages({ stages }: Pick<DeliveryView, 'stages'>): JSX.Element {
       ))}
     </ol>
   );
+}
+
+/** A queued request links to its delivery to the app. */
+export function StageName({ name, delivery }: { readonly name: string } & Pick<DeliveryView, 'delivery'>): JSX.Element {
+  if (name !== 'queued' || delivery === null) return <>{name}</>;
+  return <a href={`/?view=outgoing&delivery=${encodeURIComponent(delivery)}`}>{name}</a>;
 }
 
 /** The reason in words; names of keys and users stay as they are. */

@@ -48,7 +48,7 @@ interface RowProps {
 }
 
 function Row({ endpoint, onChange }: RowProps): JSX.Element {
-  const { id, url, tenant, allTenants, disabled } = endpoint;
+  const { id, url, description, source, tenant, allTenants, disabled } = endpoint;
   const { data, reload } = usePolled<EndpointStats>(`${toEndpointPath(id)}/stats`, INTERVAL_MS);
   const onEnd = (): void => {
     onChange();
@@ -58,7 +58,7 @@ function Row({ endpoint, onChange }: RowProps): JSX.Element {
     <tr>
       <th scope="row">
         <a href={`/?view=outgoing&endpoint=${encodeURIComponent(id)}`}>{id}</a>
-        <span class="aside url">{url}</span>
+        <span class="aside url">{source === 'inbox' ? description : url}</span>
         {tenant !== undefined && <span class="aside">tenant {tenant}</span>}
         {allTenants && <span class="aside">all tenants</span>}
       </th>
@@ -139,9 +139,14 @@ function toActions({ id, source, disabled }: EndpointView): Action[] {
       return { text: 'The secret is replaced.', secret };
     },
   };
-  return [
+  const repairs = [
     toRepair('Retry all', 'retry', 'All its dead and skipped deliveries are sent again.', 'due now'),
     toRepair('Cancel all', 'cancel', 'Its waiting deliveries are not sent, unless they are retried.', 'canceled'),
+  ];
+  // The app of a route is never given up.
+  if (source === 'inbox') return repairs;
+  return [
+    ...repairs,
     post('Test', 'test', 'It gets a test event.', 'The test event is queued.'),
     ...(source === 'api' ? [rotate] : []),
     post(

@@ -1,6 +1,7 @@
 /** The events that the app posted, and what became of them. */
 import type { JSX } from 'preact';
 import type { OutgoingEvent } from '../../../provider/api/schemas.ts';
+import { Collapsible } from '../collapsible.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toInstant } from '../format.ts';
 import { type Place, toFormHandler } from '../location.ts';
@@ -26,24 +27,27 @@ export function EventsView({ place }: { readonly place: Place }): JSX.Element {
       <p>
         <a href="/?view=outgoing">Outgoing</a>
       </p>
-      <form class="filters" onSubmit={apply} onChange={apply} aria-label="Filters">
-        <label>
-          Type <input name="type" value={current('type')} autoComplete="off" spellcheck={false} />
-        </label>
-        <label>
-          Tenant <input name="tenant" value={current('tenant')} autoComplete="off" spellcheck={false} />
-        </label>
-        <label>
-          From (UTC) <input type="datetime-local" name="from" value={current('from')} />
-        </label>
-        <label>
-          To (UTC) <input type="datetime-local" name="to" value={current('to')} />
-        </label>
-        <label class="choice">
-          <input type="checkbox" name="unrouted" value="true" checked={current('unrouted') === 'true'} /> Only without an endpoint
-        </label>
-        <a href="/?view=events">Clear filters</a>
-      </form>
+      <Collapsible title="Filters" count={NAMES.filter((name) => query.get(name)).length}>
+        <form class="filters" onSubmit={apply} onChange={apply} aria-label="Filters">
+          <label>
+            Type <input name="type" value={current('type')} autoComplete="off" spellcheck={false} />
+          </label>
+          <label>
+            Tenant <input name="tenant" value={current('tenant')} autoComplete="off" spellcheck={false} />
+          </label>
+          <label>
+            From (UTC) <input type="datetime-local" name="from" value={current('from')} />
+          </label>
+          <label>
+            To (UTC) <input type="datetime-local" name="to" value={current('to')} />
+          </label>
+          <label class="choice">
+            <input type="checkbox" name="unrouted" value="true" checked={current('unrouted') === 'true'} /> Only without an
+            endpoint
+          </label>
+          <a href="/?view=events">Clear filters</a>
+        </form>
+      </Collapsible>
       <ErrorNotice error={error} />
       {page?.data.length === 0 && <p class="empty">No event matches{page.iterator === null ? '.' : ' on this page.'}</p>}
       {page !== undefined && page.data.length > 0 && (

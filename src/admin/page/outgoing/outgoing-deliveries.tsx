@@ -2,29 +2,35 @@
 import type { JSX } from 'preact';
 import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../../../provider/api/schemas.ts';
 import { type Action, ActionButton } from '../action.tsx';
+import { Collapsible } from '../collapsible.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { Dialog } from '../dialog.tsx';
 import { Facts } from '../facts.tsx';
-import { formatMs, formatTime } from '../format.ts';
-import type { Place } from '../location.ts';
+import { formatMs, formatTime, toInstant } from '../format.ts';
+import { type Place, toFormHandler } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
 import { act, describeAttempt, repair, STATES, toDeliveryPath } from './outgoing-api.ts';
 import { usePages } from './use-pages.tsx';
 
 const INTERVAL_MS = 5_000;
+const NAMES = ['state', 'type', 'tenant', 'from', 'to'] as const;
+/** Shown first: these may need somebody. */
+const UNDONE = ['waiting', 'dead'] as const satisfies OutgoingDelivery['state'][];
+const STATE_CLASSES = { waiting: 'queued', dead: 'failed', skipped: 'answered', delivered: 'forwarded' } as const;
 
 /** The list, by state, endpoint and tenant. */
-export function OutgoingDeliveries({ place: { query, go } }: { readonly place: Place }): JSX.Element {
-  const state = query.get('state') ?? 'dead';
+export function OutgoingDeliveries({ place }: { readonly place: Place }): JSX.Element {
+  const { query, go } = place;
+  const state = query.get('state') ?? '';
   const endpoint = query.get('endpoint');
   const tenant = query.get('tenant');
-  const filter = new URLSearchParams({
-    state,
-    limit: '50',
-    ...(endpoint !== null && { endpoint }),
-    ...(tenant !== null && { tenant }),
-  });
+  const filter = new URLSearchParams({ limit: '50' });
+  for (const each of state === '' ? UNDONE : [state]) filter.append('state', each);
+  for (const name of ['endpoint', ...NAMES.slice(1)]) {
+    const value = toInstant(query.get(name) || undefined);
+    if (value !== undefined) filter.set(name, value);
+  }
   const { page, error, reload, controls } = usePages<OutgoingDelivery>(`/outgoing/deliveries?${filter}`, 'deliveries');
   const shown = query.get('delivery');
   return (
@@ -33,41 +39,15 @@ export function OutgoingDeliveries({ place: { query, go } }: { readonly place: P
         Deliveries{endpoint !== null && ` to ${endpoint}`}
         {tenant !== null && ` of ${tenant}`}
       </h2>
-      <form class="filters" aria-label="State of deliveries">
-        <label>
-          State{' '}
-          <select value={state} onChange={({ currentTarget }) => go({ state: currentTarget.value })}>
-            {STATES.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
-        {endpoint !== null && (
-          <button type="button" onClick={() => go({ endpoint: null })}>
-            All endpoints
-          </button>
-        )}
-        {tenant !== null && (
-          <button type="button" onClick={() => go({ tenant: null })}>
-            All tenants
-          </button>
-        )}
-      </form>
+      <FilterForm place={place} />
       <ErrorNotice error={error} />
-      {page?.data.length === 0 && page.iterator === null && <p class="empty">{EMPTY[state] ?? 'None has this state.'}</p>}
+      {page?.data.length === 0 && page.iterator === null && <p class="empty">{EMPTY[state] ?? 'No delivery matches.'}</p>}
       {page !== undefined && page.data.length > 0 && (
         <table class="list">
           <thead>
             <tr>
               <ColumnHeads
-                names={[
-                  'Event',
-                  'Endpoint',
-                  'Attempts',
-                  'Last attempt',
-                  state === 'waiting' ? 'Next attempt' : 'Since',
-                  'Actions',
-                ]}
+                names={['Event', 'Endpoint', 'State', 'Attempts', 'Last attempt', 'Next attempt, or since', 'Actions']}
               />
             </tr>
           </thead>
@@ -90,7 +70,45 @@ export function OutgoingDeliveries({ place: { query, go } }: { readonly place: P
   );
 }
 
+/** The address keeps the filters. */
+function FilterForm({ place }: { readonly place: Place }): JSX.Element {
+  const { query, go } = place;
+  const apply = toFormHandler(place, NAMES);
+  return (
+    <Collapsible title="Filters" count={NAMES.filter((name) => query.get(name)).length}>
+      <form class="filters" aria-label="Filters of deliveries" onSubmit={apply} onChange={apply}>
+        <label>
+          State{' '}
+          <select name="state" value={query.get('state') ?? ''}>
+            <option value="">{UNDONE.join(' and ')}</option>
+            {STATES.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        {(['type', 'tenant'] as const).map((name) => (
+          <label key={name}>
+            {name === 'type' ? 'Type' : 'Tenant'}{' '}
+            <input name={name} value={query.get(name) ?? ''} autoComplete="off" spellcheck={false} />
+          </label>
+        ))}
+        {(['from', 'to'] as const).map((name) => (
+          <label key={name}>
+            {name === 'from' ? 'From' : 'To'} (UTC) <input type="datetime-local" name={name} value={query.get(name) ?? ''} />
+          </label>
+        ))}
+        {query.get('endpoint') !== null && (
+          <button type="button" onClick={() => go({ endpoint: null })}>
+            All endpoints
+          </button>
+        )}
+      </form>
+    </Collapsible>
+  );
+}
+
 const EMPTY: Readonly<Record<string, string>> = {
+  '': 'Nothing waits, and no delivery is dead.',
   dead: 'No delivery is dead: every one was acknowledged, or has attempts left.',
   waiting: 'The queue is empty.',
 };
@@ -136,6 +154,9 @@ function Row({ delivery, onOpen, onTenant, onEnd }: RowProps): JSX.Element {
         )}
       </th>
       <td data-label="Endpoint">{endpoint}</td>
+      <td data-label="State">
+        <span class={`outcome ${STATE_CLASSES[state]}`}>{state}</span>
+      </td>
       <td class="number" data-label="Attempts">
         {attempts}
       </td>
@@ -164,6 +185,10 @@ function Detail({ id, onClose }: { readonly id: string; readonly onClose: () => 
           <Facts
             facts={[
               ['Event', data.event],
+              [
+                'Event of the sender',
+                data.sourceEvent === undefined ? null : <a href={toRequests(data.event)}>{data.sourceEvent}</a>,
+              ],
               ['Type', data.type],
               ['Tenant', data.tenant ?? null],
               ['Endpoint', data.endpoint],
@@ -185,6 +210,11 @@ function Detail({ id, onClose }: { readonly id: string; readonly onClose: () => 
       )}
     </Dialog>
   );
+}
+
+/** The requests that brought the event. */
+function toRequests(event: string): string {
+  return `/?id=${encodeURIComponent(event)}`;
 }
 
 /** The ID is from the address. */

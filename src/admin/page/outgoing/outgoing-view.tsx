@@ -1,5 +1,6 @@
 /** The sending side: endpoints and deliveries, and the way to its events. */
 import type { JSX } from 'preact';
+import { ReadOnlyNotice } from '../action.tsx';
 import type { Place } from '../location.ts';
 import type { Session } from '../session.ts';
 import { Endpoints } from './endpoints.tsx';
@@ -15,6 +16,7 @@ export function OutgoingView({ place, session }: { readonly place: Place; readon
           <p>
             <a href="/?view=events">All accepted events</a>, also those that no endpoint selects
           </p>
+          <ReadOnlyNotice />
           <Endpoints />
           <OutgoingDeliveries place={place} />
         </>

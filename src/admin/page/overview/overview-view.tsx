@@ -3,28 +3,32 @@ import type { JSX } from 'preact';
 import type { Overview } from '../../console/overview-schemas.ts';
 import { Facts } from '../facts.tsx';
 import { formatBytes, formatTime } from '../format.ts';
+import type { Place } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { usePolled } from '../use-polled.ts';
 import { RouteOverview } from './route-overview.tsx';
+import { RouteTable } from './route-table.tsx';
 
 const INTERVAL_MS = 5_000;
 const HASH_LENGTH = 12;
 
 /** The view. */
-export function OverviewView(): JSX.Element {
+export function OverviewView({ place }: { readonly place: Place }): JSX.Element {
   const { data, error } = usePolled<Overview>('/overview', INTERVAL_MS);
   return (
     <>
       <h1>Overview</h1>
       <ErrorNotice error={error} />
-      {data === undefined ? error === undefined && <p>Loading…</p> : <Content overview={data} />}
+      {data === undefined ? error === undefined && <p>Loading…</p> : <Content overview={data} place={place} />}
     </>
   );
 }
 
-function Content({ overview }: { readonly overview: Overview }): JSX.Element {
+function Content({ overview, place }: { readonly overview: Overview; readonly place: Place }): JSX.Element {
   const { config, store, journal, routes, unmatched } = overview;
   const { lastReload } = config;
+  const name = place.query.get('route');
+  const shown = routes.find((route) => route.name === name) ?? routes[0];
   return (
     <>
       {!lastReload.isSuccessful && (
@@ -42,6 +46,13 @@ function Content({ overview }: { readonly overview: Overview }): JSX.Element {
           network to it.
         </p>
       )}
+      {routes.length === 0 && <p class="empty">The config has no routes. Add one, and sidegate reloads it.</p>}
+      {shown !== undefined && (
+        <>
+          <RouteTable routes={routes} shown={shown} onShow={(route) => place.go({ route })} />
+          <RouteOverview key={shown.name} route={shown} />
+        </>
+      )}
       <Facts
         facts={[
           ['Config', `${config.hash.slice(0, HASH_LENGTH)}, loaded ${formatTime(config.loadedAt)}`],
@@ -53,10 +64,6 @@ function Content({ overview }: { readonly overview: Overview }): JSX.Element {
           ['Without a route', unmatched === 0 ? null : <a href="/?route=_unmatched">{unmatched} recent requests</a>],
         ]}
       />
-      {routes.length === 0 && <p class="empty">The config has no routes. Add one, and sidegate reloads it.</p>}
-      {routes.map((route) => (
-        <RouteOverview key={route.name} route={route} />
-      ))}
     </>
   );
 }

@@ -4,17 +4,20 @@ import { useState } from 'preact/hooks';
 import type { RouteOverview } from '../../console/overview-schemas.ts';
 import { formatTime } from '../format.ts';
 
-/** Decisions per second in an interval. */
+/** Requests per second in an interval. */
 interface RatePoint {
   /** The end of the interval, in Unix milliseconds. */
   readonly at: number;
   readonly accepted: number;
+  readonly failed: number;
   readonly rejected: number;
 }
 
 const WIDTH = 600;
 const HEIGHT = 140;
-const SERIES = ['accepted', 'rejected'] as const;
+const SERIES = ['accepted', 'failed', 'rejected'] as const;
+/** Of the axis of time. */
+const TICKS = 6;
 /** Steps of the scale: 1, 2 or 5 times a power of ten. */
 const STEPS = [1, 2, 5, 10] as const;
 
@@ -30,10 +33,11 @@ export function RateChart({ rates, route }: ChartProps): JSX.Element | null {
   const index = Math.min(pointed ?? last, last);
   const shown = points[index];
   const first = points[0];
+  const newest = points[last];
   if (rates === null) return null;
-  if (shown === undefined || first === undefined || last < 1)
+  if (shown === undefined || first === undefined || newest === undefined || last < 1)
     return <p class="hint">The rate appears here {2 * rates.intervalSeconds} seconds after the start.</p>;
-  const top = toTop(Math.max(...points.flatMap(({ accepted, rejected }) => [accepted, rejected])));
+  const top = toTop(Math.max(...points.flatMap((point) => SERIES.map((name) => point[name]))));
   const follow = ({ clientX, currentTarget }: PointerEvent): void => {
     const { left, width } = (currentTarget as HTMLElement).getBoundingClientRect();
     setPointed(Math.round(((clientX - left) / width) * last));
@@ -47,8 +51,12 @@ export function RateChart({ rates, route }: ChartProps): JSX.Element | null {
   return (
     <figure class="chart">
       <figcaption>
-        {formatTime(toText(shown))}: <span class="key accepted">{toRate(shown.accepted)} accepted</span>{' '}
-        <span class="key rejected">{toRate(shown.rejected)} rejected</span>
+        {formatTime(toText(shown))}:
+        {SERIES.map((name) => (
+          <span key={name} class={`key ${name}`}>
+            {toRate(shown[name])} {name}
+          </span>
+        ))}
       </figcaption>
       <div
         role="slider"
@@ -56,7 +64,7 @@ export function RateChart({ rates, route }: ChartProps): JSX.Element | null {
         aria-valuemin={0}
         aria-valuemax={last}
         aria-valuenow={index}
-        aria-valuetext={`${formatTime(toText(shown))}: ${toRate(shown.accepted)} accepted, ${toRate(shown.rejected)} rejected`}
+        aria-valuetext={`${formatTime(toText(shown))}: ${SERIES.map((name) => `${toRate(shown[name])} ${name}`).join(', ')}`}
         tabIndex={0}
         onKeyDown={step}
         onBlur={() => setPointed(undefined)}
@@ -64,11 +72,16 @@ export function RateChart({ rates, route }: ChartProps): JSX.Element | null {
         onPointerLeave={() => setPointed(undefined)}
       >
         <Plot points={points} top={top} cursor={pointed === undefined ? undefined : index} />
+        <div class="rates" aria-hidden="true">
+          {[top, top / 2, 0].map((rate) => (
+            <span key={rate}>{toRate(rate)}</span>
+          ))}
+        </div>
       </div>
       <div class="scale" aria-hidden="true">
-        <span>{formatTime(toText(first))}</span>
-        <span>scale: 0 to {toRate(top)}</span>
-        <span>now</span>
+        {Array.from({ length: TICKS }, (_, i) => (
+          <span key={i}>{formatTime(toText({ at: first.at + ((newest.at - first.at) * i) / (TICKS - 1) }))}</span>
+        ))}
       </div>
     </figure>
   );
@@ -99,7 +112,7 @@ function Plot({ points, top, cursor }: PlotProps): JSX.Element {
 }
 
 /** In whole seconds. */
-function toText({ at }: RatePoint): string {
+function toText({ at }: Pick<RatePoint, 'at'>): string {
   return new Date(at).toISOString().replace(/\.\d+/, '');
 }
 
@@ -119,16 +132,17 @@ function toStep(key: string, from: number, last: number): number | undefined {
   }
 }
 
-function toPoints({ intervalSeconds, until, accepted, rejected }: NonNullable<RouteOverview['rates']>): RatePoint[] {
+function toPoints({ intervalSeconds, until, accepted, failed, rejected }: NonNullable<RouteOverview['rates']>): RatePoint[] {
   const end = Date.parse(until);
   return accepted.map((count, index) => ({
     at: end - (accepted.length - 1 - index) * intervalSeconds * 1_000,
     accepted: count / intervalSeconds,
+    failed: (failed[index] ?? 0) / intervalSeconds,
     rejected: (rejected[index] ?? 0) / intervalSeconds,
   }));
 }
 
-function toRate(perSecond: number): string {
+export function toRate(perSecond: number): string {
   return `${perSecond < 10 ? perSecond.toFixed(1) : Math.round(perSecond)}/s`;
 }
 

@@ -12,7 +12,6 @@ const PERCENTILES = ['p50', 'p95', 'p99'] as const;
 export function RouteOverview({ route }: { readonly route: Route }): JSX.Element {
   const { name, mode, scheme, rates, recent, sinceStart, keys } = route;
   const reasons = sortByCount(recent.rejected);
-  const rejected = reasons.reduce((sum, [, count]) => sum + count, 0);
   return (
     <section class="panel" aria-labelledby={`route-${name}`}>
       <h2 id={`route-${name}`}>
@@ -21,8 +20,12 @@ export function RouteOverview({ route }: { readonly route: Route }): JSX.Element
       </h2>
       <RateChart rates={rates} route={name} />
       <p>
-        {sinceStart.accepted.toLocaleString('en')} accepted since the start. Recently {recent.requests} requests:{' '}
-        {recent.forwarded} forwarded, {recent.failed} failed, {recent.answered} answered, {rejected} rejected.
+        {sinceStart.accepted.toLocaleString('en')} passed the checks since the start. Recently {recent.requests} requests:{' '}
+        {Object.entries(recent.outcomes)
+          .filter(([, count]) => count > 0)
+          .map(([outcome, count]) => `${count} ${outcome}`)
+          .join(', ')}
+        .
       </p>
       <div class="columns">
         {reasons.length > 0 && (

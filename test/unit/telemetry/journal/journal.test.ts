@@ -31,6 +31,7 @@ describe('the journal', () => {
       headers: text,
       signedAt: amount,
       stoppedAt: fc.option(fc.constantFrom(...STAGES), { nil: undefined }),
+      queuedAs: fc.option(fc.constant('in_-_09az'), { nil: undefined }),
       isClaimed: fc.boolean(),
       bytesOut: amount,
     };
@@ -62,6 +63,7 @@ describe('the journal', () => {
       headers: '',
       signedAt: undefined,
       stoppedAt: undefined,
+      queuedAs: undefined,
       isClaimed: true,
       bytesOut: 0,
       body: { content: Buffer.from(name), isTruncated: false, redactions: 0, release: () => void released.push(name) },
@@ -123,6 +125,7 @@ describe('the journal', () => {
       headers: 'x'.repeat(50_000),
       signedAt: undefined,
       stoppedAt: undefined,
+      queuedAs: undefined,
       isClaimed: false,
       bytesOut: 0,
       body: undefined,

@@ -112,7 +112,15 @@ describe('stored bodies', () => {
 test('a body goes with its entry of the journal, which has the usual bounds', () => {
   const { bodies, add } = open(1_000_000);
   const journal = new Journal({ size: 3, maxBytes: 1_000_000 });
-  const details = { path: '/', headers: '', signedAt: undefined, stoppedAt: undefined, isClaimed: true, bytesOut: 0 };
+  const details = {
+    path: '/',
+    headers: '',
+    signedAt: undefined,
+    stoppedAt: undefined,
+    queuedAs: undefined,
+    isClaimed: true,
+    bytesOut: 0,
+  };
   const all = Array.from({ length: 5 }, () => add('a', 100));
   for (const body of all) journal.add(1, makeRequestLine(), { ...details, body });
   expect(all.map(isStored)).toEqual([false, false, true, true, true]);
