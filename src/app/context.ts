@@ -4,6 +4,7 @@ import type { Overrides } from '../config/load/overrides.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Resolve } from '../http/dial/resolve.ts';
 import type { BoundAddress } from '../http/server/listener.ts';
+import type { CreateInbox } from '../provider/inbox/inbox-forwarder.ts';
 import type { ConnectOverride, HttpsGet } from '../verify/keys/https-get.ts';
 import type { GateLogger } from './log-events.ts';
 import type { CreateUpstream } from './upstreams.ts';
@@ -32,6 +33,8 @@ export interface GateContext {
   readonly connectOverride?: ConnectOverride;
   /** For the simulator: replaces the connection pools of the apps. */
   readonly createUpstream?: CreateUpstream;
+  /** For the simulator: replaces the inbox of the sending side. */
+  readonly createInbox?: CreateInbox;
   /** For tests: redirects connections to endpoints. */
   readonly providerDetour?: (address: string) => string;
   /** For the simulator: replaces https requests to other hosts. */

@@ -35,7 +35,7 @@ import { createForwarder, type Forwarder, type RequestPolicy } from '../gateway/
 import type { IdentitySigner } from '../gateway/upstream/identity-token.ts';
 import { type HeaderContext, HeaderPolicy } from '../gateway/upstream/request-headers.ts';
 import type { Upstream } from '../http/client/upstream.ts';
-import type { Inbox, InboxOptions } from '../provider/inbox/inbox-forwarder.ts';
+import type { CreateInbox, Inbox } from '../provider/inbox/inbox-forwarder.ts';
 import type { SeenIds } from '../state/claims/seen-ids.ts';
 import type { NewestVersions } from '../state/ordering/newest-versions.ts';
 import type { KeyEvidence } from '../telemetry/log/key-evidence.ts';
@@ -72,7 +72,7 @@ export interface RouteParts {
   readonly readLimits: ReadLimits;
   readonly bodies: BodyStorage;
   /** Undefined without a provider: a rule of the config requires one for `ack: onAccept`, and a reload cannot remove it. */
-  readonly createInbox: (options: InboxOptions, policy: RequestPolicy) => Inbox | undefined;
+  readonly createInbox: CreateInbox;
 }
 
 /** The labels of the series that a route has before its first request. */

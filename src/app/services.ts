@@ -6,11 +6,10 @@ import { Captures } from '../diagnostics/explain/captures.ts';
 import { Capacity } from '../gateway/pipeline/capacity.ts';
 import { ClaimWaiters } from '../gateway/pipeline/claims.ts';
 import { Settlements } from '../gateway/pipeline/settlements.ts';
-import { type RequestPolicy, toReadLimits } from '../gateway/upstream/forwarder.ts';
+import { toReadLimits } from '../gateway/upstream/forwarder.ts';
 import { IdentitySigner } from '../gateway/upstream/identity-token.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../http/server/memory.ts';
 import type { MemoryGuard } from '../http/server/memory-guard.ts';
-import type { InboxOptions } from '../provider/inbox/inbox-forwarder.ts';
 import { AttemptJournal } from '../telemetry/journal/attempt-journal.ts';
 import { Journal } from '../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../telemetry/log/escaped-errors.ts';
@@ -105,7 +104,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     offeredTokens: new OfferedTokens(clock),
     readLimits: toReadLimits(limits, metrics.limitHit),
     bodies: buildBodies(ready, telemetry, memory.guard),
-    createInbox: (options: InboxOptions, policy: RequestPolicy) => provider?.provider.createInbox(options, policy),
+    createInbox: context.createInbox ?? ((options, policy) => provider?.provider.createInbox(options, policy)),
   };
   const remoteKeys = new RemoteKeys({ ...telemetry, get });
   const eventLoopMonitor = new EventLoopMonitor(clock);

@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
@@ -350,6 +350,28 @@ test('the response of the app reaches the sender, and the request reaches the ap
     },
   ]);
   expect(told).toMatchObject(PASSED);
+});
+
+test('a route with ack: onAccept accepts whatever the app does, which gets each event once', async () => {
+  const route = { ...BILLING, webhook: { ...BILLING.webhook, ack: 'onAccept' } };
+  const provider = { queue: { sqlite: { path: join(folder, 'never.db'), allowVolatile: true } } };
+  const signed = { request: REQUEST, sign: { key: 'new', id: 'evt_1' } };
+  const toApp = {
+    path: '/hooks/billing',
+    headers: { 'Sidegate-Key': 'new', 'webhook-id': 'evt_1' },
+    body: '{"type":"invoice.paid"}',
+  };
+  const steps = [
+    { ...signed, app: 503, expect: { decision: 'forwarded', status: 202, toApp } },
+    { ...signed, at: '10m', expect: 'signature_mismatch' },
+    { ...signed, at: '10m', expect: 'duplicate' },
+  ];
+  const { exit, text } = await run(
+    write({ routes: [route], provider }, { secrets: SECRETS, tests: [{ name: 'queued', steps }] }),
+  );
+  // Only the second step is wrong.
+  expect([exit, text]).toEqual([1, expect.stringMatching(/in step 2[^]*actual +"duplicate"/)]);
+  expect(existsSync(join(folder, 'never.db'))).toBe(false);
 });
 
 test('an observed route forwards everything, and reports what it would have rejected', async () => {

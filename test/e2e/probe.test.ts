@@ -2,6 +2,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
 import { customScheme } from '../../src/config/schema/scheme-schema.ts';
 import type { ProbeReport } from '../../src/diagnostics/probe/report.ts';
+import { toText } from '../../src/diagnostics/probe/report-text.ts';
 import { CHECKS } from '../../src/diagnostics/probe/run-checks.ts';
 import { type Consumer, type Habits, SOUND, startConsumer } from '../support/consumer.ts';
 import { SECRET } from '../support/deliveries.ts';
@@ -157,9 +158,8 @@ describe('a consumer', () => {
       expect(advice).toMatch(/^see in your app whether probe_[0-9a-f]{24} was handled exactly once/);
   });
 
-  const everyForgery = CHECKS.filter(({ group, id }) => group === 'forged' || (group === 'time' && id !== 'skewed'));
   const flaws: readonly (readonly [flaw: string, habits: Partial<Habits>, fails: readonly string[]])[] = [
-    ['verifies nothing', { trusts: () => true }, everyForgery.map(({ id }) => id)],
+    ['verifies nothing', { trusts: () => true }, ['wrong-key']],
     [
       'verifies JSON that it wrote anew',
       { toSigned: (id, time, body) => SOUND.toSigned(id, time, Buffer.from(JSON.stringify(JSON.parse(body.toString())))) },
@@ -301,6 +301,23 @@ describe('a consumer', () => {
     const report = await probeConsumer({ isRecent: () => false });
     expect(findOutcome(report, 'failed')).toEqual(['valid']);
     expect(findOutcome(report, 'skipped')).toContain('tampered-body');
+  });
+
+  test('that verifies nothing gets no further forgery, but what does not depend on that', async () => {
+    const report = await probeConsumer({ trusts: () => true, remembers: 'never' });
+    expect(findOutcome(report, 'failed')).toEqual(['wrong-key', 'duplicate', 'retry', 'concurrent-duplicates']);
+    expect(findOutcome(report, 'skipped')).toEqual(expect.arrayContaining(['tampered-body', 'stale']));
+    expect(toText(report, false)).toMatch(/^\d+ checks skipped: not sent: a delivery signed with another key was accepted/m);
+    expect(toText(report, false)).not.toContain('tampered-body');
+  });
+
+  test('that stops listening gets no further request', async () => {
+    const consumer: Consumer = await consume({
+      accept: (response) => void response.end(() => void consumer.close().catch(() => undefined)),
+    });
+    const report = await probe(consumer.url, { parallel: 1 });
+    expect(findOutcome(report, 'skipped').length).toBeGreaterThan(20);
+    expect(report.checks.find(({ id }) => id === 'chunked')?.actual).toContain('no longer accepts connections');
   });
 
   test('that a malformed request breaks fails the last check', async () => {

@@ -18,9 +18,14 @@ export function toText(report: ProbeReport, isColored: boolean): string {
   const width = Math.max(...report.checks.map(({ id }) => id.length)) + 2;
   const groups = Object.keys(GROUPS) as Group[];
   const sections = groups.flatMap((group) => {
-    const checks = report.checks.filter((check) => check.group === group);
+    const checks = report.checks.filter((check) => check.group === group && check.outcome !== 'skipped');
     return checks.length === 0 ? [] : [`${GROUPS[group]}\n${checks.map((check) => toLines(check, width, isColored)).join('')}`];
   });
+  const skipped = Map.groupBy(
+    report.checks.filter(({ outcome }) => outcome === 'skipped'),
+    ({ actual }) => actual,
+  );
+  for (const [actual, checks] of skipped) sections.push(`${checks.length} checks skipped: ${actual}\n`);
   const place = report.address === '' ? report.target : `${report.target} (${report.address})`;
   const heading = `${place}, ${report.scheme}: ${report.checks.length} checks, ${report.requests} requests`;
   return `${heading}\n\n${sections.join('\n')}\n${toSummary(report)}\n`;

@@ -1,6 +1,6 @@
 /** Runs all checks: the first alone, then several in parallel, then those that evaluate all responses. */
 
-import type { Check, CheckFinding } from './check.ts';
+import type { Check, CheckFinding, Group } from './check.ts';
 import { type ContextOptions, createContexts, type ProbeExchange } from './check-context.ts';
 import { FORGED_CHECKS } from './checks/forged.ts';
 import { MALFORMED_CHECKS } from './checks/malformed.ts';
@@ -39,6 +39,7 @@ export interface Unreachable {
 }
 
 const BASELINE = 'valid';
+const WRONG_KEY = 'wrong-key';
 
 /** Runs the checks. */
 export async function runChecks(options: RunOptions): Promise<ProbeReport | Unreachable> {
@@ -57,15 +58,32 @@ export async function runChecks(options: RunOptions): Promise<ProbeReport | Unre
   await run(baseline);
   const first = toContext(BASELINE).exchanges[0] as ProbeExchange;
   if (isUnreachable(first)) return { unreachable: first.reply.failure };
+  const isPassed = (id: string): boolean => results.get(id)?.outcome === 'passed';
+  const skip = (checks: readonly Check[], reason: string): void => {
+    for (const check of checks)
+      if (!results.has(check.id)) results.set(check.id, toResult(check, { outcome: 'skipped', actual: reason }, 0));
+  };
   // An endpoint that rejects everything would pass most checks; only the first response itself can be evaluated.
-  const isAccepting = results.get(BASELINE)?.outcome === 'passed';
-  for (const check of rest) if (!isAccepting && !isEvaluation(check)) results.set(check.id, toResult(check, SKIPPED, 0));
-  if (isAccepting)
-    await runAll(
-      rest.filter(({ isLast }) => isLast !== true),
-      options.parallel,
-      run,
+  if (!isPassed(BASELINE))
+    skip(
+      rest.filter((check) => !isEvaluation(check)),
+      NOT_ACCEPTED,
     );
+  const forged = rest.find(({ id }) => id === WRONG_KEY);
+  if (isPassed(BASELINE) && forged !== undefined) {
+    await run(forged);
+    if (results.get(WRONG_KEY)?.outcome === 'failed')
+      skip(
+        rest.filter(({ group }) => NEEDS_KEY.has(group)),
+        NOT_VERIFIED,
+      );
+  }
+  const { exchanges } = toContext(BASELINE);
+  await runAll(
+    rest.filter(({ id, isLast }) => isLast !== true && !results.has(id)),
+    options.parallel,
+    async (check) => (exchanges.some(isUnreachable) ? skip([check], GONE) : run(check)),
+  );
   for (const check of rest) if (!results.has(check.id)) await run(check);
   await finishLater(results);
   return {
@@ -79,10 +97,11 @@ export async function runChecks(options: RunOptions): Promise<ProbeReport | Unre
   };
 }
 
-const SKIPPED: CheckFinding = {
-  outcome: 'skipped',
-  actual: 'not sent: the valid delivery was not accepted, so a rejection would prove nothing',
-};
+const NOT_ACCEPTED = 'not sent: the valid delivery was not accepted, so a rejection would prove nothing';
+const NOT_VERIFIED = 'not sent: a delivery signed with another key was accepted, so nothing else that is signed is verified';
+const GONE = 'not sent: the endpoint no longer accepts connections';
+/** The groups in which every check fails without a verification. */
+const NEEDS_KEY: ReadonlySet<Group> = new Set(['forged', 'time']);
 
 function isEvaluation(check: Check): boolean {
   return check.isLast === true && check.id !== 'survives';

@@ -48,6 +48,11 @@ export class FakeApp {
     return this.#received.splice(0);
   }
 
+  /** Gets a request from the simulated queue. Its response, or failure, is not for the sender. */
+  receive(request: AppRequest): void {
+    this.#received.push(request);
+  }
+
   /** Replaces the gate's connection pools. */
   readonly createUpstream: CreateUpstream = (options, clock) => ({
     send: (request, listener) => this.#send(request, listener, options, clock),

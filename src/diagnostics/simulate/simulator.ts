@@ -7,7 +7,11 @@ import { loadConfig } from '../../config/load/load.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { HeaderFields } from '../../core/headers.ts';
 import type { ListenServer } from '../../http/server/server.ts';
+import { parseInboxMetadata } from '../../provider/events/event.ts';
+import { createInbox, type InboxParts } from '../../provider/inbox/inbox-forwarder.ts';
+import type { StoredEvent } from '../../provider/queue/delivery-queue.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
 import { type HttpsGet, RemoteFailure } from '../../verify/keys/https-get.ts';
 import { type AppBehavior, type AppRequest, FakeApp } from './fake-app.ts';
@@ -41,13 +45,14 @@ export async function prepareSimulation(
   return { ...ready, loaded: { ...loaded, config: { ...config, listen: { ...config.listen, tls } } } };
 }
 
-/** Uses the store in memory and plain connections, exports no spans, and stops without delay. */
+/** Uses the store in memory and plain connections, sends no webhooks, exports no spans, and stops without delay. */
 function withoutEnvironment(config: Config): Config {
   const { listen, admin, proxy, authz, store, limits, tracing } = config;
   return {
     ...config,
     listen: { ...listen, tls: undefined, proxyProtocol: undefined },
     admin: { ...admin, token: undefined },
+    provider: undefined,
     proxy: proxy && { ...proxy, tls: undefined },
     authz: authz && { ...authz, tls: undefined },
     store: { ...store, redis: undefined },
@@ -76,6 +81,7 @@ export class Simulator {
   constructor(ready: PreparedConfig, { file, startsAt, remote }: SimulationOptions) {
     this.#clock = new SimulatedClock(startsAt);
     const { createUpstream } = this.#app;
+    const inbox = { clock: this.#clock, queue: createQueue(this.#app), retention: Number.POSITIVE_INFINITY, isUsed: () => true };
     const logger = createCapturingLogger((line) => this.#onLine(line));
     this.#gate = new Gate(ready, {
       file,
@@ -83,6 +89,7 @@ export class Simulator {
       logger,
       version: 'simulated',
       createUpstream,
+      createInbox: (options, policy) => createInbox(options, policy, inbox),
       httpsGet: toGet(remote),
     });
     this.#listen = this.#gate.simulate();
@@ -114,6 +121,26 @@ export class Simulator {
   async close(): Promise<void> {
     await this.#clock.runUntil(this.#gate.stop());
   }
+}
+
+/** Stores events for this simulation, and passes each to the app once, at once. */
+function createQueue(app: FakeApp): InboxParts['queue'] {
+  const stored = new Map<string, StoredEvent>();
+  return {
+    append: async (events) =>
+      events.map((event) => {
+        if (stored.has(event.id)) return 'duplicate';
+        stored.set(event.id, { ...event, isErased: false });
+        const { method = '', path = '', headers = [] } = parseInboxMetadata(event.metadata) ?? {};
+        app.receive({ method, path, headers: new HeaderFields([...headers]), body: event.body });
+        return 'stored';
+      }),
+    getEvent: async (id) => stored.get(id),
+    async *repair() {
+      // No delivery is ever dead.
+    },
+    stats: () => Promise.reject(new Error('no event is ever missing')),
+  };
 }
 
 function toGet(remote: ReadonlyMap<string, string>): HttpsGet {

@@ -53,6 +53,9 @@ export interface Inbox {
   readonly repeat: RepeatStored;
 }
 
+/** Undefined without a sending side. */
+export type CreateInbox = (options: InboxOptions, policy: RequestPolicy) => Inbox | undefined;
+
 export function createInbox(options: InboxOptions, policy: RequestPolicy, parts: InboxParts): Inbox {
   const { clock, queue } = parts;
   const endpoint = toInboxEndpoint(options.route);
