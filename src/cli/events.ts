@@ -5,12 +5,15 @@ import type { OutgoingEvent } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withFormat, withProvider } from './api-options.ts';
 import { formatJson, formatTable, toPrintable } from './api-output.ts';
+import { COLLECT } from './base-program.ts';
 import { type EventFilterOptions, toFilter, withEventFilter } from './delivery-options.ts';
 import { confirm, toCount } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 interface ListOptions extends EventFilterOptions {
   readonly unrouted?: true;
+  readonly endpoint?: string;
+  readonly state?: readonly string[];
   readonly format: string;
   readonly limit: string;
 }
@@ -28,6 +31,8 @@ export function addEvents(program: Command, io: Io, setExit: (code: number) => v
   const run = (options: ProviderOptions, action: (client: ApiClient) => Promise<number>): Promise<void> =>
     runProviderCommand(NAME, options, io, action).then(setExit);
   withFormat(withEventFilter(withProvider(group.command('list').description('list events, newest first'))))
+    .option('--endpoint <id>', 'only events with a delivery to this endpoint')
+    .option('--state <state>', 'only events with a delivery that is waiting, delivered, dead or skipped; repeatable', COLLECT)
     .option('--unrouted', 'only events that no endpoint selected')
     .option('--limit <number>', 'maximum number of events', '50')
     .action((options) => run(options, (client) => list(client, options, io)));
@@ -38,9 +43,18 @@ export function addEvents(program: Command, io: Io, setExit: (code: number) => v
     .action((id, options) => run(options, (client) => erase(client, id, options, io)));
 }
 
-async function list(client: ApiClient, { unrouted, format, ...options }: ListOptions, io: Io): Promise<number> {
+async function list(
+  client: ApiClient,
+  { unrouted, endpoint, state = [], format, ...options }: ListOptions,
+  io: Io,
+): Promise<number> {
   const limit = toCount(options.limit, '--limit');
-  const query = new URLSearchParams({ ...toFilter(options), ...(unrouted && { unrouted: 'true' }) });
+  const query = new URLSearchParams({
+    ...toFilter(options),
+    ...(unrouted && { unrouted: 'true' }),
+    ...(endpoint !== undefined && { endpoint }),
+  });
+  for (const each of state) query.append('state', each);
   const all = await readPages<OutgoingEvent>(client, '/events', query, { limit, position: 'iterator' });
   const table = () =>
     formatTable(all, [

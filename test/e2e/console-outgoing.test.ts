@@ -66,6 +66,8 @@ test('lists events, and those that no endpoint selects', async () => {
     { id: routed, deliveries: 1 },
   ]);
   expect((await read('/events?unrouted=true')).data).toMatchObject([{ id: unrouted }]);
+  expect((await read('/events?endpoint=acme&state=waiting&state=delivered&state=dead')).data).toMatchObject([{ id: routed }]);
+  expect((await read('/events?endpoint=other')).data).toEqual([]);
   expect(await read('/events?type=invoice.paid&limit=1')).toMatchObject({ data: [{ id: routed }] });
   expect((await call('GET', '/events?type=..')).status).toBe(422);
 });

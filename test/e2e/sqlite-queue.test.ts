@@ -16,7 +16,7 @@ import { DatabaseSync } from 'node:sqlite';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { toOrderKey } from '../../src/provider/endpoints/endpoint.ts';
-import type { DeliveryQueue, DeliveryRecord, Found } from '../../src/provider/queue/delivery-queue.ts';
+import type { DeliveryQueue, DeliveryRecord, EventFilter, Found } from '../../src/provider/queue/delivery-queue.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
 import { appendMany, newEvent, PROVEN, settled } from '../support/queue/events.ts';
@@ -251,6 +251,12 @@ describe('a file of format 1, from before the queue in PostgreSQL', () => {
     expect(await queue.laneStates(['acme', 'other'])).toMatchObject([{ failures: 1, isProven: true, since: AT }, undefined]);
     expect(await queue.endpoints.list()).toEqual([{ id: 'acme', version: 2, json: '{"url":"https://acme.example/2"}' }]);
     expect((await queue.findEvents({ isUnrouted: true }, { limit: 9 })).found).toMatchObject([{ id: 'nobody', deliveries: 0 }]);
+    const idsOf = async (filter: EventFilter): Promise<string[]> =>
+      (await queue.findEvents(filter, { limit: 9 })).found.map(({ id }) => id).sort();
+    expect(await idsOf({ states: ['dead'] })).toEqual(['dead']);
+    expect(await idsOf({ endpoint: 'other', states: ['skipped'] })).toEqual(['skipped']);
+    expect(await idsOf({ endpoint: 'acme', states: ['skipped'] })).toEqual([]);
+    expect(await idsOf({ endpoint: 'ordered' })).toEqual(['first', 'second', 'third']);
     expect(await queue.stats(AT)).toMatchObject({
       waiting: 7,
       dead: 1,

@@ -77,9 +77,9 @@ export const EVENT_OPERATIONS = [
     query: schemas.eventQuery,
     responses: { 200: { description: 'A page of events.', schema: schemas.eventPage } },
     problems: ['queue_unavailable'],
-    handle({ query: { limit, iterator, unrouted, ...filter } }, { queue }) {
+    handle({ query: { limit, iterator, unrouted, state: states, ...filter } }, { queue }) {
       const isUnrouted = unrouted === 'true' ? true : undefined;
-      return toPage(queue.findEvents({ ...filter, isUnrouted }, { limit, after: iterator }), toView);
+      return toPage(queue.findEvents({ ...filter, states, isUnrouted }, { limit, after: iterator }), toView);
     },
   }),
   define({

@@ -249,6 +249,12 @@ export const storedEvent = z
 
 export const eventQuery = z.strictObject({
   ...eventFilter,
+  endpoint: receiverId.optional().describe('Only events with a delivery to this endpoint.'),
+  state: z
+    .array(deliveryState)
+    .min(1)
+    .optional()
+    .describe('Only events with a delivery, to that endpoint if one is given, in one of these states; repeatable.'),
   unrouted: z.enum(['true']).optional().describe('Only events that no endpoint selected.'),
   ...page,
 });

@@ -184,6 +184,9 @@ export interface EventFilter {
   readonly from?: EpochMilliseconds | undefined;
   /** Events created before this time. */
   readonly to?: EpochMilliseconds | undefined;
+  /** Events with a delivery to this endpoint; with `states`, one that is in one of these states. */
+  readonly endpoint?: string | undefined;
+  readonly states?: readonly DeliveryState[] | undefined;
   /** Events that no endpoint selected. */
   readonly isUnrouted?: true | undefined;
 }
@@ -199,10 +202,8 @@ export interface Receiver {
 /** Selects deliveries. All given fields must match. */
 export interface DeliveryFilter extends Omit<EventFilter, 'isUnrouted'> {
   readonly event?: string | undefined;
-  readonly endpoint?: string | undefined;
   /** Deliveries to one of these endpoints, of an event that it may get. */
   readonly receivers?: readonly Receiver[] | undefined;
-  readonly states?: readonly DeliveryState[] | undefined;
 }
 
 export interface Page {

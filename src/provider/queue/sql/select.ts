@@ -210,12 +210,15 @@ export async function findEvents(sql: Sql, { filter, page }: { readonly filter: 
     `SELECT seq FROM event WHERE ${where} ORDER BY ${order} LIMIT 1 OFFSET ${ROWS_PER_STEP - 1}`,
     values,
   );
-  const conditions = toEventConditions({ type: filter.type, from: filter.from, to: filter.to });
+  const conditions = [
+    ...toEventConditions({ type: filter.type, from: filter.from, to: filter.to }),
+    ...toDeliveryCondition(filter),
+  ];
   const rows = await sql.all<EventRecord & { readonly seq: number; readonly tenant: string }>(
     `SELECT seq, id, type, tenant, created AS "createdAt", targets AS deliveries, waiting, failed
      FROM (SELECT * FROM event WHERE ${where} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}) e
      WHERE ${['true', ...conditions.map(([condition]) => condition)].join(' AND ')} ORDER BY ${order} LIMIT ?`,
-    [...values, ...conditions.map(([, value]) => value), page.limit],
+    [...values, ...conditions.flatMap(([, ...value]) => value), page.limit],
   );
   const found = rows.map(({ seq, tenant, ...event }) => ({
     position: `${seq}.0`,
@@ -223,6 +226,15 @@ export async function findEvents(sql: Sql, { filter, page }: { readonly filter: 
   }));
   if (rows.length === page.limit) return { found, next: found.at(-1)?.position };
   return { found, next: end && `${end.seq}.0` };
+}
+
+/** By the index of the deliveries of an event. */
+function toDeliveryCondition({ endpoint, states }: EventFilter): (readonly [condition: string, ...values: Parameter[]])[] {
+  if (endpoint === undefined && states === undefined) return [];
+  const ofLane = endpoint === undefined ? '' : ' AND d.lane IN (SELECT num FROM lane WHERE name = ?)';
+  const inState = states === undefined ? '' : ` AND d.state IN (${states.flatMap((state) => STATES[state]).join(', ')})`;
+  const condition = `EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.seq${ofLane}${inState})`;
+  return [[condition, ...(endpoint === undefined ? [] : [endpoint])]];
 }
 
 /** Pushes the body to `bodies`. */
