@@ -72,7 +72,7 @@ test('requests of a replica that does not have a secret yet are shown without it
   const [id = ''] = rows.map((row) => row.id);
   await until(() => stream.text().includes(id));
   const detail = await send(first.adminPort, { method: 'GET', path: `/api/v1/deliveries/${id}` });
-  expect(JSON.parse(detail.text)).toMatchObject({ path: '[redacted]', commands: { curl: '[redacted]' } });
+  expect(JSON.parse(detail.text)).toMatchObject({ path: '[redacted]', commands: { repeat: '[redacted]' } });
   for (const text of [JSON.stringify(rows), stream.text(), detail.text]) expect(text).not.toContain(later);
 }, 30_000);
 
