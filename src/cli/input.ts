@@ -1,7 +1,7 @@
 /** Reads the input of commands: a body, a secret, a scheme, durations. */
 import { readFile } from 'node:fs/promises';
 import { findNearest } from '../config/schema/did-you-mean.ts';
-import { timeLimit } from '../config/schema/scalars.ts';
+import { duration } from '../config/schema/scalars.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import { type Milliseconds, systemClock, toInstant } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
@@ -73,8 +73,8 @@ export function toDuration(text: string, option: string): Milliseconds {
 }
 
 function parsePositive(text: string): Milliseconds | undefined {
-  const parsed = timeLimit().safeParse(text);
-  return parsed.success ? parsed.data : undefined;
+  const parsed = duration().safeParse(text);
+  return parsed.success && parsed.data > 0 ? parsed.data : undefined;
 }
 
 /** An instant as RFC 3339; a duration is the time before now. */

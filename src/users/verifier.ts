@@ -40,8 +40,6 @@ interface Session {
   cancelExpiry: CancelTimer;
 }
 
-/** The longest delay of a timer in Node.js. */
-const MAX_TIMER_MS: Milliseconds = 2 ** 31 - 1;
 /** For passwords that any network sent: a new network needs an attempt, but no second hash. */
 const ANY_NETWORK = '';
 
@@ -189,7 +187,7 @@ export class Verifier {
 
   #watchExpiry(session: Session, notAfter: number | undefined): void {
     if (notAfter === undefined) return;
-    const left = Math.min(Math.max(notAfter - this.#parts.clock.now(), 0), MAX_TIMER_MS);
+    const left = Math.max(notAfter - this.#parts.clock.now(), 0);
     session.cancelExpiry = this.#parts.clock.after(left, () => {
       if (!this.#endIfRevoked(session)) this.#watchExpiry(session, notAfter);
     });

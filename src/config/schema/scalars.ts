@@ -56,12 +56,17 @@ export function duration() {
   return scalar<Milliseconds>(parseDuration, '15s');
 }
 
+/** The timers of libraries fire at once for more than 24 days, and some wait for twice the time that is configured. */
+const MAX_LIMIT: Milliseconds = 12 * 86_400_000;
+
 /** A duration that cannot be zero: the maximum time for something that takes time. */
-export function timeLimit(min: Milliseconds = 0) {
+export function timeLimit(min: Milliseconds = 0, max: Milliseconds = MAX_LIMIT) {
   return scalar<Milliseconds>((text) => {
     const parsed = parseDuration(text);
     if (typeof parsed === 'number' && parsed > 0 && parsed < min)
       return { problem: `${text} is too short, so no request could pass; write at least ${min}ms` };
+    if (typeof parsed === 'number' && parsed > max)
+      return { problem: `${text} is too long; write at most ${formatDuration(max)}` };
     return parsed === 0
       ? { problem: `${text} allows no time at all, and no value means "no limit"; write for example 15s` }
       : parsed;

@@ -186,9 +186,9 @@ const written = z.strictObject({
   tolerance: z
     .union(
       [
-        timeLimit().transform((both): Tolerance => ({ past: both, future: both })),
+        timeLimit(0, Number.POSITIVE_INFINITY).transform((both): Tolerance => ({ past: both, future: both })),
         z.strictObject({
-          past: timeLimit().describe('Maximum age of the timestamp.'),
+          past: timeLimit(0, Number.POSITIVE_INFINITY).describe('Maximum age of the timestamp.'),
           future: duration().describe('Maximum time by which the timestamp may be ahead.'),
         }),
       ],

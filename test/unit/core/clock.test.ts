@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest';
+import { parseConfig } from '../../../src/config/load/load.ts';
+import { systemClock } from '../../../src/core/clock.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+
+const DAY_MS = 86_400_000;
+
+/** Resolves after the timers of one millisecond that were set before. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => systemClock.after(5, resolve));
+}
+
+test.each([25, 30, 60, 10_000])('a timer of %d days, longer than those of Node, does not fire at once', async (days) => {
+  const fired: string[] = [];
+  const cancels = [
+    systemClock.after(days * DAY_MS, () => fired.push('after')),
+    systemClock.every(days * DAY_MS, () => fired.push('every')),
+  ];
+  await turn();
+  for (const cancel of cancels) cancel();
+  expect(fired).toEqual([]);
+});
+
+test('a limit of time that the timers of libraries do not support is an error', () => {
+  const text =
+    'routes: []\nlimits: { bodyTimeout: 13d }\nprovider: { queue: { postgres: { url: { env: A }, statementTimeout: 20d } } }\n';
+  const messages = parseConfig('gate.yaml', text, new FakeClock()).problems.map(({ message }) => message);
+  expect(messages.sort()).toEqual(['13d is too long; write at most 12d', '20d is too long; write at most 12d']);
+});
