@@ -220,6 +220,7 @@ function showMore({ url, adminUrl, providerUrl }: RunningGate): void {
   node bin/sidegate.cjs deliveries list --provider ${providerUrl}
   node bin/sidegate.cjs check --config config/quickstart.yaml
 
+The console: ${adminUrl}/
 Ctrl-C stops it.`);
 }
 

@@ -41,14 +41,21 @@ async function run(command: 'run' | 'deliver', args: readonly string[]): Promise
     io.stderr(`sidegate: ${command} needs --config FILE\n`);
     return EXIT.usage;
   }
-  const { runGate } = await import('./run.ts');
+  const { LOG_FORMATS, runGate } = await import('./run.ts');
   const { config, listen, admin, upstream, 'app-probe': appProbes } = options;
-  return runGate(config, { listen, admin, upstream, appProbes, isDeliverOnly: command === 'deliver' }, io);
+  const { 'log-format': given = process.stdout.isTTY === true ? 'text' : 'json' } = options;
+  const logFormat = LOG_FORMATS.find((format) => format === given);
+  if (logFormat === undefined) {
+    io.stderr(`sidegate: --log-format ${given} is not one of ${LOG_FORMATS.join(', ')}\n`);
+    return EXIT.usage;
+  }
+  return runGate(config, { listen, admin, upstream, appProbes, isDeliverOnly: command === 'deliver' }, io, logFormat);
 }
 
 const DELIVER_OPTIONS = {
   config: { type: 'string', short: 'c' },
   admin: { type: 'string' },
+  'log-format': { type: 'string' },
 } as const;
 const RUN_OPTIONS = {
   ...DELIVER_OPTIONS,
@@ -61,6 +68,7 @@ const RUN_OPTIONS = {
 interface RunOptions {
   readonly config?: string | undefined;
   readonly admin?: string | undefined;
+  readonly 'log-format'?: string | undefined;
   readonly listen?: string | undefined;
   readonly upstream?: string | undefined;
   readonly 'app-probe'?: readonly string[] | undefined;

@@ -27,6 +27,8 @@ import { signDelivery } from './sign.ts';
 import { testConfigs } from './test.ts';
 import { verifyDelivery } from './verify.ts';
 
+const LOG_FORMAT = 'text or json; default: text on a terminal, otherwise json';
+
 /** Runs one command; resolves to the exit code. */
 export function runProgram(argv: readonly string[], io: Io): Promise<number> {
   return parseCommand((setExit) => createProgram(io, setExit), argv, io);
@@ -36,12 +38,7 @@ export function runProgram(argv: readonly string[], io: Io): Promise<number> {
 export function createProgram(io: Io, setExit: (code: number) => void): Command {
   const program = createBaseProgram(io);
   program.description('An authenticating reverse proxy next to your app: it forwards only verified webhooks, each exactly once.');
-  withOverrides(program.command('run').description('start sidegate').requiredOption('-c, --config <file>', 'config file'));
-  program
-    .command('deliver')
-    .description('start only the sending side: send the events that other replicas accepted into the same PostgreSQL')
-    .requiredOption('-c, --config <file>', 'config file')
-    .option('--admin <hosts:port>', 'where the admin port listens, instead of admin.address');
+  addRunning(program);
   addCheck(program, io, setExit);
   withReport(withSender(program.command('sign')), REPORTS.sign)
     .description('print the headers of a signed delivery')
@@ -92,6 +89,20 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addCompletion(program, io);
   for (const [words, lines] of Object.entries(EXAMPLES)) findCommand(program, words).addHelpText('after', toExampleText(lines));
   return program;
+}
+
+/** Only for the help: main.ts runs these commands without commander. */
+function addRunning(program: Command): void {
+  withOverrides(program.command('run').description('start sidegate').requiredOption('-c, --config <file>', 'config file')).option(
+    '--log-format <format>',
+    LOG_FORMAT,
+  );
+  program
+    .command('deliver')
+    .description('start only the sending side: send the events that other replicas accepted into the same PostgreSQL')
+    .requiredOption('-c, --config <file>', 'config file')
+    .option('--admin <hosts:port>', 'where the admin port listens, instead of admin.address')
+    .option('--log-format <format>', LOG_FORMAT);
 }
 
 /** Adds the commands for Kubernetes. */

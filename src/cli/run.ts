@@ -13,6 +13,7 @@ import { runDetached } from '../core/safe-events.ts';
 import { createFullCollector, keepHeapWhileIdle } from '../http/server/process-memory.ts';
 import { LogBatches } from '../telemetry/log/log-batches.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
+import { toTextLines } from '../telemetry/log/text-lines.ts';
 import { logForeignLines } from './foreign-lines.ts';
 import { EXIT, type Io } from './io.ts';
 import { showProblems } from './problems.ts';
@@ -25,11 +26,17 @@ const OTHER_FILES = 128;
 const PROVIDER_CONNECTIONS = 1_024;
 const SOFT_LIMIT = /^Max open files\s+(\d+)\s/m;
 
+/** How the log is written. */
+export const LOG_FORMATS = ['json', 'text'] as const;
+type LogFormat = (typeof LOG_FORMATS)[number];
+
 /** Runs until a signal; the exit code is 0 after a drain, even if the drain timed out. */
-export async function runGate(file: string, overrides: Overrides, io: Io): Promise<number> {
+export async function runGate(file: string, given: Overrides, io: Io, logFormat: LogFormat = 'json'): Promise<number> {
   // Before the event loop turns: after a collection among the first ticks, V8 runs Node's nextTick five times slower, permanently.
   createFullCollector()();
   keepHeapWhileIdle();
+  const isText = logFormat === 'text';
+  const overrides = isText ? { ...given, grace: '0s' } : given;
   const ready = await prepare(file, systemClock, overrides);
   if (ready.loaded === undefined) {
     await showProblems(ready.problems, { file, write: io.stderr });
@@ -37,7 +44,11 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   }
   const { config } = ready.loaded;
   const version = readVersion();
-  const lines = new LogBatches(1, { clock: systemClock, flushAfter: config.log.flush });
+  const lines = new LogBatches(1, {
+    clock: systemClock,
+    flushAfter: config.log.flush,
+    format: isText ? toTextLines : undefined,
+  });
   const worker = config.workers > 1 ? 1 : undefined;
   const logger = createLogger<GateLogEvent>({ ...config.log, version, worker, destination: lines });
   logForeignLines(logger);
@@ -56,7 +67,19 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   const addresses = await start(gate, io);
   if (addresses === undefined) return EXIT.failed;
   logAddresses(logger, addresses);
+  if (isText) io.stdout(toWelcome(config, addresses));
   return shutdown.drain(gate);
+}
+
+/** The console, the routes and how to stop: what somebody at a terminal asks first. */
+function toWelcome({ routes }: Config, { data, admin }: GateAddresses): string {
+  const isAny = admin.address === '0.0.0.0' || admin.address === '::';
+  const host = admin.address.includes(':') ? `[${admin.address}]` : admin.address;
+  const lines = routes.map(({ name, match, upstream }) => {
+    const path = match.path ?? `${match.pathPrefix ?? ''}…`;
+    return `  ${name}: ${match.host ?? (data === undefined ? '' : `port ${data.port}`)} ${path} to ${upstream.host}:${upstream.port}`;
+  });
+  return `Console: http://${isAny ? 'localhost' : host}:${admin.port}/\nRoutes:\n${lines.join('\n')}\nCtrl-C stops sidegate; a second one ends it at once.\n`;
 }
 
 /** The parts that the other workers are created from. */

@@ -1,8 +1,10 @@
-import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
+import { type SpawnSyncReturns, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Webhook } from 'standardwebhooks';
 import { describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
 import { verifyPassword } from '../../src/users/password-verify.ts';
 import { parseHtpasswd } from '../../src/users/users.ts';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
@@ -200,6 +202,30 @@ test('sidegate --help names every command', async () => {
   await expect(run('--help').stdout).toMatchFileSnapshot(resolve(import.meta.dirname, '..', 'golden', 'help.txt'));
   expect(run().status).toBe(2);
   for (const command of ['run', 'inject-server']) expect(run(command, '--help').stdout).toBe(run('help', command).stdout);
+});
+
+test('run for people shows the console and the routes, and Ctrl-C ends it without the grace of a pod', async () => {
+  const file = join(folder, 'run.yaml');
+  const route = { name: 'open', match: { pathPrefix: '/a' }, upstream: 'http://127.0.0.1:1', allow: 'anyone' };
+  const ports = { listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '1h' } };
+  writeFileSync(file, stringify({ ...ports, routes: [route] }));
+  const child = spawn(process.execPath, [LAUNCHER, 'run', '--config', file, '--log-format', 'text']);
+  const ended = once(child, 'close');
+  let text = '';
+  await new Promise<void>((resolve) => {
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk;
+      if (text.includes('Ctrl-C')) resolve();
+    });
+  });
+  child.kill('SIGINT');
+  expect(await ended).toEqual([0, null]);
+  expect(text).toMatch(/Console: http:\/\/127\.0\.0\.1:\d+\//);
+  expect(text).toMatch(/ {2}open: port \d+ \/a… to 127\.0\.0\.1:1/);
+  expect(text).toMatch(/\d\d:\d\d:\d\d info {2}listening address=127\.0\.0\.1/);
+  expect(run('run', '--config', file, '--log-format', 'tex').stderr).toBe(
+    'sidegate: --log-format tex is not one of json, text\n',
+  );
 });
 
 test('npm start -- --once shows four correct decisions and a round trip, and exits 0', () => {

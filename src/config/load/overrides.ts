@@ -12,6 +12,8 @@ export interface Overrides {
   readonly upstream?: string | undefined;
   /** Added to `admin.appProbes`; each replaces the probe of the same container and kind. */
   readonly appProbes?: readonly string[] | undefined;
+  /** Replaces `shutdown.grace`: on a terminal, no load balancer has to notice the end. */
+  readonly grace?: string | undefined;
   /** `sidegate deliver`: only the provider runs, and only with the role `deliver`. */
   readonly isDeliverOnly?: boolean | undefined;
 }
@@ -52,6 +54,7 @@ export function override(value: unknown, overrides: Overrides): Overridden {
   put(['listen', 'address'], overrides.listen, '--listen');
   put(['admin', 'address'], overrides.admin, '--admin');
   put(['upstream'], overrides.upstream, '--upstream');
+  put(['shutdown', 'grace'], overrides.grace, '--log-format text');
   const probes = (overrides.appProbes ?? []).map(readAppProbe);
   const valid = probes.filter((probe): probe is PlainObject => !('problem' in probe));
   for (const probe of probes)

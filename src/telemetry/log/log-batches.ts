@@ -20,6 +20,8 @@ export interface BatchTimes {
   readonly clock: Pick<Clock, 'after'>;
   /** The longest time from a line to its write. */
   readonly flushAfter: Milliseconds;
+  /** Changes what is written; default: the lines as they are. */
+  readonly format?: ((lines: string) => string) | undefined;
 }
 
 /**
@@ -92,7 +94,7 @@ export class LogBatches implements DestinationStream {
     const batch = this.#lines.join('');
     this.#lines = [];
     this.#length = 0;
-    return batch;
+    return this.#times.format?.(batch) ?? batch;
   }
 
   /** Returns the number of lines dropped since the last call, because the reader was too slow. */
