@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
+import type { Delivery, Lane, LaneResult } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
 import { appendMany, newEvent, PROVEN, settled } from '../support/queue/events.ts';
 import { deliverAll, drain, holdLanes } from '../support/queue/lanes.ts';
@@ -44,6 +44,26 @@ export function describeLanes({ open, close, store }: QueueFixture): void {
       await until(async () => (await queue.stats(now())).waiting === 0);
       await serving.stop();
       expect([most, overlaps]).toEqual([3, 0]);
+    });
+
+    test('serves a tenant with one endpoint before the second endpoint of a tenant with many that were due before', async () => {
+      const queue = await open();
+      await queue.append([newEvent(Array.from({ length: 20 }, (_, i) => `big-${i}`))]);
+      await queue.append([newEvent(['small-0'])]);
+      const order: string[] = [];
+      const run = async (lane: Lane): Promise<LaneResult> => {
+        order.push(lane.endpoint);
+        const deliveries = await lane.take(1, now());
+        await lane.settle(
+          deliveries.map((delivery) => settled(delivery, { kind: 'delivered' }, now())),
+          PROVEN,
+        );
+        return {};
+      };
+      const serving = queue.serve(1, run, (endpoint) => endpoint.split('-')[0]);
+      await until(async () => (await queue.stats(now())).waiting === 0);
+      await serving.stop();
+      expect(order.indexOf('small-0')).toBeLessThanOrEqual(2);
     });
 
     test('runs a lane for an event that is appended while nothing is served, and one while another lane runs', async () => {

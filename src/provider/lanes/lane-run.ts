@@ -185,7 +185,7 @@ export class LaneRun {
     if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery);
     const { slots } = this.#context;
     const kind = slots.toKind(endpoint.id, toHealth(this.#state));
-    const request = { endpoint: endpoint.id, kind, bytes: toBytes(delivery) };
+    const request = { endpoint: endpoint.id, tenant: endpoint.tenant, kind, bytes: toBytes(delivery) };
     this.#slotFor = delivery;
     this.#slot ??= slots.take(request);
     if (this.#slot === undefined) return this.#waitForSlot(request);

@@ -1,5 +1,6 @@
 /** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { TurnQueue } from '../../core/turn-queue.ts';
 
 export class MemoryBudget {
   readonly #line: WaitLine<number, number>;
@@ -77,10 +78,10 @@ export interface Waiting<Grant> {
   leave(): void;
 }
 
-/** Callers that wait in the order in which they came. */
+/** Callers that wait: groups take turns, and those of each wait in the order in which they came. */
 export class WaitLine<Request, Grant> {
   readonly #clock: Clock;
-  readonly #places = new Set<Place<Request, Grant>>();
+  readonly #places = new TurnQueue<Place<Request, Grant>>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -95,23 +96,22 @@ export class WaitLine<Request, Grant> {
   }
 
   get first(): Place<Request, Grant> | undefined {
-    for (const place of this.#places) return place;
-    return undefined;
+    return this.#places.first;
   }
 
   /** `atMost`: how long to wait; by default until the caller leaves. */
-  join(request: Request, atMost?: Milliseconds): Waiting<Grant> {
+  join(request: Request, atMost?: Milliseconds, group = ''): Waiting<Grant> {
     const { promise, resolve } = Promise.withResolvers<Grant | undefined>();
     const place: Place<Request, Grant> = {
       request,
       end: (grant) => {
         cancel?.();
-        this.#places.delete(place);
+        this.#places.remove(place, grant !== undefined);
         resolve(grant);
       },
     };
     const cancel = atMost === undefined ? undefined : this.#clock.after(atMost, () => place.end(undefined));
-    this.#places.add(place);
+    this.#places.add(group, place);
     return { granted: promise, leave: () => place.end(undefined) };
   }
 }

@@ -26,6 +26,7 @@ export type SlotKind = Health | 'slow';
 
 export interface SlotRequest {
   readonly endpoint: string;
+  readonly tenant?: string | undefined;
   readonly kind: SlotKind;
   /** Memory of the delivery, which the slot takes over from the caller and gives back to the budget. */
   readonly bytes: number;
@@ -136,11 +137,11 @@ export class SlotPool {
   }
 
   /**
-   * Waits for a slot, in the order of calls. While many attempts are slow, the one whose endpoint responded quickly most recently has every other
-   * slot: most of those that wait are slow, too, and not yet known to be.
+   * Waits for a slot: tenants take turns, and their callers go in order. While many attempts are slow, the one whose endpoint responded quickly
+   * most recently has every other slot: most of those that wait are slow, too, and not yet known to be.
    */
   wait(request: SlotRequest, atMost?: Milliseconds): Waiting<Slot> {
-    const waiting = this.#lines[request.kind].join(request, atMost);
+    const waiting = this.#lines[request.kind].join(request, atMost, request.tenant);
     this.#admit();
     return waiting;
   }

@@ -359,8 +359,9 @@ export interface DeliveryQueue {
   /**
    * Runs `run` for each endpoint with due deliveries: at most one run for an endpoint over all replicas, at most `lanes` at once here.
    * Deliveries that a run took and did not settle are due again when it has ended. A run that rejected is repeated about a second later.
+   * Tenants take turns, and those endpoints together for which `toTenant` returns undefined.
    */
-  serve(lanes: number, run: RunLane): Serving;
+  serve(lanes: number, run: RunLane, toTenant?: (endpoint: string) => string | undefined): Serving;
   /** Serves the endpoint soon, even before `notBefore`: it was enabled, or has another rate limit. Each repair does the same. */
   wake(endpoint: string): Promise<void>;
   getEvent(id: string): Promise<StoredEvent | undefined>;

@@ -1,6 +1,8 @@
-/** Decides which endpoint is served next: round robin over those with due deliveries, with one timer for the next that becomes due. */
+/** Decides which endpoint is served next: tenants take turns, and so do the endpoints of each. One timer is for the next that becomes due. */
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { runDetached } from '../../core/safe-events.ts';
+import { TimeHeap } from '../../core/time-heap.ts';
+import { TurnQueue } from '../../core/turn-queue.ts';
 import { type LaneResult, MAX_LANE_PAUSE_MS } from './delivery-queue.ts';
 
 /** Bounds the error after the wall clock was set: due times are wall-clock times, and the timer is monotonic. */
@@ -9,6 +11,8 @@ const MAX_TIMER_MS = 10_000;
 const RETRY_MS = 1_000;
 /** Before a run that left due deliveries without taking any is repeated, so that it cannot occupy the CPU. */
 const IDLE_RUN_MS = 100;
+/** Runs that claim their lanes at once: the store serves all that wait in order, of any tenant. */
+const MAX_CLAIMS = 8;
 /** NTP moves a clock back by less than this in small steps; pauses then are as much longer. */
 const MAX_STEP_BACK_MS = 1_000;
 
@@ -32,7 +36,8 @@ export interface RunOutcome extends LaneResult {
   readonly hasUnsettled: boolean;
 }
 
-type StartRun = (entry: LaneEntry) => Promise<RunOutcome>;
+/** `onClaimed`: the run has its lane, or not. */
+type StartRun = (entry: LaneEntry, onClaimed: () => void) => Promise<RunOutcome>;
 
 export class LaneScheduler {
   readonly #clock: Clock;
@@ -40,11 +45,13 @@ export class LaneScheduler {
   readonly #onSetBack: (() => void) | undefined;
   readonly #entries = new Map<string, LaneEntry>();
   /** Due and not running, in the order in which they are served. */
-  readonly #ready = new Set<LaneEntry>();
+  readonly #ready = new TurnQueue<LaneEntry>();
   readonly #timed = new TimeHeap<LaneEntry>();
   #start: StartRun | undefined;
+  #toTenant: (endpoint: string) => string | undefined = () => undefined;
   #lanes = 0;
   #running = 0;
+  #claiming = 0;
   #cancelTimer: CancelTimer | undefined;
   /** In monotonic time: the wall clock can be set while the timer runs. */
   #timerAt: Milliseconds = Number.POSITIVE_INFINITY;
@@ -90,10 +97,11 @@ export class LaneScheduler {
     this.#place(entry);
   }
 
-  /** Runs up to `lanes` at once. */
-  serve(lanes: number, start: StartRun): void {
+  /** Runs up to `lanes` at once. Endpoints without a tenant take turns with the tenants as if they had one. */
+  serve(lanes: number, start: StartRun, toTenant = this.#toTenant): void {
     this.#lanes = lanes;
     this.#start = start;
+    this.#toTenant = toTenant;
     for (const entry of this.#entries.values()) this.#place(entry);
   }
 
@@ -117,16 +125,13 @@ export class LaneScheduler {
     const now = this.#clock.now();
     const pausedUntil = entry.notBefore <= now + MAX_LANE_PAUSE_MS ? entry.notBefore : 0;
     const at = Math.max(entry.next, pausedUntil);
-    if (at === Number.POSITIVE_INFINITY) {
-      entry.timedAt = at;
-      this.#ready.delete(entry);
-    } else if (at <= now) {
-      this.#ready.add(entry);
-      this.#startRuns();
-    } else {
-      this.#ready.delete(entry);
-      this.#addTimed(entry, at);
+    if (at <= now) {
+      this.#ready.add(this.#toTenant(entry.endpoint) ?? '', entry);
+      return this.#startRuns();
     }
+    this.#ready.remove(entry, false);
+    if (at === Number.POSITIVE_INFINITY) entry.timedAt = at;
+    else this.#addTimed(entry, at);
   }
 
   #addTimed(entry: LaneEntry, at: EpochMilliseconds): void {
@@ -185,10 +190,12 @@ export class LaneScheduler {
   }
 
   #startRuns(): void {
-    for (const entry of this.#ready) {
-      if (this.#start === undefined || this.#running >= this.#lanes) return;
-      this.#ready.delete(entry);
+    while (this.#start !== undefined && this.#running < this.#lanes && this.#claiming < MAX_CLAIMS) {
+      const entry = this.#ready.first;
+      if (entry === undefined) return;
+      this.#ready.remove(entry, true);
       this.#running++;
+      this.#claiming++;
       entry.isRunning = true;
       runDetached(this.#runOne(entry, this.#start));
     }
@@ -197,8 +204,14 @@ export class LaneScheduler {
   async #runOne(entry: LaneEntry, start: StartRun): Promise<void> {
     let notBefore: number;
     const { wakes } = entry;
+    let isClaiming = true;
+    const onClaimed = (): void => {
+      if (isClaiming) this.#claiming--;
+      isClaiming = false;
+      this.#startRuns();
+    };
     try {
-      const outcome = await start(entry);
+      const outcome = await start(entry, onClaimed);
       if (outcome.hasUnsettled) entry.next = Math.min(entry.next, this.#clock.now());
       notBefore = outcome.notBefore ?? this.#findRest(entry, outcome.isActive);
     } catch (error) {
@@ -210,74 +223,12 @@ export class LaneScheduler {
     entry.isRunning = false;
     this.#running--;
     this.#place(entry);
-    this.#startRuns();
+    onClaimed();
     if (this.#running === 0) this.#onIdle?.();
   }
 
   #findRest(entry: LaneEntry, isActive: boolean): EpochMilliseconds {
     const now = this.#clock.now();
     return isActive || entry.next > now ? 0 : now + IDLE_RUN_MS;
-  }
-}
-
-interface Timed<T> {
-  readonly at: number;
-  readonly value: T;
-}
-
-/** A binary heap: values by time, the earliest first. */
-export class TimeHeap<T> {
-  #items: Timed<T>[] = [];
-
-  get size(): number {
-    return this.#items.length;
-  }
-
-  get first(): Timed<T> | undefined {
-    return this.#items[0];
-  }
-
-  clear(): void {
-    this.#items = [];
-  }
-
-  push(at: number, value: T): void {
-    const items = this.#items;
-    const item = { at, value };
-    let i = items.push(item) - 1;
-    while (i > 0) {
-      const parent = (i - 1) >> 1;
-      const above = items[parent];
-      if (above === undefined || above.at <= at) break;
-      items[i] = above;
-      i = parent;
-    }
-    items[i] = item;
-  }
-
-  pop(): void {
-    const items = this.#items;
-    const last = items.pop();
-    if (last === undefined || items.length === 0) return;
-    let i = 0;
-    for (;;) {
-      const child = this.#earlierChild(i);
-      const below = items[child];
-      if (below === undefined || below.at >= last.at) break;
-      items[i] = below;
-      i = child;
-    }
-    items[i] = last;
-  }
-
-  keep(isKept: (value: T, at: number) => boolean): void {
-    const kept = this.#items.filter(({ at, value }) => isKept(value, at));
-    this.#items = [];
-    for (const { at, value } of kept) this.push(at, value);
-  }
-
-  #earlierChild(i: number): number {
-    const [left, right] = [this.#items[2 * i + 1], this.#items[2 * i + 2]];
-    return 2 * i + (right !== undefined && left !== undefined && right.at < left.at ? 2 : 1);
   }
 }

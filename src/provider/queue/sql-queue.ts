@@ -164,9 +164,9 @@ class SqlQueue implements DeliveryQueue {
     };
   }
 
-  serve(lanes: number, run: RunLane): Serving {
+  serve(lanes: number, run: RunLane, toTenant?: (endpoint: string) => string | undefined): Serving {
     this.#stopping = undefined;
-    this.#scheduler.serve(lanes, (entry) => this.#run(entry, run));
+    this.#scheduler.serve(lanes, (entry, onClaimed) => this.#run(entry, run, onClaimed), toTenant);
     return {
       stop: () => {
         if (this.#stopping === undefined) {
@@ -353,9 +353,10 @@ class SqlQueue implements DeliveryQueue {
     }
   }
 
-  async #run(entry: LaneEntry, run: RunLane): Promise<RunOutcome> {
+  async #run(entry: LaneEntry, run: RunLane, onClaimed: () => void): Promise<RunOutcome> {
     const { endpoint } = entry;
     const claimed = await this.#store.claim(endpoint);
+    onClaimed();
     if (claimed === 'busy') {
       // The other replica serves it. If that ends, the store reports the lane again.
       entry.next = Number.POSITIVE_INFINITY;

@@ -280,7 +280,8 @@ export class Provider {
   startDelivering(ownPorts: readonly number[]): void {
     const { config } = this.#settings;
     this.#ownPorts.add(...ownPorts);
-    if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run);
+    const toTenant = (endpoint: string): string | undefined => this.#registry.get(endpoint)?.tenant;
+    if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run, toTenant);
   }
 
   createInbox(options: InboxOptions, policy: RequestPolicy): Inbox {

@@ -41,6 +41,8 @@ const NEWS_MS: Milliseconds = 20;
 const LOOK_MS: Milliseconds = 50;
 /** PostgreSQL sends at most 8000 bytes. */
 const MAX_NEWS_BYTES = 7_000;
+/** Of one transaction, besides all that accept events, which wait for the one before. */
+const MAX_OTHERS = 64;
 const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
 
 interface Call extends Task {
@@ -88,7 +90,9 @@ class PostgresClient implements StoreClient {
   #renewing: Promise<void> = Promise.resolve();
   /** When all leases end unless they are renewed. */
   #leasedUntil: Milliseconds = 0;
-  #waiting: Call[] = [];
+  /** They go before other writes. */
+  readonly #appends: Call[] = [];
+  readonly #others: Call[] = [];
   #isScheduled = false;
   #isWriting = false;
   #isClosing = false;
@@ -131,7 +135,7 @@ class PostgresClient implements StoreClient {
     if (!this.#store.isWrite({ kind })) return this.#read(task.operation, []) as Promise<Results[K]>;
     return new Promise((resolve, reject) => {
       if (this.#isClosing) return reject(new SidegateError('system', 'queue_unavailable', 'the queue is closed'));
-      this.#waiting.push({ ...task, resolve, reject });
+      (kind === 'append' ? this.#appends : this.#others).push({ ...task, resolve, reject });
       this.#schedule();
     });
   }
@@ -196,7 +200,7 @@ class PostgresClient implements StoreClient {
   async close(): Promise<void> {
     if (this.#isClosing) return;
     for (const cancel of [...this.#timers, this.#cancelNews, this.#cancelLook, this.#cancelListening]) cancel?.();
-    if (this.#isWriting || this.#waiting.length > 0)
+    if (this.#isWriting || this.#isWaiting)
       await new Promise<void>((resolve) => {
         this.#onIdle = resolve;
       });
@@ -219,15 +223,19 @@ class PostgresClient implements StoreClient {
 
   /** One transaction at a time: what is asked while it commits shares the next one. */
   #schedule(): void {
-    if (this.#isScheduled || this.#isWriting || this.#waiting.length === 0) return;
+    if (this.#isScheduled || this.#isWriting || !this.#isWaiting) return;
     this.#isScheduled = true;
     runNextTurn(() => runDetached(this.#write()));
+  }
+
+  get #isWaiting(): boolean {
+    return this.#appends.length + this.#others.length > 0;
   }
 
   async #write(): Promise<void> {
     this.#isScheduled = false;
     this.#isWriting = true;
-    const calls = takeBatch(this.#waiting);
+    const calls = [...takeBatch(this.#appends), ...this.#others.splice(0, MAX_OTHERS)];
     try {
       const replies = await this.#store.write(calls);
       for (const [i, call] of calls.entries()) this.#answer(call, replies[i] as Reply);
@@ -235,7 +243,7 @@ class PostgresClient implements StoreClient {
     } finally {
       this.#isWriting = false;
       this.#schedule();
-      if (this.#waiting.length === 0) this.#onIdle?.();
+      if (!this.#isWaiting) this.#onIdle?.();
     }
   }
 

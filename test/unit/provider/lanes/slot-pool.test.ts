@@ -98,6 +98,21 @@ test('serves in the order of waiting', async () => {
   expect(order).toEqual([1, 2, 3]);
 });
 
+test('serves tenants in turn: one with many endpoints that wait delays another one by one attempt', async () => {
+  const { pool, hold } = openPool(1, 1);
+  const slot = hold();
+  const order: string[] = [];
+  const serve = async (endpoint: string, tenant?: string): Promise<void> => {
+    const granted = await pool.wait({ endpoint, tenant, kind: 'proven', bytes: 0 }).granted;
+    order.push(endpoint);
+    granted?.release();
+  };
+  const served = Promise.all([serve('a1', 'a'), serve('a2', 'a'), serve('a3', 'a'), serve('b1', 'b'), serve('none')]);
+  slot.release();
+  await served;
+  expect(order).toEqual(['a1', 'b1', 'none', 'a2', 'a3']);
+});
+
 test('ends the wait when the time is over or the caller leaves, and gives the slot to the next', async () => {
   const { clock, pool, hold, wait } = openPool(1, 1);
   const slot = hold();

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { LaneScheduler, type RunOutcome, TimeHeap } from '../../../../src/provider/queue/lane-scheduler.ts';
+import { type LaneEntry, LaneScheduler, type RunOutcome } from '../../../../src/provider/queue/lane-scheduler.ts';
 import { findFileSystemRisk } from '../../../../src/provider/queue/sqlite/queue-file.ts';
 import { isSafeVersion } from '../../../../src/provider/queue/sqlite/sqlite-database.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
-import { fc } from '../../../support/property.ts';
 
 describe('SQLite releases', () => {
   test.each([
@@ -37,26 +36,6 @@ describe('file systems', () => {
 
   test('on local disks are none: ext4, XFS, Btrfs, ZFS, F2FS', () => {
     for (const type of [0xef53, 0x58465342, 0x9123683e, 0x2fc12fc1, 0xf2f52010]) expect(findFileSystemRisk(type)).toBeUndefined();
-  });
-});
-
-describe('the heap of times', () => {
-  test('returns any times in order, also after some were removed', () => {
-    fc.assert(
-      fc.property(fc.array(fc.nat(50)), fc.nat(4), (times, divisor) => {
-        const heap = new TimeHeap<number>();
-        for (const time of times) heap.push(time, time * 2);
-        const isKept = (time: number): boolean => divisor === 0 || time % divisor === 0;
-        heap.keep((value, at) => isKept(at) && value === at * 2);
-        const popped: number[] = [];
-        for (let first = heap.first; first !== undefined; first = heap.first) {
-          popped.push(first.at);
-          heap.pop();
-        }
-        expect(popped).toEqual(times.filter(isKept).toSorted((a, b) => a - b));
-        expect(heap.size).toBe(0);
-      }),
-    );
   });
 });
 
@@ -158,6 +137,57 @@ describe('the scheduler of lanes', () => {
     expect(runs).toEqual(['a']);
     await clock.advance(20_000);
     expect(runs).toEqual(['a']);
+  });
+
+  test('serves a tenant with one endpoint after one endpoint of each other tenant, however many these have', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    const start = async (entry: LaneEntry) => {
+      runs.push(entry.endpoint);
+      entry.next = Number.POSITIVE_INFINITY;
+      return ACTIVE;
+    };
+    for (const endpoint of ['big-1', 'big-2', 'big-3', 'other-1', 'other-2', 'small-1']) scheduler.addDue(endpoint, clock.now());
+    scheduler.serve(1, start, (endpoint) => endpoint.split('-')[0]);
+    await settle();
+    // The first one starts before the others are ready.
+    expect(runs).toEqual(['big-1', 'big-2', 'other-1', 'small-1', 'big-3', 'other-2']);
+  });
+
+  test('serves endpoints without a tenant in turn with those of tenants', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    for (const endpoint of ['a', 'b', 'c', 'small']) scheduler.addDue(endpoint, clock.now());
+    const start = async (entry: LaneEntry) => {
+      runs.push(entry.endpoint);
+      entry.next = Number.POSITIVE_INFINITY;
+      return ACTIVE;
+    };
+    scheduler.serve(1, start, (endpoint) => (endpoint === 'small' ? 'small' : undefined));
+    await settle();
+    expect(runs).toEqual(['a', 'b', 'small', 'c']);
+  });
+
+  test('does not let a tenant claim all lanes before another one is ready: few runs claim at once', async () => {
+    const clock = new FakeClock();
+    const { scheduler, runs } = create(clock);
+    const claims: (() => void)[] = [];
+    const start = (entry: LaneEntry, onClaimed: () => void): Promise<RunOutcome> => {
+      runs.push(entry.endpoint);
+      claims.push(onClaimed);
+      return new Promise(() => undefined);
+    };
+    for (let i = 0; i < 100; i++) scheduler.addDue(`big-${i}`, clock.now());
+    scheduler.serve(1_000, start, (endpoint) => endpoint.split('-')[0]);
+    const before = runs.length;
+    expect(before).toBeLessThan(20);
+    scheduler.addDue('small', clock.now());
+    for (const claim of claims.splice(0, 2)) claim();
+    expect(runs.length).toBe(before + 2);
+    expect(runs.at(-1)).toBe('small');
+    // A run that has its lane leaves its place to the next one while it goes on.
+    while (claims.length > 0) claims.shift()?.();
+    expect(runs).toHaveLength(101);
   });
 
   test('does not repeat a run at once that leaves due deliveries without taking any', async () => {
