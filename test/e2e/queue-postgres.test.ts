@@ -495,6 +495,52 @@ describe('PostgreSQL in trouble', { timeout: 2 * LIMIT_MS }, () => {
   });
 });
 
+/** A queue whose statements end soon. */
+async function openHurried(schema: string, statementTimeout: number): Promise<DeliveryQueue> {
+  const hooks = { ...NO_HOOKS, onUnavailable: () => undefined, onAvailable: () => undefined };
+  const queue = createPostgresQueue(server.url(), schema, { hooks }, { statementTimeout });
+  await queue.open();
+  opened.add(queue);
+  return queue;
+}
+
+test('a transaction that locks one tenant rejects its events, and none of another tenant in the same batch', async () => {
+  const schema = newSchema();
+  const queue = await openHurried(schema, 500);
+  await queue.append([newEvent(['a'], { tenant: 'locked' })]);
+  const client = new pg.Client(server.url());
+  await client.connect();
+  try {
+    await client.query(`BEGIN; SELECT FROM "${schema}".tenant WHERE name = 'locked' FOR UPDATE`);
+    const results = await Promise.allSettled([
+      queue.append([newEvent(['a'], { tenant: 'locked' })]),
+      queue.append([newEvent(['b'], { tenant: 'free' })]),
+    ]);
+    expect(results).toMatchObject([
+      { status: 'rejected', reason: { code: 'queue_unavailable' } },
+      { status: 'fulfilled', value: ['stored'] },
+    ]);
+  } finally {
+    await client.end();
+  }
+});
+
+test('a replica that froze in a transaction that joined the queue makes others wait, and rejects none of their events', async () => {
+  const schema = newSchema();
+  const queue = await openHurried(schema, 2_000);
+  await queue.append([newEvent(['a'], { tenant: 'acme' })]);
+  const frozen = new pg.Client(server.url());
+  frozen.on('error', () => undefined);
+  await frozen.connect();
+  await frozen.query('BEGIN; SET LOCAL idle_in_transaction_session_timeout TO 60000');
+  const joined = await queue.join(frozen);
+  expect(await joined?.append([newEvent(['a'], { tenant: 'acme' })])).toEqual(['stored']);
+  // From here on it sends nothing.
+  expect(await queue.append([newEvent(['a'], { tenant: 'acme' })])).toEqual(['stored']);
+  expect(await queue.stats(now())).toMatchObject({ storedEvents: 2 });
+  await frozen.end().catch(() => undefined);
+});
+
 test('a value that PostgreSQL cannot store rejects its event, does not take others with it, and is no outage', async () => {
   // The hooks fail the test if the queue is reported as unavailable.
   const queue = await open(newSchema());

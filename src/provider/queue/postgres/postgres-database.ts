@@ -16,8 +16,11 @@ export interface PostgresSettings {
   readonly statementTimeout: Milliseconds;
 }
 
-/** Classes of SQLSTATE: connection, resources, intervention of an operator, system; and 25006: the server is a standby. */
-const STORE_ERRORS = /^(?:08|53|57|58|XX|25006)/;
+/**
+ * Classes of SQLSTATE: connection, resources, intervention of an operator, system; and 25006: the server is a standby. Not 57014: another
+ * transaction may lock what one of the events needs.
+ */
+const STORE_ERRORS = /^(?:08|53|57P|58|XX|25006)/;
 /** The class of SQLSTATE for values that a statement cannot use: no other event is the cause, nor the server. */
 const DATA_ERRORS = /^22/;
 const INT8 = 20;
@@ -142,6 +145,7 @@ function createTranslate(schema: string): Translate {
 export class PostgresDatabase extends PostgresSql implements Database {
   readonly #pool: pg.Pool;
   readonly #begin: string;
+  readonly #join: string;
   readonly #schema: string;
   readonly #target: PostgresTarget;
 
@@ -150,8 +154,11 @@ export class PostgresDatabase extends PostgresSql implements Database {
     this.#target = target;
     this.#pool = pool;
     this.#schema = schema;
+    // A replica that froze loses its locks before the statements time out that wait for them.
+    const limitIdle = `SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(statementTimeout / 2)}`;
     // Not as parameters of the connection, which poolers reject.
-    this.#begin = `BEGIN; SET LOCAL statement_timeout = ${statementTimeout}; SET LOCAL idle_in_transaction_session_timeout = ${statementTimeout}; ${SETTINGS}`;
+    this.#begin = `BEGIN; SET LOCAL statement_timeout = ${statementTimeout}; ${limitIdle}; ${SETTINGS}`;
+    this.#join = `${limitIdle}; ${SETTINGS}; SAVEPOINT joined`;
   }
 
   /** Connects and creates the tables. Rejects with a SidegateError. */
@@ -232,8 +239,9 @@ export class PostgresDatabase extends PostgresSql implements Database {
     await migrate(sql, `the schema ${this.#schema}`);
   }
 
-  transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
-    return repeatTransaction(() => this.#tryOnce(work));
+  transaction<Result>(work: (sql: Sql) => Promise<Result>, isHurried = false): Promise<Result> {
+    const begin = isHurried ? `${this.#begin}; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}` : this.#begin;
+    return repeatTransaction(() => this.#tryOnce(work, begin));
   }
 
   /** In a transaction, which has its settings: to compile such a statement takes longer than to run it. */
@@ -241,13 +249,13 @@ export class PostgresDatabase extends PostgresSql implements Database {
     return this.transaction(read);
   }
 
-  async #tryOnce<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
+  async #tryOnce<Result>(work: (sql: Sql) => Promise<Result>, begin: string): Promise<Result> {
     const client = await this.#pool.connect();
     // The pool listens only while it has the connection, and an error without a listener would end the process. The next statement rejects.
     const listener = onEvent(client, 'error', () => undefined);
     let broken: Error | undefined;
     try {
-      await client.query(this.#begin);
+      await client.query(begin);
       const result = await work(new PostgresSql(client, this.translate));
       await client.query('COMMIT');
       return result;
@@ -288,7 +296,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
    * has changed.
    */
   async join<Result>(client: pg.ClientBase, work: (sql: Sql) => Promise<Result>): Promise<Result> {
-    await client.query(`${SETTINGS}; SAVEPOINT joined`);
+    await client.query(this.#join);
     try {
       const result = await work(new PostgresSql(client, this.translate));
       await client.query('RELEASE joined');

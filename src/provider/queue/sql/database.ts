@@ -66,8 +66,8 @@ export interface Sql {
 }
 
 export interface Database extends Sql {
-  /** Commits when `work` resolves; otherwise nothing has changed. */
-  transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
+  /** Commits when `work` resolves; otherwise nothing has changed. `isHurried`: others wait, so it does not wait long for locks. */
+  transaction<Result>(work: (sql: Sql) => Promise<Result>, isHurried?: boolean): Promise<Result>;
   /** For reads of many rows. */
   scan<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result>;
   /**

@@ -89,9 +89,9 @@ export class Store {
   }
 
   /** Executes writes in one transaction; replies in their order. */
-  async write(tasks: readonly Task[]): Promise<readonly Reply[]> {
+  async write(tasks: readonly Task[], isHurried = false): Promise<readonly Reply[]> {
     try {
-      const replies = await this.#database.transaction((sql) => this.#writeAll(sql, tasks));
+      const replies = await this.#database.transaction((sql) => this.#writeAll(sql, tasks), isHurried);
       for (const { operation } of tasks) if (operation.kind === 'settle') this.#taker.forget(operation);
       if (tasks.some(({ operation }) => operation.kind === 'pruneStep')) await this.#database.shrink();
       return replies;
@@ -100,7 +100,7 @@ export class Store {
       if (tasks.length === 1 || isOfStore) return tasks.map(() => toFailed(error));
       // Each on its own: one that cannot be written does not take the others with it.
       const replies: Reply[] = [];
-      for (const task of tasks) replies.push(...(await this.write([task])));
+      for (const task of tasks) replies.push(...(await this.write([task], true)));
       return replies;
     }
   }
