@@ -84,7 +84,11 @@ describe('creating an endpoint', () => {
     [{ id: 'Not~Valid' }, 'id', undefined],
     [{ secrett: 'x' }, 'secrett', 'secrett: unknown member; did you mean secret?'],
     [{ disabled: true }, 'disabled', undefined],
-    [{ tenant: 'a b' }, 'tenant', 'tenant: a tenant is 1 to 128 letters, digits and _ : . -'],
+    [{ tenant: 'a b' }, 'tenant', 'tenant: a tenant is 1 to 128 letters, digits and _ : . -, and neither . nor ..'],
+    // No path of the API can carry these: clients remove them.
+    [{ tenant: '.' }, 'tenant', undefined],
+    [{ tenant: '..' }, 'tenant', undefined],
+    [JSON.parse('{"headers":{"__proto__":"x"}}'), 'headers.__proto__', undefined],
     [{ tenant: '' }, 'tenant', undefined],
     [{ tenant: 'a', allTenants: true }, 'allTenants', `allTenants: ${EITHER}`],
   ])('rejects %j with 422 that names %s', async (body, field, detail) => {
@@ -99,6 +103,14 @@ describe('creating an endpoint', () => {
     expect((await create({ id: 'one' })).json).toMatchObject({ status: 409, code: 'conflict', field: 'id' });
     expect((await create({ id: 'acme' })).status).toBe(409);
   });
+});
+
+test.each(['PATCH', 'PUT'] as const)('%s rejects a header that is called __proto__, instead of dropping it', async (method) => {
+  await create({ id: 'e', headers: { 'X-A': '1' } });
+  const body = JSON.parse(`{"url":"${URL_TEXT}","headers":{"__proto__":"x"}}`);
+  const { status, json } = await api.request(method, '/v1/endpoints/e', body);
+  expect([status, json.field]).toEqual([422, 'headers.__proto__']);
+  expect(api.registry.get('e')?.headers).toEqual([['X-A', '1']]);
 });
 
 test('lists all endpoints in pages', async () => {

@@ -1,6 +1,6 @@
 /** Parses a YAML file, and locates its values in the file. */
 import { readFile } from 'node:fs/promises';
-import { type Document, isCollection, isMap, isNode, isScalar, LineCounter, type Node, parseAllDocuments } from 'yaml';
+import { type Document, isCollection, isMap, isNode, isScalar, LineCounter, type Node, parseAllDocuments, visit } from 'yaml';
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
 import { findVariables, toSyntaxProblems } from './syntax.ts';
@@ -42,6 +42,9 @@ export function parseYaml(file: string, text: string, start: string, maxProblems
     return { problems: toSyntaxProblems({ file, text, documents, errors, lineCounter }).slice(0, maxProblems) };
   if (documents.length > 1)
     return failed(file, 'the file contains several YAML documents', 'put everything into one document, without ---');
+  const reserved = findReservedKey(document);
+  if (reserved !== undefined)
+    return { problems: [{ severity: 'error', file, ...toPosition(reserved, lineCounter), ...RESERVED_KEY }] };
   const value = toValue(document);
   if (value instanceof Error) return failed(file, value.message, toAliasHint(value));
   const locate = (path: readonly PropertyKey[], isAboutKey = false): Position | undefined =>
@@ -120,11 +123,31 @@ function findPosition(
   for (let length = path.length; length >= 0; length--) {
     const isExact = length === path.length;
     const node = findNode(document.contents, path.slice(0, length), isExact && isAboutKey);
-    if (node?.range === undefined || node.range === null) continue;
-    const { line, col } = lineCounter.linePos(node.range[0]);
-    return { line, column: col };
+    const position = node && toPosition(node, lineCounter);
+    if (position !== undefined) return position;
   }
   return undefined;
+}
+
+function toPosition({ range }: Node, lineCounter: LineCounter): Position | undefined {
+  if (range === undefined || range === null) return undefined;
+  const { line, col } = lineCounter.linePos(range[0]);
+  return { line, column: col };
+}
+
+const RESERVED_KEY = { path: '', message: 'the name __proto__ cannot be used', hint: 'choose another name' };
+
+/** Zod drops a member `__proto__` without an error: a header, for example, would not be sent. */
+function findReservedKey(document: Document.Parsed): Node | undefined {
+  let found: Node | undefined;
+  visit(document, {
+    Pair: (_, { key }) => {
+      if (!isScalar(key) || key.value !== '__proto__') return undefined;
+      found = key;
+      return visit.BREAK;
+    },
+  });
+  return found;
 }
 
 function findNode(from: Node | null, path: readonly PropertyKey[], wantsKey: boolean): Node | undefined {

@@ -13,7 +13,10 @@ export const DEFAULT_QUEUE_FILE = './sidegate-queue.db';
 /** Endpoint IDs become parts of URLs, of store keys, and metric labels. */
 export const ENDPOINT_NAME = /^[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?$/;
 const EVENT_PATTERN = /^(?:\*|[A-Za-z0-9_-]+)(?:\.(?:\*|[A-Za-z0-9_-]+))*$/;
-const TENANT = /^[A-Za-z0-9_:.-]{1,128}$/;
+/** The ID of the customer that an event belongs to. Without `.` and `..`, which HTTP clients remove from paths; and without a lookahead, as the OpenAPI document has it. */
+export const TENANT =
+  /^(?:[A-Za-z0-9_:-][A-Za-z0-9_:.-]{0,127}|\.[A-Za-z0-9_:-][A-Za-z0-9_:.-]{0,126}|\.\.[A-Za-z0-9_:.-]{1,126})$/;
+export const TENANT_RULE = 'a tenant is 1 to 128 letters, digits and _ : . -, and neither . nor ..';
 const ENCRYPTION_KEY_ID = /^[0-9a-f]{12}$/;
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
 
@@ -43,7 +46,7 @@ export const endpointSettings = {
     .describe('Event types that are delivered; `*` stands for one or more segments. Default: all types.'),
   tenant: z
     .string()
-    .regex(TENANT, 'a tenant is 1 to 128 letters, digits and _ : . -')
+    .regex(TENANT, TENANT_RULE)
     .optional()
     .meta({ examples: ['acme'] })
     .describe('Tenant whose events are delivered. Default: none; only events without a tenant are delivered.'),

@@ -18,7 +18,7 @@ import type { Endpoint, SigningKey } from '../endpoints/endpoint.ts';
 import { findHeaderProblem } from '../endpoints/endpoint-headers.ts';
 import type { EndpointRecord, EndpointSettings } from '../endpoints/endpoint-record.ts';
 import type { ChangeResult } from '../endpoints/stored-registry.ts';
-import { createEventId, isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
+import { createEventId, type Envelope, isInboxEndpoint, OWN_METADATA, toBody } from '../events/event.ts';
 import { toFailureStreak } from '../lanes/lane-state.ts';
 import { define, findEnabled, type OperationParts, toAttemptView, UNKNOWN_ENDPOINT } from './api-parts.ts';
 import * as schemas from './schemas.ts';
@@ -232,7 +232,7 @@ export const ENDPOINT_OPERATIONS = [
       if ('status' in found) return found;
       const id = createEventId();
       const now = clock.now();
-      const body = toBody({ type: TEST_TYPE, id, created: Math.floor(now / 1_000), data });
+      const body = toBody({ type: TEST_TYPE, id, created: Math.floor(now / 1_000), data: data as Envelope['data'] });
       await queue.append([
         { id, type: TEST_TYPE, tenant: found.tenant, createdAt: now, body, metadata: OWN_METADATA, targets: [{ endpoint }] },
       ]);

@@ -1,13 +1,13 @@
 /** All operations of the API, their OpenAPI document, and those that the console offers, too. */
 import * as z from 'zod';
-import { ENDPOINT_NAME } from '../../config/schema/provider-schema.ts';
+import { ENDPOINT_NAME, TENANT } from '../../config/schema/provider-schema.ts';
 import { SidegateError } from '../../core/errors.ts';
 import type { PathParameters } from '../../http-api/api-router.ts';
 import { createOpenapiOperation, type OpenapiOptions } from '../../http-api/openapi.ts';
 import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
-import { EVENT_ID, TENANT } from '../events/event.ts';
+import { EVENT_ID } from '../events/event.ts';
 import { isDiskFull } from '../queue/store-client.ts';
 import type { EventRejection } from '../telemetry/provider-metrics.ts';
 import type { OperationParts } from './api-parts.ts';

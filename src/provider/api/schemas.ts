@@ -1,10 +1,10 @@
 /** The schemas of the API: deliveries, repairs, events and endpoints. */
 import * as z from 'zod';
-import { ENDPOINT_NAME, endpointSettings, ONE_TENANT_RULE } from '../../config/schema/provider-schema.ts';
+import { ENDPOINT_NAME, endpointSettings, ONE_TENANT_RULE, TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import { duration, instant } from '../../config/schema/scalars.ts';
 import { DISABLED_REASONS } from '../endpoints/endpoint.ts';
 import type { EndpointSettings } from '../endpoints/endpoint-record.ts';
-import { EVENT_ID, EVENT_TYPE, MAX_CREATED, MAX_EVENT_TYPE_LENGTH, TENANT } from '../events/event.ts';
+import { EVENT_ID, EVENT_TYPE, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
 import { DELIVERY_STATES, type DeliveryState, REPAIR_ACTIONS } from '../queue/delivery-queue.ts';
 
 const MAX_PAGE = 250;
@@ -176,6 +176,7 @@ const eventId = z.string().regex(EVENT_ID, 'an ID is 1 to 128 letters, digits an
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** `data` is sent as its bytes were received, so nothing below it is parsed into a new value. */
+const data = z.unknown().refine(isObject, 'expected an object').meta({ type: 'object', additionalProperties: true });
 export const newEvent = z
   .strictObject({
     type: z
@@ -184,11 +185,7 @@ export const newEvent = z
       .regex(EVENT_TYPE, 'an event type consists of letters, digits, _ and -, in segments separated by dots')
       .meta({ examples: ['invoice.paid'] })
       .describe('Kind of the event.'),
-    data: z
-      .unknown()
-      .refine(isObject, 'expected an object')
-      .meta({ type: 'object', additionalProperties: true, examples: [{ invoice: 'in_42' }] })
-      .describe('Payload; delivered byte for byte as it was posted.'),
+    data: data.meta({ examples: [{ invoice: 'in_42' }] }).describe('Payload; delivered byte for byte as it was posted.'),
     id: eventId
       .optional()
       .meta({ examples: ['in_42:paid'] })
@@ -203,7 +200,7 @@ export const newEvent = z
       .describe('When the event happened, in seconds since 1970-01-01T00:00:00Z. Default: now.'),
     tenant: z
       .string()
-      .regex(TENANT, 'a tenant is 1 to 128 letters, digits and _ : . -')
+      .regex(TENANT, TENANT_RULE)
       .optional()
       .describe(
         'Customer that the event belongs to. Only endpoints of this tenant, and those for all tenants, receive it. Default: none; endpoints without a tenant, and those for all, receive it.',
@@ -281,7 +278,15 @@ const secret = z.string().max(MAX_SECRET_LENGTH);
 /** Settings that follow the config if they are absent or null. */
 const OPTIONAL: ReadonlySet<string> = new Set(['timeout', 'concurrency', 'rateLimit', 'schedule', 'orderBy', 'tenant']);
 
-const headers = endpointSettings.headers.unwrap();
+/** Zod drops a member `__proto__` of a record without an error. */
+const withoutProto = <Headers extends z.ZodType>(schema: Headers) =>
+  z.preprocess((input, context) => {
+    if (isObject(input) && Object.hasOwn(input as object, '__proto__'))
+      context.addIssue({ code: 'custom', path: ['__proto__'], message: 'a header cannot have this name; choose another one' });
+    return input;
+  }, schema);
+const { keyType, valueType } = endpointSettings.headers.unwrap();
+const headers = withoutProto(z.record(keyType, valueType));
 
 /** In a PATCH, an absent member keeps its value: defaults must not fill it in, and null removes it. */
 function toPatchShape(): Record<string, z.ZodType> {
@@ -307,6 +312,7 @@ export const newEndpoint = z
       .optional()
       .describe('Default: random.'),
     ...endpointSettings,
+    headers: headers.default({}).describe(endpointSettings.headers.description ?? ''),
     secret: secret.optional().describe('Signing secret (whsec_… or whsk_…). Default: a new random one.'),
   })
   .refine(...ONE_TENANT_RULE)
@@ -324,8 +330,7 @@ export const endpointReplacement = z
 export const endpointPatch = z
   .strictObject({
     ...toPatchShape(),
-    headers: z
-      .record(headers.keyType, headers.valueType.nullable())
+    headers: withoutProto(z.record(keyType, valueType.nullable()))
       .optional()
       .describe('Headers to set, or to remove (`null`). The others are kept.'),
   })
@@ -350,7 +355,7 @@ export const rotation = z
 
 export const testEvent = z
   .strictObject({
-    data: z.record(z.string(), z.unknown()).optional().describe('Payload. Default: a short text.'),
+    data: data.optional().describe('Payload. Default: a short text.'),
   })
   .describe('A test event.');
 

@@ -13,8 +13,6 @@ export const EVENT_ID = /^[A-Za-z0-9_:-]{1,128}$/;
 /** Segments of letters, digits, `_` and `-`, separated by dots. */
 export const EVENT_TYPE = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$/;
 export const MAX_EVENT_TYPE_LENGTH = 128;
-/** The ID of the customer that an event belongs to. */
-export const TENANT = /^[A-Za-z0-9_:.-]{1,128}$/;
 
 /** The last second of the year 9999: the latest time of an event. */
 export const MAX_CREATED = 253_402_300_799;

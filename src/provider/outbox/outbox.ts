@@ -4,6 +4,7 @@
  * anything ends in between, the row is found again, and the queue knows its ID.
  */
 import type pg from 'pg';
+import { TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
 import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
@@ -11,7 +12,7 @@ import { runDetached } from '../../core/safe-events.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { JSON_BOUNDS } from '../../http-api/api-router.ts';
 import type { RoutedEvent, Target } from '../endpoints/endpoint.ts';
-import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH, TENANT } from '../events/event.ts';
+import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
 import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';
 import type { OutboxHooks } from '../telemetry/hooks.ts';
 import { OutboxSession } from './outbox-session.ts';
@@ -336,7 +337,7 @@ function findProblem({ id, type, tenant, created }: OutboxRow): string | undefin
   if (!EVENT_ID.test(id)) return 'id is not 1 to 128 letters, digits and _ : -';
   if (type.length > MAX_EVENT_TYPE_LENGTH) return `type has more than ${MAX_EVENT_TYPE_LENGTH} characters`;
   if (!EVENT_TYPE.test(type)) return 'type is not letters, digits, _ and -, in segments separated by dots';
-  if (tenant !== null && !TENANT.test(tenant)) return 'tenant is not 1 to 128 letters, digits and _ : . -';
+  if (tenant !== null && !TENANT.test(tenant)) return TENANT_RULE;
   if (!(created >= 0 && created <= MAX_CREATED)) return 'created is not between the years 1970 and 9999';
   return undefined;
 }

@@ -34,6 +34,11 @@ describe('a file that is not a config', () => {
     ['one with comments only', '# nothing\n', 'the file is empty'],
     ['one that is not UTF-8', Buffer.from([0x61, 0xff]), 'the file is not UTF-8 text'],
     ['several documents', 'a: 1\n---\nb: 2\n', 'several YAML documents'],
+    [
+      'a name that objects reserve',
+      'a:\n  headers: { X-A: b, __proto__: c }\n',
+      ':2:22: error the name __proto__ cannot be used',
+    ],
     ['one that is too large', `a: ${'x'.repeat(1_100_000)}`, 'the maximum is'],
     ['a list', '- a\n', 'expected an object, not a list'],
     [
