@@ -43,7 +43,7 @@ export function openEngine(name: EngineName): Promise<OpenEngine> {
 }
 
 async function openAt(place: QueuePlace): Promise<DeliveryQueue> {
-  const queue = createQueue(place, { bounds: BOUNDS, clock: systemClock, hooks: HOOKS });
+  const queue = createQueue(place, { bounds: BOUNDS, clock: systemClock, hooks: HOOKS, maxStoreBytes: 8 * 1024 * 1024 });
   await queue.open();
   return queue;
 }

@@ -33,7 +33,7 @@ interface Storage {
 }
 
 async function open(place: QueuePlace): Promise<OpenEngine> {
-  const queue = createQueue(place, { bounds: BOUNDS, clock: systemClock, hooks: HOOKS });
+  const queue = createQueue(place, { bounds: BOUNDS, clock: systemClock, hooks: HOOKS, maxStoreBytes: 8 * 1024 * 1024 });
   await queue.open();
   // The server is measured separately.
   const readServer = (): ReturnType<OpenEngine['readServer']> => ({ cpuMicroseconds: 0, rssMebibytes: 0 });

@@ -9,6 +9,14 @@ const SEND_TIMEOUT_MS: Milliseconds = 30_000;
 
 /** `client`: who asked. Resolves when the response is handed over to the system; rejects if its lines cannot be produced. */
 export async function writeResponse(reply: ApiResponse, response: ServerResponse, client: PauseOwner): Promise<void> {
+  try {
+    await write(reply, response, client);
+  } finally {
+    reply.onWritten?.();
+  }
+}
+
+async function write(reply: ApiResponse, response: ServerResponse, client: PauseOwner): Promise<void> {
   const { status, body, lines, stream, contentType = JSON_TYPE, headers } = reply;
   const fields: OutgoingHttpHeaders = { 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff', ...headers };
   if (lines !== undefined) {

@@ -15,6 +15,8 @@ export interface ApiResponse {
   /** Writes the body itself once the head is written, and ends the response. */
   readonly stream?: (response: ServerResponse, client: PauseOwner) => void;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  /** The body was handed over to the connection, which counts it from now on, or will not be sent. */
+  readonly onWritten?: () => void;
   /** Set by `toProblem`. */
   readonly problem?: ProblemCode;
   /** The end of the request is uncertain: the connection is closed after the response. */

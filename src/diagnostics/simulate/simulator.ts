@@ -11,7 +11,7 @@ import { HeaderFields } from '../../core/headers.ts';
 import type { ListenServer } from '../../http/server/server.ts';
 import { parseInboxMetadata } from '../../provider/events/event.ts';
 import { createInbox, type InboxParts } from '../../provider/inbox/inbox-forwarder.ts';
-import type { StoredEvent } from '../../provider/queue/delivery-queue.ts';
+import type { EventHead } from '../../provider/queue/delivery-queue.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
 import { type HttpsGet, RemoteFailure } from '../../verify/keys/https-get.ts';
 import { type AppBehavior, type AppRequest, FakeApp } from './fake-app.ts';
@@ -125,17 +125,18 @@ export class Simulator {
 
 /** Stores events for this simulation, and passes each to the app once, at once. */
 function createQueue(app: FakeApp): InboxParts['queue'] {
-  const stored = new Map<string, StoredEvent>();
+  const stored = new Map<string, EventHead>();
   return {
     append: async (events) =>
       events.map((event) => {
         if (stored.has(event.id)) return 'duplicate';
-        stored.set(event.id, { ...event, isErased: false });
+        const { type, tenant, createdAt, body } = event;
+        stored.set(event.id, { type, tenant, createdAt, source: 'inbox', bytes: body.length, isErased: false });
         const { method = '', path = '', headers = [] } = parseInboxMetadata(event.metadata) ?? {};
         app.receive({ method, path, headers: new HeaderFields([...headers]), body: event.body });
         return 'stored';
       }),
-    getEvent: async (id) => stored.get(id),
+    findEvent: async (id) => stored.get(id),
     async *repair() {
       // No delivery is ever dead.
     },

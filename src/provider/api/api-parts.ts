@@ -5,9 +5,9 @@ import type { EgressRules } from '../../http/dial/endpoint-url.ts';
 import { type ApiRequest, type ApiResponse, defineOperation, type Operation, toJson } from '../../http-api/operation.ts';
 import { toInvalid, toProblem } from '../../http-api/problem.ts';
 import type { SigningSecret } from '../../verify/sign/signing-keys.ts';
-import type { Endpoint, EndpointRegistry } from '../endpoints/endpoint.ts';
+import type { Endpoint, EndpointRegistry, RoutedEvent } from '../endpoints/endpoint.ts';
 import type { StoredRegistry } from '../endpoints/stored-registry.ts';
-import type { AttemptRecord, DeliveryQueue, Found } from '../queue/delivery-queue.ts';
+import type { AttemptRecord, DeliveryQueue, Found, NewEvent } from '../queue/delivery-queue.ts';
 import type { ApiHooks } from '../telemetry/hooks.ts';
 import type { AttemptView } from './schemas.ts';
 
@@ -58,6 +58,11 @@ export function findEnabled(registry: Pick<EndpointRegistry, 'get'>, id: string)
   const found = registry.get(id);
   if (found?.disabled !== undefined) return toProblem('conflict', 'the endpoint is disabled: enable it first');
   return found ?? UNKNOWN_ENDPOINT;
+}
+
+/** The body of an event of the app is an envelope that this program built. */
+export function toRouted({ type, tenant, body }: Pick<NewEvent, 'type' | 'tenant' | 'body'>): RoutedEvent {
+  return { type, tenant, data: (JSON.parse(body.toString()) as Pick<RoutedEvent, 'data'>).data };
 }
 
 export function toAttemptView({ at, duration, status, outcome, detail }: AttemptRecord): AttemptView {

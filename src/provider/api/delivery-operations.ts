@@ -5,18 +5,18 @@ import { type ApiResponse, toJson } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import { type Endpoint, isForTenant, type RoutedEvent } from '../endpoints/endpoint.ts';
 import { findOrderKey } from '../endpoints/endpoint-index.ts';
-import { isInboxEndpoint, OWN_METADATA, parseInboxMetadata } from '../events/event.ts';
+import { isInboxEndpoint, parseInboxMetadata } from '../events/event.ts';
 import type {
   DeliveryFilter,
   DeliveryQueue,
   DeliveryRecord,
   EventFilter,
+  EventHead,
   EventRecord,
   Receiver,
   RepairProgress,
-  StoredEvent,
 } from '../queue/delivery-queue.ts';
-import { define, findEnabled, type OperationParts, toAttemptView, toPage, UNKNOWN_EVENT } from './api-parts.ts';
+import { define, findEnabled, type OperationParts, toAttemptView, toPage, toRouted, UNKNOWN_EVENT } from './api-parts.ts';
 import * as schemas from './schemas.ts';
 
 const DELIVERY_PATH = '/v1/deliveries/{event}~{receiver}';
@@ -67,14 +67,15 @@ export const DELIVERY_OPERATIONS = [
     async handle({ params: { event = '', receiver: endpoint = '' } }, { queue, receivers, clock }) {
       const found = findEnabled(receivers, endpoint);
       if ('status' in found) return found;
-      const stored = await queue.getEvent(event);
-      if (stored === undefined) return UNKNOWN_EVENT;
-      const conflict = await findConflict(found, stored, queue);
+      const head = await queue.findEvent(event);
+      if (head === undefined) return UNKNOWN_EVENT;
+      const conflict = await findConflict(found, event, head, queue);
       if (conflict !== undefined) return toProblem('conflict', conflict);
       const now = clock.now();
       let changed = 0;
       for await (const progress of queue.repair('retry', { event, endpoint }, now)) ({ changed } = progress);
-      const orderKey = changed === 0 && found.orderBy !== undefined ? findOrderKey(found, toRouted(stored)) : undefined;
+      const routed = changed === 0 && found.orderBy !== undefined ? await findRouted(event, queue) : undefined;
+      const orderKey = routed && findOrderKey(found, routed);
       if (changed === 0 && !(await queue.addDelivery(event, endpoint, now, orderKey)))
         return toProblem('conflict', 'the delivery was changed at this moment: look at it, and repeat the request if necessary');
       return toJson(202, { id: toDeliveryId(event, endpoint) });
@@ -133,26 +134,20 @@ const OTHER_SIDE =
 const ERASED = 'the payload of this event was erased, so there is nothing left to send';
 const ONLY_EVENTS = 'only endpoints that select events of the app can recover them';
 
-async function findConflict(endpoint: Endpoint, event: StoredEvent, queue: Pick<DeliveryQueue, 'find'>) {
+async function findConflict(endpoint: Endpoint, id: string, event: EventHead, queue: Pick<DeliveryQueue, 'find'>) {
   if (!isForTenant(endpoint, event.tenant)) return describeTenants(endpoint, event);
-  if (!(await canReceive(endpoint.id, event, queue))) return OTHER_SIDE;
+  // An event of an inbox is the request of another sender to one app. Endpoints of customers must not get it, and that app cannot interpret
+  // an event of the API. So where an inbox is involved, only a delivery that exists can be repeated.
+  const isOfInbox = isInboxEndpoint(endpoint.id) || event.source === 'inbox';
+  if (isOfInbox && (await queue.find({ event: id, endpoint: endpoint.id }, { limit: 1 })).found.length === 0) return OTHER_SIDE;
   return event.isErased ? ERASED : undefined;
 }
 
-function describeTenants(endpoint: Endpoint, event: StoredEvent): string {
+function describeTenants(endpoint: Endpoint, event: EventHead): string {
   const [ofEvent, ofEndpoint] = [event, endpoint].map(({ tenant }) =>
     tenant === undefined ? 'no tenant' : `the tenant ${tenant}`,
   );
   return `the event has ${ofEvent} and the endpoint ${ofEndpoint}: an event can only go to endpoints of its tenant and to those for all tenants`;
-}
-
-/**
- * An event of an inbox is the request of another sender to one app. Endpoints of customers must not get it, and that app cannot interpret
- * an event of the API. So where an inbox is involved, only a delivery that exists can be repeated.
- */
-async function canReceive(endpoint: string, event: StoredEvent, queue: Pick<DeliveryQueue, 'find'>): Promise<boolean> {
-  if (!isInboxEndpoint(endpoint) && parseInboxMetadata(event.metadata) === undefined) return true;
-  return (await queue.find({ event: event.id, endpoint }, { limit: 1 })).found.length > 0;
 }
 
 /** Deliveries to an endpoint that was deleted can still be canceled and purged. */
@@ -212,8 +207,6 @@ interface Missing {
 }
 
 const EVENTS_PER_PAGE = 250;
-/** Events whose bodies are in memory at once. */
-const BODIES_AT_ONCE = 8;
 
 /** Creates deliveries, after they were counted. Ends with `changed` equal to `total`, or rejects when a bound of the queue is reached. */
 async function* recover(request: schemas.RepairRequest, parts: OperationParts): AsyncGenerator<RepairProgress> {
@@ -246,6 +239,12 @@ function toEnd(thrown: unknown, rest: number): unknown {
   return new SidegateError('system', 'queue_full', `${count} not created: ${thrown.message}`, { cause: thrown });
 }
 
+/** With its data; undefined if it was erased or removed meanwhile. */
+async function findRouted(id: string, queue: Pick<DeliveryQueue, 'getEvent'>): Promise<RoutedEvent | undefined> {
+  const stored = await queue.getEvent(id);
+  return stored?.isErased === false ? toRouted(stored) : undefined;
+}
+
 /** The missing deliveries of each page of events, the oldest first: a page is sent while the next one is read. */
 async function* findMissing(endpoint: string, filter: EventFilter, parts: OperationParts): AsyncGenerator<readonly Missing[]> {
   const { queue, registry } = parts;
@@ -268,19 +267,13 @@ async function findMissingOf(events: readonly EventRecord[], endpoint: string, {
   );
   const candidates = events.filter((_, i) => (existing[i]?.found.length ?? 0) === 0);
   const found: Missing[] = [];
-  for (let at = 0; at < candidates.length; at += BODIES_AT_ONCE) {
-    const stored = await Promise.all(candidates.slice(at, at + BODIES_AT_ONCE).map(({ id }) => queue.getEvent(id)));
-    for (const event of stored) {
-      if (event === undefined || event.isErased || event.metadata === OWN_METADATA) continue;
-      if (parseInboxMetadata(event.metadata) !== undefined) continue;
-      const target = registry.match(endpoint, toRouted(event));
-      if (target !== undefined) found.push({ event: event.id, orderKey: target.orderKey });
-    }
+  const heads = await Promise.all(candidates.map(({ id }) => queue.findEvent(id)));
+  for (const [i, { id, type, tenant }] of candidates.entries()) {
+    if (heads[i]?.isErased !== false || heads[i].source !== 'app') continue;
+    // Only the order key needs the data.
+    const event = registry.get(endpoint)?.orderBy === undefined ? { type, tenant, data: {} } : await findRouted(id, queue);
+    const target = event && registry.match(endpoint, event);
+    if (target !== undefined) found.push({ event: id, orderKey: target.orderKey });
   }
   return found;
-}
-
-/** Its body is an envelope that this program built. */
-function toRouted({ type, tenant, body }: StoredEvent): RoutedEvent {
-  return { type, tenant, data: (JSON.parse(body.toString()) as Pick<RoutedEvent, 'data'>).data };
 }

@@ -9,7 +9,7 @@ import { formatTraceparent, parseTraceparent } from '../../telemetry/tracing/tra
 import { parseTracestate } from '../../telemetry/tracing/tracestate.ts';
 import { createEventId, joinBody } from '../events/event.ts';
 import type { AppendResult, EventRecord, NewEvent } from '../queue/delivery-queue.ts';
-import { define, type OperationParts, toPage, UNKNOWN_EVENT } from './api-parts.ts';
+import { define, type OperationParts, toPage, toRouted, UNKNOWN_EVENT } from './api-parts.ts';
 import * as schemas from './schemas.ts';
 
 /** For the members of a request besides `data`, and whitespace. */
@@ -91,11 +91,13 @@ export const EVENT_OPERATIONS = [
     responses: { 200: { description: 'The event.', schema: schemas.storedEvent } },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { event = '' } }, { queue }) {
-      const found = await queue.getEvent(event);
+      const { promise: written, resolve: onWritten } = Promise.withResolvers<void>();
+      const found = await queue.getEvent(event, written);
       if (found === undefined) return UNKNOWN_EVENT;
       const { id, type, tenant, createdAt, body, isErased } = found;
       const text = isUtf8(body) ? { body: body.toString('utf8') } : { bodyBase64: body.toString('base64') };
-      return toJson(200, { id, type, tenant, createdAt: toInstant(createdAt), erased: isErased, ...(isErased ? {} : text) });
+      const view = { id, type, tenant, createdAt: toInstant(createdAt), erased: isErased, ...(isErased ? {} : text) };
+      return { ...toJson(200, view), onWritten };
     },
   }),
   define({
@@ -109,7 +111,7 @@ export const EVENT_OPERATIONS = [
     responses: { 204: { description: 'It is erased.' } },
     problems: ['not_found', 'queue_unavailable'],
     async handle({ params: { event = '' } }, { queue, clock }) {
-      if ((await queue.erase({ event }, clock.now())) > 0 || (await queue.getEvent(event)) !== undefined) return { status: 204 };
+      if ((await queue.erase({ event }, clock.now())) > 0 || (await queue.findEvent(event)) !== undefined) return { status: 204 };
       return UNKNOWN_EVENT;
     },
   }),
@@ -182,11 +184,11 @@ function toNewEvents(
 
 async function store(
   events: readonly NewEvent[] | ApiResponse,
-  { queue, hooks }: OperationParts,
+  { queue, registry, hooks }: OperationParts,
   toBody: (accepted: readonly object[]) => unknown,
 ): Promise<ApiResponse> {
   if ('status' in events) return events;
-  const results = await queue.append(events);
+  const results = await queue.append(events, (event) => registry.route(toRouted(event)));
   const stored = events.filter((_, index) => results[index] === 'stored');
   hooks.onAccepted(stored, results.filter((result) => result === 'duplicate').length);
   if (results.includes('conflict')) return toConflict(events, results);

@@ -116,6 +116,7 @@ export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
     const problem = isDiskFull(thrown.message) ? 'the disk of the queue is full' : 'the store of the queue does not respond';
     return toProblem('queue_unavailable', `${problem}: ${AGAIN}`);
   }
+  if (thrown.code === 'queue_busy') return toProblem('busy', `${thrown.message}: ${AGAIN}`);
   if (thrown.code === 'too_large') return toProblem('too_large', thrown.message);
   if (thrown.code === 'unstorable')
     return toProblem('invalid_request', 'the request has a value that the store of the queue cannot hold, such as U+0000');

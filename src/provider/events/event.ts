@@ -73,6 +73,15 @@ export function isInboxEndpoint(id: string): boolean {
   return id.startsWith(INBOX_PREFIX);
 }
 
+/** The maker of an event: the app, the sender of a delivery that a route received, or sidegate. */
+export type EventSource = 'app' | 'inbox' | 'own';
+
+/** `metadata`: at least its first 13 characters. */
+export function toEventSource(metadata: string): EventSource {
+  if (metadata === OWN_METADATA) return 'own';
+  return metadata.startsWith('{"inbox":') ? 'inbox' : 'app';
+}
+
 /** The request to the app, with the headers that the gate built when it accepted the delivery. */
 interface InboxRequest {
   readonly method: string;

@@ -20,7 +20,7 @@ import { type DeliveryQueue, mayLeaveEarly, type NewEvent } from '../queue/deliv
 
 export interface InboxParts {
   readonly clock: Clock;
-  readonly queue: Pick<DeliveryQueue, 'append' | 'getEvent' | 'repair' | 'stats'>;
+  readonly queue: Pick<DeliveryQueue, 'append' | 'findEvent' | 'repair' | 'stats'>;
   /** How long the queue keeps each event after it was accepted. */
   readonly retention: Milliseconds;
   /** Whether there can be deliveries for the endpoint. */
@@ -99,7 +99,7 @@ async function makeDue(event: string, endpoint: string, { clock, queue }: InboxP
 
 /** An event that is missing was delivered and has left the queue, unless it is too young for that. */
 async function isLost(id: string, ago: Milliseconds, { clock, queue, retention }: InboxParts): Promise<boolean> {
-  if (ago > retention * KNOWN_SHARE || (await queue.getEvent(id)) !== undefined) return false;
+  if (ago > retention * KNOWN_SHARE || (await queue.findEvent(id)) !== undefined) return false;
   return !mayLeaveEarly(await queue.stats(clock.now()));
 }
 

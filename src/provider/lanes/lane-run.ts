@@ -1,6 +1,7 @@
 /** Serves one lane for a slice of time: takes due deliveries, starts attempts as the endpoint's state allows, and settles each when it ends. */
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { onAbort, runDetached, runNextTurn } from '../../core/safe-events.ts';
+import type { Waiting } from '../../core/wait-line.ts';
 import { type AttemptResult, withJitter } from '../attempt/attempt.ts';
 import { type Endpoint, isForTenant } from '../endpoints/endpoint.ts';
 import {
@@ -26,7 +27,6 @@ import {
   toPause,
   toRank,
 } from './lane-state.ts';
-import type { Waiting } from './memory-budget.ts';
 import type { Slot, SlotRequest } from './slot-pool.ts';
 
 /** No attempt starts later than this after the run began: then other lanes have their turn. */

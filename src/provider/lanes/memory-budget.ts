@@ -1,6 +1,6 @@
 /** Bounds the bytes of the deliveries that lanes hold, over all lanes: a lane reserves memory before it takes deliveries. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import { TurnQueue } from '../../core/turn-queue.ts';
+import { type Waiting, WaitLine } from '../../core/wait-line.ts';
 
 export class MemoryBudget {
   readonly #line: WaitLine<number, number>;
@@ -64,54 +64,5 @@ export class MemoryBudget {
     this.#free -= reserved * this.#unit;
     this.#reserved += reserved;
     return reserved;
-  }
-}
-
-export interface Place<Request, Grant> {
-  readonly request: Request;
-  readonly end: (grant: Grant | undefined) => void;
-}
-
-export interface Waiting<Grant> {
-  /** Undefined if the caller left, or waited too long. */
-  readonly granted: Promise<Grant | undefined>;
-  leave(): void;
-}
-
-/** Callers that wait: groups take turns, and those of each wait in the order in which they came. */
-export class WaitLine<Request, Grant> {
-  readonly #clock: Clock;
-  readonly #places = new TurnQueue<Place<Request, Grant>>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  get length(): number {
-    return this.#places.size;
-  }
-
-  get places(): Iterable<Place<Request, Grant>> {
-    return this.#places;
-  }
-
-  get first(): Place<Request, Grant> | undefined {
-    return this.#places.first;
-  }
-
-  /** `atMost`: how long to wait; by default until the caller leaves. */
-  join(request: Request, atMost?: Milliseconds, group = ''): Waiting<Grant> {
-    const { promise, resolve } = Promise.withResolvers<Grant | undefined>();
-    const place: Place<Request, Grant> = {
-      request,
-      end: (grant) => {
-        cancel?.();
-        this.#places.remove(place, grant !== undefined);
-        resolve(grant);
-      },
-    };
-    const cancel = atMost === undefined ? undefined : this.#clock.after(atMost, () => place.end(undefined));
-    this.#places.add(group, place);
-    return { granted: promise, leave: () => place.end(undefined) };
   }
 }

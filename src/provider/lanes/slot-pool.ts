@@ -5,8 +5,9 @@
  * responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { type Place, type Waiting, WaitLine } from '../../core/wait-line.ts';
 import type { Health } from './lane-state.ts';
-import { type MemoryBudget, type Place, type Waiting, WaitLine } from './memory-budget.ts';
+import type { MemoryBudget } from './memory-budget.ts';
 
 /** An attempt that takes longer is slow. */
 const MAX_QUICK_MS: Milliseconds = 1_000;

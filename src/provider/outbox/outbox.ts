@@ -44,7 +44,7 @@ const BATCH_BYTES = 1024 * 1024;
 const MIN_BATCH_ROWS = 10;
 const FIRST_BATCH_ROWS = 100;
 const MAX_BATCH_ROWS = 1_000;
-/** In one call of the queue, as for the API. */
+/** In one transaction, as for the API. */
 const MAX_DELIVERIES = 10_000;
 /** A statement skips the rows of so many kinds. More are read, and skipped here. */
 const MAX_HELD_KINDS = 10_000;
@@ -201,14 +201,21 @@ export class Outbox {
     };
     const held = { kinds: [...this.#held.values()], isHeld: this.#held.size < MAX_HELD_KINDS ? undefined : isHeld };
     const rows = await takeRows(client, held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
-    const batch: Batch = { taken: rows.length, moved: [], stored: [], rejected: [] };
+    const batch: Batch = { taken: 0, moved: [], stored: [], rejected: [] };
     const items: Item[] = [];
+    let deliveries = 0;
     for (const row of rows) {
       const event = toEvent(row, this.#parts);
       if ('reason' in event) batch.rejected.push({ row, reason: event.reason });
-      else items.push({ row, event });
+      else {
+        deliveries += event.targets.length;
+        // This row and those behind it are taken again.
+        if (deliveries > MAX_DELIVERIES && items.length > 0) break;
+        items.push({ row, event });
+      }
+      batch.taken++;
     }
-    for (const chunk of toChunks(items)) await this.#append(chunk, batch);
+    await this.#append(items, batch);
     if (batch.moved.length > 0) await removeRows(client, batch.moved);
     if (batch.rejected.length > 0) await rejectRows(client, batch.rejected);
     return batch;
@@ -282,7 +289,7 @@ export class Outbox {
 }
 
 interface Batch {
-  readonly taken: number;
+  taken: number;
   readonly moved: OutboxRow[];
   readonly stored: NewEvent[];
   readonly rejected: RejectedRow[];
@@ -301,20 +308,6 @@ function toKindName({ type, tenant }: Pick<NewEvent, 'type' | 'tenant'> | Outbox
 function separateRepeated(items: readonly Item[]) {
   const firsts = new Set(new Map(items.toReversed().map((item) => [item.event.id, item])).values());
   return { distinct: items.filter((item) => firsts.has(item)), repeated: items.filter((item) => !firsts.has(item)) };
-}
-
-function toChunks(items: readonly Item[]): Item[][] {
-  const chunks: Item[][] = [];
-  let deliveries = Number.POSITIVE_INFINITY;
-  for (const item of items) {
-    deliveries += item.event.targets.length;
-    if (deliveries > MAX_DELIVERIES) {
-      chunks.push([]);
-      deliveries = item.event.targets.length;
-    }
-    chunks.at(-1)?.push(item);
-  }
-  return chunks;
 }
 
 /** The event of a row, or why it can never be one. `data` is sent byte for byte as it was inserted. */

@@ -3,6 +3,7 @@ import type pg from 'pg';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import type { EndpointStore, Target } from '../endpoints/endpoint.ts';
+import type { EventSource } from '../events/event.ts';
 
 /** An event that was accepted, as the queue stores it. */
 export interface NewEvent {
@@ -20,8 +21,8 @@ export interface NewEvent {
   readonly comparedFrom?: number | undefined;
   /** Up to 64 KiB of JSON that the queue does not interpret: the trace context, the head of an inbox request. */
   readonly metadata: string;
-  /** At most one for each endpoint; may be empty. */
-  readonly targets: readonly Target[];
+  /** At most one for each endpoint; may be empty. Found again if the event has to wait. */
+  targets: readonly Target[];
 }
 
 /** `duplicate`: the same event is stored already. `conflict`: another event is stored under this ID. */
@@ -239,6 +240,13 @@ export interface StoredEvent extends Omit<NewEvent, 'comparedFrom' | 'targets'> 
   readonly isErased: boolean;
 }
 
+/** A stored event without what can be large. */
+export interface EventHead extends Pick<StoredEvent, 'type' | 'tenant' | 'createdAt' | 'isErased'> {
+  readonly source: EventSource;
+  /** Of the body and the metadata. */
+  readonly bytes: number;
+}
+
 export interface EventRecord extends Pick<NewEvent, 'id' | 'type' | 'tenant' | 'createdAt'> {
   /** How many endpoints it was for. */
   readonly deliveries: number;
@@ -350,10 +358,10 @@ export interface DeliveryQueue {
   /**
    * Stores events with all their deliveries, durably when it resolves. An ID that is already stored changes nothing: `duplicate`, or
    * `conflict` if it is another event. All other events of one call are stored, or none. Rejects with QueueFullError at a bound or a
-   * share, or with SidegateError `too_large` for an event that exceeds one by itself, `unstorable` for a value that the store cannot hold, or
-   * `queue_unavailable`.
+   * share, or with SidegateError `too_large` for an event that exceeds one by itself, `unstorable` for a value that the store cannot hold,
+   * `queue_busy`, or `queue_unavailable`. `route`: finds the targets again after a wait, in which they would take memory.
    */
-  append(events: readonly NewEvent[]): Promise<readonly AppendResult[]>;
+  append(events: readonly NewEvent[], route?: (event: NewEvent) => readonly Target[]): Promise<readonly AppendResult[]>;
   /** For the transactions of a connection; undefined if it is not to the database of the queue, or may not use its tables. */
   join(client: pg.ClientBase): Promise<JoinedQueue | undefined>;
   /**
@@ -364,7 +372,9 @@ export interface DeliveryQueue {
   serve(lanes: number, run: RunLane, toTenant?: (endpoint: string) => string | undefined): Serving;
   /** Serves the endpoint soon, even before `notBefore`: it was enabled, or has another rate limit. Each repair does the same. */
   wake(endpoint: string): Promise<void>;
-  getEvent(id: string): Promise<StoredEvent | undefined>;
+  findEvent(id: string): Promise<EventHead | undefined>;
+  /** Waits until there is memory for the event, which counts until `used` resolves; by default, until it is returned. */
+  getEvent(id: string, used?: Promise<void>): Promise<StoredEvent | undefined>;
   /** Newest event first. */
   find(filter: DeliveryFilter, page: Page): Promise<Found<DeliveryRecord>>;
   /** The newest 20 attempts, newest first; undefined if the delivery does not exist. */

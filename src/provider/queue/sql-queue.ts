@@ -3,7 +3,7 @@ import type pg from 'pg';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { EndpointStore } from '../endpoints/endpoint.ts';
+import type { EndpointStore, Target } from '../endpoints/endpoint.ts';
 import type { ConnectionResult } from '../postgres/connection.ts';
 import type {
   AppendResult,
@@ -13,6 +13,7 @@ import type {
   DeliveryRecord,
   EndpointBacklog,
   EventFilter,
+  EventHead,
   EventPageRequest,
   EventRecord,
   Found,
@@ -36,11 +37,14 @@ import { openPostgresStore } from './postgres/postgres-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
 import type { Results } from './sql/store.ts';
 import { openSqliteStore, type SqliteSettings } from './sqlite/worker-client.ts';
-import type { OpenStore, QueueHooks, StoreClient } from './store-client.ts';
+import { StoreBudget } from './store-budget.ts';
+import type { JoinedStore, OpenStore, QueueHooks, StoreClient } from './store-client.ts';
 
 const CHANGED_PER_STEP = 500;
 const PRUNED_PER_STEP = 200;
-/** Steps of searches at once: lists and events use the same connections, or the same thread. */
+/** An event on its way to the store, besides its body, and a delivery; before copies, as for bodies. */
+const [EVENT_BYTES, DELIVERY_BYTES] = [1_024, 256];
+/** At once: lists and events use the same connections, or the same thread. */
 const MAX_SEARCHES = 2;
 /** Clocks of replicas may differ by this. A settlement that is further in the future was stored by a clock that was wrong. */
 const MAX_CLOCK_SKEW_MS: Milliseconds = 60_000;
@@ -52,14 +56,17 @@ export interface QueueParts {
   readonly clock: Clock;
   readonly bounds: QueueBounds;
   readonly hooks: QueueHooks;
+  /** Of what is stored or read at once, before copies. */
+  readonly maxStoreBytes: number;
 }
 
 /** The database, with the secrets of its settings. */
 export type QueuePlace = ({ readonly kind: 'sqlite' } & SqliteSettings) | ({ readonly kind: 'postgres' } & PostgresSettings);
 
-export function createQueue(place: QueuePlace, { clock, bounds, hooks }: QueueParts): DeliveryQueue {
+export function createQueue(place: QueuePlace, parts: QueueParts): DeliveryQueue {
+  const { clock, bounds } = parts;
   const openStore = place.kind === 'sqlite' ? openSqliteStore(place, bounds) : openPostgresStore(place, bounds, clock);
-  return new SqlQueue(openStore, clock, hooks);
+  return new SqlQueue(openStore, parts);
 }
 
 /** Tests that the queue can be used, without a change; undefined for a file, which only one process can open. */
@@ -91,14 +98,14 @@ class SqlQueue implements DeliveryQueue {
   readonly #hooks: QueueHooks;
   readonly #scheduler: LaneScheduler;
   readonly #listeners = new Set<() => void>();
-  #searches = 0;
-  readonly #waitingSearches: (() => void)[] = [];
+  readonly #budget: StoreBudget;
+  readonly #searches: StoreBudget;
   readonly #aborts = new Map<string, AbortController>();
   #client: StoreClient | undefined;
   #runs = 0;
   #stopping: Promise<void> | undefined;
 
-  constructor(openStore: OpenStore, clock: Clock, hooks: QueueHooks) {
+  constructor(openStore: OpenStore, { clock, hooks, maxStoreBytes }: QueueParts) {
     this.#openStore = openStore;
     this.clock = {
       now: () => clock.now() + (this.#client?.clockOffset ?? 0),
@@ -107,6 +114,8 @@ class SqlQueue implements DeliveryQueue {
       every: (interval, action) => clock.every(interval, action),
     };
     this.#hooks = hooks;
+    this.#budget = new StoreBudget(maxStoreBytes, clock);
+    this.#searches = new StoreBudget(MAX_SEARCHES, clock);
     this.#scheduler = new LaneScheduler(this.clock, hooks.onRunError, () => runDetached(this.#hasten()));
   }
 
@@ -142,11 +151,9 @@ class SqlQueue implements DeliveryQueue {
     return warnings;
   }
 
-  async append(events: readonly NewEvent[]): Promise<readonly AppendResult[]> {
+  async append(events: readonly NewEvent[], route?: (event: NewEvent) => readonly Target[]): Promise<readonly AppendResult[]> {
     if (events.length === 0) return [];
-    const now = this.clock.now();
-    const bodies = events.map(({ body }) => body);
-    const results = await this.#store.call('append', { events: events.map(toMessage), now }, bodies);
+    const results = await this.#append(events, (operation, bodies) => this.#store.call('append', operation, bodies), route);
     this.#addDue(events.filter((_, i) => results[i] === 'stored'));
     return results;
   }
@@ -155,11 +162,7 @@ class SqlQueue implements DeliveryQueue {
     const append = await this.#store.join(client);
     if (append === undefined) return undefined;
     return {
-      append: (events) =>
-        append(
-          { events: events.map(toMessage), now: this.clock.now() },
-          events.map(({ body }) => body),
-        ),
+      append: (events) => this.#append(events, append),
       serve: (events) => this.#store.announce({ due: [...this.#addDue(events)] }),
     };
   }
@@ -183,23 +186,32 @@ class SqlQueue implements DeliveryQueue {
     this.#store.announce({ wake: endpoint });
   }
 
-  async getEvent(id: string): Promise<StoredEvent | undefined> {
-    const { result, bodies } = await this.#store.read('getEvent', { id });
-    const [body] = bodies;
-    if (result === undefined || body === undefined) return undefined;
-    const { type, tenant, createdAt, metadata, isErased } = result;
-    return { id, type, tenant, createdAt, body, metadata, isErased };
+  findEvent(id: string): Promise<EventHead | undefined> {
+    return this.#store.call('findEvent', { id });
+  }
+
+  async getEvent(id: string, used?: Promise<void>): Promise<StoredEvent | undefined> {
+    const head = await this.findEvent(id);
+    if (head === undefined) return undefined;
+    return new Promise((resolve, reject) => {
+      const read = async (): Promise<void> => {
+        const { result, bodies } = await this.#store.read('readPayload', { id });
+        const [body] = bodies;
+        const { type, tenant, createdAt } = head;
+        resolve(result && body && { id, type, tenant, createdAt, body, metadata: result.metadata, isErased: result.isErased });
+        if (result !== undefined) await used;
+      };
+      this.#budget.run(head.bytes, read).catch(reject);
+    });
   }
 
   find(filter: DeliveryFilter, page: Page): Promise<Found<DeliveryRecord>> {
-    return findPage(page, this.clock, (part) => this.#search(() => this.#store.call('findStep', { filter, page: part })));
+    return this.#findPage(page, (part) => this.#store.call('findStep', { filter, page: part }));
   }
 
   findEvents(filter: EventFilter, page: EventPageRequest): Promise<Found<EventRecord>> {
     const { first } = page;
-    return findPage(page, this.clock, (part) =>
-      this.#search(() => this.#store.call('findEventsStep', { filter, page: { ...part, first } })),
-    );
+    return this.#findPage(page, (part) => this.#store.call('findEventsStep', { filter, page: { ...part, first } }));
   }
 
   findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined> {
@@ -292,16 +304,22 @@ class SqlQueue implements DeliveryQueue {
     await this.#client?.close();
   }
 
-  async #search<Result>(step: () => Promise<Result>): Promise<Result> {
-    if (this.#searches === MAX_SEARCHES) await new Promise<void>((resolve) => this.#waitingSearches.push(resolve));
-    else this.#searches++;
-    try {
-      return await step();
-    } finally {
-      const next = this.#waitingSearches.shift();
-      if (next === undefined) this.#searches--;
-      else next();
-    }
+  /** A page that is not complete counts as well: it is memory. */
+  #findPage<T>(page: Page, findStep: (page: Page) => Promise<FoundStep<T>>): Promise<Found<T>> {
+    return this.#searches.run(1, () => findPage(page, this.clock, findStep));
+  }
+
+  #append(events: readonly NewEvent[], append: JoinedStore, route?: (event: NewEvent) => readonly Target[]) {
+    let isRouted = true;
+    const run = (): ReturnType<JoinedStore> => {
+      if (!isRouted) for (const event of events) event.targets = route?.(event) ?? [];
+      const bodies = events.map(({ body }) => body);
+      return append({ events: events.map(toMessage), now: this.clock.now() }, bodies);
+    };
+    return this.#budget.run(toCost(events), run, () => {
+      isRouted = route === undefined;
+      if (!isRouted) for (const event of events) event.targets = [];
+    });
   }
 
   async #changeEndpoints(change: Promise<boolean>): Promise<boolean> {
@@ -401,6 +419,13 @@ async function findPage<T>({ limit, after }: Page, clock: Clock, findStep: (page
   }
   const next = found.length > limit ? found[limit - 1]?.position : position;
   return { found: found.slice(0, limit).map(({ record }) => record), next };
+}
+
+function toCost(events: readonly NewEvent[]): number {
+  let cost = 0;
+  for (const { body, metadata, targets } of events)
+    cost += EVENT_BYTES + body.length + metadata.length + DELIVERY_BYTES * targets.length;
+  return cost;
 }
 
 function toMessage({ id, type, tenant, createdAt, metadata, targets, body, comparedFrom }: NewEvent): EventMessage {

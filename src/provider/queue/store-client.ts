@@ -28,7 +28,7 @@ export interface StoreClient {
   /** Runs an operation with the others of this turn. Rejects with a SidegateError. */
   call<K extends OperationKind>(kind: K, operation: Operations[K], bodies?: readonly Buffer[]): Promise<Results[K]>;
   /** The same for an operation whose result has bodies. */
-  read<K extends 'take' | 'getEvent'>(kind: K, operation: Operations[K]): Promise<WithBodies<Results[K]>>;
+  read<K extends 'take' | 'readPayload'>(kind: K, operation: Operations[K]): Promise<WithBodies<Results[K]>>;
   claim(endpoint: string): Promise<Claimed>;
   release(endpoint: string): void;
   /** Undefined if the connection is not to the database of the store, or may not use its tables. */
@@ -90,19 +90,6 @@ export function watchAvailability(hooks: QueueHooks): (replies: readonly Reply[]
       hooks.onAvailable();
     }
   };
-}
-
-/** Bodies beyond this wait for the next batch, so that a batch does not need much memory twice. */
-const MAX_BATCH_BYTES = 8_388_608;
-
-/** Removes the calls of the next batch from those that wait; at least one. */
-export function takeBatch<Call extends { readonly bodies: readonly Uint8Array[] }>(waiting: Call[]): readonly Call[] {
-  let bytes = 0;
-  const end = waiting.findIndex(({ bodies }) => {
-    for (const { length } of bodies) bytes += length;
-    return bytes > MAX_BATCH_BYTES;
-  });
-  return waiting.splice(0, end === -1 ? waiting.length : Math.max(end, 1));
 }
 
 export function toReplyError({ kind, code, message, full }: Failure): SidegateError {

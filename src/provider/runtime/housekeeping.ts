@@ -14,7 +14,7 @@ import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } 
 import { reportLoss, type TelemetryParts, toLabel } from '../telemetry/hooks.ts';
 
 export interface HousekeepingParts extends Omit<TelemetryParts, 'onSpan' | 'journal'> {
-  readonly queue: Pick<DeliveryQueue, 'prune' | 'stats' | 'backlogs' | 'findEvents' | 'getEvent'>;
+  readonly queue: Pick<DeliveryQueue, 'prune' | 'stats' | 'backlogs' | 'findEvents' | 'findEvent'>;
   /** The path of a queue in SQLite. */
   readonly file: string | undefined;
   readonly registry: Pick<EndpointRegistry, 'list'>;
@@ -117,7 +117,7 @@ export class Housekeeping {
     if (before === undefined || before.id === newest?.id) return;
     // Half of it, as clocks of replicas differ.
     if (before.createdAt < now - retention.retention / 2 || mayLeaveEarly(stats)) return;
-    if ((await queue.getEvent(before.id)) !== undefined) return;
+    if ((await queue.findEvent(before.id)) !== undefined) return;
     reportLoss(this.#parts, {
       event: before.id,
       storedEvents: stats.storedEvents,

@@ -124,7 +124,8 @@ export class Provider {
     const isShared = place.kind === 'postgres';
     this.#condition = createQueueCondition(this.#metrics, logger);
     const hooks = createQueueHooks({ logger, metrics: this.#metrics, condition: this.#condition });
-    this.#queue = createQueue(place, { clock: parts.clock, bounds: config.queue, hooks });
+    const shares = toMemoryShares(parts.memory.limit);
+    this.#queue = createQueue(place, { clock: parts.clock, bounds: config.queue, hooks, maxStoreBytes: shares.storing });
     // Only the sender has the time of this process: receivers compare its requests with their own clocks.
     const { clock } = this.#queue;
     this.#parts = { ...parts, clock };
@@ -150,7 +151,6 @@ export class Provider {
       detour: parts.detour,
     });
     this.#sender = withInbox(this.#endpointSender, parts.findApp, parts.clock);
-    const shares = toMemoryShares(parts.memory.limit);
     this.#lanes = createLaneRunner({
       clock,
       queue: this.#queue,
@@ -385,6 +385,8 @@ const BASE_BYTES = 88 * MIB;
 const SHARES = {
   /** An event is copied on its way to the store; with garbage and the buffers of the store, about eight times its size was measured. */
   accepting: [1 / 16, 16 * MIB],
+  /** The same for what the store takes, and what it is asked for. It also bounds a transaction, which everything else waits for. */
+  storing: [1 / 16, 8 * MIB],
   /** Deliveries that wait or have young attempts. A body that is sent is in one buffer. */
   waiting: [1 / 8, 32 * MIB],
   /** Deliveries of slow attempts. */
@@ -398,7 +400,8 @@ const SHARES = {
 export function toMemoryShares(limit = Number.POSITIVE_INFINITY): Record<keyof typeof SHARES, number> {
   const toShare = ([part, most]: readonly [number, number]): number =>
     Math.min(Math.floor(Math.max(0, limit - BASE_BYTES) * part), most);
-  return { accepting: toShare(SHARES.accepting), waiting: toShare(SHARES.waiting), slow: toShare(SHARES.slow) };
+  const { accepting, storing, waiting, slow } = SHARES;
+  return { accepting: toShare(accepting), storing: toShare(storing), waiting: toShare(waiting), slow: toShare(slow) };
 }
 
 /** The rate limits of the endpoints, to find those that may send sooner than before. */

@@ -2,6 +2,7 @@
 import { systemClock } from '../../../src/core/clock.ts';
 import { SidegateError } from '../../../src/core/errors.ts';
 import type { EndpointStore, StoredEndpoint } from '../../../src/provider/endpoints/endpoint.ts';
+import { toEventSource } from '../../../src/provider/events/event.ts';
 import type {
   AppendResult,
   DeliveryFilter,
@@ -137,6 +138,13 @@ export class MemoryQueue implements DeliveryQueue {
 
   async wake(endpoint: string): Promise<void> {
     this.woken.push(endpoint);
+  }
+
+  async findEvent(id: string) {
+    const event = await this.getEvent(id);
+    if (event === undefined) return undefined;
+    const { type, tenant, createdAt, body, metadata, isErased } = event;
+    return { type, tenant, createdAt, source: toEventSource(metadata), bytes: body.length + metadata.length, isErased };
   }
 
   async getEvent(id: string) {

@@ -33,7 +33,7 @@ export type QueueOptions = Partial<QueueBounds & Pick<QueueParts, 'clock' | 'hoo
 
 /** Parts of a queue under test. */
 export function toParts({ clock = systemClock, hooks = NO_HOOKS, ...bounds }: QueueOptions = {}): QueueParts {
-  return { clock, hooks, bounds: { ...WIDE_BOUNDS, ...bounds } };
+  return { clock, hooks, bounds: { ...WIDE_BOUNDS, ...bounds }, maxStoreBytes: 8 * 1024 * 1024 };
 }
 
 /** Creates a queue in a file, which may be on any file system. */

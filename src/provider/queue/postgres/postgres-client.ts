@@ -17,7 +17,6 @@ import {
   type OpenStore,
   type StoreClient,
   type StoreEvents,
-  takeBatch,
   toOwnBytes,
   toReplyError,
   watchAvailability,
@@ -140,7 +139,7 @@ class PostgresClient implements StoreClient {
     });
   }
 
-  async read<K extends 'take' | 'getEvent'>(kind: K, operation: Operations[K]) {
+  async read<K extends 'take' | 'readPayload'>(kind: K, operation: Operations[K]) {
     const bodies: Uint8Array[] = [];
     const result = (await this.#read({ kind, ...operation } as Task['operation'], bodies)) as Results[K];
     return { result, bodies: bodies.map((body) => toOwnBytes(Buffer.from(body.buffer, body.byteOffset, body.byteLength))) };
@@ -235,7 +234,7 @@ class PostgresClient implements StoreClient {
   async #write(): Promise<void> {
     this.#isScheduled = false;
     this.#isWriting = true;
-    const calls = [...takeBatch(this.#appends), ...this.#others.splice(0, MAX_OTHERS)];
+    const calls = [...this.#appends.splice(0), ...this.#others.splice(0, MAX_OTHERS)];
     try {
       const replies = await this.#store.write(calls);
       for (const [i, call] of calls.entries()) this.#answer(call, replies[i] as Reply);

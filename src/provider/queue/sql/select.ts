@@ -1,15 +1,16 @@
 /** Lists: each statement reads a bounded part of an index, so that no list keeps other operations waiting, however little of the store matches. */
 import { SidegateError } from '../../../core/errors.ts';
+import { toEventSource } from '../../events/event.ts';
 import type {
   AttemptRecord,
   DeliveryFilter,
   DeliveryRecord,
   DeliveryState,
   EventFilter,
+  EventHead,
   EventPageRequest,
   EventRecord,
   Page,
-  StoredEvent,
 } from '../delivery-queue.ts';
 import type { Position } from '../messages.ts';
 import { findOne, type Parameter, type Sql } from './database.ts';
@@ -237,17 +238,29 @@ function toDeliveryCondition({ endpoint, states }: EventFilter): (readonly [cond
   return [[condition, ...(endpoint === undefined ? [] : [endpoint])]];
 }
 
-/** Pushes the body to `bodies`. */
-export async function getEvent(sql: Sql, { id }: { readonly id: string }, { bodies }: { readonly bodies: Uint8Array[] }) {
-  const row = await findOne<Omit<StoredEvent, 'body'> & { readonly tenant: string; readonly body: Uint8Array | null }>(
+const PAYLOAD = 'FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?';
+
+export async function findEvent(sql: Sql, { id }: { readonly id: string }): Promise<EventHead | undefined> {
+  const row = await findOne<
+    Omit<EventHead, 'source'> & { readonly tenant: string; readonly begin: string; readonly size: number | null }
+  >(
     sql,
-    `SELECT e.id, e.type, e.tenant, e.created AS "createdAt", p.metadata, p.body FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?`,
+    `SELECT e.type, e.tenant, e.created AS "createdAt", substr(p.metadata, 1, 16) AS begin, octet_length(p.metadata) AS bytes,
+       octet_length(p.body) AS size ${PAYLOAD}`,
     [id],
   );
   if (row === undefined) return undefined;
-  const { body, tenant, ...event } = row;
-  bodies.push(body ?? new Uint8Array(0));
-  return { ...event, tenant: toTenant(tenant), bodyLength: body?.length ?? 0, isErased: body === null };
+  const { begin, tenant, bytes, size, ...head } = row;
+  const source = toEventSource(begin);
+  return { ...head, tenant: toTenant(tenant), source, bytes: bytes + (size ?? 0), isErased: size === null };
+}
+
+/** Pushes the body to `bodies`. */
+export async function readPayload(sql: Sql, { id }: { readonly id: string }, { bodies }: { readonly bodies: Uint8Array[] }) {
+  const row = await findOne<{ metadata: string; body: Uint8Array | null }>(sql, `SELECT p.metadata, p.body ${PAYLOAD}`, [id]);
+  if (row === undefined) return undefined;
+  bodies.push(row.body ?? new Uint8Array(0));
+  return { metadata: row.metadata, bodyLength: row.body?.length ?? 0, isErased: row.body === null };
 }
 
 /** The newest 20 attempts. */

@@ -7,7 +7,7 @@ import { type Append, append } from './append.ts';
 import type { Database, Sql } from './database.ts';
 import { readBacklogs, readDueLanes, readInboxes, readStates, readStats, recount } from './lanes.ts';
 import { addDelivery, countStep, eraseStep, hastenStep, pruneStep, repairStep, rescheduleStep } from './repair.ts';
-import { findAttempts, findDeliveries, findEvents, getEvent } from './select.ts';
+import { findAttempts, findDeliveries, findEvent, findEvents, readPayload } from './select.ts';
 import { type Settle, type SettleResult, settle } from './settle.ts';
 import { Taker } from './take.ts';
 
@@ -39,7 +39,8 @@ const WRITERS = {
 const HANDLERS = {
   ...WRITERS,
   take: (sql: Sql, operation: Parameters<Taker['take']>[1], { taker, bodies }: Context) => taker.take(sql, operation, bodies),
-  getEvent,
+  findEvent,
+  readPayload,
   findStep: findDeliveries,
   findEventsStep: findEvents,
   findAttempts,

@@ -10,7 +10,6 @@ import {
   type OpenStore,
   type StoreClient,
   type StoreEvents,
-  takeBatch,
   toOwnBytes,
   toReplyError,
   type WithBodies,
@@ -123,7 +122,7 @@ class WorkerClient implements StoreClient {
     return new Promise((resolve, reject) => this.#add({ operation: { kind, ...operation }, bodies, resolve, reject }));
   }
 
-  read<K extends 'take' | 'getEvent'>(kind: K, operation: Operations[K]): Promise<WithBodies<Results[K]>> {
+  read<K extends 'take' | 'readPayload'>(kind: K, operation: Operations[K]): Promise<WithBodies<Results[K]>> {
     return new Promise((resolve, reject) => {
       const onResult = (result: Results[K], bodies: readonly Buffer[]): void => resolve({ result, bodies });
       this.#add({ operation: { kind, ...operation }, bodies: NO_BODIES, resolve: onResult, reject });
@@ -161,7 +160,7 @@ class WorkerClient implements StoreClient {
   #send(): void {
     this.#isScheduled = false;
     if (this.#failure !== undefined) return;
-    const calls = takeBatch(this.#waiting);
+    const calls = this.#waiting.splice(0);
     const [all, operations]: [Buffer[], Call['operation'][]] = [[], []];
     for (const { bodies, operation } of calls) {
       for (const body of bodies) all.push(body);
@@ -230,6 +229,6 @@ function waitForOpen(worker: Worker): Promise<Opened> {
 
 function findBodyLengths(kind: OperationKind, result: Results[OperationKind]): readonly number[] {
   if (kind === 'take') return (result as Results['take']).taken.map(({ bodyLength }) => bodyLength);
-  if (kind === 'getEvent' && result !== undefined) return [(result as NonNullable<Results['getEvent']>).bodyLength];
+  if (kind === 'readPayload' && result !== undefined) return [(result as NonNullable<Results['readPayload']>).bodyLength];
   return [];
 }
