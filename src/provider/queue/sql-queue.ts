@@ -159,11 +159,11 @@ class SqlQueue implements DeliveryQueue {
   }
 
   async join(client: pg.ClientBase): Promise<JoinedQueue | undefined> {
-    const append = await this.#store.join(client);
+    const append = await this.#store.join?.(client);
     if (append === undefined) return undefined;
     return {
       append: (events) => this.#append(events, append),
-      serve: (events) => this.#store.announce({ due: [...this.#addDue(events)] }),
+      serve: (events) => this.#store.announce?.({ due: [...this.#addDue(events)] }),
     };
   }
 
@@ -183,7 +183,7 @@ class SqlQueue implements DeliveryQueue {
 
   async wake(endpoint: string): Promise<void> {
     this.#scheduler.wake(endpoint);
-    this.#store.announce({ wake: endpoint });
+    this.#store.announce?.({ wake: endpoint });
   }
 
   findEvent(id: string): Promise<EventHead | undefined> {
@@ -324,7 +324,7 @@ class SqlQueue implements DeliveryQueue {
 
   async #changeEndpoints(change: Promise<boolean>): Promise<boolean> {
     const isChanged = await change;
-    if (isChanged) this.#store.announce({ endpoints: true });
+    if (isChanged) this.#store.announce?.({ endpoints: true });
     return isChanged;
   }
 
@@ -392,7 +392,7 @@ class SqlQueue implements DeliveryQueue {
     } finally {
       lane.end();
       this.#aborts.delete(endpoint);
-      this.#store.release(endpoint);
+      this.#store.release?.(endpoint);
     }
   }
 

@@ -30,10 +30,11 @@ export interface StoreClient {
   /** The same for an operation whose result has bodies. */
   read<K extends 'take' | 'readPayload'>(kind: K, operation: Operations[K]): Promise<WithBodies<Results[K]>>;
   claim(endpoint: string): Promise<Claimed>;
-  release(endpoint: string): void;
+  /** These three: unless only one process can use the store. */
+  release?(endpoint: string): void;
   /** Undefined if the connection is not to the database of the store, or may not use its tables. */
-  join(client: pg.ClientBase): Promise<JoinedStore | undefined>;
-  announce(news: Announcement): void;
+  join?(client: pg.ClientBase): Promise<JoinedStore | undefined>;
+  announce?(news: Announcement): void;
   close(): Promise<void>;
 }
 
@@ -94,19 +95,4 @@ export function watchAvailability(hooks: QueueHooks): (replies: readonly Reply[]
 
 export function toReplyError({ kind, code, message, full }: Failure): SidegateError {
   return full === undefined ? new SidegateError(kind, code, message) : new QueueFullError(message, full);
-}
-
-/** The part of the memory behind a view that may belong to others: copying a large body costs more than its metadata takes. */
-const MAX_FOREIGN_SHARE = 1 / 8;
-
-/**
- * Copies a view into separate memory, unless most of the memory is its own. A view keeps everything that it was received with, and `Buffer.from`
- * takes small copies from a slab of 64 KiB: each of many slow attempts with a small body would hold that much, while the limits count only the body.
- */
-export function toOwnBytes(view: Buffer): Buffer {
-  const { byteLength } = view.buffer;
-  if (byteLength - view.length <= MAX_FOREIGN_SHARE * byteLength) return view;
-  const own = Buffer.allocUnsafeSlow(view.length);
-  own.set(view);
-  return own;
 }

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import type pg from 'pg';
 import * as z from 'zod';
+import { toOwnBytes } from '../../../core/chunk-memory.ts';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
@@ -17,7 +18,6 @@ import {
   type OpenStore,
   type StoreClient,
   type StoreEvents,
-  toOwnBytes,
   toReplyError,
   watchAvailability,
 } from '../store-client.ts';

@@ -1,5 +1,6 @@
 /** Sends operations to the thread that has the database: all of one turn of the event loop in one message, which is one transaction. */
 import { Worker } from 'node:worker_threads';
+import { toOwnBytes } from '../../../core/chunk-memory.ts';
 import { SidegateError, toErrorText } from '../../../core/errors.ts';
 import { onceEvent, onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
@@ -10,7 +11,6 @@ import {
   type OpenStore,
   type StoreClient,
   type StoreEvents,
-  toOwnBytes,
   toReplyError,
   type WithBodies,
   watchAvailability,
@@ -103,19 +103,6 @@ class WorkerClient implements StoreClient {
     const [state] = await this.call('laneStates', { endpoints: [endpoint] });
     // JSON has no undefined.
     return { state: state ?? undefined, holder: null };
-  }
-
-  /** No other connection can use the file. */
-  async join(): Promise<undefined> {
-    return undefined;
-  }
-
-  release(): void {
-    // No other process waits for it.
-  }
-
-  announce(): void {
-    // No other process can open the file.
   }
 
   call<K extends OperationKind>(kind: K, operation: Operations[K], bodies: readonly Buffer[] = NO_BODIES): Promise<Results[K]> {

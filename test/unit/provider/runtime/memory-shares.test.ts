@@ -4,24 +4,25 @@ import { toMemoryShares } from '../../../../src/provider/runtime/provider.ts';
 const MIB = 1024 * 1024;
 
 test('leaves most of a small container to copies and garbage', () => {
-  expect(toMemoryShares(128 * MIB)).toEqual({ accepting: 2.5 * MIB, waiting: 5 * MIB, slow: 10 * MIB });
+  expect(toMemoryShares(128 * MIB)).toEqual({ accepting: 2.5 * MIB, storing: 2.5 * MIB, waiting: 5 * MIB, slow: 10 * MIB });
 });
 
 test('gives nothing that the process itself needs', () => {
-  expect(toMemoryShares(64 * MIB)).toEqual({ accepting: 0, waiting: 0, slow: 0 });
+  expect(toMemoryShares(64 * MIB)).toEqual({ accepting: 0, storing: 0, waiting: 0, slow: 0 });
 });
 
 test.each([undefined, 4_096 * MIB])('has an upper bound with a limit of %s', (limit) => {
-  expect(toMemoryShares(limit)).toEqual({ accepting: 16 * MIB, waiting: 32 * MIB, slow: 64 * MIB });
+  expect(toMemoryShares(limit)).toEqual({ accepting: 16 * MIB, storing: 8 * MIB, waiting: 32 * MIB, slow: 64 * MIB });
 });
 
 test('grows with the limit, and never exceeds it with the copies that were measured', () => {
   let last = toMemoryShares(0);
   for (let limit = 0; limit <= 1_024; limit += 8) {
     const shares = toMemoryShares(limit * MIB);
-    for (const part of ['accepting', 'waiting', 'slow'] as const) expect(shares[part]).toBeGreaterThanOrEqual(last[part]);
-    const { accepting, waiting, slow } = shares;
-    expect(Math.min(88 * MIB, limit * MIB) + 8 * accepting + waiting + slow).toBeLessThanOrEqual(limit * MIB);
+    for (const part of ['accepting', 'storing', 'waiting', 'slow'] as const)
+      expect(shares[part]).toBeGreaterThanOrEqual(last[part]);
+    const { accepting, storing, waiting, slow } = shares;
+    expect(Math.min(88 * MIB, limit * MIB) + 2 * accepting + 6 * storing + waiting + slow).toBeLessThanOrEqual(limit * MIB);
     last = shares;
   }
 });
