@@ -195,19 +195,31 @@ describe('a queue', () => {
     expect(queue.events.size).toBe(3);
   });
 
-  test('gets at most 10,000 deliveries at once', async () => {
+  test('gets at most 10,000 deliveries at once, and the targets of later rows are not found before', async () => {
     const database = createOutboxDatabase(server);
     insertEvents(server, database, 10);
     const queue = new MemoryQueue();
-    const sizes: number[] = [];
-    const route = () => Array.from({ length: 4_000 }, (_, index) => ({ endpoint: `e${index}` }));
+    const sizes: (readonly [appended: number, routed: number])[] = [];
+    let routed = 0;
+    const route = () => {
+      routed++;
+      return Array.from({ length: 4_000 }, (_, index) => ({ endpoint: `e${index}` }));
+    };
     const append: MemoryQueue['append'] = async (events) => {
-      sizes.push(events.length);
+      sizes.push([events.length, routed]);
+      routed = 0;
       return queue.append(events);
     };
     await startOutbox(toUrl(database), { append, route }, queue);
     await until(() => countRows(server, database) === 0);
-    expect(sizes).toEqual([2, 2, 2, 2, 2]);
+    // The third row shows that two are enough. It is taken again.
+    expect(sizes).toEqual([
+      [2, 3],
+      [2, 3],
+      [2, 3],
+      [2, 3],
+      [2, 2],
+    ]);
   });
 });
 

@@ -28,12 +28,21 @@ export const NO_HOOKS: QueueHooks = {
 /** Bounds that no test reaches unless it sets others. */
 export const WIDE_BOUNDS: QueueBounds = { maxEvents: 1_000_000, maxBytes: 2 ** 32, endpointShare: 1, tenantShare: 1 };
 
+const MAX_STORE_BYTES = 8 * 1024 * 1024;
+
 /** What a queue under test gets. */
-export type QueueOptions = Partial<QueueBounds & Pick<QueueParts, 'clock' | 'hooks'>> & { readonly allowVolatile?: boolean };
+export type QueueOptions = Partial<QueueBounds & Pick<QueueParts, 'clock' | 'hooks' | 'maxStoreBytes'>> & {
+  readonly allowVolatile?: boolean;
+};
 
 /** Parts of a queue under test. */
-export function toParts({ clock = systemClock, hooks = NO_HOOKS, ...bounds }: QueueOptions = {}): QueueParts {
-  return { clock, hooks, bounds: { ...WIDE_BOUNDS, ...bounds }, maxStoreBytes: 8 * 1024 * 1024 };
+export function toParts({
+  clock = systemClock,
+  hooks = NO_HOOKS,
+  maxStoreBytes = MAX_STORE_BYTES,
+  ...bounds
+}: QueueOptions = {}): QueueParts {
+  return { clock, hooks, bounds: { ...WIDE_BOUNDS, ...bounds }, maxStoreBytes };
 }
 
 /** Creates a queue in a file, which may be on any file system. */

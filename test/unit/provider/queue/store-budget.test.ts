@@ -1,0 +1,96 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { StoreBudget } from '../../../../src/provider/queue/store-budget.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { createSqliteQueue, makeQueueFolder } from '../../../support/queue/sqlite-store.ts';
+
+/** Operations that end when they are told to, and the order in which they began. */
+function createOperations(most: number) {
+  const clock = new FakeClock();
+  const budget = new StoreBudget(most, clock);
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  const run = (name: string, cost: number) =>
+    budget.run(cost, () => {
+      begun.push(name);
+      return new Promise<void>((resolve) => ends.set(name, resolve));
+    });
+  return { clock, begun, run, end: (name: string) => ends.get(name)?.() };
+}
+
+test('operations run while there is room for them, and then in the order in which they came', async () => {
+  const { begun, run, end } = createOperations(10);
+  const first = run('first', 6);
+  const second = run('second', 5);
+  const third = run('third', 1);
+  expect(begun).toEqual(['first']);
+  end('first');
+  await first;
+  await Promise.resolve();
+  expect(begun).toEqual(['first', 'second', 'third']);
+  end('second');
+  end('third');
+  await Promise.all([second, third]);
+});
+
+test('an operation that costs more than all of the room runs alone', async () => {
+  const { begun, run, end } = createOperations(10);
+  const large = run('large', 99);
+  const small = run('small', 1);
+  expect(begun).toEqual(['large']);
+  end('large');
+  await large;
+  end('small');
+  await small;
+});
+
+test('an operation that waits for 5 s is rejected, and those behind it go on', async () => {
+  const { clock, begun, run, end } = createOperations(10);
+  const first = run('first', 6);
+  const late = run('late', 10);
+  const rejected = expect(late).rejects.toMatchObject({ code: 'queue_busy' });
+  await clock.advance(5_000);
+  await rejected;
+  const next = run('next', 4);
+  expect(begun).toEqual(['first', 'next']);
+  end('first');
+  end('next');
+  await Promise.all([first, next]);
+});
+
+test('a failed operation leaves its room to the next one', async () => {
+  const { begun, run } = createOperations(1);
+  const budget = new StoreBudget(1, new FakeClock());
+  await expect(budget.run(1, () => Promise.reject(new Error('broken')))).rejects.toThrow('broken');
+  await budget.run(1, async () => undefined);
+  void run('another', 1);
+  expect(begun).toEqual(['another']);
+});
+
+test('an event that was read counts until it is used, and the targets of one that waits meanwhile are found again', async () => {
+  const { path, remove } = makeQueueFolder();
+  const queue = createSqliteQueue(path, { maxStoreBytes: 2_000 });
+  await queue.open();
+  onTestFinished(async () => {
+    await queue.close();
+    remove();
+  });
+  const event = { id: 'msg_1', type: 'a', createdAt: 1, body: Buffer.alloc(1_500, '1'), metadata: '{}' };
+  await queue.append([{ ...event, targets: [] }]);
+  const used = Promise.withResolvers<void>();
+  expect((await queue.getEvent('msg_1', used.promise))?.body.equals(event.body)).toBe(true);
+  const waiting = { ...event, id: 'msg_2', targets: [{ endpoint: 'before' }] };
+  const appended = queue.append([waiting], () => [{ endpoint: 'after' }]);
+  expect(waiting.targets).toEqual([]);
+  used.resolve();
+  expect(await appended).toEqual(['stored']);
+  expect((await queue.find({ event: 'msg_2' }, { limit: 9 })).found.map(({ endpoint }) => endpoint)).toEqual(['after']);
+  expect(await queue.findEvent('msg_2')).toEqual({
+    type: 'a',
+    tenant: undefined,
+    createdAt: 1,
+    source: 'app',
+    bytes: 1_502,
+    isErased: false,
+  });
+  expect(await queue.getEvent('msg_3', used.promise)).toBeUndefined();
+});
