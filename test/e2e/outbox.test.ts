@@ -108,7 +108,7 @@ describe('a row that is no valid event', () => {
       [`'a.b'`, `repeat('i', 129)`, `'{}'`, 'NULL', 'now()', 'id is not'],
       [`'a..b'`, `'t'`, `'{}'`, 'NULL', 'now()', 'type is not'],
       [`repeat('t', 5000)`, `'t'`, `'{}'`, 'NULL', 'now()', 'type has more than 128'],
-      [`'a.b'`, `'c'`, `'{}'`, `'two words'`, 'now()', 'tenant is not'],
+      [`'a.b'`, `'c'`, `'{}'`, `'two words'`, 'now()', 'a tenant is 1 to 128'],
       [`'a.b'`, `'l'`, `'[1]'`, 'NULL', 'now()', 'data is not a JSON object'],
       [`'a.b'`, `'n'`, `'null'`, 'NULL', 'now()', 'data is not a JSON object'],
       [`'a.b'`, `'d'`, `'{"a":1,"a":2}'`, 'NULL', 'now()', 'data: the member "a" is repeated'],
