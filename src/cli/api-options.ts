@@ -1,12 +1,13 @@
 /** The options of commands that use an API of a running sidegate: where it is, and the credentials. */
+
 import type { Command } from 'commander';
 import { readSecret } from '../config/sources/secrets.ts';
 import { findTokenProblem } from '../core/bearer-token.ts';
 import { usageError } from '../core/errors.ts';
 import { isLoopbackIp } from '../core/ip-address.ts';
 import { Secret } from '../core/secret.ts';
+import { toPrintable } from '../core/terminal.ts';
 import { ApiClient, ApiFailure, type ApiTarget } from './api-client.ts';
-import { toPrintable } from './api-output.ts';
 import { parseHttpUrl, readCa } from './http-request.ts';
 import { toChoice, toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';

@@ -1,4 +1,6 @@
 /** How commands show what an API returns: JSON, tables, and the progress of long repairs. */
+
+import { toPrintable } from '../core/terminal.ts';
 import type { AttemptView } from '../provider/api/schemas.ts';
 import type { Io } from './io.ts';
 
@@ -9,17 +11,6 @@ const BAR_WIDTH = 30;
 /** Plain progress lines: one for each tenth. */
 const PLAIN_STEPS = 10;
 const NONE = '-';
-
-/** A terminal could take them for commands, or hide them: control and formatting characters, line separators, lone surrogates. */
-const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
-/** JSON escapes the characters below U+0020 itself, and the only ones of them in its text are its line breaks. */
-const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
-
-/** JSON, pretty or in one line. Characters that could change what a terminal shows are escaped, which parsers undo. */
-export function formatJson(value: unknown, isPretty = true): string {
-  const text = JSON.stringify(value, undefined, isPretty ? 2 : undefined);
-  return `${text.replaceAll(UNPRINTABLE_IN_JSON, escapeUnits)}\n`;
-}
 
 /** Aligned columns with titles. */
 export function formatTable<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
@@ -37,15 +28,6 @@ export function formatMembers(members: readonly (readonly [name: string, value: 
   const shown = members.filter(([, value]) => (value ?? '') !== '');
   const width = Math.max(...shown.map(([name]) => name.length)) + 2;
   return shown.map(([name, value]) => `${`${name}:`.padEnd(width)}${toPrintable(value ?? '')}\n`).join('');
-}
-
-/** Escapes characters that could change what a terminal shows, as JSON does: clients and receivers decide parts of these texts. */
-export function toPrintable(text: string): string {
-  return text.replaceAll(UNPRINTABLE, escapeUnits);
-}
-
-function escapeUnits(text: string): string {
-  return Array.from({ length: text.length }, (_, i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`).join('');
 }
 
 /** `server_error (503)` */

@@ -4,7 +4,7 @@ import { reportConfig } from '../app/check.ts';
 import type { Severity } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
-import { paint } from '../core/terminal.ts';
+import { formatJson, paint, toPrintable } from '../core/terminal.ts';
 import { readBody } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { showProblems } from './problems.ts';
@@ -32,11 +32,11 @@ export async function checkFile(file: string | undefined, options: CheckOptions,
   });
   const errors = problems.filter(({ severity }) => severity === 'error').length;
   if (options.format === 'json') {
-    io.stdout(`${JSON.stringify(problems, undefined, 2)}\n`);
+    io.stdout(formatJson(problems));
   } else {
     const shade = (severity: Severity): string => paint(io, severity === 'error' ? 'bad' : 'warning', severity);
     await showProblems(problems, { file: config, text, write: io.stdout, paint: shade });
-    for (const note of notes) io.stdout(`${config}: note: ${note}\n`);
+    for (const note of notes) io.stdout(`${config}: note: ${toPrintable(note)}\n`);
     const summary = toSummary(errors, problems.length - errors);
     io.stdout(`${config}: ${paint(io, errors === 0 ? 'good' : 'bad', summary)}\n`);
   }

@@ -1,10 +1,11 @@
 /** `sidegate deliveries`: lists, shows and repairs the deliveries of a running provider. */
 
 import type { Command } from 'commander';
+import { formatJson } from '../core/terminal.ts';
 import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
-import { formatJson, formatMembers, formatOutcome, formatTable } from './api-output.ts';
+import { formatMembers, formatOutcome, formatTable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { type FilterOptions, toDeliveryPath, toFilter, withFilter } from './delivery-options.ts';
 import { toCount } from './input.ts';

@@ -2,10 +2,11 @@
 
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
+import { formatJson, toPrintable } from '../core/terminal.ts';
 import type { EndpointStats, EndpointView } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withConsole, withFormat, withProvider } from './api-options.ts';
-import { formatJson, formatMembers, formatOutcome, formatTable, toPrintable } from './api-output.ts';
+import { formatMembers, formatOutcome, formatTable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { readBody, readSecretOption, type SecretOptions } from './input.ts';
 import { EXIT, type Io } from './io.ts';

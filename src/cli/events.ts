@@ -1,10 +1,12 @@
 /** `sidegate events`: lists the events of a running provider, and erases their payloads. */
+
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
+import { formatJson, toPrintable } from '../core/terminal.ts';
 import type { OutgoingEvent } from '../provider/api/schemas.ts';
 import { type ApiClient, readPages, toSegment } from './api-client.ts';
 import { type ProviderOptions, runProviderCommand, withFormat, withProvider } from './api-options.ts';
-import { formatJson, formatTable, toPrintable } from './api-output.ts';
+import { formatTable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { type EventFilterOptions, toFilter, withEventFilter } from './delivery-options.ts';
 import { confirm, toCount } from './input.ts';

@@ -1,8 +1,9 @@
 /** Shows requests as they finish, from the stream of the console API. */
+
 import type { DeliveryView } from '../admin/console/delivery-schemas.ts';
 import { keepAlive, type Milliseconds, pause, systemClock } from '../core/clock.ts';
+import { toPrintable } from '../core/terminal.ts';
 import { type ApiClient, ApiFailure, type StreamEvent } from './api-client.ts';
-import { toPrintable } from './api-output.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** The requests to follow, and how to show one. */

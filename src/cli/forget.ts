@@ -7,7 +7,7 @@ import { formatProblem } from '../config/schema/problem.ts';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { toErrorText, usageError } from '../core/errors.ts';
 import { type ListenAddress, toLocalTarget } from '../core/listen-address.ts';
-import { toPrintable } from './api-output.ts';
+import { toPrintable } from '../core/terminal.ts';
 import { openRequest, parseHttpUrl, readCa, readText } from './http-request.ts';
 import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';

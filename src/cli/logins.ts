@@ -1,10 +1,12 @@
 /** `sidegate logins`: shows clients with failed logins at a running sidegate, and lifts their bans. */
+
 import type { Command } from 'commander';
 import type { FailedLogins } from '../admin/console/login-schemas.ts';
 import { usageError } from '../core/errors.ts';
+import { formatJson, toPrintable } from '../core/terminal.ts';
 import type { ApiClient } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
-import { formatJson, formatTable, toPrintable } from './api-output.ts';
+import { formatTable } from './api-output.ts';
 import { EXIT, type Io } from './io.ts';
 
 interface ReleaseOptions extends AdminOptions {

@@ -1,9 +1,11 @@
 /** `sidegate overview`: shows the state of a running sidegate: its config, its store and each route. */
+
 import type { Command } from 'commander';
 import type { Overview, RouteOverview } from '../admin/console/overview-schemas.ts';
+import { formatJson, toPrintable } from '../core/terminal.ts';
 import type { ApiClient } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
-import { formatJson, formatMembers, formatTable, toPrintable } from './api-output.ts';
+import { formatMembers, formatTable } from './api-output.ts';
 import { EXIT, type Io } from './io.ts';
 
 const NAME = 'overview';

@@ -1,8 +1,10 @@
 /** `sidegate deliveries retry`, `cancel`, `purge` and `recover`: one delivery, or all that match, after a confirmation. */
+
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
+import { toPrintable } from '../core/terminal.ts';
 import { type ApiClient, ApiFailure } from './api-client.ts';
-import { Progress, toPrintable } from './api-output.ts';
+import { Progress } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { type FilterOptions, parseDeliveryId, toDeliveryPath, toFilter, withFilter } from './delivery-options.ts';
 import { confirm } from './input.ts';

@@ -1,12 +1,14 @@
 /** `sidegate requests`: shows recent requests to a running sidegate, and why each was rejected. */
+
 import type { Command } from 'commander';
 import type { DeliveryDetail, DeliveryView } from '../admin/console/delivery-schemas.ts';
 import { OUTCOMES } from '../admin/console/stages.ts';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { usageError } from '../core/errors.ts';
+import { formatJson, toPrintable } from '../core/terminal.ts';
 import { type ApiClient, ApiFailure, readPages, toSegment } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
-import { formatJson, formatMembers, formatTable, toPrintable } from './api-output.ts';
+import { formatMembers, formatTable } from './api-output.ts';
 import { COLLECT } from './base-program.ts';
 import { followRequests } from './follow-requests.ts';
 import { toChoice, toCount, toTime } from './input.ts';

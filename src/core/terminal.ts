@@ -1,4 +1,4 @@
-/** Colors for text on a terminal. */
+/** Text for a terminal: colors, and the escapes of characters that would change what it shows. */
 
 /** Color codes of ECMA-48: green, red, yellow. */
 const TONES = { good: 32, bad: 31, warning: 33 } as const;
@@ -9,4 +9,24 @@ export type Tone = keyof typeof TONES;
 /** Returns the text in color if standard output supports colors. */
 export function paint({ isColored }: { readonly isColored?: boolean }, tone: Tone, text: string): string {
   return isColored === true ? `\u001b[${TONES[tone]}m${text}\u001b[0m` : text;
+}
+
+/** A terminal could take them for commands, or hide them: control and formatting characters, line separators, lone surrogates. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+/** JSON escapes the characters below U+0020 itself, and the only ones of them in its text are its line breaks. */
+const UNPRINTABLE_IN_JSON = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/** JSON, pretty or in one line. Characters that could change what a terminal shows are escaped, which parsers undo. */
+export function formatJson(value: unknown, isPretty = true): string {
+  const text = JSON.stringify(value, undefined, isPretty ? 2 : undefined);
+  return `${text.replaceAll(UNPRINTABLE_IN_JSON, escapeUnits)}\n`;
+}
+
+/** Escapes characters that could change what a terminal shows, as JSON does: clients, receivers and configs decide parts of these texts. */
+export function toPrintable(text: string): string {
+  return text.replaceAll(UNPRINTABLE, escapeUnits);
+}
+
+function escapeUnits(text: string): string {
+  return Array.from({ length: text.length }, (_, i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`).join('');
 }

@@ -1,4 +1,5 @@
 /** A problem in the config, with its position and a way to fix it. */
+import { toPrintable } from '../../core/terminal.ts';
 
 /** An `error` prevents the start or the reload; a `warning` is printed and logged. */
 export type Severity = 'error' | 'warning';
@@ -17,7 +18,7 @@ export interface Problem {
   readonly hint?: string;
 }
 
-/** `file:line:column: error path: message` and, on the next line, the hint. */
+/** `file:line:column: error path: message` and, on the next line, the hint. What the file has cannot add lines or control a terminal. */
 export function formatProblem(problem: Problem): string {
   return format(problem, String);
 }
@@ -59,17 +60,18 @@ function looksLikeKey(word: string): boolean {
 /** The line, and a mark below the column. */
 function toExcerpt({ line, column = 1 }: Problem, text: string): string[] {
   if (line === undefined) return [];
-  const whole = text.split('\n')[line - 1] ?? '';
-  const before = mask(whole.slice(0, column - 1));
-  const masked = mask(whole);
+  const whole = text.split(/\r?\n/)[line - 1] ?? '';
+  const before = toPrintable(mask(whole.slice(0, column - 1)));
+  const masked = toPrintable(mask(whole));
   const from = masked.length <= MAX_EXCERPT ? 0 : Math.max(0, before.length - MAX_EXCERPT / 2);
   const shown = masked.slice(from, from + MAX_EXCERPT);
   return [`  ${line} | ${shown}`, `  ${' '.repeat(String(line).length)} | ${' '.repeat(before.length - from)}^`];
 }
 
 function format(problem: Problem, paint: (severity: Severity) => string): string {
-  const place = problem.line === undefined ? problem.file : `${problem.file}:${problem.line}:${problem.column}`;
-  const path = problem.path === '' ? '' : ` ${problem.path}:`;
-  const hint = problem.hint === undefined ? '' : `\n  hint: ${problem.hint}`;
-  return `${place}: ${paint(problem.severity)}${path} ${problem.message}${hint}`;
+  const file = toPrintable(problem.file);
+  const place = problem.line === undefined ? file : `${file}:${problem.line}:${problem.column}`;
+  const path = problem.path === '' ? '' : ` ${toPrintable(problem.path)}:`;
+  const hint = problem.hint === undefined ? '' : `\n  hint: ${toPrintable(problem.hint)}`;
+  return `${place}: ${paint(problem.severity)}${path} ${toPrintable(problem.message)}${hint}`;
 }

@@ -111,6 +111,15 @@ describe('the line that is shown with a problem', () => {
     expect(shown).not.toMatch(/hunter2|aHVudGVy/);
   });
 
+  test('has no characters that control the terminal, and no lines of its own', () => {
+    const text = 'routes:\r\n  - "\\e]0;a\\a\\nb.yaml: ok": \u009b2J\u202e\r\n';
+    const problems = parseConfig('gate.yaml', text, clock).problems;
+    const shown = problems.map((problem) => formatShownProblem(problem, text));
+    expect(shown.join('\n')).toContain('unknown key "\\u001b]0;a\\u0007\\u000ab.yaml: ok"');
+    expect(shown.join('\n').replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+    for (const each of shown) for (const line of each.split('\n')) expect(line).toMatch(/^(?:gate\.yaml:| {2})/);
+  });
+
   test('is bounded', () => {
     const shown = show(`a: "${'x'.repeat(5_000)}"\n`);
     expect(Math.max(...shown.split('\n').map((line) => line.length))).toBeLessThan(1_000);
