@@ -24,8 +24,8 @@ export function toFindings(issues: readonly Issue[], schema: JsonSchema, max?: n
 /** In `{ env:NAME }`, the key `env` is not missing. */
 function withoutConsequences(findings: readonly Finding[]): Finding[] {
   const toText = (path: readonly PropertyKey[]): string => path.map(String).join('.');
-  const joined = findings.filter(({ isAboutKey }) => isAboutKey).map(({ path }) => toText(path).replace(/:[^:]*$/, ''));
-  return findings.filter(({ path, isAboutKey }) => isAboutKey || !joined.includes(toText(path)));
+  const joined = new Set(findings.filter(({ isAboutKey }) => isAboutKey).map(({ path }) => toText(path).replace(/:[^:]*$/, '')));
+  return findings.filter(({ path, isAboutKey }) => isAboutKey || !joined.has(toText(path)));
 }
 
 /** One issue lists all unknown keys of an object, so it is bounded separately. */
