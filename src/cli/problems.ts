@@ -13,5 +13,6 @@ export interface Shown {
 
 export async function showProblems(problems: readonly Problem[], { file, text, write, paint }: Shown): Promise<void> {
   const read = problems.length === 0 ? '' : (text ?? (await readText(file)));
-  for (const problem of problems) write(`${formatShownProblem(problem, typeof read === 'string' ? read : '', paint)}\n`);
+  const lines = typeof read === 'string' ? read.split(/\r?\n/) : [];
+  for (const problem of problems) write(`${formatShownProblem(problem, lines, paint)}\n`);
 }

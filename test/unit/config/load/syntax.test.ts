@@ -87,7 +87,7 @@ describe('one mistake is one problem, where it begins', () => {
 describe('the line that is shown with a problem', () => {
   const show = (text: string): string => {
     const [problem] = parseConfig('gate.yaml', text, clock).problems;
-    return problem === undefined ? '' : formatShownProblem(problem, text);
+    return problem === undefined ? '' : formatShownProblem(problem, text.split(/\r?\n/));
   };
 
   test('has a mark below the column', () => {
@@ -105,16 +105,25 @@ describe('the line that is shown with a problem', () => {
     'admin: { token: hunter2hunter2 }',
     'basic: { password: hunter2hunter2',
     'authorization: Bearer hunter2hunter2',
+    'password: "ab,hunter2"',
+    'password: ab: hunter2',
+    'store: { redis: { password: "a{b} hunter2" } }',
+    "'client-secret' : hunter2",
   ])('never shows what may be a secret: %s', (text) => {
     const shown = show(`${text}\n`);
     expect(shown).toContain('1 | ');
     expect(shown).not.toMatch(/hunter2|aHVudGVy/);
   });
 
+  test('does not show a secret below its key', () => {
+    expect(show('secret:\n  hunter2: a: b\n')).not.toContain('hunter2: a');
+    expect(show('routes:\n  - name: a\n    webhook: { keys: [{ name: k, secret:\n      hunter2 }] }\n')).not.toContain('hunter2');
+  });
+
   test('has no characters that control the terminal, and no lines of its own', () => {
     const text = 'routes:\r\n  - "\\e]0;a\\a\\nb.yaml: ok": \u009b2J\u202e\r\n';
     const problems = parseConfig('gate.yaml', text, clock).problems;
-    const shown = problems.map((problem) => formatShownProblem(problem, text));
+    const shown = problems.map((problem) => formatShownProblem(problem, text.split(/\r?\n/)));
     expect(shown.join('\n')).toContain('unknown key "\\u001b]0;a\\u0007\\u000ab.yaml: ok"');
     expect(shown.join('\n').replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}]/u);
     for (const each of shown) for (const line of each.split('\n')) expect(line).toMatch(/^(?:gate\.yaml:| {2})/);
