@@ -378,7 +378,6 @@ describe('a delivery whose body arrives while a reload changes its route', () =>
     gate.writeConfig({ routes: after });
     await gate.gate.reload();
     expect(gate.log().at(-1)?.['msg'] ?? '').not.toBe('config_reload_failed');
-    console.log(gate.logText());
     socket.write(delivery.body.subarray(1));
     return readToEnd(socket);
   };
