@@ -1,5 +1,5 @@
 /** Parses a YAML file, and locates its values in the file. */
-import { readFile } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
 import { type Document, isCollection, isMap, isNode, isScalar, LineCounter, type Node, parseAllDocuments, visit } from 'yaml';
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
@@ -67,9 +67,11 @@ export function parseYaml(file: string, text: string, start: string, maxProblems
 /** Reads the text of `file`, or returns why that is not possible. */
 export async function readText(file: string): Promise<string | Problem> {
   try {
-    const bytes = await readFile(file);
-    if (bytes.length > MAX_FILE_BYTES)
-      return toFileProblem(file, `the file has ${bytes.length} bytes; the maximum is ${MAX_FILE_BYTES}`);
+    const chunks: Buffer[] = [];
+    // One byte more than allowed: a device such as /dev/zero has no end.
+    for await (const chunk of createReadStream(file, { end: MAX_FILE_BYTES })) chunks.push(chunk);
+    const bytes = Buffer.concat(chunks);
+    if (bytes.length > MAX_FILE_BYTES) return toFileProblem(file, `the file has more than ${MAX_FILE_BYTES} bytes`);
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (thrown) {
     return toFileProblem(file, toReadMessage(thrown));

@@ -39,7 +39,7 @@ describe('a file that is not a config', () => {
       'a:\n  headers: { X-A: b, __proto__: c }\n',
       ':2:22: error the name __proto__ cannot be used',
     ],
-    ['one that is too large', `a: ${'x'.repeat(1_100_000)}`, 'the maximum is'],
+    ['one that is too large', `a: ${'x'.repeat(1_100_000)}`, 'the file has more than 1048576 bytes'],
     ['a list', '- a\n', 'expected an object, not a list'],
     [
       'a bomb of aliases',
@@ -53,6 +53,11 @@ describe('a file that is not a config', () => {
     const { config, problems } = await loadConfig(file, clock);
     expect(config).toBeUndefined();
     expect(problems.map(formatProblem).join('\n')).toContain(reason);
+  });
+
+  test('a device without an end is read only up to the maximum', async () => {
+    const { problems } = await loadConfig('/dev/zero', clock);
+    expect(problems.map(formatProblem)).toEqual(['/dev/zero: error the file has more than 1048576 bytes']);
   });
 
   test('is rejected if it is a directory, or missing', async () => {
