@@ -77,6 +77,8 @@ function describe({ code, message, pos: [at] }: YAMLError, { text, documents }: 
       return describeSecondKey(text, at);
     case 'BAD_SCALAR_START':
       return { message: `a value cannot start with ${text[at]}`, hint: QUOTED };
+    case 'RESOURCE_EXHAUSTION':
+      return { message: 'values are nested too deeply here', hint: 'close brackets that were left open' };
     default:
       return { message };
   }

@@ -79,6 +79,12 @@ describe('one mistake is one problem, where it begins', () => {
     expect(problem).toContain('put a value that starts with * in quotation marks: "*.example.com"');
   });
 
+  test('brackets that are nested too deeply', () => {
+    const problems = check(`routes: ${'['.repeat(20_000)}\n`);
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toContain('values are nested too deeply here');
+  });
+
   test('independent duplicates are all reported', () => {
     expect(check('log: {}\nlog: {}\njournal: {}\njournal: {}\n')).toHaveLength(2);
   });
