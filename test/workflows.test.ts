@@ -60,7 +60,7 @@ describe('the workflows', () => {
       'release.yml index packages',
       'release.yml notes contents',
       'release.yml npm id-token',
-      'release.yml site contents',
+      'release.yml publish-site contents',
       'scorecard.yml analyze id-token',
       'scorecard.yml analyze security-events',
     ]);
@@ -72,7 +72,7 @@ describe('the workflows', () => {
     const { jobs } = workflow('release');
     const isAfter = (name: string, earlier: string): boolean =>
       [jobs[name]?.needs ?? []].flat().some((needed) => needed === earlier || isAfter(needed, earlier));
-    for (const name of ['package', 'image', 'index', 'charts', 'npm', 'notes', 'site'])
+    for (const name of ['package', 'image', 'index', 'charts', 'npm', 'notes', 'publish-site'])
       for (const gate of ['verify', 'ci']) expect(isAfter(name, gate), `${name} after ${gate}`).toBe(true);
     expect(isAfter('npm', 'charts')).toBe(true);
     expect(isAfter('npm', 'image')).toBe(true);
