@@ -60,7 +60,7 @@ export async function prepare(
   clock: Clock,
   overrides?: Overrides,
   place: WorkerPlace = FIRST_WORKER,
-  text?: string,
+  text?: string | Problem,
 ): Promise<PrepareResult> {
   const configFingerprint = await toFingerprints([file]);
   const loaded = await loadConfig(file, clock, { overrides }, text);
@@ -137,8 +137,8 @@ export interface ReportOptions {
   readonly overrides?: Overrides | undefined;
   /** Also tests the connections to the store and the upstreams, if the config has no errors. */
   readonly connects?: boolean;
-  /** The config, if it does not come from the file. */
-  readonly text?: string | undefined;
+  /** The config, or why it could not be read, if it does not come from the file. */
+  readonly text?: string | Problem | undefined;
 }
 
 /** Checks a config file. */

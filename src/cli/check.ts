@@ -1,11 +1,11 @@
 /** `sidegate check`: reports all problems of a config, with positions and hints, and how overlapping routes are separated. */
 
 import { reportConfig } from '../app/check.ts';
+import { readText } from '../config/load/document.ts';
 import type { Severity } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { formatJson, paint, toPrintable } from '../core/terminal.ts';
-import { readBody } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { showProblems } from './problems.ts';
 
@@ -23,7 +23,7 @@ export interface CheckOptions {
 /** Exits with 0 if the gate can run with the config, even if there are warnings. */
 export async function checkFile(file: string | undefined, options: CheckOptions, io: Io): Promise<number> {
   const config = toConfigFile(file, options.config);
-  const text = config === '-' ? (await readBody(config, io)).toString() : undefined;
+  const text = config === '-' ? await readText(config, io.stdin as AsyncIterable<Buffer>) : undefined;
   const { listen, admin, upstream, appProbe: appProbes } = options;
   const { problems, notes } = await reportConfig(config, systemClock, {
     overrides: { listen, admin, upstream, appProbes },

@@ -6,7 +6,7 @@ import { formatShownProblem, type Problem, type Severity } from '../config/schem
 export interface Shown {
   readonly file: string;
   /** Of the config; default: it is read from `file`. */
-  readonly text?: string | undefined;
+  readonly text?: string | Problem | undefined;
   readonly write: (text: string) => void;
   readonly paint?: (severity: Severity) => string;
 }

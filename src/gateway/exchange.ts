@@ -118,6 +118,13 @@ const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, 
   queue_timeout: ['queue_timeout', 'queue_timeout'],
 };
 
+/** No byte of it went to the app, so the sender's retry must be forwarded. */
+function refuseUnsent({ claimed, body }: Admitted, refusal: Refusal): Passed {
+  claimed?.claim?.release();
+  if (!Buffer.isBuffer(body)) body.stop();
+  return { refusal };
+}
+
 /** A request that has a route. It is its own record. */
 export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRecord, Revocable {
   readonly info: RequestInfo;
@@ -190,7 +197,7 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
       return { refusal: refuse('proxy_credentials_required', 'bad_credentials', { stage: 'login' }) };
     if (route.to === 'destination') return this.#thenPass(route.egress.pass(admitted, this.#response, trace), (passed) => passed);
     if (authRequests === undefined) return this.#enter(route, admitted);
-    if (this.#isOutdated()) return this.#refuseOutdated(admitted);
+    if (this.#isOutdated()) return refuseUnsent(admitted, refuse('in_progress', 'rules_changed', { stage: 'route' }));
     writeAllowed(this.#response, admitted, route.identity, trace);
     return {};
   }
@@ -229,14 +236,11 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
     return { outcome: { kind: 'aborted', status: 0, refusal: undefined, upstreamMs: undefined } };
   }
 
-  #refuseSlot({ claimed, body }: Admitted, result: Exclude<CapacityResult, 'entered'>): Passed {
-    // Claimed, but no byte went to the app: the sender's retry must be forwarded.
-    claimed?.claim?.release();
-    if (!Buffer.isBuffer(body)) body.stop();
-    if (result === 'closed') return { refusal: refuse('draining', 'draining') };
+  #refuseSlot(admitted: Admitted, result: Exclude<CapacityResult, 'entered'>): Passed {
+    if (result === 'closed') return refuseUnsent(admitted, refuse('draining', 'draining'));
     const [limit, reason] = OVERLOADS[result];
     this.#ends.parts.metrics.limitHit(limit);
-    return { refusal: refuse('overloaded', reason) };
+    return refuseUnsent(admitted, refuse('overloaded', reason));
   }
 
   /** Forwards to the app, and settles the claim. */
@@ -246,18 +250,16 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
     // It waited for a slot, or the process was paused: the lease could end, and another request be forwarded, while the app still works.
     if (claimed !== undefined && clock.monotonic() + route.forwardTime >= claimed.expiresAt) {
       this.#leaveSlot();
-      claimed.claim?.release();
-      return { refusal: refuse('in_progress', 'lease_expired', { stage: 'dedup' }) };
+      return refuseUnsent(admitted, refuse('in_progress', 'lease_expired', { stage: 'dedup' }));
     }
     if (this.#isOutdated()) {
       this.#leaveSlot();
-      return this.#refuseOutdated(admitted);
+      return refuseUnsent(admitted, refuse('in_progress', 'rules_changed', { stage: 'route' }));
     }
     // Removed while the body arrived, or while the request waited for its slot.
     if (this.user?.login?.isLive() === false) {
       this.#leaveSlot();
-      claimed?.claim?.release();
-      return { refusal: refuse('credentials_required', 'bad_credentials', { stage: 'login' }) };
+      return refuseUnsent(admitted, refuse('credentials_required', 'bad_credentials', { stage: 'login' }));
     }
     if (route.forwardTime > 0) route.capacity.follow(slot, this.#response, route.forwardTime);
     if (this.trace?.isRecorded === true) this.sentAt = clock.monotonic();
@@ -298,13 +300,6 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   /** A reload replaced the rules by which the request was admitted, while its password was hashed, its body arrived or it waited. */
   #isOutdated(): boolean {
     return this.route.to === 'app' && this.route.table?.isReplaced === true && !this.isAllowedBy(this.#find(this.head));
-  }
-
-  /** The new rules decide about the retry. */
-  #refuseOutdated({ claimed, body }: Admitted): Passed {
-    claimed?.claim?.release();
-    if (!Buffer.isBuffer(body)) body.stop();
-    return { refusal: refuse('in_progress', 'rules_changed', { stage: 'route' }) };
   }
 
   /** A request without a claim, whose end nothing else bounds, can be revoked while it lasts. */

@@ -64,12 +64,19 @@ export function parseYaml(file: string, text: string, start: string, maxProblems
   };
 }
 
-/** Reads the text of `file`, or returns why that is not possible. */
-export async function readText(file: string): Promise<string | Problem> {
+/** Reads the text of `file`, or of `input` in its place, or returns why that is not possible. */
+export async function readText(
+  file: string,
+  input: AsyncIterable<Uint8Array | string> = createReadStream(file),
+): Promise<string | Problem> {
   try {
     const chunks: Buffer[] = [];
-    // One byte more than allowed: a device such as /dev/zero has no end.
-    for await (const chunk of createReadStream(file, { end: MAX_FILE_BYTES })) chunks.push(chunk);
+    let length = 0;
+    for await (const chunk of input) {
+      length += chunks[chunks.push(Buffer.from(chunk)) - 1]?.length ?? 0;
+      // A device such as /dev/zero has no end.
+      if (length > MAX_FILE_BYTES) break;
+    }
     const bytes = Buffer.concat(chunks);
     if (bytes.length > MAX_FILE_BYTES) return toFileProblem(file, `the file has more than ${MAX_FILE_BYTES} bytes`);
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);

@@ -55,7 +55,12 @@ export interface LoadOptions {
 }
 
 /** Loads and checks `file`; never throws for anything in it. `given`: its text, if it was read already. */
-export async function loadConfig(file: string, clock: Clock, options?: LoadOptions, given?: string): Promise<LoadResult> {
+export async function loadConfig(
+  file: string,
+  clock: Clock,
+  options?: LoadOptions,
+  given?: string | Problem,
+): Promise<LoadResult> {
   const text = given ?? (await readText(file));
   return typeof text === 'string' ? parseConfig(file, text, clock, options) : { config: undefined, problems: [text] };
 }
