@@ -247,11 +247,7 @@ export const storedEvent = z
 export const eventQuery = z.strictObject({
   ...eventFilter,
   endpoint: receiverId.optional().describe('Only events with a delivery to this endpoint.'),
-  state: z
-    .array(deliveryState)
-    .min(1)
-    .optional()
-    .describe('Only events with a delivery, to that endpoint if one is given, in one of these states; repeatable.'),
+  state: z.array(deliveryState).optional().describe('Only events with such a delivery in one of these states; repeatable.'),
   unrouted: z.enum(['true']).optional().describe('Only events that no endpoint selected.'),
   ...page,
 });

@@ -211,10 +211,7 @@ export async function findEvents(sql: Sql, { filter, page }: { readonly filter: 
     `SELECT seq FROM event WHERE ${where} ORDER BY ${order} LIMIT 1 OFFSET ${ROWS_PER_STEP - 1}`,
     values,
   );
-  const conditions = [
-    ...toEventConditions({ type: filter.type, from: filter.from, to: filter.to }),
-    ...toDeliveryCondition(filter),
-  ];
+  const conditions = [...toEventConditions({ ...filter, tenant: undefined }), ...toDeliveryCondition(filter)];
   const rows = await sql.all<EventRecord & { readonly seq: number; readonly tenant: string }>(
     `SELECT seq, id, type, tenant, created AS "createdAt", targets AS deliveries, waiting, failed
      FROM (SELECT * FROM event WHERE ${where} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}) e
@@ -251,8 +248,7 @@ export async function findEvent(sql: Sql, { id }: { readonly id: string }): Prom
   );
   if (row === undefined) return undefined;
   const { begin, tenant, bytes, size, ...head } = row;
-  const source = toEventSource(begin);
-  return { ...head, tenant: toTenant(tenant), source, bytes: bytes + (size ?? 0), isErased: size === null };
+  return { ...head, tenant: toTenant(tenant), source: toEventSource(begin), bytes: bytes + (size ?? 0), isErased: size === null };
 }
 
 /** Pushes the body to `bodies`. */
