@@ -43,7 +43,9 @@ async function run(command: 'run' | 'deliver', args: readonly string[]): Promise
   }
   const { LOG_FORMATS, runGate } = await import('./run.ts');
   const { config, listen, admin, upstream, 'app-probe': appProbes } = options;
-  const { 'log-format': given = process.stdout.isTTY === true ? 'text' : 'json' } = options;
+  // A container with a terminal is still one of a pod.
+  const isForPeople = process.stdout.isTTY === true && process.env['KUBERNETES_SERVICE_HOST'] === undefined;
+  const { 'log-format': given = isForPeople ? 'text' : 'json' } = options;
   const logFormat = LOG_FORMATS.find((format) => format === given);
   if (logFormat === undefined) {
     io.stderr(`sidegate: --log-format ${given} is not one of ${LOG_FORMATS.join(', ')}\n`);

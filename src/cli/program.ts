@@ -27,7 +27,7 @@ import { signDelivery } from './sign.ts';
 import { testConfigs } from './test.ts';
 import { verifyDelivery } from './verify.ts';
 
-const LOG_FORMAT = 'text or json; default: text on a terminal, otherwise json';
+const LOG_FORMAT = 'text or json; default: text on a terminal outside Kubernetes, otherwise json';
 
 /** Runs one command; resolves to the exit code. */
 export function runProgram(argv: readonly string[], io: Io): Promise<number> {
