@@ -24,7 +24,7 @@ import type { Sender } from '../attempt/attempt.ts';
 import { HttpSender } from '../attempt/sender.ts';
 import type { Endpoint } from '../endpoints/endpoint.ts';
 import { StoredRegistry } from '../endpoints/stored-registry.ts';
-import { toInboxEndpoint } from '../events/event.ts';
+import { isInboxEndpoint, toInboxEndpoint } from '../events/event.ts';
 import { createInbox, type Inbox, type InboxOptions } from '../inbox/inbox-forwarder.ts';
 import { InboxRegistry, type InboxRoute } from '../inbox/inbox-registry.ts';
 import { type FindApp, withInbox } from '../inbox/inbox-sender.ts';
@@ -280,7 +280,7 @@ export class Provider {
   startDelivering(ownPorts: readonly number[]): void {
     const { config } = this.#settings;
     this.#ownPorts.add(...ownPorts);
-    const toTenant = (endpoint: string): string | undefined => this.#registry.get(endpoint)?.tenant;
+    const toTenant = (id: string): string | undefined => (isInboxEndpoint(id) ? id : this.#registry.get(id)?.tenant);
     if (config.roles.includes('deliver')) this.#serving = this.#queue.serve(toLaneCount(config), this.#lanes.run, toTenant);
   }
 
