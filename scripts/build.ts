@@ -1,6 +1,6 @@
 /**
- * Builds dist/: the sidecar's bundle, the tools that it does not contain, the thread that checks passwords, the config's JSON Schema, and the
- * library with its types. The only dependency of these bundles is the native bcrypt, which is loaded when a config uses passwords.
+ * Builds dist/: the sidecar's bundle, the tools that it does not contain, the thread that checks passwords, the config's JSON Schema, the man
+ * page, and the library with its types. The only dependency of these bundles is the native bcrypt, which is loaded when a config uses passwords.
  */
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, globSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BUNDLES, bundle, bundleLibrary, version } from './bundle.ts';
 import { renderLibraryTypes } from './library-types.ts';
+import { renderManPage } from './man-page.ts';
 
 const outdir = fileURLToPath(new URL('../dist', import.meta.url));
 
@@ -17,6 +18,7 @@ await bundle(outdir);
 for (const old of globSync(join(outdir, 'verify*.js'))) rmSync(old);
 await bundleLibrary(outdir);
 writeFileSync(join(outdir, 'verify.d.ts'), renderLibraryTypes());
+writeFileSync(join(outdir, 'sidegate.1'), renderManPage(version));
 
 // Runs them from an empty folder: a bundle that still imports from node_modules fails here instead of in the image.
 const folder = mkdtempSync(join(tmpdir(), 'sidegate-build-'));

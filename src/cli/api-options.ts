@@ -8,8 +8,9 @@ import { isLoopbackIp } from '../core/ip-address.ts';
 import { Secret } from '../core/secret.ts';
 import { toPrintable } from '../core/terminal.ts';
 import { ApiClient, ApiFailure, type ApiTarget } from './api-client.ts';
+import { toChoice } from './arguments.ts';
 import { parseHttpUrl, readCa } from './http-request.ts';
-import { toChoice, toTimeout } from './input.ts';
+import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { promptForPasswords, readPipedPassword } from './password-input.ts';
 

@@ -11,7 +11,8 @@ import { readFacts } from '../kubernetes/doctor/read-cluster.ts';
 import { toJson } from '../kubernetes/doctor/report-json.ts';
 import { toText } from '../kubernetes/doctor/report-text.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
-import { toChoice } from './input.ts';
+import { toChoice } from './arguments.ts';
+
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 

@@ -11,6 +11,7 @@ import { findAlias } from '../verify/schemes/aliases.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
+import { toChoice } from './arguments.ts';
 import type { Io } from './io.ts';
 
 /** Options that name a secret. */
@@ -84,15 +85,6 @@ export function toTime(text: string | undefined, option: string): string | undef
   if (before === undefined)
     throw usageError(`${option} ${text} is neither a time such as 2026-12-31T00:00:00Z nor a duration such as 5m`);
   return toInstant(systemClock.now() - before);
-}
-
-/** One of the values that an option can have. */
-export function toChoice<T extends string>(text: string, choices: readonly T[], option: string): T {
-  const found = choices.find((choice) => choice === text);
-  if (found !== undefined) return found;
-  const nearest = findNearest(text, choices);
-  const suggestion = nearest === undefined ? '' : `. Did you mean ${nearest}?`;
-  throw usageError(`${option} ${text} is not one of ${choices.join(', ')}${suggestion}`);
 }
 
 const MAX_COUNT = 1_000_000;

@@ -1,4 +1,4 @@
-/** The entry point: runs `run` and `check` itself, and loads the separate bundle of the tools for all other commands. */
+/** The entry point: runs `run` and `deliver` itself, and loads the separate bundle of the tools for all other commands. */
 import { parseArgs } from 'node:util';
 import { isMainThread } from 'node:worker_threads';
 import { toErrorText } from '../core/errors.ts';
@@ -22,10 +22,6 @@ async function main(argv: readonly string[]): Promise<number> {
   const [command, ...rest] = argv;
   const isHelp = rest.some((word) => word === '--help' || word === '-h');
   if (!isHelp && (command === 'run' || command === 'deliver')) return run(command, rest);
-  if (!isHelp && command === 'check') {
-    const { runCheck } = await import('./check-command.ts');
-    return runCheck(argv, io);
-  }
   if (command === '--version' || command === '-V') {
     io.stdout(`${readVersion()}\n`);
     return EXIT.ok;

@@ -3,7 +3,8 @@
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { usageError } from '../core/errors.ts';
-import { toChoice } from './input.ts';
+import { toChoice } from './arguments.ts';
+
 import type { Io } from './io.ts';
 
 /** The report formats of a command; the first is the default. */

@@ -17,7 +17,8 @@ import { createSample } from '../diagnostics/probe/sample.ts';
 import { findTarget, type Target } from '../diagnostics/probe/target.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
-import { readSecretOption, type SecretOptions, toChoice, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
+import { toChoice } from './arguments.ts';
+import { readSecretOption, type SecretOptions, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */

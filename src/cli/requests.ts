@@ -9,9 +9,10 @@ import { formatJson, toPrintable } from '../core/terminal.ts';
 import { type ApiClient, ApiFailure, readPages, toSegment } from './api-client.ts';
 import { type AdminOptions, runAdminCommand, withAdmin, withFormat } from './api-options.ts';
 import { formatMembers, formatTable } from './api-output.ts';
+import { toChoice } from './arguments.ts';
 import { COLLECT } from './base-program.ts';
 import { followRequests } from './follow-requests.ts';
-import { toChoice, toCount, toTime } from './input.ts';
+import { toCount, toTime } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Requests without a route, and those of the forward proxy; no config can have such a name. */

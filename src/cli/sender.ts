@@ -15,7 +15,8 @@ import { compileScheme } from '../verify/schemes/compile.ts';
 import type { SecretEncoding, Tolerance } from '../verify/schemes/description.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
 import { addCredentials } from '../verify/schemes/url.ts';
-import { readSecretOption, requireSignature, type SecretOptions, toChoice, toEncoding, toScheme } from './input.ts';
+import { toChoice } from './arguments.ts';
+import { readSecretOption, requireSignature, type SecretOptions, toEncoding, toScheme } from './input.ts';
 
 /** Options that name a scheme and its keys. */
 export interface SenderOptions extends SecretOptions {

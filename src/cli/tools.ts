@@ -1,4 +1,4 @@
-/** All commands except `run` and `check`. The build makes a separate bundle of this file, which the sidecar never loads. */
+/** All commands except `run` and `deliver`. The build makes a separate bundle of this file, which the sidecar never loads. */
 import { runInjectServer } from './inject-server.ts';
 import type { Io } from './io.ts';
 import { runProgram } from './program.ts';

@@ -56,6 +56,7 @@ describe('the npm package', () => {
       'dist/sidegate-provider.cjs',
       'dist/sidegate-redis.cjs',
       'dist/sidegate-tools.cjs',
+      'dist/sidegate.1',
       'dist/sidegate.cdx.json',
       'dist/sidegate.cjs',
       'dist/verify.d.ts',
