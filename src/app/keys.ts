@@ -137,8 +137,24 @@ async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): P
     const hint = guess ?? parsed.hint;
     return { warnings: parsed.isCertain === true ? [] : read.warnings, problem: { message: parsed.problem, hint } };
   }
-  const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
+  const warnings = [...read.warnings, parsed.warning, findHexadecimal(scheme, read.secret, config)].filter(
+    (text) => text !== undefined,
+  );
   return { key: { ...parsed.key, notBefore: toLater(config.notBefore, parsed.key.notBefore) }, warnings, problem: NO_PROBLEM };
+}
+
+/** 32 bytes; base64 of 48 bytes has the same length, and practically never only these digits. */
+const HEX_TEXT = /^[0-9a-f]{64}$/i;
+
+function findHexadecimal(
+  { description: { secret } }: Scheme,
+  text: Secret,
+  { secret: { encoding } }: KeyConfig,
+): string | undefined {
+  const isExpected = encoding === undefined && secret.encoding === 'base64';
+  return isExpected && HEX_TEXT.test(text.expose().toString('latin1').slice(secret.prefix?.length))
+    ? 'the secret is hexadecimal where base64 is expected: if signatures do not match, set encoding: hex or utf8'
+    : undefined;
 }
 
 /** A certificate is not valid before its own date either. */

@@ -46,7 +46,12 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(delay, action) {
-    if (delay > MAX_TIMER_MS) return afterParts(delay, action);
+    if (delay > MAX_TIMER_MS) {
+      let cancel = systemClock.after(MAX_TIMER_MS, () => {
+        cancel = systemClock.after(delay - MAX_TIMER_MS, action);
+      });
+      return () => cancel();
+    }
     const timer = setTimeout(runTimer, delay, action);
     // A number where the library runs without Node.
     timer.unref?.();
@@ -61,14 +66,6 @@ export const systemClock: Clock = {
 
 /** The longest delay that the timers of Node support; they fire at once for a longer one. */
 export const MAX_TIMER_MS: Milliseconds = 2_147_483_647;
-
-/** A delay that is longer, of several timers. */
-function afterParts(delay: Milliseconds, action: () => void): CancelTimer {
-  let cancel = systemClock.after(MAX_TIMER_MS, () => {
-    cancel = systemClock.after(delay - MAX_TIMER_MS, action);
-  });
-  return () => cancel();
-}
 
 /** Keeps the process alive until it is canceled, for a command without an open socket: timers of a Clock do not. */
 export function keepAlive(): CancelTimer {

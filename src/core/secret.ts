@@ -10,7 +10,6 @@ const PLACEHOLDER_FRAMES = [
   ['{{', '}}'],
   ['your-', ''],
 ] as const;
-const QUOTES = ['"', "'", '`'];
 const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
 /** Bytes that only `expose()` returns. Any other output shows `[secret]`. */
@@ -58,8 +57,7 @@ export function toSecret(bytes: Buffer, where: string): SecretRead {
     ? [`the secret in ${where} starts with whitespace, which is part of the secret`]
     : [];
   const text = bytes.toString('latin1', 0, end);
-  if (end > 1 && text[0] === text.at(-1) && QUOTES.includes(text.charAt(0)))
-    warnings.push(`the secret in ${where} is in quotation marks, which are part of the secret: remove them`);
+  if (/^["'`]/.test(text) && text[0] === text.at(-1)) warnings.push(`the secret in ${where} is in quotation marks: remove them`);
   if (isPlaceholder(text))
     warnings.push(`the secret in ${where} looks like a placeholder, which anyone can guess: write the real secret into it`);
   return { secret: new Secret(bytes.subarray(0, end)), warnings };

@@ -34,7 +34,7 @@ test('reports each failed connection, with its path in the config and the cause'
   const { code, text } = await check(noRedis, noApp);
   expect(text).toMatch(
     new RegExp(
-      `gate.yaml:3:5: error store.redis: Redis at 127.0.0.1:${noRedis} is down since \\S+Z: connection refused\\n  hint: start Redis`,
+      `gate.yaml:3:5: error store.redis: Redis at 127.0.0.1:${noRedis} is down since \\S+Z: connection refused\\n.*\\n.*\\n  hint: start Redis`,
     ),
   );
   expect(text).toContain(`error routes.0.upstream: the app at http://127.0.0.1:${noApp} cannot be reached: connection refused`);

@@ -42,7 +42,7 @@ const INDENT: Mistake = {
   hint: 'indent all keys of an object alike',
 };
 const UNCLOSED = /end with a ([}\]])$/;
-const EXTRA = /^Unexpected flow-(?:map|seq)-end token in YAML stream: "([}\]])"$/;
+const EXTRA = /^Unexpected flow-(?:map|seq)-end token in YAML (?:stream|document): "([}\]])"$/;
 const QUOTED = 'put the value in quotation marks';
 
 function describe({ code, message, pos: [at] }: YAMLError, { text, documents }: Omit<BrokenFile, 'errors'>): Mistake {

@@ -133,7 +133,7 @@ function parseKey(description: SchemeDescription, { name, secret, encoding, notA
   if (!(material instanceof Material)) return material;
   const { validity } = material;
   const key = { name, material, notBefore: validity?.notBefore, notAfter: toEarlier(notAfter, validity?.notAfter) };
-  const warning = findWeakness(description, secret, { encoding, length: material.key.symmetricKeySize });
+  const warning = findWeakness(description, secret, material.key.symmetricKeySize);
   return warning === undefined ? { key } : { key, warning };
 }
 
@@ -142,26 +142,12 @@ function toEarlier(a: number | undefined, b: number | undefined): number | undef
   return a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
 }
 
-/** 32 bytes; base64 of 48 bytes has the same length, and practically never only these digits. */
-const HEX_TEXT = /^[0-9a-f]{64}$/i;
-
 /** `length` is undefined for public keys. */
-function findWeakness(
-  description: SchemeDescription,
-  secret: Secret,
-  { encoding, length }: { readonly encoding: SecretEncoding | undefined; readonly length: number | undefined },
-): string | undefined {
+function findWeakness(description: SchemeDescription, secret: Secret, length: number | undefined): string | undefined {
   if (length === undefined) return undefined;
   const { usualStart = '' } = description.secret;
   if (!secret.expose().toString('latin1').startsWith(usualStart))
     return `the secret does not start with ${usualStart}: this key should be ${description.from?.key ?? 'one that does'}`;
-  const text = secret.expose().toString('latin1');
-  if (
-    encoding === undefined &&
-    description.secret.encoding === 'base64' &&
-    HEX_TEXT.test(text.slice(description.secret.prefix?.length))
-  )
-    return 'the secret has 64 hexadecimal digits where base64 is expected: if deliveries are rejected, set encoding: hex or utf8, as the sender documents it';
   const min = description.leastSecretBytes ?? MIN_SECRET_BYTES;
   return length < min ? `the secret has ${length} bytes; it should have at least ${min}` : undefined;
 }

@@ -229,8 +229,7 @@ function toSecretBytes(
 function findWrongStart(text: string, prefix: string, named: SecretEncoding | undefined): KeyProblem | undefined {
   if (prefix !== '' && VERSION.test(text) && text.indexOf(prefix) === text.indexOf(',') + 1)
     return { ...problem(`the secret has a version before ${prefix}`, toVersionHint(text, prefix)), isCertain: true };
-  if (/^["'`]/.test(text))
-    return { ...problem('the secret begins with a quotation mark', 'remove the quotation marks'), isCertain: true };
+  if (/^["'`]/.test(text)) return { ...problem('the secret is in quotation marks', 'remove them'), isCertain: true };
   return named === undefined && !text.startsWith(prefix)
     ? problem(`the secret has no ${prefix} prefix`, 'set its encoding: utf8, base64 or hex')
     : undefined;
