@@ -61,8 +61,13 @@ export async function runCrashes(server: PostgresServer, app: TestApp, folder: s
     const text = await (await fetch(`http://127.0.0.1:${last.adminPort}/metrics`)).text();
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? -1);
   };
-  await until(async () => (await metric('sidegate_provider_queue_deliveries\\{state="waiting"\\}')) === 0);
-  const received = new Set(app.received.map(({ headers }) => String(headers['webhook-id'])));
+  const toReceived = (): Set<string> => new Set(app.received.map(({ headers }) => String(headers['webhook-id'])));
+  // The metric of what waits is sampled, so it can be 0 before the last rows were counted.
+  await until(() => {
+    const reached = toReceived();
+    return [...committed].every((id) => reached.has(id));
+  });
+  const received = toReceived();
   await until(async () => (await metric('sidegate_provider_queue_stored_events')) >= committed.size);
   const storedEvents = await metric('sidegate_provider_queue_stored_events');
   last.child.kill('SIGTERM');
