@@ -88,8 +88,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'the API responds before the event is stored',
     file: 'provider/queue/sql-queue.ts',
-    from: "const results = await this.#store.call('append', { events: events.map(toMessage), now }, bodies);",
-    to: "this.#store.call('append', { events: events.map(toMessage), now }, bodies).catch(() => undefined);\n    const results = events.map(() => 'stored' as const);",
+    from: "const results = await this.#append(events, (operation, bodies) => this.#store.call('append', operation, bodies), route);",
+    to: "this.#append(events, (operation, bodies) => this.#store.call('append', operation, bodies), route).catch(() => undefined);\n    const results = events.map(() => 'stored' as const);",
   },
   {
     name: 'deliveries of one customer do not wait for each other',
