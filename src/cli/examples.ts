@@ -58,7 +58,7 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
 export function findCommand(program: Command, words: string): Command {
   return words.split(' ').reduce((command, word) => {
     const found = command.commands.find((each) => each.name() === word);
-    if (found === undefined) throw new Error(`there is no command ${words}`);
+    if (found === undefined) throw new Error(`unknown command ${words}`);
     return found;
   }, program);
 }

@@ -197,7 +197,8 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
       return { refusal: refuse('proxy_credentials_required', 'bad_credentials', { stage: 'login' }) };
     if (route.to === 'destination') return this.#thenPass(route.egress.pass(admitted, this.#response, trace), (passed) => passed);
     if (authRequests === undefined) return this.#enter(route, admitted);
-    if (this.#isOutdated()) return refuseUnsent(admitted, refuse('in_progress', 'rules_changed', { stage: 'route' }));
+    const outdated = this.#findOutdated();
+    if (outdated !== undefined) return refuseUnsent(admitted, outdated);
     writeAllowed(this.#response, admitted, route.identity, trace);
     return {};
   }
@@ -247,19 +248,10 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   #forward(route: AppRoute, admitted: Admitted, slot: Slot): OrWaiting<Passed> {
     const { claimed } = admitted;
     const { clock } = this.#ends.parts;
-    // It waited for a slot, or the process was paused: the lease could end, and another request be forwarded, while the app still works.
-    if (claimed !== undefined && clock.monotonic() + route.forwardTime >= claimed.expiresAt) {
+    const late = this.#findLate(route, admitted);
+    if (late !== undefined) {
       this.#leaveSlot();
-      return refuseUnsent(admitted, refuse('in_progress', 'lease_expired', { stage: 'dedup' }));
-    }
-    if (this.#isOutdated()) {
-      this.#leaveSlot();
-      return refuseUnsent(admitted, refuse('in_progress', 'rules_changed', { stage: 'route' }));
-    }
-    // Removed while the body arrived, or while the request waited for its slot.
-    if (this.user?.login?.isLive() === false) {
-      this.#leaveSlot();
-      return refuseUnsent(admitted, refuse('credentials_required', 'bad_credentials', { stage: 'login' }));
+      return refuseUnsent(admitted, late);
     }
     if (route.forwardTime > 0) route.capacity.follow(slot, this.#response, route.forwardTime);
     if (this.trace?.isRecorded === true) this.sentAt = clock.monotonic();
@@ -298,8 +290,20 @@ export class Exchange extends GuardedRequest<ExchangeRoute> implements RequestRe
   }
 
   /** A reload replaced the rules by which the request was admitted, while its password was hashed, its body arrived or it waited. */
-  #isOutdated(): boolean {
-    return this.route.to === 'app' && this.route.table?.isReplaced === true && !this.isAllowedBy(this.#find(this.head));
+  #findOutdated(): Refusal | undefined {
+    const { route, head } = this;
+    if (route.to !== 'app' || route.table?.isReplaced !== true || this.isAllowedBy(this.#find(head))) return undefined;
+    return refuse('in_progress', 'rules_changed', { stage: 'route' });
+  }
+
+  /** Rejects what was admitted, but waited too long for its body or its slot, or in a paused process. */
+  #findLate({ forwardTime }: AppRoute, { claimed }: Admitted): Refusal | undefined {
+    // The lease could end, and another request be forwarded, while the app still works.
+    if (claimed !== undefined && this.#ends.parts.clock.monotonic() + forwardTime >= claimed.expiresAt)
+      return refuse('in_progress', 'lease_expired', { stage: 'dedup' });
+    const outdated = this.#findOutdated();
+    if (outdated !== undefined || this.user?.login?.isLive() !== false) return outdated;
+    return refuse('credentials_required', 'bad_credentials', { stage: 'login' });
   }
 
   /** A request without a claim, whose end nothing else bounds, can be revoked while it lasts. */
