@@ -1,4 +1,4 @@
-/** Filters that leave the screen of a phone to the list. */
+/** Filters that leave the screen of a phone to the list, and the period that they share. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
@@ -23,5 +23,19 @@ export function Collapsible({ title, count, children }: CollapsibleProps): JSX.E
       </summary>
       {children}
     </details>
+  );
+}
+
+/** The period of a list; `current`: the value of a parameter. */
+export function Period({ current }: { readonly current: (name: 'from' | 'to') => string }): JSX.Element {
+  return (
+    <>
+      <label>
+        From (UTC) <input type="datetime-local" name="from" value={current('from')} />
+      </label>
+      <label>
+        To (UTC) <input type="datetime-local" name="to" value={current('to')} />
+      </label>
+    </>
   );
 }

@@ -1,7 +1,7 @@
 /** The filters of the list. */
 import type { JSX } from 'preact';
 import type { DeliveryView } from '../../console/delivery-schemas.ts';
-import { Collapsible } from '../collapsible.tsx';
+import { Collapsible, Period } from '../collapsible.tsx';
 import { toInstant } from '../format.ts';
 import { type Place, toFormHandler } from '../location.ts';
 
@@ -79,12 +79,7 @@ export function FilterForm({ place, routes }: { readonly place: Place; readonly 
             <input name={name} class={name} maxLength={1_024} value={current(name)} autoComplete="off" spellcheck={false} />
           </label>
         ))}
-        <label>
-          From (UTC) <input type="datetime-local" name="from" value={current('from')} />
-        </label>
-        <label>
-          To (UTC) <input type="datetime-local" name="to" value={current('to')} />
-        </label>
+        <Period current={current} />
         <a href="/">Clear filters</a>
       </form>
     </Collapsible>

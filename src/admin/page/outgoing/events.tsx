@@ -1,7 +1,7 @@
 /** The events that the app posted, and what became of them. */
 import type { JSX } from 'preact';
 import type { OutgoingEvent } from '../../../provider/api/schemas.ts';
-import { Collapsible } from '../collapsible.tsx';
+import { Collapsible, Period } from '../collapsible.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { formatTime, toInstant } from '../format.ts';
 import { type Place, toFormHandler } from '../location.ts';
@@ -35,12 +35,7 @@ export function EventsView({ place }: { readonly place: Place }): JSX.Element {
           <label>
             Tenant <input name="tenant" value={current('tenant')} autoComplete="off" spellcheck={false} />
           </label>
-          <label>
-            From (UTC) <input type="datetime-local" name="from" value={current('from')} />
-          </label>
-          <label>
-            To (UTC) <input type="datetime-local" name="to" value={current('to')} />
-          </label>
+          <Period current={current} />
           <label class="choice">
             <input type="checkbox" name="unrouted" value="true" checked={current('unrouted') === 'true'} /> Only without an
             endpoint

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import type { OutgoingDelivery, OutgoingDeliveryDetail } from '../../../provider/api/schemas.ts';
 import { type Action, ActionButton } from '../action.tsx';
-import { Collapsible } from '../collapsible.tsx';
+import { Collapsible, Period } from '../collapsible.tsx';
 import { ColumnHeads } from '../column-heads.tsx';
 import { Dialog } from '../dialog.tsx';
 import { Facts } from '../facts.tsx';
@@ -92,11 +92,7 @@ function FilterForm({ place }: { readonly place: Place }): JSX.Element {
             <input name={name} value={query.get(name) ?? ''} autoComplete="off" spellcheck={false} />
           </label>
         ))}
-        {(['from', 'to'] as const).map((name) => (
-          <label key={name}>
-            {name === 'from' ? 'From' : 'To'} (UTC) <input type="datetime-local" name={name} value={query.get(name) ?? ''} />
-          </label>
-        ))}
+        <Period current={(name) => query.get(name) ?? ''} />
         {query.get('endpoint') !== null && (
           <button type="button" onClick={() => go({ endpoint: null })}>
             All endpoints
