@@ -345,20 +345,30 @@ test('a delivery whose user is removed while its body arrives is rejected', asyn
   await gate.stop();
 });
 
-test('a delivery whose key is removed while its body arrives is rejected', async () => {
-  gate = await startGate({ routes: [toWebhookRoute(app.port)] });
-  const { headers, body } = makeDelivery();
-  const socket = openSocket(gate.port);
-  socket.write(toSlowHead(headers, body.length));
-  // The gate reads the body from now on.
-  expect(String(await new Promise((resolve) => socket.once('data', resolve)))).toContain('100 Continue');
-  socket.write(body.slice(0, 1));
-  writeFileSync(join(gate.folder, 'secret'), `whsec_${Buffer.alloc(32, 1).toString('base64')}`);
-  await until(() => gate.logText().includes('secret_reloaded'));
-  socket.write(body.slice(1));
-  expect(await readToEnd(socket)).toContain('401 Unauthorized');
-  await gate.stop();
-});
+test.each([0, 1, 2])(
+  'a delivery whose key is removed while its body arrives is rejected, after %i other reloads',
+  async (others) => {
+    gate = await startGate({ routes: [toWebhookRoute(app.port)] });
+    app.received.length = 0;
+    const { headers, body } = makeDelivery();
+    const socket = openSocket(gate.port);
+    socket.write(toSlowHead(headers, body.length));
+    // The gate reads the body from now on.
+    expect(String(await new Promise((resolve) => socket.once('data', resolve)))).toContain('100 Continue');
+    socket.write(body.slice(0, 1));
+    for (let timeout = 1; timeout <= others; timeout++) {
+      gate.writeConfig({ routes: [toWebhookRoute(app.port, { route: { timeout: `${timeout}s` } })] });
+      await gate.gate.reload();
+    }
+    writeFileSync(join(gate.folder, 'secret'), `whsec_${Buffer.alloc(32, 1).toString('base64')}`);
+    await until(() => gate.logText().includes('secret_reloaded'));
+    socket.write(body.slice(1));
+    // Retried, where the rest of a config that was replaced has no key.
+    expect(await readToEnd(socket)).toContain(others === 0 ? '401 Unauthorized' : '503 Service Unavailable');
+    expect(app.received).toHaveLength(0);
+    await gate.stop();
+  },
+);
 
 describe('a delivery whose body arrives while a reload changes its route', () => {
   afterEach(() => gate.stop());

@@ -30,6 +30,7 @@ export class KeyRing {
   #keys: readonly VerifyKey[] = [];
   #isTimed = false;
   #onMiss: () => boolean = () => false;
+  #next: KeyRing | null | undefined;
 
   constructor(set: KeySet) {
     this.#set = set;
@@ -42,15 +43,12 @@ export class KeyRing {
     this.#join();
   }
 
-  /** A new config is active: deliveries whose bodies still arrive are verified only by keys that it has, too, and while it accepts them. */
+  /**
+   * A new config is active, with the ring `next` or without the route: deliveries whose bodies still arrive are verified only by keys that it, and
+   * each config after it, has too and accepts.
+   */
   retire(next: KeyRing | undefined): void {
-    this.#set = { ...this.#set, keys: toKept(this.#set.keys, next?.all) };
-    for (const [name, keys] of this.#remote) {
-      const others = next === undefined ? undefined : next.#remote.get(name);
-      if (next === undefined || !next.#remote.has(name)) this.#remote.delete(name);
-      else this.#remote.set(name, keys === undefined || others === undefined ? undefined : toKept(keys, others));
-    }
-    this.#join();
+    this.#next = next ?? null;
   }
 
   /** Replaces the keys that were fetched from a URL, by the name of the key set. */
@@ -71,18 +69,19 @@ export class KeyRing {
 
   /** The keys that are valid at `now`. */
   live(now: EpochMilliseconds): readonly VerifyKey[] {
+    if (this.#next !== undefined) return toKept(this.#keys, this.#next?.live(now));
     if (!this.#isTimed) return this.#keys;
     return this.#keys.filter((key) => isWithinTime(key, now));
   }
 
   /** The handshake's token; undefined if none is configured, or if it cannot be read right now. */
   get handshakeToken(): Secret | undefined {
-    return this.#set.handshakeToken;
+    return this.#next === undefined ? this.#set.handshakeToken : this.#next?.handshakeToken;
   }
 
   /** User and password in the signed URL; undefined if none are configured, or if they cannot be read right now. */
   get urlCredentials(): Secret | undefined {
-    return this.#set.urlCredentials;
+    return this.#next === undefined ? this.#set.urlCredentials : this.#next?.urlCredentials;
   }
 
   /** All configured keys, valid now or not. */
@@ -97,12 +96,15 @@ export class KeyRing {
 
   /** Whether some key is unavailable, so that a mismatch may be our fault. */
   get isIncomplete(): boolean {
-    return this.#set.unavailable.length > 0 || [...this.#remote.values()].includes(undefined);
+    return (
+      this.#set.unavailable.length > 0 || [...this.#remote.values()].includes(undefined) || this.#next?.isIncomplete === true
+    );
   }
 
   /** Whether the key's secret cannot be read right now. */
   isUnavailable(name: string): boolean {
-    return this.#set.unavailable.includes(name) || (this.#remote.has(name) && this.#remote.get(name) === undefined);
+    const isUnread = this.#remote.has(name) && this.#remote.get(name) === undefined;
+    return isUnread || this.#set.unavailable.includes(name) || this.#next?.isUnavailable(name) === true;
   }
 
   #join(): void {
@@ -116,12 +118,9 @@ export function isWithinTime({ notBefore, notAfter }: KeyDates, now: EpochMillis
   return (notBefore === undefined || notBefore <= now) && (notAfter === undefined || now < notAfter);
 }
 
-/** The keys that are among the others, with the dates that these have. */
+/** The keys that are among the others. */
 function toKept(keys: readonly VerifyKey[], others: readonly VerifyKey[] = []): VerifyKey[] {
-  return keys.flatMap((key) => {
-    const other = others.find((each) => isSameKey(key, each));
-    return other === undefined ? [] : [{ ...key, notBefore: other.notBefore, notAfter: other.notAfter }];
-  });
+  return keys.filter((key) => others.some((other) => isSameKey(key, other)));
 }
 
 /** A key may keep its name and get another secret. */

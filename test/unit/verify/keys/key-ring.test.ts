@@ -38,7 +38,14 @@ describe('a key ring', () => {
     ring.retire(next);
     expect([49, 50, 60, 199].map((now) => names(ring, now))).toEqual([['jwks', 'b', 'c'], ['jwks', 'c'], ['c'], ['c']]);
     expect([ring.isUnavailable('moved'), ring.isUnavailable('gone')]).toEqual([true, false]);
-    ring.retire(undefined);
+    next.setRemote('jwks', []);
+    next.replace({ keys: [key('c')], unavailable: ['b'] });
+    expect(names(ring, 49)).toEqual(['c']);
+    expect([ring.isUnavailable('b'), ring.isIncomplete]).toEqual([true, true]);
+    const last = new KeyRing({ keys: [key('b')], unavailable: [] });
+    next.retire(last);
+    expect(names(ring, 49)).toEqual([]);
+    last.retire(undefined);
     expect(names(ring, 1)).toEqual([]);
   });
 
