@@ -34,8 +34,8 @@ export class WaitLine<Request, Grant> {
     return this.#places.first;
   }
 
-  /** `atMost`: how long to wait; by default until the caller leaves. */
-  join(request: Request, atMost?: Milliseconds, group = ''): Waiting<Grant> {
+  /** `group`: the tenant, for one. `atMost`: how long to wait; by default until the caller leaves. */
+  join(request: Request, group: string | undefined, atMost?: Milliseconds): Waiting<Grant> {
     const { promise, resolve } = Promise.withResolvers<Grant | undefined>();
     const place: Place<Request, Grant> = {
       request,
@@ -46,7 +46,7 @@ export class WaitLine<Request, Grant> {
       },
     };
     const cancel = atMost === undefined ? undefined : this.#clock.after(atMost, () => place.end(undefined));
-    this.#places.add(group, place);
+    this.#places.add(group ?? '', place);
     return { granted: promise, leave: () => place.end(undefined) };
   }
 }

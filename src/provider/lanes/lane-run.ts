@@ -181,7 +181,7 @@ export class LaneRun {
     if (this.#inFlight >= ((fresh && limits.fresh) ?? limits.concurrency)) return this.#makeRoom(endpoint, limits, fresh);
     const delivery = fresh ?? this.#findNext(limits);
     if (delivery !== this.#slotFor) this.#dropSlot();
-    if (delivery === undefined) return this.#take(limits);
+    if (delivery === undefined) return this.#take(limits, endpoint);
     if (!isForTenant(endpoint, delivery.tenant)) return this.#skip(delivery);
     const { slots } = this.#context;
     const kind = slots.toKind(endpoint.id, toHealth(this.#state));
@@ -244,7 +244,7 @@ export class LaneRun {
       if (isNeeded) {
         hanging.gaveWay = true;
         hanging.abort.abort();
-      } else if (now >= this.#nextTakeAt) return this.#take({ ...limits, suspects: 0 });
+      } else if (now >= this.#nextTakeAt) return this.#take({ ...limits, suspects: 0 }, endpoint);
     }
     return this.#waitForChange(Math.max(1, this.#nextFreshTakeAt - now));
   }
@@ -278,7 +278,7 @@ export class LaneRun {
     return this.#isDisabling || this.#failure !== undefined || this.#lane.signal.aborted;
   }
 
-  async #take({ concurrency, suspects, others, fresh }: Limits): Promise<Step> {
+  async #take({ concurrency, suspects, others, fresh }: Limits, { tenant }: Endpoint): Promise<Step> {
     const only = this.#suspectsInFlight < suspects ? undefined : others;
     if (only === undefined ? this.#isDrained : this.#isDrainedOfFirsts) {
       if (this.#inFlight === 0) return END;
@@ -287,7 +287,7 @@ export class LaneRun {
       if (left > 0) return this.#waitForChange(left);
     }
     const { budget, slots } = this.#context;
-    const reserved = budget.reserve(concurrency) || ((await this.#waitFor(slots.waitForMemory(concurrency))) ?? 0);
+    const reserved = budget.reserve(concurrency) || ((await this.#waitFor(slots.waitForMemory(concurrency, tenant))) ?? 0);
     // Freed memory can come after the end of the slice.
     if (reserved === 0) return MORE;
     const count = await this.#takeInto(reserved, only);

@@ -90,7 +90,7 @@ async function skipAll(context: LaneContext, lane: Lane, state: LaneState): Prom
 /** Some deliveries may be too young to be skipped. `isLast`: no others are due. */
 async function skipSome({ budget, slots, clock }: LaneContext, lane: Lane, state: LaneState) {
   const now = clock.now();
-  const reserved = budget.reserve(SKIP_BATCH) || ((await slots.waitForMemory(SKIP_BATCH, SKIP_SLICE_MS).granted) ?? 0);
+  const reserved = budget.reserve(SKIP_BATCH) || ((await slots.waitForMemory(SKIP_BATCH, undefined, SKIP_SLICE_MS).granted) ?? 0);
   if (reserved === 0) return { taken: 0, skipped: 0, isLast: true };
   try {
     const deliveries = await lane.take(reserved, now);

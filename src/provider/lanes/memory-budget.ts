@@ -40,8 +40,8 @@ export class MemoryBudget {
     return this.#line.length > 0 ? 0 : this.#reserveNow(most);
   }
 
-  wait(most: number, atMost?: Milliseconds): Waiting<number> {
-    return this.#line.join(most, atMost);
+  wait(most: number, tenant: string | undefined, atMost?: Milliseconds): Waiting<number> {
+    return this.#line.join(most, tenant, atMost);
   }
 
   /** Replaces a reservation by the size of what was taken. */

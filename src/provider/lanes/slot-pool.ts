@@ -142,7 +142,7 @@ export class SlotPool {
    * most recently has every other slot: most of those that wait are slow, too, and not yet known to be.
    */
   wait(request: SlotRequest, atMost?: Milliseconds): Waiting<Slot> {
-    const waiting = this.#lines[request.kind].join(request, atMost, request.tenant);
+    const waiting = this.#lines[request.kind].join(request, request.tenant, atMost);
     this.#admit();
     return waiting;
   }
@@ -153,9 +153,9 @@ export class SlotPool {
     return !isExempt && this.#lines[kind].length >= this.#maxWaiting;
   }
 
-  /** Waits for memory of the budget. Old attempts become slow for it, too: their deliveries then no longer count. */
-  waitForMemory(deliveries: number, atMost?: Milliseconds): Waiting<number> {
-    const waiting = this.#budget.wait(deliveries, atMost);
+  /** Waits for memory of the budget; tenants take turns. Old attempts become slow for it, too: their deliveries then no longer count. */
+  waitForMemory(deliveries: number, tenant: string | undefined, atMost?: Milliseconds): Waiting<number> {
+    const waiting = this.#budget.wait(deliveries, tenant, atMost);
     this.#admit();
     return waiting;
   }

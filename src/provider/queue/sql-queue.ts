@@ -4,6 +4,7 @@ import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { EndpointStore, Target } from '../endpoints/endpoint.ts';
+import { isInboxEndpoint } from '../events/event.ts';
 import type { ConnectionResult } from '../postgres/connection.ts';
 import type {
   AppendResult,
@@ -201,17 +202,16 @@ class SqlQueue implements DeliveryQueue {
         resolve(result && body && { id, type, tenant, createdAt, body, metadata: result.metadata, isErased: result.isErased });
         if (result !== undefined) await used;
       };
-      this.#budget.run(head.bytes, read).catch(reject);
+      this.#budget.run(head.bytes, read, head.tenant).catch(reject);
     });
   }
 
   find(filter: DeliveryFilter, page: Page): Promise<Found<DeliveryRecord>> {
-    return this.#findPage(page, (part) => this.#store.call('findStep', { filter, page: part }));
+    return this.#findPage(page, filter, (part) => this.#store.call('findStep', { filter, page: part }));
   }
 
   findEvents(filter: EventFilter, page: EventPageRequest): Promise<Found<EventRecord>> {
-    const { first } = page;
-    return this.#findPage(page, (part) => this.#store.call('findEventsStep', { filter, page: { ...part, first } }));
+    return this.#findPage(page, filter, (part) => this.#store.call('findEventsStep', { filter, page: { ...page, ...part } }));
   }
 
   findAttempts(event: string, endpoint: string): Promise<readonly AttemptRecord[] | undefined> {
@@ -274,12 +274,8 @@ class SqlQueue implements DeliveryQueue {
 
   async prune(settledBefore: EpochMilliseconds, deadBefore: EpochMilliseconds, most: number): Promise<number> {
     let removed = 0;
-    while (removed < most) {
-      const limit = Math.min(most - removed, PRUNED_PER_STEP);
-      const step = await this.#store.call('pruneStep', { settledBefore, deadBefore, most: limit });
-      removed += step;
-      if (step === 0) break;
-    }
+    for (let step = 1; step > 0 && removed < most; removed += step)
+      step = await this.#store.call('pruneStep', { settledBefore, deadBefore, most: Math.min(most - removed, PRUNED_PER_STEP) });
     return removed;
   }
 
@@ -305,8 +301,8 @@ class SqlQueue implements DeliveryQueue {
   }
 
   /** A page that is not complete counts as well: it is memory. */
-  #findPage<T>(page: Page, findStep: (page: Page) => Promise<FoundStep<T>>): Promise<Found<T>> {
-    return this.#searches.run(1, () => findPage(page, this.clock, findStep));
+  #findPage<T>(page: Page, { tenant }: EventFilter, findStep: (page: Page) => Promise<FoundStep<T>>): Promise<Found<T>> {
+    return this.#searches.run(1, () => findPage(page, this.clock, findStep), tenant);
   }
 
   #append(events: readonly NewEvent[], append: JoinedStore, route?: (event: NewEvent) => readonly Target[]) {
@@ -316,7 +312,7 @@ class SqlQueue implements DeliveryQueue {
       const bodies = events.map(({ body }) => body);
       return append({ events: events.map(toMessage), now: this.clock.now() }, bodies);
     };
-    return this.#budget.run(toCost(events), run, () => {
+    return this.#budget.run(toCost(events), run, toTurn(events), () => {
       isRouted = route === undefined;
       if (!isRouted) for (const event of events) event.targets = [];
     });
@@ -421,11 +417,16 @@ async function findPage<T>({ limit, after }: Page, clock: Clock, findStep: (page
   return { found: found.slice(0, limit).map(({ record }) => record), next };
 }
 
+/** Tenants take turns, and each inbox has its own. */
+function toTurn([event]: readonly NewEvent[]): string | undefined {
+  const [target] = event?.targets ?? [];
+  return target !== undefined && isInboxEndpoint(target.endpoint) ? target.endpoint : event?.tenant;
+}
+
 function toCost(events: readonly NewEvent[]): number {
-  let cost = 0;
-  for (const { body, metadata, targets } of events)
-    cost += EVENT_BYTES + body.length + metadata.length + DELIVERY_BYTES * targets.length;
-  return cost;
+  return events.reduce((cost, { body, metadata, targets }) => {
+    return cost + EVENT_BYTES + body.length + metadata.length + DELIVERY_BYTES * targets.length;
+  }, 0);
 }
 
 function toMessage({ id, type, tenant, createdAt, metadata, targets, body, comparedFrom }: NewEvent): EventMessage {

@@ -19,11 +19,11 @@ export class StoreBudget {
     this.#line = new WaitLine(clock);
   }
 
-  /** Runs an operation once there is room for it; `onWait`: not at once. Rejects with a SidegateError `queue_busy` if that takes too long. */
-  async run<T>(cost: number, operation: () => Promise<T>, onWait?: () => void): Promise<T> {
+  /** Runs an operation once there is room for it; groups that wait take turns. `onWait`: not at once. Rejects with a SidegateError `queue_busy` if that takes too long. */
+  async run<T>(cost: number, operation: () => Promise<T>, group: string | undefined, onWait?: () => void): Promise<T> {
     if (this.#line.length > 0 || !this.#take(cost)) {
       onWait?.();
-      if ((await this.#line.join(cost, MAX_WAIT_MS).granted) === undefined)
+      if ((await this.#line.join(cost, group, MAX_WAIT_MS).granted) === undefined)
         throw new SidegateError('system', 'queue_busy', 'too many operations wait for the store of the queue');
     }
     try {

@@ -293,7 +293,7 @@ test('reserves memory in the order of waiting, and as much as there is', async (
   expect(budget.reserve(3)).toBe(3);
   expect(budget.reserve(3)).toBe(1);
   expect(budget.reserve(1)).toBe(0);
-  const [first, second] = [budget.wait(4, 60_000), budget.wait(1, 60_000)];
+  const [first, second] = [budget.wait(4, 'a', 60_000), budget.wait(1, 'a', 60_000)];
   budget.settle(2, 0);
   await expect(first.granted).resolves.toBe(2);
   expect(budget.reserve(1), 'overtakes').toBe(0);
@@ -315,7 +315,7 @@ test('counts what is reserved as large as the largest delivery is now, and gives
   expect(budget.reserve(2)).toBe(2);
   budget.setLargest(MIB / 2);
   expect(budget.free).toBe(0);
-  const waiting = budget.wait(1);
+  const waiting = budget.wait(1, 'a');
   budget.settle(1, 1_000);
   expect(budget.free).toBe(MIB / 2 - 1_000);
   budget.setLargest(MIB / 8);

@@ -9,11 +9,15 @@ function createOperations(most: number) {
   const budget = new StoreBudget(most, clock);
   const begun: string[] = [];
   const ends = new Map<string, () => void>();
-  const run = (name: string, cost: number) =>
-    budget.run(cost, () => {
-      begun.push(name);
-      return new Promise<void>((resolve) => ends.set(name, resolve));
-    });
+  const run = (name: string, cost: number, group?: string) =>
+    budget.run(
+      cost,
+      () => {
+        begun.push(name);
+        return new Promise<void>((resolve) => ends.set(name, resolve));
+      },
+      group,
+    );
   return { clock, begun, run, end: (name: string) => ends.get(name)?.() };
 }
 
@@ -30,6 +34,19 @@ test('operations run while there is room for them, and then in the order in whic
   end('second');
   end('third');
   await Promise.all([second, third]);
+});
+
+test('groups that wait take turns', async () => {
+  const { begun, run, end } = createOperations(1);
+  const named = ['big_1', 'big_2', 'big_3', 'big_4', 'small_1', 'other_1'];
+  const ends = named.map((name) => run(name, 1, name.replace(/_.*/, '')));
+  for (let at = 0; at < named.length; at++) {
+    end(begun.at(-1) ?? '');
+    // Until the next one has begun.
+    for (let turn = 0; turn < 9; turn++) await Promise.resolve();
+  }
+  await Promise.all(ends);
+  expect(begun).toEqual(['big_1', 'big_2', 'small_1', 'other_1', 'big_3', 'big_4']);
 });
 
 test('an operation that costs more than all of the room runs alone', async () => {
@@ -60,8 +77,8 @@ test('an operation that waits for 5 s is rejected, and those behind it go on', a
 test('a failed operation leaves its room to the next one', async () => {
   const { begun, run } = createOperations(1);
   const budget = new StoreBudget(1, new FakeClock());
-  await expect(budget.run(1, () => Promise.reject(new Error('broken')))).rejects.toThrow('broken');
-  await budget.run(1, async () => undefined);
+  await expect(budget.run(1, () => Promise.reject(new Error('broken')), 'a')).rejects.toThrow('broken');
+  await budget.run(1, async () => undefined, 'a');
   void run('another', 1);
   expect(begun).toEqual(['another']);
 });
