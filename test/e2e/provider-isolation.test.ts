@@ -155,26 +155,31 @@ describe.each(['SQLite', 'PostgreSQL'] as const)('an endpoint with its queue in 
   );
 
   const hanging = [
-    ['one type that hangs', () => 'bad', 'good'],
-    ['single events of a type that hang', () => 'paid', 'paid'],
-    ['events of many types that hang', (at: number) => `type.${at % 200}`, 'good'],
-  ] as const;
-  test.each(hanging.filter(isRun))(
-    'sends good events within 2 s beside %s for 15 s',
-    async (_, toBadType, goodType) => {
-      const scene = await openScene(engine, () => undefined, { timeout: 15_000 });
-      await scene.queue.append([toEvent('good_first', goodType)]);
-      await until(() => scene.received.size === 1);
-      scene.received.clear();
-      await appendBad(scene, FAILING, toBadType);
-      // Once one has timed out.
-      await until(() => scene.attempts() >= 5);
-      await scene.queue.append([toEvent('good_second', goodType)]);
-      await until(() => scene.received.size === 1);
-      scene.received.clear();
-      // While further ones come.
-      const more = (at: number) => (at % (3 * AT_ONCE) === 0 ? toEvent(`bad_more_${at}`, toBadType(at)) : undefined);
-      expect(await measureGood(scene, () => goodType, undefined, more)).toBeLessThan(MAX_P99_MS);
+    { bad: 'one type', toBadType: () => 'bad', goodType: 'good' },
+    { bad: 'single events of a type', toBadType: () => 'paid', goodType: 'paid' },
+    { bad: 'events of many types', toBadType: (at: number) => `type.${at % 200}`, goodType: 'good' },
+  ];
+  const measureBesideHanging = async ({ toBadType, goodType }: (typeof hanging)[number]): Promise<number> => {
+    const scene = await openScene(engine, () => undefined, { timeout: 15_000 });
+    await scene.queue.append([toEvent('good_first', goodType)]);
+    await until(() => scene.received.size === 1);
+    scene.received.clear();
+    await appendBad(scene, FAILING, toBadType);
+    // Once one has timed out.
+    await until(() => scene.attempts() >= 5);
+    await scene.queue.append([toEvent('good_second', goodType)]);
+    await until(() => scene.received.size === 1);
+    scene.received.clear();
+    // While further ones come.
+    const more = (at: number) => (at % (3 * AT_ONCE) === 0 ? toEvent(`bad_more_${at}`, toBadType(at)) : undefined);
+    return measureGood(scene, () => goodType, undefined, more);
+  };
+  // Their scenes mostly wait, so they run beside each other.
+  test.runIf(engine === 'SQLite')(
+    'sends good events within 2 s beside one type, single events of a type, or events of many types that hang for 15 s',
+    async () => {
+      const p99s = await Promise.all(hanging.map(async (kind) => ({ bad: kind.bad, p99: await measureBesideHanging(kind) })));
+      expect(p99s.filter(({ p99 }) => !(p99 < MAX_P99_MS))).toEqual([]);
     },
     180_000,
   );
