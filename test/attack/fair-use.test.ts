@@ -11,6 +11,7 @@ import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { useApp, useAuthority, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { readToEnd } from '../support/proxy.ts';
 import { makeEntry } from '../support/users.ts';
 
 const ATTACKER = '127.0.0.66';
@@ -145,6 +146,28 @@ test('serves valid deliveries while many clients upload slowly to an open route'
   await until(async () => (await limitHits('route_in_flight')) > 0);
   expect(await deliver()).toBe(200);
 });
+
+test.each([
+  ['one address', () => ATTACKER],
+  ['an address for each', (index: number) => `127.0.2.${index}`],
+])(
+  'keeps a new connection until its delivery arrives, while uploads from %s take all connections again and again',
+  async (_, toAddress) => {
+    const [full, more] = [40, 20];
+    await start({ limits: { maxConnections: full, maxConnectionsPerClient: full } });
+    for (let i = 0; i < full; i++) await hold(gate.port, `${SLOW_UPLOAD}x`, toAddress(i));
+    const requests = (): Promise<number> => gate.metric('sidegate_http_requests_in_flight');
+    await until(async () => (await requests()) > 0);
+    const sender = await hold(gate.port, '', '127.0.0.77');
+    for (let i = full; i < full + more; i++) await hold(gate.port, `${SLOW_UPLOAD}x`, toAddress(i));
+    await until(async () => (await limitHits('connections')) + (await limitHits('client_connections')) > more);
+    const { headers, body } = makeDelivery();
+    const fields = Object.entries({ Host: 'a', ...headers, 'Content-Length': body.length, Connection: 'close' });
+    const answer = readToEnd(sender);
+    sender.write(`POST /hooks/billing HTTP/1.1\r\n${fields.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${body}`);
+    expect(await answer).toContain('200 OK');
+  },
+);
 
 test('serves valid deliveries while unsigned requests to an observed route keep the app busy', async () => {
   await start({

@@ -171,12 +171,17 @@ export class ConnectionLimiter {
     for (const connection of this.#connections.values()) yield* connection.inFlight;
   }
 
-  /** Closes idle connections, first those of the client that has most, but keeps `kept` connections. */
+  /**
+   * Closes connections without a request, but keeps `kept` connections. At most one that waits for its client is closed instead, if that client has
+   * more connections than those whose connections have not had a request yet.
+   */
   shed(kept: number): void {
     for (let i = 0; i < CLOSED_AT_ONCE && this.#connections.size > kept; i++) {
-      const victim = this.#findIdle();
-      if (victim === undefined) return;
+      if (this.#findOfLargest(findIdle) === undefined && findIdle(this.#shared) === undefined) return;
+      const victim = this.#findReplaceable();
+      const isUnfinished = victim?.inFlight.length !== 0;
       this.#close(victim, 'memory');
+      if (isUnfinished) return;
     }
   }
 
@@ -210,7 +215,7 @@ export class ConnectionLimiter {
   #makeRoomInNetwork(client: string | undefined): boolean {
     const network = client === undefined ? undefined : this.#networks.get(client);
     if (network === undefined || network.connections.size < this.#options.maxPerClient) return true;
-    return this.#close(findIdle([network]) ?? findWaiting([network]), 'client_connections');
+    return this.#close(findIdle(network) ?? findWaiting(network), 'client_connections');
   }
 
   /** Each connection takes kilobytes: hundreds of them would fill a small container, with or without requests. */
@@ -220,14 +225,25 @@ export class ConnectionLimiter {
       if (!this.#close(this.#findReplaceable(), 'memory')) return;
   }
 
-  /** Finds the connection to close for another one. */
+  /**
+   * Finds the connection to close for another one: one between two requests, as its client can open the next. Otherwise it is one of the client
+   * that has most, without a request or unfinished: the uploads of one client must not cost others the time from their handshake to their request.
+   */
   #findReplaceable(): TrackedConnection | undefined {
-    return this.#findIdle() ?? findWaiting([...this.#networks.values()]);
+    const kept = this.#findOfLargest(findKept) ?? findKept(this.#shared);
+    return kept ?? this.#findOfLargest((network) => findIdle(network) ?? findWaiting(network)) ?? findIdle(this.#shared);
   }
 
-  /** Finds the least useful connection that has no request. */
-  #findIdle(): TrackedConnection | undefined {
-    return findIdle([...this.#networks.values()]) ?? findIdle([this.#shared]);
+  /** Finds one in the network that has most; among equal ones, the one that has waited longest. */
+  #findOfLargest(find: (network: Network) => TrackedConnection | undefined): TrackedConnection | undefined {
+    let found: TrackedConnection | undefined;
+    for (const network of this.#networks.values()) {
+      const more = network.connections.size - (found?.network.connections.size ?? 0);
+      const candidate = more < 0 ? undefined : find(network);
+      if (candidate !== undefined && (found === undefined || more > 0 || candidate.changedAt < found.changedAt))
+        found = candidate;
+    }
+    return found;
   }
 
   /** Closes a connection because of a limit; returns false if there is none to close. */
@@ -291,33 +307,30 @@ function toSocketKey({ localAddress, remoteAddress, remotePort }: Socket): strin
   return `${localAddress} ${remoteAddress} ${remotePort}`;
 }
 
-function findLargest(networks: readonly Network[], isCandidate: (network: Network) => boolean): Network | undefined {
-  let found: Network | undefined;
-  for (const network of networks)
-    if (network.connections.size > (found?.connections.size ?? 0) && isCandidate(network)) found = network;
-  return found;
+/** Finds the connection that has been idle longest. */
+function findIdle(network: Network): TrackedConnection | undefined {
+  return network.connections.size > network.busy ? findEarliest(network, isIdle) : undefined;
 }
 
-/** Finds the connection that has been idle longest, in the network that has most. */
-function findIdle(networks: readonly Network[]): TrackedConnection | undefined {
-  const network = findLargest(networks, ({ connections, busy }) => connections.size > busy);
-  return findEarliest(network, ({ inFlight }) => inFlight.length === 0);
+/** Finds the connection that has been idle longest since its last request. */
+function findKept(network: Network): TrackedConnection | undefined {
+  return network.connections.size > network.busy ? findEarliest(network, (each) => each.hasRequested && isIdle(each)) : undefined;
 }
 
 /** Finds the connection that has waited longest for its client. A complete request is never evicted before its response. */
-function findWaiting(networks: readonly Network[]): TrackedConnection | undefined {
-  const network = findLargest(networks, ({ connections }) => [...connections].some(isWaiting));
+function findWaiting(network: Network): TrackedConnection | undefined {
   return findEarliest(network, isWaiting);
 }
 
-function findEarliest(
-  network: Network | undefined,
-  isCandidate: (connection: TrackedConnection) => boolean,
-): TrackedConnection | undefined {
+function findEarliest(network: Network, isCandidate: (connection: TrackedConnection) => boolean): TrackedConnection | undefined {
   let found: TrackedConnection | undefined;
-  for (const connection of network?.connections ?? [])
+  for (const connection of network.connections)
     if (isCandidate(connection) && (found === undefined || connection.changedAt < found.changedAt)) found = connection;
   return found;
+}
+
+function isIdle({ inFlight }: TrackedConnection): boolean {
+  return inFlight.length === 0;
 }
 
 /** Whether all its requests wait for the client: to send the rest of the body, or to take the end of the response. */

@@ -108,6 +108,63 @@ describe.each([
     await other.ask('/');
   });
 
+  test('replaces an unfinished upload of the address that has most, and not the connection of another that is idle', async () => {
+    const { dial, held } = await start(isTls);
+    const other = await dial('127.0.0.2');
+    const uploads = [await dial(), await dial(), await dial()];
+    for (const each of uploads) await each.ask('/upload');
+    await until(() => held.length === 3);
+    await (await dial('127.0.0.3')).ask('/');
+    await until(() => uploads[0]?.isClosed() === true);
+    await other.ask('/');
+    expect(uploads.map(({ isClosed }) => isClosed())).toEqual([true, false, false]);
+  });
+
+  test('closes unfinished uploads of the address that has most while memory is tight, also for its own first request', async () => {
+    let isTight = false;
+    const options = { maxConnections: 100, maxPerClient: 100, isTight: () => isTight, keptWhileTight: 3 };
+    const { dial, held } = await start(isTls, options);
+    const other = await dial('127.0.0.2');
+    const uploads = [await dial(), await dial(), await dial()];
+    for (const each of uploads.slice(0, 2)) await each.ask('/upload');
+    await until(() => held.length === 2);
+    isTight = true;
+    await uploads[2]?.ask('/upload');
+    // The other one has no request yet.
+    await until(() => uploads[0]?.isClosed() === true);
+    isTight = false;
+    await other.ask('/');
+    expect(uploads.map(({ isClosed }) => isClosed())).toEqual([true, false, false]);
+  });
+
+  test('replaces the longest unfinished upload of addresses that have one each, and not a newer connection', async () => {
+    const { dial, held } = await start(isTls);
+    const uploads = [await dial('127.0.0.5'), await dial('127.0.0.6'), await dial('127.0.0.7')];
+    for (const each of uploads) await each.ask('/upload');
+    await until(() => held.length === 3);
+    const other = await dial('127.0.0.2');
+    await (await dial('127.0.0.8')).ask('/upload');
+    await until(() => uploads[0]?.isClosed() === true);
+    await other.ask('/');
+    expect(uploads.map(({ isClosed }) => isClosed())).toEqual([true, false, false]);
+  });
+
+  test('replaces a connection between two requests rather than an upload, also one that represents many clients', async () => {
+    const toClient: ConnectionLimiterOptions['toClient'] = ({ remoteAddress }) =>
+      remoteAddress === '127.0.0.9' ? undefined : remoteAddress;
+    const { dial, held } = await start(isTls, { toClient });
+    const uploads = [await dial(), await dial()];
+    for (const each of uploads) await each.ask('/upload');
+    await until(() => held.length === 2);
+    const [proxied, client] = [await dial('127.0.0.9'), await dial('127.0.0.2')];
+    for (const each of [proxied, client]) await each.ask('/');
+    await (await dial('127.0.0.3')).ask('/hold');
+    await until(() => client.isClosed());
+    await (await dial('127.0.0.4')).ask('/hold');
+    await until(() => proxied.isClosed());
+    expect(uploads.map(({ isClosed }) => isClosed())).toEqual([false, false]);
+  });
+
   test('replaces an idle connection while memory is tight, although the port has room, but no request in flight', async () => {
     const hits: ConnectionLimit[] = [];
     let isTight = false;
@@ -201,11 +258,11 @@ describe.each([
   test('closes an idle connection that represents many clients only if no other is idle', async () => {
     const toClient: ConnectionLimiterOptions['toClient'] = ({ remoteAddress }) =>
       remoteAddress === '127.0.0.2' ? undefined : remoteAddress;
-    const { dial } = await start(isTls, { maxPerClient: 1, toClient });
+    const { dial, held } = await start(isTls, { maxPerClient: 1, toClient });
     const proxied = [await dial('127.0.0.2'), await dial('127.0.0.2'), await dial('127.0.0.2')];
     const own = await dial();
-    await (await dial('127.0.0.3')).ask('/');
-    await until(() => own.isClosed());
+    await (await dial('127.0.0.3')).ask('/hold');
+    await until(() => own.isClosed() && held.length === 1);
     for (const each of proxied) await each.ask('/');
     // A fifth connection: the only client is busy, so one of the others makes room.
     const client = await dial('127.0.0.2');
