@@ -127,7 +127,7 @@ describe('the files', () => {
         ],
         ...['chart/sidegate/rules/store.yaml', 'chart/sidegate/dashboards/fleet.json', 'chart/sidegate/templates/NOTES.txt'],
         ...['chart/sidegate/templates/requirements.yaml', 'chart/sidegate-lib/templates/_helpers.tpl', 'src/cli/main.ts'],
-        ...['examples/gate.yaml', 'config/quickstart.yaml', 'quickstart/main.ts'],
+        ...['examples/fixtures/gate.yaml', 'config/quickstart.yaml', 'quickstart/main.ts'],
       ]),
     );
     expect(new Set(files).size).toBe(files.length);

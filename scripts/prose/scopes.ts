@@ -22,7 +22,7 @@ export const SCOPES: readonly Scope[] = [
     extract: extractMarkdown,
   },
   { name: 'docs', globs: ['docs/**/*.md'], extract: extractDocs },
-  { name: 'chart pages', globs: ['chart/**/*.md'], extract: extractMarkdown },
+  { name: 'pages of charts and examples', globs: ['chart/**/*.md', 'examples/**/*.md'], extract: extractMarkdown },
   {
     name: 'chart values',
     globs: ['chart/*/values.yaml', 'chart/*/values.schema.json', 'chart/*/Chart.yaml'],
@@ -32,7 +32,7 @@ export const SCOPES: readonly Scope[] = [
   { name: 'dashboards', globs: ['chart/*/dashboards/*.json'], extract: extractYaml },
   { name: 'templates', globs: ['chart/*/templates/**/*.{yaml,tpl}'], extract: extractTemplate },
   { name: 'notes', globs: ['chart/*/templates/NOTES.txt'], extract: extractNotes },
-  { name: 'examples', globs: ['examples/*.yaml', 'config/*.yaml'], extract: extractYaml },
+  { name: 'examples', globs: ['examples/**/*.yaml', 'config/*.yaml'], extract: extractYaml },
   {
     name: 'sources',
     globs: ['src/**/*.ts', 'quickstart/*.ts', 'scripts/*.ts', 'chart/*.ts', 'bench/**/*.ts', 'test/prepare/*.ts'],

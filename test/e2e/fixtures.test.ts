@@ -77,13 +77,13 @@ function playRoute(route: Sections, steps: readonly Sections[], more: Sections =
 const PASSED: Told = { exit: 0, text: expect.stringContaining('SUCCESS: 1 passed, 0 failed\n') as string };
 
 test('the example of the README passes in a separate process', () => {
-  const { stdout, status } = spawnSync(process.execPath, [LAUNCHER, 'test', 'examples/fixtures.yaml'], {
+  const { stdout, status } = spawnSync(process.execPath, [LAUNCHER, 'test', 'examples/fixtures/fixtures.yaml'], {
     cwd: ROOT,
     encoding: 'utf8',
     env: { PATH: process.env['PATH'] },
   });
   expect(stdout).toMatch(
-    /^examples\/fixtures\.yaml \(examples\/gate\.yaml\)\n(?: {2}ok {8}.+\n){14}SUCCESS: 14 passed, 0 failed\n$/,
+    /^examples\/fixtures\/fixtures\.yaml \(examples\/fixtures\/gate\.yaml\)\n(?: {2}ok {8}.+\n){14}SUCCESS: 14 passed, 0 failed\n$/,
   );
   expect(status).toBe(0);
 });
@@ -677,7 +677,7 @@ describe('fixtures that cannot run exit with 2 and the reason', () => {
     [['--output', '/nowhere/x'], 'cannot write --output /nowhere/x (ENOENT)'],
     [[], "missing required argument 'fixtures'"],
   ])('%j is a usage error', (args, reason) => {
-    const file = reason.startsWith('missing') ? [] : ['examples/fixtures.yaml'];
+    const file = reason.startsWith('missing') ? [] : ['examples/fixtures/fixtures.yaml'];
     const { status, stderr } = spawnSync(process.execPath, [LAUNCHER, 'test', ...file, ...args], { cwd: ROOT, encoding: 'utf8' });
     expect(stderr).toContain(reason);
     expect(status).toBe(2);
