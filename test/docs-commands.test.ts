@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, globSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -7,8 +7,8 @@ import { injectFiles } from '../src/cli/inject.ts';
 import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { HELM, helm } from './support/chart.ts';
-import { type Block, readBlocks } from './support/doc-blocks.ts';
-import { expectOutput } from './support/doc-output.ts';
+import { type Block, place, readBlocks } from './support/doc-blocks.ts';
+import { runBlocks } from './support/doc-output.ts';
 import { DocSession } from './support/doc-session.ts';
 import { run } from './support/run.ts';
 
@@ -32,7 +32,9 @@ const PAGES = [
   ...pagesIn('docs/tutorials'),
   ...pagesIn('docs/how-to'),
 ];
-const blocks = PAGES.flatMap((page) => readBlocks(page, join(ROOT, page)));
+/** Run by test/e2e/examples.test.ts, fixtures.test.ts and test/oracles/go-example.test.ts. */
+const EXAMPLES = globSync('examples/*/README.md', { cwd: ROOT }).sort();
+const blocks = [...PAGES, ...EXAMPLES].flatMap((page) => readBlocks(page, join(ROOT, page)));
 const skipped = blocks.filter(({ directive }) => directive.kind === 'not-run');
 
 const sessions: DocSession[] = [];
@@ -47,8 +49,6 @@ function pagesIn(folder: string): string[] {
     .map((name) => `${folder}/${name}`);
 }
 
-const place = ({ page, line }: Block): string => `${page}:${line}`;
-
 describe('the commands of the README, the tutorials and the how-to guides', () => {
   test.for(PAGES)('work as %s shows them', { timeout: 60_000 }, async (page, { skip }) => {
     const own = blocks.filter((block) => block.page === page);
@@ -56,14 +56,8 @@ describe('the commands of the README, the tutorials and the how-to guides', () =
     if (needsPython && !existsSync(`${PYTHON_FOLDER}/ready`)) skip('Django could not be installed');
     const session = new DocSession({ commands: { python3: `exec '${PYTHON_FOLDER}/bin/python' "$@"` } });
     sessions.push(session);
-    await session.prepare(own);
-    let output = '';
-    for (const block of own) {
-      if (block.directive.kind === 'not-run') output = '';
-      else if (block.file !== undefined) session.write(block);
-      else if (block.language === 'sh') output = await runBlock(session, block);
-      else if (block.language === 'text') expectOutput(session.localize(block.text), output, place(block));
-    }
+    await session.prepare(own.map(({ text }) => text));
+    await runBlocks(session, own);
   });
 
   test('are either run or marked with the reason why not', () => {
@@ -80,14 +74,6 @@ describe('the commands of the README, the tutorials and the how-to guides', () =
     expect(blocks.filter(({ language }) => ['', 'bash', 'shell', 'console', 'yml'].includes(language)).map(place)).toEqual([]);
   });
 });
-
-async function runBlock(session: DocSession, block: Block): Promise<string> {
-  const { directive } = block;
-  if (directive.kind === 'background') return (await session.start(block, directive.until)).output;
-  const { code, output } = await session.run(block);
-  expect(code, `${place(block)} printed ${output}`).toBe(directive.kind === 'exits' ? directive.code : 0);
-  return output;
-}
 
 const yamlBlocks = blocks.filter(({ language, directive }) => language === 'yaml' && directive.kind !== 'not-run');
 const isKubernetes = ({ text }: Block): boolean => /^apiVersion:/m.test(text);

@@ -22,6 +22,9 @@ export interface Block {
   readonly directive: Directive;
 }
 
+/** Where a block begins. */
+export const place = ({ page, line }: Block): string => `${page}:${line}`;
+
 const FENCE = /^( *)```([^\n]*)\n([\s\S]*?)^\1```$/gm;
 const DIRECTIVE = /<!-- (not run|background|exits): (.+) -->\s*$/;
 

@@ -1,5 +1,26 @@
-/** Compares what a page shows with what its commands print. */
+/** Runs the commands of a page, and compares what they print with what the page shows. */
 import { expect } from 'vitest';
+import { type Block, place } from './doc-blocks.ts';
+import type { DocSession } from './doc-session.ts';
+
+/** Runs the blocks in their order, except those that are marked with a reason. */
+export async function runBlocks(session: DocSession, blocks: readonly Block[]): Promise<void> {
+  let output = '';
+  for (const block of blocks) {
+    if (block.directive.kind === 'not-run') output = '';
+    else if (block.file !== undefined) session.write(block);
+    else if (block.language === 'sh') output = await runBlock(session, block);
+    else if (block.language === 'text') expectOutput(session.localize(block.text), output, place(block));
+  }
+}
+
+async function runBlock(session: DocSession, block: Block): Promise<string> {
+  const { directive } = block;
+  if (directive.kind === 'background') return (await session.start(block, directive.until)).output;
+  const { code, output } = await session.run(block);
+  expect(code, `${place(block)} printed ${output}`).toBe(directive.kind === 'exits' ? directive.code : 0);
+  return output;
+}
 
 /** Each line of the page is printed, in this order; `…` stands for any text. */
 export function expectOutput(shown: string, output: string, where: string): void {

@@ -42,9 +42,9 @@ export class DocSession {
     this.#openTerminal();
   }
 
-  /** Finds a free port for each port that the blocks name. */
-  async prepare(blocks: readonly Block[]): Promise<void> {
-    const named = new Set(blocks.flatMap(({ text }) => text.match(PAGE_PORTS) ?? []));
+  /** Finds a free port for each port that the texts name. */
+  async prepare(texts: readonly string[]): Promise<void> {
+    const named = new Set(texts.flatMap((text) => text.match(PAGE_PORTS) ?? []));
     for (const port of named) this.#ports.set(port, await findFreePort([...this.#ports.values()]));
   }
 
@@ -54,7 +54,7 @@ export class DocSession {
   }
 
   /** Writes the block to the file that it names. */
-  write({ file = '', text }: Block): void {
+  write({ file = '', text }: Pick<Block, 'file' | 'text'>): void {
     const path = join(this.folder, file);
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, this.localize(text));
@@ -68,7 +68,7 @@ export class DocSession {
   }
 
   /** Starts the block, and resolves once it has printed the text; rejects if it ends before. */
-  start({ text }: Block, until: string): Promise<BlockResult> {
+  start({ text }: Pick<Block, 'text'>, until: string): Promise<BlockResult> {
     const child = this.#spawn(text, '');
     this.#background.push(child);
     this.#openTerminal();
@@ -103,7 +103,9 @@ export class DocSession {
 
   #spawn(text: string, epilogue: string): ChildProcess {
     const cwd = readFileSync(join(this.#tools, 'cwd'), 'utf8').trimEnd();
-    const script = `. '${this.#tools}/env'\nset -eu -o pipefail\n${this.localize(text)}${epilogue}`;
+    // Read here, because a command that keeps running leaves its terminal to itself before its shell has started.
+    const exported = readFileSync(join(this.#tools, 'env'), 'utf8');
+    const script = `${exported}\nset -eu -o pipefail\n${this.localize(text)}${epilogue}`;
     const path = [this.#tools, dirname(process.execPath), process.env['PATH'] ?? ''].join(delimiter);
     return spawn('bash', ['-c', script], {
       cwd,

@@ -41,7 +41,7 @@ describe.skipIf(NODE_HINDRANCE !== undefined)('on a real node, the tutorial for 
     mkdirSync(join(session.folder, '.kube'));
     writeFileSync(join(session.folder, '.kube', 'config'), node.kubeconfig());
     for (const name of ['chart', 'Dockerfile']) symlinkSync(join(ROOT, name), join(session.folder, name));
-    await session.prepare(blocks);
+    await session.prepare(blocks.map(({ text }) => text));
   });
   afterAll(async () => {
     await session?.run({ text: `kubectl delete --ignore-not-found ${CREATED}` });
