@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, globSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
@@ -283,6 +283,7 @@ describe('the docs', () => {
       ...['GOVERNANCE.md', 'MAINTAINERS.md', 'CODE_OF_CONDUCT.md', 'RELEASE.md', '.github/PULL_REQUEST_TEMPLATE.md'],
       'chart/sidegate/README.md',
       'chart/sidegate-lib/README.md',
+      ...globSync('examples/**/README.md', { cwd: ROOT }),
       ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
         .filter((name) => name.endsWith('.md'))
         .map((name) => join('docs', name)),
