@@ -221,7 +221,7 @@ describe('the pages of the examples', () => {
   test('name only files in their commands that exist', () => {
     for (const name of NAMES) {
       const page = readExample(name, 'README.md');
-      for (const [, file = ''] of page.matchAll(/(?:-f|--config|--from-file=) ?([\w./-]+\.yaml)/g))
+      for (const [, file = ''] of page.matchAll(/(?:-f|--config|--from-file=) ?([\w.][\w./-]*\.yaml)/g))
         expect(existsSync(join(EXAMPLES, name, file)), `${name}: ${file}`).toBe(true);
     }
   });

@@ -1,7 +1,10 @@
-/** The schemas of Kubernetes' objects for the tests: the OpenAPI documents of several versions, from the Go modules of Kubernetes. */
+/**
+ * The schemas of objects for the tests: the OpenAPI documents of several versions of Kubernetes, and those of the other projects that the examples
+ * use. All are from the Go modules of their projects.
+ */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { toBinFolder } from './cluster-tools.ts';
 
 /** The releases by minor version, with the checksums of their modules as in a go.sum. */
@@ -17,9 +20,44 @@ export type SchemaVersion = keyof typeof RELEASES;
 
 export const SCHEMA_VERSIONS = Object.keys(RELEASES) as SchemaVersion[];
 
+/** Files of other projects, with the checksums of their modules. */
+const FOREIGN = [
+  {
+    module: 'sigs.k8s.io/gateway-api@v1.6.3',
+    sum: 'h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc=',
+    files: ['gateways', 'httproutes'].map((plural) => `config/crd/standard/gateway.networking.k8s.io_${plural}.yaml`),
+  },
+  {
+    module: 'github.com/external-secrets/external-secrets@v1.3.2',
+    sum: 'h1:u2J8RjlHIeF0oZCqtl92adI/uZWUwOesJIDkfql6LqQ=',
+    files: ['externalsecrets', 'secretstores'].map((plural) => `config/crds/bases/external-secrets.io_${plural}.yaml`),
+  },
+  {
+    module: 'github.com/argoproj/argo-cd/v3@v3.4.13',
+    sum: 'h1:kmnF4nE5SQ83OhtdX6DMmLSpH0eRIa1gNYdCLNHqB+A=',
+    files: ['manifests/crds/application-crd.yaml'],
+  },
+  {
+    module: 'github.com/compose-spec/compose-go/v2@v2.16.2',
+    sum: 'h1:pTp1DqQwJzFd85GzlWsSszKA1ABrV/ySqsClujIcWA8=',
+    files: ['schema/compose-spec.json'],
+  },
+];
+
+const toFolder = (): string => join(dirname(toBinFolder()), 'schemas');
+
 /** Returns the file with the definitions of a version. */
 export function toSchemaFile(version: SchemaVersion): string {
-  return join(dirname(toBinFolder()), 'schemas', `kubernetes-${RELEASES[version].release}.json`);
+  return join(toFolder(), `kubernetes-${RELEASES[version].release}.json`);
+}
+
+/** Returns the files of other projects: custom resource definitions, and the schema of Compose files. */
+export function listForeignFiles(): string[] {
+  return FOREIGN.flatMap(({ module, files }) => files.map((file) => toForeignFile(module, file)));
+}
+
+function toForeignFile(module: string, file: string): string {
+  return join(toFolder(), module.replaceAll('/', '-'), basename(file));
 }
 
 /** Downloads the documents that are missing. Returns the reason of a failure, in one line. */
@@ -27,24 +65,35 @@ export function prepareSchemas(): string | undefined {
   for (const version of SCHEMA_VERSIONS) {
     const file = toSchemaFile(version);
     if (existsSync(file)) continue;
-    const source = download(version);
+    const { release, sum } = RELEASES[version];
+    const source = download(`k8s.io/kubernetes@${release}`, sum);
     if ('problem' in source) return `the schemas of Kubernetes ${version}: ${source.problem}`;
     mkdirSync(dirname(file), { recursive: true });
     const { definitions } = JSON.parse(readFileSync(join(source.folder, 'api', 'openapi-spec', 'swagger.json'), 'utf8'));
     writeFileSync(`${file}.${process.pid}`, JSON.stringify({ definitions }));
     renameSync(`${file}.${process.pid}`, file);
   }
+  for (const { module, sum, files } of FOREIGN) {
+    const missing = files.filter((file) => !existsSync(toForeignFile(module, file)));
+    const source = missing.length === 0 ? { folder: '' } : download(module, sum);
+    if ('problem' in source) return `the schemas of ${module}: ${source.problem}`;
+    for (const file of missing) {
+      const target = toForeignFile(module, file);
+      mkdirSync(dirname(target), { recursive: true });
+      copyFileSync(join(source.folder, file), `${target}.${process.pid}`);
+      renameSync(`${target}.${process.pid}`, target);
+    }
+  }
   return undefined;
 }
 
-function download(version: SchemaVersion): { readonly folder: string } | { readonly problem: string } {
-  const { release, sum } = RELEASES[version];
-  const { stdout, stderr } = spawnSync('go', ['mod', 'download', '-json', `k8s.io/kubernetes@${release}`], {
+function download(module: string, sum: string): { readonly folder: string } | { readonly problem: string } {
+  const { stdout, stderr } = spawnSync('go', ['mod', 'download', '-json', module], {
     encoding: 'utf8',
     env: { ...process.env, GOWORK: 'off', GOFLAGS: '' },
   });
   if (!stdout) return { problem: `go mod download failed: ${stderr}` };
   const { Dir: folder, Sum: actual, Error: error }: Record<string, string | undefined> = JSON.parse(stdout);
   if (folder === undefined) return { problem: `go mod download failed: ${error}` };
-  return actual === sum ? { folder } : { problem: `the checksum of ${release} is ${actual}, expected ${sum}` };
+  return actual === sum ? { folder } : { problem: `the checksum of ${module} is ${actual}, expected ${sum}` };
 }
