@@ -16,10 +16,9 @@ const FLUSH_INTERVAL_MS: Milliseconds = 500;
 const READ_INTERVAL_MS: Milliseconds = 1_000;
 /** Shorter than the idle timeouts of proxies. */
 const KEEP_ALIVE_MS: Milliseconds = 15_000;
-/** Events of one flush and one source; a browser cannot show more. */
-const MAX_EVENTS = 500;
-/** A client that reads too slowly for so much, or nothing for so long, is disconnected; browsers reconnect and continue. */
-const MAX_UNSENT_BYTES = 1_048_576;
+/** Events of one flush and one source; a browser cannot show more. Each has up to 8 KiB. */
+const MAX_EVENTS = 100;
+/** A client that has not read a flush for so long is disconnected; browsers reconnect and continue. */
 const SEND_TIMEOUT_MS: Milliseconds = 30_000;
 /** The numbers of the last own request and, with Redis, of the last one of other replicas. */
 const EVENT_ID = /^([0-9a-f]{8})-(\d{1,15})(?:-(\d{1,15}))?$/;
@@ -134,16 +133,18 @@ export class DeliveryStream {
   #flush(): void {
     let known: ViewContext | undefined;
     const context = (): ViewContext => (known ??= this.#parts.context());
-    const own = this.#listOwn(context);
-    const shared = this.#listShared();
+    // The others get what they missed, or how much it was, once they have read the last flush.
+    const ready = [...this.#clients].filter(({ response }) => !response.writableNeedDrain);
+    const own = this.#listOwn(ready, context);
+    const shared = this.#listShared(ready);
     const format = remember(({ view }) => JSON.stringify(redactView(view, context().redact)));
-    for (const client of this.#clients) this.#send(client, own, shared, format);
+    for (const client of ready) this.#send(client, own, shared, format);
   }
 
-  #listOwn(context: () => ViewContext): Source {
+  #listOwn(clients: readonly Client[], context: () => ViewContext): Source {
     const { journal } = this.#parts;
     const newest = journal.recorded;
-    const missing = Math.max(...[...this.#clients].map(({ seen }) => newest - seen));
+    const missing = Math.max(...clients.map(({ seen }) => newest - seen));
     const entries = missing > 0 ? journal.find({ limit: Math.min(missing, MAX_EVENTS) }) : [];
     return {
       newest,
@@ -151,11 +152,11 @@ export class DeliveryStream {
     };
   }
 
-  #listShared(): Source {
+  #listShared(clients: readonly Client[]): Source {
     const { shared } = this.#parts;
     if (shared === undefined) return { newest: 0, arrivals: [] };
     const newest = shared.received;
-    const oldest = Math.min(newest, ...[...this.#clients].flatMap(({ seenShared }) => seenShared ?? []));
+    const oldest = Math.min(newest, ...clients.flatMap(({ seenShared }) => seenShared ?? []));
     const entries = shared.since(Math.max(oldest, newest - MAX_EVENTS));
     const first = newest - entries.length + 1;
     return { newest, arrivals: entries.map((entry, index) => ({ number: first + index, row: toSharedRow(entry) })) };
@@ -193,12 +194,11 @@ export class DeliveryStream {
     client.writtenAt = now;
     const { response } = client;
     const isTaken = response.write(events.length === 0 ? ': keep-alive\n\n' : events.join(''));
-    const drop = (): void => {
+    if (isTaken) return;
+    pauseUntilDrained(response, client.owner, SEND_TIMEOUT_MS, () => {
       onDropped();
       response.destroy();
-    };
-    if (response.writableLength > MAX_UNSENT_BYTES) drop();
-    else if (!isTaken) pauseUntilDrained(response, client.owner, SEND_TIMEOUT_MS, drop);
+    });
   }
 
   #toEvent(position: readonly (number | undefined)[], text: string): string {

@@ -33,12 +33,17 @@ function toDetail(id: string): DeliveryDetail {
 /** A response that keeps what is written. */
 class FakeResponse extends EventEmitter {
   text = '';
-  writableLength = 0;
+  writableNeedDrain = false;
   /** It takes no more for now. */
   isBlocked = false;
   write(chunk: string): boolean {
     this.text += chunk;
+    this.writableNeedDrain = this.isBlocked;
     return !this.isBlocked;
+  }
+  drain(): void {
+    this.writableNeedDrain = false;
+    this.emit('drain');
   }
   destroy(): void {
     this.emit('close');
@@ -144,7 +149,7 @@ describe('the stream with a shared store', () => {
     expect([other.events, again.events]).toEqual([['4'], ['3', '4']]);
     publish(...Array.from({ length: 700 }, (_, i) => 10 + i));
     await clock.advance(2_000);
-    expect(again.events.slice(2, 4)).toEqual(['gap {"skipped":200}', '210']);
+    expect(again.events.slice(2, 4)).toEqual(['gap {"skipped":600}', '610']);
     for (const wrong of [`${INSTANCE}-999-999`, `${INSTANCE}-0-0`, `${INSTANCE}-0`, 'bbbbbbbb-1-1', `${INSTANCE}-1-1-1`]) {
       const client = open(wrong);
       await clock.advance(2_000);
@@ -207,7 +212,7 @@ test('disconnects a client that reads nothing for 30 s, and no other', async () 
   deaf.isBlocked = slow.isBlocked = true;
   record(1);
   await clock.advance(20_000);
-  slow.emit('drain');
+  slow.drain();
   await clock.advance(9_000);
   expect(stream.isFull).toBe(true);
   await clock.advance(2_000);
@@ -215,6 +220,26 @@ test('disconnects a client that reads nothing for 30 s, and no other', async () 
   expect(clients.map((client) => client.listenerCount('drain'))).toEqual([0, 1, 0, 0, 0, 0, 0, 0]);
   for (const client of clients) client.destroy();
   expect(clock.timers).toBe(0);
+});
+
+test('writes nothing more to a client that has not read the last flush, and tells it afterwards what it missed', async () => {
+  const { clock, open, record } = start();
+  const [deaf, other] = [open(), open()];
+  deaf.isBlocked = true;
+  record(1);
+  await clock.advance(1_000);
+  const { length } = deaf.text;
+  for (let id = 2; id < 302; id++) {
+    record(id);
+    if (id % 50 === 0) await clock.advance(1_000);
+  }
+  await clock.advance(1_000);
+  expect([deaf.text.length, other.events.length]).toEqual([length, 301]);
+  deaf.isBlocked = false;
+  deaf.drain();
+  await clock.advance(1_000);
+  expect(deaf.events.slice(0, 3)).toEqual(['1', 'gap {"skipped":200}', '202']);
+  expect(deaf.events.at(-1)).toBe('301');
 });
 
 test('does not count a client that left before its stream began', async () => {
