@@ -95,10 +95,14 @@ const DURATION = /^(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
 /** The units of durations, in milliseconds. */
 export const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
+/** A century: a time that far from now can still be counted in milliseconds by every store. */
+export const MAX_DURATION: Milliseconds = 36_500 * 86_400_000;
+
 /** Parses a duration such as `15s`, or says what is wrong. */
 export function parseDuration(text: string): Milliseconds | { problem: string } {
   const match = DURATION.exec(text);
   if (match === null)
     return { problem: `"${text}" is not a duration; write a number with the unit ms, s, m, h or d, for example 15s` };
-  return Math.round(Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? 0));
+  const duration = Math.round(Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? 0));
+  return duration <= MAX_DURATION ? duration : { problem: `${text} is too long; write at most 36500d` };
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemClock } from '../../src/core/clock.ts';
+import { MAX_DURATION, systemClock } from '../../src/core/clock.ts';
 import type { RedisTopology } from '../../src/state/redis/options.ts';
 import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
 import { type AttemptKeys, type Attempts, type AttemptsRule, withBanCache, withFallback } from '../../src/users/attempts.ts';
@@ -45,6 +45,14 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
       expect(await leftOf(attempts, [key])).toBeGreaterThan(0);
       await pass(300);
       expect(await leftOf(attempts, [key])).toBe(0);
+    });
+
+    test('are limited and banned for the longest times that a config can have', async () => {
+      const { attempts } = make();
+      const rule = { failures: 1, per: MAX_DURATION, ban: MAX_DURATION };
+      const key = fresh();
+      expect((await attempts.take([key], rule)).kind).toBe('taken');
+      expect(await attempts.take([key], rule)).toMatchObject({ kind: 'banned', left: expect.any(Number) });
     });
 
     test('show a ban, and forget it when it is lifted, with the failures that led to it', async () => {

@@ -1,6 +1,7 @@
 /** What any store of newest versions must keep to. */
 
 import { beforeEach, describe, expect, test } from 'vitest';
+import { MAX_DURATION } from '../../src/core/clock.ts';
 import type { EnterRequest, NewestVersions } from '../../src/state/ordering/newest-versions.ts';
 import { fc } from '../support/property.ts';
 
@@ -147,6 +148,13 @@ export function describeNewestVersions(name: string, open: () => VersionsUnderTe
       expect(await store.enter({ ...first, token: 'third', version: '1' })).toMatchObject({ state: 'busy' });
       await store.leave({ key: first.key, token: 'second' });
       expect(await store.enter({ ...first, token: 'third', version: '1' })).toEqual({ state: 'entered' });
+    });
+
+    test('keeps the newest version for the longest time that a config can have', async () => {
+      const first = request({ version: '50' });
+      await store.enter(first);
+      await store.leave({ ...first, handled: handled('50', MAX_DURATION) });
+      expect(await store.enter({ ...first, version: '49' })).toEqual({ state: 'stale' });
     });
 
     test('distinguishes tokens with the same prefix', async () => {

@@ -1,6 +1,7 @@
 /** What any store of seen ids must keep to. */
 
 import { beforeEach, describe, expect, test } from 'vitest';
+import { MAX_DURATION } from '../../src/core/clock.ts';
 import type { ClaimRequest, SeenIds } from '../../src/state/claims/seen-ids.ts';
 import { fc } from '../support/property.ts';
 
@@ -80,6 +81,13 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.confirm(first.key, 'second', 'f1', 40)).toBe(true);
       await pass(60);
       expect(await store.claim({ ...first, token: 'third' })).toEqual({ state: 'new' });
+    });
+
+    test('keeps an ID for the longest time that a config can have', async () => {
+      const first = request({ leaseMs: MAX_DURATION });
+      await store.claim(first);
+      expect(await store.confirm(first.key, first.token, 'f1', MAX_DURATION)).toBe(true);
+      expect(await store.claim({ ...first, token: 'other' })).toMatchObject({ state: 'handled' });
     });
 
     test('ignores a token that lost the claim to another', async () => {

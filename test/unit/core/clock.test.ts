@@ -27,3 +27,13 @@ test('a limit of time that the timers of libraries do not support is an error', 
   const messages = parseConfig('gate.yaml', text, new FakeClock()).problems.map(({ message }) => message);
   expect(messages.sort()).toEqual(['13d is too long; write at most 12d', '20d is too long; write at most 12d']);
 });
+
+test('a duration that a store could not count from now is an error', () => {
+  const text =
+    'routes: []\nstore: { memory: {} }\nlimits: { keepAliveTimeout: 36500d }\nshutdown: { grace: 36501d, drain: 999999999999d }\n';
+  const messages = parseConfig('gate.yaml', text, new FakeClock()).problems.map(({ message }) => message);
+  expect(messages).toEqual(
+    expect.arrayContaining(['36501d is too long; write at most 36500d', '999999999999d is too long; write at most 36500d']),
+  );
+  expect(messages.filter((message) => message.startsWith('36500d'))).toEqual([]);
+});
