@@ -316,6 +316,47 @@ describe('a path that an app may interpret as another route', () => {
     });
   });
 
+  test.each([
+    [
+      '/',
+      '/_next',
+      ['/_next/data/1/admin.json', '/_next/data/1/index.json'],
+      ['/_next', '/_next/static/a.js', '/_next/data/x.js'],
+    ],
+    ['/app', '/app/_next', ['/app/_next/data/1/admin.json', '/app/_next/data/1.x/a/b.json'], ['/app/_next/static/a.js']],
+    ['/', '/ad', ['/ad/(S(x))min', '/ad/(S(x)F(y))min/x'], ['/ad', '/ad/x.html', '/ad/(S(x))/y', '/ad/%78']],
+    ['/', '/my-files', [], ['/my-files', '/my-files/', '/my-files/a-b.c', '/my-files/index.html', '/my-files/x.php/y']],
+    ['/', '/app.php', ['/app.php/admin', '/app.php/x/y'], ['/app.php']],
+    ['/', '/index.php/open', [], ['/index.php/open', '/index.php/open/x', '/index.php/open/x.php/y']],
+  ])(
+    'is rejected under a password of %s if another name leads out of the open prefix %s',
+    async (outer, inner, rejected, passed) => {
+      const upstream = `http://127.0.0.1:${app.port}`;
+      const routes = [
+        { name: 'guarded', match: { pathPrefix: outer }, upstream, basic: BASIC },
+        { name: 'open', match: { pathPrefix: inner }, upstream, allow: 'anyone' },
+      ];
+      await withGate({ routes }, async (gate) => {
+        const codes = await Promise.all(rejected.map(async (path) => (await get(gate, path)).code));
+        expect(codes).toEqual(rejected.map(() => 'ambiguous_target'));
+        const found = await Promise.all(passed.map(async (path) => (await get(gate, path)).status));
+        expect(found).toEqual(passed.map(() => 200));
+      });
+    },
+  );
+
+  test('passes under a password of / if its other name is open as well', async () => {
+    const upstream = `http://127.0.0.1:${app.port}`;
+    const routes = [
+      { name: 'guarded', match: { pathPrefix: '/' }, upstream, basic: BASIC },
+      ...['/_next', '/blog'].map((pathPrefix, i) => ({ name: `open${i}`, match: { pathPrefix }, upstream, allow: 'anyone' })),
+    ];
+    await withGate({ routes }, async (gate) => {
+      expect((await get(gate, '/_next/data/1/blog/post.json')).status).toBe(200);
+      expect((await get(gate, '/_next/data/1/blogs.json')).code).toBe('ambiguous_target');
+    });
+  });
+
   test('is rejected if its scripts are more than a request has', async () => {
     await withGate({ routes: toGuardedRoutes(app.port) }, async (gate) => {
       expect((await get(gate, '/a.php/b.php/c')).status).toBe(200);

@@ -46,12 +46,20 @@ export class PathForms {
 /** The forms of each group's path. */
 type Keys<Route extends Routable> = ReadonlyMap<RouteGroup<Route>, readonly string[]>;
 
+/** Which forms are paths of a prefix, so that a wider prefix does not own them. `/_next/data/1/admin.json` below `/_next` has the form `/admin`. */
+interface Subtree {
+  readonly forms: ReadonlySet<string>;
+  /** With all paths below them. */
+  readonly tops: readonly string[];
+}
+
 /** Groups by the forms of their paths, as interpreted by apps that make the distinctions in `kept`. */
 interface FormTable<Route extends Routable> {
   readonly kept: KeptDistinctions;
   /** The groups whose apps make exactly these distinctions: only these can conflict. */
   readonly members: ReadonlySet<RouteGroup<Route>>;
   readonly keys: Keys<Route>;
+  readonly subtrees: ReadonlyMap<RouteGroup<Route>, Subtree>;
   readonly exact: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
   readonly prefixes: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
   /** Segments of the deepest prefix. */
@@ -111,7 +119,8 @@ export class PathConflicts<Route extends Routable> {
 
 /** An app could run a handler of `other` for a path of `group`, and the two have different gates. */
 function mayConflict<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>): boolean {
-  if (other === group || isFallback(group, other) || (other.host !== group.host && group.host !== undefined)) return false;
+  if (other === group || (group.isExact && isFallback(group, other))) return false;
+  if (other.host !== group.host && group.host !== undefined) return false;
   return group.routes.some((route) => route.match.methods.some((method) => !hasSameGates(other, route, method)));
 }
 
@@ -171,14 +180,26 @@ function toFormTable<Route extends Routable>(
   const prefixes = new Map<string, RouteGroup<Route>[]>();
   let maxDepth = 0;
   const keys = new Map(groups.map((group) => [group, toKeys(group, kept)]));
-  for (const [group, own] of keys) {
-    for (const key of own) {
+  const subtrees = new Map([...members].map((group) => [group, toSubtree(group, kept)]));
+  for (const [group, forms] of keys) {
+    for (const key of forms) {
       const map = group.isExact ? exact : prefixes;
       map.set(key, [...(map.get(key) ?? []), group]);
       if (!group.isExact) maxDepth = Math.max(maxDepth, key.split('/').length - 1);
     }
   }
-  return { kept, members, keys, exact, prefixes, maxDepth };
+  return { kept, members, keys, subtrees, exact, prefixes, maxDepth };
+}
+
+/** Of `/index.php/open`, `/open` is another name with all below it, but `/index.php` only for itself. */
+function toSubtree<Route extends Routable>({ path }: RouteGroup<Route>, kept: KeptDistinctions): Subtree {
+  const own = [...(toPathForms(path || '/', new Set([...kept, 'otherNames'])) ?? [path])];
+  const forms = toPathForms(path || '/', kept) ?? new Set(own);
+  return { forms, tops: own.concat([...forms].filter((form) => !own.some((each) => isAtOrBelow(each, form)))) };
+}
+
+function isWithin(form: string, subtree: Subtree | undefined): boolean {
+  return subtree !== undefined && (subtree.forms.has(form) || subtree.tops.some((top) => isAtOrBelow(form, top)));
 }
 
 /** The distinctions that the apps of all routes of a group are known to make. */
@@ -186,25 +207,31 @@ function toKept<Route extends Routable>({ routes }: RouteGroup<Route>): PathDist
   return PATH_DISTINCTIONS.filter((each) => routes.every(({ match }) => match.trustAppToDistinguish.includes(each)));
 }
 
-/** A group that matches the form and has different gates. */
+/** A group that matches the form and has different gates. The wider prefix counts if the form is not below the path of the found group. */
 function findConflict<Route extends Routable>(
   table: FormTable<Route>,
   form: string,
   { group, route, method, host }: Found<Route>,
 ): RouteGroup<Route> | undefined {
+  const isCandidate = (other: RouteGroup<Route>): boolean =>
+    table.members.has(other) && (other.host === group.host || (group.host === undefined && other.host === host));
   const isConflict = (other: RouteGroup<Route>): boolean =>
-    other !== group &&
-    table.members.has(other) &&
-    (other.host === group.host || (group.host === undefined && other.host === host)) &&
-    !isFallback(group, other) &&
-    !hasSameGates(other, route, method);
-  const conflict = table.exact.get(form)?.find(isConflict);
-  let end = 0;
-  for (let depth = 0; depth <= table.maxDepth && conflict === undefined; depth++) {
-    const found = table.prefixes.get(form.slice(0, end))?.find(isConflict);
-    if (found !== undefined || end === form.length) return found;
+    other !== group && isCandidate(other) && !hasSameGates(other, route, method);
+  const isDirect = (other: RouteGroup<Route>): boolean => !isFallback(group, other) && isConflict(other);
+  const exact = table.exact.get(form);
+  const conflict = exact?.find(isDirect);
+  if (conflict !== undefined) return conflict;
+  /** The most specific groups of the form. */
+  let owners: readonly RouteGroup<Route>[] | undefined;
+  for (let depth = 0, end = 0; depth <= table.maxDepth; depth++) {
+    const matching = table.prefixes.get(form.slice(0, end));
+    const found = matching?.find(isDirect);
+    if (found !== undefined) return found;
+    if (matching?.some(isCandidate) === true) owners = matching;
+    if (end === form.length) break;
     const next = form.indexOf('/', end + 1);
     end = next === -1 ? form.length : next;
   }
-  return conflict;
+  if (group.isExact || isWithin(form, table.subtrees.get(group))) return undefined;
+  return (exact?.some(isCandidate) === true ? exact : owners)?.find(isConflict);
 }
