@@ -429,6 +429,15 @@ describe('a delivery whose body arrives while a reload changes its route', () =>
     expect(await deliver([route()], [route({ route: { timeout: '20s' } })], signed())).toContain('200 OK');
     expect(app.received).toHaveLength(1);
   });
+
+  test('without changing who passes is handled', async () => {
+    const basic = { realm: 'r', users: { file: 'users' }, requireTls: false };
+    const { headers, body } = signed();
+    const delivery = { headers: { ...headers, ...toBasic('alice', 'a') }, body };
+    const after = route({ route: { basic: { ...basic, cache: { ttl: '1m' } } } });
+    expect(await deliver([route({ route: { basic } })], [after], delivery)).toContain('200 OK');
+    expect(app.received).toHaveLength(1);
+  });
 });
 
 test('an upgrade that a password check holds up while a reload begins to enforce it is not granted', async () => {
