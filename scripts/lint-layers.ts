@@ -30,7 +30,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   [
     'provider',
     [
-      ['events', 'postgres'],
+      ['events'],
       ['endpoints'],
       ['queue'],
       ['attempt'],

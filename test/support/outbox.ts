@@ -1,12 +1,12 @@
 /** Databases with the tables and roles of docs/outbox.md, and an outbox that moves their rows to a queue in memory. */
 import { resolve } from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { PostgresTarget } from '../../src/config/sources/postgres-url.ts';
 import { readPostgresUrl } from '../../src/config/sources/postgres-url.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { Outbox, type OutboxParts } from '../../src/provider/outbox/outbox.ts';
 import type { readFigures } from '../../src/provider/outbox/outbox-table.ts';
+import type { PostgresTarget } from '../../src/state/postgres.ts';
 import { readBlocks } from './doc-blocks.ts';
 import { until } from './gate.ts';
 import { POSTGRES_PASSWORD, type PostgresServer } from './postgres.ts';

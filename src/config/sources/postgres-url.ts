@@ -3,27 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { isAbsolute } from 'node:path';
 import { isLoopbackIp } from '../../core/ip-address.ts';
 import { Secret } from '../../core/secret.ts';
+import type { PostgresTarget, PostgresTls } from '../../state/postgres.ts';
 import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
-
-/** A database, and the role that connects to it. */
-export interface PostgresTarget {
-  /** A host name, an address, or the folder of a Unix socket. */
-  readonly host: string;
-  readonly port: number;
-  readonly database: string;
-  readonly user: string;
-  readonly password: Secret | undefined;
-  /** Undefined: without TLS. */
-  readonly tls: PostgresTls | undefined;
-}
-
-/** `verify`: the issuer and the name of the certificate, the issuer alone, or nothing. */
-export interface PostgresTls {
-  readonly verify: 'full' | 'ca' | 'none';
-  /** PEM; undefined: the CAs of the system. */
-  readonly ca: string | undefined;
-  readonly certificate: { readonly cert: string; readonly key: Secret } | undefined;
-}
 
 interface Problem {
   readonly problem: string;

@@ -1,8 +1,9 @@
 /** Reads the secrets and certificates of the sending side, and reports each problem with its config path. */
 import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
+import type { PostgresTarget } from '../../state/postgres.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
-import { type PostgresTarget, readPostgresUrl } from './postgres-url.ts';
+import { readPostgresUrl } from './postgres-url.ts';
 import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 import { readSecret } from './secrets.ts';
 import type { SourceProblem } from './source-problem.ts';

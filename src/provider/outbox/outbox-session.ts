@@ -1,8 +1,8 @@
 /** One connection of the outbox: it listens, and runs transactions one after the other. */
 import type pg from 'pg';
-import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
+import type { PostgresTarget } from '../../state/postgres.ts';
 import {
   type ConnectionResult,
   createPostgresClient,
@@ -10,7 +10,7 @@ import {
   PostgresError,
   repeatTransaction,
   toPostgresError,
-} from '../postgres/connection.ts';
+} from '../../state/postgres.ts';
 import { migrate, OUTBOX_CHANNEL, OUTBOX_MIGRATIONS, type OutboxSetup, readSetup, toBegin } from './outbox-table.ts';
 
 const SETUP_HINT = 'run the SQL of docs/outbox.md as the owner of the schema';

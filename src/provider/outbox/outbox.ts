@@ -5,12 +5,12 @@
  */
 import type pg from 'pg';
 import { TENANT, TENANT_RULE } from '../../config/schema/provider-schema.ts';
-import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
 import { type Clock, type Milliseconds, within } from '../../core/clock.ts';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { parseStrictJson } from '../../core/strict-json.ts';
 import { JSON_BOUNDS } from '../../http-api/api-router.ts';
+import type { PostgresTarget } from '../../state/postgres.ts';
 import type { RoutedEvent, Target } from '../endpoints/endpoint.ts';
 import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
 import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';

@@ -3,9 +3,9 @@ import type pg from 'pg';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
+import type { ConnectionResult } from '../../state/postgres.ts';
 import type { EndpointStore, Target } from '../endpoints/endpoint.ts';
 import { isInboxEndpoint } from '../events/event.ts';
-import type { ConnectionResult } from '../postgres/connection.ts';
 import type {
   AppendResult,
   AttemptRecord,

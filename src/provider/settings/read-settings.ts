@@ -1,7 +1,6 @@
 /** The settings of the sending side: the config, with everything that it refers to read, parsed and checked. */
 import type { ProviderConfig, ProviderEndpointConfig } from '../../config/schema/config.ts';
 import { chooseQueue } from '../../config/schema/queue-choice.ts';
-import type { PostgresTarget } from '../../config/sources/postgres-url.ts';
 import { type EndpointSecrets, readProviderFiles } from '../../config/sources/provider-files.ts';
 import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { findTokenProblem } from '../../core/bearer-token.ts';
@@ -10,6 +9,7 @@ import type { SettingProblem } from '../../core/errors.ts';
 import type { Secret } from '../../core/secret.ts';
 import { createEgressProxy, type EgressProxy, findProxyProblem } from '../../http/client/proxy-tunnel.ts';
 import { compileEgressRules, type EgressRules, findUrlProblem, parseHostRule } from '../../http/dial/endpoint-url.ts';
+import type { PostgresTarget } from '../../state/postgres.ts';
 import { parseSigningSecret } from '../../verify/sign/signing-keys.ts';
 import { createEndpointContext } from '../attempt/sender.ts';
 import type { ClientCertificate, Endpoint, SigningKey } from '../endpoints/endpoint.ts';

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { PostgresError } from '../../state/postgres.ts';
 import type { AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Span } from '../../telemetry/tracing/span.ts';
@@ -10,7 +11,6 @@ import type { AttemptResult, DeadReason, Decision } from '../attempt/attempt.ts'
 import type { DisabledReason, Endpoint } from '../endpoints/endpoint.ts';
 import type { RegistryLogEvent } from '../endpoints/stored-registry.ts';
 import { INBOX_PREFIX, readTraceHeaders } from '../events/event.ts';
-import { PostgresError } from '../postgres/connection.ts';
 import type { Delivery, InboxBacklog, NewEvent } from '../queue/delivery-queue.ts';
 import { isDiskFull, type QueueHooks } from '../queue/store-client.ts';
 import { API_LABEL, type ProviderMetrics } from './provider-metrics.ts';

@@ -1,9 +1,10 @@
 /** A queue under test in a schema of its own of a PostgreSQL server. */
-import type { PostgresTarget } from '../../../src/config/sources/postgres-url.ts';
+
 import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import type { DeliveryQueue } from '../../../src/provider/queue/delivery-queue.ts';
 import { createQueue } from '../../../src/provider/queue/sql-queue.ts';
+import type { PostgresTarget } from '../../../src/state/postgres.ts';
 import type { PostgresServer } from '../postgres.ts';
 import { type QueueOptions, toParts } from './sqlite-store.ts';
 import type { CreateQueueStore } from './store.ts';

@@ -7,7 +7,7 @@ import { toOwnBytes } from '../../../core/chunk-memory.ts';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
-import { createPostgresClient } from '../../postgres/connection.ts';
+import { createPostgresClient } from '../../../state/postgres.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
 import { readStates } from '../sql/lanes.ts';
 import { type OperationKind, type Operations, type Reply, type Results, Store, type Task } from '../sql/store.ts';

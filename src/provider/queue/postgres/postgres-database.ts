@@ -1,11 +1,11 @@
 /** The store in PostgreSQL: what PostgreSQL does differently from SQLite. */
 import { randomInt } from 'node:crypto';
 import pg from 'pg';
-import type { PostgresTarget } from '../../../config/sources/postgres-url.ts';
 import { type Clock, type Milliseconds, pause } from '../../../core/clock.ts';
 import { SidegateError } from '../../../core/errors.ts';
 import { offEvent, onEvent } from '../../../core/safe-events.ts';
-import { repeatTransaction, toClientConfig, toPostgresError } from '../../postgres/connection.ts';
+import type { PostgresTarget } from '../../../state/postgres.ts';
+import { repeatTransaction, toClientConfig, toPostgresError } from '../../../state/postgres.ts';
 import type { Columns, ColumnType, Database, Dialect, Parameter, Payload, Sql } from '../sql/database.ts';
 import { migrate } from '../sql/schema.ts';
 

@@ -1,10 +1,30 @@
 /** Connections to PostgreSQL, and what went wrong with one in the words of an operator. */
 import type { ClientConfig } from 'pg';
 import pg from 'pg';
-import type { PostgresTarget, PostgresTls } from '../../config/sources/postgres-url.ts';
-import type { Milliseconds } from '../../core/clock.ts';
-import { SidegateError, toErrorText } from '../../core/errors.ts';
-import { guardDecision } from '../../core/safe-events.ts';
+import type { Milliseconds } from '../core/clock.ts';
+import { SidegateError, toErrorText } from '../core/errors.ts';
+import { guardDecision } from '../core/safe-events.ts';
+import type { Secret } from '../core/secret.ts';
+
+/** A database, and the role that connects to it. */
+export interface PostgresTarget {
+  /** A host name, an address, or the folder of a Unix socket. */
+  readonly host: string;
+  readonly port: number;
+  readonly database: string;
+  readonly user: string;
+  readonly password: Secret | undefined;
+  /** Undefined: without TLS. */
+  readonly tls: PostgresTls | undefined;
+}
+
+/** `verify`: the issuer and the name of the certificate, the issuer alone, or nothing. */
+export interface PostgresTls {
+  readonly verify: 'full' | 'ca' | 'none';
+  /** PEM; undefined: the CAs of the system. */
+  readonly ca: string | undefined;
+  readonly certificate: { readonly cert: string; readonly key: Secret } | undefined;
+}
 
 const CONNECT_TIMEOUT_MS: Milliseconds = 5_000;
 /** For the reply to a query, if the network loses it. Longer than any `statement_timeout` that is set here. */
