@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { type Clock, systemClock } from '../../src/core/clock.ts';
+import { type Clock, systemClock, within } from '../../src/core/clock.ts';
 import type { DeliveryQueue, Serving } from '../../src/provider/queue/delivery-queue.ts';
 import type { QueueHooks } from '../../src/provider/queue/store-client.ts';
 import { describeDeliveryQueue } from '../contract/delivery-queue.contract.ts';
@@ -520,9 +521,59 @@ test('a transaction that locks one tenant rejects its events, and none of anothe
       { status: 'rejected', reason: { code: 'queue_unavailable' } },
       { status: 'fulfilled', value: ['stored'] },
     ]);
+    // From now on, the others wait for one try of all that is locked, and not for one of each.
+    const add = (tenant: string): Promise<unknown> => queue.append([newEvent([tenant], { tenant })]);
+    const locked = Promise.allSettled(Array.from({ length: 20 }, () => add('locked')));
+    expect(await within(systemClock, 5_000, add('free'))).toBe(true);
+    expect((await locked).every(({ status }) => status === 'rejected')).toBe(true);
+    await client.query('ROLLBACK');
+    expect(await queue.append([newEvent(['a'], { tenant: 'locked' })])).toEqual(['stored']);
   } finally {
     await client.end();
   }
+});
+
+test('a transaction that locks one lane makes a replica lose this one and no other', async () => {
+  const schema = newSchema();
+  let pause = 0;
+  const renewals: (() => void)[] = [];
+  const clock: Clock = {
+    ...systemClock,
+    monotonic: () => systemClock.monotonic() + pause,
+    every: (interval, action) => {
+      if (interval === 10_000) renewals.push(action);
+      return () => undefined;
+    },
+  };
+  const queue = createPostgresQueue(server.url(), schema, { clock, hooks: NO_HOOKS });
+  await queue.open();
+  opened.add(queue);
+  const lost = new Set<string>();
+  const running = new Set<string>();
+  const serving = queue.serve(2, async (lane) => {
+    running.add(lane.endpoint);
+    await once(lane.signal, 'abort');
+    lost.add(lane.endpoint);
+    return {};
+  });
+  await queue.append([newEvent(['a', 'b'], { createdAt: now() })]);
+  await until(() => running.size === 2);
+  const client = new pg.Client(server.url());
+  await client.connect();
+  try {
+    await client.query(`BEGIN; SELECT FROM "${schema}".lane WHERE name = 'a' FOR UPDATE`);
+    pause = 20_000;
+    for (const renew of renewals) renew();
+    await until(() => lost.has('a'));
+    // Another lane is claimed, which ends all that could not be renewed.
+    pause = 40_000;
+    await queue.append([newEvent(['c'], { createdAt: now() })]);
+    await until(() => running.has('c'));
+    expect([...lost]).toEqual(['a']);
+  } finally {
+    await client.end();
+  }
+  await serving.stop();
 });
 
 test('a replica that froze in a transaction that joined the queue makes others wait, and rejects none of their events', async () => {

@@ -9,6 +9,7 @@ import { SidegateError } from '../../../core/errors.ts';
 import { onEvent, runDetached, runNextTurn } from '../../../core/safe-events.ts';
 import { createPostgresClient } from '../../../state/postgres.ts';
 import type { QueueBounds } from '../delivery-queue.ts';
+import type { Sql } from '../sql/database.ts';
 import { readStates } from '../sql/lanes.ts';
 import { type OperationKind, type Operations, type Reply, type Results, Store, type Task } from '../sql/store.ts';
 import {
@@ -314,18 +315,18 @@ class PostgresClient implements StoreClient {
     for (const [endpoint, { isRunning, usedAt }] of this.#owned)
       if (!isRunning && usedAt < begin - RENEW_MS) this.#owned.delete(endpoint);
     const kept = [...this.#owned.keys(), ...this.#claiming];
-    const { dialect } = this.#database;
+    const lanes = `owner = ? AND name IN ${this.#database.dialect.list('text')}`;
+    const values = [this.#owner, JSON.stringify(kept)];
+    const renew = (sql: Sql, which: string) =>
+      sql.all<{ name: string }>(`UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE ${which} RETURNING name`, values);
     try {
-      const renewed = await this.#database.transaction(async (sql) => {
-        await sql.run(`UPDATE lane SET owner = NULL WHERE owner = ? AND name NOT IN ${dialect.list('text')}`, [
-          this.#owner,
-          JSON.stringify(kept),
-        ]);
-        return sql.all<{ name: string }>(
-          `UPDATE lane SET lease = ${NOW} + ${LEASE_MS} WHERE owner = ? AND name IN ${dialect.list('text')} RETURNING name`,
-          [this.#owner, JSON.stringify(kept)],
-        );
-      });
+      const renewed = await this.#database
+        .transaction(async (sql) => {
+          await sql.run(`UPDATE lane SET owner = NULL WHERE ${lanes.replace(' IN ', ' NOT IN ')}`, values);
+          return renew(sql, lanes);
+        }, true)
+        // A lane that another transaction locks for so long is lost, and no other.
+        .catch(() => renew(this.#database, `name IN (SELECT name FROM lane WHERE ${lanes} FOR UPDATE SKIP LOCKED)`));
       this.#leasedUntil = begin + LEASE_MS - LEASE_MARGIN_MS;
       const names = new Set(renewed.map(({ name }) => name));
       this.#loseLeases(kept.filter((name) => !names.has(name)));

@@ -40,6 +40,7 @@ const LOCK_TIMEOUT_MS: Milliseconds = 500;
 const LOCK_PAUSE_MS: Milliseconds = 1_000;
 const MAX_LOCK_TRIES = 30;
 const LOCK_NOT_AVAILABLE = '55P03';
+const QUERY_CANCELED = '57014';
 const MAX_KEY = 2 ** 47;
 const PAYLOADS_PER_STATEMENT = 500;
 /** Tables, where a statement names them: a connection pooler need not keep a search path. */
@@ -308,7 +309,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
     }
   }
 
-  explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean } {
+  explain(thrown: unknown): ReturnType<Database['explain']> {
     if (thrown instanceof SidegateError) return { error: thrown, isOfStore: false };
     const state = toState(thrown);
     if (DATA_ERRORS.test(state)) {
@@ -318,7 +319,7 @@ export class PostgresDatabase extends PostgresSql implements Database {
     const { message, hint } = toPostgresError(thrown, this.#target);
     const text = `the queue cannot use ${message}${state === '' ? '' : ` (${state})`}; ${hint}`;
     const error = new SidegateError('system', 'queue_unavailable', text, { cause: thrown });
-    return { error, isOfStore: isStoreError(thrown) };
+    return { error, isOfStore: isStoreError(thrown), isOfLock: state === LOCK_NOT_AVAILABLE || state === QUERY_CANCELED };
   }
 
   /** The server does it by itself. */

@@ -72,9 +72,9 @@ export interface Database extends Sql {
   scan<Result>(read: (sql: Sql) => Promise<Result>): Promise<Result>;
   /**
    * Describes a failed statement. `isOfStore`: the disk or the server failed, so that the other operations of the transaction would fail as
-   * well.
+   * well. `isOfLock`: it waited too long for another transaction.
    */
-  explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean };
+  explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean; readonly isOfLock?: boolean };
   /** After a step that removed events. */
   shrink(): Promise<void>;
 }

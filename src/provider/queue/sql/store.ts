@@ -79,6 +79,8 @@ export class Store {
   readonly #database: Database;
   readonly #bounds: QueueBounds;
   readonly #taker = new Taker();
+  /** The groups whose last write failed by a lock. */
+  readonly #locked = new Set<string>();
 
   constructor(database: Database, bounds: QueueBounds) {
     this.#database = database;
@@ -89,20 +91,39 @@ export class Store {
     return WRITES.has(kind);
   }
 
-  /** Executes writes in one transaction; replies in their order. */
-  async write(tasks: readonly Task[], isHurried = false): Promise<readonly Reply[]> {
+  /** Executes writes in one transaction; replies in their order. Groups that waited too long for a lock are written apart until it is free. */
+  write(tasks: readonly Task[]): Promise<readonly Reply[]> {
+    const isApart = (task: Task): boolean => this.#locked.size > 0 && this.#locked.has(toGroup(task));
+    return this.#writeEach(
+      tasks,
+      Map.groupBy(tasks, (task) => (isApart(task) ? toGroup(task) : '')),
+    );
+  }
+
+  async #writeEach(tasks: readonly Task[], parts: Iterable<readonly [group: string, part: readonly Task[]]>) {
+    const replies = new Map<Task, Reply>();
+    for (const [group, part] of parts) {
+      const written = await this.#write(part, group);
+      for (const [i, task] of part.entries()) replies.set(task, written[i] as Reply);
+    }
+    return tasks.map((task) => replies.get(task) as Reply);
+  }
+
+  /** `group`: of all tasks; others wait for them. */
+  async #write(tasks: readonly Task[], group: string): Promise<readonly Reply[]> {
+    const isHurried = group !== '';
     try {
       const replies = await this.#database.transaction((sql) => this.#writeAll(sql, tasks), isHurried);
       for (const { operation } of tasks) if (operation.kind === 'settle') this.#taker.forget(operation);
       if (tasks.some(({ operation }) => operation.kind === 'pruneStep')) await this.#database.shrink();
+      this.#locked.delete(group);
       return replies;
     } catch (thrown) {
-      const { error, isOfStore } = this.#database.explain(thrown);
-      if (tasks.length === 1 || isOfStore) return tasks.map(() => toFailed(error));
-      // Each on its own: one that cannot be written does not take the others with it.
-      const replies: Reply[] = [];
-      for (const task of tasks) replies.push(...(await this.write([task], true)));
-      return replies;
+      const { error, isOfStore, isOfLock } = this.#database.explain(thrown);
+      if (isOfLock && isHurried) this.#locked.add(group);
+      if (tasks.length === 1 || isOfStore || (isOfLock && isHurried)) return tasks.map(() => toFailed(error));
+      // One that cannot be written does not take the others with it.
+      return this.#writeEach(tasks, isHurried ? tasks.map((task) => [group, [task]]) : Map.groupBy(tasks, toGroup));
     }
   }
 
@@ -150,6 +171,15 @@ export class Store {
     const handle = HANDLERS[operation.kind as keyof Handlers] as (...args: readonly unknown[]) => Promise<Results[OperationKind]>;
     return handle(sql, operation, { bounds: this.#bounds, taker: this.#taker, bodies } satisfies Context);
   }
+}
+
+/** Names the events of a tenant, or an endpoint: one lock of another transaction can hold up all of them. */
+function toGroup({ operation }: Task): string {
+  if (operation.kind !== 'append') return 'endpoint' in operation ? `endpoint ${operation.endpoint}` : operation.kind;
+  const [event] = operation.events;
+  return event?.tenant === undefined
+    ? `endpoints ${event?.targets.map(({ endpoint }) => endpoint).join()}`
+    : `tenant ${event.tenant}`;
 }
 
 async function putEndpoint(sql: Sql, { endpoint: { id, version, json } }: { readonly endpoint: StoredEndpoint }) {

@@ -154,7 +154,7 @@ export class SqliteDatabase implements Database {
     }
   }
 
-  explain(thrown: unknown): { readonly error: SidegateError; readonly isOfStore: boolean } {
+  explain(thrown: unknown): ReturnType<Database['explain']> {
     if (thrown instanceof SidegateError) return { error: thrown, isOfStore: false };
     const { code, message } = describe(thrown);
     const error = new SidegateError('system', 'queue_unavailable', `the queue cannot use its file: ${message}`, {
