@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { SECRET, signV1 } from '../support/deliveries.ts';
 import { makeFolder, useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
@@ -29,8 +30,8 @@ function toProvider(over: Sections = {}, endpoint: Sections = {}): Sections {
   };
 }
 
-async function start(provider: Sections, sections: Sections = {}): Promise<TestGate> {
-  gate = await startGate({ provider, ...sections });
+async function start(provider: Sections, sections: Sections = {}, clock?: Clock): Promise<TestGate> {
+  gate = await startGate({ provider, ...sections }, clock);
   return gate;
 }
 
@@ -249,14 +250,31 @@ describe('a reload', () => {
     await until(() => app.received.length === 1);
   });
 
-  test('that removes an endpoint cancels what waits for it, which frees its place at once', async () => {
+  test('that removes an endpoint cancels what waits for it after a minute, unless a later config has it again', async () => {
     app.handler = (_request, response) => response.writeHead(500).end();
+    const graces: (() => void)[] = [];
+    const clock: Clock = {
+      ...systemClock,
+      after: (delay, action) => {
+        if (delay !== 60_000) return systemClock.after(delay, action);
+        graces.push(action);
+        return () => undefined;
+      },
+    };
     const provider = toProvider({ schedule: ['10h'] });
-    const { writeConfig, gate: running, providerPort } = await start(provider);
+    const { writeConfig, gate: running, providerPort } = await start(provider, {}, clock);
     await postEvent(providerPort);
     await until(() => app.received.length === 1);
-    writeConfig({ provider: { ...provider, endpoints: [] } });
-    await running.reload();
+    const reload = async (endpoints: unknown): Promise<void> => {
+      writeConfig({ provider: { ...provider, endpoints } });
+      await running.reload();
+    };
+    await reload([]);
+    await reload(provider['endpoints']);
+    for (const end of graces.splice(0)) end();
+    expect(await listDeliveries(providerPort, '?state=waiting')).toHaveLength(1);
+    await reload([]);
+    for (const end of graces.splice(0)) end();
     await until(async () => (await listDeliveries(providerPort, '?state=skipped')).length === 1);
   });
 

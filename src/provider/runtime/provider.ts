@@ -53,6 +53,8 @@ import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telem
 import { Housekeeping } from './housekeeping.ts';
 
 const INBOX_INTERVAL_MS: Milliseconds = 10_000;
+/** For an endpoint that is no longer in the config. */
+const REMOVAL_GRACE_MS: Milliseconds = 60_000;
 
 export interface ProviderParts {
   readonly clock: Clock;
@@ -306,7 +308,11 @@ export class Provider {
     for (const [id, schedule] of before) {
       const endpoint = this.#stored.get(id);
       if (endpoint === undefined) {
-        if (!this.#stored.isElsewhere(id)) this.#run(id, cancelWaiting(id, parts));
+        // A config that is still being written, or is corrected soon, ends nothing.
+        parts.clock.after(REMOVAL_GRACE_MS, () => {
+          const isRemoved = !this.#isStopped && this.#stored.get(id) === undefined && !this.#stored.isElsewhere(id);
+          if (isRemoved) this.#run(id, cancelWaiting(id, parts));
+        });
       } else if (endpoint.schedule.join() !== schedule)
         this.#run(id, this.#queue.reschedule(id, endpoint.schedule, parts.clock.now()));
     }
