@@ -80,9 +80,9 @@ function denyOther(document: string, path: Path, io: Io): 'denied' {
 }
 
 async function readManifests(file: string, io: Io): Promise<{ manifests: readonly Manifest[]; isBroken: boolean }> {
-  const read = parseManifests(await readManifest(file, io));
-  if (!('message' in read)) return { manifests: read, isBroken: false };
-  io.stderr(`${toShown(file)}:${read.line}:${read.column}: error: ${read.message}\n`);
+  const read = parseManifests(toShown(file), await readManifest(file, io));
+  if (!('problems' in read)) return { manifests: read, isBroken: false };
+  for (const problem of read.problems) io.stderr(`${formatProblem(problem)}\n`);
   return { manifests: [], isBroken: true };
 }
 

@@ -1,9 +1,20 @@
 /** Parses a YAML file, and locates its values in the file. */
 import { createReadStream } from 'node:fs';
-import { type Document, isCollection, isMap, isNode, isScalar, LineCounter, type Node, parseAllDocuments, visit } from 'yaml';
+import {
+  type Document,
+  isCollection,
+  isMap,
+  isNode,
+  isScalar,
+  type LineCounter,
+  type Node,
+  type Pair,
+  visit,
+  type YAMLMap,
+} from 'yaml';
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
-import { findVariables, toSyntaxProblems } from './syntax.ts';
+import { findVariables, parseDocuments } from './syntax.ts';
 
 /** A position in the file, 1-based. */
 export interface Position {
@@ -32,14 +43,10 @@ export const FILE_NOT_FOUND = 'the file does not exist';
 
 /** Parses the YAML in `text`. `start` is the hint for an empty file; at most `maxProblems` are reported. */
 export function parseYaml(file: string, text: string, start: string, maxProblems?: number): YamlFile | UnreadFile {
-  const lineCounter = new LineCounter();
-  const parsed = parseAllDocuments(text, { lineCounter, prettyErrors: false, uniqueKeys: true, version: '1.2' });
-  const documents: readonly Document.Parsed[] = Array.isArray(parsed) ? parsed : [];
+  const { documents, lineCounter, problems } = parseDocuments(file, text, { version: '1.2' });
   const [document] = documents;
   if (document === undefined || document.contents === null) return failed(file, 'the file is empty', start);
-  const errors = documents.flatMap((each) => each.errors);
-  if (errors.length > 0)
-    return { problems: toSyntaxProblems({ file, text, documents, errors, lineCounter }).slice(0, maxProblems) };
+  if (problems.length > 0) return { problems: problems.slice(0, maxProblems) };
   if (documents.length > 1)
     return failed(file, 'the file contains several YAML documents', 'put everything into one document, without ---');
   const reserved = findReservedKey(document);
@@ -162,13 +169,20 @@ function findReservedKey(document: Document.Parsed): Node | undefined {
 function findNode(from: Node | null, path: readonly PropertyKey[], wantsKey: boolean): Node | undefined {
   let node: unknown = from;
   for (const [index, step] of path.entries()) {
-    const isLast = index === path.length - 1;
-    if (isMap(node) && isLast && wantsKey) {
-      const pair = node.items.find(({ key }) => isScalar(key) && String(key.value) === String(step));
-      return isNode(pair?.key) ? pair.key : undefined;
-    }
     if (!isCollection(node)) return undefined;
-    node = node.get(isMap(node) ? String(step) : Number(step), true);
+    const pair = isMap(node) ? findPair(node, String(step)) : undefined;
+    if (isMap(node) && index === path.length - 1 && wantsKey) return isNode(pair?.key) ? pair.key : undefined;
+    node = isMap(node) ? pair?.value : node.get(Number(step), true);
   }
   return isNode(node) ? node : undefined;
+}
+
+/** The pairs of maps by key: a search through a large map for each of its problems would take seconds. */
+const PAIRS = new WeakMap<YAMLMap, ReadonlyMap<string, Pair>>();
+
+function findPair(map: YAMLMap, key: string): Pair | undefined {
+  const pairs =
+    PAIRS.get(map) ?? new Map(map.items.flatMap((pair) => (isScalar(pair.key) ? [[String(pair.key.value), pair]] : [])));
+  PAIRS.set(map, pairs);
+  return pairs.get(key);
 }

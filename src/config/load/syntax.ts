@@ -1,14 +1,58 @@
 /** Turns the parser's errors into one problem that says what to change: its messages name tokens, and one mistake causes several. */
-import { type Document, isScalar, type LineCounter, visit, type YAMLError } from 'yaml';
+import {
+  type Document,
+  type DocumentOptions,
+  isMap,
+  isScalar,
+  LineCounter,
+  type ParseOptions,
+  parseAllDocuments,
+  type SchemaOptions,
+  visit,
+  type YAMLError,
+  YAMLParseError,
+} from 'yaml';
 import type { Problem } from '../schema/problem.ts';
 
+/** The documents of a file, and its syntax errors. */
+export interface ParsedFile {
+  readonly documents: readonly Document.Parsed[];
+  readonly lineCounter: LineCounter;
+  readonly problems: readonly Problem[];
+}
+
 /** A file that the parser read, with errors. */
-export interface BrokenFile {
+interface BrokenFile {
   readonly file: string;
   readonly text: string;
   readonly documents: readonly Document.Parsed[];
   readonly errors: readonly YAMLError[];
   readonly lineCounter: LineCounter;
+}
+
+/** Parses the YAML in `text`, and finds its syntax errors and duplicate keys. */
+export function parseDocuments(file: string, text: string, options: ParseOptions & DocumentOptions & SchemaOptions): ParsedFile {
+  const lineCounter = new LineCounter();
+  // The parser compares each key with all keys before it, which would take seconds for some thousand keys.
+  const parsed = parseAllDocuments(text, { ...options, lineCounter, prettyErrors: false, uniqueKeys: false });
+  const documents: readonly Document.Parsed[] = Array.isArray(parsed) ? parsed : [];
+  const errors = documents.flatMap((document) => [...document.errors, ...findDuplicates(document)]);
+  return { documents, lineCounter, problems: toSyntaxProblems({ file, text, documents, errors, lineCounter }) };
+}
+
+function findDuplicates(document: Document.Parsed): YAMLError[] {
+  const found: YAMLError[] = [];
+  const keysOf = new Map<unknown, Set<unknown>>();
+  visit(document, {
+    Pair(_, { key }, path) {
+      const map = path.at(-1);
+      if (!isMap(map) || !isScalar(key) || !key.range) return;
+      const keys = keysOf.get(map) ?? new Set();
+      if (keys.has(key.value)) found.push(new YAMLParseError([key.range[0], key.range[1]], 'DUPLICATE_KEY', ''));
+      keysOf.set(map, keys.add(key.value));
+    },
+  });
+  return found;
 }
 
 /** A mistake, and its beginning if the parser noticed it elsewhere. */
@@ -19,7 +63,7 @@ interface Mistake {
 }
 
 /** Duplicate keys are independent of each other; of all other errors, only the first is not a consequence. */
-export function toSyntaxProblems({ errors, ...broken }: BrokenFile): Problem[] {
+function toSyntaxProblems({ errors, ...broken }: BrokenFile): Problem[] {
   const duplicates = errors.filter(({ code }) => code === 'DUPLICATE_KEY');
   const first = errors.find(({ code }) => code !== 'DUPLICATE_KEY');
   return [...duplicates, ...(first === undefined ? [] : [first])].map((error) => {

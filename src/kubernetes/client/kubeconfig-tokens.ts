@@ -75,7 +75,8 @@ function replaceTokens(text: string, user: string, values: Readonly<Record<strin
 }
 
 function findToken(text: string, user: string, name: string): Scalar | undefined {
-  const document = parseDocument(text);
+  // The kubeconfig was parsed before, which rejects duplicate keys.
+  const document = parseDocument(text, { uniqueKeys: false });
   const users = document.get('users');
   const entries = document.errors.length === 0 && isSeq(users) ? users.items : [];
   const entry = entries.find((each) => isMap(each) && each.get('name') === user);

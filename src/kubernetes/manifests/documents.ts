@@ -5,14 +5,14 @@ import {
   isCollection,
   isScalar,
   isSeq,
-  LineCounter,
   Document as NewDocument,
   type Pair,
-  parseAllDocuments,
   type ScalarTag,
   type Tags,
   visit,
 } from 'yaml';
+import type { UnreadFile } from '../../config/load/document.ts';
+import { parseDocuments } from '../../config/load/syntax.ts';
 import type { PatchOperation, Path } from '../injector/patch.ts';
 
 /** One document of a file. */
@@ -26,13 +26,6 @@ export interface Manifest {
   /** The document as text. Unchanged documents are returned byte for byte. */
   readonly toText: () => string;
   readonly toValue: () => unknown;
-}
-
-/** The first syntax error of a file. */
-export interface ManifestSyntaxError {
-  readonly line: number;
-  readonly column: number;
-  readonly message: string;
 }
 
 /** YAML 1.1 as in Kubernetes: 0644 is octal and yes is true, but y, dates and 12:30 are strings. */
@@ -59,22 +52,13 @@ const VERBATIM: ScalarTag = {
   stringify: ({ value }) => (value as Verbatim).source,
 };
 
-/** Returns the documents of a file, or its first syntax error. */
-export function parseManifests(text: string): readonly Manifest[] | ManifestSyntaxError {
-  const lineCounter = new LineCounter();
-  const parsed = parseAllDocuments(text, {
+/** Returns the documents of a file, or its syntax errors. */
+export function parseManifests(file: string, text: string): readonly Manifest[] | UnreadFile {
+  const { documents, lineCounter, problems } = parseDocuments(file, text, {
     version: '1.1',
-    lineCounter,
-    prettyErrors: false,
     customTags: CUSTOM_TAGS as (tags: Tags) => (CollectionTag | ScalarTag)[],
   });
-  const documents = Array.isArray(parsed) ? parsed : [];
-  for (const { errors } of documents) {
-    const [error] = errors;
-    if (error === undefined) continue;
-    const { line, col } = lineCounter.linePos(error.pos[0]);
-    return { line, column: col, message: error.message };
-  }
+  if (problems.length > 0) return { problems };
   let start = 0;
   return documents.map((document, index) => {
     const source = text.slice(start, document.range[2]);

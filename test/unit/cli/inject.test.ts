@@ -5,6 +5,7 @@ import { applyPatch, type Operation } from 'rfc6902';
 import { describe, expect, test } from 'vitest';
 import { type InjectOptions, injectFiles } from '../../../src/cli/inject.ts';
 import { readVersion } from '../../../src/cli/version.ts';
+import { formatProblem } from '../../../src/config/schema/problem.ts';
 import { parseManifests } from '../../../src/kubernetes/manifests/documents.ts';
 import { findWorkloads } from '../../../src/kubernetes/manifests/workloads.ts';
 import { recordIo } from '../../support/io.ts';
@@ -40,8 +41,8 @@ async function run(input: string, options: Partial<InjectOptions> = {}): Promise
 
 const read = (name: string): string => readFileSync(join(FOLDER, name), 'utf8');
 const valuesOf = (text: string): unknown[] => {
-  const manifests = parseManifests(text);
-  if ('message' in manifests) throw new Error(manifests.message);
+  const manifests = parseManifests('manifest.yaml', text);
+  if ('problems' in manifests) throw new Error(manifests.problems.map(formatProblem).join('\n'));
   return manifests.map(({ value }) => value);
 };
 
@@ -99,10 +100,35 @@ describe('sidegate inject', () => {
     expect(stdout()).toContain(`image: ghcr.io/sidegate/sidegate:${readVersion()}\n`);
   });
 
-  test('reports where a manifest is not valid YAML', async () => {
-    const { code, stderr } = await run('kind: Pod\nspec: [\n');
-    expect(code).toBe(1);
-    expect(stderr).toMatch(/^<stdin>:\d+:\d+: error: /);
+  test.each([
+    [
+      'not valid YAML',
+      'kind: Pod\nspec: [\n',
+      '<stdin>:2:7: error this [ is never closed\n  hint: write ] after its last value\n',
+    ],
+    [
+      'nested too deeply',
+      `kind: Pod\nspec: ${'['.repeat(50_000)}`,
+      /^<stdin>:2:\d+: error values are nested too deeply here\n {2}hint: close brackets that were left open\n$/,
+    ],
+    [
+      'not unique in its keys',
+      'kind: Pod\nkind: Pod\nspec: { a: 1, a: 2 }\n',
+      /^<stdin>:2:1: error this key is already in use[^]*<stdin>:3:15: error this key/,
+    ],
+  ])('reports where a manifest is %s', async (_, text, expected) => {
+    const { code, stdout, stderr } = await run(text);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toEqual(typeof expected === 'string' ? expected : expect.stringMatching(expected));
+  });
+
+  test('compares the keys of a large map in linear time', () => {
+    const [data] = valuesOf(`<<: {}\n<<: {}\n${Array.from({ length: 30_000 }, (_, index) => `k${index}: 1\n`).join('')}`);
+    expect(Object.keys(data as object)).toHaveLength(30_000);
+  });
+
+  test('accepts pairs, whose keys may repeat', () => {
+    expect(valuesOf('!!pairs [ a: 1, a: 2 ]\n')).toHaveLength(1);
   });
 
   const LABELS = 'labels: { sidegate.dev/inject: "true" }';

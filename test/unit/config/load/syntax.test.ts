@@ -140,3 +140,17 @@ describe('the line that is shown with a problem', () => {
     expect(Math.max(...shown.split('\n').map((line) => line.length))).toBeLessThan(1_000);
   });
 });
+
+test('duplicate keys are found in linear time, each at its position', () => {
+  const keys = Array.from({ length: 26_000 }, (_, index) => `k${index}`);
+  const text = `listen: { a: 1, "a": 2 }\n${[...keys, 'k0', '? k1\n', '&x k25999'].map((key) => `${key}: 1`).join('\n')}\n`;
+  expect(check(text).map((problem) => problem.split('\n')[0])).toEqual(
+    ['1:17', '26002:1', '26003:3', '26005:4'].map((at) => `gate.yaml:${at}: error this key is already in use in the same object`),
+  );
+});
+
+test('each of many problems in one object is located in constant time', () => {
+  const problems = check(`${Array.from({ length: 20_000 }, (_, index) => `k${index}: 1\n`).join('')}`);
+  expect(problems).toHaveLength(20_000);
+  expect(problems.at(-1)).toContain('gate.yaml:20000:1: error k19999: unknown key');
+});
