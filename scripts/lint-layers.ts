@@ -64,19 +64,26 @@ const isIn =
   (file: string) =>
     folders.some((folder) => file.startsWith(`${folder}/`));
 /**
- * Besides `config` and `cli`: the console's page, kubeconfigs and their plugins, fixture files, the files of a store, /proc,
- * the names of the machine, and standard output.
+ * Besides `config` and `cli`: the console's page, kubeconfigs and their plugins, /proc, the names of the machine, and standard output.
  */
 const FILE_READERS: ReadonlySet<string> = new Set([
   'admin/console/page.ts',
   'core/name-lookup.ts',
-  'diagnostics/simulate/fixtures.ts',
-  'app/store.ts',
   'http/server/process-memory.ts',
   'http/dial/resolve.ts',
   'provider/queue/sqlite/queue-file.ts',
   'provider/runtime/housekeeping.ts',
   'telemetry/log/log-batches.ts',
+]);
+/** Read whole files, whose size nobody else decides: of the system, and of the package itself. */
+const WHOLE_FILE_READERS: ReadonlySet<string> = new Set([
+  'admin/console/page.ts',
+  'cli/run.ts',
+  'cli/version.ts',
+  'core/name-lookup.ts',
+  'http/dial/resolve.ts',
+  'http/server/process-memory.ts',
+  'provider/queue/sqlite/queue-file.ts',
 ]);
 /**
  * Open connections to a configured host without `lookUpForConnect`, or to an address that was checked. No request from outside makes ioredis,
@@ -150,6 +157,12 @@ const RULES: readonly Rule[] = [
     pattern: /['"]node:fs(?:\/promises)?['"]/,
     text: 'reads files; only config/, cli/, kubernetes/client/ and FILE_READERS do',
     mayUse: (file) => isIn('config', 'cli', 'kubernetes/client')(file) || FILE_READERS.has(file),
+  },
+  {
+    pattern:
+      /\{[^}]*\b(?:readFile(?:Sync)?|createReadStream)\b[^}]*\} from 'node:fs|\.readFile\(|\bof (?:\w+\.)*stdin\)(?! return\b)|'node:stream\/consumers'/,
+    text: 'reads a file or standard input of any size; config/sources/bounded-read.ts has a maximum',
+    mayUse: (file) => file === 'config/sources/bounded-read.ts' || WHOLE_FILE_READERS.has(file),
   },
   {
     pattern: /\btimingSafeEqual\b/,

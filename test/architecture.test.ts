@@ -108,6 +108,16 @@ test.each([
   ['the environment', { 'http/server/a.ts': 'const x = process.env;\n' }, 'http/server/a.ts: reads the environment'],
   ['files', { 'telemetry/log/a.ts': "import { readFileSync } from 'node:fs';\n" }, 'telemetry/log/a.ts: reads files'],
   [
+    'a file of any size',
+    { 'config/sources/a.ts': "import { readFile, stat } from 'node:fs/promises';\n" },
+    'config/sources/a.ts: reads a file or standard input of any size',
+  ],
+  [
+    'an input of any size',
+    { 'cli/a.ts': 'for await (const chunk of io.stdin) chunks.push(chunk);\n' },
+    'cli/a.ts: reads a file or standard input of any size',
+  ],
+  [
     'a comparison of its own',
     { 'gateway/pipeline/gates/a.ts': "import { timingSafeEqual } from 'node:crypto';\n" },
     'gateway/pipeline/gates/a.ts: compares secrets',

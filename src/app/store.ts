@@ -1,7 +1,6 @@
 /** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
-import { readFile } from 'node:fs/promises';
 import type { RedisConfig, StoreConfig } from '../config/schema/config.ts';
-import { toReadProblem, UNREAD_HINT } from '../config/sources/read-problem.ts';
+import { MAX_PEM_BYTES, readRegularFile, toUnread } from '../config/sources/bounded-read.ts';
 import { readSecret } from '../config/sources/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import { Secret, type SecretRead } from '../core/secret.ts';
@@ -202,13 +201,9 @@ class SettingsReader {
   async #readFile(file: string | undefined, key: string): Promise<Buffer | undefined> {
     if (file === undefined) return undefined;
     try {
-      return await readFile(file);
+      return await readRegularFile(file, MAX_PEM_BYTES);
     } catch (thrown) {
-      this.problems.push({
-        path: `${PATH}.${key}`,
-        message: `${file} ${toReadProblem(thrown)}`,
-        hint: UNREAD_HINT,
-      });
+      this.problems.push({ path: `${PATH}.${key}`, ...toUnread(file, thrown) });
       return undefined;
     }
   }

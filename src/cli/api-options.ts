@@ -1,7 +1,6 @@
 /** The options of commands that use an API of a running sidegate: where it is, and the credentials. */
 
 import type { Command } from 'commander';
-import { readSecret } from '../config/sources/secrets.ts';
 import { findTokenProblem } from '../core/bearer-token.ts';
 import { usageError } from '../core/errors.ts';
 import { isLoopbackIp } from '../core/ip-address.ts';
@@ -10,7 +9,7 @@ import { toPrintable } from '../core/terminal.ts';
 import { ApiClient, ApiFailure, type ApiTarget } from './api-client.ts';
 import { toChoice } from './arguments.ts';
 import { parseHttpUrl, readCa } from './http-request.ts';
-import { toTimeout } from './input.ts';
+import { readNamedSecret, toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { promptForPasswords, readPipedPassword } from './password-input.ts';
 
@@ -168,7 +167,5 @@ async function readOne(
   if (env !== undefined && file !== undefined) throw usageError(`use either --${what}-env or --${what}-file`);
   if (env === undefined && file === undefined) return undefined;
   if (file === STDIN) return (await promptFor(io)) ?? Buffer.from(await readPipedPassword(io));
-  const read = await readSecret(env === undefined ? { file: file ?? '' } : { env });
-  if ('problem' in read) throw usageError(read.problem);
-  return read.secret.expose();
+  return (await readNamedSecret(env, file)).expose();
 }

@@ -23,7 +23,7 @@ export interface CheckOptions {
 /** Exits with 0 if the gate can run with the config, even if there are warnings. */
 export async function checkFile(file: string | undefined, options: CheckOptions, io: Io): Promise<number> {
   const config = toConfigFile(file, options.config);
-  const text = config === '-' ? await readText(config, io.stdin as AsyncIterable<Buffer>) : undefined;
+  const text = await readText(config, config === '-' ? (io.stdin as AsyncIterable<Buffer>) : undefined);
   const { listen, admin, upstream, appProbe: appProbes } = options;
   const { problems, notes } = await reportConfig(config, systemClock, {
     overrides: { listen, admin, upstream, appProbes },

@@ -1,6 +1,5 @@
 /** `sidegate explain`: explains why a captured request is rejected, with the keys of a config or with one secret. */
 
-import { readFileSync } from 'node:fs';
 import { toRouting } from '../config/rules/gate-identity.ts';
 import type { Config, RouteConfig } from '../config/schema/config.ts';
 import { systemClock } from '../core/clock.ts';
@@ -14,7 +13,7 @@ import type { AnalysisInput, RejectedRequest } from '../diagnostics/explain/anal
 import { RouteTable } from '../gateway/pipeline/router.ts';
 import { PRESETS } from '../verify/presets/catalogue.ts';
 import { compileScheme } from '../verify/schemes/compile.ts';
-import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
+import { readBody, readNamedSync, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { findNamedRoute, readConfig, readPublicUrl, readRouteKeys } from './sender.ts';
 import { formatVerification, verifyStepwise } from './verification.ts';
@@ -47,7 +46,7 @@ interface Subject {
 export async function explainRequest(file: string | undefined, options: ExplainOptions, io: Io): Promise<number> {
   if ((options.config === undefined) === (options.scheme === undefined))
     throw usageError('use either --config FILE, or --scheme NAME with --secret-env or --secret-file');
-  const captured = readCaptured(await readBody(file, io), options, readNamedFile);
+  const captured = readCaptured(await readBody(file, io), options, readCurlFile);
   const receivedAt = options.at === undefined ? (captured.at ?? systemClock.now()) : toSeconds(options.at, '--at') * 1_000;
   const { method, target, isBodyComplete = true } = captured;
   const body = isBodyComplete ? captured.body : undefined;
@@ -68,12 +67,8 @@ export async function explainRequest(file: string | undefined, options: ExplainO
   return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
 }
 
-function readNamedFile(file: string): Buffer {
-  try {
-    return readFileSync(file);
-  } catch (thrown) {
-    throw usageError(`cannot read the file ${file} that the command line names (${(thrown as NodeJS.ErrnoException).code})`);
-  }
+function readCurlFile(file: string): Buffer {
+  return readNamedSync(file, `the file ${file} that the command line names`);
 }
 
 /** The subject for a preset and one secret. */

@@ -1,10 +1,11 @@
 /** One HTTP request of a command to a running sidegate, with TLS or without. */
-import { readFile } from 'node:fs/promises';
 import { type IncomingMessage, request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
+import { MAX_PEM_BYTES } from '../config/sources/bounded-read.ts';
 import type { Milliseconds } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { readNamed } from './input.ts';
 
 /** A request. */
 export interface HttpRequest {
@@ -69,9 +70,5 @@ export function parseHttpUrl(text: string, option: string, example: string): URL
 
 /** Reads the file of `--ca`. */
 export async function readCa(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (thrown) {
-    throw usageError(`cannot read --ca ${file} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
-  }
+  return (await readNamed(file, MAX_PEM_BYTES, '--ca')).toString('utf8');
 }

@@ -1,6 +1,6 @@
 /** `sidegate init`: writes a config for the senders and the app of a user, its secrets, and what starts sidegate; then checks it. */
 import { randomBytes } from 'node:crypto';
-import { existsSync, lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { Document, isMap, isSeq, stringify } from 'yaml';
@@ -8,7 +8,7 @@ import { usageError } from '../core/errors.ts';
 import { onceEvent } from '../core/safe-events.ts';
 import type { SchemeDescription } from '../verify/schemes/description.ts';
 import { checkFile } from './check.ts';
-import { toScheme } from './input.ts';
+import { readNamedSync, toScheme } from './input.ts';
 import type { Io } from './io.ts';
 import { isOfSender, type SenderSecret, toSenderRoute } from './sender-page.ts';
 
@@ -139,7 +139,7 @@ function openTerminal({ stdin, stderr }: Io): { ask: (question: string) => Promi
 
 function findApp(folder: string): { readonly title: string; readonly port: number } | undefined {
   const contains = (file: string, pattern: RegExp): boolean =>
-    existsSync(join(folder, file)) && pattern.test(readFileSync(join(folder, file), 'utf8'));
+    existsSync(join(folder, file)) && pattern.test(readNamedSync(join(folder, file)).toString('utf8'));
   return APPS.find(({ files, pattern }) => files.some((file) => contains(file, pattern)));
 }
 

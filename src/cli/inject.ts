@@ -1,6 +1,5 @@
 /** `sidegate inject`: injects the sidecar into manifests, like the admission webhook. */
 
-import { readFile } from 'node:fs/promises';
 import { formatProblem } from '../config/schema/problem.ts';
 import { usageError } from '../core/errors.ts';
 import { injectPod } from '../kubernetes/injector/inject.ts';
@@ -12,8 +11,11 @@ import { objectAt } from '../kubernetes/injector/raw.ts';
 import { findBypasses } from '../kubernetes/manifests/bypasses.ts';
 import { type Manifest, parseManifests } from '../kubernetes/manifests/documents.ts';
 import { findOtherRequests, findWorkloads, type Workload } from '../kubernetes/manifests/workloads.ts';
+import { readInput } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
+
+const MAX_MANIFEST_BYTES = 16 * 1024 * 1024;
 
 /** Options of the command. */
 export interface InjectOptions {
@@ -80,7 +82,7 @@ function denyOther(document: string, path: Path, io: Io): 'denied' {
 }
 
 async function readManifests(file: string, io: Io): Promise<{ manifests: readonly Manifest[]; isBroken: boolean }> {
-  const read = parseManifests(toShown(file), await readManifest(file, io));
+  const read = parseManifests(toShown(file), (await readInput(file, io, 'manifests', MAX_MANIFEST_BYTES)).toString('utf8'));
   if (!('problems' in read)) return { manifests: read, isBroken: false };
   for (const problem of read.problems) io.stderr(`${formatProblem(problem)}\n`);
   return { manifests: [], isBroken: true };
@@ -91,20 +93,6 @@ async function readDefaults(file: string | undefined, io: Io): Promise<SidecarDe
   const { config, problems } = await loadInjectorConfig(file);
   for (const problem of problems) io.stderr(`${formatProblem(problem)}\n`);
   return config?.sidecar;
-}
-
-async function readManifest(file: string, io: Io): Promise<string> {
-  if (file !== '-') {
-    try {
-      return await readFile(file, 'utf8');
-    } catch (thrown) {
-      throw usageError(`cannot read the file ${file} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
-    }
-  }
-  if (io.stdin.isTTY === true) throw usageError('missing manifests: name a file, or pipe them to standard input');
-  const chunks: Buffer[] = [];
-  for await (const chunk of io.stdin) chunks.push(Buffer.from(chunk));
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 /** `1.34`, `v1.34.2`, `1.34+`. */

@@ -1,8 +1,8 @@
 /** Reads the input of commands: a body, a secret, a scheme, durations. */
-import { readFile } from 'node:fs/promises';
 import { findNearest } from '../config/schema/did-you-mean.ts';
 import { duration } from '../config/schema/scalars.ts';
-import { readSecret } from '../config/sources/secrets.ts';
+import { MAX_CONTENT_BYTES, readAnyFile, readRegularFileSync, readStream, UnusableFile } from '../config/sources/bounded-read.ts';
+import { readSecret, readSecretFile } from '../config/sources/secrets.ts';
 import { type Milliseconds, systemClock, toInstant } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
@@ -25,17 +25,48 @@ const ENCODINGS: readonly SecretEncoding[] = ['utf8', 'base64', 'hex'];
 
 /** The body, byte for byte, from a file or standard input. */
 export async function readBody(file: string | undefined, io: Io): Promise<Buffer> {
-  if (file !== undefined && file !== '-') {
-    try {
-      return await readFile(file);
-    } catch (thrown) {
-      throw usageError(`cannot read the file ${file} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
-    }
+  return readInput(file ?? '-', io, 'body', MAX_CONTENT_BYTES);
+}
+
+/** Reads a file, or standard input for `-`. `what`: what it must contain. */
+export async function readInput(file: string, io: Io, what: string, maxBytes: number): Promise<Buffer> {
+  if (file !== '-') return readNamed(file, maxBytes);
+  if (io.stdin.isTTY === true) throw usageError(`missing ${what}: name a file, or pipe it to standard input`);
+  return readPiped(io, maxBytes);
+}
+
+/** Reads a file that the command line names. `option`: how. */
+export async function readNamed(file: string, maxBytes: number, option = 'the file'): Promise<Buffer> {
+  return readAnyFile(file, maxBytes).catch(failOf(`${option} ${file}`));
+}
+
+/** Reads standard input. */
+export async function readPiped({ stdin }: Io, maxBytes: number): Promise<Buffer> {
+  return readStream('-', stdin as AsyncIterable<Buffer>, maxBytes).catch(failOf('standard input'));
+}
+
+/** Reads a regular file for a caller that cannot wait. */
+export function readNamedSync(file: string, name = `the file ${file}`): Buffer {
+  try {
+    return readRegularFileSync(file, MAX_CONTENT_BYTES);
+  } catch (thrown) {
+    return failOf(name)(thrown);
   }
-  if (io.stdin.isTTY === true) throw usageError('missing body: name a file, or pipe it to standard input');
-  const chunks: Buffer[] = [];
-  for await (const chunk of io.stdin) chunks.push(Buffer.from(chunk));
-  return Buffer.concat(chunks);
+}
+
+/** Throws the error of a command that could not read `name`. */
+function failOf(name: string): (thrown: unknown) => never {
+  return (thrown) => {
+    if (thrown instanceof UnusableFile) throw usageError(`cannot read ${name}: it ${thrown.message}; ${thrown.hint}`);
+    throw usageError(`cannot read ${name} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+  };
+}
+
+/** Reads a secret that an option names: from a variable, or a file. */
+export async function readNamedSecret(env: string | undefined, file: string | undefined): Promise<Secret> {
+  const read = await (env === undefined ? readSecretFile(file ?? '', readAnyFile) : readSecret({ env }));
+  if ('problem' in read) throw usageError(read.problem);
+  return read.secret;
 }
 
 /** Reads the secret; never from an argument, which every user of the machine could read. */
@@ -46,9 +77,7 @@ export async function readSecretOption(options: SecretOptions): Promise<Secret> 
       'missing secret: use either --secret-env NAME or --secret-file FILE (an argument would be visible in the process list)',
     );
   }
-  const read = await readSecret(secretEnv === undefined ? { file: secretFile ?? '' } : { env: secretEnv });
-  if ('problem' in read) throw usageError(read.problem);
-  return read.secret;
+  return readNamedSecret(secretEnv, secretFile);
 }
 
 /** Returns the preset with this name. `option`: what the error starts with. */
@@ -129,10 +158,13 @@ export function toSeconds(text: string, option: string): number {
 export async function confirm(text: string, { stdin, stderr }: Io): Promise<boolean> {
   if (stdin.isTTY !== true) throw usageError(`${text}: add --yes to confirm it`);
   stderr(`${text}. Continue? [y/N] `);
-  for await (const line of stdin) {
-    if (/^y(?:es)?\s*$/i.test(String(line))) return true;
-    break;
-  }
-  stderr('Nothing was changed.\n');
-  return false;
+  const isConfirmed = /^y(?:es)?\s*$/i.test(await readLine(stdin));
+  if (!isConfirmed) stderr('Nothing was changed.\n');
+  return isConfirmed;
+}
+
+/** Reads one line from a terminal. */
+async function readLine(stdin: Io['stdin']): Promise<string> {
+  for await (const line of stdin) return String(line);
+  return '';
 }

@@ -1,7 +1,9 @@
 /** Reads a password from a terminal without echo, or from a pipe: an argument would be visible in the process list. */
 import type { ReadStream } from 'node:tty';
+import { MAX_SECRET_BYTES } from '../config/sources/bounded-read.ts';
 import { usageError } from '../core/errors.ts';
 import { offEvent, onEvent } from '../core/safe-events.ts';
+import { readPiped } from './input.ts';
 import type { Io } from './io.ts';
 
 const ENTER = new Set(['\r', '\n', '\u0004']);
@@ -24,12 +26,8 @@ export async function promptForPasswords(prompts: readonly string[], io: Io): Pr
 }
 
 /** Reads the first line of standard input. */
-export async function readPipedPassword({ stdin }: Io): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of stdin) chunks.push(Buffer.from(chunk));
-  return Buffer.concat(chunks)
-    .toString()
-    .replace(/\r?\n[\s\S]*$/, '');
+export async function readPipedPassword(io: Io): Promise<string> {
+  return (await readPiped(io, MAX_SECRET_BYTES)).toString().replace(/\r?\n[\s\S]*$/, '');
 }
 
 /** Reads a line from a terminal without echo. */

@@ -1,7 +1,8 @@
 /** `sidegate probe`: sends valid and forged deliveries to an endpoint, and reports the impact of each failure. */
 
 import { spawn } from 'node:child_process';
-import { readFile, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
+import { MAX_CONTENT_BYTES, MAX_PEM_BYTES } from '../config/sources/bounded-read.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
@@ -18,7 +19,7 @@ import { findTarget, type Target } from '../diagnostics/probe/target.ts';
 import { systemResolve } from '../http/dial/resolve.ts';
 import type { Scheme } from '../verify/schemes/scheme.ts';
 import { toChoice } from './arguments.ts';
-import { readSecretOption, type SecretOptions, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
+import { readNamed, readSecretOption, type SecretOptions, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
@@ -63,10 +64,10 @@ export async function probeEndpoint(url: string | undefined, options: ProbeOptio
   const parallel = toParallel(options.parallel);
   const target = await findAllowedTarget(url, options);
   const key: SigningKey = { secret: await readSecretOption(options), encoding: toEncoding(options.encoding) };
-  const ca = options.ca === undefined ? undefined : await readOptionFile(options.ca, '--ca');
+  const ca = options.ca === undefined ? undefined : await readNamed(options.ca, MAX_PEM_BYTES, '--ca');
   const sample = createSample(
     scheme.description,
-    options.body === undefined ? undefined : await readOptionFile(options.body, '--body'),
+    options.body === undefined ? undefined : await readNamed(options.body, MAX_CONTENT_BYTES, '--body'),
   );
   const send = createClient(target, { timeoutMs, clock: systemClock, ca, isCertificateChecked: options.insecure !== true });
   const result = await runChecks({
@@ -140,14 +141,6 @@ async function findAllowedTarget(url: string, options: ProbeOptions): Promise<Ta
     );
   }
   return target;
-}
-
-async function readOptionFile(file: string, option: string): Promise<Buffer> {
-  try {
-    return await readFile(file);
-  } catch (thrown) {
-    throw usageError(`cannot read ${option} ${file} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
-  }
 }
 
 /** Runs the user's command with the ID in its environment, so that the shell cannot interpret it as code. */

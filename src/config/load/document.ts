@@ -1,5 +1,4 @@
 /** Parses a YAML file, and locates its values in the file. */
-import { createReadStream } from 'node:fs';
 import {
   type Document,
   isCollection,
@@ -14,6 +13,7 @@ import {
 } from 'yaml';
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
+import { readAnyFile, readStream, UnusableFile } from '../sources/bounded-read.ts';
 import { findVariables, parseDocuments } from './syntax.ts';
 
 /** A position in the file, 1-based. */
@@ -72,22 +72,12 @@ export function parseYaml(file: string, text: string, start: string, maxProblems
 }
 
 /** Reads the text of `file`, or of `input` in its place, or returns why that is not possible. */
-export async function readText(
-  file: string,
-  input: AsyncIterable<Uint8Array | string> = createReadStream(file),
-): Promise<string | Problem> {
+export async function readText(file: string, input?: AsyncIterable<Uint8Array | string>): Promise<string | Problem> {
   try {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    for await (const chunk of input) {
-      length += chunks[chunks.push(Buffer.from(chunk)) - 1]?.length ?? 0;
-      // A device such as /dev/zero has no end.
-      if (length > MAX_FILE_BYTES) break;
-    }
-    const bytes = Buffer.concat(chunks);
-    if (bytes.length > MAX_FILE_BYTES) return toFileProblem(file, `the file has more than ${MAX_FILE_BYTES} bytes`);
+    const bytes = await (input === undefined ? readAnyFile(file, MAX_FILE_BYTES) : readStream(file, input, MAX_FILE_BYTES));
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (thrown) {
+    if (thrown instanceof UnusableFile) return toFileProblem(file, `the file ${thrown.message}`, thrown.hint);
     return toFileProblem(file, toReadMessage(thrown));
   }
 }

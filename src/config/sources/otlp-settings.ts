@@ -1,9 +1,8 @@
 /** Reads the settings for exporting spans from the config, with OpenTelemetry's environment variables as defaults. */
-import { readFile } from 'node:fs/promises';
 import type { Secret } from '../../core/secret.ts';
 import type { TracingConfig } from '../schema/config.ts';
+import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
 import { type OtelEnv, readOtelEnv } from './otel-env.ts';
-import { toReadProblem } from './read-problem.ts';
 import { readSecret } from './secrets.ts';
 
 /** Where spans are sent, and with which resource attributes. */
@@ -119,9 +118,9 @@ function toField(name: string, secret: Secret): readonly [string, string] {
 async function readCa(file: string | undefined, problems: OtlpProblem[]): Promise<Buffer | undefined> {
   if (file === undefined) return undefined;
   try {
-    return await readFile(file);
+    return await readRegularFile(file, MAX_PEM_BYTES);
   } catch (thrown) {
-    problems.push({ path: 'otlp.caFile', message: `${file} ${toReadProblem(thrown)}`, hint: 'mount the CA certificates there' });
+    problems.push({ path: 'otlp.caFile', ...toUnread(file, thrown) });
     return undefined;
   }
 }

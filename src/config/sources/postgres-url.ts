@@ -1,10 +1,9 @@
 /** Reads the URL of a PostgreSQL database, with libpq's parameters for TLS. Messages contain neither the password nor the URL. */
-import { readFile } from 'node:fs/promises';
 import { isAbsolute } from 'node:path';
 import { isLoopbackIp } from '../../core/ip-address.ts';
 import { Secret } from '../../core/secret.ts';
 import type { PostgresTarget, PostgresTls } from '../../state/postgres.ts';
-import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
+import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
 
 interface Problem {
   readonly problem: string;
@@ -86,9 +85,10 @@ async function readPem(parameters: URLSearchParams, name: string): Promise<strin
   if (file === null) return undefined;
   if (!isAbsolute(file)) return { problem: `${name} is not an absolute path`, hint: 'write the whole path of the PEM file' };
   try {
-    return await readFile(file, 'utf8');
+    return (await readRegularFile(file, MAX_PEM_BYTES)).toString('utf8');
   } catch (thrown) {
-    return { problem: `${name}: ${file} ${toReadProblem(thrown)}`, hint: UNREAD_HINT };
+    const { message, hint } = toUnread(file, thrown);
+    return { problem: `${name}: ${message}`, hint };
   }
 }
 

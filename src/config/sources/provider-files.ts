@@ -1,10 +1,9 @@
 /** Reads the secrets and certificates of the sending side, and reports each problem with its config path. */
-import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
 import type { PostgresTarget } from '../../state/postgres.ts';
 import type { ProviderConfig, ProviderEndpointConfig, SecretSource } from '../schema/config.ts';
+import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
 import { readPostgresUrl } from './postgres-url.ts';
-import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 import { readSecret } from './secrets.ts';
 import type { SourceProblem } from './source-problem.ts';
 
@@ -53,9 +52,9 @@ export async function readProviderFiles(config: ProviderConfig): Promise<Provide
   const readPem = async (file: string | undefined, path: string): Promise<Buffer | undefined> => {
     if (file === undefined) return undefined;
     try {
-      return await readFile(file);
+      return await readRegularFile(file, MAX_PEM_BYTES);
     } catch (thrown) {
-      problems.push({ severity: 'error', path, message: `${file} ${toReadProblem(thrown)}`, hint: UNREAD_HINT });
+      problems.push({ severity: 'error', path, ...toUnread(file, thrown) });
       return undefined;
     }
   };

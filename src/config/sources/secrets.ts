@@ -1,11 +1,9 @@
 /** Reads secrets from files and environment variables. Messages never contain any part of a secret. */
-import { readFile } from 'node:fs/promises';
 import { type SecretRead, toSecret } from '../../core/secret.ts';
 import type { SecretSource } from '../schema/config.ts';
+import { MAX_SECRET_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
 import { findFake } from './fake-sources.ts';
-import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
 
-const MAX_SECRET_BYTES = 65_536;
 /** The text between `//` and `@` of a URL (RFC 3986 §3.2.1); with other characters it would be another URL. */
 const USERINFO = /^[A-Za-z0-9._~!$&'()*+,;=:%-]{1,512}$/;
 /** Reads one secret. */
@@ -32,17 +30,12 @@ function readVariable(name: string): SecretRead {
   return toSecret(Buffer.from(text), `the environment variable ${name}`);
 }
 
-/** Reads a secret's file. */
-export async function readSecretFile(file: string): Promise<SecretRead> {
+/** Reads a secret's file. `read`: which files it accepts. */
+export async function readSecretFile(file: string, read = readRegularFile): Promise<SecretRead> {
   try {
-    const bytes = await readFile(file);
-    if (bytes.length > MAX_SECRET_BYTES)
-      return { problem: `${file} has ${bytes.length} bytes`, hint: `a secret has at most ${MAX_SECRET_BYTES} bytes` };
-    return toSecret(bytes, file);
+    return toSecret(await read(file, MAX_SECRET_BYTES), file);
   } catch (thrown) {
-    return {
-      problem: `${file} ${toReadProblem(thrown)}`,
-      hint: UNREAD_HINT,
-    };
+    const { message: problem, hint } = toUnread(file, thrown);
+    return { problem, hint };
   }
 }

@@ -1,10 +1,9 @@
 /** Reads TLS files: certificates, keys, CAs, revocation lists. */
-import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
 import { findTlsProblems, type TlsProblem, type TlsSettings } from '../../http/server/tls.ts';
 import type { ListenTlsConfig } from '../schema/config.ts';
-import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
+import { MAX_PEM_BYTES, readRegularFile, toUnread } from './bounded-read.ts';
 import type { SourceProblem } from './source-problem.ts';
 
 /** A certificate chain and its key. */
@@ -35,9 +34,9 @@ export async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
   const problems: FileProblem[] = [];
   const read = async (file: string, path: string): Promise<Buffer | undefined> => {
     try {
-      return await readFile(file);
+      return await readRegularFile(file, MAX_PEM_BYTES);
     } catch (thrown) {
-      problems.push({ path, message: `${file} ${toReadProblem(thrown)}`, hint: UNREAD_HINT });
+      problems.push({ path, ...toUnread(file, thrown) });
       return undefined;
     }
   };

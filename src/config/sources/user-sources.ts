@@ -2,9 +2,8 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { UserSourceConfig } from '../schema/config.ts';
+import { MAX_SECRET_BYTES, readRegularFile, toUnread, UnusableFile } from './bounded-read.ts';
 import { findFake, listFakes } from './fake-sources.ts';
-import { toReadProblem, UNREAD_HINT } from './read-problem.ts';
-import { readRegularFile } from './regular-file.ts';
 
 /** The text of a source. */
 export type UserText =
@@ -18,8 +17,6 @@ export type UserText =
 export type UserTextRead = UserText | { readonly problem: string; readonly hint: string };
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
-/** Limit of a file with one name, password or hash. */
-const MAX_VALUE_BYTES = 64 * 1024;
 
 /** Reads one source. */
 export async function readUserSource(source: UserSourceConfig): Promise<UserTextRead> {
@@ -28,14 +25,13 @@ export async function readUserSource(source: UserSourceConfig): Promise<UserText
       const text = await readText(source.file, findFake(source, source.file), MAX_FILE_BYTES);
       return { kind: 'htpasswd', where: source.file, text };
     }
-    const read = (file: string): Promise<string> => readText(file, findFake(source, file), MAX_VALUE_BYTES);
+    const read = (file: string): Promise<string> => readText(file, findFake(source, file), MAX_SECRET_BYTES);
     if ('secretDir' in source) return await readSecretDir(source.secretDir, read);
     const names = listFakes(source, source.mapDir) ?? (await readdir(source.mapDir));
     return await readMapDir(source.mapDir, names, read);
   } catch (thrown) {
-    const { code, path, message } = thrown as NodeJS.ErrnoException;
-    const problem = code === undefined ? message : `${path ?? 'a file'} ${toReadProblem(thrown)}`;
-    return { problem, hint: UNREAD_HINT };
+    const { message: problem, hint } = toUnread((thrown as NodeJS.ErrnoException).path ?? 'a file', thrown);
+    return { problem, hint };
   }
 }
 
@@ -52,7 +48,7 @@ async function readText(file: string, fake: string | undefined, maxBytes: number
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw new Error(`${file} is not UTF-8`);
+    throw new UnusableFile(file, 'is not UTF-8', 'save it as UTF-8');
   }
 }
 

@@ -5,7 +5,7 @@ import { readdir } from 'node:fs/promises';
 import { dirname, join, normalize } from 'node:path';
 import type { CancelTimer, Clock } from '../../core/clock.ts';
 import { guardCallback, onEvent } from '../../core/safe-events.ts';
-import { readChunks, withFile } from './regular-file.ts';
+import { readChunks, withFile } from './bounded-read.ts';
 
 /** An active watch. */
 export interface Watch {

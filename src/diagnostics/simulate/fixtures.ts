@@ -1,11 +1,11 @@
 /** Loads a fixture file and the body files that it names; returns its tests, or all problems at once. */
-import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import * as z from 'zod';
 import { type Position, parseYaml, readText } from '../../config/load/document.ts';
 import { toFindings } from '../../config/schema/issues.ts';
 import { type JsonSchema, keepExamples } from '../../config/schema/json-schema.ts';
 import type { Problem } from '../../config/schema/problem.ts';
+import { MAX_CONTENT_BYTES, readRegularFile, toUnread } from '../../config/sources/bounded-read.ts';
 import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { FixturesSchema } from './fixtures-schema.ts';
@@ -141,10 +141,9 @@ class Contents {
 
   async #read(name: string, path: readonly PropertyKey[]): Promise<Buffer | undefined> {
     try {
-      return await readFile(resolve(this.#folder, name));
+      return await readRegularFile(resolve(this.#folder, name), MAX_CONTENT_BYTES);
     } catch (thrown) {
-      const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
-      this.#onProblem(path, `cannot read ${name} (${code})`);
+      this.#onProblem(path, toUnread(name, thrown).message);
       return undefined;
     }
   }

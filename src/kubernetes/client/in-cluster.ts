@@ -1,6 +1,6 @@
 /** Access to the cluster from inside a pod: the address from its environment, and the mounted service account. */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { MAX_PEM_BYTES, readRegularFile, toUnread } from '../../config/sources/bounded-read.ts';
 import { SidegateError } from '../../core/errors.ts';
 import type { ClusterAccess } from './access.ts';
 
@@ -55,14 +55,13 @@ function toServer(host: string, port: string): URL {
 async function readMounted(folder: string, name: string): Promise<string> {
   const file = join(folder, name);
   try {
-    const text = (await readFile(file, 'utf8')).trim();
+    const text = (await readRegularFile(file, MAX_PEM_BYTES)).toString('utf8').trim();
     if (text !== '') return text;
   } catch (thrown) {
-    const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
     throw new SidegateError(
       'user',
       'in_cluster',
-      `${file} cannot be read (${code}): the pod needs a service account with automountServiceAccountToken`,
+      `${toUnread(file, thrown).message}: the pod needs a service account with automountServiceAccountToken`,
     );
   }
   throw new SidegateError('user', 'in_cluster', `${file} is empty`);

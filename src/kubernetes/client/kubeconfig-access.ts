@@ -1,6 +1,6 @@
 /** Converts a cluster and user of a kubeconfig to a ClusterAccess: CA, proxy and credentials. */
-import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import { MAX_PEM_BYTES, readRegularFile, toUnread } from '../../config/sources/bounded-read.ts';
 import { isLoopbackIp } from '../../core/ip-address.ts';
 import { Secret } from '../../core/secret.ts';
 import type { ClusterAccess, Credentials, ProxyEnv } from './access.ts';
@@ -168,9 +168,9 @@ function toPath({ value, folder }: Placed<KubeUser>, name: 'tokenFile'): string 
 
 async function read(file: string, field: string): Promise<Secret> {
   try {
-    return new Secret(await readFile(file));
+    return new Secret(await readRegularFile(file, MAX_PEM_BYTES));
   } catch (thrown) {
-    throw kubeconfigError(`${field} ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+    throw kubeconfigError(`${field} ${toUnread(file, thrown).message}`);
   }
 }
 

@@ -1,7 +1,8 @@
 /** Writes renewed OIDC tokens to their kubeconfig, like kubectl, because the provider may revoke the old refresh token. */
 import { randomUUID } from 'node:crypto';
-import { open, readFile, realpath, rename, rm, stat } from 'node:fs/promises';
+import { open, realpath, rename, rm, stat } from 'node:fs/promises';
 import { isMap, isScalar, isSeq, parseDocument, type Scalar } from 'yaml';
+import { MAX_PEM_BYTES, readRegularFile } from '../../config/sources/bounded-read.ts';
 import type { OidcTokens } from './kube-oidc.ts';
 
 /** Where the tokens are. */
@@ -21,7 +22,7 @@ interface Edit {
 export async function saveTokens({ file, user }: TokenPlace, { idToken, refreshToken }: OidcTokens): Promise<void> {
   const target = await realpath(file);
   await withLock(`${file}.lock`, async () => {
-    const before = await readFile(target, 'utf8');
+    const before = (await readRegularFile(target, MAX_PEM_BYTES)).toString('utf8');
     const after = replaceTokens(before, user, { 'id-token': toText(idToken), 'refresh-token': toText(refreshToken) });
     await replaceFile(target, after);
   });

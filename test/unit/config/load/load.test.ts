@@ -57,7 +57,9 @@ describe('a file that is not a config', () => {
 
   test('a device without an end is read only up to the maximum', async () => {
     const { problems } = await loadConfig('/dev/zero', clock);
-    expect(problems.map(formatProblem)).toEqual(['/dev/zero: error the file has more than 1048576 bytes']);
+    expect(problems.map(formatProblem)).toEqual([
+      '/dev/zero: error the file has more than 1048576 bytes\n  hint: check that this is the right file: sidegate reads at most 1048576 bytes of it',
+    ]);
   });
 
   test('is rejected if it is a directory, or missing', async () => {

@@ -52,11 +52,11 @@ test('reads the token and the CA before each request, because the kubelet replac
 test('reports which file is missing or empty, and what the pod needs', async () => {
   const entry = await readInCluster(ENV, folder);
   unlinkSync(join(folder, 'token'));
-  await expect(entry?.access.credentials()).rejects.toThrow(/token cannot be read \(ENOENT\).*automountServiceAccountToken/);
+  await expect(entry?.access.credentials()).rejects.toThrow(/token does not exist.*automountServiceAccountToken/);
   write('token', '\n');
   await expect(entry?.access.credentials()).rejects.toThrow(/token is empty/);
   unlinkSync(join(folder, 'ca.crt'));
-  await expect(readInCluster(ENV, folder)).rejects.toThrow(/ca\.crt cannot be read/);
+  await expect(readInCluster(ENV, folder)).rejects.toThrow(/ca\.crt does not exist/);
 });
 
 test('reports variables that are not a valid address', async () => {

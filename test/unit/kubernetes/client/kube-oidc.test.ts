@@ -298,7 +298,7 @@ describe('an unusable provider is reported with a fix:', () => {
     [
       'a missing CA',
       { 'idp-certificate-authority-data': null, 'idp-certificate-authority': 'none.crt' },
-      /none\.crt cannot be read/,
+      /none\.crt does not exist/,
     ],
     [
       'another CA',

@@ -102,7 +102,7 @@ describe('which files', () => {
 
   test('falls back to the cluster that it runs in', async () => {
     const env = { KUBERNETES_SERVICE_HOST: '10.0.0.1', KUBERNETES_SERVICE_PORT: '443' };
-    expect(await troubleOf(find({ env }))).toMatch(/serviceaccount.* cannot be read/);
+    expect(await troubleOf(find({ env }))).toMatch(/serviceaccount.* does not exist/);
     expect(await troubleOf(find({ env, context: 'one' }))).toMatch(/^kubeconfig: no kubeconfig found.*: pass --kubeconfig FILE$/);
   });
 
@@ -169,7 +169,7 @@ describe('the cluster', () => {
     [
       'a missing CA',
       { 'certificate-authority-data': undefined, 'certificate-authority': 'none.crt' },
-      /certificate-authority .*none\.crt cannot be read \(ENOENT\)/,
+      /certificate-authority .*none\.crt does not exist/,
     ],
     [
       'a SOCKS proxy',
@@ -244,7 +244,7 @@ describe('the user', () => {
       /auth-provider gcp, which is not supported.*gke-gcloud-auth-plugin/,
     ],
     ['a key without certificate', { 'client-key-data': SECRET }, /has a client-key but no client-certificate/],
-    ['a missing token file', { tokenFile: 'absent' }, /tokenFile .*absent cannot be read/],
+    ['a missing token file', { tokenFile: 'absent' }, /tokenFile .*absent does not exist/],
     [
       'an old plugin',
       { exec: { command: 'x', apiVersion: 'client.authentication.k8s.io/v1alpha1' } },
