@@ -345,6 +345,37 @@ describe('a path that an app may interpret as another route', () => {
     },
   );
 
+  test('is rejected if its other name belongs to a route without a host', async () => {
+    const upstream = `http://127.0.0.1:${app.port}`;
+    const routes = [
+      { name: 'all', match: { pathPrefix: '/' }, upstream, basic: BASIC },
+      { name: 'assets', match: { host: 'a.example', pathPrefix: '/_next' }, upstream, allow: 'anyone' },
+      { name: 'blog', match: { host: 'a.example', pathPrefix: '/blog' }, upstream, allow: 'anyone' },
+    ];
+    await withGate({ routes }, async (gate) => {
+      const ask = async (path: string): Promise<string | number> => {
+        const answer = await send(gate.port, { method: 'GET', path, headers: { Host: 'a.example' } });
+        return answer.code ?? answer.status;
+      };
+      const paths = ['/_next/data/1/admin.json', '/_next/static/a.js', '/_next/data/1/blog/a.json', '/blog/(S(x))/a'];
+      expect(await Promise.all(paths.map(ask))).toEqual(['ambiguous_target', 200, 200, 200]);
+    });
+  });
+
+  test('passes within a prefix whose app makes other distinctions than that of the wider one', async () => {
+    const upstream = `http://127.0.0.1:${app.port}`;
+    const routes = [
+      { name: 'all', match: { pathPrefix: '/', trustAppToDistinguish: ['letterCase'] }, upstream, basic: BASIC },
+      { name: 'assets', match: { pathPrefix: '/assets' }, upstream, allow: 'anyone' },
+      { name: 'next', match: { pathPrefix: '/_next' }, upstream, allow: 'anyone' },
+    ];
+    await withGate({ routes }, async (gate) => {
+      expect((await get(gate, '/assets/app-1.css')).status).toBe(200);
+      expect((await get(gate, '/_next/static/app-1.css')).status).toBe(200);
+      expect((await get(gate, '/_next/data/1/admin.json')).code).toBe('ambiguous_target');
+    });
+  });
+
   test('passes under a password of / if its other name is open as well', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [

@@ -120,7 +120,8 @@ export class PathConflicts<Route extends Routable> {
 /** An app could run a handler of `other` for a path of `group`, and the two have different gates. */
 function mayConflict<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>): boolean {
   if (other === group || (group.isExact && isFallback(group, other))) return false;
-  if (other.host !== group.host && group.host !== undefined) return false;
+  // A form that leaves the group may belong to one without a host.
+  if (other.host !== group.host && group.host !== undefined && (group.isExact || other.host !== undefined)) return false;
   return group.routes.some((route) => route.match.methods.some((method) => !hasSameGates(other, route, method)));
 }
 
@@ -180,7 +181,7 @@ function toFormTable<Route extends Routable>(
   const prefixes = new Map<string, RouteGroup<Route>[]>();
   let maxDepth = 0;
   const keys = new Map(groups.map((group) => [group, toKeys(group, kept)]));
-  const subtrees = new Map([...members].map((group) => [group, toSubtree(group, kept)]));
+  const subtrees = new Map(groups.map((group) => [group, toSubtree(group, kept)]));
   for (const [group, forms] of keys) {
     for (const key of forms) {
       const map = group.isExact ? exact : prefixes;
@@ -213,25 +214,37 @@ function findConflict<Route extends Routable>(
   form: string,
   { group, route, method, host }: Found<Route>,
 ): RouteGroup<Route> | undefined {
-  const isCandidate = (other: RouteGroup<Route>): boolean =>
-    table.members.has(other) && (other.host === group.host || (group.host === undefined && other.host === host));
   const isConflict = (other: RouteGroup<Route>): boolean =>
-    other !== group && isCandidate(other) && !hasSameGates(other, route, method);
-  const isDirect = (other: RouteGroup<Route>): boolean => !isFallback(group, other) && isConflict(other);
-  const exact = table.exact.get(form);
-  const conflict = exact?.find(isDirect);
-  if (conflict !== undefined) return conflict;
-  /** The most specific groups of the form. */
-  let owners: readonly RouteGroup<Route>[] | undefined;
-  for (let depth = 0, end = 0; depth <= table.maxDepth; depth++) {
-    const matching = table.prefixes.get(form.slice(0, end));
-    const found = matching?.find(isDirect);
-    if (found !== undefined) return found;
-    if (matching?.some(isCandidate) === true) owners = matching;
+    other !== group && table.members.has(other) && !hasSameGates(other, route, method);
+  const isDirect = (other: RouteGroup<Route>): boolean =>
+    (other.host === group.host || (group.host === undefined && other.host === host)) &&
+    !isFallback(group, other) &&
+    isConflict(other);
+  let end = 0;
+  let conflict = table.exact.get(form)?.find(isDirect);
+  for (let depth = 0; depth <= table.maxDepth && conflict === undefined; depth++) {
+    conflict = table.prefixes.get(form.slice(0, end))?.find(isDirect);
     if (end === form.length) break;
     const next = form.indexOf('/', end + 1);
     end = next === -1 ? form.length : next;
   }
-  if (group.isExact || isWithin(form, table.subtrees.get(group))) return undefined;
-  return (exact?.some(isCandidate) === true ? exact : owners)?.find(isConflict);
+  if (conflict !== undefined || group.isExact || isWithin(form, table.subtrees.get(group))) return conflict;
+  return findOwners(table, form, host).find(isConflict);
+}
+
+/** The groups that the router finds for the form, which is another path: those of the host go before those without one. */
+function findOwners<Route extends Routable>(
+  { exact, prefixes }: FormTable<Route>,
+  form: string,
+  host: string | undefined,
+): readonly RouteGroup<Route>[] {
+  for (const wanted of host === undefined ? [undefined] : [host, undefined]) {
+    const find = (groups: readonly RouteGroup<Route>[] = []): readonly RouteGroup<Route>[] =>
+      groups.filter((group) => group.host === wanted);
+    let owners = find(exact.get(form));
+    for (let end = form.length; owners.length === 0 && end >= 0; end = end === 0 ? -1 : form.lastIndexOf('/', end - 1))
+      owners = find(prefixes.get(form.slice(0, end)));
+    if (owners.length > 0) return owners;
+  }
+  return [];
 }
