@@ -139,8 +139,10 @@ export function checkOverlaps(routes: readonly RouteConfig[]): Rating[] {
     const { host, path, pathPrefix } = route.match;
     const id = JSON.stringify([host, path, pathPrefix?.replace(/\/$/, '')]);
     const others = groups.get(id) ?? [];
-    groups.set(id, [...others, route]);
-    const problem = others.map((other) => findOverlap(route, other)).find((each) => each !== undefined);
+    let problem: ReturnType<typeof findOverlap>;
+    for (const other of others) problem ??= findOverlap(route, other);
+    others.push(route);
+    groups.set(id, others);
     if (problem !== undefined) found.push(error(['routes', index, 'match'], problem.message, problem.hint));
   }
   return found;

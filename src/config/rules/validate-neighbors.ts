@@ -1,5 +1,4 @@
 /** Routes whose paths contain or resemble each other: how requests for one are kept from bypassing the gates of another. */
-import { isDeepStrictEqual } from 'node:util';
 import { mayShareTarget } from '../../core/listen-address.ts';
 import { type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
@@ -18,18 +17,22 @@ interface MatchSpace {
   /** A prefix is stored without its trailing slash. */
   readonly path: string;
   readonly gates: string;
+  /** The headers that a request must have or not have. */
+  readonly headers: string;
 }
 
 /** Warnings about routes that the router cannot distinguish, and about settings that disable its protections. */
 export function checkNeighbors(routes: readonly RouteConfig[]): Rating[] {
   const spaces = toMatchSpaces(routes);
+  const index = new PathIndex(spaces);
+  const forms = new FormIndex(spaces);
   return [
     ...spaces.flatMap(checkSettings),
-    ...spaces.flatMap((space) => checkSpace(space, spaces)),
-    ...spaces.flatMap((space) => checkChoice(space, spaces)),
-    ...spaces.flatMap((space) => checkMethodChoice(space, spaces)),
-    ...spaces.flatMap((space) => checkBelow(space, spaces)),
-    ...spaces.flatMap((space) => checkHosts(space, spaces)),
+    ...spaces.flatMap((space) => checkSpace(space, index, forms)),
+    ...spaces.flatMap((space) => checkChoice(space, index)),
+    ...spaces.flatMap((space) => checkMethodChoice(space, index)),
+    ...spaces.flatMap((space) => checkBelow(space, index)),
+    ...spaces.flatMap((space) => checkHosts(space, index)),
   ];
 }
 
@@ -47,17 +50,20 @@ function checkSettings({ route, index }: MatchSpace): Rating[] {
   return found;
 }
 
-function checkSpace(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
+function checkSpace(space: MatchSpace, index: PathIndex, forms: FormIndex): Rating[] {
   const found: Rating[] = [];
-  for (const other of spaces) {
+  const similar = forms.findSimilar(space);
+  const isForAnyHost = isGuarded(space) && space.host === undefined;
+  const others = new Set([...similar, ...(isForAnyHost ? index.findContaining(space.path) : [])]);
+  for (const other of [...others].sort(byIndex)) {
     if (other.gates === space.gates) continue;
     const { name } = other.route;
-    if (isMistakenFor(space, other)) {
+    if (similar.has(other) && !contains(other, space)) {
       const message = `requests for this path are rejected (ambiguous_target): apps may interpret it as the path of route ${name}, whose gates differ`;
       const hint = 'use the same gates on both routes, or choose paths that are less similar';
       found.push(warning(['routes', space.index, 'match'], message, hint));
     }
-    if (isGuarded(space) && space.host === undefined && other.host !== undefined && contains(other, space)) {
+    if (isForAnyHost && other.host !== undefined && contains(other, space)) {
       const message = `does not apply to Host ${other.host}: route ${name} matches the path there, and its gates differ`;
       found.push(warning(['routes', space.index, 'match'], message, `add a route with host: ${other.host} for this path`));
     }
@@ -66,33 +72,39 @@ function checkSpace(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
 }
 
 /** Any client can send a header or omit it, so it can choose an open route in place of a guarded one with the same path. */
-function checkChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
+function checkChoice(space: MatchSpace, index: PathIndex): Rating[] {
   if (isGuarded(space)) return [];
-  const other = spaces.find((each) => isGuarded(each) && isOnSamePath(each, space) && !hasSameHeaders(each, space));
+  const other = index
+    .at(space.path)
+    .find((each) => isGuarded(each) && isOnSamePath(each, space) && each.headers !== space.headers);
   if (other === undefined) return [];
   const message = `clients choose between this open route and route ${other.route.name} by a header, so the app must not do here what that route protects`;
   return [warning(['routes', space.index, 'match'], message, 'give both routes the same checks, or different paths')];
 }
 
 /** Without a check, a client may change by one method what it cannot read, or change, by another one. Open reading is usual. */
-function checkMethodChoice(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
+function checkMethodChoice(space: MatchSpace, index: PathIndex): Rating[] {
   const writes = isGuarded(space) ? [] : methodsOf(space.route).filter((method) => !SAFE_METHODS.has(method));
   if (writes.length === 0) return [];
-  const other = spaces.find((each) => isGuarded(each) && isOnSamePath(each, space) && hasSameHeaders(each, space));
+  const other = index
+    .at(space.path)
+    .find((each) => isGuarded(each) && isOnSamePath(each, space) && each.headers === space.headers);
   if (other === undefined) return [];
   const message = `anyone can send ${writes.join(', ')} to the path for which route ${other.route.name} protects ${methodsOf(other.route).join(', ')}`;
   return [warning(['routes', space.index, 'match'], message, 'give both routes the same checks, or accept only GET without one')];
 }
 
 /** A check of one exact path is usually meant for all paths below it as well, unless it is the one path of a webhook. */
-function checkBelow(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
+function checkBelow(space: MatchSpace, paths: PathIndex): Rating[] {
   const { route, index, host, path, isExact } = space;
   if (!isGuarded(space) || route.webhook !== undefined || !isExact || path.length <= 1) return [];
   if (rejectsBelow(space)) return [];
   const below = `${path.replace(/\/$/, '')}/`;
-  const matching = spaces.filter((other) => (other.host ?? host) === host && !other.isExact && contains(other, { path: below }));
+  const matching = paths.findContaining(below).filter((other) => (other.host ?? host) === host && !other.isExact);
   // The most specific host comes first, then the longest path.
-  const [other] = matching.sort((a, b) => Number(b.host === host) - Number(a.host === host) || b.path.length - a.path.length);
+  const [other] = matching.sort(
+    (a, b) => Number(b.host === host) - Number(a.host === host) || b.path.length - a.path.length || byIndex(a, b),
+  );
   if (other === undefined || isGuarded(other) || other.route.match.pathPrefix === below) return [];
   const proof = route.basic === undefined ? 'client certificate' : 'password';
   const message = `only ${path} itself requires the ${proof}: paths below it select the open route ${other.route.name}`;
@@ -109,8 +121,8 @@ function rejectsBelow({ path, route }: MatchSpace): boolean {
 }
 
 /** A client chooses the Host of its request, and most apps ignore it. */
-function checkHosts(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
-  const other = isGuarded(space) ? spaces.find((each) => !isGuarded(each) && isOnOtherHost(each, space)) : undefined;
+function checkHosts(space: MatchSpace, index: PathIndex): Rating[] {
+  const [other] = isGuarded(space) ? index.findRelated(space, (each) => !isGuarded(each) && isOnOtherHost(each, space)) : [];
   if (other === undefined) return [];
   const message = `only the Host separates this route from the open route ${other.route.name}: with ${other.host === undefined ? 'any other Host' : `Host ${other.host}`}, anyone can send the same path to the same app`;
   return [warning(['routes', space.index, 'match'], message, HOST_HINT)];
@@ -124,33 +136,29 @@ function isOnOtherHost(other: MatchSpace, guarded: MatchSpace): boolean {
   if (other.host === guarded.host || other.gates === guarded.gates) return false;
   // A route without a host and a route with one: checkSpace.
   if (guarded.host === undefined) return false;
-  const isSameApp = mayShareTarget(other.route.upstream, guarded.route.upstream);
-  return isSameApp && (contains(other, guarded) || (!guarded.isExact && contains(guarded, other)));
+  const isInside = contains(other, guarded) || (!guarded.isExact && contains(guarded, other));
+  return isInside && mayShareTarget(other.route.upstream, guarded.route.upstream);
 }
 
 function isOnSamePath(a: MatchSpace, b: MatchSpace): boolean {
   return a.host === b.host && a.isExact === b.isExact && a.path === b.path;
 }
 
-function hasSameHeaders({ route: { match } }: MatchSpace, { route }: MatchSpace): boolean {
-  const { headers, withoutHeaders } = route.match;
-  return isDeepStrictEqual([match.headers, match.withoutHeaders], [headers, withoutHeaders]);
-}
-
 /** Describes, for each guarded route inside a wider one with other gates, how requests for the two are kept apart. */
 export function describeNeighbors(routes: readonly RouteConfig[]): string[] {
   const spaces = toMatchSpaces(routes);
+  const index = new PathIndex(spaces);
   const notes = spaces.filter(isGuarded).flatMap((space) => {
-    const wider = spaces.filter((other) => isWider(other, space)).sort((a, b) => b.path.length - a.path.length)[0];
+    const [wider] = index.findContaining(space.path).filter((other) => isWider(other, space));
     return wider === undefined || wider.gates === space.gates ? [] : [describe(space, wider)];
   });
-  return [...notes, ...spaces.flatMap((space) => describeHosts(space, spaces))];
+  return [...notes, ...spaces.flatMap((space) => describeHosts(space, index))];
 }
 
 /** One note for each route: a config can have many hosts. Open routes have a warning, and a route for any host is described as a wider one. */
-function describeHosts(space: MatchSpace, spaces: readonly MatchSpace[]): string[] {
+function describeHosts(space: MatchSpace, index: PathIndex): string[] {
   const [first, ...more] = isGuarded(space)
-    ? spaces.filter((other) => other.host !== undefined && isGuarded(other) && isOnOtherHost(other, space))
+    ? index.findRelated(space, (other) => other.host !== undefined && isGuarded(other) && isOnOtherHost(other, space))
     : [];
   if (first === undefined) return [];
   const others = more.length === 0 ? '' : ` and of ${more.length} more`;
@@ -184,7 +192,8 @@ function toMatchSpaces(routes: readonly RouteConfig[]): MatchSpace[] {
   return routes.map((route, index) => {
     const { path: exact, pathPrefix = '', host } = route.match;
     const path = exact ?? (pathPrefix.endsWith('/') ? pathPrefix.slice(0, -1) : pathPrefix);
-    return { route, index, host, isExact: exact !== undefined, path, gates: toGateIdentity(route) };
+    const headers = JSON.stringify([route.match.headers, route.match.withoutHeaders]);
+    return { route, index, host, isExact: exact !== undefined, path, gates: toGateIdentity(route), headers };
   });
 }
 
@@ -204,11 +213,86 @@ function contains(wider: Pick<MatchSpace, 'isExact' | 'path'>, { path }: Pick<Ma
   return path.startsWith(wider.path) && (path.length === wider.path.length || path[wider.path.length] === '/');
 }
 
-/** Whether an app may interpret the path of `space` as one of `other`, although it is not inside it (gateway/pipeline/path-conflicts.ts). */
-function isMistakenFor(space: MatchSpace, other: MatchSpace): boolean {
-  if (space.host !== other.host || contains(other, space)) return false;
-  const kept = new Set(other.route.match.trustAppToDistinguish);
-  const keys = [...(toPathForms(other.path, new Set([...kept, 'extension', 'otherNames'])) ?? [])];
-  const forms = [...(toPathForms(space.path, kept) ?? [])];
-  return keys.some((key) => forms.some((form) => contains({ isExact: other.isExact, path: key }, { path: form })));
+/** The path, and each path that a prefix of it can have, longest first. */
+function toAncestors(path: string): string[] {
+  const ancestors = [path];
+  for (let end = path.lastIndexOf('/'); end >= 0; end = end === 0 ? -1 : path.lastIndexOf('/', end - 1))
+    ancestors.push(path.slice(0, end));
+  return ancestors;
+}
+
+function byIndex(a: MatchSpace, b: MatchSpace): number {
+  return a.index - b.index;
+}
+
+function addTo<K>(map: Map<K, MatchSpace[]>, key: K, space: MatchSpace): void {
+  const spaces = map.get(key);
+  if (spaces === undefined) map.set(key, [space]);
+  else spaces.push(space);
+}
+
+/** Finds routes by their paths: a config can have thousands, and to compare each with all others would take minutes. */
+class PathIndex {
+  readonly #at = new Map<string, MatchSpace[]>();
+  /** Those inside a path, and on it. */
+  readonly #inside = new Map<string, MatchSpace[]>();
+
+  constructor(spaces: readonly MatchSpace[]) {
+    for (const space of spaces) {
+      addTo(this.#at, space.path, space);
+      for (const path of toAncestors(space.path)) addTo(this.#inside, path, space);
+    }
+  }
+
+  /** In the order of the file, like all others. */
+  at(path: string): readonly MatchSpace[] {
+    return this.#at.get(path) ?? [];
+  }
+
+  /** The routes that contain the path, the longest first. */
+  findContaining(path: string): MatchSpace[] {
+    return toAncestors(path).flatMap((each) => this.at(each).filter((space) => contains(space, { path })));
+  }
+
+  /** Of the routes that contain the route or that it contains, those that match, in the order of the file. */
+  findRelated({ path, isExact }: MatchSpace, isMatch: (space: MatchSpace) => boolean): MatchSpace[] {
+    const [own, ...wider] = toAncestors(path).map((each) => this.at(each));
+    const inside = isExact ? own : this.#inside.get(path);
+    return [inside ?? [], ...wider].flatMap((spaces) => spaces.filter(isMatch)).sort(byIndex);
+  }
+}
+
+/** Finds routes by the forms of their paths, for each set of differences that the app is trusted to see. */
+class FormIndex {
+  readonly #byTrust = new Map<
+    string,
+    { readonly kept: ReadonlySet<PathDistinction>; readonly spaces: Map<string, MatchSpace[]> }
+  >();
+
+  constructor(all: readonly MatchSpace[]) {
+    for (const space of all) {
+      const kept = new Set(space.route.match.trustAppToDistinguish);
+      const id = [...kept].sort().join();
+      const { spaces } = this.#byTrust.get(id) ?? { spaces: new Map<string, MatchSpace[]>() };
+      this.#byTrust.set(id, { kept, spaces });
+      for (const form of toPathForms(space.path, new Set([...kept, 'extension', 'otherNames'])) ?? [])
+        addTo(spaces, toKey(space, form), space);
+    }
+  }
+
+  /** The routes as whose path an app may interpret that of `space` (gateway/pipeline/path-conflicts.ts). */
+  findSimilar(space: MatchSpace): ReadonlySet<MatchSpace> {
+    const found = [...this.#byTrust.values()].flatMap(({ kept, spaces }) =>
+      [...(toPathForms(space.path, kept) ?? [])].flatMap((form) =>
+        toAncestors(form).flatMap((path) =>
+          (spaces.get(toKey(space, path)) ?? []).filter((other) => !other.isExact || path === form),
+        ),
+      ),
+    );
+    return new Set(found);
+  }
+}
+
+function toKey({ host }: MatchSpace, path: string): string {
+  return JSON.stringify([host, path]);
 }

@@ -218,3 +218,17 @@ describe('a check of an exact path', () => {
     expect(trusted.join()).toContain('paths below it select the open route r1');
   });
 });
+
+test('thousands of routes are compared in a few seconds', () => {
+  const checks = [ALL, 'basic: { realm: a, users: { file: u } }'];
+  const matches = ['path: /a', 'pathPrefix: /b', 'host: x.test, path: /c', 'host: y.test, pathPrefix: /d'];
+  const routes = Array.from(
+    { length: 7_000 },
+    (_, i) => `  - { name: r${i}, match: { ${matches[i % 4]}${i} }, ${checks[Math.floor(i / 4) % 2]} }\n`,
+  );
+  const last = '  - { name: open, match: { pathPrefix: /b5/x }, allow: anyone }\n';
+  const text = `upstream: http://127.0.0.1:3000\nlisten: { trustedProxies: [10.0.0.1] }\nroutes:\n${routes.join('')}${last}`;
+  const { config, problems } = parseConfig('gate.yaml', text, systemClock);
+  expect(problems).toEqual([]);
+  expect(describeNeighbors(config?.routes ?? [])).toEqual([]);
+}, 10_000);
