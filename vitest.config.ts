@@ -66,7 +66,7 @@ const SUITES = {
     fileParallelism: false,
   },
   oracles: { include: ['test/oracles/**/*.test.ts'], testTimeout: MINUTE, hookTimeout: MINUTE },
-  memory: { include: ['test/memory/**/*.test.ts'], testTimeout: MINUTE, hookTimeout: MINUTE, maxWorkers: 2 },
+  memory: { include: ['test/memory/**/*.test.ts'], testTimeout: 3 * MINUTE, hookTimeout: MINUTE, maxWorkers: 2 },
   fuzz: { include: ['test/fuzz/**/*.test.ts'], testTimeout: 2 * MINUTE, hookTimeout: 30 * SECOND },
   // They mostly wait, for leases and pauses.
   chaos: { include: ['test/chaos/**/*.test.ts'], testTimeout: 60 * MINUTE, hookTimeout: MINUTE, maxWorkers: 3 },

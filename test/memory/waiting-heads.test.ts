@@ -60,7 +60,7 @@ describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB, bytes right be
   test.each(Object.entries(HEADS))('%s', async (_name, [key, first]) => {
     const port = Number(gate.log().find(({ msg }) => msg === 'listening')?.[key]);
     await floodPipelined({ ...CONNECTIONS, port, milliseconds: FLOOD_MS, first, request: 'x', reads: true });
-    await expect.poll(() => sendDelivery(gate.port, makeDelivery()), { timeout: 10_000 }).toBe(200);
+    await expect.poll(() => sendDelivery(gate.port, makeDelivery()), { timeout: 30_000 }).toBe(200);
     expect({ alive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ alive: true, oomKills: 0 });
   });
 });

@@ -134,9 +134,8 @@ const HOST_HINT =
 /** Whether a request for a path of the guarded route can select the other one by another Host, and reach the same app. */
 function isOnOtherHost(other: MatchSpace, guarded: MatchSpace): boolean {
   if (other.host === guarded.host || other.gates === guarded.gates) return false;
-  // A route without a host and a route with one: checkSpace.
-  if (guarded.host === undefined) return false;
-  const isInside = contains(other, guarded) || (!guarded.isExact && contains(guarded, other));
+  // A route for any host inside one with a host: checkSpace.
+  const isInside = contains(other, guarded) ? guarded.host !== undefined : !guarded.isExact && contains(guarded, other);
   return isInside && mayShareTarget(other.route.upstream, guarded.route.upstream);
 }
 

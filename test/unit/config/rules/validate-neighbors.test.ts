@@ -126,6 +126,15 @@ describe('routes that only their hosts separate', () => {
     );
   };
 
+  test('get a warning if an open route with a host is inside a guarded one for any host', () => {
+    const guarded = `match: { pathPrefix: / }, upstream: "http://127.0.0.1:3000", ${GUARDED}`;
+    const toMessages = (...routes: readonly string[]): string[] => loadHosts(...routes).problems.map(({ message }) => message);
+    expect(toMessages(guarded, toHost('files.example', 'pathPrefix: /data', ALL))).toEqual([
+      'only the Host separates this route from the open route r1: with Host files.example, anyone can send the same path to the same app',
+    ]);
+    expect(toMessages(guarded, toHost('files.example', 'pathPrefix: /data', ALL, 'http://127.0.0.1:4000'))).toEqual([]);
+  });
+
   test.each(['pathPrefix: /', 'pathPrefix: /admin', 'path: /admin/users', 'pathPrefix: /admin/public'])(
     'get a warning if one of them is open, and has %s',
     (path) => {
