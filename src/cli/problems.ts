@@ -1,5 +1,6 @@
 /** Shows the problems of a config with the lines that they are about. */
 import { readText } from '../config/load/document.ts';
+import { createExcerpts } from '../config/load/excerpt.ts';
 import { formatShownProblem, type Problem, type Severity } from '../config/schema/problem.ts';
 
 /** Where the problems are from and go to. */
@@ -12,7 +13,8 @@ export interface Shown {
 }
 
 export async function showProblems(problems: readonly Problem[], { file, text, write, paint }: Shown): Promise<void> {
-  const read = problems.length === 0 ? '' : (text ?? (await readText(file)));
-  const lines = typeof read === 'string' ? read.split(/\r?\n/) : [];
-  for (const problem of problems) write(`${formatShownProblem(problem, lines, paint)}\n`);
+  if (problems.length === 0) return;
+  const read = text ?? (await readText(file));
+  const toExcerpt = createExcerpts(typeof read === 'string' ? read : '');
+  for (const problem of problems) write(`${formatShownProblem(problem, toExcerpt(problem), paint)}\n`);
 }

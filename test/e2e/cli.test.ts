@@ -181,6 +181,31 @@ describe('sidegate check', () => {
     expect(problems.map(({ path }) => path).sort()).toEqual(['routes.0.match.pth', 'routes.0.upstream']);
   });
 
+  test.each([
+    ['check', 'gate.yaml'],
+    ['check', 'gate.yaml', '--format', 'json'],
+    ['check', '-'],
+    ['run', '--config', 'gate.yaml'],
+    ['test', 'fixtures.yaml'],
+  ])('shows no secret that is written in place of a reference: %s %s', (...args) => {
+    const secret = 'kumquats';
+    const keys = `[{ name: k, secret: { value: ${secret} } }, { name: l, secret: { ${secret} } }, secret:${secret}] # ${secret}`;
+    const text = `routes:\n  - name: a\n    match: { path: /a }\n    upstream: http://127.0.0.1:3000\n    webhook: { keys: ${keys}\n      }\n`;
+    writeFileSync(config, text);
+    writeFileSync(
+      join(folder, 'fixtures.yaml'),
+      'config: gate.yaml\ntests: [{ name: a, request: { path: /a }, expect: { decision: forwarded } }]\n',
+    );
+    const { status, stdout, stderr } = spawnSync(process.execPath, [LAUNCHER, ...args], {
+      encoding: 'utf8',
+      cwd: folder,
+      input: text,
+    });
+    expect(status).not.toBe(0);
+    expect(stdout + stderr).toContain('unknown key');
+    expect(stdout + stderr).not.toContain(secret);
+  });
+
   test('passes the config of the quickstart once its secret exists', () => {
     const quickstart = readFileSync(resolve(import.meta.dirname, '..', '..', 'config', 'quickstart.yaml'), 'utf8').replaceAll(
       '../.cache/quickstart/secret',

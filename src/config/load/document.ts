@@ -14,7 +14,7 @@ import {
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
 import { readAnyFile, readStream, UnusableFile } from '../sources/bounded-read.ts';
-import { findVariables, parseDocuments } from './syntax.ts';
+import { findVariables, parseDocuments, QUOTED } from './syntax.ts';
 
 /** A position in the file, 1-based. */
 export interface Position {
@@ -53,18 +53,18 @@ export function parseYaml(file: string, text: string, start: string, maxProblems
   if (reserved !== undefined)
     return { problems: [{ severity: 'error', file, ...toPosition(reserved, lineCounter), ...RESERVED_KEY }] };
   const value = toValue(document);
-  if (value instanceof Error) return failed(file, value.message, toAliasHint(value));
+  if (value instanceof Error) return { problems: [toAliasProblem(file, value, document, lineCounter)] };
   const locate = (path: readonly PropertyKey[], isAboutKey = false): Position | undefined =>
     findPosition(document, path, isAboutKey, lineCounter);
   return {
     value,
     locate,
     findVariables: () => findVariables(file, document, lineCounter),
-    toProblem: (severity, { path, message, hint, isAboutKey }) => ({
+    toProblem: (severity, { path, shownPath = path.join('.'), message, hint, isAboutKey }) => ({
       severity,
       file,
       ...locate(path, isAboutKey),
-      path: path.join('.'),
+      path: shownPath,
       message,
       ...(hint === undefined ? undefined : { hint }),
     }),
@@ -105,10 +105,20 @@ function failed(file: string, message: string, hint: string): UnreadFile {
   return { problems: [toFileProblem(file, message, hint)] };
 }
 
-function toAliasHint({ message }: Error): string {
-  const name = message.startsWith('Unresolved alias') ? message.split(': ').at(-1) : undefined;
-  if (name === undefined) return 'write the repeated parts out instead of using aliases';
-  return `put a value that starts with * in quotation marks: "*${name}"`;
+/** The parser's message has the text after the *, which may be a secret. */
+function toAliasProblem(file: string, { message }: Error, document: Document.Parsed, lineCounter: LineCounter): Problem {
+  if (!message.startsWith('Unresolved alias'))
+    return toFileProblem(file, message, 'write the repeated parts out instead of using aliases');
+  let found: Node | undefined;
+  visit(document, {
+    Alias(_, alias) {
+      if (alias.resolve(document) !== undefined) return undefined;
+      found = alias;
+      return visit.BREAK;
+    },
+  });
+  const position = found && toPosition(found, lineCounter);
+  return { ...toFileProblem(file, 'a value cannot start with *', QUOTED), ...position };
 }
 
 /** The document as plain values. Aliases are bounded, so that a few lines cannot expand to gigabytes. */

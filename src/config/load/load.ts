@@ -160,8 +160,8 @@ function toProblemOf(toProblem: ToProblem, toFlag: Overridden['toFlag']): ToProb
   return (severity, finding) => {
     const flag = toFlag(finding.path);
     if (flag === undefined) return toProblem(severity, finding);
-    const { path, message, hint } = finding;
-    return { severity, file: flag, path: path.join('.'), message, ...(hint === undefined ? undefined : { hint }) };
+    const { path, shownPath = path.join('.'), message, hint } = finding;
+    return { severity, file: flag, path: shownPath, message, ...(hint === undefined ? undefined : { hint }) };
   };
 }
 

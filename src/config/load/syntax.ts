@@ -87,7 +87,8 @@ const INDENT: Mistake = {
 };
 const UNCLOSED = /end with a ([}\]])$/;
 const EXTRA = /^Unexpected flow-(?:map|seq)-end token in YAML (?:stream|document): "([}\]])"$/;
-const QUOTED = 'put the value in quotation marks';
+/** The hint for a value that YAML takes for something else. */
+export const QUOTED = 'put the value in quotation marks';
 
 function describe({ code, message, pos: [at] }: YAMLError, { text, documents }: Omit<BrokenFile, 'errors'>): Mistake {
   const closer = UNCLOSED.exec(message)?.[1];
@@ -123,6 +124,15 @@ function describe({ code, message, pos: [at] }: YAMLError, { text, documents }: 
       return { message: `a value cannot start with ${text[at]}`, hint: QUOTED };
     case 'RESOURCE_EXHAUSTION':
       return { message: 'values are nested too deeply here', hint: 'close brackets that were left open' };
+    case 'BAD_DQ_ESCAPE':
+      return { message: 'this escape sequence is not valid', hint: 'write \\\\ for a backslash, or use single quotation marks' };
+    case 'TAG_RESOLVE_FAILED':
+      return { message: 'a value cannot start with !', hint: QUOTED };
+    case 'BAD_DIRECTIVE':
+      return { message: 'a line cannot start with %', hint: QUOTED };
+    // After the colon, the message quotes the text.
+    case 'UNEXPECTED_TOKEN':
+      return { message: message.replace(/: .*/s, '') };
     default:
       return { message };
   }
@@ -165,14 +175,17 @@ function findQuote(documents: readonly Document.Parsed[], end: number): number |
 
 /** Names of environment variables: shells and Compose replace them, and users expect it here. */
 const VARIABLE = /\$\{([A-Za-z_]\w*)/;
+/** Another name may be a part of a secret. */
+const USUAL_NAME = /^[A-Z][A-Z0-9_]*$/;
 
 /** Values with a variable, which would otherwise be used as they are written. */
 export function findVariables(file: string, document: Document.Parsed, lineCounter: LineCounter): Problem[] {
   const problems: Problem[] = [];
   visit(document, {
     Scalar(key, { value, range }) {
-      const name = key !== 'key' && typeof value === 'string' ? VARIABLE.exec(value)?.[1] : undefined;
-      if (name === undefined || !range) return;
+      const found = key !== 'key' && typeof value === 'string' ? VARIABLE.exec(value)?.[1] : undefined;
+      if (found === undefined || !range) return;
+      const name = USUAL_NAME.test(found) ? found : 'NAME';
       const { line, col } = lineCounter.linePos(range[0]);
       const message = `variables such as \${${name}} are not replaced in the config`;
       const hint = `write the value itself; a secret is { env: ${name} }, and the options --listen, --admin and --upstream replace addresses`;

@@ -2,12 +2,15 @@
 import type * as z from 'zod';
 import { findNearest } from './did-you-mean.ts';
 import { findExample, type JsonSchema, toKnownKeys } from './json-schema.ts';
+import { hideInput, isShownAt, toShownKey } from './shown.ts';
 
 type Issue = z.core.$ZodIssue;
 
 /** A finding, with the config path that it concerns. */
 export interface Finding {
   readonly path: readonly PropertyKey[];
+  /** Default: `path`, with dots. */
+  readonly shownPath?: string;
   readonly message: string;
   readonly hint?: string;
   /** The finding concerns the key itself, not its value. */
@@ -17,8 +20,31 @@ export interface Finding {
 /** All findings of a failed parse, or the first `max`. */
 export function toFindings(issues: readonly Issue[], schema: JsonSchema, max?: number): Finding[] {
   const located = issues.slice(0, max).flatMap((issue) => flatten(issue, []));
-  const findings = located.slice(0, max).flatMap(({ issue, path }) => describe(truncateKeys(issue, max), path, schema));
+  const findings = located
+    .slice(0, max)
+    .flatMap(({ issue, path }) => describe(truncateKeys(issue, max), path, schema).map((found) => hide(found, issue, schema)));
   return withoutConsequences(findings).slice(0, max);
+}
+
+/** The messages of the schema quote what is written, which may be a secret where no value belongs. */
+function hide(finding: Finding, issue: Issue, schema: JsonSchema): Finding {
+  const { path, message, hint } = finding;
+  const { input } = issue;
+  const isHidden = typeof input === 'string' && !isShownAt(schema, path, input);
+  const toShown = (text: string): string => (isHidden ? hideInput(text, input) : text);
+  const name = path.at(-1);
+  return {
+    ...finding,
+    message: toShown(message),
+    ...(hint !== undefined && { hint: toShown(hint) }),
+    ...(typeof name === 'string' && { shownPath: [...path.slice(0, -1), showKey(name, issue, path, schema)].join('.') }),
+  };
+}
+
+function showKey(name: string, { code, input }: Issue, path: readonly PropertyKey[], schema: JsonSchema): string {
+  const value = code === 'unrecognized_keys' ? (input as Readonly<Record<string, unknown>> | undefined)?.[name] : input;
+  const hasValue = code !== 'invalid_key' && value !== null && value !== undefined;
+  return toShownKey(name, toKnownKeys(schema, path.slice(0, -1)).includes(name), hasValue);
 }
 
 /** In `{ env:NAME }`, the key `env` is not missing. */
@@ -54,7 +80,7 @@ function flatten(issue: Issue, base: readonly PropertyKey[]): LocatedIssue[] {
 function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema): Finding[] {
   switch (issue.code) {
     case 'unrecognized_keys':
-      return issue.keys.map((name) => describeUnknownKey(name, path, schema));
+      return issue.keys.map((name) => describeUnknownKey(name, issue, path, schema));
     case 'invalid_value':
       return [isDefault(issue) ? describeValue(issue.values.map(String), issue.input, path) : { path, message: issue.message }];
     case 'invalid_key':
@@ -96,21 +122,23 @@ function isDefault({ message }: Issue): boolean {
 const KEYS_HINT = 'for example keys: [ { name: current, secret: { env: MY_SECRET } } ]';
 
 /** `path:/x` is one word in YAML; of a key that is known, it is a mistake. */
-function findMissingSpace(text: string, known: readonly string[]): string | undefined {
+function findMissingSpace(text: string, path: readonly PropertyKey[], schema: JsonSchema): string | undefined {
   const colon = text.indexOf(':');
-  return colon !== -1 && known.includes(text.slice(0, colon))
-    ? `write a space after the colon: ${text.slice(0, colon + 1)} ${text.slice(colon + 1)}`
-    : undefined;
+  const [key, value] = [text.slice(0, colon), text.slice(colon + 1)];
+  if (colon === -1 || !toKnownKeys(schema, path).includes(key)) return undefined;
+  return `write a space after the colon: ${key}: ${isShownAt(schema, [...path, key], value) ? value : '…'}`;
 }
 
-function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: JsonSchema): Finding {
+function describeUnknownKey(name: string, issue: Issue, path: readonly PropertyKey[], schema: JsonSchema): Finding {
+  const at = [...path, name];
+  const message = `unknown key "${showKey(name, issue, at, schema)}"`;
+  const missing = findMissingSpace(name, path, schema);
+  if (missing !== undefined) return { path: at, message, hint: missing, isAboutKey: true };
   const known = toKnownKeys(schema, path);
-  const missing = findMissingSpace(name, known);
-  if (missing !== undefined) return { path: [...path, name], message: `unknown key "${name}"`, hint: missing, isAboutKey: true };
   const nearest = findNearest(name, known);
   const near = nearest === undefined ? `allowed keys: ${[...new Set(known)].join(', ')}` : `did you mean "${nearest}"?`;
   const hint = name === 'secret' && known.includes('keys') ? KEYS_HINT : near;
-  return { path: [...path, name], message: `unknown key "${name}"`, hint, isAboutKey: true };
+  return { path: at, message, hint, isAboutKey: true };
 }
 
 const SCHEME_HINT =
@@ -128,6 +156,7 @@ function toValueList(values: readonly string[]): string {
 function describeValue(values: readonly string[], input: unknown, path: readonly PropertyKey[]): Finding {
   const list = toValueList(values);
   if (input === undefined) return { path, message: `missing: expected one of: ${list}` };
+  if (typeof input === 'object') return { path, message: `expected one of: ${list}` };
   const nearest = findNearest(String(input), values);
   if (nearest === undefined) {
     const hint = path.at(-1) === 'scheme' ? { hint: SCHEME_HINT } : undefined;
@@ -140,7 +169,7 @@ function describeType(issue: z.core.$ZodIssueInvalidType, path: readonly Propert
   const expected = isDefault(issue) ? `expected ${toWord(issue.expected)}` : issue.message;
   const isMissing = issue.input === undefined;
   const message = isMissing ? `missing: ${expected}` : `${expected}, not ${toWord(toTypeName(issue.input))}`;
-  const missing = typeof issue.input === 'string' ? findMissingSpace(issue.input, toKnownKeys(schema, path)) : undefined;
+  const missing = typeof issue.input === 'string' ? findMissingSpace(issue.input, path, schema) : undefined;
   if (missing !== undefined) return { path, message, hint: missing };
   const example = issue.expected === 'object' || issue.expected === 'array' ? findExample(schema, path) : undefined;
   return example === undefined ? { path, message } : { path, message, hint: `for example ${String(path.at(-1))}: ${example}` };

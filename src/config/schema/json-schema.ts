@@ -8,6 +8,11 @@ export interface JsonSchema {
   readonly properties?: Readonly<Record<string, JsonSchema>>;
   readonly items?: JsonSchema;
   readonly anyOf?: readonly JsonSchema[];
+  /** Of the members that `properties` does not name. */
+  readonly additionalProperties?: JsonSchema | boolean;
+  readonly examples?: readonly unknown[];
+  /** The value may contain secrets, although the config takes them by reference elsewhere. */
+  readonly writeOnly?: boolean;
   readonly [keyword: string]: unknown;
 }
 
@@ -28,32 +33,30 @@ export const keepExamples: NonNullable<z.core.ToJSONSchemaParams['override']> = 
   if (Array.isArray(examples)) jsonSchema.examples = examples;
 };
 
+/** The schema, and all variants if it is of a union. */
+export function toVariants(schema: JsonSchema): JsonSchema[] {
+  return [schema, ...(schema.anyOf ?? []).flatMap(toVariants)];
+}
+
+/** The schemas of a member or an item of a value with these schemas; of what may contain secrets, none are known. */
+export function descend(schemas: readonly JsonSchema[], step: PropertyKey): JsonSchema[] {
+  return schemas.flatMap(({ properties = {}, additionalProperties, items, writeOnly }) => {
+    if (writeOnly === true) return [];
+    const name = String(step);
+    const next = typeof step === 'number' ? items : Object.hasOwn(properties, name) ? properties[name] : additionalProperties;
+    return typeof next === 'object' ? toVariants(next) : [];
+  });
+}
+
 /** The keys that are allowed at a path in the config. */
 export function toKnownKeys(schema: JsonSchema, path: readonly PropertyKey[]): string[] {
-  const variants = [schema, ...(schema.anyOf ?? [])];
-  const [step, ...rest] = path;
-  if (step === undefined) return variants.flatMap((variant) => Object.keys(variant.properties ?? {}));
-  return variants.flatMap((variant) => {
-    const next = typeof step === 'number' ? variant.items : variant.properties?.[String(step)];
-    return next === undefined ? [] : toKnownKeys(next, rest);
-  });
+  return path.reduce(descend, toVariants(schema)).flatMap(({ properties = {} }) => Object.keys(properties));
 }
 
 /** An example of the value at a path in the config, as one line of YAML; undefined if the schema has none. */
 export function findExample(schema: JsonSchema, path: readonly PropertyKey[]): string | undefined {
-  const [step, ...rest] = path;
-  const variants = [schema, ...(schema.anyOf ?? [])];
-  for (const variant of variants) {
-    if (step === undefined) {
-      const [example] = (variant['examples'] as readonly unknown[] | undefined) ?? [];
-      if (example !== undefined) return toFlowYaml(example);
-      continue;
-    }
-    const next = typeof step === 'number' ? variant.items : variant.properties?.[String(step)];
-    const found = next === undefined ? undefined : findExample(next, rest);
-    if (found !== undefined) return found;
-  }
-  return undefined;
+  const [example] = path.reduce(descend, toVariants(schema)).flatMap(({ examples = [] }) => examples);
+  return example === undefined ? undefined : toFlowYaml(example);
 }
 
 function toFlowYaml(value: unknown): string {

@@ -54,6 +54,7 @@ export const endpointSettings = {
   headers: z
     .record(z.string().regex(HEADER_NAME, 'a header name must be a token'), z.string().max(4096))
     .default({})
+    .meta({ writeOnly: true })
     .describe('Headers that are sent in addition.'),
   timeout: timeLimit().optional().describe('Maximum time for a response. Default: `provider.timeout`.'),
   concurrency: z

@@ -10,9 +10,8 @@ import { isNat64Prefix } from '../../core/nat64.ts';
 /** Names of keys and user sources, which become metric labels and header values. */
 export const NAME = /^[A-Za-z0-9._-]{1,64}$/;
 /** The name of an environment variable. */
-export const envName = z
-  .string()
-  .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'the name of an environment variable consists of letters, digits and _');
+export const ENV_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+export const envName = z.string().regex(ENV_NAME, 'the name of an environment variable consists of letters, digits and _');
 export const filePath = z.string().min(1, 'a file path cannot be empty');
 /** A maximum number of things. */
 export const count = z.int().min(1).max(1_000_000);

@@ -37,6 +37,7 @@ const appProbe = z.strictObject({
         value: z
           .string()
           .regex(FIELD_VALUE, 'a header value must not contain line breaks or other control characters')
+          .meta({ writeOnly: true })
           .describe('Header value.'),
       }),
     )

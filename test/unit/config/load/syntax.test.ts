@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { createExcerpts } from '../../../../src/config/load/excerpt.ts';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import { formatProblem, formatShownProblem } from '../../../../src/config/schema/problem.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
@@ -76,7 +77,7 @@ describe('one mistake is one problem, where it begins', () => {
 
   test('an alias that no anchor has is probably a pattern', () => {
     const [problem] = check('proxy:\n  allow: [*.example.com]\n');
-    expect(problem).toContain('put a value that starts with * in quotation marks: "*.example.com"');
+    expect(problem).toContain('gate.yaml:2:11: error a value cannot start with *\n  hint: put the value in quotation marks');
   });
 
   test('brackets that are nested too deeply', () => {
@@ -93,7 +94,7 @@ describe('one mistake is one problem, where it begins', () => {
 describe('the line that is shown with a problem', () => {
   const show = (text: string): string => {
     const [problem] = parseConfig('gate.yaml', text, clock).problems;
-    return problem === undefined ? '' : formatShownProblem(problem, text.split(/\r?\n/));
+    return problem === undefined ? '' : formatShownProblem(problem, createExcerpts(text)(problem));
   };
 
   test('has a mark below the column', () => {
@@ -121,6 +122,15 @@ describe('the line that is shown with a problem', () => {
     expect(shown).not.toMatch(/hunter2|aHVudGVy/);
   });
 
+  test('has the keys, and values that the schema knows not to be secrets', () => {
+    const route =
+      'routes:\n  - { name: a, match: { path: /x }, timeout: 5, webhook: { keys: [{ name: k, secret: { value: b } }] } } # c\n';
+    expect(show(route)).toContain(
+      '  2 |   - { name: a, match: { path: /x }, timeout: 5, webhook: { keys: [{ name: k, secret: { value: … } }] } } …\n',
+    );
+    expect(show(`${ROUTE}    match: { path: /x, retries: 5\n`)).toContain('  3 |     match: { path: …, …: …\n');
+  });
+
   test('does not show a secret below its key', () => {
     expect(show('secret:\n  hunter2: a: b\n')).not.toContain('hunter2: a');
     expect(show('routes:\n  - name: a\n    webhook: { keys: [{ name: k, secret:\n      hunter2 }] }\n')).not.toContain('hunter2');
@@ -129,8 +139,8 @@ describe('the line that is shown with a problem', () => {
   test('has no characters that control the terminal, and no lines of its own', () => {
     const text = 'routes:\r\n  - "\\e]0;a\\a\\nb.yaml: ok": \u009b2J\u202e\r\n';
     const problems = parseConfig('gate.yaml', text, clock).problems;
-    const shown = problems.map((problem) => formatShownProblem(problem, text.split(/\r?\n/)));
-    expect(shown.join('\n')).toContain('unknown key "\\u001b]0;a\\u0007\\u000ab.yaml: ok"');
+    const shown = problems.map((problem) => formatShownProblem(problem, createExcerpts(text)(problem)));
+    expect(shown.join('\n')).toContain('unknown key "\\u001b]0;a\\u0007\\u000ab.yaml:…"');
     expect(shown.join('\n').replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}]/u);
     for (const each of shown) for (const line of each.split('\n')) expect(line).toMatch(/^(?:gate\.yaml:| {2})/);
   });
