@@ -1,5 +1,5 @@
 /** Senders whose signature does not cover the delivery's id: what was signed identifies the event. */
-import { createHmac, randomUUID } from 'node:crypto';
+import { createHmac, randomBytes, randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { useApp, useRedis } from '../support/fixtures.ts';
@@ -161,7 +161,7 @@ test('the same content under another topic is another event if a sender distingu
   const body = JSON.stringify({ id: 1 });
   const signature = createHmac('sha256', SECRET).update(body).digest('base64');
   const post = (topic: string): Promise<Answer> => {
-    const ids = { 'X-Shopify-Webhook-Id': randomUUID(), 'X-Shopify-Topic': topic };
+    const ids = { 'X-Shopify-Webhook-Id': `id-${topic}`, 'X-Shopify-Topic': topic };
     const headers = { 'Content-Type': 'application/json', 'X-Shopify-Hmac-Sha256': signature, ...ids };
     return send(gate.port, { path: '/hooks/billing', headers, body });
   };
@@ -169,4 +169,38 @@ test('the same content under another topic is another event if a sender distingu
   expect((await post('orders/paid')).text).toBe('handled');
   expect((await post('orders/create')).code).toBe('duplicate');
   await gate.stop();
+});
+
+describe('an event with the bytes of an earlier one never gets 2xx unless the app handled it', () => {
+  const key = randomBytes(24).toString('hex');
+  const signed = (body: string, encoding: 'hex' | 'base64'): string => createHmac('sha256', key).update(body).digest(encoding);
+
+  test.each([
+    ['bitbucket', 'X-Request-UUID', (body: string) => ({ 'X-Hub-Signature': `sha256=${signed(body, 'hex')}` })],
+    ['sentry', 'Request-ID', (body: string) => ({ 'Sentry-Hook-Signature': signed(body, 'hex') })],
+    ['shopify', 'X-Shopify-Webhook-Id', (body: string) => ({ 'X-Shopify-Hmac-Sha256': signed(body, 'base64') })],
+    ['greenhouse', 'Greenhouse-Event-ID', (body: string) => ({ Signature: `sha256 ${signed(body, 'hex')}` })],
+    ['scrapfly', 'X-Scrapfly-Webhook-Job-Id', (body: string) => ({ 'X-Scrapfly-Webhook-Signature': signed(body, 'hex') })],
+  ])('%s: 503 under another ID', async (scheme, id, toHeaders) => {
+    const gate = await startGate({ routes: [toRoute(app.port, { webhook: { scheme } })] }, undefined, { secret: key });
+    const body = '{"id":42}';
+    const deliver = (value: string): Promise<Answer> =>
+      send(gate.port, {
+        path: '/hooks/billing',
+        headers: { 'Content-Type': 'application/json', [id]: value, ...toHeaders(body) },
+        body,
+      });
+    expect((await deliver('a')).text).toBe('handled');
+    expect((await deliver('a')).code).toBe('duplicate');
+    expect(await deliver('b')).toMatchObject({ status: 503, code: 'event_conflict' });
+    await gate.stop();
+  });
+
+  test.each(['bunny-stream', 'clickup', 'clio', 'onfido', 'paystack', 'woocommerce'])(
+    '%s, which sends no ID: check asks for a decision',
+    async (scheme) => {
+      const start = startGate({ routes: [toRoute(app.port, { webhook: { scheme } })] }, undefined, { secret: key });
+      await expect(start).rejects.toThrow('can send the same bytes for different events');
+    },
+  );
 });

@@ -28,6 +28,8 @@ const bitbucket: SchemeDescription = {
   },
   signature: hexIn('X-Hub-Signature', 'sha256='),
   id: { header: 'X-Request-UUID' },
+  // A push names refs and hashes, not when it happened: a tag that is deleted and pushed again.
+  repeatsBytes: true,
 };
 
 /** Gitea and its relatives. In a form they sign the JSON of its only field, not the form. */
@@ -111,6 +113,8 @@ const sentry: SchemeDescription = {
   },
   signature: hexIn('Sentry-Hook-Signature'),
   id: { header: 'Request-ID' },
+  // An issue that is resolved, unresolved and resolved again, without a new event in between.
+  repeatsBytes: true,
 };
 
 /** Heroku: https://devcenter.heroku.com/articles/app-webhooks. */
@@ -253,6 +257,8 @@ const scrapfly: SchemeDescription = {
   },
   signature: hexIn('X-Scrapfly-Webhook-Signature'),
   id: { header: 'X-Scrapfly-Webhook-Job-Id' },
+  // It is not documented that each body has a time.
+  repeatsBytes: true,
 };
 
 /** All of them. */

@@ -37,6 +37,8 @@ export const shopify: SchemeDescription = {
   id: { header: 'X-Shopify-Webhook-Id' },
   // A subscription has the format JSON or XML.
   contentTypes: [...JSON_ONLY, 'application/xml'],
+  // Topics such as product_listings/remove and inventory_levels/disconnect have only IDs.
+  repeatsBytes: true,
 };
 
 /** Shopify, events: as for webhooks, with headers without `X-` (https://shopify.dev/docs/apps/build/events/verify-deliveries). */
@@ -51,6 +53,8 @@ export const shopifyEvents: SchemeDescription = {
   signature: base64In('Shopify-Hmac-Sha256'),
   kind: ['Shopify-Topic', 'Shopify-Action'],
   id: { header: 'Shopify-Webhook-Id' },
+  // It is not documented that each body has a time.
+  repeatsBytes: true,
 };
 
 /** PagerDuty, webhooks v3: https://developer.pagerduty.com/docs/verifying-signatures. */
@@ -162,6 +166,8 @@ export const woocommerce: SchemeDescription = {
   kind: ['X-WC-Webhook-Topic'],
   secret: { encoding: 'utf8', transform: 'html-entities' },
   comparedHeaders: ['X-WC-Webhook-ID'],
+  // The body of each event of a deletion is the ID alone, and what is in the trash can be restored and deleted again.
+  repeatsBytes: true,
 };
 
 /** X: https://docs.x.com/x-api/webhooks/quickstart. Anyone can get the HMAC of a token through the CRC, so only JSON objects are events. */

@@ -44,6 +44,8 @@ const onfido: SchemeDescription = {
     key: "the webhook's token, which is shown once, when it is created; not an API token",
   },
   signature: hexIn('X-SHA2-Signature'),
+  // The body has the time of a completion only: a check that is reopened twice.
+  repeatsBytes: true,
 };
 
 /**

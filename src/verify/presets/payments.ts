@@ -138,6 +138,8 @@ const paystack: SchemeDescription = {
   },
   signature: { header: 'X-Paystack-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha512' }] },
   secret: { encoding: 'utf8', usualStart: 'sk_' },
+  // customeridentification.failed has no time: two attempts with the same data.
+  repeatsBytes: true,
 };
 
 /** Razorpay: https://razorpay.com/docs/webhooks/validate-test. */

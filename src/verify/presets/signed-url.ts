@@ -22,6 +22,8 @@ export const twilio: SchemeDescription = {
   methods: ['POST', 'GET'],
   isPortOptional: true,
   contentDigestParameter: 'bodySHA256',
+  // A caller who presses the same key again in a menu.
+  repeatsBytes: true,
 };
 
 /** Square: https://developer.squareup.com/docs/webhooks/step3validate. The signed URL is the one in the subscription. */

@@ -172,6 +172,8 @@ const greenhouse: SchemeDescription = {
   },
   signature: hexIn('Signature', 'sha256 '),
   id: { header: 'Greenhouse-Event-ID' },
+  // It is not documented that each body has a time.
+  repeatsBytes: true,
 };
 
 /** Modern Treasury: https://docs.moderntreasury.com/platform/docs/webhooks. */
@@ -240,6 +242,8 @@ const clio: SchemeDescription = {
     key: "the webhook's shared_secret, which is also the X-Hook-Secret of its activation",
   },
   signature: hexIn('X-Hook-Signature'),
+  // The user chooses the fields of the body; by default there is no time.
+  repeatsBytes: true,
 };
 
 /** Pylon: https://getpylon.com/developers/guides/using-webhooks. Retries continue for 31 hours, maybe with the first timestamp. */

@@ -271,7 +271,7 @@ class DedupAttempt implements ClaimAttempt {
       return 'the event was handled with another method, path, query, media type, kind or header, which are not signed; to forward this one, forget its ID';
     return (step ?? this.#steps[0])?.of === 'unsigned-id'
       ? 'an event with other content was handled under this ID, which is not signed; to forward this one, forget the ID'
-      : 'the signature does not cover the whole body, and another body with the same signature was handled';
+      : 'another body with the same signature, which does not cover all of it, was handled, or the same body under another ID';
   }
 
   #judge({ fingerprint, step = this.#steps[0] }: Conflict): Verdict {
@@ -303,7 +303,7 @@ class DedupAttempt implements ClaimAttempt {
  * each attempt, what lasts is compared in its place, so that a retry is recognized.
  */
 function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent): Steps {
-  const { route, lease, unsignedId } = options;
+  const { route, lease, unsignedId, repeatsBytes } = options;
   const { id, digest, contentDigest } = event;
   const toStep = (of: Step['of'], fingerprint: string, ...keys: string[]): Step => ({
     of,
@@ -318,7 +318,9 @@ function toSteps(options: DedupOptions, head: ParsedHead, event: VerifiedEvent):
   const byId = toStep('unsigned-id', joinFingerprint(request, toEventFingerprint(event, digest), digest), toIdKey(route, id));
   const hasOwnId = id !== toDigestId(digest);
   if (hasOwnId && unsignedId === 'trust') return [byId];
-  const byDigest = toStep('digest', joinFingerprint(request, open ?? toIdFingerprint(id)), toDigestKey(route, digest));
+  // Of bytes that may repeat, only the same ID proves that it is the same event.
+  const content = open === undefined || (repeatsBytes && hasOwnId) ? `${open ?? ''}${toIdFingerprint(id)}` : open;
+  const byDigest = toStep('digest', joinFingerprint(request, content), toDigestKey(route, digest));
   const slots = contentDigest === undefined ? [] : toKindKeys(options, contentDigest);
   return [byDigest, ...(slots.length > 0 ? [toStep('kind', digest, ...slots)] : []), ...(hasOwnId ? [byId] : [])];
 }

@@ -144,7 +144,7 @@ describe('an example in the list of presets', () => {
 
 test('a preset includes the handshake of its sender', () => {
   const types = PRESETS.map(({ name }): [string, string | undefined] => {
-    const webhook = { scheme: name, publicUrl: PUBLIC_URL, keys: [{ name: 'k', secret: { env: 'SECRET' } }] };
+    const webhook = { scheme: name, publicUrl: PUBLIC_URL, keys: [{ name: 'k', secret: { env: 'SECRET' } }], dedup: 'off' };
     const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
     const { config } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
     return [name, config?.routes[0]?.webhook?.handshake?.type];
