@@ -459,8 +459,8 @@ test('an upgrade that a password check holds up while a reload begins to enforce
   });
   gate.writeConfig({ routes: [ui] });
   await gate.gate.reload();
-  // Checked under the old rules or the new ones: nothing stays open.
-  for (const answer of await Promise.all(closed)) expect(answer).toMatch(/^HTTP\/1\.1 (?:401|429|503) /);
+  // Checked under the old rules or the new ones: nothing stays open. On a busy machine, one may be granted before the reload, which ends it.
+  for (const answer of await Promise.all(closed)) expect(answer).toMatch(/^HTTP\/1\.1 (?:101|401|429|503) /);
   expect(sockets.clients.size).toBe(0);
   await gate.stop();
   sockets.close();

@@ -65,6 +65,8 @@ export interface TrackedRequest {
   readonly connection: TrackedConnection | undefined;
   readonly upload: Upload;
   readonly response: TrackedResponse;
+  /** The network that it counts for; undefined until it is admitted. */
+  client: string | undefined;
   /** Runs once, when the response was sent or the connection is closed, and `body` was freed. */
   onEnd: (() => void) | undefined;
   /** Set once the request counts until its exchange is over. */
@@ -151,7 +153,7 @@ export class ConnectionLimiter {
   /** Marks the connection as busy until the response was sent. */
   track(socket: Socket, upload: Upload, response: TrackedResponse, emitter: ClosingEmitter): TrackedRequest {
     const connection = this.#find(socket);
-    const tracked: TrackedRequest = { connection, upload, response, onEnd: undefined, body: undefined };
+    const tracked: TrackedRequest = { connection, upload, response, client: undefined, onEnd: undefined, body: undefined };
     onEvent(emitter, 'close', () => this.#untrack(tracked));
     if (connection === undefined) return tracked;
     if (connection.inFlight.length === 0) connection.network.busy++;
@@ -226,20 +228,24 @@ export class ConnectionLimiter {
   }
 
   /**
-   * Finds the connection to close for another one: one between two requests, as its client can open the next. Otherwise it is one of the client
-   * that has most, without a request or unfinished: the uploads of one client must not cost others the time from their handshake to their request.
+   * Finds the connection to close for another one. It belongs to the client that has most, or to one that has half as many: the idle connections and
+   * unfinished uploads of one client must not cost others theirs. Among those clients, a connection between two requests goes first, as its client can
+   * open the next. Peers that represent many clients lose such ones, and the uploads of a client that has most through them, before a client that has
+   * fewer connections loses one.
    */
   #findReplaceable(): TrackedConnection | undefined {
-    const kept = this.#findOfLargest(findKept) ?? findKept(this.#shared);
-    return kept ?? this.#findOfLargest((network) => findIdle(network) ?? findWaiting(network)) ?? findIdle(this.#shared);
+    const largest = this.#findOfLargest(findAny, 0)?.network.connections.size ?? 0;
+    const own = this.#findOfLargest(findKept, largest / 2) ?? this.#findOfLargest(findAny, largest / 2);
+    if (own !== undefined && (isKept(own) || largest >= this.#shared.connections.size)) return own;
+    return findKept(this.#shared) ?? findProxied(this.#shared, largest) ?? own ?? findIdle(this.#shared);
   }
 
-  /** Finds one in the network that has most; among equal ones, the one that has waited longest. */
-  #findOfLargest(find: (network: Network) => TrackedConnection | undefined): TrackedConnection | undefined {
+  /** Finds one in the network that has most, of those that have `least`; among equal ones, the one that has waited longest. */
+  #findOfLargest(find: (network: Network) => TrackedConnection | undefined, least = 0): TrackedConnection | undefined {
     let found: TrackedConnection | undefined;
     for (const network of this.#networks.values()) {
       const more = network.connections.size - (found?.network.connections.size ?? 0);
-      const candidate = more < 0 ? undefined : find(network);
+      const candidate = more < 0 || network.connections.size < least ? undefined : find(network);
       if (candidate !== undefined && (found === undefined || more > 0 || candidate.changedAt < found.changedAt))
         found = candidate;
     }
@@ -314,7 +320,24 @@ function findIdle(network: Network): TrackedConnection | undefined {
 
 /** Finds the connection that has been idle longest since its last request. */
 function findKept(network: Network): TrackedConnection | undefined {
-  return network.connections.size > network.busy ? findEarliest(network, (each) => each.hasRequested && isIdle(each)) : undefined;
+  return network.connections.size > network.busy ? findEarliest(network, isKept) : undefined;
+}
+
+function findAny(network: Network): TrackedConnection | undefined {
+  return findIdle(network) ?? findWaiting(network);
+}
+
+/** Finds the connection of a proxy that has waited longest for the client which most of them wait for, if these are more than `others`, and than one. */
+function findProxied({ connections }: Network, others: number): TrackedConnection | undefined {
+  const waiting = [...connections].filter((each) => isWaiting(each) && toClient(each) !== undefined);
+  const [most] = [...Map.groupBy(waiting, toClient).values()].sort((a, b) => b.length - a.length);
+  if (most === undefined || most.length <= Math.max(1, others)) return undefined;
+  return most.reduce((earliest, each) => (each.changedAt < earliest.changedAt ? each : earliest));
+}
+
+/** The client of all requests on a connection of a proxy; undefined if they are of several. */
+function toClient({ inFlight: [first, ...others] }: TrackedConnection): string | undefined {
+  return others.every(({ client }) => client === first?.client) ? first?.client : undefined;
 }
 
 /** Finds the connection that has waited longest for its client. A complete request is never evicted before its response. */
@@ -327,6 +350,10 @@ function findEarliest(network: Network, isCandidate: (connection: TrackedConnect
   for (const connection of network.connections)
     if (isCandidate(connection) && (found === undefined || connection.changedAt < found.changedAt)) found = connection;
   return found;
+}
+
+function isKept(connection: TrackedConnection): boolean {
+  return connection.hasRequested && isIdle(connection);
 }
 
 function isIdle({ inFlight }: TrackedConnection): boolean {

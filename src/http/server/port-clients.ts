@@ -136,6 +136,7 @@ export class PortClients {
 
   /** Admits a request of its resolved client, or returns why not. */
   admit(tracked: TrackedRequest, address: string, isUpgrade: boolean): Refusal | undefined {
+    tracked.client = this.toClient(address);
     tracked.onEnd = this.#shares.enter(address, isUpgrade);
     if (tracked.onEnd === undefined) return refuse('overloaded', 'client_limit');
     const shortage = this.#findShortage();

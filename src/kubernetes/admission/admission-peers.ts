@@ -93,7 +93,7 @@ export class AdmissionPeers {
 
   /** Connections are counted by `admit`. */
   track(_socket: Socket, upload: Upload, response: TrackedResponse): TrackedRequest {
-    return { connection: undefined, upload, response, onEnd: undefined, body: undefined };
+    return { connection: undefined, upload, response, client: undefined, onEnd: undefined, body: undefined };
   }
 
   /**

@@ -26,7 +26,10 @@ afterEach(() => {
 /** Paths whose response waits until the test sends it. The port takes it for one that is not read, or the body for incomplete. */
 const HELD = ['/hold', '/unread', '/upload'];
 
-async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {}) {
+async function start(
+  isTls: boolean,
+  { toUploadClient, ...over }: Partial<ConnectionLimiterOptions> & { toUploadClient?: () => string | undefined } = {},
+) {
   const held: (() => void)[] = [];
   const answer = (request: { url?: string | undefined }, response: { end: (text: string) => void }): void => {
     if (HELD.includes(request.url ?? '')) held.push(() => response.end('held'));
@@ -43,7 +46,7 @@ async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {
   made.on('request', ({ socket, url }, response) => {
     const upload = { declaredLength: undefined, isComplete: url !== '/upload' };
     const tracked = { writableEnded: url === '/unread', destroy: () => response.destroy() };
-    limiter.track(socket, upload, tracked, response);
+    limiter.track(socket, upload, tracked, response).client = toUploadClient?.();
   });
   await new Promise<void>((done) => void made.listen(0, '127.0.0.1', () => done()));
   const { port } = made.address() as AddressInfo;
@@ -149,20 +152,44 @@ describe.each([
     expect(uploads.map(({ isClosed }) => isClosed())).toEqual([true, false, false]);
   });
 
-  test('replaces a connection between two requests rather than an upload, also one that represents many clients', async () => {
-    const toClient: ConnectionLimiterOptions['toClient'] = ({ remoteAddress }) =>
-      remoteAddress === '127.0.0.9' ? undefined : remoteAddress;
-    const { dial, held } = await start(isTls, { toClient });
+  const withProxy: ConnectionLimiterOptions['toClient'] = ({ remoteAddress }) =>
+    remoteAddress === '127.0.0.9' ? undefined : remoteAddress;
+
+  test('replaces a connection between two requests rather than an upload, also one of many clients that have more', async () => {
+    const { dial, held } = await start(isTls, { toClient: withProxy, maxConnections: 6 });
     const uploads = [await dial(), await dial()];
     for (const each of uploads) await each.ask('/upload');
     await until(() => held.length === 2);
-    const [proxied, client] = [await dial('127.0.0.9'), await dial('127.0.0.2')];
-    for (const each of [proxied, client]) await each.ask('/');
+    const proxied = [await dial('127.0.0.9'), await dial('127.0.0.9'), await dial('127.0.0.9')];
+    const client = await dial('127.0.0.2');
+    for (const each of [...proxied, client]) await each.ask('/');
     await (await dial('127.0.0.3')).ask('/hold');
     await until(() => client.isClosed());
     await (await dial('127.0.0.4')).ask('/hold');
-    await until(() => proxied.isClosed());
+    await until(() => proxied[0]?.isClosed() === true);
     expect(uploads.map(({ isClosed }) => isClosed())).toEqual([false, false]);
+  });
+
+  test('replaces silent connections of the address that has most, and none of others that are between two requests', async () => {
+    const { dial } = await start(isTls, { toClient: withProxy, maxConnections: 7 });
+    const silent = [await dial(), await dial(), await dial(), await dial(), await dial()];
+    const others = [await dial('127.0.0.2'), await dial('127.0.0.9')];
+    for (const each of others) await each.ask('/');
+    await (await dial()).ask('/');
+    await until(() => silent[0]?.isClosed() === true);
+    expect(others.map(({ isClosed }) => isClosed())).toEqual([false, false]);
+  });
+
+  test('replaces an unfinished upload of the client that has most behind a proxy, if nothing else can be closed', async () => {
+    const clients = ['a', 'b', 'a', 'a'];
+    const toUploadClient = (): string | undefined => clients.shift();
+    const { dial, held } = await start(isTls, { toClient: () => undefined, toUploadClient });
+    const uploads = [await dial(), await dial(), await dial(), await dial()];
+    for (const each of uploads) await each.ask('/upload');
+    await until(() => held.length === 4);
+    await (await dial()).ask('/');
+    await until(() => uploads[0]?.isClosed() === true);
+    expect(uploads.map(({ isClosed }) => isClosed())).toEqual([true, false, false, false]);
   });
 
   test('replaces an idle connection while memory is tight, although the port has room, but no request in flight', async () => {
