@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { DeliveryQueue, NewEvent } from '../../src/provider/queue/delivery-queue.ts';
+import type { DeliveryQueue, DeliveryState, NewEvent } from '../../src/provider/queue/delivery-queue.ts';
 import { until } from '../support/gate.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres.ts';
 import { newEvent } from '../support/queue/events.ts';
@@ -75,4 +75,30 @@ test('a new schedule reads each delivery a few times, also of tables that were n
   await fillUnanalyzed('rescheduled', () => newEvent(['a']));
   const reads = await countReads('rescheduled', (queue) => queue.reschedule('a', [60_000], Date.now()));
   expect(reads).toBeLessThan(4 * 20_000);
+}, 60_000);
+
+test('a list of events by state reads no more deliveries than a step has room for', async () => {
+  const targets = Array.from({ length: 500 }, (_, i) => ({ endpoint: `e${i}`, isSkipped: true }));
+  const queue = await openPostgresQueue(server.url(), 'fanout');
+  for (let i = 0; i < 40; i++) await queue.append([newEvent(targets)]);
+  await queue.close();
+  const list = (states: readonly DeliveryState[], limit: number) =>
+    countReads('fanout', async (opened) => {
+      for (let i = 0; limit > 0 && i < 10; i++) await opened.findEvents({ states }, { limit });
+    });
+  const opening = await list([], 0);
+  for (const states of [['waiting'], ['delivered'], ['dead', 'skipped']] as const)
+    expect((await list(states, 50)) - opening).toBeLessThan(10 * 200);
+  expect((await list(['skipped'], 1)) - opening).toBeLessThan(10 * 200);
+}, 60_000);
+
+test('a delivery that is due again finds the one of its key that was, without a read of all that are due', async () => {
+  await fillUnanalyzed('keyed', (at) => newEvent([{ endpoint: 'a', orderKey: `k${at}` }]));
+  const add = (ids: readonly string[]) =>
+    countReads('keyed', async (queue) => {
+      await queue.append(ids.map((id) => newEvent([], { id })));
+      for (const id of ids) expect(await queue.addDelivery(id, 'a', Date.now(), 'k7')).toBe(true);
+    });
+  const opening = await add([]);
+  expect((await add(Array.from({ length: 10 }, (_, i) => `late-${i}`))) - opening).toBeLessThan(10 * 200);
 }, 60_000);

@@ -18,6 +18,9 @@ import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts
 import { Usage } from './usage.ts';
 
 const CHANGED_PER_STEP = 500;
+/** Deliveries of lanes that one step compares with the clock, or with a schedule. */
+const LANE_ROWS_PER_STEP = 2_000;
+const LANES_PER_STEP = 50;
 
 /** In which states a repair can change deliveries. */
 const REPAIRED: Readonly<Record<RepairAction, readonly DeliveryState[]>> = {
@@ -175,13 +178,15 @@ async function retry(sql: Sql, rows: readonly FoundRow[], now: number): ReturnTy
   return rows;
 }
 
-/** A later delivery of a key that was the first one waits behind an earlier one that is due again. */
+/** A later delivery of a key that was the first one waits behind an earlier one that is due again. `+ 0`: by the index of keys, whose others are blocked. */
 async function block(sql: Sql, rows: readonly FoundRow[]): Promise<void> {
   const keys = rows.flatMap(({ lane, order_key: key }) => (key === null ? [] : [{ lane, key }]));
   if (keys.length === 0) return;
   await sql.run(
-    `UPDATE delivery AS d SET state = ${BLOCKED} FROM (SELECT DISTINCT r.lane, r.key FROM ${sql.dialect.rows({ lane: 'integer', key: 'text' })}) k
-     WHERE d.lane = k.lane AND d.order_key = k.key AND d.state = ${DUE}`,
+    `UPDATE delivery AS d SET state = ${BLOCKED} FROM (SELECT r.lane, (SELECT d.event FROM delivery d
+         WHERE d.lane = r.lane AND d.order_key = r.key AND d.state < 2 AND d.state + 0 = ${DUE} ORDER BY d.event LIMIT 1) AS event
+       FROM (SELECT DISTINCT r.lane, r.key FROM ${sql.dialect.rows({ lane: 'integer', key: 'text' })}) r) h
+     WHERE d.event = h.event AND d.lane = h.lane`,
     [JSON.stringify(keys)],
   );
 }
@@ -217,9 +222,7 @@ async function purge(sql: Sql, rows: readonly FoundRow[], now: number): ReturnTy
 
 const ACTIONS: Readonly<Record<RepairAction, Change>> = { retry, cancel, purge };
 
-interface RemovedRow extends Position {
-  readonly state: number;
-}
+type RemovedRow = Position & Pick<FoundRow, 'state'>;
 
 /** Removed deliveries no longer count as dead or skipped. */
 async function uncountFailed(sql: Sql, removed: readonly RemovedRow[]): Promise<void> {
@@ -287,11 +290,10 @@ export async function addDelivery(
 /** The first of the events, at least one, that have few enough deliveries together for one step. */
 function takeStep<Row extends { readonly targets: number }>(events: readonly Row[]): readonly Row[] {
   let deliveries = 0;
-  const end = events.findIndex(({ targets }, index) => {
+  return events.filter(({ targets }, index) => {
     deliveries += targets;
-    return index > 0 && deliveries > CHANGED_PER_STEP;
+    return index === 0 || deliveries <= CHANGED_PER_STEP;
   });
-  return end === -1 ? events : events.slice(0, end);
 }
 
 /** Events with this ID, or all of a tenant. */
@@ -352,24 +354,25 @@ async function lockErased(sql: Sql, seqs: string): Promise<ReadonlyMap<string, L
 
 /** Deliveries that wait longer than the delay that they were given, because a clock was ahead, are due when that delay is over. */
 export async function hastenStep(sql: Sql, { now, after }: { readonly now: EpochMilliseconds; readonly after: Position }) {
-  const rows = await sql.all<Position & { name: string }>(
-    `SELECT d.event, d.lane, l.name FROM lane l CROSS JOIN delivery d
-     WHERE l.num >= ? AND l.waiting > 0 AND d.lane = l.num AND d.event > CASE WHEN l.num = ? THEN ? ELSE 0 END
-       AND d.state < 2 AND d.due > ? AND d.due - abs(d.delay) > ? ORDER BY l.num, d.event LIMIT ${CHANGED_PER_STEP}`,
-    [after.lane, after.lane, after.event, now, now],
+  const lanes = await sql.all<Pick<LaneRow, 'num' | 'name'>>(
+    `SELECT num, name FROM lane WHERE num >= ? AND waiting > 0 ORDER BY num LIMIT ${LANES_PER_STEP}`,
+    [after.lane],
   );
-  if (rows.length > 0)
-    await sql.run(
-      `UPDATE delivery AS d SET due = ? + abs(d.delay) FROM ${sql.dialect.rows(PLACE)}
-       WHERE d.event = r.event AND d.lane = r.lane`,
-      [now, toPlaces(rows)],
+  const endpoints: string[] = [];
+  let most = LANE_ROWS_PER_STEP;
+  for (const { num, name } of lanes) {
+    const rows = await sql.all<Position & Readonly<Record<'state' | 'due' | 'delay', number>>>(
+      'SELECT event, lane, state, due, delay FROM delivery WHERE lane = ? AND event > ? ORDER BY event LIMIT ?',
+      [num, num === after.lane ? after.event : 0, most],
     );
-  const next = rows.length < CHANGED_PER_STEP ? undefined : rows.at(-1);
-  return { endpoints: [...new Set(rows.map(({ name }) => name))], next };
+    const late = rows.filter(({ state, due, delay }) => state <= BLOCKED && due - Math.abs(delay) > now);
+    const update = `UPDATE delivery AS d SET due = ? + abs(d.delay) FROM ${sql.dialect.rows(PLACE)} WHERE d.event = r.event AND d.lane = r.lane`;
+    if (late.length > 0 && (await sql.run(update, [now, toPlaces(late)])) > 0) endpoints.push(name);
+    most -= rows.length;
+    if (most === 0) return { endpoints, next: rows.at(-1) };
+  }
+  return { endpoints, next: lanes.length < LANES_PER_STEP ? undefined : { event: 0, lane: (lanes.at(-1)?.num ?? 0) + 1 } };
 }
-
-/** Deliveries of a lane that one step compares with a schedule. */
-const RESCHEDULED_PER_STEP = 2_000;
 
 interface Reschedule {
   readonly endpoint: string;
@@ -394,7 +397,7 @@ export async function rescheduleStep(sql: Sql, { endpoint, delays, now, after }:
   if (lane === undefined || (after === 0 && lane.schedule === schedule)) return { changed: 0, next: undefined };
   const last = await findOne<{ event: number }>(
     sql,
-    `SELECT event FROM delivery WHERE lane = ? AND event > ? ORDER BY event LIMIT 1 OFFSET ${RESCHEDULED_PER_STEP - 1}`,
+    `SELECT event FROM delivery WHERE lane = ? AND event > ? ORDER BY event LIMIT 1 OFFSET ${LANE_ROWS_PER_STEP - 1}`,
     [lane.num, after],
   );
   const changed = await sql.run(
@@ -417,12 +420,7 @@ export async function rescheduleStep(sql: Sql, { endpoint, delays, now, after }:
 }
 
 /** An event of which no delivery waits. */
-interface EventRow {
-  readonly seq: number;
-  readonly bytes: number;
-  readonly tenant: string;
-  readonly targets: number;
-}
+type EventRow = Readonly<Record<'seq' | 'bytes' | 'targets', number>> & { readonly tenant: string };
 
 /**
  * Removes at most `most` events of which no delivery waits: those whose time is over, and the oldest ones if the store is too large, first of a tenant that has
@@ -463,11 +461,10 @@ export async function pruneStep(
 /** The first events that have so many bytes together. */
 function takeBytes(events: readonly EventRow[], bytes: number): readonly EventRow[] {
   let sum = 0;
-  const end = events.findIndex((event) => {
+  return events.filter((event) => {
     sum += event.bytes;
-    return sum >= bytes;
+    return sum - event.bytes < bytes;
   });
-  return end === -1 ? events : events.slice(0, end + 1);
 }
 
 /** Returns how many were removed: one that is due again meanwhile stays. */

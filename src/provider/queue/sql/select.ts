@@ -1,38 +1,54 @@
 /** Lists: each statement reads a bounded part of an index, so that no list keeps other operations waiting, however little of the store matches. */
 import { SidegateError } from '../../../core/errors.ts';
 import { toEventSource } from '../../events/event.ts';
-import type {
-  AttemptRecord,
-  DeliveryFilter,
-  DeliveryRecord,
-  DeliveryState,
-  EventFilter,
-  EventHead,
-  EventPageRequest,
-  EventRecord,
-  Page,
+import {
+  type AttemptRecord,
+  DELIVERY_STATES,
+  type DeliveryFilter,
+  type DeliveryRecord,
+  type DeliveryState,
+  type EventFilter,
+  type EventHead,
+  type EventPageRequest,
+  type EventRecord,
+  type Page,
 } from '../delivery-queue.ts';
 import type { Position } from '../messages.ts';
 import { findOne, type Parameter, type Sql } from './database.ts';
 import { readLanes } from './lanes.ts';
 import { BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
 
-/** Rows that one step of a list reads: a few milliseconds. */
+/** Rows of events or deliveries that one step of a list reads, and the deliveries of one event: a few milliseconds. */
 const ROWS_PER_STEP = 2_000;
 const INDEX_ROWS_PER_STEP = 250;
 const POSITION = /^(\d{1,15})\.(\d{1,15})$/;
-const STATES: Readonly<Record<DeliveryState, readonly number[]>> = {
+const STATES: Readonly<Record<DeliveryState, readonly [number, ...number[]]>> = {
   waiting: [DUE, BLOCKED],
   delivered: [DELIVERED],
   dead: [DEAD],
   skipped: [SKIPPED],
 };
+const OF_TENANT = `e.tenant = ? AND e.tenant <> ''`;
 const STATE_NAMES: readonly DeliveryState[] = ['waiting', 'waiting', 'delivered', 'dead', 'skipped'];
+
+const hasOneIn = (state: number, index = 'true') =>
+  `(SELECT 1 FROM delivery d WHERE d.event = e.seq AND ${index} AND d.state = ${state} LIMIT 1) = 1`;
+const HAS_FAILED = ['e.failed > 0', '0'] as const;
+/** Conditions on an event, and how many deliveries each reads at most. Purged ones still count as `targets`. */
+const HAS_DELIVERY: Readonly<Record<DeliveryState, readonly [condition: string, cost: string]>> = {
+  waiting: ['e.waiting > 0', '0'],
+  delivered: [
+    `(e.targets > e.waiting + e.failed AND ${hasOneIn(DELIVERED)})`,
+    'CASE WHEN e.targets > e.waiting + e.failed THEN e.waiting + e.failed ELSE 0 END',
+  ],
+  dead: [`(e.failed > 0 AND ${hasOneIn(DEAD, 'd.state > 2')})`, 'e.failed'],
+  skipped: [`(e.failed > 0 AND ${hasOneIn(SKIPPED, 'd.state > 2')})`, 'e.failed'],
+};
 
 /** Deliveries that may match: a range of an index, and conditions on its rows. */
 export interface Selection {
-  /** The tables that the range is in: `delivery d`, found by `event e` if only its events have an index. */
-  readonly from: string;
+  /** The range is that of its events, found by their index. */
+  readonly tenant: string | undefined;
   readonly rowsPerStep: number;
   readonly range: readonly string[];
   readonly rangeParameters: readonly Parameter[];
@@ -63,40 +79,31 @@ export async function select(sql: Sql, filter: DeliveryFilter, allowed?: readonl
   }
   // The condition of the indexes of failed deliveries.
   if (filter.event === undefined && states?.every((state) => state > DELIVERED) === true) range.push('d.state > 2');
-  if (isOfTenant(filter)) add(`e.seq = d.event AND e.tenant = ? AND e.tenant <> ''`, filter.tenant ?? NO_TENANT);
-  const conditions: string[] = states === undefined ? [] : [`d.state IN (${states.join(', ')})`];
-  const parameters: Parameter[] = [];
-  for (const [condition, value] of toEventConditions(filter)) {
-    conditions.push(condition);
-    parameters.push(value);
-  }
+  const tenant = toRangeTenant(filter);
+  if (tenant !== undefined) add(`e.seq = d.event AND ${OF_TENANT}`, tenant);
+  const ofEvents = toEventConditions(filter);
+  const conditions = ofEvents.map(([condition]) => condition);
+  const parameters: Parameter[] = ofEvents.map(([, value]) => value);
+  if (states !== undefined) conditions.push(`d.state IN (${states.join(', ')})`);
   if (filter.receivers !== undefined) {
     conditions.push(
       `(d.lane IN (SELECT num FROM lane WHERE name IN ${sql.dialect.list('text')})
         OR (d.lane, e.tenant) IN (SELECT l.num, r.tenant FROM ${sql.dialect.rows({ name: 'text', tenant: 'text' })} JOIN lane l ON l.name = r.name))`,
     );
-    const [ofAll, ofOne] = [
-      filter.receivers.filter((each) => each.allTenants),
-      filter.receivers.filter((each) => !each.allTenants),
-    ];
+    const { ofAll = [], ofOne = [] } = Object.groupBy(filter.receivers, ({ allTenants }) => (allTenants ? 'ofAll' : 'ofOne'));
     parameters.push(
       JSON.stringify(ofAll.map(({ endpoint }) => endpoint)),
-      JSON.stringify(ofOne.map(({ endpoint, tenant = NO_TENANT }) => ({ name: endpoint, tenant }))),
+      JSON.stringify(ofOne.map(({ endpoint, tenant: one = NO_TENANT }) => ({ name: endpoint, tenant: one }))),
     );
   }
-  return { ...toTables(filter), range, rangeParameters, conditions, parameters };
+  // Neighbors in the table share pages; those in the index of a lane or tenant do not.
+  const isInIndex = (tenant ?? filter.endpoint) !== undefined && filter.event === undefined;
+  return { tenant, rowsPerStep: isInIndex ? INDEX_ROWS_PER_STEP : ROWS_PER_STEP, range, rangeParameters, conditions, parameters };
 }
 
-/** Neighbors in the table share pages; those in the index of a lane or tenant do not. */
-function toTables(filter: DeliveryFilter): Pick<Selection, 'from' | 'rowsPerStep'> {
-  if (isOfTenant(filter)) return { from: 'event e CROSS JOIN delivery d', rowsPerStep: INDEX_ROWS_PER_STEP };
-  const isOfLane = filter.event === undefined && filter.endpoint !== undefined;
-  return { from: 'delivery d', rowsPerStep: isOfLane ? INDEX_ROWS_PER_STEP : ROWS_PER_STEP };
-}
-
-/** The index of the tenant's events is the smallest range. */
-function isOfTenant({ tenant, event, endpoint }: DeliveryFilter): boolean {
-  return tenant !== undefined && tenant !== NO_TENANT && event === undefined && endpoint === undefined;
+/** The index of the tenant's events is the smallest range, unless something else is given. */
+function toRangeTenant({ tenant, event, endpoint }: DeliveryFilter): string | undefined {
+  return tenant === NO_TENANT ? undefined : (event ?? endpoint) === undefined ? tenant : undefined;
 }
 
 function toEventConditions({ type, tenant, from, to }: EventFilter): (readonly [condition: string, value: Parameter])[] {
@@ -127,21 +134,31 @@ export async function findStep(
   from: Position | undefined,
   until?: number,
 ) {
-  const { rowsPerStep } = selection;
-  const [range, values] = [[...selection.range], [...selection.rangeParameters]];
-  const seq = selection.from.startsWith('event') ? 'e.seq' : 'd.event';
-  const [order, sign] = direction === 'newest' ? [`${seq} DESC, d.lane DESC`, '<'] : [`${seq}, d.lane`, '>'];
-  if (from !== undefined) {
-    range.push(`(${seq}, d.lane) ${sign} (?, ?)`, `${seq} ${sign}= ?`);
-    values.push(from.event, from.lane, from.event);
-  }
-  if (until !== undefined) {
-    range.push(`${seq} <= ?`);
-    values.push(until);
-  }
-  const rows = `FROM ${selection.from} WHERE ${['true', ...range].join(' AND ')} ORDER BY ${order}`;
-  const end = await findOne<Position>(sql, `SELECT d.event, d.lane ${rows} LIMIT 1 OFFSET ${rowsPerStep - 1}`, values);
-  return { source: `(SELECT d.* ${rows} LIMIT ${rowsPerStep}) d`, parameters: values, end };
+  const { tenant, rowsPerStep } = selection;
+  const seq = tenant === undefined ? 'd.event' : 'e.seq';
+  const [order, sign, back] = direction === 'newest' ? [' DESC', '<', '>'] : ['', '>', '<'];
+  const bounds: (readonly [condition: string, ...values: number[]])[] = [];
+  if (from !== undefined) bounds.push([`${seq} ${sign}= ?`, from.event]);
+  if (until !== undefined) bounds.push([`${seq} <= ?`, until]);
+  const toWhere = (first: string): string => [first, ...bounds.map(([condition]) => condition)].join(' AND ');
+  const toValues = (first: readonly Parameter[]): Parameter[] => [...first, ...bounds.flatMap(([, ...values]) => values)];
+  // Any number of its events have no such delivery.
+  const edge =
+    tenant === undefined
+      ? undefined
+      : await findOne<{ seq: number }>(
+          sql,
+          `SELECT e.seq FROM event e WHERE ${toWhere(OF_TENANT)} ORDER BY e.seq${order} LIMIT 1 OFFSET ${ROWS_PER_STEP - 1}`,
+          toValues([tenant]),
+        );
+  if (edge !== undefined) bounds.push([`e.seq ${back}= ?`, edge.seq]);
+  if (from !== undefined) bounds.push([`(${seq}, d.lane) ${sign} (?, ?)`, from.event, from.lane]);
+  const rows = `FROM ${tenant === undefined ? '' : 'event e CROSS JOIN '}delivery d WHERE ${toWhere(['true', ...selection.range].join(' AND '))}
+    ORDER BY ${seq}${order}, d.lane${order}`;
+  const parameters = toValues(selection.rangeParameters);
+  const last = await findOne<Position>(sql, `SELECT d.event, d.lane ${rows} LIMIT 1 OFFSET ${rowsPerStep - 1}`, parameters);
+  const end = last ?? (edge && { event: direction === 'newest' ? edge.seq : edge.seq + 1, lane: 0 });
+  return { source: `(SELECT d.* ${rows} LIMIT ${rowsPerStep}) d`, parameters, end };
 }
 
 /** Some that wait for an endpoint, by the indexes that have nothing else: it may have far more deliveries that ended. `+ 0`: not by another index. */
@@ -195,28 +212,28 @@ function toRecord({ seq: _, lane: __, tenant, state, due, settled, last, ...reco
 export async function findEvents(sql: Sql, { filter, page }: { readonly filter: EventFilter; readonly page: EventPageRequest }) {
   const range: string[] = [];
   const values: Parameter[] = [];
-  const [order, sign] = page.first === 'oldest' ? ['seq', '>'] : ['seq DESC', '<'];
-  if (page.after !== undefined) {
-    range.push(`seq ${sign} ?`);
-    values.push(parsePosition(page.after).event);
-  }
-  if (filter.tenant !== undefined) {
-    range.push(`tenant = ? AND tenant <> ''`);
-    values.push(filter.tenant);
-  }
-  if (filter.isUnrouted === true) range.push('targets = 0');
-  const where = range.length === 0 ? 'true' : range.join(' AND ');
+  const [order, sign, back] = page.first === 'oldest' ? ['e.seq', '>', '<'] : ['e.seq DESC', '<', '>'];
+  const add = (condition: string, ...more: readonly Parameter[]): void => {
+    range.push(condition);
+    values.push(...more);
+  };
+  if (page.after !== undefined) add(`e.seq ${sign} ?`, parsePosition(page.after).event);
+  if (filter.tenant !== undefined) add(OF_TENANT, filter.tenant);
+  if (filter.isUnrouted === true) add('e.targets = 0');
+  const toRows = (): string => `FROM event e WHERE ${['true', ...range].join(' AND ')} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}`;
+  const { condition, cost, parameters } = toDeliveryCondition(filter);
   const end = await findOne<{ seq: number }>(
     sql,
-    `SELECT seq FROM event WHERE ${where} ORDER BY ${order} LIMIT 1 OFFSET ${ROWS_PER_STEP - 1}`,
+    `SELECT e.seq FROM (SELECT e.seq, sum(1 + ${cost}) OVER (ORDER BY ${order}) AS cost FROM (SELECT e.* ${toRows()}) e) e
+     WHERE e.cost >= ${ROWS_PER_STEP} ORDER BY ${order} LIMIT 1`,
     values,
   );
-  const conditions = [...toEventConditions({ ...filter, tenant: undefined }), ...toDeliveryCondition(filter)];
+  if (end !== undefined) add(`e.seq ${back}= ?`, end.seq);
+  const conditions = toEventConditions({ ...filter, tenant: undefined });
   const rows = await sql.all<EventRecord & { readonly seq: number; readonly tenant: string }>(
-    `SELECT seq, id, type, tenant, created AS "createdAt", targets AS deliveries, waiting, failed
-     FROM (SELECT * FROM event WHERE ${where} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}) e
-     WHERE ${['true', ...conditions.map(([condition]) => condition)].join(' AND ')} ORDER BY ${order} LIMIT ?`,
-    [...values, ...conditions.flatMap(([, ...value]) => value), page.limit],
+    `SELECT e.seq, e.id, e.type, e.tenant, e.created AS "createdAt", e.targets AS deliveries, e.waiting, e.failed FROM (SELECT e.* ${toRows()}) e
+     WHERE ${[condition, ...conditions.map(([each]) => each)].join(' AND ')} ORDER BY ${order} LIMIT ?`,
+    [...values, ...parameters, ...conditions.map(([, value]) => value), page.limit],
   );
   const found = rows.map(({ seq, tenant, ...event }) => ({
     position: `${seq}.0`,
@@ -226,13 +243,21 @@ export async function findEvents(sql: Sql, { filter, page }: { readonly filter: 
   return { found, next: end && `${end.seq}.0` };
 }
 
-/** By the index of the deliveries of an event. */
-function toDeliveryCondition({ endpoint, states }: EventFilter): (readonly [condition: string, ...values: Parameter[]])[] {
-  if (endpoint === undefined && states === undefined) return [];
-  const ofLane = endpoint === undefined ? '' : ' AND d.lane IN (SELECT num FROM lane WHERE name = ?)';
-  const inState = states === undefined ? '' : ` AND d.state IN (${states.flatMap((state) => STATES[state]).join(', ')})`;
-  const condition = `EXISTS (SELECT 1 FROM delivery d WHERE d.event = e.seq${ofLane}${inState})`;
-  return [[condition, ...(endpoint === undefined ? [] : [endpoint])]];
+/**
+ * Whether an event has such a delivery, by its own figures where they decide, and how many of its deliveries this reads at most. Scalar subqueries:
+ * PostgreSQL might replace EXISTS by a read of all deliveries.
+ */
+function toDeliveryCondition({ endpoint, states }: EventFilter) {
+  if (endpoint !== undefined) {
+    const found = '(SELECT d.state FROM delivery d WHERE d.event = e.seq AND d.lane = (SELECT num FROM lane WHERE name = ?))';
+    const numbers = (states ?? DELIVERY_STATES).flatMap((state) => STATES[state]);
+    return { condition: `${found} IN (${numbers.join(', ')})`, cost: '1', parameters: [endpoint] };
+  }
+  if (states === undefined) return { condition: 'true', cost: '0', parameters: [] };
+  const isFailed = states.includes('dead') && states.includes('skipped');
+  const found = states.map((state) => (isFailed && STATES[state][0] > DELIVERED ? HAS_FAILED : HAS_DELIVERY[state]));
+  const condition = `(${found.map(([condition]) => condition).join(' OR ')})`;
+  return { condition, cost: found.map(([, cost]) => cost).join(' + '), parameters: [] };
 }
 
 const PAYLOAD = 'FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?';
