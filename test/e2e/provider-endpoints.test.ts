@@ -16,6 +16,24 @@ afterEach(() => api.stop());
 const create = (body: object = {}) => api.request('POST', '/v1/endpoints', { url: URL_TEXT, ...body });
 
 describe('creating an endpoint', () => {
+  test('gets 409 once the endpoints use as much of the heap as the next start can load; deletions make room, and smaller settings fit', async () => {
+    api.stop();
+    api = await startApi({ heapBytes: 100_000 });
+    const statuses: number[] = [];
+    for (let i = 0; i < 20; i++) statuses.push((await create({ id: `e${i}` })).status);
+    const fitting = statuses.indexOf(409);
+    expect(statuses).toEqual(statuses.map((_, i) => (i < fitting ? 201 : 409)));
+    expect(fitting).toBeGreaterThan(9);
+    const patterns = Array.from({ length: 100 }, (_, i) => `invoice.paid${i}`);
+    const grown = await api.request('PATCH', '/v1/endpoints/e0', { events: patterns });
+    expect([grown.status, grown.json.detail]).toEqual([409, expect.stringContaining('raise the memory limit (docs/sizing.md)')]);
+    expect((await api.request('PATCH', '/v1/endpoints/e0', { url: `${URL_TEXT}?` })).status).toBe(200);
+    expect((await api.request('POST', '/v1/endpoints/e0/disable')).status).toBe(200);
+    expect((await api.request('DELETE', '/v1/endpoints/e1')).status).toBe(204);
+    expect((await create({ id: 'e1' })).status).toBe(201);
+    expect((await create()).status).toBe(409);
+  });
+
   test('shows the secret once, and never again', async () => {
     const { status, json, headers } = await create();
     expect(status).toBe(201);

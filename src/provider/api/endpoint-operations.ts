@@ -24,7 +24,6 @@ import { define, findEnabled, type OperationParts, toAttemptView, UNKNOWN_ENDPOI
 import * as schemas from './schemas.ts';
 
 const RANDOM_ID_BYTES = 12;
-const MAX_ENDPOINTS = 100_000;
 /** A page ends with the endpoint that exceeds it: 250 endpoints with long URLs would have four times as much. */
 const MAX_PAGE_BYTES = 256 * 1024;
 const LEFT_BEHIND = 'deliveries to a deleted endpoint with this ID still wait: use another ID, or repeat this later';
@@ -32,6 +31,10 @@ const IN_CONFIG = 'this endpoint is in the config file (provider.endpoints): cha
 const SEALED = 'the secrets of this endpoint cannot be decrypted (see the log); it can only be deleted';
 const TENANT_FIXED =
   'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint';
+const NO_ROOM = toProblem(
+  'conflict',
+  'the endpoints of the API use as much memory as they may: delete some, or raise the memory limit (docs/sizing.md)',
+);
 const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
 const TEST_TYPE = 'sidegate.test';
@@ -80,13 +83,13 @@ export const ENDPOINT_OPERATIONS = [
       const key = toKey(secret, parts);
       if (errors.length > 0) return toInvalid(errors);
       if ('status' in key) return key;
-      if (registry.list().length >= MAX_ENDPOINTS) return toProblem('conflict', `there are ${MAX_ENDPOINTS} endpoints already`);
       const now = clock.now();
       // Otherwise the owner of the new endpoint would get events that were for the one before.
       const [backlog] = await queue.backlogs([id], now);
       if ((backlog?.waiting ?? 0) > 0)
         return toProblem('conflict', LEFT_BEHIND, { errors: [{ field: 'id', message: 'in use' }] });
       const record = { settings, keys: [key], disabled: undefined, enabledAt: now, createdAt: now, updatedAt: now };
+      if (!registry.hasRoom(id, record)) return NO_ROOM;
       if (!(await registry.create(id, record)))
         return toProblem('conflict', 'there is an endpoint with this ID', { errors: [{ field: 'id', message: 'in use' }] });
       hooks.onEndpointChanged(id, 'created');
@@ -349,8 +352,9 @@ async function changeSettings(
     id,
     (record): EndpointRecord | undefined => {
       const settings = change(record.settings);
-      rejection = findRejection(record.settings, settings, rules);
-      return rejection === undefined ? { ...record, settings, updatedAt: clock.now() } : undefined;
+      const changed = { ...record, settings, updatedAt: clock.now() };
+      rejection = findRejection(record.settings, settings, rules) ?? (registry.hasRoom(id, changed) ? undefined : NO_ROOM);
+      return rejection === undefined ? changed : undefined;
     },
     version,
   );

@@ -38,6 +38,7 @@ export interface ApiAnswer extends Answer {
 }
 
 export interface TestApiOptions extends Partial<Omit<ProviderApiParts, 'queue' | 'token'>> {
+  readonly heapBytes?: number;
   readonly token?: string;
 }
 
@@ -49,7 +50,7 @@ export function startApi(options: TestApiOptions = {}): Promise<TestApi> {
 /** The same over any queue, which is open. */
 export async function startApiOver<Queue extends DeliveryQueue>(
   queue: Queue,
-  { token, ...over }: TestApiOptions = {},
+  { token, heapBytes, ...over }: TestApiOptions = {},
 ): Promise<TestApi<Queue>> {
   const reported: Reported = { requests: [], accepted: [], unrouted: [], rejected: [], changes: [], errors: [] };
   const clock = over.clock ?? systemClock;
@@ -61,6 +62,7 @@ export async function startApiOver<Queue extends DeliveryQueue>(
     cipher: new EndpointCipher([]),
     onChanged: () => undefined,
     logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
+    ...(heapBytes !== undefined && { heapBytes }),
   });
   registry.replaceConfig([toConfigEndpoint('acme', { events: ['invoice.*'] })], DEFAULTS);
   await registry.open();
