@@ -2,6 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ChartValues } from '../../chart/values.ts';
+import { ENDPOINT_BYTES, ROUTE_BYTES, WEBHOOK_ROUTE_BYTES } from '../../src/app/oversize.ts';
+import { toConfigHeap, toMaxFileBytes } from '../../src/config/load/document.ts';
 import { limits as limitsSchema } from '../../src/config/schema/limits-schema.ts';
 import { deriveMaxIds } from '../../src/config/schema/store-schema.ts';
 import { toMemoryBudget } from '../../src/http/server/memory.ts';
@@ -68,6 +70,16 @@ ${BUDGETED_LIMITS.map(toBudgetRow).join('\n')}
 Endpoints that are created by the API use at most 40 % of the heap, as the next start has to load them. The number is that of endpoints with 400 bytes of
 settings and two patterns in \`events\`; those with more of both use more. Further ones get 409.
 
+A config that needs more than its part of the heap is rejected at the start and at a reload, which keeps the config before. A reload holds both, so
+each has half of what is left beside 24 MiB. A webhook route counts as 36 KiB, any other route as 16 KiB and an endpoint of the config as 10 KiB.
+A config may have at least so many of one of them, and a file of at least this size:
+
+| memory limit | webhook routes | other routes | endpoints of the config | file |
+| --- | --- | --- | --- | --- |
+${BUDGETED_LIMITS.map(toConfigRow).join('\n')}
+
+With the most of each at 96, 128 and 192 MiB, the image starts and survives three reloads in a cgroup of that size; the peak was 74 MiB, 96 MiB and 125 MiB.
+
 ## Measurements
 
 ${run.date}; ${run.machine}.
@@ -122,6 +134,13 @@ function toBodies(limit: number): string {
 
 function toIds(limit: number): string {
   return deriveMaxIds((toHeap(limit) + YOUNG_MEBIBYTES) * MIB).toLocaleString('en');
+}
+
+function toConfigRow(limit: number): string {
+  const heap = toHeap(limit) * MIB;
+  const counts = [WEBHOOK_ROUTE_BYTES, ROUTE_BYTES, ENDPOINT_BYTES].map((bytes) => Math.floor(toConfigHeap(heap) / bytes));
+  const file = Math.floor(toMaxFileBytes(heap) / 1024);
+  return `| ${limit}Mi | ${counts.map((count) => count.toLocaleString('en')).join(' | ')} | ${file} KiB |`;
 }
 
 /** Of a usual size. */

@@ -81,6 +81,10 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const addProblem = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
     problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
   };
+  const oversize = findOversize(loaded.config);
+  for (const { severity = 'warning', path, message, hint } of oversize) addProblem(severity, path, message, hint);
+  // Compiling it would end the process.
+  if (oversize.some(({ severity }) => severity === 'error')) return { loaded: undefined, seen, problems };
   const routes = compileRoutes(loaded.config, await loadBodyModule(loaded.config));
   const readSeparately = await Promise.all(routes.map((route, index) => readKeys(route, index)));
   const { keys, others } = await separateSecrets(loaded.config, routes, readSeparately);
@@ -104,7 +108,6 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   for (const { severity, path, message, hint } of others) addProblem(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.problems) addProblem('error', path, message, hint);
-  for (const { path, message, hint } of findOversize(loaded.config)) addProblem('warning', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
   return {
     loaded,

@@ -1,5 +1,6 @@
 /** Finds settings of a config that exceed the memory of the container or the heap. */
 import { getHeapStatistics } from 'node:v8';
+import { toConfigHeap } from '../config/load/document.ts';
 import type { Config } from '../config/schema/config.ts';
 import { BYTES_PER_ID } from '../config/schema/store-schema.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
@@ -8,17 +9,22 @@ import { toFreeBytes, toMemoryBudget } from '../http/server/memory.ts';
 const MIB = 1024 * 1024;
 /** The smallest limit under which floods of large events did not get a sender killed (bench/RESULTS-provider-memory.md). */
 const MIN_PROVIDER_BYTES = 192 * MIB;
+/** The heap of each while it is in use: 35, 14 and 10 KiB were measured. */
+export const [WEBHOOK_ROUTE_BYTES, ROUTE_BYTES, ENDPOINT_BYTES] = [36 * 1024, 16 * 1024, 10 * 1024];
 /** The share of the heap that IDs in memory may use without a warning. */
 const MAX_IDS_SHARE = 1 / 2;
 
-/** Finds settings that exceed the memory of the container or the heap: warnings with the path, the problem and the fix. */
+/**
+ * Finds settings that exceed the memory of the container or the heap, with the path, the problem and the fix. An error is a config that would end the
+ * process, now or when it is reloaded.
+ */
 export function findOversize(
   config: Config,
   budget = toMemoryBudget(config.limits, readContainerMemory()),
   heapBytes = getHeapStatistics().heap_size_limit,
 ): Oversize[] {
   const { limit, maxBufferedBytes } = budget;
-  const found: Oversize[] = [];
+  const found = findTooMany(config, heapBytes);
   // Each worker has a part of it.
   if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) * config.workers > toFreeBytes(limit))
     found.push({
@@ -51,8 +57,30 @@ export function findOversize(
   return found;
 }
 
+/** A reload holds the config before and the new one. */
+function findTooMany({ routes, provider }: Config, heapBytes: number): Oversize[] {
+  const webhooks = routes.filter(({ webhook }) => webhook !== undefined).length;
+  const routeBytes = webhooks * WEBHOOK_ROUTE_BYTES + (routes.length - webhooks) * ROUTE_BYTES;
+  const endpointBytes = (provider?.endpoints.length ?? 0) * ENDPOINT_BYTES;
+  const most = toConfigHeap(heapBytes);
+  if (routeBytes + endpointBytes <= most) return [];
+  const isRoutes = routeBytes > endpointBytes;
+  return [
+    {
+      severity: 'error',
+      path: isRoutes ? 'routes' : 'provider.endpoints',
+      message: `${routes.length} routes and ${provider?.endpoints.length ?? 0} endpoints need ${toMebibytes(routeBytes + endpointBytes)}, and the heap of this process has ${toMebibytes(most)} for a config`,
+      hint: isRoutes
+        ? 'raise the memory limit (docs/sizing.md), or distribute the routes over several deployments'
+        : 'raise the memory limit (docs/sizing.md), or create the endpoints with the API',
+    },
+  ];
+}
+
 /** A setting that is too large. */
 export interface Oversize {
+  /** Default: `warning`. */
+  readonly severity?: 'error' | 'warning';
   readonly path: string;
   readonly message: string;
   readonly hint: string;

@@ -47,6 +47,8 @@ export interface CgroupProcess {
 export interface CgroupGate extends CgroupProcess {
   readonly port: number;
   readonly adminPort: number;
+  /** The path of its config. */
+  readonly config: string;
   readonly log: () => Record<string, unknown>[];
 }
 
@@ -123,16 +125,17 @@ export async function startGateInCgroup(
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-cgroup-'));
   const base = { listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' } };
   for (const [name, text] of Object.entries({ secret: SECRET, ...files })) writeFileSync(join(folder, name), text);
-  writeFileSync(join(folder, 'gate.yaml'), stringify({ ...base, ...sections }));
+  const config = join(folder, 'gate.yaml');
+  writeFileSync(config, stringify({ ...base, ...sections }));
   const flags = readImageFlags(execFileSync(node, ['-p', 'process.versions.node'], { encoding: 'utf8' }));
-  const running = startInCgroup(mebibytes, [node, ...flags, await provideBundle(), 'run', '--config', join(folder, 'gate.yaml')]);
+  const running = startInCgroup(mebibytes, [node, ...flags, await provideBundle(), 'run', '--config', config]);
   running.child.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   const lines = collectLines(running.child);
   const listening = await until(() => {
     if (!running.isAlive()) throw new Error('the gate ended before it listened');
     return lines().find(({ msg }) => msg === 'listening');
   });
-  return { ...running, port: Number(listening['port']), adminPort: Number(listening['adminPort']), log: lines };
+  return { ...running, port: Number(listening['port']), adminPort: Number(listening['adminPort']), config, log: lines };
 }
 
 /** Every log line of a process so far. Only the first mebibyte is kept: a flood logs much. */

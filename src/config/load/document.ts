@@ -1,4 +1,5 @@
 /** Parses a YAML file, and locates its values in the file. */
+import { getHeapStatistics } from 'node:v8';
 import {
   type Document,
   isCollection,
@@ -38,6 +39,11 @@ export interface UnreadFile {
 }
 
 const MAX_FILE_BYTES = 1_048_576;
+/** Parsing and validating takes so much of the heap for each byte: 77 to 106 were measured. */
+const HEAP_PER_BYTE = 110;
+/** The heap of a process without a config, with garbage. */
+const BASE_HEAP_BYTES = 24 * 1_048_576;
+const TOO_LITTLE_HEAP = 'the heap of this process has no room for more: raise the memory limit (docs/sizing.md)';
 /** The message of a problem with a file that does not exist, for callers that skip such files. */
 export const FILE_NOT_FOUND = 'the file does not exist';
 
@@ -71,13 +77,25 @@ export function parseYaml(file: string, text: string, start: string, maxProblems
   };
 }
 
+/** The part of a heap that one config may use: a reload holds two. */
+export function toConfigHeap(heapBytes: number): number {
+  return Math.max(0, heapBytes - BASE_HEAP_BYTES) / 2;
+}
+
+/** The largest file that can be parsed beside a running config. */
+export function toMaxFileBytes(heapBytes = getHeapStatistics().heap_size_limit): number {
+  return Math.min(MAX_FILE_BYTES, Math.floor(toConfigHeap(heapBytes) / HEAP_PER_BYTE));
+}
+
 /** Reads the text of `file`, or of `input` in its place, or returns why that is not possible. */
 export async function readText(file: string, input?: AsyncIterable<Uint8Array | string>): Promise<string | Problem> {
+  const most = toMaxFileBytes();
   try {
-    const bytes = await (input === undefined ? readAnyFile(file, MAX_FILE_BYTES) : readStream(file, input, MAX_FILE_BYTES));
+    const bytes = await (input === undefined ? readAnyFile(file, most) : readStream(file, input, most));
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (thrown) {
-    if (thrown instanceof UnusableFile) return toFileProblem(file, `the file ${thrown.message}`, thrown.hint);
+    if (thrown instanceof UnusableFile)
+      return toFileProblem(file, `the file ${thrown.message}`, most < MAX_FILE_BYTES ? TOO_LITTLE_HEAP : thrown.hint);
     return toFileProblem(file, toReadMessage(thrown));
   }
 }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { findOversize } from '../../../src/app/oversize.ts';
+import { toMaxFileBytes } from '../../../src/config/load/document.ts';
 import { parseConfig } from '../../../src/config/load/load.ts';
 import { systemClock } from '../../../src/core/clock.ts';
 import { toMemoryBudget } from '../../../src/http/server/memory.ts';
@@ -68,4 +69,58 @@ describe('a warning is reported', () => {
     expect(found?.message).toBe('a body of 20Mi is always rejected with 503, as limits.maxBufferedBytes is 10Mi here');
     expect(findOversize(config, toMemoryBudget(config.limits, undefined))).toEqual([]);
   });
+});
+
+describe('an error is reported', () => {
+  const parseMany = (routes: number, endpoints: number) => {
+    const { config } = parseConfig(
+      'gate.yaml',
+      JSON.stringify({
+        routes: Array.from({ length: routes }, (_, i) => ({
+          name: `r${i}`,
+          match: { path: `/${i}` },
+          upstream: 'http://127.0.0.1:3000',
+          ...(i % 2 === 0 ? { allow: 'anyone' } : { webhook: { keys: [{ name: 'k', secret: { file: 'secret' } }] } }),
+        })),
+        provider: {
+          endpoints: Array.from({ length: endpoints }, (_, i) => ({
+            name: `e${i}`,
+            url: 'https://a.example',
+            secret: { file: 's' },
+            tenant: 'a',
+          })),
+        },
+      }),
+      systemClock,
+    );
+    if (config === undefined) throw new Error('the config is not sound');
+    return config;
+  };
+  const findWith = (heap: number, routes: number, endpoints: number) =>
+    findOversize(parseMany(routes, endpoints), toMemoryBudget({}, undefined), heap * MIB).filter(
+      ({ severity }) => severity === 'error',
+    );
+
+  test('for more routes than two configs in the heap may have', () => {
+    expect(findWith(32, 156, 0)).toEqual([]);
+    expect(findWith(32, 158, 0)).toEqual([
+      {
+        severity: 'error',
+        path: 'routes',
+        message: '158 routes and 0 endpoints need 4Mi, and the heap of this process has 4Mi for a config',
+        hint: 'raise the memory limit (docs/sizing.md), or distribute the routes over several deployments',
+      },
+    ]);
+  });
+
+  test('for more endpoints than two configs in the heap may have', () => {
+    expect(findWith(32, 2, 400)).toEqual([]);
+    expect(findWith(32, 2, 420)).toMatchObject([
+      { severity: 'error', path: 'provider.endpoints', hint: expect.stringContaining('create the endpoints with the API') },
+    ]);
+  });
+});
+
+test('the largest file follows the heap, so that it can be parsed beside a running config', () => {
+  expect([20, 51, 99, 4_096].map((heap) => toMaxFileBytes(heap * MIB))).toEqual([0, 128_688, 357_469, 1_048_576]);
 });
