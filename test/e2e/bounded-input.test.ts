@@ -55,7 +55,7 @@ test('the substitution of a process is a body, a secret and a config', () => {
   const signed = runInShell('sidegate sign <(printf 1) --secret-file <(printf %s "$SECRET") --id a --timestamp 1700000000');
   expect([signed.status, signed.stdout]).toEqual([0, expect.stringContaining('Webhook-Signature: v1,')]);
   const checked = runInShell(`sidegate check <(printf 'routes: [{ nam: a }]')`);
-  expect(checked.stdout).toMatch(/:1:12: error routes\.0\.nam: unknown key[^\n]*\n {2}1 \| routes: \[\{ nam: a \}\]\n/);
+  expect(checked.stdout).toMatch(/:1:12: error routes\.0\.nam: unknown key[^\n]*\n {2}1 \| routes: \[\{ nam: … \}\]\n/);
 });
 
 describe('a config that names it is rejected:', () => {
