@@ -153,6 +153,19 @@ export function describeRecords({ open, store }: QueueFixture): void {
     });
   });
 
+  test('lists the events of the app with a body and without a delivery to an endpoint', async () => {
+    const queue = await open();
+    const [to, lacking, none, erased] = [newEvent(['a', 'b']), newEvent(['b']), newEvent([]), newEvent(['b'])] as const;
+    const own = newEvent(['b'], { metadata: '{"own":true}' });
+    const received = newEvent(['inbox:x'], { metadata: '{"inbox":{}}' });
+    await queue.append([to, lacking, none, erased, own, received]);
+    await queue.erase({ event: erased.id }, now());
+    const list = async (lacks: string) =>
+      (await queue.findEvents({ lacks }, { limit: 9, first: 'oldest' })).found.map(({ id }) => id);
+    expect(await list('a')).toEqual([lacking.id, none.id]);
+    expect(await list('unknown')).toEqual([to.id, lacking.id, none.id]);
+  });
+
   describe('attempts', () => {
     test('lists the newest 20 attempts, newest first', async () => {
       const queue = await open();

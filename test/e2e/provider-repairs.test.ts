@@ -1,5 +1,6 @@
 /** Repairs through the API over SQLite: of what waits, concurrent ones, and those that race with deliveries. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { SidegateError } from '../../src/core/errors.ts';
 import { toInboxMetadata } from '../../src/provider/events/event.ts';
 import type { Delivery, DeliveryQueue, QueueBounds } from '../../src/provider/queue/delivery-queue.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -180,6 +181,31 @@ test('recovers events in the order of their keys, page by page, and counts the s
     const ofKey = numbers.filter((n) => (n % 100) % 3 === key);
     expect(ofKey).toEqual(ofKey.toSorted((a, b) => a - b));
   }
+});
+
+test('recovers with one operation in the line of the store at a time, and goes on with the page at which the store was busy', async () => {
+  await postMany(600);
+  await api.request('POST', '/v1/endpoints', { id: 'late', url: 'https://a.example' });
+  await postMany(3, 'new');
+  const calls: string[] = [];
+  let [busy, running, most] = [3, 0, 0];
+  const counted = new Proxy(queue, {
+    get(target, name) {
+      const value = Reflect.get(target, name, target);
+      if (typeof value !== 'function') return value;
+      if (!['find', 'findEvent', 'findEvents', 'getEvent'].includes(String(name))) return value.bind(target);
+      return async (...args: readonly unknown[]) => {
+        calls.push(String(name));
+        if (calls.length > 2 && busy-- > 0) throw new SidegateError('system', 'queue_busy', 'busy');
+        most = Math.max(most, ++running);
+        return value.apply(target, args).finally(() => running--);
+      };
+    },
+  });
+  api.stop();
+  api = await startApiOver(counted, { clock });
+  expect(await repair({ action: 'recover', endpoint: 'late', from: FROM })).toEqual({ changed: 600, total: 600, done: true });
+  expect([most, busy < 0, new Set(calls)]).toEqual([1, true, new Set(['findEvents'])]);
 });
 
 test('recovers events of the type `inbox` that the app posted, and no requests of an inbox', async () => {

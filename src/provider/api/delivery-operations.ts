@@ -12,7 +12,6 @@ import type {
   DeliveryRecord,
   EventFilter,
   EventHead,
-  EventRecord,
   Receiver,
   RepairProgress,
 } from '../queue/delivery-queue.ts';
@@ -207,12 +206,14 @@ interface Missing {
 }
 
 const EVENTS_PER_PAGE = 250;
+/** A minute, in which nothing is read. */
+const MAX_TRIES = 12;
 
 /** Creates deliveries, after they were counted. Ends with `changed` equal to `total`, or rejects when a bound of the queue is reached. */
 async function* recover(request: schemas.RepairRequest, parts: OperationParts): AsyncGenerator<RepairProgress> {
   const { queue, clock } = parts;
   const { endpoint = '', type, tenant, from, to, dryRun } = request;
-  const filter = { type, tenant, from, to };
+  const filter = { type, tenant: tenant ?? parts.registry.get(endpoint)?.tenant, from, to };
   let [changed, total] = [0, 0];
   for await (const missing of findMissing(endpoint, filter, parts)) {
     total += missing.length;
@@ -245,35 +246,35 @@ async function findRouted(id: string, queue: Pick<DeliveryQueue, 'getEvent'>): P
   return stored?.isErased === false ? toRouted(stored) : undefined;
 }
 
-/** The missing deliveries of each page of events, the oldest first: a page is sent while the next one is read. */
+/** The missing deliveries of each page of events, the oldest first: a page is sent while the next one is read. One operation waits for the store at a time. */
 async function* findMissing(endpoint: string, filter: EventFilter, parts: OperationParts): AsyncGenerator<readonly Missing[]> {
   const { queue, registry } = parts;
   let after: string | undefined;
   do {
-    const { found, next } = await queue.findEvents(filter, { limit: EVENTS_PER_PAGE, after, first: 'oldest' });
-    const selected = found.filter(({ type, tenant }) => {
-      const target = registry.match(endpoint, { type, tenant, data: {} });
+    const page = { limit: EVENTS_PER_PAGE, after, first: 'oldest' } as const;
+    const { found, next } = await insist(() => queue.findEvents({ ...filter, lacks: endpoint }, page));
+    const missing: Missing[] = [];
+    for (const { id, type, tenant } of found) {
+      let target = registry.match(endpoint, { type, tenant, data: {} });
       if (target?.isSkipped === true) throw new SidegateError('user', 'endpoint_disabled', 'the endpoint was disabled meanwhile');
-      return target !== undefined;
-    });
-    yield await findMissingOf(selected, endpoint, parts);
+      // Only the order key needs the data.
+      if (target !== undefined && registry.get(endpoint)?.orderBy !== undefined) {
+        const event = await insist(() => findRouted(id, queue));
+        target = event && registry.match(endpoint, event);
+      }
+      if (target !== undefined) missing.push({ event: id, orderKey: target.orderKey });
+    }
+    yield missing;
     after = next;
   } while (after !== undefined);
 }
 
-async function findMissingOf(events: readonly EventRecord[], endpoint: string, { queue, registry }: OperationParts) {
-  const existing = await Promise.all(
-    events.map(({ id, deliveries }) => (deliveries === 0 ? undefined : queue.find({ event: id, endpoint }, { limit: 1 }))),
-  );
-  const candidates = events.filter((_, i) => (existing[i]?.found.length ?? 0) === 0);
-  const found: Missing[] = [];
-  const heads = await Promise.all(candidates.map(({ id }) => queue.findEvent(id)));
-  for (const [i, { id, type, tenant }] of candidates.entries()) {
-    if (heads[i]?.isErased !== false || heads[i].source !== 'app') continue;
-    // Only the order key needs the data.
-    const event = registry.get(endpoint)?.orderBy === undefined ? { type, tenant, data: {} } : await findRouted(id, queue);
-    const target = event && registry.match(endpoint, event);
-    if (target !== undefined) found.push({ event: id, orderKey: target.orderKey });
-  }
-  return found;
+/** Waits again while the store is busy: the next request would start with the first page. */
+async function insist<T>(read: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++)
+    try {
+      return await read();
+    } catch (thrown) {
+      if (tries === MAX_TRIES || !(thrown instanceof SidegateError) || thrown.code !== 'queue_busy') throw thrown;
+    }
 }

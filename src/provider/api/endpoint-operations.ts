@@ -31,10 +31,8 @@ const IN_CONFIG = 'this endpoint is in the config file (provider.endpoints): cha
 const SEALED = 'the secrets of this endpoint cannot be decrypted (see the log); it can only be deleted';
 const TENANT_FIXED =
   'the tenant of an endpoint cannot be changed, as events of the old one may be stored for it: create another endpoint';
-const NO_ROOM = toProblem(
-  'conflict',
-  'the endpoints of the API use as much memory as they may: delete some, or raise the memory limit (docs/sizing.md)',
-);
+const FULL = 'the endpoints of the API use as much memory as they may: delete some, or raise the memory limit (docs/sizing.md)';
+const NO_ROOM = toProblem('conflict', FULL);
 const CHANGED = { description: 'The endpoint.', schema: schemas.endpoint, headers: ['ETag'] };
 const CHANGE_PROBLEMS = ['not_found', 'conflict', 'precondition_failed', 'queue_unavailable'] as const;
 const TEST_TYPE = 'sidegate.test';

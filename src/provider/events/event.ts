@@ -17,6 +17,7 @@ export const MAX_EVENT_TYPE_LENGTH = 128;
 /** The last second of the year 9999: the latest time of an event. */
 export const MAX_CREATED = 253_402_300_799;
 
+export const INBOX_METADATA = '{"inbox":';
 /** Metadata of events that sidegate creates itself, for endpoints of its choice. */
 export const OWN_METADATA = '{"own":true}';
 
@@ -79,7 +80,7 @@ export type EventSource = 'app' | 'inbox' | 'own';
 /** `metadata`: at least its first 13 characters. */
 export function toEventSource(metadata: string): EventSource {
   if (metadata === OWN_METADATA) return 'own';
-  return metadata.startsWith('{"inbox":') ? 'inbox' : 'app';
+  return metadata.startsWith(INBOX_METADATA) ? 'inbox' : 'app';
 }
 
 /** The request to the app, with the headers that the gate built when it accepted the delivery. */

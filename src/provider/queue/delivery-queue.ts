@@ -188,6 +188,8 @@ export interface EventFilter {
   /** Events with a delivery to this endpoint; with `states`, one that is in one of these states. */
   readonly endpoint?: string | undefined;
   readonly states?: readonly DeliveryState[] | undefined;
+  /** Events of the app that have a body, and no delivery to this endpoint. */
+  readonly lacks?: string | undefined;
   /** Events that no endpoint selected. */
   readonly isUnrouted?: true | undefined;
 }

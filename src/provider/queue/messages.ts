@@ -39,10 +39,7 @@ export interface TakenMessage extends Omit<Delivery, 'endpoint' | 'tenant' | 'bo
 }
 
 /** A place between deliveries, or between events. */
-export interface Position {
-  readonly event: number;
-  readonly lane: number;
-}
+export type Position = Readonly<Record<'event' | 'lane', number>>;
 
 /** Where a repair goes on: after this delivery, up to the event `end`. */
 export interface RepairPosition extends Position {

@@ -174,10 +174,14 @@ export class MemoryQueue implements DeliveryQueue {
 
   async findEvents(filter: EventFilter, { limit, after }: Page): Promise<Found<EventRecord>> {
     await this.#respond();
-    const all = [...this.events.values()].reverse().filter((event) => matches(event, filter));
-    const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
+    const events = [...this.events.values()].reverse();
+    const start = after === undefined ? 0 : events.findIndex(({ id }) => id === after) + 1;
     if (after !== undefined && start === 0) throw new SidegateError('user', 'invalid_position', 'not a position');
-    const shown = all.slice(start, start + limit);
+    const { lacks } = filter;
+    const isLacking = ({ id, metadata }: NewEvent): boolean =>
+      toEventSource(metadata) === 'app' && !this.#erased.has(id) && !this.#deliveries.has(`${id}~${lacks}`);
+    const all = events.slice(start).filter((event) => matches(event, filter) && (lacks === undefined || isLacking(event)));
+    const shown = all.slice(0, limit);
     const last = shown.at(-1);
     const found = shown.map(({ id, type, tenant, createdAt }) => {
       const states = this.#select({ event: id }).map(({ state }) => state);
@@ -185,7 +189,7 @@ export class MemoryQueue implements DeliveryQueue {
       const counted = { deliveries: states.length, waiting: count('waiting'), failed: count('dead', 'skipped') };
       return { id, type, tenant, createdAt, ...counted };
     });
-    return { found, next: start + limit < all.length ? last?.id : undefined };
+    return { found, next: limit < all.length ? last?.id : undefined };
   }
 
   async *repair(action: RepairAction, filter: DeliveryFilter, now: number): AsyncIterable<RepairProgress> {

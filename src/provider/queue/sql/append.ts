@@ -178,12 +178,7 @@ function countEvent(change: ReturnType<TenantChanges['of']>, { endpoints, bytes 
   change.bytes += bytes;
 }
 
-interface DeliveryRow {
-  readonly event: number;
-  readonly lane: number;
-  readonly rank: number;
-  readonly state: number;
-  readonly due: number;
+interface DeliveryRow extends Readonly<Record<'event' | 'lane' | 'rank' | 'state' | 'due', number>> {
   readonly settled: number | null;
   readonly key: string | null;
 }

@@ -95,20 +95,12 @@ export interface LaneRow {
   readonly owner: string | null;
 }
 
-export interface LaneChange {
+export interface LaneChange extends Record<'waiting' | 'bytes' | 'dead' | 'skipped', number> {
   readonly num: number;
-  waiting: number;
-  bytes: number;
-  dead: number;
-  skipped: number;
 }
 
-export interface TenantChange {
+export interface TenantChange extends Record<'events' | 'bytes' | 'stored_events' | 'stored_bytes', number> {
   readonly name: string;
-  events: number;
-  bytes: number;
-  stored_events: number;
-  stored_bytes: number;
 }
 
 export type Stored = Pick<QueueStats, 'events' | 'bytes' | 'storedEvents' | 'storedBytes'>;

@@ -13,7 +13,7 @@ import type { LaneRow } from './database.ts';
 import { findOne, type Sql } from './database.ts';
 import { LaneChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
 import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
-import { findStep, type Selection, select, toWaiting } from './select.ts';
+import { type Condition, findStep, type Selection, select, toValues, toWaiting, toWhere } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
 import { Usage } from './usage.ts';
 
@@ -41,17 +41,9 @@ interface Repair {
 
 async function selectRepaired(sql: Sql, { action, filter, now, until }: Repair): Promise<Selection | undefined> {
   const selection = await select(sql, filter, REPAIRED[action]);
-  return (
-    selection && {
-      ...selection,
-      conditions: [
-        ...selection.conditions,
-        '(d.settled IS NULL OR d.settled <= ? OR d.settled > ?)',
-        ...(action === 'retry' ? [HAS_BODY] : []),
-      ],
-      parameters: [...selection.parameters, now, until],
-    }
-  );
+  const isOld: Condition = ['(d.settled IS NULL OR d.settled <= ? OR d.settled > ?)', now, until];
+  const more: readonly Condition[] = action === 'retry' ? [isOld, [HAS_BODY]] : [isOld];
+  return selection && { ...selection, conditions: [...selection.conditions, ...more] };
 }
 
 /** Whether all that waits for an endpoint is canceled, as when it is disabled. */
@@ -67,14 +59,14 @@ export async function countStep(sql: Sql, operation: Repair & { readonly positio
   const from = position ?? { event: 0, lane: 0, end: last };
   if (selection === undefined) return { count: 0, position: from, isDone: true };
   if (isOfWholeLane(operation)) {
-    const lane = await findOne<{ waiting: number }>(sql, 'SELECT waiting FROM lane WHERE num = ?', selection.rangeParameters);
+    const lane = await findOne<{ waiting: number }>(sql, 'SELECT waiting FROM lane WHERE num = ?', toValues(selection.range));
     return { count: lane?.waiting ?? 0, position: from, isDone: true };
   }
   const step = await findStep(sql, selection, 'oldest', from, last);
   const row = await findOne<{ count: number }>(
     sql,
-    `SELECT count(*) AS count FROM ${step.source} JOIN event e ON e.seq = d.event WHERE ${['true', ...selection.conditions].join(' AND ')}`,
-    [...step.parameters, ...selection.parameters],
+    `SELECT count(*) AS count FROM ${step.source} JOIN event e ON e.seq = d.event WHERE ${toWhere(selection.conditions)}`,
+    [...step.parameters, ...toValues(selection.conditions)],
   );
   return { count: Number(row?.count), position: { ...(step.end ?? from), end: last }, isDone: step.end === undefined };
 }
@@ -101,8 +93,8 @@ export async function repairStep(
   const locked = await lockLanes(sql, new Set(lanes.map(({ name }) => name)));
   const rows = await sql.all<FoundRow>(
     `SELECT d.event, d.lane, d.state, d.order_key, e.bytes, e.tenant, e.waiting FROM ${step.source} JOIN event e ON e.seq = d.event
-     WHERE ${['true', ...selection.conditions].join(' AND ')} ORDER BY d.event, d.lane LIMIT ?`,
-    [...step.parameters, ...selection.parameters, CHANGED_PER_STEP],
+     WHERE ${toWhere(selection.conditions)} ORDER BY d.event, d.lane LIMIT ?`,
+    [...step.parameters, ...toValues(selection.conditions), CHANGED_PER_STEP],
   );
   const { fitting, reason } =
     action === 'retry' ? await selectFitting(sql, rows, locked, bounds) : { fitting: rows, reason: undefined };

@@ -1,6 +1,6 @@
 /** Lists: each statement reads a bounded part of an index, so that no list keeps other operations waiting, however little of the store matches. */
 import { SidegateError } from '../../../core/errors.ts';
-import { toEventSource } from '../../events/event.ts';
+import { INBOX_METADATA, OWN_METADATA, toEventSource } from '../../events/event.ts';
 import {
   type AttemptRecord,
   DELIVERY_STATES,
@@ -33,6 +33,8 @@ const STATE_NAMES: readonly DeliveryState[] = ['waiting', 'waiting', 'delivered'
 
 const hasOneIn = (state: number, index = 'true') =>
   `(SELECT 1 FROM delivery d WHERE d.event = e.seq AND ${index} AND d.state = ${state} LIMIT 1) = 1`;
+const IS_OF_APP = `(SELECT 1 FROM payload p WHERE p.event = e.seq AND p.body IS NOT NULL AND substr(p.metadata, 1, 13) <> '${OWN_METADATA}'
+  AND substr(p.metadata, 1, ${INBOX_METADATA.length}) <> '${INBOX_METADATA}') = 1`;
 const HAS_FAILED = ['e.failed > 0', '0'] as const;
 /** Conditions on an event, and how many deliveries each reads at most. Purged ones still count as `targets`. */
 const HAS_DELIVERY: Readonly<Record<DeliveryState, readonly [condition: string, cost: string]>> = {
@@ -50,55 +52,54 @@ export interface Selection {
   /** The range is that of its events, found by their index. */
   readonly tenant: string | undefined;
   readonly rowsPerStep: number;
-  readonly range: readonly string[];
-  readonly rangeParameters: readonly Parameter[];
+  readonly range: readonly Condition[];
   /** On the delivery `d` and its event `e`. */
-  readonly conditions: readonly string[];
-  readonly parameters: readonly Parameter[];
+  readonly conditions: readonly Condition[];
+}
+
+export type Condition = readonly [sql: string, ...values: Parameter[]];
+
+export function toWhere(conditions: readonly Condition[]): string {
+  return ['true', ...conditions.map(([sql]) => sql)].join(' AND ');
+}
+
+export function toValues(conditions: readonly Condition[]): Parameter[] {
+  return conditions.flatMap(([, ...values]) => values);
 }
 
 /** Undefined: nothing matches. `states`: only these, besides those of the filter. */
 export async function select(sql: Sql, filter: DeliveryFilter, allowed?: readonly DeliveryState[]) {
   const states = pickStates(filter.states, allowed);
   if (states?.length === 0) return undefined;
-  const range: string[] = [];
-  const rangeParameters: Parameter[] = [];
-  const add = (condition: string, value: Parameter): void => {
-    range.push(condition);
-    rangeParameters.push(value);
-  };
+  const range: Condition[] = [];
   if (filter.event !== undefined) {
     const found = await findOne<{ seq: number }>(sql, 'SELECT seq FROM event WHERE id = ?', [filter.event]);
     if (found === undefined) return undefined;
-    add('d.event = ?', found.seq);
+    range.push(['d.event = ?', found.seq]);
   }
   if (filter.endpoint !== undefined) {
     const lane = (await readLanes(sql, [filter.endpoint])).get(filter.endpoint);
     if (lane === undefined) return undefined;
-    add('d.lane = ?', lane.num);
+    range.push(['d.lane = ?', lane.num]);
   }
   // The condition of the indexes of failed deliveries.
-  if (filter.event === undefined && states?.every((state) => state > DELIVERED) === true) range.push('d.state > 2');
+  if (filter.event === undefined && states?.every((state) => state > DELIVERED) === true) range.push(['d.state > 2']);
   const tenant = toRangeTenant(filter);
-  if (tenant !== undefined) add(`e.seq = d.event AND ${OF_TENANT}`, tenant);
-  const ofEvents = toEventConditions(filter);
-  const conditions = ofEvents.map(([condition]) => condition);
-  const parameters: Parameter[] = ofEvents.map(([, value]) => value);
-  if (states !== undefined) conditions.push(`d.state IN (${states.join(', ')})`);
+  if (tenant !== undefined) range.push([`e.seq = d.event AND ${OF_TENANT}`, tenant]);
+  const conditions = toEventConditions(filter);
+  if (states !== undefined) conditions.push([`d.state IN (${states.join(', ')})`]);
   if (filter.receivers !== undefined) {
-    conditions.push(
+    const { ofAll = [], ofOne = [] } = Object.groupBy(filter.receivers, ({ allTenants }) => (allTenants ? 'ofAll' : 'ofOne'));
+    conditions.push([
       `(d.lane IN (SELECT num FROM lane WHERE name IN ${sql.dialect.list('text')})
         OR (d.lane, e.tenant) IN (SELECT l.num, r.tenant FROM ${sql.dialect.rows({ name: 'text', tenant: 'text' })} JOIN lane l ON l.name = r.name))`,
-    );
-    const { ofAll = [], ofOne = [] } = Object.groupBy(filter.receivers, ({ allTenants }) => (allTenants ? 'ofAll' : 'ofOne'));
-    parameters.push(
       JSON.stringify(ofAll.map(({ endpoint }) => endpoint)),
       JSON.stringify(ofOne.map(({ endpoint, tenant: one = NO_TENANT }) => ({ name: endpoint, tenant: one }))),
-    );
+    ]);
   }
   // Neighbors in the table share pages; those in the index of a lane or tenant do not.
   const isInIndex = (tenant ?? filter.endpoint) !== undefined && filter.event === undefined;
-  return { tenant, rowsPerStep: isInIndex ? INDEX_ROWS_PER_STEP : ROWS_PER_STEP, range, rangeParameters, conditions, parameters };
+  return { tenant, rowsPerStep: isInIndex ? INDEX_ROWS_PER_STEP : ROWS_PER_STEP, range, conditions };
 }
 
 /** The index of the tenant's events is the smallest range, unless something else is given. */
@@ -106,15 +107,9 @@ function toRangeTenant({ tenant, event, endpoint }: DeliveryFilter): string | un
   return tenant === NO_TENANT ? undefined : (event ?? endpoint) === undefined ? tenant : undefined;
 }
 
-function toEventConditions({ type, tenant, from, to }: EventFilter): (readonly [condition: string, value: Parameter])[] {
-  return (
-    [
-      ['e.type = ?', type],
-      ['e.tenant = ?', tenant],
-      ['e.created >= ?', from],
-      ['e.created < ?', to],
-    ] as const
-  ).flatMap(([condition, value]) => (value === undefined ? [] : [[condition, value] as const]));
+function toEventConditions({ type, tenant, from, to }: EventFilter): Condition[] {
+  const given = { 'e.type = ?': type, 'e.tenant = ?': tenant, 'e.created >= ?': from, 'e.created < ?': to };
+  return Object.entries(given).flatMap(([sql, value]) => (value === undefined ? [] : [[sql, value] as const]));
 }
 
 function pickStates(asked: readonly DeliveryState[] | undefined, allowed: readonly DeliveryState[] | undefined) {
@@ -137,46 +132,45 @@ export async function findStep(
   const { tenant, rowsPerStep } = selection;
   const seq = tenant === undefined ? 'd.event' : 'e.seq';
   const [order, sign, back] = direction === 'newest' ? [' DESC', '<', '>'] : ['', '>', '<'];
-  const bounds: (readonly [condition: string, ...values: number[]])[] = [];
+  const bounds: Condition[] = [];
   if (from !== undefined) bounds.push([`${seq} ${sign}= ?`, from.event]);
   if (until !== undefined) bounds.push([`${seq} <= ?`, until]);
-  const toWhere = (first: string): string => [first, ...bounds.map(([condition]) => condition)].join(' AND ');
-  const toValues = (first: readonly Parameter[]): Parameter[] => [...first, ...bounds.flatMap(([, ...values]) => values)];
   // Any number of its events have no such delivery.
-  const edge =
-    tenant === undefined
-      ? undefined
-      : await findOne<{ seq: number }>(
-          sql,
-          `SELECT e.seq FROM event e WHERE ${toWhere(OF_TENANT)} ORDER BY e.seq${order} LIMIT 1 OFFSET ${ROWS_PER_STEP - 1}`,
-          toValues([tenant]),
-        );
+  const edge = tenant === undefined ? undefined : await findEdge(sql, [[OF_TENANT, tenant], ...bounds], `e.seq${order}`);
   if (edge !== undefined) bounds.push([`e.seq ${back}= ?`, edge.seq]);
   if (from !== undefined) bounds.push([`(${seq}, d.lane) ${sign} (?, ?)`, from.event, from.lane]);
-  const rows = `FROM ${tenant === undefined ? '' : 'event e CROSS JOIN '}delivery d WHERE ${toWhere(['true', ...selection.range].join(' AND '))}
-    ORDER BY ${seq}${order}, d.lane${order}`;
-  const parameters = toValues(selection.rangeParameters);
+  const conditions = [...selection.range, ...bounds];
+  const tables = tenant === undefined ? 'delivery d' : 'event e CROSS JOIN delivery d';
+  const rows = `FROM ${tables} WHERE ${toWhere(conditions)} ORDER BY ${seq}${order}, d.lane${order}`;
+  const parameters = toValues(conditions);
   const last = await findOne<Position>(sql, `SELECT d.event, d.lane ${rows} LIMIT 1 OFFSET ${rowsPerStep - 1}`, parameters);
   const end = last ?? (edge && { event: direction === 'newest' ? edge.seq : edge.seq + 1, lane: 0 });
   return { source: `(SELECT d.* ${rows} LIMIT ${rowsPerStep}) d`, parameters, end };
 }
 
+/** The event with which a step ends: the first one up to which all have so many rows, with the deliveries that each costs. Undefined: the range ends before. */
+function findEdge(sql: Sql, range: readonly Condition[], order: string, cost = '0') {
+  return findOne<{ seq: number }>(
+    sql,
+    `SELECT e.seq FROM (SELECT e.seq, sum(1 + ${cost}) OVER (ORDER BY ${order}) AS cost FROM
+       (SELECT * FROM event e WHERE ${toWhere(range)} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}) e) e
+     WHERE e.cost >= ${ROWS_PER_STEP} ORDER BY ${order} LIMIT 1`,
+    toValues(range),
+  );
+}
+
 /** Some that wait for an endpoint, by the indexes that have nothing else: it may have far more deliveries that ended. `+ 0`: not by another index. */
-export function toWaiting({ rangeParameters }: Selection, until: number, most: number) {
+export function toWaiting({ range }: Selection, until: number, most: number) {
   const ofLane = 'SELECT d.* FROM delivery d WHERE d.lane = ? AND d.event + 0 <= ?';
   const due = `${ofLane} AND d.state = ${DUE} ORDER BY d.rank, d.due, d.event LIMIT ${most}`;
   const blocked = `${ofLane} AND d.state < 2 AND d.order_key IS NOT NULL AND d.state = ${BLOCKED} ORDER BY d.order_key, d.event LIMIT ${most}`;
-  const parameters = [...rangeParameters, until];
+  const parameters = [...toValues(range), until];
   const source = `(SELECT * FROM (${due}) a UNION ALL SELECT * FROM (${blocked}) b) d`;
   return { source, parameters: [...parameters, ...parameters], end: undefined };
 }
 
-interface FoundRow extends Omit<DeliveryRecord, 'state'> {
-  readonly seq: number;
-  readonly lane: number;
-  readonly state: number;
+interface FoundRow extends Omit<DeliveryRecord, 'state' | 'due'>, Readonly<Record<'seq' | 'lane' | 'state' | 'due', number>> {
   readonly tenant: string;
-  readonly due: number;
   readonly settled: number | null;
   readonly last: string | null;
 }
@@ -190,8 +184,8 @@ export async function findDeliveries(sql: Sql, { filter, page }: { readonly filt
     `SELECT d.event AS seq, d.lane, d.state, d.due, d.attempt AS attempts, d.settled, d.last, l.name AS endpoint, e.id AS event, e.type, e.tenant,
        e.created AS "createdAt"
      FROM ${step.source} JOIN event e ON e.seq = d.event JOIN lane l ON l.num = d.lane
-     WHERE ${['true', ...selection.conditions].join(' AND ')} ORDER BY d.event DESC, d.lane DESC LIMIT ?`,
-    [...step.parameters, ...selection.parameters, page.limit],
+     WHERE ${toWhere(selection.conditions)} ORDER BY d.event DESC, d.lane DESC LIMIT ?`,
+    [...step.parameters, ...toValues(selection.conditions), page.limit],
   );
   const found = rows.map((row) => ({ position: formatPosition({ event: row.seq, lane: row.lane }), record: toRecord(row) }));
   if (rows.length === page.limit) return { found, next: found.at(-1)?.position };
@@ -210,30 +204,20 @@ function toRecord({ seq: _, lane: __, tenant, state, due, settled, last, ...reco
 }
 
 export async function findEvents(sql: Sql, { filter, page }: { readonly filter: EventFilter; readonly page: EventPageRequest }) {
-  const range: string[] = [];
-  const values: Parameter[] = [];
+  const range: Condition[] = [];
   const [order, sign, back] = page.first === 'oldest' ? ['e.seq', '>', '<'] : ['e.seq DESC', '<', '>'];
-  const add = (condition: string, ...more: readonly Parameter[]): void => {
-    range.push(condition);
-    values.push(...more);
-  };
-  if (page.after !== undefined) add(`e.seq ${sign} ?`, parsePosition(page.after).event);
-  if (filter.tenant !== undefined) add(OF_TENANT, filter.tenant);
-  if (filter.isUnrouted === true) add('e.targets = 0');
-  const toRows = (): string => `FROM event e WHERE ${['true', ...range].join(' AND ')} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}`;
-  const { condition, cost, parameters } = toDeliveryCondition(filter);
-  const end = await findOne<{ seq: number }>(
-    sql,
-    `SELECT e.seq FROM (SELECT e.seq, sum(1 + ${cost}) OVER (ORDER BY ${order}) AS cost FROM (SELECT e.* ${toRows()}) e) e
-     WHERE e.cost >= ${ROWS_PER_STEP} ORDER BY ${order} LIMIT 1`,
-    values,
-  );
-  if (end !== undefined) add(`e.seq ${back}= ?`, end.seq);
-  const conditions = toEventConditions({ ...filter, tenant: undefined });
+  if (page.after !== undefined) range.push([`e.seq ${sign} ?`, parsePosition(page.after).event]);
+  if (filter.tenant !== undefined) range.push([OF_TENANT, filter.tenant]);
+  if (filter.isUnrouted === true) range.push(['e.targets = 0']);
+  const { condition, cost } = toDeliveryCondition(filter);
+  const end = await findEdge(sql, range, order, cost);
+  if (end !== undefined) range.push([`e.seq ${back}= ?`, end.seq]);
+  const conditions = [condition, ...toEventConditions({ ...filter, tenant: undefined })];
   const rows = await sql.all<EventRecord & { readonly seq: number; readonly tenant: string }>(
-    `SELECT e.seq, e.id, e.type, e.tenant, e.created AS "createdAt", e.targets AS deliveries, e.waiting, e.failed FROM (SELECT e.* ${toRows()}) e
-     WHERE ${[condition, ...conditions.map(([each]) => each)].join(' AND ')} ORDER BY ${order} LIMIT ?`,
-    [...values, ...parameters, ...conditions.map(([, value]) => value), page.limit],
+    `SELECT e.seq, e.id, e.type, e.tenant, e.created AS "createdAt", e.targets AS deliveries, e.waiting, e.failed
+     FROM (SELECT * FROM event e WHERE ${toWhere(range)} ORDER BY ${order} LIMIT ${ROWS_PER_STEP}) e
+     WHERE ${toWhere(conditions)} ORDER BY ${order} LIMIT ?`,
+    [...toValues(range), ...toValues(conditions), page.limit],
   );
   const found = rows.map(({ seq, tenant, ...event }) => ({
     position: `${seq}.0`,
@@ -247,17 +231,16 @@ export async function findEvents(sql: Sql, { filter, page }: { readonly filter: 
  * Whether an event has such a delivery, by its own figures where they decide, and how many of its deliveries this reads at most. Scalar subqueries:
  * PostgreSQL might replace EXISTS by a read of all deliveries.
  */
-function toDeliveryCondition({ endpoint, states }: EventFilter) {
-  if (endpoint !== undefined) {
-    const found = '(SELECT d.state FROM delivery d WHERE d.event = e.seq AND d.lane = (SELECT num FROM lane WHERE name = ?))';
-    const numbers = (states ?? DELIVERY_STATES).flatMap((state) => STATES[state]);
-    return { condition: `${found} IN (${numbers.join(', ')})`, cost: '1', parameters: [endpoint] };
-  }
-  if (states === undefined) return { condition: 'true', cost: '0', parameters: [] };
+function toDeliveryCondition({ endpoint, states, lacks }: EventFilter): { readonly condition: Condition; readonly cost: string } {
+  const found = '(SELECT d.state FROM delivery d WHERE d.event = e.seq AND d.lane = (SELECT num FROM lane WHERE name = ?))';
+  // The rows of payloads are large.
+  if (lacks !== undefined) return { condition: [`${found} IS NULL AND ${IS_OF_APP}`, lacks], cost: '7' };
+  const numbers = (states ?? DELIVERY_STATES).flatMap((state) => STATES[state]);
+  if (endpoint !== undefined) return { condition: [`${found} IN (${numbers.join(', ')})`, endpoint], cost: '1' };
+  if (states === undefined) return { condition: ['true'], cost: '0' };
   const isFailed = states.includes('dead') && states.includes('skipped');
-  const found = states.map((state) => (isFailed && STATES[state][0] > DELIVERED ? HAS_FAILED : HAS_DELIVERY[state]));
-  const condition = `(${found.map(([condition]) => condition).join(' OR ')})`;
-  return { condition, cost: found.map(([, cost]) => cost).join(' + '), parameters: [] };
+  const parts = states.map((state) => (isFailed && STATES[state][0] > DELIVERED ? HAS_FAILED : HAS_DELIVERY[state]));
+  return { condition: [`(${parts.map(([sql]) => sql).join(' OR ')})`], cost: parts.map(([, cost]) => cost).join(' + ') };
 }
 
 const PAYLOAD = 'FROM event e JOIN payload p ON p.event = e.seq WHERE e.id = ?';

@@ -98,14 +98,10 @@ function noteNext(nexts: Map<number, number>, lane: number, due: number): void {
 
 const SETTLED_COLUMNS = toColumns(['event', 'lane', 'fence', 'taken', 'state', 'next', 'pause', 'made', 'at'], ['record']);
 
-interface SettledRow extends FoundRow {
-  readonly fence: number;
+interface SettledRow extends FoundRow, Readonly<Record<'fence' | 'next' | 'pause' | 'made', number>> {
   /** When it was due as it was taken, if it failed. */
   readonly taken: number | null;
   readonly record: string | null;
-  readonly next: number;
-  readonly pause: number;
-  readonly made: number;
   readonly at: number | null;
 }
 

@@ -18,10 +18,7 @@ interface Take {
   readonly returned: readonly number[];
 }
 
-interface DueRow {
-  readonly event: number;
-  readonly rank: number;
-  readonly due: number;
+interface DueRow extends Readonly<Record<'event' | 'rank' | 'due', number>> {
   readonly order_key: string | null;
 }
 
@@ -120,9 +117,7 @@ async function takeFor(sql: Sql, operation: Take, taken: TakenByRun): Promise<Fo
     const parameters = RANKS.flatMap(() => [num, most]);
     ({ picked, next } = pick(await sql.all<DueRow>(FIND_OF_RANKS, parameters), operation, keys));
   }
-  const rows = await readPicked(sql, num, picked);
-  for (const { seq, order_key: key } of rows) keys.set(seq, key);
-  return { rows, next };
+  return { rows: await readPicked(sql, num, picked, keys), next };
 }
 
 /** None before the first other take of the process, which finds the number of the lane. */
@@ -137,9 +132,7 @@ async function takeFresh(sql: Sql, { limit, now }: Take, { num, keys }: TakenByR
       picked.push(row);
       busy.add(key);
     }
-  const rows = await readPicked(sql, num, picked);
-  for (const { seq, order_key: key } of rows) keys.set(seq, key);
-  return { rows, next: now };
+  return { rows: await readPicked(sql, num, picked, keys), next: now };
 }
 
 /** Those that are due, and when the next of the others is. */
@@ -163,7 +156,8 @@ function compare(a: DueRow, b: DueRow): number {
   return a.rank - b.rank || a.due - b.due || a.event - b.event;
 }
 
-async function readPicked(sql: Sql, lane: number, picked: readonly DueRow[]): Promise<readonly TakenRow[]> {
+/** Adds them to `keys`, which the run took. */
+async function readPicked(sql: Sql, lane: number, picked: readonly DueRow[], keys: TakenByRun['keys']) {
   if (picked.length === 0) return [];
   const seqs: { readonly seq: number; readonly lane: number }[] = [];
   for (const { event } of picked) seqs.push({ seq: event, lane });
@@ -172,7 +166,9 @@ async function readPicked(sql: Sql, lane: number, picked: readonly DueRow[]): Pr
   const rows: TakenRow[] = [];
   for (const { event } of picked) {
     const row = bySeq.get(event);
-    if (row !== undefined) rows.push(row);
+    if (row === undefined) continue;
+    rows.push(row);
+    keys.set(event, row.order_key);
   }
   return rows;
 }
