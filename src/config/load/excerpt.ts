@@ -1,9 +1,10 @@
 /** The line of a config that a problem is about, without what may be a secret: only keys, and values that the schema knows not to be one. */
-import { isMap, isScalar, isSeq, Lexer, type Pair, parseAllDocuments } from 'yaml';
+import { isMap, isScalar, isSeq, Lexer, type Pair } from 'yaml';
 import { toPrintable } from '../../core/terminal.ts';
 import { descend, type JsonSchema, toJsonSchema, toVariants } from '../schema/json-schema.ts';
 import type { Problem } from '../schema/problem.ts';
 import { isShownValue, toShownKey } from '../schema/shown.ts';
+import { parseDocuments } from './syntax.ts';
 
 const MAX_EXCERPT = 120;
 /** A longer line has no excerpt: each of its problems would copy it. */
@@ -74,8 +75,8 @@ function* toTokens(text: string): Generator<Token> {
 
 /** The offsets of the scalars that may be shown; undefined if the text cannot be parsed, so that nobody knows their places. */
 function findShown(text: string): ReadonlySet<number> | undefined {
-  const documents = parseAllDocuments(text, { prettyErrors: false, uniqueKeys: true, version: '1.2' });
-  if (!Array.isArray(documents) || documents.length !== 1 || documents.some(({ errors }) => errors.length > 0)) return undefined;
+  const { documents, problems } = parseDocuments('', text, { version: '1.2' });
+  if (documents.length !== 1 || problems.length > 0) return undefined;
   const shown = new Set<number>();
   addShown(documents[0]?.contents, toVariants(toJsonSchema()), shown);
   return shown;

@@ -127,3 +127,10 @@ describe(`no problem shows a secret in the config (seed ${SEED})`, () => {
     expect(count).toBeGreaterThan(0);
   });
 });
+
+test('the excerpts of a file with 60,000 keys take linear time, and one with a duplicate key shows no value', () => {
+  const keys = Array.from({ length: 60_000 }, (_, index) => `k${index}: 1`);
+  const problem = { severity: 'error', file: 'gate.yaml', path: '', message: '', line: 2, column: 1 } as const;
+  expect(createExcerpts(['routes: []', ...keys].join('\n'))(problem)[0]).toBe('  2 | k0: …');
+  expect(createExcerpts('routes: []\nk0: 1\nk0: 2\n')(problem)[0]).toBe('  2 | …: …');
+});
