@@ -217,7 +217,7 @@ export class ConnectionLimiter {
   #makeRoomInNetwork(client: string | undefined): boolean {
     const network = client === undefined ? undefined : this.#networks.get(client);
     if (network === undefined || network.connections.size < this.#options.maxPerClient) return true;
-    return this.#close(findIdle(network) ?? findWaiting(network), 'client_connections');
+    return this.#close(findAny(network), 'client_connections');
   }
 
   /** Each connection takes kilobytes: hundreds of them would fill a small container, with or without requests. */
@@ -234,7 +234,7 @@ export class ConnectionLimiter {
    * fewer connections loses one.
    */
   #findReplaceable(): TrackedConnection | undefined {
-    const largest = this.#findOfLargest(findAny, 0)?.network.connections.size ?? 0;
+    const largest = this.#findOfLargest(findAny)?.network.connections.size ?? 0;
     const own = this.#findOfLargest(findKept, largest / 2) ?? this.#findOfLargest(findAny, largest / 2);
     if (own !== undefined && (isKept(own) || largest >= this.#shared.connections.size)) return own;
     return findKept(this.#shared) ?? findProxied(this.#shared, largest) ?? own ?? findIdle(this.#shared);

@@ -53,7 +53,7 @@ import { API_LABEL, createProviderMetrics, type ProviderMetrics } from '../telem
 import { Housekeeping } from './housekeeping.ts';
 
 const INBOX_INTERVAL_MS: Milliseconds = 10_000;
-/** For an endpoint that is no longer in the config. */
+/** So long after a reload removed an endpoint, what waits for it is canceled. */
 const REMOVAL_GRACE_MS: Milliseconds = 60_000;
 
 export interface ProviderParts {

@@ -242,7 +242,7 @@ const clio: SchemeDescription = {
     key: "the webhook's shared_secret, which is also the X-Hook-Secret of its activation",
   },
   signature: hexIn('X-Hook-Signature'),
-  // The user chooses the fields of the body; by default there is no time.
+  // Users choose the fields of the body, and the default ones have no time.
   repeatsBytes: true,
 };
 
