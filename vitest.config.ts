@@ -25,8 +25,10 @@ const DATA_PATH = [
 ];
 /** Areas that use Node's sockets, TLS, HTTP, cryptography, threads or streams; the others compute the same on every version. */
 const NODE_DEPENDENT = ['app', 'core', 'gateway', 'http', 'library', 'state', 'telemetry', 'users', 'verify'];
+/** Builds what the tests start. */
+const BUNDLE = 'test/support/bundle.ts';
 const CLUSTER = {
-  globalSetup: ['test/support/cluster/global-setup.ts'],
+  globalSetup: [BUNDLE, 'test/support/cluster/global-setup.ts'],
   testTimeout: 2 * MINUTE,
   hookTimeout: 4 * MINUTE,
   fileParallelism: false,
@@ -37,6 +39,7 @@ const SUITES = {
   test: {
     include: ['test/**/*.test.ts'],
     exclude: OTHER_FOLDERS.map((folder) => `test/${folder}/**`),
+    globalSetup: [BUNDLE],
     testTimeout: 20 * SECOND,
     hookTimeout: 30 * SECOND,
     maxWorkers: WORKERS,
@@ -49,6 +52,7 @@ const SUITES = {
     ],
     // The store is SQLite or PostgreSQL, whatever Node runs the queue; the end-to-end tests use it.
     exclude: ['test/contract/delivery-queue*.test.ts'],
+    globalSetup: [BUNDLE],
     testTimeout: 20 * SECOND,
     hookTimeout: 30 * SECOND,
     maxWorkers: WORKERS,
@@ -65,11 +69,23 @@ const SUITES = {
     hookTimeout: MINUTE,
     fileParallelism: false,
   },
-  oracles: { include: ['test/oracles/**/*.test.ts'], testTimeout: MINUTE, hookTimeout: MINUTE },
-  memory: { include: ['test/memory/**/*.test.ts'], testTimeout: 3 * MINUTE, hookTimeout: MINUTE, maxWorkers: 2 },
+  oracles: { include: ['test/oracles/**/*.test.ts'], globalSetup: [BUNDLE], testTimeout: MINUTE, hookTimeout: MINUTE },
+  memory: {
+    include: ['test/memory/**/*.test.ts'],
+    globalSetup: [BUNDLE],
+    testTimeout: 3 * MINUTE,
+    hookTimeout: MINUTE,
+    maxWorkers: 2,
+  },
   fuzz: { include: ['test/fuzz/**/*.test.ts'], testTimeout: 2 * MINUTE, hookTimeout: 30 * SECOND },
   // They mostly wait, for leases and pauses.
-  chaos: { include: ['test/chaos/**/*.test.ts'], testTimeout: 60 * MINUTE, hookTimeout: MINUTE, maxWorkers: 3 },
+  chaos: {
+    include: ['test/chaos/**/*.test.ts'],
+    globalSetup: [BUNDLE],
+    testTimeout: 60 * MINUTE,
+    hookTimeout: MINUTE,
+    maxWorkers: 3,
+  },
   // The model checker is a process of its own: at most two at once, as on two cores.
   models: {
     include: ['test/models/**/*.test.ts'],

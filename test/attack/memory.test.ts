@@ -1,12 +1,12 @@
 import { connect as connectTls } from 'node:tls';
-import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp, useAuthority } from '../support/fixtures.ts';
 import { toHead, toTinyChunks } from '../support/floods.ts';
 import { floodHttp2, openTinyFrames } from '../support/floods-http2.ts';
 import { until } from '../support/gate.ts';
 import { ATTACKS, expectSurvival, sendDelivery, toSections } from '../support/memory-attacks.ts';
-import { type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { type CgroupProcess, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { sendSmallReview, startInjectorInCgroup, toReview } from '../support/memory-injector.ts';
 import { encodePart, RSA_PAIR, toPem } from '../support/tokens.ts';
 
@@ -19,7 +19,6 @@ const { ca } = authority;
 const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
 let running: CgroupProcess | undefined;
 
-beforeAll(() => provideBundle());
 afterEach(async () => {
   await running?.stop();
   running = undefined;

@@ -8,7 +8,7 @@ import { makeDelivery } from '../support/deliveries.ts';
 import { makeFolder, useApp, useRedis } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
 import { ATTACKS, expectSurvival, toSections } from '../support/memory-attacks.ts';
-import { NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 import { readMetric, toStore, useWorkers, workersOf } from '../support/workers.ts';
 
@@ -70,7 +70,6 @@ test('a flood of unfinished bodies on all workers stays within the memory for bo
 });
 
 test.skipIf(NO_CGROUPS !== undefined)('floods of bodies do not get a process with two workers killed', async () => {
-  await provideBundle();
   app.handler = (_request, response) => {
     app.received.length = 0;
     response.end('handled');

@@ -3,12 +3,13 @@ import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, copyFileSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:http2';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { BUNDLES, bundle } from '../../scripts/bundle.ts';
+import { BUNDLES } from '../../scripts/bundle.ts';
 import { IMAGE_NODE_VERSION } from '../prepare/image-node.ts';
+import { provideBundle } from '../support/bundle.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
@@ -26,7 +27,7 @@ const folder = useFolder();
 const app = useApp();
 
 beforeAll(async () => {
-  await bundle(folder);
+  cpSync(dirname(await provideBundle()), folder, { recursive: true });
   cpSync(join(ROOT, 'node_modules', '@node-rs'), join(folder, 'node_modules', '@node-rs'), { recursive: true });
 });
 

@@ -10,7 +10,7 @@ import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { makeFolder, useApp } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { startGate, toRoute, until } from '../support/gate.ts';
-import { LAUNCHER, startGateProcess } from '../support/process.ts';
+import { CHECKOUT_LAUNCHER, LAUNCHER, startGateProcess } from '../support/process.ts';
 
 const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
 const app = useApp();
@@ -331,9 +331,12 @@ describe('a failed start', () => {
 test('the launcher runs on the Node of the machine, even an old one', () => {
   // By its first line: a Node of the machine comes after that of devDependencies in the PATH of an npm script.
   const path = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
-  const shown = execFileSync(LAUNCHER, ['--version'], { encoding: 'utf8', env: { ...process.env, PATH: path.join(delimiter) } });
+  const shown = execFileSync(CHECKOUT_LAUNCHER, ['--version'], {
+    encoding: 'utf8',
+    env: { ...process.env, PATH: path.join(delimiter) },
+  });
   expect(shown.trim()).toBe(
-    (JSON.parse(readFileSync(join(dirname(dirname(LAUNCHER)), 'package.json'), 'utf8')) as { version: string }).version,
+    (JSON.parse(readFileSync(join(dirname(dirname(CHECKOUT_LAUNCHER)), 'package.json'), 'utf8')) as { version: string }).version,
   );
 });
 

@@ -8,7 +8,7 @@ import { makeDelivery } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
 import { sendDelivery } from '../support/memory-attacks.ts';
-import { type CgroupGate, type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { type CgroupGate, type CgroupProcess, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { sendSmallReview, startInjectorInCgroup } from '../support/memory-injector.ts';
 import { PROXY_PASSWORD, PROXY_USER } from '../support/proxy.ts';
 import { makeEntry } from '../support/users.ts';
@@ -67,7 +67,6 @@ async function untilNothingBuffered({ adminPort }: CgroupGate): Promise<void> {
 describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB a gate keeps nothing`, () => {
   let gate: CgroupGate;
   beforeAll(async () => {
-    await provideBundle();
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [toRoute(app.port), { name: 'open', match: { pathPrefix: '/open' }, upstream, allow: 'anyone' }];
     const basic = { realm: 'r', users: { file: 'users' } };

@@ -1,9 +1,9 @@
-import { afterEach, beforeAll, beforeEach, describe, test } from 'vitest';
+import { afterEach, beforeEach, describe, test } from 'vitest';
 import { toMaxValues } from '../../src/kubernetes/admission/reviewer.ts';
 import { useApp } from '../support/fixtures.ts';
 import { toHead, toTinyChunks } from '../support/floods.ts';
 import { ATTACKS, expectSurvival, toSections } from '../support/memory-attacks.ts';
-import { type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { type CgroupProcess, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import {
   sendSmallReview,
   startInjectorInCgroup,
@@ -26,7 +26,6 @@ const AMPLIFIED = {
 const app = useApp();
 let running: CgroupProcess | undefined;
 
-beforeAll(() => provideBundle());
 beforeEach(() => {
   app.handler = (_request, response) => {
     app.received.length = 0;

@@ -9,7 +9,7 @@ import { useApp, useFolder } from '../support/fixtures.ts';
 import { type Sections, toRoute } from '../support/gate.ts';
 import { FLAG, FRAME, PREFACE, toBlock, toFrame } from '../support/h2-frames.ts';
 import { sendDelivery } from '../support/memory-attacks.ts';
-import { type CgroupGate, type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { type CgroupGate, type CgroupProcess, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { type CgroupInjector, sendSmallReview, startInjectorInCgroup } from '../support/memory-injector.ts';
 import { floodPipelined, type PipelinedFlood } from '../support/pipelined-flood.ts';
 import { PROXY_AUTH, PROXY_PASSWORD, PROXY_USER } from '../support/proxy.ts';
@@ -130,7 +130,6 @@ const FLOODS = Object.keys(toFloods('', ''));
 describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB, pipelined`, () => {
   let gate: CgroupGate;
   beforeAll(async () => {
-    await provideBundle();
     gate = await startGateInCgroup(MEBIBYTES, toSections(), FILES);
   });
   afterAll(() => gate.stop());
@@ -154,7 +153,6 @@ describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB, pipelined`, ()
 describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB, streams over HTTP/2`, () => {
   let gate: CgroupGate;
   beforeAll(async () => {
-    await provideBundle();
     const pair = makeAuthority(folder, 'root').issue('server', 'DNS:localhost');
     const tls = { certFile: 'tls.crt', keyFile: 'tls.key' };
     const files = { 'tls.crt': readFileSync(pair.cert, 'utf8'), 'tls.key': readFileSync(pair.key, 'utf8') };
@@ -182,7 +180,6 @@ describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB, streams over H
 describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB, at the injector, pipelined`, () => {
   let injector: CgroupInjector;
   beforeAll(async () => {
-    await provideBundle();
     injector = await startInjectorInCgroup(MEBIBYTES);
   });
   afterAll(() => injector.stop());

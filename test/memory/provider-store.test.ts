@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { makeFolder } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { type Sections, until } from '../support/gate.ts';
-import { type CgroupGate, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { createDatabase } from '../support/outbox.ts';
 import { floodPipelined } from '../support/pipelined-flood.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres.ts';
@@ -27,7 +27,6 @@ let database = '';
 
 beforeAll(async () => {
   server = await startPostgres({ config: ['fsync = on'] });
-  await provideBundle();
 });
 afterAll(() => server.stop());
 afterEach(async () => {

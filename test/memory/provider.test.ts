@@ -1,11 +1,11 @@
 /** A sidecar that accepts and sends events, in the memory of a container, while its app posts large events as fast as it can. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { makeFolder, useApp } from '../support/fixtures.ts';
 import { findFreePort } from '../support/free-port.ts';
 import { type Sections, until } from '../support/gate.ts';
-import { type CgroupGate, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { floodPipelined } from '../support/pipelined-flood.ts';
 import { startPostgres } from '../support/postgres.ts';
 import { call } from '../support/provider/client.ts';
@@ -18,7 +18,6 @@ const DATA = { text: 'x'.repeat(250 * 1024) };
 const app = useApp();
 let gate: CgroupGate | undefined;
 
-beforeAll(() => provideBundle());
 afterEach(async () => {
   await gate?.stop();
   gate = undefined;

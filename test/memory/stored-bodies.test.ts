@@ -1,10 +1,10 @@
 /** A sidecar that stores bodies, in the memory of the smallest container, under a flood of valid deliveries: it is not killed. */
 import { Agent, request } from 'node:http';
-import { afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { type Delivery, makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
-import { type CgroupGate, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 
 const MEBIBYTES = 96;
 const MAX_BODY_BYTES = 8 * 1_048_576;
@@ -18,7 +18,6 @@ const app = useApp();
 const agent = new Agent({ keepAlive: true, maxSockets: CONCURRENCY });
 let gate: CgroupGate | undefined;
 
-beforeAll(() => provideBundle());
 afterEach(async () => {
   agent.destroy();
   await gate?.stop();

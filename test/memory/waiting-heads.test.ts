@@ -4,7 +4,7 @@ import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
 import { toRoute } from '../support/gate.ts';
 import { sendDelivery } from '../support/memory-attacks.ts';
-import { type CgroupGate, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { floodPipelined } from '../support/pipelined-flood.ts';
 import { PROXY_AUTH, PROXY_PASSWORD, PROXY_USER } from '../support/proxy.ts';
 import { makeEntry } from '../support/users.ts';
@@ -39,7 +39,6 @@ const HEADS = {
 describe.skipIf(NO_CGROUPS !== undefined)(`with ${MEBIBYTES} MiB, bytes right behind the heads of`, () => {
   let gate: CgroupGate;
   beforeAll(async () => {
-    await provideBundle();
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       toRoute(app.port),

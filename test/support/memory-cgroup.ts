@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, wr
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { stringify } from 'yaml';
-import { bundle } from '../../scripts/bundle.ts';
+import { provideBundle } from './bundle.ts';
 import { type CgroupVersion, MEMORY_FILES, readMemory } from './cgroup-memory.ts';
 import { SECRET } from './deliveries.ts';
 import { type Sections, until } from './gate.ts';
@@ -102,14 +102,6 @@ export function startInCgroup(
   };
 }
 
-let bundled: Promise<string> | undefined;
-
-/** The bundle of this source tree, built once for each test file. */
-export function provideBundle(): Promise<string> {
-  bundled ??= buildBundle();
-  return bundled;
-}
-
 /** A command line that runs sidegate as the image does. */
 export async function toImageCommand(...args: readonly string[]): Promise<readonly string[]> {
   return [process.execPath, ...readImageFlags(), await provideBundle(), ...args];
@@ -149,14 +141,6 @@ export function collectLines(child: ChildProcess): () => Record<string, unknown>
       .split('\n')
       .slice(0, -1)
       .map((line) => JSON.parse(line) as Record<string, unknown>);
-}
-
-async function buildBundle(): Promise<string> {
-  mkdirSync(join(ROOT, '.cache'), { recursive: true });
-  const folder = mkdtempSync(join(ROOT, '.cache', 'bundle-'));
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  await bundle(folder);
-  return join(folder, 'sidegate.cjs');
 }
 
 function readDockerfile(): string {

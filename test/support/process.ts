@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { stringify } from 'yaml';
+import { runBundle } from './bundle.ts';
 import { SECRET } from './deliveries.ts';
 import type { Sections } from './gate.ts';
 import { readPermissionFlags } from './image-flags.ts';
@@ -23,8 +24,10 @@ export interface GateProcess {
   readonly exit: Promise<number | NodeJS.Signals | null>;
 }
 
-/** The launcher. */
-export const LAUNCHER = resolve(import.meta.dirname, '..', '..', 'bin', 'sidegate.cjs');
+/** What starts the sources in this checkout. */
+export const CHECKOUT_LAUNCHER = resolve(import.meta.dirname, '..', '..', 'bin', 'sidegate.cjs');
+/** The program: the bundle of this run of the tests, or the sources if it has none. */
+export const LAUNCHER = runBundle ?? CHECKOUT_LAUNCHER;
 
 const running = new Set<ChildProcess>();
 process.once('exit', () => {
