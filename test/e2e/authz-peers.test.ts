@@ -134,6 +134,24 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     expect((await ask('/admin', { ...evil, ...ALADDIN })).status).toBe(200);
     expect(JSON.stringify(app.received.map(({ rawHeaders }) => rawHeaders))).not.toContain('evil');
   });
+
+  test.each([
+    'X-Forwarded-Host',
+    'X-Forwarded-Proto',
+    'X-Forwarded-For',
+    'X-Forwarded-Port',
+    'X-Forwarded-Prefix',
+    'X-Original-Host',
+    'X-Original-Proto',
+    'Forwarded',
+    'Sidegate-Identity',
+    'Sidegate-Key',
+    'sidegate-event-id',
+  ])('a client cannot name another host, scheme or client to the app, nor speak for sidegate, by %s', async (name) => {
+    for (const answer of [await ask('/healthz', { [name]: 'evil' }), await ask('/admin', { [name]: 'evil', ...ALADDIN })])
+      expect(answer.status).toBe(/^sidegate/i.test(name) ? 403 : 200);
+    expect(JSON.stringify(app.received.map(({ rawHeaders }) => rawHeaders))).not.toContain('evil');
+  });
 });
 
 /** What the controller's template sets of the fields in question. */

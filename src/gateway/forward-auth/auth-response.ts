@@ -9,7 +9,7 @@ import type { RefusalFormat } from '../pipeline/respond.ts';
 import { addIdentity, type IdentityContext } from '../upstream/identity.ts';
 import { findMethodOverride } from '../upstream/request-headers.ts';
 import { addTrace } from '../upstream/trace-headers.ts';
-import { findOverride } from './original-request.ts';
+import { findForbiddenField } from './original-request.ts';
 
 const OK = 200;
 const UNAUTHORIZED = 401;
@@ -31,11 +31,11 @@ export function checkOriginal(
 ): Refusal | undefined {
   // If only its other gates allowed it, it would reach the app with an unverified signature.
   if (verifiesContent) return refuse('content_needed', 'content_needed', { stage: 'content' });
-  // The calling proxy forwards it to the app, which then runs another method, or serves another path, than the route was found by.
-  const override = (forwardMethodOverride ? undefined : findMethodOverride(headers)) ?? findOverride(headers);
-  return override === undefined
+  // The calling proxy forwards it to the app, which then runs another method, or serves another path, than the route was found by, or reads what sidegate never said.
+  const forbidden = (forwardMethodOverride ? undefined : findMethodOverride(headers)) ?? findForbiddenField(headers);
+  return forbidden === undefined
     ? undefined
-    : refuse('original_request_unclear', 'original_request', { detail: override, stage: 'arrived' });
+    : refuse('original_request_unclear', 'original_request', { detail: forbidden, stage: 'arrived' });
 }
 
 /** Allows it: without a body, as the proxy uses the headers only, and uncached, as the next request may have another password. */

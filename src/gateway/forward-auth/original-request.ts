@@ -3,7 +3,7 @@
  * set, so contradicting fields are rejected, and so are missing ones: a client could supply them.
  */
 import { type HeaderFields, toFoldedName } from '../../core/headers.ts';
-import { findProxyClaim } from '../../core/managed-names.ts';
+import { findProxyClaim, isOwnField } from '../../core/managed-names.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../../http/server/head-check.ts';
@@ -63,6 +63,8 @@ const SCHEME: Part<OriginalRequest['scheme']> = {
   read: (value) => SCHEMES.get(value.toLowerCase()),
 };
 const URL_FIELD = 'x-original-url';
+/** The proxy sets it on the way to the app, but not always in the auth request. */
+const REPLACED_FIELD = 'sidegate-user';
 const READ_FIELDS = new Set([URL_FIELD, ...[METHOD, URI, HOST, SCHEME].flatMap(({ fields }) => fields)]);
 
 /** The request that the fields describe, or why they are not clear. */
@@ -83,9 +85,16 @@ export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Re
   return { method, target, host, scheme };
 }
 
-/** Finds a field by which an app may serve another path than the proxy describes: the data port removes such fields, here the proxy passes them on. */
-export function findOverride({ names }: HeaderFields): string | undefined {
-  return names.find((name) => findProxyClaim(toFoldedName(name)) === 'override' && !READ_FIELDS.has(name));
+/**
+ * Finds a field by which an app may serve another path than the proxy describes, or that only sidegate may send it. The data port removes such
+ * fields; here the proxy passes them on.
+ */
+export function findForbiddenField({ names }: HeaderFields): string | undefined {
+  return names.find((name) => {
+    const folded = toFoldedName(name);
+    const isForbidden = findProxyClaim(folded) === 'override' || isOwnField(folded);
+    return isForbidden && !READ_FIELDS.has(name) && folded !== REPLACED_FIELD;
+  });
 }
 
 function readUrl(headers: HeaderFields): UrlParts | Refusal | undefined {
