@@ -50,6 +50,8 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
+/** As Redis writes its errors. */
+const UNEXPECTED = 'ERR the reply is not one of the script of sidegate; is a proxy in front of Redis?';
 /** The text of ioredis, too. */
 const TIMED_OUT = 'Command timed out';
 const TEXT_REPLY = { replyEncoding: 'utf8' } as const;
@@ -94,15 +96,15 @@ export class Operations {
     }
   }
 
-  /** Resolves with what `convert` makes of the reply. Rejects with StoreUnavailable and nothing else. */
+  /** Resolves with what `convert` makes of the reply; it throws for one that the script never gives. Rejects with StoreUnavailable only. */
   run<T>(operation: Operation, convert: (reply: Reply) => T): Promise<T> {
     return new Promise((resolve, reject) => {
       const onReply = (reply: Reply): void => {
         // A reply that cannot be converted must not keep the others of its batch waiting.
         try {
           resolve(convert(reply));
-        } catch (error) {
-          reject(error);
+        } catch {
+          reject(this.#toUnavailable(UNEXPECTED));
         }
       };
       this.#waiting.push({ operation, onReply, reject });
@@ -160,7 +162,8 @@ export class Operations {
     for (const { reject } of batch) reject(failure);
   }
 
-  #settle(batch: readonly Waiting[], replies: readonly RawReply[]): void {
+  #settle(batch: readonly Waiting[], replies: unknown): void {
+    if (!isReplies(replies, batch.length)) return this.#fail(batch, new Error(UNEXPECTED));
     for (let i = 0; i < batch.length; i++) {
       const { onReply, reject } = batch[i] as Waiting;
       const reply = replies[i] as RawReply;
@@ -232,6 +235,16 @@ export class Script {
 
 function noTimer(): void {
   // Sets none.
+}
+
+function isReplies(replies: unknown, count: number): replies is readonly RawReply[] {
+  return Array.isArray(replies) && replies.length === count && replies.every(isRawReply);
+}
+
+function isRawReply(reply: unknown): reply is RawReply {
+  if (!Array.isArray(reply)) return Number.isSafeInteger(reply);
+  const [first, second] = reply as readonly unknown[];
+  return first === -1 ? typeof second === 'string' : typeof first === 'string' && Number.isSafeInteger(second);
 }
 
 function isFailure(reply: RawReply): reply is readonly [-1, string] {

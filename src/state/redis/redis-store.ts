@@ -280,7 +280,7 @@ class RedisStore implements RedisStoreParts {
 }
 
 function toClaimResult(reply: Reply): ClaimResult {
-  if (typeof reply === 'number') return NEW;
+  if (typeof reply === 'number') return expectOne(reply, NEW);
   const [value, remainingMs] = reply;
   const state = value.startsWith('h ') ? 'handled' : 'in-progress';
   return { state, remainingMs: Math.max(remainingMs, 0), fingerprint: toFingerprint(value) };
@@ -298,7 +298,13 @@ function toFingerprint(value: string): string {
 
 function toEnterResult(reply: Reply): EnterResult {
   if (typeof reply !== 'number') return { state: 'busy', remainingMs: reply[1] };
-  return { state: reply === 1 ? 'entered' : 'stale' };
+  return reply === 0 ? { state: 'stale' } : expectOne(reply, { state: 'entered' });
+}
+
+/** No other number may count as success: the claim would protect nothing. */
+function expectOne<Result>(reply: number, result: Result): Result {
+  if (reply !== 1) throw new Error(`unexpected ${reply}`);
+  return result;
 }
 
 function isDone(reply: Reply): boolean {

@@ -5,7 +5,7 @@ import { FakeClock } from '../../../support/fake-clock.ts';
 
 const LIMIT = 1_000;
 let clock: FakeClock;
-let reply: (replies: readonly number[]) => void;
+let reply: (replies: unknown) => void;
 let operations: Operations;
 
 beforeEach(() => {
@@ -52,4 +52,38 @@ test('a reply in time leaves no timer', async () => {
   await clock.advance(0);
   await clock.advance(1);
   expect([result(), clock.timers]).toEqual([1, 0]);
+});
+
+test.each([
+  [null],
+  [[]],
+  [1],
+  ['OK'],
+  [[null]],
+  [[1, 1]],
+  [[[]]],
+  [[[null, 1]]],
+  [[['h x', null]]],
+  [[[-1, 1]]],
+  [[0.5]],
+  [[2 ** 60]],
+])('the reply %j, which the script never gives, is an outage of the store', async (given) => {
+  const { result } = await release();
+  reply(given);
+  await clock.advance(0);
+  expect([result(), clock.timers]).toEqual([expect.objectContaining({ failure: 'error' }), 0]);
+});
+
+test('a reply that an operation never has is an outage for it alone', async () => {
+  const results = [1, 2].map((wanted) =>
+    operations
+      .run({ name: 'claim', key: 'k', args: [] }, (given) => {
+        if (given !== wanted) throw new Error('unexpected');
+        return given;
+      })
+      .catch((error: unknown) => error),
+  );
+  await clock.advance(0);
+  reply([1, 1]);
+  expect(await Promise.all(results)).toEqual([1, expect.objectContaining({ failure: 'error' })]);
 });
