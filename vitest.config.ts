@@ -27,6 +27,8 @@ const DATA_PATH = [
 const NODE_DEPENDENT = ['app', 'core', 'gateway', 'http', 'library', 'state', 'telemetry', 'users', 'verify'];
 /** Builds what the tests start. */
 const BUNDLE = 'test/support/bundle.ts';
+/** A worker loads the sources once for all of its files, so they share its process: a file cleans up after itself, and mocks no module. */
+const SHARED_PROCESSES = { isolate: false, testTimeout: 20 * SECOND, hookTimeout: 30 * SECOND, maxWorkers: WORKERS };
 const CLUSTER = {
   globalSetup: [BUNDLE, 'test/support/cluster/global-setup.ts'],
   testTimeout: 2 * MINUTE,
@@ -40,9 +42,7 @@ const SUITES = {
     include: ['test/**/*.test.ts'],
     exclude: OTHER_FOLDERS.map((folder) => `test/${folder}/**`),
     globalSetup: [BUNDLE],
-    testTimeout: 20 * SECOND,
-    hookTimeout: 30 * SECOND,
-    maxWorkers: WORKERS,
+    ...SHARED_PROCESSES,
   },
   node26: {
     include: [
@@ -53,9 +53,7 @@ const SUITES = {
     // The store is SQLite or PostgreSQL, whatever Node runs the queue; the end-to-end tests use it.
     exclude: ['test/contract/delivery-queue*.test.ts'],
     globalSetup: [BUNDLE],
-    testTimeout: 20 * SECOND,
-    hookTimeout: 30 * SECOND,
-    maxWorkers: WORKERS,
+    ...SHARED_PROCESSES,
   },
   cluster: { ...CLUSTER, include: ['test/cluster/**/*.test.ts'], exclude: ['test/cluster/node/**', 'test/cluster/floods/**'] },
   // They share the real node, and mostly wait for it, so they run beside the others.
@@ -105,7 +103,9 @@ const SUITES = {
 
 export default defineConfig({
   test: {
-    projects: Object.entries(SUITES).map(([name, suite]) => ({ test: { name, ...suite } })),
+    projects: Object.entries(SUITES).map(([name, suite]) => ({
+      test: { name, expect: { poll: { timeout: 10 * SECOND } }, ...suite },
+    })),
     coverage: { provider: 'v8', include: ['src/**'], reporter: ['text-summary', 'text'] },
   },
 });
