@@ -1,5 +1,5 @@
 /** Verifies user names and passwords: from the cache, or by hashing off the event loop. */
-import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import { type CancelTimer, type Clock, type Milliseconds, within } from '../core/clock.ts';
 import type { BasicCredentials } from './basic.ts';
 import type { HashOwner, HashPool } from './hash-pool.ts';
 import type { Bytes } from './password-hash.ts';
@@ -43,6 +43,12 @@ interface Session {
 /** For passwords that any network sent: a new network needs an attempt, but no second hash. */
 const ANY_NETWORK = '';
 
+/**
+ * How long a banned attempt waits for others that are still being checked: many clients of one user, or users of one network, may come at
+ * once with right passwords that nothing has proved yet, after a start or a new password.
+ */
+const MAX_BAN_WAIT_MS: Milliseconds = 5_000;
+
 /** Verifies the credentials of one realm. */
 export class Verifier {
   readonly #parts: VerifierParts;
@@ -52,6 +58,8 @@ export class Verifier {
   readonly #flights = new Map<string, Promise<VerifyResult>>();
   /** Hashes in progress, by credentials alone: many clients that share one user cost one hash at a time, and one where they are known. */
   readonly #hashes = new Map<string, Promise<VerifyResult>>();
+  /** Checks that an attempt was counted for, by user and by network. A user name begins with a colon, as none contains one. */
+  readonly #counted = new Map<string, Set<Promise<VerifyResult>>>();
   readonly #sessions = new Set<Session>();
   #users: UserSet;
 
@@ -122,15 +130,48 @@ export class Verifier {
     // Proved before, so this is not a guess. Bans and counters do not apply; otherwise an attacker could lock out the user.
     const known = proof === undefined ? undefined : this.#findLive(user, proof.stored);
     if (known !== undefined) return this.#remember(network, digest, user, await this.#hash(credentials, network, true));
-    const attempt = await take();
-    if (attempt.kind === 'banned') {
-      this.#cache.countMiss(network, user);
-      return { notChecked: 'banned', left: attempt.left };
+    const names = [`:${user}`, network];
+    const { clock } = this.#parts;
+    const end = clock.monotonic() + MAX_BAN_WAIT_MS;
+    for (;;) {
+      const attempt = await take();
+      if (attempt.kind === 'taken') {
+        const check = this.#checkCounted(credentials, network, attempt);
+        this.#note(names, check);
+        return this.#remember(network, digest, user, await check);
+      }
+      // A ban counts attempts that are still being checked, and is lifted if they were right.
+      const checks = names.flatMap((name) => [...(this.#counted.get(name) ?? [])]);
+      const left = end - clock.monotonic();
+      if (checks.length === 0 || left <= 0) {
+        this.#cache.countMiss(network, user);
+        return { notChecked: 'banned', left: attempt.left };
+      }
+      await within(clock, left, Promise.allSettled(checks));
     }
+  }
+
+  async #checkCounted(
+    credentials: BasicCredentials,
+    network: string,
+    attempt: Attempt & { readonly kind: 'taken' },
+  ): Promise<VerifyResult> {
     // After the attempt is counted: before it, a client could try any number of passwords against the proofs of others.
     const result = this.#recallShared(credentials) ?? (await this.#hash(credentials, network, false));
     if (result !== undefined) await attempt.refund();
-    return this.#remember(network, digest, user, result);
+    return result;
+  }
+
+  #note(names: readonly string[], check: Promise<VerifyResult>): void {
+    for (const name of names) {
+      const checks = this.#counted.get(name) ?? new Set();
+      this.#counted.set(name, checks.add(check));
+      const forget = (): void => {
+        checks.delete(check);
+        if (checks.size === 0) this.#counted.delete(name);
+      };
+      check.then(forget, forget);
+    }
   }
 
   #remember(network: string, digest: string, user: string, result: VerifyResult): VerifyResult {

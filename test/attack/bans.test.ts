@@ -104,12 +104,40 @@ describe('a banned user', () => {
   });
 });
 
+const startShared = async (basic: Sections = {}): Promise<void> => {
+  redis.cli('flushall');
+  await start(basic, { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } });
+  await until(() => gate.logText().includes('store_up'));
+};
+
+describe.each([
+  ['in memory', start],
+  ['in Redis', startShared],
+] as const)('with attempts %s, logins at the same moment, more than may fail,', (_, begin) => {
+  const many = (toLogin: (i: number) => Promise<number>): Promise<number[]> =>
+    Promise.all(Array.from({ length: 40 }, (_each, i) => toLogin(i)));
+
+  test('of one user from many networks, or of users of one network, are all allowed if they are right', async () => {
+    await begin({ limit: LIMIT });
+    expect(new Set(await many((i) => statusOf(`192.0.2.${i}`, 'alice', 'right')))).toEqual(new Set([200]));
+    const users = ['alice', 'bob'];
+    const logins = await many((i) => statusOf('198.51.100.1', users[i % 2] as string, 'right'));
+    expect(new Set(logins)).toEqual(new Set([200]));
+  });
+
+  test('allow no more guesses than one after the other', async () => {
+    await begin({ limit: LIMIT });
+    const fromOne = await many((i) => statusOf(ATTACKER, `nobody-${i}`, 'guess'));
+    const ofOne = await many((i) => statusOf(`192.0.2.${i + 100}`, 'bob', `guess ${i}`));
+    for (const statuses of [fromOne, ofOne]) {
+      expect(statuses.filter((status) => status === 401)).toHaveLength(3);
+      expect(statuses.filter((status) => status === 429)).toHaveLength(37);
+    }
+    expect(await statusOf('198.51.100.2', 'bob', 'right')).toBe(429);
+  });
+});
+
 describe('with Redis, a banned client', () => {
-  const startShared = async (basic: Sections): Promise<void> => {
-    redis.cli('flushall');
-    await start(basic, { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } });
-    await until(() => gate.logText().includes('store_up'));
-  };
   const writes = (): number =>
     redis
       .cli('info', 'commandstats')
