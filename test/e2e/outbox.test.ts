@@ -1,6 +1,7 @@
 /** The outbox between a real PostgreSQL and a queue in memory. */
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
 import { SidegateError } from '../../src/core/errors.ts';
 import { usePostgres } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
@@ -195,6 +196,23 @@ describe('a queue', () => {
     expect(queue.events.size).toBe(3);
   });
 
+  test('that is busy gets the rows again soon, in order and without an outage', async () => {
+    const database = createOutboxDatabase(server);
+    const queue = new MemoryQueue();
+    let refusals = 3;
+    const append: MemoryQueue['append'] = async (events) => {
+      // The first half of the first batch is stored before.
+      if (queue.events.size > 0 && refusals-- > 0) throw new SidegateError('system', 'queue_busy', 'too many wait');
+      if (events.length > 5) throw new SidegateError('system', 'queue_full', 'not so many');
+      return queue.append(events);
+    };
+    insertEvents(server, database, 10);
+    const { log } = await startOutbox(toUrl(database), { append }, queue);
+    await until(() => countRows(server, database) === 0);
+    expect(ids(queue)).toEqual(Array.from({ length: 10 }, (_, index) => `e${index + 1}`));
+    expect(log).toEqual(['up']);
+  });
+
   test('gets at most 10,000 deliveries at once, and the targets of later rows are not found before', async () => {
     const database = createOutboxDatabase(server);
     insertEvents(server, database, 10);
@@ -284,5 +302,27 @@ describe('figures', () => {
     expect(found.waiting).toBe(3);
     expect(found.oldestAgeSeconds).toBeGreaterThan(89);
     expect(found.oldestAgeSeconds).toBeLessThan(150);
+  });
+
+  test('are those of a row only since it is the first: a backlog that moves is old, too', async () => {
+    const database = createOutboxDatabase(server);
+    server.sql(
+      "INSERT INTO sidegate_outbox (type, inserted, data) SELECT 'a.b', now() - interval '1 h', '{}' FROM generate_series(1, 500)",
+      database,
+    );
+    const queue = new MemoryQueue();
+    let time = 0;
+    const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + time };
+    const append: MemoryQueue['append'] = (events) => {
+      if (queue.events.size >= 300) throw new SidegateError('system', 'queue_busy', 'too many wait');
+      time += 10_000;
+      return queue.append(events);
+    };
+    const { figures } = await startOutbox(toUrl(database), { append, clock }, queue);
+    const age = (): number => figures()?.oldestAgeSeconds ?? 0;
+    await until(() => queue.events.size === 300 && age() < 10);
+    time += 290_000;
+    await until(() => age() > 289);
+    expect(age()).toBeLessThan(400);
   });
 });

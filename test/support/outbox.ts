@@ -5,7 +5,6 @@ import { readPostgresUrl } from '../../src/config/sources/postgres-url.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { Outbox, type OutboxParts } from '../../src/provider/outbox/outbox.ts';
-import type { readFigures } from '../../src/provider/outbox/outbox-table.ts';
 import type { PostgresTarget } from '../../src/state/postgres.ts';
 import { readBlocks } from './doc-blocks.ts';
 import { until } from './gate.ts';
@@ -66,7 +65,7 @@ export interface TestOutbox {
   readonly queue: MemoryQueue;
   /** `up`, `down: TEXT`, `held: TEXT` and `rejected COUNT: REASON`; `up` only after `down`, and each `down` once. */
   readonly log: readonly string[];
-  readonly figures: () => Awaited<ReturnType<typeof readFigures>> | undefined;
+  readonly figures: () => { readonly waiting: number; readonly oldestAgeSeconds: number } | undefined;
   /** Resolves when it has searched the table. */
   readonly untilUp: () => Promise<void>;
 }
@@ -78,7 +77,7 @@ export async function startOutbox(
   queue: MemoryQueue = new MemoryQueue(),
 ): Promise<TestOutbox> {
   const log: string[] = [];
-  let figures: Awaited<ReturnType<typeof readFigures>> | undefined;
+  let figures: ReturnType<TestOutbox['figures']>;
   let isUp = false;
   const outbox = new Outbox(await toTarget(url), {
     clock: systemClock,

@@ -15,6 +15,7 @@ import type {
   Receiver,
   RepairProgress,
 } from '../queue/delivery-queue.ts';
+import { isQueueBusy } from '../queue/store-budget.ts';
 import { define, findEnabled, type OperationParts, toAttemptView, toPage, toRouted, UNKNOWN_EVENT } from './api-parts.ts';
 import * as schemas from './schemas.ts';
 
@@ -275,6 +276,6 @@ async function insist<T>(read: () => Promise<T>): Promise<T> {
     try {
       return await read();
     } catch (thrown) {
-      if (tries === MAX_TRIES || !(thrown instanceof SidegateError) || thrown.code !== 'queue_busy') throw thrown;
+      if (tries === MAX_TRIES || !isQueueBusy(thrown)) throw thrown;
     }
 }

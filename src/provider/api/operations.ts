@@ -8,6 +8,7 @@ import type { ApiResponse, Operation } from '../../http-api/operation.ts';
 import { toProblem } from '../../http-api/problem.ts';
 import type { ProblemCode } from '../../http-api/problem-catalogue.ts';
 import { EVENT_ID } from '../events/event.ts';
+import { isQueueBusy } from '../queue/store-budget.ts';
 import { isDiskFull } from '../queue/store-client.ts';
 import type { EventRejection } from '../telemetry/provider-metrics.ts';
 import type { OperationParts } from './api-parts.ts';
@@ -116,7 +117,7 @@ export function toThrownProblem(thrown: unknown): ApiResponse | undefined {
     const problem = isDiskFull(thrown.message) ? 'the disk of the queue is full' : 'the store of the queue does not respond';
     return toProblem('queue_unavailable', `${problem}: ${AGAIN}`);
   }
-  if (thrown.code === 'queue_busy') return toProblem('busy', `${thrown.message}: ${AGAIN}`);
+  if (isQueueBusy(thrown)) return toProblem('busy', `${thrown.message}: ${AGAIN}`);
   if (thrown.code === 'too_large') return toProblem('too_large', thrown.message);
   if (thrown.code === 'unstorable')
     return toProblem('invalid_request', 'the request has a value that the store of the queue cannot hold, such as U+0000');

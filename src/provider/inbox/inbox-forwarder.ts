@@ -17,6 +17,7 @@ import type { Forwarder, RequestPolicy } from '../../gateway/upstream/forwarder.
 import type { ForwardOutcome } from '../../gateway/upstream/outcome.ts';
 import { INBOX_TYPE, toInboxEndpoint, toInboxMetadata } from '../events/event.ts';
 import { type DeliveryQueue, mayLeaveEarly, type NewEvent } from '../queue/delivery-queue.ts';
+import { isQueueBusy } from '../queue/store-budget.ts';
 
 export interface InboxParts {
   readonly clock: Clock;
@@ -164,7 +165,7 @@ function toFailure(thrown: unknown, upstreamMs: Milliseconds): ForwardOutcome {
 }
 
 function toRefusal(thrown: unknown): Refusal {
-  const isFull = thrown instanceof SidegateError && thrown.code === 'queue_full';
+  const isFull = isQueueBusy(thrown) || (thrown instanceof SidegateError && thrown.code === 'queue_full');
   const detail = toErrorText(thrown);
   const details = { detail, stage: 'queued' } as const;
   return isFull ? refuse('overloaded', 'queue_full', details) : refuse('store_unavailable', 'queue_unavailable', details);

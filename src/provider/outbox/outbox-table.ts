@@ -192,10 +192,13 @@ export async function rejectRows(client: pg.Client, rejected: readonly RejectedR
 /** Counting more would take PostgreSQL longer than a second. */
 const MAX_COUNTED_ROWS = 100_000;
 const FIGURES = `SELECT (SELECT count(*) FROM (SELECT FROM sidegate_outbox LIMIT ${MAX_COUNTED_ROWS}) AS counted)::int AS waiting,
-  coalesce((SELECT extract(epoch FROM clock_timestamp() - inserted) FROM sidegate_outbox ORDER BY seq LIMIT 1), 0)::float8 AS "oldestAgeSeconds"`;
+  f.seq, coalesce(extract(epoch FROM clock_timestamp() - f.inserted), 0)::float8 AS "ageSeconds"
+  FROM (SELECT) AS one LEFT JOIN (SELECT seq, inserted FROM sidegate_outbox ORDER BY seq LIMIT 1) AS f ON true`;
 
-/** `waiting`: counted up to `MAX_COUNTED_ROWS`. */
+/** `waiting`: counted up to `MAX_COUNTED_ROWS`. `seq` and `ageSeconds`: of the first row. */
 export async function readFigures(client: pg.Client) {
-  const { rows } = await client.query<{ readonly waiting: number; readonly oldestAgeSeconds: number }>(FIGURES);
-  return rows[0] ?? { waiting: 0, oldestAgeSeconds: 0 };
+  const { rows } = await client.query<{ readonly waiting: number; readonly seq: string | null; readonly ageSeconds: number }>(
+    FIGURES,
+  );
+  return rows[0] ?? { waiting: 0, seq: null, ageSeconds: 0 };
 }

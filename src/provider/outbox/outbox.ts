@@ -14,6 +14,7 @@ import type { PostgresTarget } from '../../state/postgres.ts';
 import type { RoutedEvent, Target } from '../endpoints/endpoint.ts';
 import { EVENT_ID, EVENT_TYPE, joinBody, MAX_CREATED, MAX_EVENT_TYPE_LENGTH } from '../events/event.ts';
 import { type DeliveryQueue, type JoinedQueue, type NewEvent, QueueFullError } from '../queue/delivery-queue.ts';
+import { isQueueBusy } from '../queue/store-budget.ts';
 import type { OutboxHooks } from '../telemetry/hooks.ts';
 import { OutboxSession } from './outbox-session.ts';
 import {
@@ -77,6 +78,8 @@ export class Outbox {
   /** Fewer after a failure, and slowly more again: a statement may take too long for rows as large as these. */
   #mostRows = MAX_BATCH_ROWS;
   #figuresAt = Number.NEGATIVE_INFINITY;
+  /** The first row of the table, and since when it is the first. */
+  #first: { readonly seq: string | null; readonly since: Milliseconds } | undefined;
 
   constructor(target: PostgresTarget, parts: OutboxParts) {
     this.#target = target;
@@ -109,10 +112,10 @@ export class Outbox {
       try {
         const session = await this.#connect();
         isConnected = true;
-        await this.#work(session);
+        const isBusy = await this.#work(session);
         backoff = MIN_BACKOFF_MS;
         this.#parts.hooks.onUp();
-        await this.#sleep(this.#untilNext());
+        await this.#sleep(isBusy ? MIN_BACKOFF_MS : this.#untilNext());
       } catch (thrown) {
         this.#session?.end();
         this.#session = undefined;
@@ -141,19 +144,24 @@ export class Outbox {
     return this.#session;
   }
 
-  async #work(session: OutboxSession): Promise<void> {
-    const { clock, hooks } = this.#parts;
-    const now = clock.monotonic();
-    if (now >= this.#heldUntil) {
+  /** Returns whether rows are left for which the queue has no room at the moment. */
+  async #work(session: OutboxSession): Promise<boolean> {
+    if (this.#parts.clock.monotonic() >= this.#heldUntil) {
       this.#full.clear();
       this.#held.clear();
     }
     this.#isNotified = false;
-    await this.#drain(session);
+    return this.#drain(session);
+  }
+
+  /** While rows are moved, the first one is another each time: a large backlog is old, and moves. */
+  async #readFigures(session: OutboxSession): Promise<void> {
+    const now = this.#parts.clock.monotonic();
     if (now - this.#figuresAt < FIGURES_INTERVAL_MS) return;
     this.#figuresAt = now;
-    const { waiting, oldestAgeSeconds } = await session.transaction(readFigures);
-    hooks.onFigures(waiting, oldestAgeSeconds);
+    const { waiting, seq, ageSeconds } = await session.transaction(readFigures);
+    if (seq !== this.#first?.seq) this.#first = { seq, since: this.#first === undefined ? Number.NEGATIVE_INFINITY : now };
+    this.#parts.hooks.onFigures(waiting, Math.min(ageSeconds, (now - (this.#first?.since ?? now)) / 1_000));
   }
 
   #untilNext(): Milliseconds {
@@ -175,13 +183,16 @@ export class Outbox {
     });
   }
 
-  /** Moves rows until none is left that may be moved now. */
-  async #drain(session: OutboxSession): Promise<void> {
+  /** Moves rows until none is left that may be moved now. Returns whether the queue was busy. */
+  async #drain(session: OutboxSession): Promise<boolean> {
     const wasHeld = this.#full.size > 0;
-    while (!this.#isStopped && !this.#full.has(QUEUE)) {
+    let isBusy = false;
+    while (!this.#isStopped && !this.#full.has(QUEUE) && !isBusy) {
       const batch = await session.transaction((client) => this.#moveBatch(client));
       this.#report(batch);
+      await this.#readFigures(session);
       const { taken } = batch;
+      isBusy = batch.isBusy;
       this.#mostRows = taken === 0 ? MAX_BATCH_ROWS : Math.min(MAX_BATCH_ROWS, this.#mostRows + 1);
       this.#batchRows = Math.min(this.#mostRows, taken === 0 ? FIRST_BATCH_ROWS : Math.max(MIN_BATCH_ROWS, 2 * taken));
       if (taken === 0) break;
@@ -191,6 +202,8 @@ export class Outbox {
       this.#heldUntil = this.#parts.clock.monotonic() + this.#heldBackoff;
       this.#heldBackoff = Math.min(2 * this.#heldBackoff, MAX_BACKOFF_MS);
     }
+    await this.#readFigures(session);
+    return isBusy;
   }
 
   async #moveBatch(client: pg.Client): Promise<Batch> {
@@ -201,7 +214,7 @@ export class Outbox {
     };
     const held = { kinds: [...this.#held.values()], isHeld: this.#held.size < MAX_HELD_KINDS ? undefined : isHeld };
     const rows = await takeRows(client, held, { rows: this.#batchRows, maxBytes: maxEventSize, totalBytes: BATCH_BYTES });
-    const batch: Batch = { taken: 0, moved: [], stored: [], rejected: [] };
+    const batch: Batch = { taken: 0, isBusy: false, moved: [], stored: [], rejected: [] };
     const items: Item[] = [];
     let deliveries = 0;
     for (const row of rows) {
@@ -238,10 +251,13 @@ export class Outbox {
       return !isFull;
     });
     const [first] = items;
-    if (first === undefined) return;
+    if (first === undefined || batch.isBusy) return;
     try {
       await this.#store(items, batch);
     } catch (thrown) {
+      // The transaction still removes what was stored. The others are taken again, in order.
+      batch.isBusy = isQueueBusy(thrown);
+      if (batch.isBusy) return;
       if (!(thrown instanceof SidegateError) || !REJECTIONS.has(thrown.code)) throw thrown;
       if (items.length === 1) {
         if (thrown.code === 'queue_full') this.#noteFull(first, thrown);
@@ -290,6 +306,8 @@ export class Outbox {
 
 interface Batch {
   taken: number;
+  /** Too many operations wait for the store of the queue: back pressure, no outage. */
+  isBusy: boolean;
   readonly moved: OutboxRow[];
   readonly stored: NewEvent[];
   readonly rejected: RejectedRow[];

@@ -11,6 +11,7 @@ import { runDetached } from '../../core/safe-events.ts';
 import type { EndpointRegistry } from '../endpoints/endpoint.ts';
 import type { SlotFigures } from '../lanes/slot-pool.ts';
 import { type DeliveryQueue, type EventRecord, mayLeaveEarly, type QueueStats } from '../queue/delivery-queue.ts';
+import { isQueueBusy } from '../queue/store-budget.ts';
 import { reportLoss, type TelemetryParts, toLabel } from '../telemetry/hooks.ts';
 
 export interface HousekeepingParts extends Omit<TelemetryParts, 'onSpan' | 'journal'> {
@@ -132,7 +133,10 @@ export class Housekeeping {
     metrics.queue(stats, stats.oldestDue === undefined ? 0 : Math.max(0, now - stats.oldestDue));
     metrics.queueFullIn(this.#forecast.add(stats, clock.monotonic()));
     this.#watchFile();
-    await this.#watchLosses(stats, now);
+    // The next time looks again.
+    await this.#watchLosses(stats, now).catch((thrown: unknown) => {
+      if (!isQueueBusy(thrown)) throw thrown;
+    });
     const endpoints = registry.list();
     // Those of the config only: the others share a label.
     const named = endpoints.filter(({ source }) => source === 'config');

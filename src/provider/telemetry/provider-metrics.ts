@@ -43,7 +43,7 @@ export function createProviderMetrics(registers: readonly Registry[]) {
 }
 
 function createOutboxMetrics({ counter, gauge }: Families) {
-  const help = 'How long the oldest row has been in the outbox; 0: it is empty.';
+  const help = 'How long the outbox has not moved past its oldest row; 0: it is empty.';
   return {
     up: gauge('outbox_up', '1 if events are taken from the outbox, otherwise 0.').series(),
     rejected: counter('outbox_rejected_total', 'Invalid rows of the outbox.').series(),

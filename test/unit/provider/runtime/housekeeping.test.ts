@@ -4,6 +4,7 @@ import { Registry } from '@prometheus-io/client';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { Clock } from '../../../../src/core/clock.ts';
 import { ClockSteps } from '../../../../src/core/clock-steps.ts';
+import { SidegateError } from '../../../../src/core/errors.ts';
 import type { DeliveryQueue, NewEvent } from '../../../../src/provider/queue/delivery-queue.ts';
 import { FillForecast, Housekeeping, watchQueueFile } from '../../../../src/provider/runtime/housekeeping.ts';
 import {
@@ -213,6 +214,27 @@ describe('a queue in PostgreSQL', () => {
 });
 
 describe('a queue in SQLite', () => {
+  test('that is busy with other searches is not down', async () => {
+    const { path, remove } = makeQueueFolder();
+    onTestFinished(remove);
+    const { queue, clock, condition, tick, logged } = await createScene((at) => createSqliteQueue(path, { clock: at }));
+    await queue.append([toEvent('first', clock)]);
+    const find = queue.findEvents.bind(queue);
+    let isAsked = false;
+    Object.assign(queue, {
+      findEvents: async () => {
+        isAsked = true;
+        throw new SidegateError('system', 'queue_busy', 'too many wait');
+      },
+    });
+    await tick();
+    expect(isAsked).toBe(true);
+    expect(condition.problem).toBeUndefined();
+    Object.assign(queue, { findEvents: find });
+    await tick();
+    expect(logged()).toEqual([]);
+  });
+
   test('whose file was replaced is down, and says so once', async () => {
     const { path, remove } = makeQueueFolder();
     onTestFinished(remove);
