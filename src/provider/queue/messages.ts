@@ -46,6 +46,13 @@ export interface RepairPosition extends Position {
   readonly end: number;
 }
 
+/** Where the search for events of a tenant, the oldest first, goes on. `isWhole`: it began with the first one. */
+export interface PrunePosition extends Readonly<Record<'created' | 'seq', number>> {
+  readonly tenant: string;
+  readonly kind: 'failed = 0' | 'failed > 0';
+  readonly isWhole: boolean;
+}
+
 /** A part of a list. */
 export interface FoundStep<T> {
   /** With the position of each, for the next page. */

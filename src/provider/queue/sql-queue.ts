@@ -33,7 +33,7 @@ import type {
 } from './delivery-queue.ts';
 import { LaneRun } from './lane-run.ts';
 import { type LaneEntry, LaneScheduler, type RunOutcome } from './lane-scheduler.ts';
-import type { EventMessage, FoundStep, Position, RepairPosition } from './messages.ts';
+import type { EventMessage, FoundStep, Position, PrunePosition, RepairPosition } from './messages.ts';
 import { openPostgresStore } from './postgres/postgres-client.ts';
 import { PostgresDatabase, type PostgresSettings } from './postgres/postgres-database.ts';
 import type { Results } from './sql/store.ts';
@@ -104,6 +104,7 @@ class SqlQueue implements DeliveryQueue {
   readonly #aborts = new Map<string, AbortController>();
   #client: StoreClient | undefined;
   #runs = 0;
+  #pruned: PrunePosition | undefined;
   #stopping: Promise<void> | undefined;
 
   constructor(openStore: OpenStore, { clock, hooks, maxStoreBytes }: QueueParts) {
@@ -274,8 +275,12 @@ class SqlQueue implements DeliveryQueue {
 
   async prune(settledBefore: EpochMilliseconds, deadBefore: EpochMilliseconds, most: number): Promise<number> {
     let removed = 0;
-    for (let step = 1; step > 0 && removed < most; removed += step)
-      step = await this.#store.call('pruneStep', { settledBefore, deadBefore, most: Math.min(most - removed, PRUNED_PER_STEP) });
+    for (let isDone = false; !isDone && removed < most; ) {
+      const operation = { settledBefore, deadBefore, most: Math.min(most - removed, PRUNED_PER_STEP), after: this.#pruned };
+      const step: Results['pruneStep'] = await this.#store.call('pruneStep', operation);
+      ({ after: this.#pruned, isDone } = step);
+      removed += step.removed;
+    }
     return removed;
   }
 

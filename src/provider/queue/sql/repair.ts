@@ -8,11 +8,11 @@ import {
   type QueueBounds,
   type RepairAction,
 } from '../delivery-queue.ts';
-import type { Position, RepairPosition } from '../messages.ts';
+import type { Position, PrunePosition, RepairPosition } from '../messages.ts';
 import type { LaneRow } from './database.ts';
 import { findOne, type Sql } from './database.ts';
 import { LaneChanges, lockLanes, readStored, removeEmptyLanes, removeEmptyTenants, TenantChanges } from './lanes.ts';
-import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, NO_TENANT, SKIPPED, toTenant } from './schema.ts';
+import { AGAIN, BLOCKED, DEAD, DELIVERED, DUE, SKIPPED, toTenant } from './schema.ts';
 import { type Condition, findStep, type Selection, select, toValues, toWaiting, toWhere } from './select.ts';
 import { begin, end, type FoundRow, PLACE, toPlaces, unblock } from './settle.ts';
 import { Usage } from './usage.ts';
@@ -21,6 +21,8 @@ const CHANGED_PER_STEP = 500;
 /** Deliveries of lanes that one step compares with the clock, or with a schedule. */
 const LANE_ROWS_PER_STEP = 2_000;
 const LANES_PER_STEP = 50;
+/** Events that one step of pruning reads, to find those of a tenant. */
+const EVENTS_PER_STEP = 2_000;
 
 /** In which states a repair can change deliveries. */
 const REPAIRED: Readonly<Record<RepairAction, readonly DeliveryState[]>> = {
@@ -412,42 +414,64 @@ export async function rescheduleStep(sql: Sql, { endpoint, delays, now, after }:
 }
 
 /** An event of which no delivery waits. */
-type EventRow = Readonly<Record<'seq' | 'bytes' | 'targets', number>> & { readonly tenant: string };
+type EventRow = Readonly<Record<'seq' | 'created' | 'bytes' | 'targets', number>> & { readonly tenant: string };
 
 /**
  * Removes at most `most` events of which no delivery waits: those whose time is over, and the oldest ones if the store is too large, first of a tenant that has
- * more than its share. Otherwise one tenant could push out the IDs of all others. Returns how many; 0: no more.
+ * more than its share. Otherwise one tenant could push out the IDs of all others. Reads a bounded number of events; `after`: what the next step goes on with.
  */
 export async function pruneStep(
   sql: Sql,
-  { settledBefore, deadBefore, most }: Record<'settledBefore' | 'deadBefore', EpochMilliseconds> & { readonly most: number },
+  operation: Record<'settledBefore' | 'deadBefore' | 'most', number> & { readonly after: PrunePosition | undefined },
   { bounds: { maxBytes, tenantShare } }: { readonly bounds: QueueBounds },
-): Promise<number> {
+): Promise<{ readonly removed: number; readonly after: PrunePosition | undefined; readonly isDone: boolean }> {
+  const { settledBefore, deadBefore, most, after } = operation;
+  const old = await removeOldest(sql, [settledBefore, deadBefore], most, Number.POSITIVE_INFINITY);
+  if (old > 0) return { removed: old, after, isDone: false };
   const excess = (await readStored(sql)).storedBytes - maxBytes;
+  // Delivered events go before failed ones, also those that are delivered later.
+  if (excess <= 0)
+    return { removed: 0, after: after?.kind === 'failed = 0' ? { ...after, isWhole: false } : undefined, isDone: true };
   const share = Math.floor(tenantShare * maxBytes);
-  const largest = await findOne<{ name: string; bytes: number }>(
+  const largest = await findOne<{ tenant: string; bytes: number }>(
     sql,
-    'SELECT name, stored_bytes AS bytes FROM tenant WHERE stored_bytes > ? AND stored_events > events ORDER BY stored_bytes DESC LIMIT 1',
+    'SELECT name AS tenant, stored_bytes AS bytes FROM tenant WHERE stored_bytes > ? AND stored_events > events ORDER BY stored_bytes DESC LIMIT 1',
     [share],
   );
-  const { name = NO_TENANT, bytes: stored = share } = largest ?? {};
-  // The index of tenants has their events as they arrived, and none of those without a tenant.
-  const ofTenant = name === '' ? 'ORDER BY created, seq' : "AND tenant <> '' ORDER BY seq";
-  for (const [condition, values, bytes] of [
-    ['AND created < ? ORDER BY created, seq', [[settledBefore], [deadBefore]], Number.POSITIVE_INFINITY],
-    [`AND tenant = ? ${ofTenant}`, [[name], [name]], Math.min(excess, stored - share)],
-    ['ORDER BY created, seq', [[], []], excess],
-  ] as const)
-    for (const [i, kind] of ['failed = 0', 'failed > 0'].entries()) {
-      if (bytes <= 0) continue;
-      const found = await sql.all<EventRow>(
-        `SELECT seq, bytes, tenant, targets FROM event WHERE waiting = 0 AND ${kind} ${condition} LIMIT ?`,
-        [...(values[i] ?? []), most],
-      );
-      const gone = await remove(sql, takeBytes(takeStep(found), bytes));
-      if (gone > 0) return gone;
-    }
-  return 0;
+  if (largest !== undefined) {
+    const { tenant, bytes } = largest;
+    const from = after?.tenant === tenant ? after : ({ tenant, kind: 'failed = 0', created: 0, seq: 0, isWhole: true } as const);
+    const step = await removeOfTenant(sql, from, most, Math.min(excess, bytes - share));
+    if (step !== undefined) return { ...step, isDone: false };
+  }
+  const removed = await removeOldest(sql, [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER], most, excess);
+  return { removed, after: undefined, isDone: removed === 0 };
+}
+
+async function removeOldest(sql: Sql, [delivered, failed]: readonly [number, number], most: number, bytes: number) {
+  const find = async (condition: string, before: number): Promise<readonly EventRow[]> =>
+    takeBytes(takeStep(await findSettled(sql, `${condition} AND created < ?`, [before, most])), bytes);
+  return (await remove(sql, await find('failed = 0', delivered))) || (await remove(sql, await find('failed > 0', failed)));
+}
+
+/** Undefined if the tenant has none. */
+async function removeOfTenant(sql: Sql, from: PrunePosition, most: number, bytes: number) {
+  const { tenant, kind, created, seq, isWhole } = from;
+  const found = await findSettled(sql, `${kind} AND (created, seq) > (?, ?)`, [created, seq, EVENTS_PER_STEP]);
+  const own = found.filter((event) => event.tenant === tenant);
+  const events = takeBytes(takeStep(own.slice(0, most)), bytes);
+  const removed = await remove(sql, events);
+  const last = events.length < own.length ? events.at(-1) : found[EVENTS_PER_STEP - 1];
+  if (last !== undefined) return { removed, after: { ...from, created: last.created, seq: last.seq } };
+  if (kind === 'failed = 0') return { removed, after: { ...from, kind: 'failed > 0', created: 0, seq: 0 } as const };
+  // Another search finds events before the position that settled meanwhile.
+  return removed === 0 && isWhole ? undefined : { removed, after: undefined };
+}
+
+/** By the index of delivered events, or of failed ones: none that waits is read. */
+function findSettled(sql: Sql, condition: string, values: readonly number[]): Promise<readonly EventRow[]> {
+  const columns = 'seq, created, bytes, tenant, targets';
+  return sql.all(`SELECT ${columns} FROM event WHERE waiting = 0 AND ${condition} ORDER BY created, seq LIMIT ?`, values);
 }
 
 /** The first events that have so many bytes together. */
@@ -463,7 +487,7 @@ function takeBytes(events: readonly EventRow[], bytes: number): readonly EventRo
 async function remove(sql: Sql, events: readonly EventRow[]): Promise<number> {
   if (events.length === 0) return 0;
   const list = sql.dialect.list('integer');
-  const removed = await sql.all<Omit<EventRow, 'targets'>>(
+  const removed = await sql.all<Pick<EventRow, 'seq' | 'bytes' | 'tenant'>>(
     `DELETE FROM event WHERE seq IN ${list} AND waiting = 0 RETURNING seq, bytes, tenant`,
     [JSON.stringify(events.map(({ seq }) => seq))],
   );

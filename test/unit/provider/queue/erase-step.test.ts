@@ -50,9 +50,9 @@ test('each step of an erasure and of pruning changes a bounded number of deliver
   expect(await erase(0)).toMatchObject({ erased: 1, next: 1 });
   expect(await erase(1)).toMatchObject({ erased: 1, next: 2 });
   expect(await erase(2)).toMatchObject({ erased: 1, next: undefined });
-  const prune = { kind: 'pruneStep', settledBefore: 9, deadBefore: 9, most: 9 } as const;
+  const prune = { kind: 'pruneStep', settledBefore: 9, deadBefore: 9, most: 9, after: undefined } as const;
   const removed: unknown[] = [];
-  for (let i = 0; i < 4; i++) removed.push(await run(prune));
+  for (let i = 0; i < 4; i++) removed.push(((await run(prune)) as { readonly removed: number }).removed);
   expect(removed).toEqual([1, 1, 1, 0]);
   database.close();
   remove();
