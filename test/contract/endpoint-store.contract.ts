@@ -21,6 +21,20 @@ export function describeEndpointStore({ open, close, store }: QueueFixture): voi
       expect(await list(await open())).toEqual(stored);
     });
 
+    test('lists pages, which neither repeat nor omit an endpoint while others are added and removed', async () => {
+      const { endpoints } = await open();
+      const put = (id: number) => endpoints.put({ id: `ep_${1_000 + id}`, version: 1, json: '{}' });
+      for (let i = 0; i < 250; i++) await put(2 * i);
+      const first = await endpoints.list();
+      await Promise.all([put(3), put(301), endpoints.remove('ep_1000'), endpoints.remove('ep_1498')]);
+      const second = await endpoints.list(first.at(-1)?.id);
+      const third = await endpoints.list(second.at(-1)?.id);
+      const ids = [...first, ...second, ...third].map(({ id }) => Number(id.slice(3)) - 1_000);
+      const expected = Array.from({ length: 250 }, (_, i) => 2 * i).filter((id) => id !== 498);
+      expect(ids).toEqual([...expected, 301].toSorted((a, b) => a - b));
+      expect([first.length, second.length, await endpoints.list(third.at(-1)?.id)]).toEqual([100, 100, []]);
+    });
+
     test('stores a change only over the version before', async () => {
       const { endpoints } = await open();
       expect(await endpoints.put({ id: 'ep_1', version: 2, json: 'early' })).toBe(false);

@@ -51,9 +51,8 @@ export const ENDPOINT_OPERATIONS = [
     responses: { 200: { description: 'A page of endpoints.', schema: schemas.endpointPage } },
     problems: [],
     handle({ query: { limit, iterator = '' } }, parts) {
-      const all = parts.receivers.list().toSorted((one, other) => (one.id < other.id ? -1 : 1));
-      const start = all.findIndex(({ id }) => id > iterator);
-      const following = start === -1 ? [] : all.slice(start);
+      const following = parts.receivers.list().filter(({ id }) => id > iterator);
+      following.sort((one, other) => (one.id < other.id ? -1 : 1));
       const data: object[] = [];
       for (let bytes = 0; data.length < Math.min(limit, following.length) && bytes < MAX_PAGE_BYTES; ) {
         const view = toEndpointView(following[data.length] as Endpoint, parts);

@@ -106,7 +106,8 @@ export interface StoredEndpoint {
 
 /** The durable store of endpoints, shared by all replicas. Part of the delivery queue, so that one file or one schema holds everything. */
 export interface EndpointStore {
-  list(): Promise<readonly StoredEndpoint[]>;
+  /** A page of those after this ID, in the order of the store; empty: no more. */
+  list(after?: string): Promise<readonly StoredEndpoint[]>;
   /** Stores if the stored version is `endpoint.version - 1` (0: not stored); otherwise returns false and changes nothing. */
   put(endpoint: StoredEndpoint): Promise<boolean>;
   /** Returns false if it was not stored, or not in this version. */

@@ -24,7 +24,8 @@ export type RegistryLogEvent =
   | 'endpoint_secrets_encrypted'
   | 'endpoint_secrets_plain'
   | 'endpoint_secrets_reset'
-  | 'endpoint_unreadable';
+  | 'endpoint_unreadable'
+  | 'endpoints_unread';
 
 export interface RegistryParts {
   readonly store: EndpointStore;
@@ -69,13 +70,16 @@ const RESET_HINT = 'the receiver needs a new secret (sidegate endpoints rotate);
 /** The part of the heap that stored endpoints may use, and what each uses: 2.7 KB were measured, and 2 bytes per character, and 480 per pattern. */
 export const ENDPOINTS_HEAP_SHARE = 0.4;
 const [ENDPOINT_BYTES, BYTES_PER_CHARACTER, PATTERN_BYTES] = [2_048, 3, 512];
-/** More changed endpoints are sorted together. */
-const MAX_INSERTED = 16;
+/** More is not read, unless a large heap has more room: what was accepted, also if it was encrypted since. A replica with more memory may have stored more. */
+const READ_HEAP_SHARE = 0.45;
+const [LARGE_HEAP_SHARE, USED_BYTES] = [0.85, 24 * 2 ** 20];
 
 export class StoredRegistry implements EndpointRegistry {
   readonly #store: EndpointStore;
   readonly #parts: RegistryParts;
   readonly #stored = new Map<string, Stored>();
+  /** Of the heap, by what is stored. */
+  #storedBytes = 0;
   readonly #endpoints = new Map<string, Endpoint>();
   readonly #index = new EndpointIndex();
   readonly #operational = new EndpointIndex();
@@ -134,7 +138,7 @@ export class StoredRegistry implements EndpointRegistry {
     if (String(cipher.keyIds) === String(this.#cipher.keyIds)) return;
     this.#cipher = cipher;
     const sealed = [...this.#stored].filter(([, { isSealed }]) => isSealed === true);
-    for (const [id, { version, json }] of sealed) this.#stored.set(id, this.#decode(id, version, json));
+    for (const [id, { version, json }] of sealed) this.#keep(id, this.#decode(id, version, json));
     if (sealed.length > 0) this.#rebuild(sealed.map(([id]) => id));
     this.#reportSealed(sealed.map(([id]) => id));
     // Those that were decrypted with a key that is gone are encrypted again from memory.
@@ -223,12 +227,8 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** Whether a new or changed endpoint has room: what is accepted has to fit into the heap at the next start. */
   hasRoom(id: string, record: EndpointRecord): boolean {
-    const { heapBytes = getHeapStatistics().heap_size_limit } = this.#parts;
-    const toBytes = ({ json, record: stored }: Stored): number => toHeapBytes(json.length, stored?.settings.events.length ?? 0);
-    const before = this.#stored.get(id);
-    const growth = toBytes(this.#encode(id, 1, record)) - (before === undefined ? 0 : toBytes(before));
-    const used = [...this.#stored.values()].reduce((sum, stored) => sum + toBytes(stored), 0);
-    return growth <= 0 || used + growth <= ENDPOINTS_HEAP_SHARE * heapBytes;
+    const growth = toBytes(this.#encode(id, 1, record)) - toBytes(this.#stored.get(id));
+    return growth <= 0 || this.#storedBytes + growth <= ENDPOINTS_HEAP_SHARE * this.#heapBytes;
   }
 
   /** Removes an endpoint that was created with the API. */
@@ -242,7 +242,7 @@ export class StoredRegistry implements EndpointRegistry {
       return this.find(id) === undefined ? 'not_found' : 'version_mismatch';
     }
     this.#written.add(id);
-    this.#stored.delete(id);
+    this.#keep(id, undefined);
     this.#rebuild([id]);
     return isRemoved ? 'changed' : 'not_found';
   }
@@ -251,7 +251,13 @@ export class StoredRegistry implements EndpointRegistry {
   #follow(delay: Milliseconds): void {
     this.#cancelFollowing ??= this.#parts.clock.after(delay, () => {
       this.#cancelFollowing = undefined;
-      runDetached(this.reload().catch(() => this.#follow(RETRY_MS)));
+      const onFailed = (thrown: unknown): void => {
+        // The queue reports that the store is down.
+        if (thrown instanceof SidegateError && thrown.kind === 'user')
+          this.#parts.logger.error('endpoints_unread', { error: thrown.message });
+        this.#follow(RETRY_MS);
+      };
+      runDetached(this.reload().catch(onFailed));
     });
   }
 
@@ -292,7 +298,7 @@ export class StoredRegistry implements EndpointRegistry {
     const isStored = await this.#store.put({ id, version: stored.version, json: stored.json });
     if (!isStored) return false;
     this.#written.add(id);
-    this.#stored.set(id, stored);
+    this.#keep(id, stored);
     return true;
   }
 
@@ -384,29 +390,52 @@ export class StoredRegistry implements EndpointRegistry {
     while (this.#isOutdated) {
       this.#isOutdated = false;
       this.#written = new Set();
-      this.#apply(await this.#store.list());
+      const changed: string[] = [];
+      const isOpen = this.#cancelReencryption !== undefined;
+      // If the start fails, they are not built: there may be no memory for it.
+      const onRead = (): void => {
+        if (changed.length > 0) this.#rebuild(changed);
+        // Those that are found at the start prevent it.
+        if (isOpen) this.#reportSealed(changed);
+      };
+      await this.#readAll(changed).catch((thrown: unknown) => {
+        if (isOpen) onRead();
+        throw thrown;
+      });
+      onRead();
     }
   }
 
-  #apply(list: Awaited<ReturnType<EndpointStore['list']>>): void {
-    const changed: string[] = [];
-    const gone = new Set([...this.#stored.keys()].filter((id) => !this.#written.has(id)));
-    for (const { id, version, json } of list) {
-      gone.delete(id);
-      if (this.#written.has(id)) continue;
-      const known = this.#stored.get(id);
-      // An endpoint that was removed and created again has a version that was used before.
-      if (known?.version === version && known.json === json) continue;
-      this.#stored.set(id, this.#decode(id, version, json));
-      changed.push(toEndpointId(id));
-    }
+  /** In pages. The store reports what others change meanwhile. */
+  async #readAll(changed: string[]): Promise<void> {
+    const heapBytes = this.#heapBytes;
+    const gone = new Set(this.#stored.keys());
+    for (let page = await this.#store.list(); page.length > 0; page = await this.#store.list(page.at(-1)?.id))
+      for (const { id, version, json } of page) {
+        gone.delete(id);
+        const known = this.#stored.get(id);
+        // An endpoint that was removed and created again has a version that was used before.
+        if (this.#written.has(id) || (known?.version === version && known.json === json)) continue;
+        this.#keep(id, this.#decode(id, version, json));
+        changed.push(toEndpointId(id));
+        if (this.#storedBytes > Math.max(READ_HEAP_SHARE * heapBytes, LARGE_HEAP_SHARE * heapBytes - USED_BYTES))
+          throw toTooMany(this.#stored.size, heapBytes);
+      }
     for (const id of gone) {
-      this.#stored.delete(id);
+      if (this.#written.has(id)) continue;
+      this.#keep(id, undefined);
       changed.push(toEndpointId(id));
     }
-    if (changed.length > 0) this.#rebuild(changed);
-    // Those that are found at the start prevent it.
-    if (this.#cancelReencryption !== undefined) this.#reportSealed(changed);
+  }
+
+  get #heapBytes(): number {
+    return this.#parts.heapBytes ?? getHeapStatistics().heap_size_limit;
+  }
+
+  #keep(id: string, stored: Stored | undefined): void {
+    this.#storedBytes += toBytes(stored) - toBytes(this.#stored.get(id));
+    if (stored === undefined) this.#stored.delete(id);
+    else this.#stored.set(id, stored);
   }
 
   #decode(id: string, version: number, json: string): Stored {
@@ -427,18 +456,22 @@ export class StoredRegistry implements EndpointRegistry {
 
   /** Brings the endpoints with these IDs up to date. */
   #rebuild(ids: readonly string[]): void {
-    for (const id of ids) {
+    const rebuilt = new Set(ids);
+    const added: Endpoint[] = [];
+    for (const id of rebuilt) {
       const endpoint = this.#build(id);
       // Events are stored for the endpoint even while its secrets cannot be decrypted.
       const served = this.isElsewhere(id) ? undefined : endpoint;
-      if (ids.length <= MAX_INSERTED) this.#sorted = replaceSorted(this.#sorted, id, served);
+      if (served !== undefined) added.push(served);
       this.#index.delete(id);
       this.#operational.delete(id);
       if (served === undefined) this.#endpoints.delete(id);
       else this.#endpoints.set(id, served);
       if (endpoint !== undefined) (endpoint.isOperational ? this.#operational : this.#index).set(endpoint);
     }
-    if (ids.length > MAX_INSERTED) this.#sorted = [...this.#endpoints.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+    const sorted = [...this.#sorted.filter(({ id }) => !rebuilt.has(id)), ...added];
+    // In linear time for few changes: all others are in order.
+    this.#sorted = sorted.sort((a, b) => (a.id < b.id ? -1 : 1));
     this.#parts.onChanged();
   }
 
@@ -460,15 +493,16 @@ export function toHeapBytes(characters: number, patterns: number): number {
   return ENDPOINT_BYTES + BYTES_PER_CHARACTER * characters + PATTERN_BYTES * patterns;
 }
 
-/** A list in which `endpoint` takes the place of the one with the same ID; undefined removes that one. */
-function replaceSorted(sorted: readonly Endpoint[], id: string, endpoint: Endpoint | undefined): readonly Endpoint[] {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((sorted[middle] as Endpoint).id < id) low = middle + 1;
-    else high = middle;
-  }
-  return sorted.toSpliced(low, sorted[low]?.id === id ? 1 : 0, ...(endpoint === undefined ? [] : [endpoint]));
+function toBytes(stored: Stored | undefined): number {
+  return stored === undefined ? 0 : toHeapBytes(stored.json.length, stored.record?.settings.events.length ?? 0);
+}
+
+function toTooMany(count: number, heapBytes: number): SidegateError {
+  return new SidegateError(
+    'user',
+    'endpoints_too_large',
+    `the queue stores more endpoints of the API than the heap of ${Math.round(heapBytes / 2 ** 20)} MiB can hold, which is full with ${count}. Raise the memory limit (docs/sizing.md); then you can delete endpoints`,
+  );
 }
 
 function toEndpointId(storeId: string): string {

@@ -87,7 +87,7 @@ export function testQueue(place: QueuePlace): Promise<ConnectionResult> | undefi
 class SqlQueue implements DeliveryQueue {
   readonly clock: Clock;
   readonly endpoints: EndpointStore = {
-    list: () => this.#store.call('listEndpoints', {}),
+    list: (after = '') => this.#store.call('listEndpoints', { after }),
     put: (endpoint) => this.#changeEndpoints(this.#store.call('putEndpoint', { endpoint })),
     remove: (id, version) => this.#changeEndpoints(this.#store.call('removeEndpoint', { id, version })),
     onChange: (listener) => {

@@ -7,11 +7,10 @@ import { SidegateError } from '../../core/errors.ts';
 import { WaitLine } from '../../core/wait-line.ts';
 
 const MAX_WAIT_MS: Milliseconds = 5_000;
-const BUSY = 'queue_busy';
 
 /** Whether an operation had to wait too long for others: back pressure, no outage. */
 export function isQueueBusy(thrown: unknown): boolean {
-  return thrown instanceof SidegateError && thrown.code === BUSY;
+  return thrown instanceof SidegateError && thrown.code === 'queue_busy';
 }
 
 export class StoreBudget {
@@ -30,7 +29,7 @@ export class StoreBudget {
     if (this.#line.length > 0 || !this.#take(cost)) {
       onWait?.();
       if ((await this.#line.join(cost, group, MAX_WAIT_MS).granted) === undefined)
-        throw new SidegateError('system', BUSY, 'too many operations wait for the store of the queue');
+        throw new SidegateError('system', 'queue_busy', 'too many operations wait for the store of the queue');
     }
     try {
       return await operation();

@@ -26,6 +26,7 @@ export class MemoryEndpointStore implements EndpointStore {
   /** Thrown by the next call. */
   failure: Error | undefined;
   lists = 0;
+  pageSize = 100;
 
   constructor(replica?: MemoryEndpointStore) {
     this.stored = replica?.stored ?? new Map();
@@ -33,11 +34,11 @@ export class MemoryEndpointStore implements EndpointStore {
     this.#others.add(this);
   }
 
-  async list(): Promise<readonly StoredEndpoint[]> {
-    this.lists++;
-    const list = [...this.stored.values()];
+  async list(after = ''): Promise<readonly StoredEndpoint[]> {
+    if (after === '') this.lists++;
+    const list = [...this.stored.values()].filter(({ id }) => id > after).sort((a, b) => (a.id < b.id ? -1 : 1));
     await this.#respond();
-    return list;
+    return list.slice(0, this.pageSize);
   }
 
   async put(endpoint: StoredEndpoint): Promise<boolean> {

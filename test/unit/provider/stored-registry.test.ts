@@ -7,18 +7,19 @@ import { MemoryEndpointStore } from '../../support/provider/memory-queue.ts';
 
 const NOW = 1_800_000_000_000;
 
-async function open(store = new MemoryEndpointStore(), clock = new FakeClock()) {
+async function open(store = new MemoryEndpointStore(), clock = new FakeClock(), heapBytes = 1e9) {
   const unreadable: string[] = [];
   const registry = new StoredRegistry({
     store,
     clock,
     defaults: DEFAULTS,
     cipher: new EndpointCipher([]),
+    heapBytes,
     onChanged: () => undefined,
     logger: {
       info: () => undefined,
       warn: () => undefined,
-      error: (_, fields) => void unreadable.push(String(fields?.['endpoint'])),
+      error: (_, fields) => void unreadable.push(String(fields?.['endpoint'] ?? fields?.['error'])),
     },
   });
   await registry.open();
@@ -247,6 +248,58 @@ describe('changes by other replicas', () => {
     expect(second.registry.get('a')).toBeDefined();
     second.registry.close();
     expect(second.clock.timers).toBe(0);
+  });
+
+  test('are read in pages, also while endpoints are added, and what was read counts although a later page fails', async () => {
+    const first = await open();
+    for (let i = 0; i < 5; i++) await first.registry.create(`e${i}`, toRecord());
+    const store = new MemoryEndpointStore(first.store);
+    store.pageSize = 2;
+    const list = store.list.bind(store);
+    let isFailing = true;
+    store.list = async (after) => {
+      if (after === 'e1') await first.registry.create('a', toRecord());
+      if (after !== undefined && after >= 'e1' && isFailing) throw new Error('down');
+      return list(after);
+    };
+    await expect(open(store)).rejects.toThrow('down');
+    isFailing = false;
+    const { registry, clock } = await open(store);
+    const ids = () => registry.list().map(({ id }) => id);
+    expect(ids()).toEqual(['a', 'e0', 'e1', 'e2', 'e3', 'e4']);
+    isFailing = true;
+    await first.registry.remove('e0');
+    await first.registry.create('e00', toRecord());
+    await first.registry.create('e9', toRecord());
+    await clock.advance(1_000);
+    expect(ids()).toEqual(['a', 'e0', 'e00', 'e1', 'e2', 'e3', 'e4']);
+    isFailing = false;
+    await clock.advance(6_000);
+    await clock.advance(0);
+    expect(ids()).toEqual(['a', 'e00', 'e1', 'e2', 'e3', 'e4', 'e9']);
+    expect(names(registry.route(event('x')))).toEqual(ids());
+  });
+
+  test('that use more than the heap has are not read, neither at the start nor later, and the error says how to go on', async () => {
+    const first = await open();
+    const size = 2_048 + 3 * 300;
+    const text =
+      /^the queue stores more endpoints of the API than the heap of 0 MiB can hold, which is full with \d+. Raise the memory limit/;
+    for (let i = 0; i < 60; i++) await first.registry.create(`e${i}`, toRecord());
+    const store = new MemoryEndpointStore(first.store);
+    store.pageSize = 10;
+    const failed = open(store, undefined, 30 * size);
+    await expect(failed).rejects.toMatchObject({
+      kind: 'user',
+      code: 'endpoints_too_large',
+      message: expect.stringMatching(text),
+    });
+    const { registry, clock, unreadable } = await open(new MemoryEndpointStore(first.store), undefined, 150 * size);
+    for (let i = 60; i < 160; i++) await first.registry.create(`e${i}`, toRecord());
+    await clock.advance(1_000);
+    await clock.advance(0);
+    expect(unreadable).toEqual([expect.stringMatching(text)]);
+    expect(registry.list().length).toBeLessThan(100);
   });
 
   test('never undo a change of this replica that the list does not contain yet', async () => {

@@ -23,6 +23,9 @@ interface Context {
   readonly bodies: Uint8Array[];
 }
 
+/** Each has up to about 100 KiB. */
+const ENDPOINTS_PER_STEP = 100;
+
 /** The operations that write, besides `append` and `settle`. */
 const WRITERS = {
   repairStep,
@@ -50,7 +53,10 @@ const HANDLERS = {
   inboxes: readInboxes,
   laneStates: readStates,
   dueLanes: readDueLanes,
-  listEndpoints: (sql: Sql) => sql.all<StoredEndpoint>('SELECT id, version, json FROM endpoint ORDER BY id'),
+  listEndpoints: (sql: Sql, { after }: { readonly after: string }) =>
+    sql.all<StoredEndpoint>(`SELECT id, version, json FROM endpoint WHERE id > ? ORDER BY id LIMIT ${ENDPOINTS_PER_STEP}`, [
+      after,
+    ]),
 };
 type Handlers = typeof HANDLERS;
 

@@ -195,7 +195,7 @@ describe('a key that is missing', () => {
     await expect(registry.open()).rejects.toMatchObject({
       kind: 'user',
       code: 'encryption_key_missing',
-      message: `provider.encryption.keys lacks a key that secrets of endpoints are encrypted with: key ${idOf(A)} of e0, e1, e2, e3, e4, e5, e6, e7, e8, e9 and 2 more. Add the key again; if it is lost, add its ID to provider.encryption.lostKeys`,
+      message: `provider.encryption.keys lacks a key that secrets of endpoints are encrypted with: key ${idOf(A)} of e0, e1, e10, e11, e2, e3, e4, e5, e6, e7 and 2 more. Add the key again; if it is lost, add its ID to provider.encryption.lostKeys`,
     });
     registry.close();
     expect(reports).toEqual([]);
