@@ -6,6 +6,7 @@ import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
 import { createLaneRunner, toLaneCount } from '../../src/provider/lanes/lane-runner.ts';
+import type { SlotLimits } from '../../src/provider/lanes/slot-pool.ts';
 import type { DeliveryQueue, NewEvent } from '../../src/provider/queue/delivery-queue.ts';
 import { startServer, usePostgres } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
@@ -27,6 +28,8 @@ type Fail = (response: ServerResponse) => unknown;
 /** An endpoint that fails each event whose ID starts with `bad`. */
 interface Scene {
   readonly queue: DeliveryQueue;
+  /** Adds a further endpoint with the same URL. */
+  readonly add: (id: string, tenant: string) => void;
   /** When good events arrived, by ID. */
   readonly received: Map<string, number>;
   /** Failed attempts so far. */
@@ -46,7 +49,12 @@ const QUEUES = {
   PostgreSQL: (): Promise<DeliveryQueue> => openPostgresQueue(server.url(), `isolation_${++schemas}`),
 } as const;
 
-async function openScene(engine: keyof typeof QUEUES, fail: Fail, over: Partial<Endpoint> = {}): Promise<Scene> {
+async function openScene(
+  engine: keyof typeof QUEUES,
+  fail: Fail,
+  over: Partial<Endpoint> = {},
+  limits: Partial<SlotLimits> = {},
+): Promise<Scene> {
   const received = new Map<string, number>();
   const tried = new Set<string>();
   let attempts = 0;
@@ -68,7 +76,9 @@ async function openScene(engine: keyof typeof QUEUES, fail: Fail, over: Partial<
   const registry = new FakeRegistry();
   // Failed events are due again and again, more often than they can be sent.
   const schedule = Array<number>(500).fill(200);
-  registry.set(anEndpoint('acme', { url: `http://127.0.0.1:${port}/`, keys: KEYS, schedule, ...over }));
+  const settings = { ...LANE_SETTINGS, drainTimeout: 0, ...limits };
+  const own = { url: `http://127.0.0.1:${port}/`, keys: KEYS, schedule, ...over };
+  registry.set(anEndpoint('acme', own));
   const queue = await QUEUES[engine]();
   const hooks: string[] = [];
   const runner = createLaneRunner({
@@ -77,14 +87,15 @@ async function openScene(engine: keyof typeof QUEUES, fail: Fail, over: Partial<
     registry,
     sender: openSender(),
     hooks: recordHooks(hooks),
-    settings: { ...LANE_SETTINGS, drainTimeout: 0 },
+    settings,
   });
-  const serving = queue.serve(toLaneCount(LANE_SETTINGS), runner.run);
+  const serving = queue.serve(toLaneCount(settings), runner.run);
   onTestFinished(async () => {
     await serving.stop();
     await queue.close();
   });
-  return { queue, received, attempts: () => attempts, tried, hooks };
+  const add = (id: string, tenant: string) => registry.set(anEndpoint(id, { ...own, tenant }));
+  return { queue, add, received, attempts: () => attempts, tried, hooks };
 }
 
 function toEvent(id: string, type: string, orderKey?: string): NewEvent {
@@ -211,4 +222,34 @@ describe.each(['SQLite', 'PostgreSQL'] as const)('an endpoint with its queue in 
     expect(await measureGood(scene, () => 'good')).toBeLessThan(MAX_P99_MS);
     expect(scene.tried.size).toBeLessThan(FAILING);
   }, 120_000);
+
+  test.runIf(engine === 'SQLite')(
+    'sends events of a tenant within 2 s while more endpoints of another one hang than connections are allowed',
+    async () => {
+      const scene = await openScene(engine, () => undefined, { timeout: 15_000 }, { maxConcurrency: 8, maxConnections: 32 });
+      const { queue, received, attempts } = scene;
+      const send = (kind: 'good' | 'bad', tenant: string, names: readonly string[]) =>
+        queue.append(names.map((endpoint) => ({ ...toEvent(`${kind}_${endpoint}`, 'paid'), tenant, targets: [{ endpoint }] })));
+      const many = Array.from({ length: 48 }, (_, i) => `many_${i}`);
+      const others = Array.from({ length: 5 }, (_, i) => `other_${i}`);
+      for (const id of many) scene.add(id, 'many');
+      for (const id of others) scene.add(id, id);
+      await send('good', 'many', many);
+      for (const id of others) await send('good', id, [id]);
+      await until(() => received.size === many.length + others.length);
+      received.clear();
+      // All of them responded a moment ago.
+      await send('bad', 'many', many);
+      await until(() => attempts() >= 16);
+      for (const id of others) {
+        const startedAt = performance.now();
+        await queue.append([{ ...toEvent(`good_again_${id}`, 'paid'), tenant: id, targets: [{ endpoint: id }] }]);
+        await until(() => received.size > 0);
+        expect(performance.now() - startedAt).toBeLessThan(2_000);
+        received.clear();
+      }
+      expect(attempts()).toBe(16);
+    },
+    60_000,
+  );
 });

@@ -1,8 +1,8 @@
 /**
  * Bounds the attempts in flight over all endpoints, so that endpoints that do not respond, or respond slowly, cannot use up what the others
  * need. A young attempt has a fast slot. Once it is older than a second and others wait, it becomes a slow one. Attempts to endpoints that are
- * away, or whose attempts took longer than a second, are slow from the start. The fewer slots are free, the more recently an endpoint must have
- * responded quickly to get one: many can become slow at once.
+ * away, or whose attempts took longer than a second, are slow from the start. If there are several tenants, none holds more slots than are free.
+ * The fewer are free, the more recently an endpoint must have responded quickly to get one: many can become slow at once.
  */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { type Place, type Waiting, WaitLine } from '../../core/wait-line.ts';
@@ -61,18 +61,19 @@ const MAX_FAST_AGE_MS: Readonly<Record<FastKind, Milliseconds>> = { proven: MAX_
 /** Slow and failing endpoints leave the rest of the slow slots to attempts of other endpoints. */
 const SLOW_SHARE = 0.75;
 /**
- * Of all slots: once fewer are free, endpoints without a success get none, and others only if they responded quickly in the last minute; with half
- * of these, in the last 30 s; and so on.
+ * Of all slots: once fewer are free, endpoints get one only if they responded quickly since the oldest attempt in flight began; with half of these,
+ * since half of the attempts did; and so on. Slow and failing endpoints leave so many anyway.
  */
-const SCARCE_SHARE: Readonly<Record<FastKind, number>> = { unproven: 0.25, proven: 0.125 };
+const SCARCE_SHARE: Readonly<Record<SlotKind, number>> = { unproven: 0.25, proven: 0.125, slow: 0, away: 0, failing: 0 };
 /** Of the fast slots: while more attempts are slow, the order of those that wait is another one. */
 const MANY_SLOW_SHARE = 0.25;
 /** Endpoints without a success leave the rest of the fast slots to proven ones: many can be new and dead at once. */
 const UNPROVEN_SHARE = 0.75;
-/** Of all slots: so many lanes may wait for a slot of one kind; further ones are returned. */
+/** Of all slots: so many lanes may wait for a slot of one kind, half of them if they may not have one yet; further ones are returned. */
 const WAITING_SHARE = 0.25;
 
 interface HeldSlot extends SlotRequest {
+  readonly tenant: string;
   readonly startedAt: Milliseconds;
   isSlow: boolean;
   /** Its endpoint counts as slow for it. */
@@ -92,7 +93,14 @@ export class SlotPool {
   readonly #maxWaiting: number;
   readonly #speeds: EndpointSpeeds;
   /** Oldest first. */
+  readonly #held = new Set<HeldSlot>();
   readonly #fast = { proven: new Set<HeldSlot>(), unproven: new Set<HeldSlot>() };
+  readonly #heldBy = new Map<string, number>();
+  /** The results of `#toQuickSince` until a slot is given or returned. */
+  readonly #quickSince = new Map<number, Milliseconds>();
+  /** Of the first request. */
+  #tenant: string | undefined;
+  #hasTenants = false;
   #slow = 0;
   #slowBytes = 0;
   readonly #lines: Readonly<Record<SlotKind, WaitLine<SlotRequest, Slot>>>;
@@ -134,6 +142,7 @@ export class SlotPool {
 
   /** A slot, if there is one and nobody waits for one of the same kind. */
   take(request: SlotRequest): Slot | undefined {
+    this.#noteTenant(request);
     return this.#lines[request.kind].length === 0 ? this.#hold(request) : undefined;
   }
 
@@ -142,15 +151,17 @@ export class SlotPool {
    * most recently has every other slot: most of those that wait are slow, too, and not yet known to be.
    */
   wait(request: SlotRequest, atMost?: Milliseconds): Waiting<Slot> {
+    this.#noteTenant(request);
     const waiting = this.#lines[request.kind].join(request, request.tenant, atMost);
     this.#admit();
     return waiting;
   }
 
   /** So many lanes wait for such a slot that this one should not: those that wait hold lanes that others need. */
-  isCrowded({ kind, endpoint }: SlotRequest): boolean {
-    const isExempt = kind === 'proven' && this.#mayHold(kind, endpoint);
-    return !isExempt && this.#lines[kind].length >= this.#maxWaiting;
+  isCrowded(request: SlotRequest): boolean {
+    const mayHold = this.#mayHold(request);
+    if (mayHold && request.kind === 'proven') return false;
+    return this.#lines[request.kind].length >= this.#maxWaiting * (mayHold ? 1 : 0.5);
   }
 
   /** Waits for memory of the budget; tenants take turns. Old attempts become slow for it, too: their deliveries then no longer count. */
@@ -164,19 +175,44 @@ export class SlotPool {
     return this.#fast.proven.size + this.#fast.unproven.size;
   }
 
+  get #free(): number {
+    return this.#maxConnections - this.#held.size;
+  }
+
+  #noteTenant({ tenant = '' }: SlotRequest): void {
+    this.#tenant ??= tenant;
+    this.#hasTenants ||= this.#tenant !== tenant;
+  }
+
   #hold(request: SlotRequest): Slot | undefined {
     const { kind, bytes } = request;
-    if (kind === 'proven' || kind === 'unproven')
-      return this.#mayHold(kind, request.endpoint) && this.#makeRoom(kind) ? this.#holdNow(request) : undefined;
-    const isFree = this.#slow < this.#maxOfSlow && this.#fitsSlow(bytes, SLOW_SHARE);
+    if (!this.#mayHold(request)) return undefined;
+    const isFree =
+      kind === 'proven' || kind === 'unproven'
+        ? this.#makeRoom(kind)
+        : this.#slow < this.#maxOfSlow && this.#fitsSlow(bytes, SLOW_SHARE);
     return isFree ? this.#holdNow(request) : undefined;
   }
 
-  /** While few slots are free, only endpoints that responded quickly of late may hold one. */
-  #mayHold(kind: FastKind, endpoint: string): boolean {
-    const free = this.#maxConnections - this.#fastCount - this.#slow;
-    const scarce = this.#maxConnections * SCARCE_SHARE[kind];
-    return free >= scarce || this.#speeds.sinceQuick(endpoint) < (MAX_SPEED_AGE_MS * free) / scarce;
+  /** A tenant never holds more slots than it leaves. While few are free, only endpoints that responded quickly of late may hold one. */
+  #mayHold({ kind, endpoint, tenant = '' }: SlotRequest): boolean {
+    const held = this.#heldBy.get(tenant) ?? 0;
+    if (this.#hasTenants && held >= this.#free) return false;
+    // Half of the last slots are for tenants without one: their endpoints may seldom have events.
+    const share = held === 0 && kind === 'proven' ? SCARCE_SHARE.proven / 2 : SCARCE_SHARE[kind];
+    return this.#speeds.quickAt(endpoint) >= this.#toQuickSince(share);
+  }
+
+  /** Since when an endpoint must have responded quickly to get a slot; `share`: of the slots, for which it need not. */
+  #toQuickSince(share: number): Milliseconds {
+    const scarce = this.#maxConnections * share;
+    if (this.#free >= scarce) return Number.NEGATIVE_INFINITY;
+    const known = this.#quickSince.get(share);
+    if (known !== undefined) return known;
+    const older = Math.floor(this.#held.size * (1 - this.#free / scarce));
+    const since = [...this.#held][older]?.startedAt ?? Number.POSITIVE_INFINITY;
+    this.#quickSince.set(share, since);
+    return since;
   }
 
   #makeRoom(kind: FastKind): boolean {
@@ -189,9 +225,12 @@ export class SlotPool {
     return this.#slow === 0 || this.#slowBytes + bytes <= share * this.#maxSlowBytes;
   }
 
-  #holdNow({ endpoint, kind, bytes }: SlotRequest): Slot {
-    const startedAt = this.#clock.monotonic();
-    const held = { endpoint, kind, bytes, startedAt, isSlow: false, isNoted: false, isReleased: false };
+  #holdNow(request: SlotRequest): Slot {
+    const { kind, tenant = '' } = request;
+    const held = { ...request, tenant, startedAt: this.#clock.monotonic(), isSlow: false, isNoted: false, isReleased: false };
+    this.#held.add(held);
+    this.#quickSince.clear();
+    this.#heldBy.set(tenant, (this.#heldBy.get(tenant) ?? 0) + 1);
     if (kind === 'proven' || kind === 'unproven') this.#fast[kind].add(held);
     else this.#makeSlow(held);
     const end = (): void => {
@@ -225,6 +264,11 @@ export class SlotPool {
   #release(held: HeldSlot): void {
     if (held.isReleased) return;
     held.isReleased = true;
+    this.#held.delete(held);
+    this.#quickSince.clear();
+    const left = (this.#heldBy.get(held.tenant) ?? 0) - 1;
+    if (left > 0) this.#heldBy.set(held.tenant, left);
+    else this.#heldBy.delete(held.tenant);
     if (held.isSlow) {
       this.#slow--;
       this.#slowBytes -= held.bytes;
@@ -269,28 +313,29 @@ export class SlotPool {
   }
 
   #admitOne(kind: SlotKind): boolean {
-    const line = this.#lines[kind];
-    const first = line.first;
-    if (first === undefined) return false;
-    const quickest = this.#slow < this.#maxFast * MANY_SLOW_SHARE ? first : this.#findQuickest(line, first);
-    for (const { request, end } of this.#isFirstNext ? [first, quickest] : [quickest, first]) {
-      const slot = this.#hold(request);
+    const [first, quickest] = this.#findNext(kind);
+    for (const place of this.#isFirstNext ? [first, quickest] : [quickest, first]) {
+      const slot = place && this.#hold(place.request);
       if (slot === undefined) continue;
       this.#isFirstNext = !this.#isFirstNext;
-      end(slot);
+      place?.end(slot);
       return true;
     }
     return false;
   }
 
-  /** The one whose endpoint responded quickly most recently; `first` if none did. */
-  #findQuickest(line: WaitLine<SlotRequest, Slot>, first: Place<SlotRequest, Slot>): Place<SlotRequest, Slot> {
-    let [quickest, age] = [first, Number.POSITIVE_INFINITY];
-    for (const place of line.places) {
-      const since = this.#speeds.sinceQuick(place.request.endpoint);
-      if (since < age) [quickest, age] = [place, since];
+  /** Of those that may hold a slot: the first one, and, while many attempts are slow, the one whose endpoint responded quickly most recently. */
+  #findNext(kind: SlotKind): readonly (Place<SlotRequest, Slot> | undefined)[] {
+    let [first, quickest]: (Place<SlotRequest, Slot> | undefined)[] = [];
+    let latest = Number.NEGATIVE_INFINITY;
+    for (const place of this.#lines[kind].places) {
+      if (!this.#mayHold(place.request)) continue;
+      first ??= place;
+      if (this.#slow < this.#maxFast * MANY_SLOW_SHARE) break;
+      const at = this.#speeds.quickAt(place.request.endpoint);
+      if (at > latest) [quickest, latest] = [place, at];
     }
-    return quickest;
+    return [first, quickest];
   }
 
   /** For the moment when the next fast attempt becomes slow. Without a timer while nobody waits: attempts are mostly faster than that. */
@@ -348,8 +393,8 @@ class EndpointSpeeds {
     return (this.#speeds.get(endpoint)?.slowFor ?? 0) > 0;
   }
 
-  /** How long ago an attempt last was quick. */
-  sinceQuick(endpoint: string): Milliseconds {
-    return this.#clock.monotonic() - (this.#speeds.get(endpoint)?.quickAt ?? Number.NEGATIVE_INFINITY);
+  /** When an attempt last was quick. */
+  quickAt(endpoint: string): Milliseconds {
+    return this.#speeds.get(endpoint)?.quickAt ?? Number.NEGATIVE_INFINITY;
   }
 }

@@ -343,3 +343,64 @@ test('gives an endpoint that is away, and had a success before, the next slow sl
   held[1]?.release();
   await expect(dead[0]?.granted).resolves.toBeDefined();
 });
+
+test('gives a tenant a further slot only while it holds fewer than are free, and others pass those of it that wait', async () => {
+  const { clock, pool } = openPool(64, 512);
+  const toRequest = (tenant: string) => ({ endpoint: tenant, tenant, kind: 'proven', bytes: 1_000 }) as const;
+  const begin = (tenant: string, count: number) => Array.from({ length: count }, () => pool.wait(toRequest(tenant)).granted);
+  const held = () => pool.figures.fast + pool.figures.slow;
+  await Promise.all(begin('other', 2));
+  begin('many', 600);
+  await clock.advance(30_000);
+  expect(held()).toBe(2 + 255);
+  expect(pool.isCrowded(toRequest('many'))).toBe(true);
+  expect(pool.isCrowded(toRequest('other'))).toBe(false);
+  const others = begin('other', 98);
+  await clock.advance(3_000);
+  await Promise.all(others);
+  begin('third', 600);
+  await clock.advance(30_000);
+  expect(held()).toBe(255 + 100 + 79);
+});
+
+test('gives the only tenant all slots', async () => {
+  const { clock, pool } = openPool(64, 512);
+  const request = { endpoint: 'a', tenant: 'a', kind: 'proven', bytes: 1_000 } as const;
+  for (let held = 0; held < 512; held++) {
+    pool.take(request)?.end();
+    expect(pool.take(request), `${held}`).toBeDefined();
+    await clock.advance(1_000);
+  }
+});
+
+test.each([
+  ['for tenants that hold none, and did not respond for long, while the endpoints of 470 others hang', 470, false],
+  ['for endpoints that responded since those of 700 tenants began to hang', 700, true],
+])('keeps slots %s', async (_, tenants, hasResponded) => {
+  const { clock, pool } = openPool(64, 512);
+  const toRequest = (name: string) => ({ endpoint: name, tenant: name, kind: 'proven', bytes: 1_000 }) as const;
+  const serve = async (name: string): Promise<boolean> => {
+    const slot = await pool.wait(toRequest(name), 500).granted;
+    slot?.end();
+    return slot !== undefined;
+  };
+  const good = Array.from({ length: 9 }, (__, i) => `good${i}`);
+  for (let i = 0; i < tenants; i++) pool.take(toRequest(`hanging${i}`))?.end();
+  // None responded for a while.
+  await clock.advance(20_000);
+  const begin = (i: number) => pool.take(toRequest(`hanging${i}`)) ?? pool.wait(toRequest(`hanging${i}`));
+  for (let i = 0; i < 64; i++) begin(i);
+  await clock.advance(1);
+  if (hasResponded) {
+    await clock.advance(1_000);
+    for (const name of good) await expect(serve(name)).resolves.toBe(true);
+  }
+  for (let i = 64; i < tenants; i++) begin(i);
+  await clock.advance(9_000);
+  expect(pool.figures.fast + pool.figures.slow).toBeGreaterThan(440);
+  for (const name of good) {
+    const served = serve(name);
+    await clock.advance(1_000);
+    expect(await served, name).toBe(true);
+  }
+});
