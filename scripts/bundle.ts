@@ -11,22 +11,23 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 /** The version in package.json. */
 export const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
 
+/** The entry points of the bundles, below src/. */
+const ENTRIES = {
+  sidegate: 'cli/main.ts',
+  'sidegate-tools': 'cli/tools.ts',
+  'sidegate-provider': 'provider/runtime/provider.ts',
+  'sidegate-console': 'admin/console/console.ts',
+  'sidegate-bodies': 'gateway/pipeline/body-recorders.ts',
+  'sidegate-explain': 'diagnostics/explain/background.ts',
+  'sidegate-redis': '../node_modules/ioredis/built/index.js',
+  'sidegate-postgres': '../node_modules/pg/lib/index.js',
+  'sidegate-jwt': 'verify/schemes/jwt/jwt.ts',
+  'password-worker': 'users/password-worker.ts',
+  'queue-worker': 'provider/queue/sqlite/queue-worker.ts',
+} as const;
+
 /** The files that `bundle` writes. `sidegate.cjs` is the entry point, which loads the others when it needs them. */
-export const BUNDLES = [
-  'sidegate.cjs',
-  'sidegate-tools.cjs',
-  'sidegate-provider.cjs',
-  'sidegate-console.cjs',
-  'sidegate-bodies.cjs',
-  'sidegate-explain.cjs',
-  'sidegate-redis.cjs',
-  'sidegate-postgres.cjs',
-  'sidegate-jwt.cjs',
-  'console-page.js',
-  'console-page.css',
-  'password-worker.cjs',
-  'queue-worker.cjs',
-] as const;
+export const BUNDLES = [...Object.keys(ENTRIES).map((name) => `${name}.cjs`), 'console-page.js', 'console-page.css'];
 
 /** The innermost package in a path. */
 const PACKAGE_FOLDER = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/;
@@ -39,6 +40,13 @@ function readRevision(): string {
   return status === 0 ? stdout.trim() : 'unknown';
 }
 
+const LOADED_ON_DEMAND = [
+  [/\/provider\/runtime\/provider\.ts$/, './sidegate-provider.cjs'],
+  [/\/console\/console\.ts$/, './sidegate-console.cjs'],
+  [/\/body-recorders\.ts$/, './sidegate-bodies.cjs'],
+  [/^\.\/background\.ts$/, './sidegate-explain.cjs'],
+] as const;
+
 /**
  * In separate files: the sidecar never loads the tools. It loads the provider, the storage of bodies and tokens only if the config needs them,
  * the analysis of rejections for the first one, and the console for its first request.
@@ -47,18 +55,8 @@ const APART: Plugin = {
   name: 'apart',
   setup(setUp) {
     setUp.onResolve({ filter: /^\.\/tools\.ts$/ }, () => ({ path: './sidegate-tools.cjs', external: true }));
-    setUp.onResolve({ filter: /\/provider\/runtime\/provider\.ts$/ }, ({ kind }) =>
-      kind === 'dynamic-import' ? { path: './sidegate-provider.cjs', external: true } : undefined,
-    );
-    setUp.onResolve({ filter: /\/console\/console\.ts$/ }, ({ kind }) =>
-      kind === 'dynamic-import' ? { path: './sidegate-console.cjs', external: true } : undefined,
-    );
-    setUp.onResolve({ filter: /\/body-recorders\.ts$/ }, ({ kind }) =>
-      kind === 'dynamic-import' ? { path: './sidegate-bodies.cjs', external: true } : undefined,
-    );
-    setUp.onResolve({ filter: /^\.\/background\.ts$/ }, ({ kind }) =>
-      kind === 'dynamic-import' ? { path: './sidegate-explain.cjs', external: true } : undefined,
-    );
+    for (const [filter, file] of LOADED_ON_DEMAND)
+      setUp.onResolve({ filter }, ({ kind }) => (kind === 'dynamic-import' ? { path: file, external: true } : undefined));
     // The only one without a dynamic import: a scheme is compiled at once.
     setUp.onResolve({ filter: /\/jwt\/jwt\.ts$/ }, ({ kind }) =>
       kind === 'entry-point' ? undefined : { path: 'jwt', namespace: 'apart' },
@@ -228,26 +226,13 @@ export async function bundle(outdir: string): Promise<string[]> {
     SIDEGATE_REVISION: JSON.stringify(readRevision()),
     'import.meta.url': '__moduleUrl',
   };
-  const entries = [
-    ['cli/main.ts', 'sidegate'],
-    ['cli/tools.ts', 'sidegate-tools'],
-    ['provider/runtime/provider.ts', 'sidegate-provider'],
-    ['admin/console/console.ts', 'sidegate-console'],
-    ['gateway/pipeline/body-recorders.ts', 'sidegate-bodies'],
-    ['diagnostics/explain/background.ts', 'sidegate-explain'],
-    ['../node_modules/ioredis/built/index.js', 'sidegate-redis'],
-    ['../node_modules/pg/lib/index.js', 'sidegate-postgres'],
-    ['verify/schemes/jwt/jwt.ts', 'sidegate-jwt'],
-    ['users/password-worker.ts', 'password-worker'],
-    ['provider/queue/sqlite/queue-worker.ts', 'queue-worker'],
-  ] as const;
   const { metafile } = await build({
     ...SHARED,
     absWorkingDir: root,
     metafile: true,
     minifySyntax: true,
     minifyWhitespace: true,
-    entryPoints: entries.map(([source, out]) => ({ in: join(root, 'src', source), out })),
+    entryPoints: Object.entries(ENTRIES).map(([out, source]) => ({ in: join(root, 'src', source), out })),
     outdir,
     outExtension: { '.js': '.cjs' },
     define,

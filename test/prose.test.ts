@@ -1,32 +1,29 @@
 /** The linter of prose finds what each rule forbids, where it promises to look, and nothing else. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { lintProse, type Options } from '../scripts/lint-prose.ts';
-import { ALLOWED } from '../scripts/prose/allowed.ts';
+import { ALLOWED, lintProse } from '../scripts/lint-prose.ts';
 import { findAll, RULES } from '../scripts/prose/rules.ts';
 import { listFiles, SCOPES } from '../scripts/prose/scopes.ts';
 import { makeFolder } from './support/fixtures.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
-/** Pages that are generated from src/, or that a test compares with it; and the policy whose messages follow those of the injector. */
-const GENERATED_FROM_SOURCES: ReadonlySet<string> = new Set([
-  ...['cli', 'config', 'doctor', 'explain', 'presets', 'probe', 'senders', 'testing'].map((page) => `docs/${page}.md`),
-  'chart/sidegate/templates/settings-policy.yaml',
-]);
 
 /** Lints files below an empty folder, in the scopes that have any of them. */
-function lint(files: Record<string, string>, options: Options = {}): string[] {
+function lint(
+  files: Record<string, string>,
+  { scopes, allowed = [] }: { scopes?: typeof SCOPES; allowed?: typeof ALLOWED } = {},
+): string[] {
   const root = makeFolder();
   for (const [file, text] of Object.entries(files)) {
     mkdirSync(join(root, dirname(file)), { recursive: true });
     writeFileSync(join(root, file), text);
   }
-  const scopes = SCOPES.map((scope) => ({
+  const matching = SCOPES.map((scope) => ({
     ...scope,
     globs: scope.globs.filter((glob) => listFiles(root, { ...scope, globs: [glob] }).length > 0),
   }));
-  return lintProse(root, { scopes, allowed: [], baseline: [], ...options });
+  return lintProse(root, scopes ?? matching, allowed);
 }
 
 describe('each rule', () => {
@@ -136,23 +133,6 @@ describe('the files', () => {
   test('must match each glob of a scope, so that moving a folder does not disable the check', () => {
     const scopes = [{ name: 'docs', globs: ['docs/*.md', 'moved/*.md'], extract: () => [] }];
     expect(lint({ 'docs/a.md': '' }, { scopes })).toEqual(['scope docs: no file matches moved/*.md']);
-  });
-});
-
-describe('the baseline', () => {
-  const files = { 'src/a.ts': '// How to mend it.\n', 'src/b.ts': '// How to fix it.\n' };
-
-  test('accepts the findings of a listed file', () => {
-    expect(lint(files, { baseline: ['src/a.ts'] })).toEqual([]);
-  });
-  test.each(['src/b.ts', 'src/gone.ts'])('rejects a listed file without findings: %s', (file) => {
-    expect(lint(files, { baseline: ['src/a.ts', file] })).toEqual([
-      `scripts/prose/baseline.txt: ${file} is clean or gone; remove the line`,
-    ]);
-  });
-  test('lists no handwritten page or chart text', () => {
-    const listed = readFileSync(join(ROOT, 'scripts/prose/baseline.txt'), 'utf8').split('\n').filter(Boolean);
-    expect(listed.filter((file) => !file.startsWith('src/') && !GENERATED_FROM_SOURCES.has(file))).toEqual([]);
   });
 });
 
