@@ -1,7 +1,7 @@
 /** Writes the chart's values.yaml, values.schema.json and the table in its README from the values' schema in chart/values.ts. */
 import { stringify } from 'yaml';
 import { z } from 'zod';
-import { type Row, toRows, toTable } from '../scripts/schema-rows.ts';
+import { type Row, toKeyTable, toRows } from '../scripts/schema-rows.ts';
 import type { JsonSchema } from '../src/config/schema/json-schema.ts';
 import { ChartValues } from './values.ts';
 
@@ -44,7 +44,7 @@ export function renderValuesYaml(): string {
 
 /** The table of the chart's README. */
 export function renderValueTable(): string {
-  return `| value | type | default | description |\n| --- | --- | --- | --- |\n${toTable(toValueRows())}`;
+  return toKeyTable(['value', 'type', 'default', 'description'], toValueRows());
 }
 
 function toValueRows(): readonly Row[] {

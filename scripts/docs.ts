@@ -9,8 +9,8 @@ import { renderValuesSchema, renderValuesYaml, renderValueTable } from '../chart
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../chart/policy-page.ts';
 import { renderSidecarPolicy } from '../chart/policy-sidecar.ts';
-import { withBlocks } from './marked-page.ts';
-import { renderReliabilityPage } from './reliability-page.ts';
+import { withBlocks } from './markdown.ts';
+import { renderPromises } from './reliability-page.ts';
 import { renderRecipes, renderSources } from './source-coverage-page.ts';
 import {
   renderAnnotations,
@@ -36,7 +36,7 @@ export const PAGES: Readonly<Record<string, () => string>> = {
   'docs/senders.md': withBlocks('docs/senders.md', { senders: renderSenders, meanings: renderMeanings }),
   'docs/source-coverage.md': withBlocks('docs/source-coverage.md', { sources: renderSources, recipes: renderRecipes }),
   'docs/probe.md': withBlocks('docs/probe.md', { checks: renderChecks }),
-  'docs/reliability.md': () => renderReliabilityPage(),
+  'docs/reliability.md': withBlocks('docs/reliability.md', { promises: () => renderPromises() }),
   'docs/scale.md': () => renderScalePage(),
   'docs/sizing.md': () => renderSizingPage(),
   'docs/testing.md': withBlocks('docs/testing.md', { keys: renderFixtureKeys }),

@@ -93,7 +93,6 @@ const CONNECTORS: ReadonlySet<string> = new Set([
   'diagnostics/probe/client.ts',
   'diagnostics/simulate/simulated-connection.ts',
   'http/dial/dial.ts',
-  'http/client/open-socket.ts',
   'kubernetes/client/transport.ts',
 ]);
 /** Duplicates, outdated events, and handshakes. */
@@ -178,7 +177,7 @@ const RULES: readonly Rule[] = [
   {
     pattern: /import\s*\{[^}]*\badmit\b[^}]*\}\s*from\s*'[^']*admitted\.ts'/,
     text: 'creates an Admitted; only gateway/pipeline/guarded-request.ts does',
-    mayUse: (file) => file === 'gateway/pipeline/guarded-request.ts' || file === 'core/admitted.ts',
+    mayUse: (file) => file === 'gateway/pipeline/guarded-request.ts',
   },
   {
     pattern: /import\s*\{[^}]*\backnowledge\b[^}]*\}\s*from\s*'[^']*refusal\.ts'|\bnew Refusal\(/,

@@ -19,11 +19,6 @@ interface Allowed {
 
 const ALLOWED: readonly Allowed[] = [
   {
-    file: 'kubernetes/certificates/chain.ts',
-    pattern: '/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g',
-    reason: 'linear (no dash between the two lines); too large for the checker',
-  },
-  {
     file: 'cli/probe.ts',
     pattern: "/^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\\t ]*([\\x20-\\x7e]*?)[\\t ]*$/",
     reason: 'reads the command line only',
@@ -38,7 +33,6 @@ const ALLOWED: readonly Allowed[] = [
     pattern: '/([a-z])_+(?=[a-z])/gi',
     reason: 'linear: each run of underscores is tried once, from the letter before it',
   },
-  { file: 'cli/password-input.ts', pattern: '/\\r?\\n[\\s\\S]*$/', reason: 'reads the command line only' },
   {
     file: 'kubernetes/injector/injector-server-schema.ts',
     pattern: '/^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/',
@@ -54,11 +48,6 @@ const ALLOWED: readonly Allowed[] = [
     file: 'kubernetes/doctor/read-named.ts',
     pattern: '/^[^}\\n]*\\bversion="([0-9a-z.+-]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/i',
     reason: 'lines of at most 1,024 characters, on the command line only',
-  },
-  {
-    file: 'kubernetes/doctor/check-admission.ts',
-    pattern: '/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g',
-    reason: 'linear (no dash between the two lines); too large for the checker',
   },
   {
     file: 'http/server/client-certificates.ts',

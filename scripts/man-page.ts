@@ -32,9 +32,14 @@ function renderCommand(command: Command, before: string): string {
   return `${start}${toEntries(described)}.PP\nExamples:\n.PP\n.EX\n${examples}.EE\n`;
 }
 
-export function renderManPage(version: string): string {
+/** The commands, of which only the help is read. */
+export function createHelpProgram(): Command {
   const silent = { env: {}, stdout: () => undefined, stderr: () => undefined };
-  const program = createProgram({ ...silent, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
+  return createProgram({ ...silent, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
+}
+
+export function renderManPage(version: string): string {
+  const program = createHelpProgram();
   const commands = program.commands.map((command) => renderCommand(command, '')).join('');
   return `.TH SIDEGATE 1 "" "sidegate ${toRoff(version)}"
 .SH NAME

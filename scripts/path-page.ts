@@ -1,12 +1,10 @@
 /** Measures how web frameworks interpret spellings of a path, and writes docs/path-interpretation.md. `test/prepare/prepare-test.ts oracles` installs the frameworks. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { FRAMEWORKS, type FrameworkResponse, startFramework } from '../test/support/frameworks/framework.ts';
 import { SHOWN_TARGETS } from '../test/support/frameworks/targets.ts';
+import { toTable, withBlocks } from './markdown.ts';
 
 const PAGE = 'docs/path-interpretation.md';
-/** The text before this line is written by hand. */
-const MARK = '<!-- measured: written by `npm run docs:paths` -->\n';
-
 const LETTERS = { admin: '**A**', account: '**C**', billing: '**H**', open: 'o' } as const;
 
 function toCell({ status, served }: FrameworkResponse): string {
@@ -27,9 +25,7 @@ for (const framework of FRAMEWORKS) {
   await running.stop();
 }
 
-const rows = SHOWN_TARGETS.map((target, i) => `| \`${target}\` | ${columns.map(({ cells }) => cells[i]).join(' | ')} |`);
-const head = `| target | ${columns.map(({ title }) => title).join(' | ')} |\n| --- |${' --- |'.repeat(columns.length)}`;
-const [before = '', measured] = readFileSync(PAGE, 'utf8').split(MARK);
-if (measured === undefined) throw new Error(`${PAGE} has no ${MARK.trim()}`);
-writeFileSync(PAGE, `${before}${MARK}\n${head}\n${rows.join('\n')}\n`);
+const rows = SHOWN_TARGETS.map((target, i) => [`\`${target}\``, ...columns.map(({ cells }) => cells[i] ?? '')]);
+const measured = (): string => toTable(['target', ...columns.map(({ title }) => title)], rows);
+writeFileSync(PAGE, withBlocks(PAGE, { measured }, 'docs:paths')());
 console.log(`${PAGE}: ${columns.length} frameworks`);

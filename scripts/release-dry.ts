@@ -3,18 +3,18 @@
  * as a user would, and prints one line for each. Nothing is published and nothing is left behind, except dist/ and the cache of the image.
  */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { parse, parseAllDocuments } from 'yaml';
 import { buildDockerfileImage, extractImage, prepareDockerfileImage, toImageCommand } from '../test/prepare/dockerfile-image.ts';
 import { readImage } from '../test/support/node/oci.ts';
 import { version } from './bundle.ts';
-import { installNpm, packNpm } from './npm-package.ts';
 import { findHelm, packageCharts } from './package-charts.ts';
 import { readNotes } from './release-notes.ts';
 import type { Bom } from './sbom.ts';
 
+const ROOT = join(import.meta.dirname, '..');
 /** A digest for the chart of a dry run, which no registry has. */
 const SAMPLE_IMAGE = `ghcr.io/sidegate/sidegate@sha256:${'0123456789abcdef'.repeat(4)}`;
 const CONFIG = `routes:
@@ -35,6 +35,25 @@ const ARTIFACTS: Readonly<Record<string, (folder: string) => string | Promise<st
 function checkNpm(folder: string): string {
   const tarball = packNpm('.', folder);
   return `${basename(tarball)}, ${toKibibytes(tarball)}: ${checkInstalled(installNpm(tarball, folder), version)}`;
+}
+
+/** Packs a folder of the project into `destination`, and returns the tarball's path. */
+export function packNpm(what: string, destination: string, args: readonly string[] = []): string {
+  const all = ['pack', '--json', ...args, '--pack-destination', destination, what];
+  const printed = execFileSync('npm', all, { cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  const [packed] = Object.values(JSON.parse(printed) as { filename: string }[]);
+  return join(destination, basename(packed?.filename ?? ''));
+}
+
+/** Installs a tarball globally below `prefix` as a user would, but without a registry. Returns the folder of the package. */
+export function installNpm(tarball: string, prefix: string): string {
+  // The native bcrypt of this machine is packed from node_modules, so that nothing is asked of a registry.
+  const native = readdirSync(join(ROOT, 'node_modules', '@node-rs')).map((name) =>
+    packNpm(`./node_modules/@node-rs/${name}`, prefix, ['--ignore-scripts']),
+  );
+  const args = ['install', '--global', '--offline', '--prefix', prefix, '--cache', join(prefix, 'npm-cache')];
+  execFileSync('npm', [...args, tarball, ...native], { cwd: prefix, stdio: ['ignore', 'ignore', 'pipe'] });
+  return join(prefix, 'lib', 'node_modules', '@sidegate', 'sidegate');
 }
 
 /** Checks an installed package: its version, a small config, the bill of materials and the licenses. */

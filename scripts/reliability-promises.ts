@@ -250,19 +250,16 @@ export const PROMISES: Readonly<Record<string, readonly Promised[]>> = {
   'Life of a process': PROCESSES,
 };
 
+const MODEL_FILES = { claims: 'test/models/claims/Claims.tla', lanes: 'test/models/lanes/Lanes.tla' } as const;
+
 /** Where a proof is: the file, and the text that it must contain. */
 export function toPlace(proof: Exclude<Proof, { kind: 'run' }>): { readonly file: string; readonly text: string } {
   switch (proof.kind) {
     case 'test':
       return { file: proof.file, text: proof.title };
     case 'invariant':
-      return { file: toModelFile(proof.model), text: `\n${proof.name} ==` };
+      return { file: MODEL_FILES[proof.model], text: `\n${proof.name} ==` };
     case 'simulation':
       return { file: proof.file, text: `${proof.name}(` };
   }
-}
-
-/** The model in TLA+. */
-function toModelFile(model: 'claims' | 'lanes'): string {
-  return model === 'claims' ? 'test/models/claims/Claims.tla' : 'test/models/lanes/Lanes.tla';
 }

@@ -11,6 +11,7 @@ export interface Totals {
 
 interface Assertion {
   readonly status: string;
+  readonly title: string;
   readonly fullName: string;
   readonly failureMessages?: readonly string[];
 }
@@ -22,12 +23,14 @@ interface TestFile {
   readonly assertionResults?: readonly Assertion[];
 }
 
-interface Report {
+/** A report of vitest's JSON reporter. */
+export interface Report {
+  readonly startTime: number;
   readonly numPassedTests: number;
   readonly numFailedTests: number;
   readonly numPendingTests: number;
   readonly success: boolean;
-  readonly testResults?: readonly TestFile[];
+  readonly testResults: readonly TestFile[];
 }
 
 /** Lines of one message that a reader needs: the comparison and the place, not the whole trace. */
@@ -69,7 +72,7 @@ function toTotals(report: Report | undefined): Totals {
 
 function describeFailures(file: string, report: Report | undefined): string[] {
   if (report === undefined) return [`${file}: the report is missing: the suite did not run to its end`];
-  const found = (report.testResults ?? []).flatMap(describeFile);
+  const found = report.testResults.flatMap(describeFile);
   return found.length === 0 && !report.success ? [`${file}: the suite failed outside its tests`] : found;
 }
 

@@ -1,5 +1,6 @@
 /** Converts a JSON Schema to the rows of a table, one for each key. */
 import type { JsonSchema } from '../src/config/schema/json-schema.ts';
+import { toTable } from './markdown.ts';
 
 /** One key. */
 export interface Row {
@@ -9,11 +10,10 @@ export interface Row {
   readonly text: string;
 }
 
-/** Formats the rows as the text of a table, without its head. */
-export function toTable(rows: readonly Row[]): string {
-  return rows
-    .map(({ key, value, fallback, text }) => `| \`${key}\` | ${value.replaceAll('|', '\\|')} | ${fallback} | ${text} |\n`)
-    .join('');
+/** A table of the rows with `head` above its four columns. */
+export function toKeyTable(head: readonly string[], rows: readonly Row[]): string {
+  const cells = rows.map(({ key, value, fallback, text }) => [`\`${key}\``, value.replaceAll('|', '\\|'), fallback, text]);
+  return toTable(head, cells);
 }
 
 /** Returns the rows of a schema; `path` is the prefix of each key. */

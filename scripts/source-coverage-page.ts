@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { parse, stringify } from 'yaml';
 import { findPreset } from '../src/verify/presets/catalogue.ts';
+import { toTable } from './markdown.ts';
 
 /** A sender that another gateway lists. */
 export interface Source {
@@ -54,7 +55,7 @@ export function toStatus({ title, presets = [], recipe, reason }: Source): Sourc
 
 /** Every source, by gateway. */
 export function renderSources(): string {
-  return [toTable('Hookdeck', 'hookdeck'), toTable('Svix Ingest', 'svix')].join('\n');
+  return [renderGateway('Hookdeck', 'hookdeck'), renderGateway('Svix Ingest', 'svix')].join('\n');
 }
 
 export function renderRecipes(): string {
@@ -67,28 +68,28 @@ function isRecipe(source: Source, name: string): boolean {
   return status.kind === 'recipe' && status.name === name;
 }
 
-function toTable(gateway: string, key: 'hookdeck' | 'svix'): string {
+function renderGateway(gateway: string, key: 'hookdeck' | 'svix'): string {
   const own = SOURCES.filter((source) => source[key] !== undefined).toSorted((a, b) =>
     (a[key] ?? '') < (b[key] ?? '') ? -1 : 1,
   );
   const count = (kind: SourceStatus['kind']): number => own.filter((source) => toStatus(source).kind === kind).length;
   const sums = `${own.length} sources: ${count('preset')} by a preset, ${count('recipe')} by a recipe, ${count('reason')} not.`;
-  const rows = own.map((source) => `| \`${source[key]}\` | ${source.title} | ${toCells(source)} |\n`);
-  return `## ${gateway}\n\n${sums}\n\n| type | sender | status | here |\n| --- | --- | --- | --- |\n${rows.join('')}`;
+  const rows = own.map((source) => [`\`${source[key]}\``, source.title, ...toCells(source)]);
+  return `## ${gateway}\n\n${sums}\n\n${toTable(['type', 'sender', 'status', 'here'], rows)}`;
 }
 
-function toCells(source: Source): string {
+function toCells(source: Source): string[] {
   const status = toStatus(source);
   switch (status.kind) {
     case 'preset': {
       const { name } = status;
       const page = findPreset(name)?.from === undefined ? 'presets.md' : 'senders.md';
-      return `preset | [\`${name}\`](${page})${source.note === undefined ? '' : `; ${source.note}`}`;
+      return ['preset', `[\`${name}\`](${page})${source.note === undefined ? '' : `; ${source.note}`}`];
     }
     case 'recipe':
-      return `recipe | [${RECIPES[status.name]?.title}](#${toAnchor(RECIPES[status.name]?.title ?? '')})`;
+      return ['recipe', `[${RECIPES[status.name]?.title}](#${toAnchor(RECIPES[status.name]?.title ?? '')})`];
     case 'reason':
-      return `no | ${status.reason}`;
+      return ['no', status.reason];
   }
 }
 

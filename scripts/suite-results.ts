@@ -1,18 +1,9 @@
-/** The last results of the test suites, as `npm run record:suites` keeps them in bench/RESULTS-suites.json. */
-import { readFileSync } from 'node:fs';
+/** `npm run record:suites`: keeps the results of the suites that ran last in bench/RESULTS-suites.json, for docs/reliability.md. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-
-/** A file that vitest's JSON reporter wrote. */
-export interface SuiteReport {
-  readonly startTime: number;
-  readonly numPassedTests: number;
-  readonly numFailedTests: number;
-  readonly numPendingTests: number;
-  readonly testResults: readonly {
-    readonly name: string;
-    readonly assertionResults: readonly { readonly title: string; readonly status: string }[];
-  }[];
-}
+import { PROMISES, SUITES } from './reliability-promises.ts';
+import type { Report } from './report.ts';
 
 /** A suite as it ran last. */
 export interface SuiteResult {
@@ -30,16 +21,11 @@ export interface SuiteResult {
 /** By name; suites that were never recorded are missing. */
 export type SuiteResults = Readonly<Record<string, SuiteResult>>;
 
-export const SUITE_RESULTS_FILE = join(import.meta.dirname, '..', 'bench', 'RESULTS-suites.json');
+const SUITE_RESULTS_FILE = join(import.meta.dirname, '..', 'bench', 'RESULTS-suites.json');
 
 /** Nothing if nothing was recorded. */
-export function readSuiteResults(file = SUITE_RESULTS_FILE): SuiteResults {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8')) as SuiteResults;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
-    throw error;
-  }
+export function readSuiteResults(): SuiteResults {
+  return existsSync(SUITE_RESULTS_FILE) ? (JSON.parse(readFileSync(SUITE_RESULTS_FILE, 'utf8')) as SuiteResults) : {};
 }
 
 /** How a proof is named in the results. */
@@ -48,17 +34,13 @@ export function toTestKey(file: string, title: string): string {
 }
 
 /** Keeps the counts, and the status of the tests in `keys`. A contract runs in several files, so a test is also found by its title alone. */
-export function summarizeReport(
-  report: SuiteReport,
-  keys: readonly { file: string; title: string }[],
-  commit: string,
-): SuiteResult {
+export function summarizeReport(report: Report, keys: readonly { file: string; title: string }[], commit: string): SuiteResult {
   const tests: Record<string, 'passed' | 'failed' | 'skipped'> = {};
   for (const { file, title } of keys) {
     const isIn = (name: string): boolean => name.endsWith(`/${file}`) || file.endsWith('.contract.ts');
     const statuses = report.testResults
       .filter(({ name }) => isIn(name))
-      .flatMap(({ assertionResults }) => assertionResults.filter((one) => one.title === title).map(({ status }) => status));
+      .flatMap(({ assertionResults = [] }) => assertionResults.filter((one) => one.title === title).map(({ status }) => status));
     if (statuses.length > 0) tests[toTestKey(file, title)] = toStatus(statuses);
   }
   return {
@@ -76,3 +58,22 @@ function toStatus(statuses: readonly string[]): 'passed' | 'failed' | 'skipped' 
   if (statuses.includes('failed')) return 'failed';
   return statuses.includes('passed') ? 'passed' : 'skipped';
 }
+
+function recordSuites(folder: string): void {
+  const commit = execFileSync('git', ['rev-parse', '--short=12', 'HEAD'], { encoding: 'utf8' }).trim();
+  const proofs = Object.values(PROMISES)
+    .flat()
+    .flatMap((promised) => promised.proofs);
+  const results: Record<string, SuiteResult> = { ...readSuiteResults() };
+  for (const suite of Object.keys(SUITES)) {
+    const file = join(folder, `${suite}.json`);
+    if (!existsSync(file)) continue;
+    const keys = proofs.filter((proof) => proof.kind === 'test').filter((proof) => proof.suite === suite);
+    const result = summarizeReport(JSON.parse(readFileSync(file, 'utf8')) as Report, keys, commit);
+    results[suite] = result;
+    console.log(`${suite}: ${result.passed} passed, ${result.failed} failed`);
+  }
+  writeFileSync(SUITE_RESULTS_FILE, `${JSON.stringify(results, null, 2)}\n`);
+}
+
+if (import.meta.main) recordSuites(process.argv[2] ?? join('.cache', 'reports'));

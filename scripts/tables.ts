@@ -1,7 +1,5 @@
 /** The generated tables of the reference pages: of commands, config keys, annotations, presets, senders, checks and fixtures. */
-import { Readable } from 'node:stream';
 import type { Command } from 'commander';
-import { createProgram } from '../src/cli/program.ts';
 import { isOfSender, RETRIES, toAccepted, toChanges, toId, toSignature, toSigned, toTime } from '../src/cli/sender-page.ts';
 import { toJsonSchema } from '../src/config/schema/json-schema.ts';
 import type { RefusalCode } from '../src/core/refusal.ts';
@@ -14,11 +12,13 @@ import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
 import { PRESETS } from '../src/verify/presets/catalogue.ts';
 import { SENDERS, toMeaning } from '../src/verify/presets/senders.ts';
 import { toConfirming } from '../test/support/confirming.ts';
-import { type Row, toTable as toKeyTable, toRows } from './schema-rows.ts';
+import { createHelpProgram } from './man-page.ts';
+import { toTable } from './markdown.ts';
+import { type Row, toKeyTable, toRows } from './schema-rows.ts';
 
 /** The width of the help texts, independent of the terminal. */
 const HELP_WIDTH = 100;
-const KEY_HEAD = '| key | value | default | meaning |\n| --- | --- | --- | --- |\n';
+const KEY_HEAD = ['key', 'value', 'default', 'meaning'];
 /** The keys of a step are those of a test. */
 const STEPS = 'tests[].steps[].';
 /** A list that is too long for the table. */
@@ -26,17 +26,13 @@ const DECISION_LIST = /^`forwarded`(?:, `[a-z_]+`)+/;
 
 const SENDER_PRESETS = PRESETS.filter(isOfSender);
 
-function toTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  return [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |\n`).join('');
-}
-
 const toCode = (text: string): string => `\`${text}\``;
 
 /** The help of every command. */
 export function renderCommands(): string {
-  const silent = { env: {}, stdout: () => undefined, stderr: () => undefined };
-  const program = createProgram({ ...silent, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
-  return program.commands.flatMap((command) => renderCommand(command, 'sidegate')).join('\n');
+  return createHelpProgram()
+    .commands.flatMap((command) => renderCommand(command, 'sidegate'))
+    .join('\n');
 }
 
 /** A command, and the commands of a group. */
@@ -86,7 +82,7 @@ export function toConfigTables(page: string): Record<string, () => string> {
     const { table, object } = isObject && outer !== undefined ? outer : own;
     table.rows.push(table === own.table ? { ...row, object } : { ...row, object, text: `${row.text} Keys: ${own.table.link}.` });
   }
-  return Object.fromEntries(tables.map((table) => [table.name, () => KEY_HEAD + toKeyTable(joinRows(table))]));
+  return Object.fromEntries(tables.map((table) => [table.name, () => toKeyTable(KEY_HEAD, joinRows(table))]));
 }
 
 const toObjectKey = (object: string): string => object.replace(/\[\]$/, '');
@@ -113,7 +109,7 @@ function joinRows({ objects, rows }: KeyTable): readonly Row[] {
 export function renderFixtureKeys(): string {
   const rows = toRows(toFixturesJsonSchema(), '').filter(({ key }) => !key.startsWith(STEPS) || key === `${STEPS}name`);
   const shown = rows.map((row): Row => ({ ...row, value: row.value.replace(DECISION_LIST, '`forwarded` or a code') }));
-  return KEY_HEAD + toKeyTable(shown);
+  return toKeyTable(KEY_HEAD, shown);
 }
 
 export function renderAnnotations(): string {

@@ -7,12 +7,6 @@ import { execPath } from 'node:process';
 import { toImageNodeEnv } from '../test/prepare/image-node.ts';
 import { readTotals, toClosingLine } from './report.ts';
 
-/** A project of vitest.config.ts, and where it writes its report. */
-interface Run {
-  readonly project: string;
-  readonly report: string;
-}
-
 /** Node keeps the compiled sources here: each of the many processes that the tests start takes half the CPU then. */
 const NODE_COMPILE_CACHE = resolve('.cache/compiled');
 
@@ -20,32 +14,31 @@ const NODE_COMPILE_CACHE = resolve('.cache/compiled');
 const SUITES = ['node26', 'simulation', 'chaos', 'cluster', 'browser', 'fuzz', 'memory', 'models', 'oracles'];
 const args = process.argv.slice(2);
 const suite = SUITES.includes(args[0] ?? '') ? (args.shift() as string) : 'test';
-/** Suites of several runs: groups that run one after another, each of runs at once. */
+/** Suites of several projects of vitest.config.ts: groups that run one after another, each of projects at once. */
 const GROUPS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   cluster: [['cluster', 'cluster-node'], ['cluster-floods']],
 };
-const groups: readonly (readonly Run[])[] = (GROUPS[suite] ?? [[suite]]).map((names) => names.map(toRun));
-const runs = groups.flat();
+const groups = GROUPS[suite] ?? [[suite]];
+const reports = groups.flat().map(toReportFile);
 
 const prepared = spawnSync(execPath, ['test/prepare/prepare-test.ts', suite], { stdio: 'inherit' });
 if (prepared.status !== 0) process.exit(1);
 mkdirSync('.cache/reports', { recursive: true });
-const reports = runs.map(({ report }) => report);
 for (const report of reports) rmSync(report, { force: true });
 const ends: boolean[] = [];
-for (const group of groups) ends.push(...(await Promise.all(group.map((run, i) => execute(run, i === 0)))));
+for (const group of groups) ends.push(...(await Promise.all(group.map((project, i) => runProject(project, i === 0)))));
 const totals = readTotals(reports);
 // A failure outside any test is also a failure.
 const failed = totals.failed === 0 && ends.some((isGood) => !isGood) ? 1 : totals.failed;
 console.log(toClosingLine({ ...totals, failed }));
 process.exitCode = failed > 0 || totals.passed === 0 ? 1 : 0;
 
-function toRun(project: string): Run {
-  return { project, report: `.cache/reports/${project}.json` };
+function toReportFile(project: string): string {
+  return `.cache/reports/${project}.json`;
 }
 
 /** Whether the run ended without a failure. The output of all but the first of a group is printed after its end. */
-async function execute({ project, report }: Run, isFirst: boolean): Promise<boolean> {
+async function runProject(project: string, isFirst: boolean): Promise<boolean> {
   const vitest = [
     'vitest',
     'run',
@@ -55,9 +48,9 @@ async function execute({ project, report }: Run, isFirst: boolean): Promise<bool
     ...(project === 'oracles' ? ['--silent=passed-only'] : []),
     '--reporter=default',
     '--reporter=json',
-    `--outputFile.json=${report}`,
-    // Files named on the command line may all belong to the other run.
-    ...(runs.length > 1 ? ['--passWithNoTests'] : []),
+    `--outputFile.json=${toReportFile(project)}`,
+    // Files named on the command line may all belong to another project.
+    ...(reports.length > 1 ? ['--passWithNoTests'] : []),
     ...args,
   ];
   const env = { ...(suite === 'node26' ? toImageNodeEnv() : process.env), NODE_COMPILE_CACHE };

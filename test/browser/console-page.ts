@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import axe from 'axe-core';
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core';
 
+/** The views of the console in each layout, also for docs/images. */
 const SCREENSHOTS = resolve(import.meta.dirname, '..', '..', '.cache', 'console');
 
 /** The layouts that must be usable. */

@@ -3,8 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 
 import { dirname, join, resolve } from 'node:path';
 import { parseSync } from 'oxc-parser';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { installNpm, packNpm } from '../../scripts/npm-package.ts';
-import { checkInstalled } from '../../scripts/release-dry.ts';
+import { checkInstalled, installNpm, packNpm } from '../../scripts/release-dry.ts';
 import { findNode, IMAGE_NODE_VERSION, PACKAGE_NODE_VERSIONS } from '../prepare/image-node.ts';
 import { SECRET } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
