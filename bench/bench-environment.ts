@@ -2,8 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
-import { findFreePort, type Launch, OTHER_CORE } from './children.ts';
-import { withProcessGroup } from './process-group.ts';
+import { findFreePort, type Launch, OTHER_CORE, withProcessGroup } from './children.ts';
 import { nginxModulesFolder } from './setup.ts';
 import { makeSecret } from './sign.ts';
 

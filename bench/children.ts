@@ -1,7 +1,9 @@
 /** Starts the benchmark's processes on their cores, and always ends each one by its handle. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { openSync } from 'node:fs';
+import { mkdtempSync, openSync, rmSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 /** The gate has one core, and all other processes share the other. */
@@ -99,4 +101,35 @@ export function isOpen(port: number): Promise<boolean> {
     });
     socket.once('error', () => resolve(false));
   });
+}
+
+/** A temporary folder and the processes of an environment, which end together. */
+export class ProcessGroup {
+  readonly folder = mkdtempSync(join(tmpdir(), 'sidegate-bench-'));
+  readonly #children: ChildProcess[] = [];
+
+  /** Starts a server and waits until it accepts connections. */
+  async start(server: Launch, port: number): Promise<ChildProcess> {
+    const child = launch(server);
+    this.#children.push(child);
+    await untilListening(child, port);
+    return child;
+  }
+
+  /** Ends the processes and removes the folder. */
+  async close(): Promise<void> {
+    await Promise.all(this.#children.map(end));
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** Builds something on a new group; if that fails, closes the group. */
+export async function withProcessGroup<Built>(build: (group: ProcessGroup) => Promise<Built>): Promise<Built> {
+  const group = new ProcessGroup();
+  try {
+    return await build(group);
+  } catch (thrown) {
+    await group.close();
+    throw thrown;
+  }
 }

@@ -1,5 +1,5 @@
 /** Measures the cost of the sidecar before the first request: the size of its bundle, the time until it listens, and its idle memory. */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -7,6 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { BUNDLES, bundle } from '../scripts/bundle.ts';
 import { installImageNode } from '../test/prepare/image-node.ts';
+import { readListeningPort } from '../test/support/listening-port.ts';
 import { findFreePort } from './children.ts';
 import { describeMachine, readCpuMicroseconds, readRssMebibytes } from './machine.ts';
 import { median } from './statistics.ts';
@@ -60,7 +61,7 @@ async function startOnce(node: string, folder: string, { args }: Subject): Promi
   const began = performance.now();
   const child = spawn(node, [...FLAGS, ...args], { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] });
   const pids = [child.pid ?? 0];
-  await untilListening(child);
+  await readListeningPort(child.stdout);
   const readyMs = performance.now() - began;
   const cpuMs = readCpuMicroseconds(pids) / 1_000;
   await pause(IDLE_MS);
@@ -70,17 +71,6 @@ async function startOnce(node: string, folder: string, { args }: Subject): Promi
   child.kill('SIGKILL');
   await ended;
   return start;
-}
-
-function untilListening(child: ChildProcess): Promise<void> {
-  return new Promise((done, fail) => {
-    let text = '';
-    child.stdout?.setEncoding('utf8').on('data', (chunk: string) => {
-      text += chunk;
-      if (text.includes('"listening"')) done();
-    });
-    child.once('exit', (code) => fail(new Error(`ended with ${code} before it listened: ${text}`)));
-  });
 }
 
 /** In turns, so that a change in the machine's load affects all of them. */

@@ -7,6 +7,7 @@ import { connect, type Socket } from 'node:net';
 import { argv, hrtime, stdout } from 'node:process';
 import { Worker } from 'node:worker_threads';
 import type { PacerOptions } from './pacer.ts';
+import { toQuantile } from './statistics.ts';
 
 /** One run's outcome; times in milliseconds. */
 export interface PacedResult {
@@ -169,28 +170,21 @@ class Sender {
     const now = hrtime.bigint();
     const unanswered = [...this.#lost, ...[...this.#all, ...this.#queue].map(({ due }) => due)];
     const waits = unanswered.filter((due) => due !== undefined).map((due) => toMilliseconds(now - due));
-    const sorted = [...this.#latencies, ...waits].sort((a, b) => a - b);
+    const latencies = [...this.#latencies, ...waits];
     return {
       sent: this.#sent,
       statuses: this.#statuses,
       failed: this.#sent - this.#latencies.length,
-      p50: pick(sorted, 0.5),
-      p99: pick(sorted, 0.99),
-      worst: pick(sorted, 1),
-      senderLateP99: pick(
-        this.#lateness.toSorted((a, b) => a - b),
-        0.99,
-      ),
+      p50: toQuantile(latencies, 0.5),
+      p99: toQuantile(latencies, 0.99),
+      worst: toQuantile(latencies, 1),
+      senderLateP99: toQuantile(this.#lateness, 0.99),
     };
   }
 }
 
 function toMilliseconds(nanoseconds: bigint): number {
   return Number(nanoseconds) / NANOSECONDS_IN_MILLISECOND;
-}
-
-function pick(sorted: readonly number[], share: number): number {
-  return sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? Number.NaN;
 }
 
 function toRequests(listFile: string, body: Buffer): Buffer[] {

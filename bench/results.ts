@@ -1,5 +1,5 @@
 /** Writes the report: medians, ratios, and the comparison with the goals. */
-import { describeNoise, type RunFacts, toFixed, toSpread } from './figures.ts';
+import { describeNoise, type RunFacts, toSpread } from './figures.ts';
 import { describeMachine } from './machine.ts';
 import type { RivalName } from './rivals.ts';
 import type { Measurement, Scenario, ScenarioName } from './scenarios.ts';
@@ -98,7 +98,7 @@ function toStanding(series: readonly Series[]): string[] {
     const ratio = toShare(series, goal);
     if (ratio === undefined) return undefined;
     const { title, most } = goal;
-    const verdict = ratio <= most ? 'reached' : `missed: ${toFixed((ratio / most - 1) * 100, 0)} % above`;
+    const verdict = ratio <= most ? 'reached' : `missed: ${((ratio / most - 1) * 100).toFixed(0)} % above`;
     return `| ${title} | ≤ ${most} × | ${ratio.toFixed(2)} × | ${verdict} |`;
   }).filter((row) => row !== undefined);
   const wrong = series.flatMap(({ scenario, rival, rounds }) =>
@@ -133,11 +133,11 @@ function toTable(scenario: Scenario, series: readonly Series[]): string[] {
 
 function toCells({ rounds }: Series, isPaced: boolean): string[] {
   const cpu = toSpread(rounds.map((round) => round.cpuMicroseconds));
-  const rss = toFixed(median(rounds.map((round) => round.rssMebibytes)), 0);
-  if (!isPaced) return [cpu, toFixed(median(rounds.map((round) => round.requestsPerSecond)), 0), rss];
+  const rss = median(rounds.map((round) => round.rssMebibytes)).toFixed(0);
+  if (!isPaced) return [cpu, median(rounds.map((round) => round.requestsPerSecond)).toFixed(0), rss];
   const paced = rounds.map((round) => round.paced).filter((one) => one !== undefined);
   const times = (['p50', 'p99', 'worst', 'senderLateP99'] as const).map((name) => median(paced.map((one) => one[name])));
-  return [cpu, ...times.map((time) => toFixed(time, 2)), rss];
+  return [cpu, ...times.map((time) => time.toFixed(2)), rss];
 }
 
 function toRatio(own: Series | undefined, other: Series): string {

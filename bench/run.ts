@@ -1,9 +1,8 @@
 /** The webhook benchmark: compares sidegate with other proxies, scenario by scenario, in turns. `node bench/run.ts --help` shows the options. */
 import { join } from 'node:path';
 import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
-import { runBench } from './command.ts';
+import { type BenchDefaults, type BenchOptions, pickNamed, runBench } from './command.ts';
 import { HandledLog } from './handled.ts';
-import { type BenchDefaults, type BenchOptions, pickNamed } from './options.ts';
 import { type Series, toReport } from './results.ts';
 import { type Contestant, RIVALS, type RivalName, startRival } from './rivals.ts';
 import { type Measurement, play, SCENARIOS, type Scenario } from './scenarios.ts';

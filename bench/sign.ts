@@ -13,15 +13,6 @@ export interface Deliveries {
   readonly bodyFile: string;
 }
 
-/** Options of a list. */
-export interface DeliveryOptions {
-  readonly folder: string;
-  readonly name: string;
-  readonly count: number;
-  readonly bodyBytes: number;
-  readonly isForged?: boolean;
-}
-
 const ENVELOPE = { type: 'invoice.paid', id: 'evt_bench', created: 1_700_000_000, data: { text: '' } };
 
 /** Creates a secret in the format of Standard Webhooks. */
@@ -36,8 +27,11 @@ export function makeBody(bytes: number): Buffer {
 }
 
 /** Signs a list and writes it to a file; the signatures of a forged list use another key. */
-export function writeDeliveries(options: DeliveryOptions, secret: string): Deliveries {
-  const { folder, name, count, bodyBytes, isForged = false } = options;
+export function writeDeliveries(
+  list: { folder: string; name: string; count: number; bodyBytes: number; isForged?: boolean },
+  secret: string,
+): Deliveries {
+  const { folder, name, count, bodyBytes, isForged = false } = list;
   const key = createSecretKey(Buffer.from((isForged ? makeSecret() : secret).slice('whsec_'.length), 'base64'));
   const body = makeBody(bodyBytes);
   const prefix = `msg_${randomBytes(6).toString('hex')}_`;

@@ -1,8 +1,7 @@
 /** The league's first table: how credentials are read and asked for. */
 import { readField } from './raw-client.ts';
-import { GOOD, toRequest, withAuthorization } from './requests.ts';
+import { COLON, GOOD, LONG, POUND, toRequest, toToken, withAuthorization } from './requests.ts';
 import { type Observed, type Row, readStatuses } from './row.ts';
-import { COLON, LONG, POUND, toToken } from './users.ts';
 
 /** The realm of everything under /realm: a name that must be quoted. */
 export const QUOTED_REALM = 'a"b';

@@ -1,9 +1,8 @@
 /** The league's second table: what the app receives of a request whose credentials are right. */
 import { readField } from './raw-client.ts';
 import type { Received } from './recorder.ts';
-import { toGoodRequest } from './requests.ts';
+import { COLON, toGoodRequest } from './requests.ts';
 import { type Observed, type Row, readForwarded, readStatuses, toStatus } from './row.ts';
-import { COLON } from './users.ts';
 
 /** The field that every server tells the app its user by. */
 const IDENTITY = 'X-Forwarded-User';

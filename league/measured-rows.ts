@@ -1,9 +1,8 @@
 /** The league's measured rows: what a refusal's time tells about users, and what guessing costs everybody else. */
 import { median } from '../bench/statistics.ts';
-import type { Opponent } from './play.ts';
 import { sendBytes } from './raw-client.ts';
-import { toRequest } from './requests.ts';
-import { COLON, SLOW, toToken } from './users.ts';
+import { COLON, SLOW, toRequest, toToken } from './requests.ts';
+import type { Opponent } from './row.ts';
 
 /** What was measured, and whether it is what the gate promises. */
 export interface Measured {

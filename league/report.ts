@@ -1,4 +1,5 @@
 /** Writes the comparison as Markdown. */
+import { toTable } from '../scripts/markdown.ts';
 import { MEASURED_ROWS, STORM, TIMING } from './measured-rows.ts';
 import type { SystemName } from './systems.ts';
 
@@ -53,8 +54,7 @@ export function toReport(outcome: Outcome): string {
     '',
     '## Matches',
     '',
-    ...toScores(outcome),
-    '',
+    toScores(outcome),
     `The tables have ${credentials.length} and ${forwarding.length} rows, and each counts as one. (Two rows test the same rule, with two Authorization`,
     `lines in different order.) An outcome is a match only if it is exactly one that sidegate promises. A mismatch is not always an error:`,
     '',
@@ -67,14 +67,12 @@ export function toReport(outcome: Outcome): string {
     '',
     'User `u` has the password `p:q`. 200 means that the request was allowed.',
     '',
-    ...toTable(credentials, entrants),
-    '',
+    toLines(credentials, entrants),
     '## Requests at the app',
     '',
     'Every request has the right credentials. *As is*: the path reaches the app unchanged.',
     '',
-    ...toTable(forwarding, entrants),
-    '',
+    toLines(forwarding, entrants),
     ...NOTES,
   ].join('\n')}\n`;
 }
@@ -99,38 +97,29 @@ const NOTES: readonly string[] = [
   '- Measured rows differ from run to run, and the load generator shares the cores with the server. All other rows are the same each time.',
 ];
 
-function toScores({ entrants, credentials, forwarding }: Outcome): string[] {
+function toScores({ entrants, credentials, forwarding }: Outcome): string {
   const all = [...credentials, ...forwarding];
   const isAsked = ({ ground }: Line): boolean => ground.startsWith('RFC');
   const count = (lines: readonly Line[], place: number): string =>
     `${lines.filter(({ cells }) => cells[place]?.isMatch === true).length} of ${lines.length}`;
-  return toMarkdown([
-    ['server', 'all rows', 'required by an RFC', 'policy'],
-    ...entrants.map(({ name }, place) => [
-      name,
-      count(all, place),
-      count(all.filter(isAsked), place),
-      count(
-        all.filter((line) => !isAsked(line)),
-        place,
-      ),
-    ]),
+  const rows = entrants.map(({ name }, place) => [
+    name,
+    count(all, place),
+    count(all.filter(isAsked), place),
+    count(
+      all.filter((line) => !isAsked(line)),
+      place,
+    ),
   ]);
+  return toTable(['server', 'all rows', 'required by an RFC', 'policy'], rows);
 }
 
-function toTable(lines: readonly Line[], entrants: readonly Entrant[]): string[] {
-  return toMarkdown([
-    ['the client sends', 'sidegate promises', ...entrants.map(({ name }) => name), 'required by'],
-    ...lines.map(({ title, column, ground, cells }) => [
-      title,
-      column,
-      ...cells.map(({ text, isMatch }) => (isMatch ? text : `✗ ${text}`)),
-      ground,
-    ]),
+function toLines(lines: readonly Line[], entrants: readonly Entrant[]): string {
+  const rows = lines.map(({ title, column, ground, cells }) => [
+    title,
+    column,
+    ...cells.map(({ text, isMatch }) => (isMatch ? text : `✗ ${text}`)),
+    ground,
   ]);
-}
-
-function toMarkdown(rows: readonly (readonly string[])[]): string[] {
-  const [head = [], ...others] = rows;
-  return [head, head.map(() => '---'), ...others].map((cells) => `| ${cells.join(' | ')} |`);
+  return toTable(['the client sends', 'sidegate promises', ...entrants.map(({ name }) => name), 'required by'], rows);
 }

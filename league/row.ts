@@ -1,6 +1,6 @@
-/** What a row of the league is: bytes to send, a word for what came of them, and the words that the gate's column has. */
-import type { Answer } from './raw-client.ts';
-import type { Received } from './recorder.ts';
+/** A row of the league: bytes to send, a word for what came of them, and the words that the gate's column has. Plays it against a server. */
+import { type Answer, sendBytes } from './raw-client.ts';
+import type { Received, Recorder } from './recorder.ts';
 
 /** What came of one request. */
 export interface Observed {
@@ -53,4 +53,27 @@ export function readForwarded(look: (received: Received) => string): (observed: 
 /** Several outcomes in one cell. */
 function joinAlike(outcomes: readonly string[]): string {
   return [...new Set(outcomes)].length === 1 ? (outcomes[0] ?? '') : outcomes.join(' / ');
+}
+
+/** What a row is played against. */
+export interface Opponent {
+  readonly port: number;
+  readonly app: Recorder;
+  isAlive(): boolean;
+}
+
+/** Sends the row's requests one after the other and gives the outcome. */
+export async function playRow({ requests, read }: Row, opponent: Opponent): Promise<string> {
+  const observed: Observed[] = [];
+  for (const request of requests) {
+    opponent.app.take();
+    const answer = await sendBytes(opponent.port, request);
+    observed.push({ answer, received: opponent.app.take(), isAlive: opponent.isAlive() });
+  }
+  return read(observed);
+}
+
+/** Whether the outcome is the gate's column. */
+export function isMatch({ column }: Row, outcome: string): boolean {
+  return column.includes(outcome);
 }

@@ -7,12 +7,11 @@ import { BusyMeter, describeMachine } from '../bench/machine.ts';
 import { CREDENTIAL_ROWS } from './credential-rows.ts';
 import { FORWARDING_ROWS } from './forwarding-rows.ts';
 import { MEASURED_ROWS } from './measured-rows.ts';
-import { isMatch, playRow } from './play.ts';
 import { prepare } from './prepare.ts';
 import { type Cell, type Entrant, type Line, type Outcome, toReport } from './report.ts';
-import type { Row } from './row.ts';
+import { makeUsers } from './requests.ts';
+import { isMatch, playRow, type Row } from './row.ts';
 import { readVersion, SYSTEM_NAMES, type System, startSystem } from './systems.ts';
-import { makeUsers } from './users.ts';
 
 const HELP = `Usage: npm run league -- [options]
 

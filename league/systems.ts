@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { findFreePort } from '../bench/children.ts';
 import { type ServerProcess, startServer } from './processes.ts';
 import { type Recorder, startRecorder } from './recorder.ts';
-import type { LeagueUser } from './users.ts';
+import type { LeagueUser } from './requests.ts';
 
 /** A server's short name. */
 export type SystemName = 'sidegate' | 'nginx' | 'HAProxy' | 'httpd' | 'Caddy';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { formatBytes } from '../bench/scale/formats.ts';
+import { formatBytes } from '../bench/figures.ts';
 import { readScaleRun, renderScalePage } from '../bench/scale/page.ts';
 import { compareLoads, findObstacle, TARGET_UTILIZATION, TOLERANCE, toIdBytes, toNeeds } from '../bench/scale/results.ts';
 

@@ -10,7 +10,7 @@ import { makeDelivery } from '../../test/support/deliveries.ts';
 import { startGateProcess } from '../../test/support/process.ts';
 import { end, findFreePort, GATE_CORE, launch, OTHER_CORE, untilListening } from '../children.ts';
 import { BusyMeter, describeMachine, readCpuMicroseconds } from '../machine.ts';
-import { median } from '../statistics.ts';
+import { median, toQuantile } from '../statistics.ts';
 
 const ATTACKS = [
   'silent connections',
@@ -89,16 +89,6 @@ async function measureUnder(name: string, port: number, pid: number): Promise<Me
   }
 }
 
-/** The quantile over all deliveries of all rounds, because one round has too few for a p99. */
-function toQuantile(
-  rounds: readonly Measured[],
-  share: number,
-  read = ({ times }: Measured): readonly number[] => times,
-): number {
-  const times = rounds.flatMap(read).sort((a, b) => a - b);
-  return times[Math.floor(times.length * share)] ?? Number.NaN;
-}
-
 /** Waits until the effects of the attack are gone. */
 async function rest(port: number): Promise<void> {
   await pause(500);
@@ -135,17 +125,21 @@ for (const name of ATTACKS.filter((each) => each.includes(process.argv[2] ?? '')
     await rest(gate.port);
   }
   const [without, under] = [rounds.map((round) => round.without), rounds.map((round) => round.under)];
-  const both = (read: (measured: readonly Measured[]) => number): string[] =>
-    [without, under].map((each) => read(each).toFixed(1));
-  const ratio = toQuantile(under, 0.99) / toQuantile(without, 0.99);
+  // Over all deliveries of all rounds, because one round has too few for a p99.
+  const toQuantiles = (share: number, read = ({ times }: Measured): readonly number[] => times): readonly [number, number] => [
+    toQuantile(without.flatMap(read), share),
+    toQuantile(under.flatMap(read), share),
+  ];
+  const toCells = (figures: readonly number[]): string[] => figures.map((figure) => figure.toFixed(1));
+  const p99 = toQuantiles(0.99);
   const failed = under.reduce((sum, measured) => sum + measured.failed, 0);
   const cells = [
     name,
-    ...both((measured) => toQuantile(measured, 0.5)),
-    ...both((measured) => toQuantile(measured, 0.99)),
-    `${ratio.toFixed(2)} ×`,
-    ...both((measured) => toQuantile(measured, 0.99, ({ gateTimes }) => gateTimes)),
-    ...both((measured) => median(measured.map(({ cpu }) => cpu))),
+    ...toCells(toQuantiles(0.5)),
+    ...toCells(p99),
+    `${(p99[1] / p99[0]).toFixed(2)} ×`,
+    ...toCells(toQuantiles(0.99, ({ gateTimes }) => gateTimes)),
+    ...toCells([without, under].map((side) => median(side.map(({ cpu }) => cpu)))),
     `${failed} of ${ROUNDS * DELIVERIES}`,
   ];
   rows.push(`| ${cells.join(' | ')} |`);

@@ -8,9 +8,8 @@ import type { Sender } from '../../src/provider/attempt/attempt.ts';
 import type { Endpoint } from '../../src/provider/endpoints/endpoint.ts';
 import { createLaneRunner, toLaneCount } from '../../src/provider/lanes/lane-runner.ts';
 import type { Delivery } from '../../src/provider/queue/delivery-queue.ts';
-import { toLocalEndpoint, toRegistry } from './endpoints.ts';
 import { ENGINES, type EngineName, type OpenEngine, openEngine } from './engines.ts';
-import { createLocalSender, IGNORE, LANE_SETTINGS, toEvent } from './parts.ts';
+import { createLocalSender, IGNORE, LANE_SETTINGS, toEvent, toLocalEndpoint, toRegistry } from './parts.ts';
 
 export const METHODS = ['node:http', 'undici', 'sender', ...ENGINES] as const;
 export type Method = (typeof METHODS)[number];

@@ -1,9 +1,8 @@
 /** Measures the CPU of a delivery by the whole provider beside a bare HTTP send, and writes RESULTS-delivery.md. */
 import { join } from 'node:path';
-import { runBench } from '../command.ts';
-import { describeNoise, type RunFacts, toFixed, toSpread } from '../figures.ts';
+import { pickNamed, runBench } from '../command.ts';
+import { describeNoise, type RunFacts, toSpread } from '../figures.ts';
 import { describeMachine } from '../machine.ts';
-import { pickNamed } from '../options.ts';
 import { median } from '../statistics.ts';
 import { type DeliveryFigures, type DeliveryTask, METHODS, type Method } from './delivery-process.ts';
 import { ENGINES } from './engines.ts';
@@ -68,7 +67,7 @@ function toRow(method: Method, rounds: Rounds): string {
 }
 
 function toRate(times: readonly { readonly elapsed: number }[]): string {
-  return toFixed(1_000_000 / median(times.map(({ elapsed }) => elapsed)), 0);
+  return (1_000_000 / median(times.map(({ elapsed }) => elapsed))).toFixed(0);
 }
 
 function toStanding(rounds: Rounds): string[] {
@@ -77,7 +76,7 @@ function toStanding(rounds: Rounds): string[] {
     if (Number.isNaN(over)) return [];
     const goal = GOALS[engine];
     const verdict = over <= goal ? 'reached' : 'missed';
-    return [`Goal on ${engine}: at most ${goal} µs above the bare send. Measured: ${toFixed(over, 0)} µs, ${verdict}.`, ''];
+    return [`Goal on ${engine}: at most ${goal} µs above the bare send. Measured: ${over.toFixed(0)} µs, ${verdict}.`, ''];
   });
 }
 
@@ -103,7 +102,6 @@ function toReport(rounds: Rounds, facts: RunFacts): string {
 await runBench({
   command: 'npm run bench -- delivery',
   defaults: { names: METHODS, seconds: 1, warmUpSeconds: 1, out: join(import.meta.dirname, '..', 'RESULTS-delivery.md') },
-  prepare: () => undefined,
   play: async ({ rounds, only }) => {
     const methods = pickNamed(METHODS, only, (name) => name);
     const found = new Map<Method, DeliveryFigures[]>(methods.map((method) => [method, []]));
@@ -111,7 +109,7 @@ await runBench({
       for (const method of methods) {
         const figures = await measure(method);
         found.get(method)?.push(figures);
-        console.log(`round ${round}  ${method.padEnd(10)} ${toFixed(figures.cpu, 1)} µs`);
+        console.log(`round ${round}  ${method.padEnd(10)} ${figures.cpu.toFixed(1)} µs`);
       }
     }
     return { isWrong: false, toReport: (facts) => toReport(found, facts) };

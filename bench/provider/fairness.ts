@@ -3,8 +3,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { toFixed, toPercent } from '../figures.ts';
+import { toPercent } from '../figures.ts';
 import { BusyMeter, describeMachine } from '../machine.ts';
+import { toQuantile } from '../statistics.ts';
 import { ENGINES, type EngineName } from './engines.ts';
 import { nextMessage, startProcess, stopProcess } from './processes.ts';
 import type { FairnessFigures, FairnessTask, ProviderMessage } from './provider-process.ts';
@@ -57,11 +58,6 @@ async function play(task: Omit<FairnessTask, 'port'>): Promise<Row> {
   }
 }
 
-function toQuantile(delays: readonly number[], share: number): number {
-  const sorted = delays.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN;
-}
-
 function toLine({ task, done, received, busy, loadSeconds }: Row): string {
   const { delays, duplicates, dead } = received;
   const cells = [
@@ -69,12 +65,12 @@ function toLine({ task, done, received, busy, loadSeconds }: Row): string {
     String(task.dead),
     String(task.backlog),
     `${delays.length} of ${done.appended}${duplicates > 0 ? ` and ${duplicates} repeated` : ''}`,
-    ...[0.5, 0.99, 1].map((share) => toFixed(toQuantile(delays, share), 0)),
+    ...[0.5, 0.99, 1].map((share) => toQuantile(delays, share).toFixed(0)),
     toSum(done.cpuMsPerSecond, done.serverCpuMsPerSecond),
     toSum(done.rss, done.serverRss),
     String(dead),
-    toFixed(loadSeconds, 0),
-    toFixed(done.lateMs, 0),
+    loadSeconds.toFixed(0),
+    done.lateMs.toFixed(0),
     toPercent(busy),
   ];
   return `| ${cells.join(' | ')} |`;
@@ -82,7 +78,7 @@ function toLine({ task, done, received, busy, loadSeconds }: Row): string {
 
 /** Of the provider, and of the server if there is one. */
 function toSum(own: number, server: number): string {
-  return server === 0 ? toFixed(own, 0) : `${toFixed(own, 0)} + ${toFixed(server, 0)}`;
+  return server === 0 ? own.toFixed(0) : `${own.toFixed(0)} + ${server.toFixed(0)}`;
 }
 
 function describeNoise(rows: readonly Row[]): string[] {
@@ -109,7 +105,7 @@ function toReport(rows: readonly Row[], seconds: number): string {
     ...judged.map(({ task, received, done }) => {
       const p99 = toQuantile(received.delays, 0.99);
       const isReached = p99 < GOAL_P99_MS && received.delays.length === done.appended;
-      return `**${task.engine}: ${toFixed(p99, 0)} ms, ${isReached ? 'reached' : 'missed'}.**`;
+      return `**${task.engine}: ${p99.toFixed(0)} ms, ${isReached ? 'reached' : 'missed'}.**`;
     }),
     '',
     ...describeNoise(rows),

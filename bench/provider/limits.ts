@@ -6,10 +6,8 @@ import { parseArgs } from 'node:util';
 import { Pool } from 'undici';
 import { installImageNode } from '../../test/prepare/image-node.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../../test/support/memory-cgroup.ts';
-import { findFreePort } from '../children.ts';
-import { toFixed } from '../figures.ts';
+import { findFreePort, withProcessGroup } from '../children.ts';
 import { describeMachine } from '../machine.ts';
-import { withProcessGroup } from '../process-group.ts';
 import { ENGINES, type EngineName, startDurablePostgres } from './engines.ts';
 import { nextMessage, startProcess, stopProcess } from './processes.ts';
 import type { ReceiversReady } from './receivers.ts';
@@ -139,7 +137,7 @@ function measure(engine: EngineName, limit: number, seconds: number): Promise<Ro
 
 function toLine({ engine, limit, load, workingSet, statuses, oomKills }: Row): string {
   const responses = Object.entries(statuses).map(([status, count]) => `${count} × ${status}`);
-  return `| ${[engine, limit, load, toFixed(workingSet, 0), responses.join(', '), oomKills].join(' | ')} |`;
+  return `| ${[engine, limit, load, workingSet.toFixed(0), responses.join(', '), oomKills].join(' | ')} |`;
 }
 
 function toReport(rows: readonly Row[], seconds: number): string {

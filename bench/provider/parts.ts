@@ -1,8 +1,10 @@
 /** The parts of a provider that its benchmarks share. */
 import { systemClock } from '../../src/core/clock.ts';
+import { Secret } from '../../src/core/secret.ts';
 import { compileEgressRules } from '../../src/http/dial/endpoint-url.ts';
 import type { Sender } from '../../src/provider/attempt/attempt.ts';
 import { HttpSender } from '../../src/provider/attempt/sender.ts';
+import type { Endpoint, EndpointRegistry } from '../../src/provider/endpoints/endpoint.ts';
 import { createEventId, toBody } from '../../src/provider/events/event.ts';
 import type { LaneSettings } from '../../src/provider/lanes/end-attempt.ts';
 import type { NewEvent } from '../../src/provider/queue/delivery-queue.ts';
@@ -49,4 +51,44 @@ export function createLocalSender(): Sender {
     resolve: () => Promise.resolve([]),
     ownPorts: { has: () => false },
   });
+}
+
+const HOUR = 3_600_000;
+
+/** An endpoint with the defaults of the config. */
+export function toLocalEndpoint(id: string, port: number, path: string): Endpoint {
+  return {
+    id,
+    source: 'config',
+    description: '',
+    url: `http://127.0.0.1:${port}${path}`,
+    events: [],
+    tenant: undefined,
+    allTenants: false,
+    keys: [{ version: 'v1', secret: new Secret(Buffer.alloc(32, 7)) }],
+    headers: [],
+    timeout: 15_000,
+    connectTimeout: 5_000,
+    concurrency: 4,
+    rateLimit: undefined,
+    schedule: [5_000, 300_000, HOUR / 2, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR],
+    retryClientErrors: [],
+    orderBy: undefined,
+    disabled: undefined,
+    enabledAt: 0,
+    clientCertificate: undefined,
+    isOperational: false,
+  };
+}
+
+/** A registry of endpoints that never change. */
+export function toRegistry(endpoints: readonly Endpoint[]): EndpointRegistry {
+  const byId = new Map(endpoints.map((endpoint) => [endpoint.id, endpoint]));
+  return {
+    get: (id) => byId.get(id),
+    list: () => endpoints,
+    route: () => endpoints.map(({ id }) => ({ endpoint: id })),
+    routeOperational: () => [],
+    disable: () => Promise.resolve(false),
+  };
 }

@@ -3,9 +3,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../src/core/clock.ts';
 import { createLaneRunner, toLaneCount } from '../../src/provider/lanes/lane-runner.ts';
 import type { DeliveryQueue } from '../../src/provider/queue/delivery-queue.ts';
-import { toLocalEndpoint, toRegistry } from './endpoints.ts';
 import { type EngineName, openEngine } from './engines.ts';
-import { createLocalSender, IGNORE, LANE_SETTINGS, toEvent } from './parts.ts';
+import { createLocalSender, IGNORE, LANE_SETTINGS, toEvent, toLocalEndpoint, toRegistry } from './parts.ts';
 
 /** What to do. */
 export interface FairnessTask {

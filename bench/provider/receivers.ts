@@ -19,15 +19,10 @@ export interface ReceiversReady {
   readonly port: number;
 }
 
-interface Body {
-  readonly id: string;
-  readonly data: { readonly at: number };
-}
-
 const state = { delays: [] as number[], ids: new Set<string>(), duplicates: 0, dead: 0 };
 
 function receive(request: IncomingMessage, body: Buffer): void {
-  const { id, data }: Body = JSON.parse(body.toString());
+  const { id, data } = JSON.parse(body.toString()) as { id: string; data: { at: number } };
   const key = `${id} ${request.url}`;
   if (state.ids.has(key)) state.duplicates++;
   else state.delays.push(Date.now() - data.at);

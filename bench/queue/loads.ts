@@ -5,6 +5,7 @@ import { cpuUsage } from 'node:process';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Delivery, LaneState, NewEvent } from '../../src/provider/queue/delivery-queue.ts';
 import type { OpenEngine } from '../provider/engines.ts';
+import { toQuantile } from '../statistics.ts';
 
 const BODY_BYTES = 1_024;
 const ENDPOINTS = 200;
@@ -55,10 +56,8 @@ async function measure(
   await work((ms) => times.push(ms));
   const seconds = (performance.now() - start) / 1_000;
   const { user, system } = cpuUsage(before);
-  times.sort((a, b) => a - b);
   const cpu = user + system + readServer().cpuMicroseconds - server;
-  const at = (share: number): number => times[Math.floor(times.length * share)] ?? 0;
-  return { perSecond: steps / seconds, cpuMicroseconds: cpu / steps, p50: at(0.5), p99: at(0.99) };
+  return { perSecond: steps / seconds, cpuMicroseconds: cpu / steps, p50: toQuantile(times, 0.5), p99: toQuantile(times, 0.99) };
 }
 
 /** Appends `events` one by one, `concurrency` at a time. */

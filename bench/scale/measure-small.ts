@@ -11,7 +11,7 @@ import { median } from '../statistics.ts';
 import { REDIS_CORE } from './cores.ts';
 import { RedisMeter } from './redis-meter.ts';
 import { type Comparison, type LoadFigures, OPERATIONS_PER_EVENT, type ScaleRun } from './results.ts';
-import { simulateSmall, toQuantile } from './simulate.ts';
+import { simulateSmall, toQuantileMs } from './simulate.ts';
 
 const CLIENT = join(import.meta.dirname, 'store-client.ts');
 const PROCESSES = 4;
@@ -78,8 +78,8 @@ async function measureOnce(eventsPerSecond: number, seconds: number): Promise<Me
     calls: (usage.commands['evalsha'] ?? 0) / elapsed,
     wakeups: usage.wakeups / elapsed,
     utilization: usage.cpuMicroseconds / (elapsed * 1e6),
-    p50: toQuantile(claims, 0.5),
-    p99: toQuantile(claims, 0.99),
+    p50: toQuantileMs(claims, 0.5),
+    p99: toQuantileMs(claims, 0.99),
   };
 }
 

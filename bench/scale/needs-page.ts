@@ -1,5 +1,5 @@
 /** The parts of docs/scale.md that extrapolate from the measured figures, and the advice that follows. */
-import { formatBytes, formatCount, formatPercent } from './formats.ts';
+import { formatBytes, formatCount, toPercent } from '../figures.ts';
 import { type QueueCost, type ScaleRun, TARGET_UTILIZATION, toIdBytes, toNeeds } from './results.ts';
 
 const RATES = [100, 1_000, 10_000, 100_000, 1_000_000];
@@ -50,14 +50,14 @@ Without Redis, one pod remembers its IDs itself ([sizing](sizing.md)). That fits
 export function renderFleetNeeds(run: ScaleRun): string {
   return `## Extrapolated: what events need of Redis and the network
 
-Accepted events of 1 KiB with a signed ID, in calls of one operation. Each Redis is busy for at most ${formatPercent(TARGET_UTILIZATION)} of the time, because latency grows steeply above
+Accepted events of 1 KiB with a signed ID, in calls of one operation. Each Redis is busy for at most ${toPercent(TARGET_UTILIZATION)} of the time, because latency grows steeply above
 about 80 %, and a failover or a full resynchronization needs the rest. Forged deliveries cost Redis nothing, and duplicates half as many calls.
 
 | events/s | pods | Redis calls/s | commands/s | Mbit/s to Redis | Mbit/s from Redis | primaries | each busy | events/s of a gate | gates' CPU |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ${RATES.flatMap((rate) => PODS.map((pods) => toFleetRow(run, pods, rate))).join('\n')}
 
-A gate needs ${run.gateMicroseconds} µs of a core for each event, so one with one core takes about ${formatCount((GATE_SHARE * SECOND_IN_MICROSECONDS) / run.gateMicroseconds)} events per second at ${formatPercent(GATE_SHARE)}. Rows in which
+A gate needs ${run.gateMicroseconds} µs of a core for each event, so one with one core takes about ${formatCount((GATE_SHARE * SECOND_IN_MICROSECONDS) / run.gateMicroseconds)} events per second at ${toPercent(GATE_SHARE)}. Rows in which
 gates would need more say so. The webhooks themselves pass the gate with about 0.5 KiB of headers, on the way in and out: about
 25 Mbit/s for each 1,000 events per second.
 
@@ -81,9 +81,9 @@ function toFleetRow(run: ScaleRun, pods: number, rate: number): string {
     formatCount(needs.megabitsIn),
     formatCount(needs.megabitsOut),
     formatCount(needs.shards),
-    formatPercent(needs.utilization),
+    toPercent(needs.utilization),
     formatCount(rate / pods),
-    cores > 1 ? `${cores.toFixed(1)} cores each: too few pods` : `${formatPercent(cores)} of a core each`,
+    cores > 1 ? `${cores.toFixed(1)} cores each: too few pods` : `${toPercent(cores)} of a core each`,
   ];
   return `| ${cells.join(' | ')} |`;
 }

@@ -1,7 +1,7 @@
 /** Writes docs/scale.md from a run. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { formatBytes, formatCount, formatPercent } from './formats.ts';
+import { formatBytes, formatCount, toPercent } from '../figures.ts';
 import { renderAdvice, renderFleetNeeds, renderPodNeeds, renderProviderNeeds } from './needs-page.ts';
 import {
   type Calibration,
@@ -39,7 +39,7 @@ figures are on it, and each section says which it has:
 - **Simulated**: from a queueing model with the measured times, for fleets that are too large for the machine.
 - **Extrapolated**: measured figures, multiplied.
 
-${run.date}, commit ${run.commit}; ${run.machine}. Other work took ${formatPercent(run.otherWork)} of the machine before the start. Counts and bytes
+${run.date}, commit ${run.commit}; ${run.machine}. Other work took ${toPercent(run.otherWork)} of the machine before the start. Counts and bytes
 do not depend on that; times do. They are medians over rounds: ${run.rounds.calibrations} for the CPU time of Redis, ${run.rounds.comparisons} for the comparison with the simulation.
 
 ${renderAdvice()}
@@ -97,7 +97,7 @@ ${Object.entries(PARTS)
   .map(([key, title]) => `| ${title} | ${run.service[key as keyof ServiceTimes]} |`)
   .join('\n')}
 
-With the factors of the previous section, one Redis takes ${formatCount(toCapacity(run, TARGET_UTILIZATION))} calls per second at ${formatPercent(TARGET_UTILIZATION)} of a core, and
+With the factors of the previous section, one Redis takes ${formatCount(toCapacity(run, TARGET_UTILIZATION))} calls per second at ${toPercent(TARGET_UTILIZATION)} of a core, and
 at most ${formatCount(toCapacity(run, 1))}.`;
 }
 
@@ -112,8 +112,7 @@ const PARTS: Readonly<Record<keyof ServiceTimes, string>> = {
 function describeAgreement({ comparisons }: ScaleRun): string {
   const required = comparisons.filter((one) => findObstacle(one) === undefined);
   const differing = required.filter((one) => Object.values(compareLoads(one)).some((difference) => difference > TOLERANCE));
-  if (differing.length === 0)
-    return `All ${required.length} loads of which it is required agree within ${formatPercent(TOLERANCE)}.`;
+  if (differing.length === 0) return `All ${required.length} loads of which it is required agree within ${toPercent(TOLERANCE)}.`;
   const loads = differing.map(({ eventsPerSecond }) => formatCount(eventsPerSecond)).join(' and ');
   const isHigh = differing.every(({ ratio }) => ratio.utilization > 1);
   const meaning = isHigh ? ' The model has Redis busier than it was, so the tables ask for more than is needed.' : '';
@@ -129,7 +128,7 @@ compares the model with formulas of queueing theory (M/D/1, the share of busy ti
 
 The small case is both measured and simulated: ${run.comparisons[0]?.processes} processes with the real store share one Redis, and offer events at random times. Here and
 in the loads above, Redis has one core of the machine, and the processes share the others. The simulation has the measured times at which each process looked for due events as its input, and the service times of the same round. Redis must be as busy, and run as many operations, as the model says,
-within ${formatPercent(TOLERANCE)}; \`npm run bench -- scale\` fails otherwise. That is not required of loads that the machine could not offer, because other work
+within ${toPercent(TOLERANCE)}; \`npm run bench -- scale\` fails otherwise. That is not required of loads that the machine could not offer, because other work
 took its cores, and of loads that hardly use Redis. One parameter of the model is chosen, not measured: how long Redis must
 sleep until waking up costs the most (\`COLD_AFTER\`).
 
@@ -152,7 +151,7 @@ of the same stream; so the offered rate falls if the gates are slow.
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ${run.fleets.map(toFleetRow).join('\n')}
 
-Where Redis is more than about ${formatPercent(0.9)} busy, claims wait in its queue. Real senders do not wait: with more than one Redis can take, claims reach
+Where Redis is more than about ${toPercent(0.9)} busy, claims wait in its queue. Real senders do not wait: with more than one Redis can take, claims reach
 \`commandTimeout\`, and deliveries get 503 until the load falls. The simulation has no failures; [chaos and simulation runs](reliability.md) cover these.`;
 }
 
@@ -169,15 +168,15 @@ function toComparisonRow(one: Comparison): string {
   const { measured, simulated } = one;
   const cells = [
     formatCount(one.eventsPerSecond),
-    formatPercent(one.otherWork),
+    toPercent(one.otherWork),
     formatCount(measured.operations),
     formatCount(simulated.operations),
     formatCount(measured.calls),
     formatCount(simulated.calls),
     formatCount(measured.wakeups),
     formatCount(simulated.wakeups),
-    formatPercent(measured.utilization),
-    formatPercent(simulated.utilization),
+    toPercent(measured.utilization),
+    toPercent(simulated.utilization),
     describeDifference(one),
     measured.p50.toFixed(2),
     simulated.p50.toFixed(2),
@@ -186,7 +185,7 @@ function toComparisonRow(one: Comparison): string {
 }
 
 function describeDifference(one: Comparison): string {
-  const difference = formatPercent(Math.max(...Object.values(compareLoads(one))));
+  const difference = toPercent(Math.max(...Object.values(compareLoads(one))));
   const obstacle = findObstacle(one);
   return obstacle === undefined ? difference : `${difference}, not required: ${obstacle}`;
 }
@@ -198,7 +197,7 @@ function toFleetRow(one: FleetResult): string {
     one.shards === 1 ? '1' : `Cluster of ${one.shards}`,
     formatCount(one.offered),
     formatCount(one.delivered),
-    formatPercent(one.utilization),
+    toPercent(one.utilization),
     ...[one.claimP50, one.claimP99, one.deliveryP50, one.deliveryP99].map((ms) => ms.toFixed(1)),
   ];
   return `| ${cells.join(' | ')} |`;

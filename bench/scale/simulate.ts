@@ -1,4 +1,5 @@
 /** Simulates the small case that is also measured, and fleets that are too large to measure. */
+import { toQuantile } from '../statistics.ts';
 import { Fleet } from './fleet.ts';
 import type { FleetResult, LoadFigures, ScaleRun } from './results.ts';
 
@@ -11,10 +12,8 @@ const WARM_UP_SHARE = 0.2;
 /** Assumptions about a fleet, in microseconds; no measurement. */
 export const ASSUMED = { redisDelay: 250, senderDelay: 5_000, appTime: 20_000 } as const;
 
-/** The share of the values below it is `share`. In milliseconds. */
-export function toQuantile(microseconds: readonly number[], share: number): number {
-  const sorted = Float64Array.from(microseconds).sort();
-  return (sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? Number.NaN) / 1_000;
+export function toQuantileMs(microseconds: readonly number[], share: number): number {
+  return toQuantile(microseconds, share) / 1_000;
 }
 
 /** The small case. */
@@ -52,8 +51,8 @@ function summarize(fleet: Fleet, seconds: number): LoadFigures {
     calls: fleet.calls / seconds,
     wakeups: fleet.wakeups / seconds,
     utilization: fleet.busy / (seconds * SECOND * fleet.options.shards),
-    p50: toQuantile(fleet.claimTimes, 0.5),
-    p99: toQuantile(fleet.claimTimes, 0.99),
+    p50: toQuantileMs(fleet.claimTimes, 0.5),
+    p99: toQuantileMs(fleet.claimTimes, 0.99),
   };
 }
 
@@ -117,9 +116,9 @@ export function simulateFleet(times: Times & Pick<ScaleRun, 'gateMicroseconds'>,
     delivered: delivered / seconds,
     utilization: (fleet.busy - before.busy) / (seconds * SECOND * shards),
     batch: (fleet.operations - before.operations) / (fleet.calls - before.calls),
-    claimP50: toQuantile(fleet.claimTimes, 0.5),
-    claimP99: toQuantile(fleet.claimTimes, 0.99),
-    deliveryP50: toQuantile(deliveryTimes, 0.5),
-    deliveryP99: toQuantile(deliveryTimes, 0.99),
+    claimP50: toQuantileMs(fleet.claimTimes, 0.5),
+    claimP99: toQuantileMs(fleet.claimTimes, 0.99),
+    deliveryP50: toQuantileMs(deliveryTimes, 0.5),
+    deliveryP99: toQuantileMs(deliveryTimes, 0.99),
   };
 }

@@ -53,12 +53,6 @@ export interface SizingRun {
   readonly measurements: readonly Measurement[];
 }
 
-/** The sizes that result from a run, in MiB. */
-export interface Recommendation {
-  readonly request: number;
-  readonly limit: number;
-}
-
 /** The memory that counts against a limit, in MiB: both peaks, although they can be at different times. */
 export function toTotal({ cgroups }: SizingRun, { workingSet, sockets }: Measurement): number {
   return cgroups === 'v1' ? workingSet + sockets : workingSet;
@@ -75,9 +69,9 @@ export function toShares({ statuses, failed }: Measurement): { readonly served: 
 /**
  * The limit is the smallest measured one for which this holds, and for every larger one: no load gets the gate killed, none takes
  * more than the limit with the sockets' buffers, and each usual and normal one is served. The request is the peak of the usual
- * loads under any limit, rounded up. Undefined if no limit will do.
+ * loads under any limit, rounded up. Both in MiB. Undefined if no limit will do.
  */
-export function recommend(run: SizingRun): Recommendation | undefined {
+export function recommend(run: SizingRun): { readonly request: number; readonly limit: number } | undefined {
   const { loads, measurements } = run;
   const toKind = (name: string): LoadKind | undefined => loads.find((load) => load.name === name)?.kind;
   const isGood = (one: Measurement): boolean => {

@@ -4,11 +4,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CREDENTIAL_ROWS } from '../../league/credential-rows.ts';
 import { FORWARDING_ROWS } from '../../league/forwarding-rows.ts';
 import { MEASURED_ROWS } from '../../league/measured-rows.ts';
-import { isMatch, playRow } from '../../league/play.ts';
 import { parseMessage, type Recorder, startRecorder } from '../../league/recorder.ts';
 import { toReport } from '../../league/report.ts';
+import { makeUsers } from '../../league/requests.ts';
+import { isMatch, playRow } from '../../league/row.ts';
 import { type System, startSystem } from '../../league/systems.ts';
-import { makeUsers } from '../../league/users.ts';
 
 const ROWS = [...CREDENTIAL_ROWS, ...FORWARDING_ROWS];
 
