@@ -1,5 +1,5 @@
 /** The users of every server of the league, and the requests that they send, byte by byte. */
-import { makeHash } from '../src/users/password-make.ts';
+import { makeHash } from '../src/users/password-hash.ts';
 
 /** A user with the bcrypt hash that every server is given. */
 export interface LeagueUser {

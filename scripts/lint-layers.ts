@@ -48,7 +48,7 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
       ['admission', 'manifests'],
     ],
   ],
-  ['diagnostics', [['captured', 'probe', 'self-test', 'simulate']]],
+  ['diagnostics', [['junit.ts'], ['captured', 'probe', 'self-test', 'simulate']]],
 ]);
 const LONGEST_FILE = 500;
 const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^'"]*?\sfrom\s+)?['"]([^'"]+)['"]|\bimport\(['"]([^'"]+)['"]\)/gm;
@@ -106,7 +106,7 @@ const ACKNOWLEDGING: ReadonlySet<string> = new Set([
 /** Compare names and values of headers, schemes of URLs and hex digits, which are ASCII. */
 const ASCII_READERS: ReadonlySet<string> = new Set([
   'verify/handshakes/cloudevents.ts',
-  'verify/handshakes/header-echo.ts',
+  'verify/handshakes/echo.ts',
   'verify/keys/https-get.ts',
   'verify/schemes/aliases.ts',
   'verify/schemes/body-writer.ts',

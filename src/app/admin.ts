@@ -2,12 +2,10 @@
 import { hostname } from 'node:os';
 import type { AdminAccess } from '../admin/access.ts';
 import { createAppHealthEndpoints } from '../admin/api/app-health.ts';
-import { createCapturesEndpoints } from '../admin/api/captures.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../admin/api/forget.ts';
-import { createHandshakesEndpoints } from '../admin/api/handshakes.ts';
 import { createHealthEndpoints, type HealthParts } from '../admin/api/health.ts';
-import { createAttemptsEndpoint, createJournalEndpoint } from '../admin/api/journal.ts';
-import { createKeysEndpoint, type KeyedRoute } from '../admin/api/keys.ts';
+import { createAttemptsEndpoint, createCapturesEndpoints, createJournalEndpoint } from '../admin/api/journal.ts';
+import { createHandshakesEndpoints, createKeysEndpoint, type KeyedRoute } from '../admin/api/keys.ts';
 import { createLeaveEndpoint, type LeaveParts } from '../admin/api/leave.ts';
 import type { ConsoleParts, OutgoingOperations } from '../admin/console/console.ts';
 import { ConsoleLoader } from '../admin/console-loader.ts';

@@ -1,5 +1,4 @@
 /** `sidegate doctor`: reports which workloads of a cluster are protected, and what bypasses their sidecars. */
-
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
@@ -8,8 +7,7 @@ import { KubeError } from '../kubernetes/client/error.ts';
 import { findCluster } from '../kubernetes/client/kubeconfig.ts';
 import { diagnose, type Report } from '../kubernetes/doctor/diagnose.ts';
 import { readFacts } from '../kubernetes/doctor/read-cluster.ts';
-import { toJson } from '../kubernetes/doctor/report-json.ts';
-import { toText } from '../kubernetes/doctor/report-text.ts';
+import { toJson, toText } from '../kubernetes/doctor/report.ts';
 import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
 import { toChoice } from './arguments.ts';
 

@@ -1,7 +1,6 @@
 /** `sidegate hash-password`: creates an entry for a users file. */
-
 import { usageError } from '../core/errors.ts';
-import { findPasswordProblem, type MadeHash, makeHash } from '../users/password-make.ts';
+import { findPasswordProblem, type MadeHash, makeHash } from '../users/password-hash.ts';
 import { EXIT, type Io } from './io.ts';
 import { promptForPasswords, readPipedPassword } from './password-input.ts';
 

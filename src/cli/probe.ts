@@ -1,5 +1,4 @@
 /** `sidegate probe`: sends valid and forged deliveries to an endpoint, and reports the impact of each failure. */
-
 import { spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { MAX_CONTENT_BYTES, MAX_PEM_BYTES } from '../config/sources/bounded-read.ts';
@@ -10,9 +9,7 @@ import { SEVERITIES } from '../diagnostics/probe/check.ts';
 import type { CountHandled } from '../diagnostics/probe/check-context.ts';
 import { createClient, type Fields } from '../diagnostics/probe/client.ts';
 import { inspectScheme, type SigningKey } from '../diagnostics/probe/probed-scheme.ts';
-import { hasFailed, type ProbeReport, toJson } from '../diagnostics/probe/report.ts';
-import { toJunit } from '../diagnostics/probe/report-junit.ts';
-import { toSummary, toText } from '../diagnostics/probe/report-text.ts';
+import { hasFailed, type ProbeReport, toJson, toSummary, toText, toXml } from '../diagnostics/probe/report.ts';
 import { CHECKS, MAX_PARALLEL, runChecks } from '../diagnostics/probe/run-checks.ts';
 import { createSample } from '../diagnostics/probe/sample.ts';
 import { findTarget, type Target } from '../diagnostics/probe/target.ts';
@@ -163,7 +160,7 @@ function toCounter(command: string, io: Io): CountHandled {
 
 function render(report: ProbeReport, format: Format, isColored: boolean): string {
   if (format === 'json') return toJson(report);
-  return format === 'junit' ? toJunit(report) : toText(report, isColored);
+  return format === 'junit' ? toXml(report) : toText(report, isColored);
 }
 
 async function write(report: ProbeReport, text: string, { file, io }: { file: string | undefined; io: Io }): Promise<void> {

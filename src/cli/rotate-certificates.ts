@@ -1,7 +1,6 @@
 /** `sidegate rotate-certificates`: renews the injector's CA and certificate and the webhook's caBundle; runs until it receives a signal. */
-
 import { keepAlive, systemClock } from '../core/clock.ts';
-import { RotationController } from '../kubernetes/certificates/rotation-controller.ts';
+import { RotationController } from '../kubernetes/certificates/certificate-rotation.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { logForeignLines } from './foreign-lines.ts';
 import { openCluster, parseInjectorOptions, readInjectorConfig } from './injector-command.ts';

@@ -4,7 +4,7 @@ import { repeatsBytes } from '../config/schema/retention.ts';
 import type { RefusalCode } from '../core/refusal.ts';
 import { REFUSALS } from '../core/refusal-catalogue.ts';
 import { HANDSHAKES } from '../verify/handshakes/catalogue.ts';
-import type { SenderProfile } from '../verify/presets/sender-profile.ts';
+import type { SenderProfile } from '../verify/presets/sender-profiles.ts';
 import { SENDERS, toStatuses } from '../verify/presets/senders.ts';
 import { ALGORITHMS } from '../verify/schemes/algorithms.ts';
 import { coversBody, coversQuery, signsUrl } from '../verify/schemes/coverage.ts';

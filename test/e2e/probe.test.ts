@@ -1,8 +1,7 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
 import { customScheme } from '../../src/config/schema/scheme-schema.ts';
-import type { ProbeReport } from '../../src/diagnostics/probe/report.ts';
-import { toText } from '../../src/diagnostics/probe/report-text.ts';
+import { type ProbeReport, toText } from '../../src/diagnostics/probe/report.ts';
 import { CHECKS } from '../../src/diagnostics/probe/run-checks.ts';
 import { type Consumer, type Habits, SOUND, startConsumer } from '../support/consumer.ts';
 import { SECRET } from '../support/deliveries.ts';

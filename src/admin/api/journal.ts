@@ -1,4 +1,4 @@
-/** `GET /journal` and `GET /journal/attempts`: the most recent decisions, and attempts to deliver events, as JSON, newest first. */
+/** `GET /journal`, `GET /journal/attempts` and `/captures`: the most recent decisions, attempts and captured deliveries, newest first. */
 import { toInstant } from '../../core/clock.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import type { AttemptEntry, AttemptJournal } from '../../telemetry/journal/attempt-journal.ts';
@@ -81,4 +81,34 @@ function toEntry({ at, line, explanation }: JournalEntry): object {
 
 function toAttempt({ at, duration, retryAt, ...entry }: AttemptEntry): object {
   return { at: toInstant(at), ...entry, durationMs: duration, retryAt: retryAt === undefined ? undefined : toInstant(retryAt) };
+}
+
+/** Access to the captured deliveries. */
+export interface CaptureSource {
+  /** Newest first. */
+  list(): readonly object[];
+  /** Returns the delivery as an HTTP Archive in JSON. */
+  find(requestId: string): string | undefined;
+  /** Deletes all and returns how many there were. */
+  clear(): number;
+}
+
+/** Builds `GET /captures`, `GET /captures/{requestId}` and `DELETE /captures`: rejected deliveries of routes with `capture: failures`. */
+export function createCapturesEndpoints(captures: CaptureSource): Endpoint[] {
+  return [
+    { path: '/captures', method: 'GET', isOpen: false, respond: () => toJson({ captures: captures.list() }) },
+    { path: '/captures', method: 'DELETE', isOpen: false, respond: () => toJson({ deleted: captures.clear() }) },
+    {
+      path: '/captures/*',
+      method: 'GET',
+      isOpen: false,
+      respond: ({ parameter }) => respondWithCapture(captures.find(parameter)),
+    },
+  ];
+}
+
+function respondWithCapture(har: string | undefined): AdminResponse {
+  return har === undefined
+    ? toPlain(404, 'there is no capture of this request; GET /captures lists the captures of routes with capture: failures')
+    : { status: 200, contentType: 'application/json', text: har };
 }

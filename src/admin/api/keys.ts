@@ -1,5 +1,4 @@
-/** `GET /keys`: when each key was last used, so that an operator knows when a rotation is complete. */
-
+/** `GET /keys`: when each key was last used, so that an operator knows when a rotation is complete; `/handshakes`: keys that senders offered. */
 import { SENDER_RETRY_HORIZON_MS } from '../../config/rules/validate-webhook.ts';
 import type { KeyConfig } from '../../config/schema/config.ts';
 import { type Clock, type EpochMilliseconds, toInstant } from '../../core/clock.ts';
@@ -103,4 +102,20 @@ function toLatest(keys: readonly KeyRecord[]): EpochMilliseconds | undefined {
 
 function toText(at: EpochMilliseconds | undefined): string | null {
   return at === undefined ? null : toInstant(at);
+}
+
+/** Access to the offered tokens. */
+export interface OfferedTokenSource {
+  /** Newest first. */
+  list(): readonly object[];
+  /** Deletes all and returns how many there were. */
+  clear(): number;
+}
+
+/** Builds `GET /handshakes` and `DELETE /handshakes`: secrets that senders offered, which an operator must enter at the sender. */
+export function createHandshakesEndpoints(tokens: OfferedTokenSource): Endpoint[] {
+  return [
+    { path: '/handshakes', method: 'GET', isOpen: false, respond: () => toJson({ tokens: tokens.list() }) },
+    { path: '/handshakes', method: 'DELETE', isOpen: false, respond: () => toJson({ deleted: tokens.clear() }) },
+  ];
 }

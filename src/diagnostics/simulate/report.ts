@@ -1,8 +1,7 @@
 /** The results of fixture files as text, as JSON, and as JUnit XML. */
-
 import { formatProblem, type Problem } from '../../config/schema/problem.ts';
 import type { Tone } from '../../core/terminal.ts';
-import { type JunitCase, type JunitSuite, toJunit } from './junit.ts';
+import { type JunitCase, type JunitSuite, toJunit } from '../junit.ts';
 import type { TestFailure, TestResult } from './run-tests.ts';
 
 /** The results of one file. */

@@ -2,6 +2,8 @@
 import type { X509Certificate } from 'node:crypto';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import type { KubeClient } from '../client/client.ts';
 import { type CaSet, readSecretData, toEnd, toSecretData, toTrusted } from './ca.ts';
 import { ClusterObjectError } from './cluster-object-error.ts';
@@ -214,5 +216,40 @@ class CaSecret {
   /** False if the Secret has changed since it was read; rejects with ClusterObjectError. */
   write({ object }: CaReading, caSet: CaSet): Promise<boolean> {
     return this.#secret.write(object, toSecretData(caSet));
+  }
+}
+
+/** The dependencies, provided by the command that starts the controller. */
+export interface RotationContext {
+  readonly rotation: RotationConfig;
+  readonly kube: KubeClient;
+  readonly clock: Clock;
+  readonly logger: RotationLogger;
+}
+
+/** The running rotation controller: holds the CA's key and the right to change the webhook's caBundle, and listens on no port. */
+export class RotationController {
+  readonly #context: RotationContext;
+  readonly #rotation: CertificateRotation;
+  readonly #unwatchErrors: () => void;
+
+  constructor(context: RotationContext) {
+    this.#context = context;
+    this.#rotation = new CertificateRotation(context.rotation, context);
+    // The controller has no port from which metrics could be scraped, so these errors are only logged.
+    this.#unwatchErrors = watchEscapedErrors({ ...context, metrics: { escapedError: () => undefined } });
+  }
+
+  /** Starts the rotation. Failures are logged and retried. */
+  start(): void {
+    runDetached(this.#rotation.start());
+  }
+
+  /** Stops immediately. This is safe because each step is a single write. */
+  async stop(): Promise<true> {
+    this.#rotation.close();
+    this.#context.kube.close();
+    this.#unwatchErrors();
+    return true;
   }
 }

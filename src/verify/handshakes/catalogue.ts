@@ -1,24 +1,12 @@
 /** All handshakes, by name. */
 import type { HandshakeName } from '../schemes/description.ts';
 import type { HandshakeMac } from '../schemes/mac.ts';
-import { createBraintree } from './braintree.ts';
+import { createBraintree, createLinkedIn, createX } from './challenge-mac.ts';
 import { createCloudEvents } from './cloudevents.ts';
-import { createDiscord } from './discord.ts';
-import { createEcho } from './echo.ts';
-import { createEventGrid } from './event-grid.ts';
-import { createFront } from './front.ts';
+import { createEcho, createHeaderEcho } from './echo.ts';
 import type { Handshake, HandshakeOptions } from './handshake.ts';
-import { createHeaderEcho } from './header-echo.ts';
-import { createLinkedIn } from './linkedin.ts';
-import { createMicrosoftGraph } from './microsoft-graph.ts';
-import { createMonday } from './monday.ts';
-import { createNotion } from './notion.ts';
-import { createSlack } from './slack.ts';
-import { createTrello } from './trello.ts';
-import { createTwitch } from './twitch.ts';
-import { createWooCommerce } from './woocommerce.ts';
-import { createX } from './x.ts';
-import { createZoom } from './zoom.ts';
+import { createDiscord, createEventGrid, createFront, createSlack, createTwitch, createZoom } from './signed-challenge.ts';
+import { createMicrosoftGraph, createMonday, createNotion, createTrello, createWooCommerce } from './unsigned-request.ts';
 
 /** One type of handshake, before it is compiled for a route. */
 export interface HandshakeKind {

@@ -1,7 +1,6 @@
 /** All presets, by their names in the config. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { awsSns } from './aws-sns.ts';
-import { paypal, paypalSandbox, wise } from './certificates.ts';
+import { awsSns, paypal, paypalSandbox, wise } from './certificates.ts';
 import { CODE_HOSTING } from './code-hosting.ts';
 import { COMMERCE } from './commerce.ts';
 import {
@@ -23,14 +22,13 @@ import { HEADER_TOKENS } from './header-tokens.ts';
 import { appleAppStore, azureCloudEvents, azureEventGrid, googlePubsub, monday, netlify, plaid, vonage, wix } from './jwt.ts';
 import { discord, sendgrid } from './key-pairs.ts';
 import { MEDIA_AND_VOICE } from './media-and-voice.ts';
-import { microsoftGraph } from './microsoft-graph.ts';
 import { PAYMENTS } from './payments.ts';
 import { adyenPayments, alipay, box, braintree, contentful, docusign, dropboxSign, mailgun } from './signed-fields.ts';
 import { hubspot, square, twilio } from './signed-url.ts';
 import { polar, standardWebhooks, svix } from './standard-webhooks.ts';
 import { SVIX_SENDERS } from './svix-senders.ts';
 import { elevenlabs, paddle, sanity, slack, stripe, twitch, webflow, workos, zoom } from './time-and-content.ts';
-import { apiKey, bearer, gitlab, unsigned } from './unsigned.ts';
+import { apiKey, bearer, gitlab, microsoftGraph, unsigned } from './unsigned.ts';
 import { WORK_TOOLS } from './work-tools.ts';
 
 /** The presets of single senders, in any order. */

@@ -61,3 +61,24 @@ export const paypal = toPaypal('paypal', 'PayPal', 'paypal.com');
 
 /** The sandbox: anyone with a test account can make it sign. */
 export const paypalSandbox = toPaypal('paypal-sandbox', 'PayPal (sandbox)', 'sandbox.paypal.com');
+
+/**
+ * Amazon SNS: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html. The signature is checked in
+ * verify/schemes/aws-sns.ts. A retry has the timestamp of the first attempt, and arrives within an hour.
+ */
+export const awsSns: SchemeDescription = {
+  name: 'aws-sns',
+  from: {
+    title: 'Amazon SNS',
+    docs: 'https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html',
+    key: 'none: messages name a certificate on an Amazon host',
+  },
+  isSignedInContent: true,
+  signed: [],
+  separator: '',
+  timestamp: { from: { json: '$.Timestamp' }, unit: 'rfc3339' },
+  id: { json: '$.MessageId' },
+  secret: { encoding: 'utf8' },
+  tolerance: minutes(65, 5),
+  contentTypes: ['text/plain', 'application/json'],
+};

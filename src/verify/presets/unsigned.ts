@@ -1,6 +1,6 @@
 /** Senders that do not sign: those that send a token, and those that another gate of the route authenticates. */
 import type { SchemeDescription } from '../schemes/description.ts';
-import { JSON_OR_FORM } from './defaults.ts';
+import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM } from './defaults.ts';
 import { TOKEN, tokenIn } from './shapes.ts';
 
 /** The sender is not known, so both usual types are accepted. */
@@ -39,3 +39,29 @@ export const gitlab: SchemeDescription = {
 
 /** The route's `basic` or `clientCertificate` authenticates the sender; this scheme only covers the body, IDs and duplicates. */
 export const unsigned: SchemeDescription = { ...ANY_SENDER, name: 'unsigned' };
+
+/**
+ * Microsoft Graph: each notification contains the clientState of its subscription. Change and lifecycle notifications:
+ * https://learn.microsoft.com/graph/change-notifications-delivery-webhooks.
+ */
+export const microsoftGraph: SchemeDescription = {
+  name: 'microsoft-graph',
+  from: {
+    title: 'Microsoft Graph',
+    docs: 'https://learn.microsoft.com/graph/change-notifications-delivery-webhooks',
+    key: 'the clientState that the subscription is created with',
+  },
+  signature: {
+    header: '',
+    content: '$.value[*].clientState',
+    encoding: 'text',
+    forms: [{ prefix: '', algorithm: 'token' }],
+  },
+  signed: [],
+  separator: '',
+  id: { json: '$.value[*].id' },
+  secret: { encoding: 'utf8' },
+  tolerance: FIVE_MINUTES,
+  contentTypes: JSON_ONLY,
+  handshake: 'microsoft-graph',
+};

@@ -262,7 +262,7 @@ const pylon: SchemeDescription = {
 
 /**
  * LinkedIn: https://learn.microsoft.com/linkedin/shared/api-guide/webhook-validation. Anyone can get the HMAC of a challenge code, which
- * never starts like the signed string (verify/handshakes/linkedin.ts).
+ * never starts like the signed string (verify/handshakes/challenge-mac.ts).
  */
 const linkedin: SchemeDescription = {
   ...BODY,

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { makeHash } from '../../../src/users/password-make.ts';
+import { makeHash } from '../../../src/users/password-hash.ts';
 import { FOUR_EXPECTED, HOOK_ROUTE, sendFour } from '../../support/cluster/gate-pods.ts';
 import type { Kube } from '../../support/cluster/kube-request.ts';
 import { readLimitHits } from '../../support/memory-attacks.ts';

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { getPriority } from 'node:os';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type HashOwner, HashPool } from '../../../src/users/hash-pool.ts';
-import { makeHash } from '../../../src/users/password-make.ts';
+import { makeHash } from '../../../src/users/password-hash.ts';
 import { until } from '../../support/gate.ts';
 
 const HIGHEST_NICE = 19;

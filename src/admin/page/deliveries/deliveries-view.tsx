@@ -1,15 +1,16 @@
 /** The live list of deliveries, with its filters and the detail of one. */
-import type { JSX } from 'preact';
+import { Component, type JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { DeliveryView } from '../../console/delivery-schemas.ts';
 import { read } from '../api.ts';
 import { ColumnHeads } from '../column-heads.tsx';
-import { isLocal } from '../format.ts';
+import { formatTime, isLocal } from '../format.ts';
 import type { Place } from '../location.ts';
 import { ErrorNotice } from '../notices.tsx';
 import { DeliveryDialog } from './delivery-detail.tsx';
-import { DeliveryRow } from './delivery-row.tsx';
 import { FilterForm, readFilters } from './filters.tsx';
 import { EMPTY, LiveDeliveries, type LiveState } from './live-deliveries.ts';
+import { Outcome, Stages } from './stages.tsx';
 
 const REPLICAS_MISSING =
   'Requests of other replicas are missing, as the store does not respond. They appear once it does; see the log of sidegate.';
@@ -106,4 +107,46 @@ function useRoutes(): readonly string[] {
     );
   }, []);
   return routes;
+}
+
+interface DeliveryRowProps {
+  readonly row: DeliveryView;
+  readonly onOpen: (id: string) => void;
+}
+
+/** A delivery never changes, so its row is rendered once. */
+class DeliveryRow extends Component<DeliveryRowProps> {
+  override shouldComponentUpdate({ row }: DeliveryRowProps): boolean {
+    return row.id !== this.props.row.id;
+  }
+
+  override render({ row, onOpen }: DeliveryRowProps): JSX.Element {
+    const { id, at, outcome, route, method, path, stages, delivery, status, event, type } = row;
+    const open = (click: MouseEvent): void => {
+      if (click.ctrlKey || click.metaKey || click.shiftKey) return;
+      click.preventDefault();
+      onOpen(id);
+    };
+    return (
+      <tr class={outcome}>
+        <td class="time">
+          <a href={`/?request=${id}`} onClick={open}>
+            {formatTime(at)}
+          </a>
+        </td>
+        <td>
+          <Outcome outcome={outcome} />
+        </td>
+        <td class="route">{route ?? <span class="unmatched">{`${method} ${path ?? ''}`}</span>}</td>
+        <td>
+          <Stages stages={stages} delivery={delivery} />
+        </td>
+        <td class="number">{status}</td>
+        <td class="id" title={event ?? undefined}>
+          {event}
+          {type !== null && <span class="aside"> {type}</span>}
+        </td>
+      </tr>
+    );
+  }
 }

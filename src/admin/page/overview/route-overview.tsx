@@ -3,7 +3,6 @@ import type { JSX } from 'preact';
 import type { RouteOverview as Route } from '../../console/overview-schemas.ts';
 import { ColumnHeads } from '../column-heads.tsx';
 import { formatMs, formatTime, toWords } from '../format.ts';
-import { Bars } from './bars.tsx';
 import { RateChart } from './rate-chart.tsx';
 
 const PERCENTILES = ['p50', 'p95', 'p99'] as const;
@@ -110,4 +109,34 @@ function toRange(upToSeconds: number | null): string {
 
 function sortByCount(counts: Readonly<Record<string, number>>): [string, number][] {
   return Object.entries(counts).sort(([, a], [, b]) => b - a);
+}
+
+interface BarsProps {
+  readonly caption: string;
+  readonly bars: readonly (readonly [name: string, count: number])[];
+  /** Sets the color. */
+  readonly kind: 'forwarded' | 'rejected';
+}
+
+/** The longest bar has the whole width. */
+function Bars({ caption, bars, kind }: BarsProps): JSX.Element {
+  const most = Math.max(1, ...bars.map(([, count]) => count));
+  return (
+    <table class="bars">
+      <caption>{caption}</caption>
+      <tbody>
+        {bars.map(([name, count]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td class="number">{count.toLocaleString('en')}</td>
+            <td class="bar">
+              <svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+                <rect class={kind} width={(100 * count) / most} height="10" />
+              </svg>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
 }

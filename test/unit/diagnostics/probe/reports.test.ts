@@ -1,9 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import type { CheckResult, ProbeReport } from '../../../../src/diagnostics/probe/report.ts';
-import { hasFailed, toJson } from '../../../../src/diagnostics/probe/report.ts';
-import { toJunit } from '../../../../src/diagnostics/probe/report-junit.ts';
-import { toText } from '../../../../src/diagnostics/probe/report-text.ts';
+import {
+  type CheckResult,
+  hasFailed,
+  type ProbeReport,
+  toJson,
+  toText,
+  toXml,
+} from '../../../../src/diagnostics/probe/report.ts';
 
 const AWKWARD = `<a href="x">&amp;'</a> ]]> \u0000\u001b\ufffe \ud800 🎉 é\nnext\tline`;
 
@@ -47,7 +51,7 @@ function parseXml(text: string): { tag: string; attributes: Record<string, strin
 
 describe('the JUnit report', () => {
   test('is valid XML for any text', () => {
-    const elements = parseXml(toJunit(report));
+    const elements = parseXml(toXml(report));
     const counts = { tests: '5', failures: '1', errors: '0', skipped: '3' };
     expect(elements[0]).toMatchObject({ tag: 'testsuites', attributes: counts });
     expect(elements[1]).toMatchObject({
@@ -60,7 +64,7 @@ describe('the JUnit report', () => {
   });
 
   test('keeps every character that XML allows', () => {
-    const elements = parseXml(toJunit(report));
+    const elements = parseXml(toXml(report));
     const kept = ['\0', '\u001b', '\ufffe', '\ud800'].reduce((text, sign) => text.replaceAll(sign, '\ufffd'), AWKWARD);
     const failure = elements.find(({ tag }) => tag === 'failure');
     expect(failure?.attributes).toEqual({ message: `expected e, actual ${kept}`, type: 'minor' });

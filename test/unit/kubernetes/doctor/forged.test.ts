@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { diagnose } from '../../../../src/kubernetes/doctor/diagnose.ts';
-import { toJson } from '../../../../src/kubernetes/doctor/report-json.ts';
-import { toText } from '../../../../src/kubernetes/doctor/report-text.ts';
+import { toJson, toText } from '../../../../src/kubernetes/doctor/report.ts';
 import {
   CURRENT,
   type Json,

@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest';
 import type { EventIdentity } from '../../../../src/core/event.ts';
 import { parseJsonListPath, readJsonList } from '../../../../src/core/json-path.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { microsoftGraph } from '../../../../src/verify/presets/microsoft-graph.ts';
+import { microsoftGraph } from '../../../../src/verify/presets/unsigned.ts';
 import { ALGORITHMS } from '../../../../src/verify/schemes/algorithms.ts';
 import { compileScheme } from '../../../../src/verify/schemes/compile.ts';
 import type { VerifyKey } from '../../../../src/verify/schemes/scheme.ts';

@@ -1,4 +1,4 @@
-/** The report for people: one table, most severe first, with the findings under each row. */
+/** The report: for people one table, most severe first, with the findings under each row; for tools JSON. */
 import type { Report, State, WorkloadReport } from './diagnose.ts';
 import type { Finding, FindingSeverity } from './finding.ts';
 import { nameOf } from './workloads.ts';
@@ -89,4 +89,23 @@ function toSummary({ states, findings }: Report): string {
 
 function count(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`;
+}
+
+/** Fields may be added; the meaning of a field never changes within one format. */
+const FORMAT = 2;
+
+/** JSON, indented, with a trailing newline. */
+export function toJson({ workloads, cluster, states, findings }: Report, { context, namespace }: Subject): string {
+  const value = { format: FORMAT, context, namespace: namespace ?? null, states, findings, cluster, workloads };
+  // JSON.stringify does not escape control and format characters beyond ASCII, which terminals interpret.
+  const text = JSON.stringify(value, undefined, 2).replace(/[\u007f-\u009f\p{Cf}]/gu, toEscape);
+  return `${text}\n`;
+}
+
+/** Escapes each UTF-16 unit (RFC 8259 §7). */
+function toEscape(character: string): string {
+  return character
+    .split('')
+    .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .join('');
 }
