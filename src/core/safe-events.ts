@@ -22,6 +22,8 @@ export interface EscapedError {
 
 /** Events of streams, sockets and responses. */
 interface StreamEvents {
+  /** A Redis Cluster has another node. The listener declares the type. */
+  '+node': [node: never];
   close: [];
   connect: [];
   /** The listener declares the type, which depends on the encoding of the stream. */

@@ -1,13 +1,15 @@
 /** A Cluster, a Sentinel or a database that refuses: the outage says what it replied, and ends when it no longer does. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import type { Cluster } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { openRedis } from '../../src/state/redis/client.ts';
 import type { RedisStoreOptions } from '../../src/state/redis/options.ts';
 import type { StoreOutage } from '../../src/state/redis/outage.ts';
 import { createRedisStore } from '../../src/state/redis/redis-store.ts';
-import { startRedis } from '../support/redis.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
 import { startCluster, startSentinelGroup } from '../support/redis-topologies.ts';
 
 const DOCUMENTED = readFileSync('docs/how-to/redis.md', 'utf8');
@@ -87,4 +89,63 @@ test('a database that refuses to be selected: nothing is written to database 0 i
     expect(Number(/total_connections_received:(\d+)/.exec(server.cli('INFO', 'stats'))?.[1])).toBeLessThan(10);
     expect(server.cli(...USER, ...COMMANDS, '+select')).toBe('OK');
   });
+});
+
+function openStore(topology: RedisStoreOptions['topology']) {
+  const events: unknown[] = [];
+  const store = createRedisStore(
+    { keyPrefix: 'sidegate:', commandTimeout: 1_000, connectTimeout: 1_000, topology },
+    { onUp: () => events.push('up'), onDown: ({ message }) => events.push(message), onWarning: () => undefined },
+    systemClock,
+  );
+  onTestFinished(() => store.close());
+  /** Claims in one turn; the text of each failure. */
+  const claimAll = async (prefix: string, count = 40): Promise<string[]> => {
+    const claims = Array.from({ length: count }, (_, i) =>
+      store.claim({ key: `${prefix}${i}`, token: 'one', fingerprint: 'f', leaseMs: 60_000 }).then(
+        () => '',
+        (error: Error) => error.message,
+      ),
+    );
+    return (await Promise.all(claims)).filter((text) => text !== '');
+  };
+  return { events, claimAll };
+}
+
+test('a Cluster whose slots move refuses no claim, even of one turn with others', { timeout: 60_000 }, async () => {
+  const { topology, nodes, stop } = await startCluster(0);
+  onTestFinished(stop);
+  const { events, claimAll } = openStore(topology);
+  await expect.poll(() => events).toEqual(['up']);
+  const [from, to] = nodes as readonly [RedisServer, RedisServer];
+  const id = to.cli('CLUSTER', 'MYID').trim();
+  const [, last = ''] = /myself,master .* connected 0-(\d+)/.exec(from.cli('CLUSTER', 'NODES')) ?? [];
+  for (let i = 0; i < 20; i++) {
+    const slot = from.cli('CLUSTER', 'KEYSLOT', `sidegate:moved-${i}`).trim();
+    if (Number(slot) <= Number(last)) for (const node of [to, from]) node.cli('CLUSTER', 'SETSLOT', slot, 'NODE', id);
+  }
+  expect(await claimAll('moved-')).toEqual([]);
+  expect(events).toEqual(['up']);
+});
+
+test('a replica of a Cluster that gets a write, while the connection to its master is missing, names the master', async () => {
+  const { topology, stop } = await startCluster(1);
+  onTestFinished(stop);
+  const client = openRedis({ keyPrefix: '', commandTimeout: 1_000, connectTimeout: 1_000, topology }) as Cluster;
+  onTestFinished(() => client.disconnect());
+  // A Cluster lists a replica once it has replicated a write.
+  await expect
+    .poll(async () => {
+      await Promise.allSettled(Array.from({ length: 20 }, (_, i) => client.set(`key-${i}`, '0')));
+      await client.refreshSlotsCache();
+      return client.nodes('slave').length;
+    })
+    .toBe(3);
+  for (const replica of client.nodes('slave')) {
+    const writes = Array.from({ length: 20 }, (_, i) => replica.eval("return redis.call('SET', KEYS[1], '1')", 1, `key-${i}`));
+    const ends = await Promise.allSettled(writes);
+    expect(ends.map((end) => (end.status === 'rejected' ? String(end.reason) : 'written')).join('\n')).not.toMatch(
+      /READONLY|written/,
+    );
+  }
 });

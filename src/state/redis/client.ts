@@ -1,7 +1,11 @@
-/** Opens the ioredis client for a topology, with defaults for a hot path: no queueing, and all waits are bounded. */
+/**
+ * Opens the ioredis client for a topology, with defaults for a hot path: no queueing, and all waits are bounded. Calls to a Cluster are not
+ * pipelined: ioredis follows the redirections of a pipeline only if all of its commands fail with the same text.
+ */
 import type { ConnectionOptions } from 'node:tls';
 import { Cluster, Redis } from 'ioredis';
 import type { Milliseconds } from '../../core/clock.ts';
+import { onEvent } from '../../core/safe-events.ts';
 import type { RedisNode, RedisStoreOptions } from './options.ts';
 
 /** Either kind of client. */
@@ -46,7 +50,6 @@ export function openRedis(options: RedisStoreOptions): RedisClient {
 function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): Cluster {
   const settings = {
     redisOptions: toCommonOptions(options),
-    enableAutoPipelining: true,
     enableOfflineQueue: false,
     enableReadyCheck: false,
     maxRedirections: MAX_REDIRECTIONS,
@@ -55,10 +58,24 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): C
     slotsRefreshTimeout: options.connectTimeout,
     slotsRefreshInterval: 5_000,
   };
-  return new Cluster(
+  const cluster = new Cluster(
     nodes.map((node) => ({ ...node })),
     settings,
   );
+  onEvent(cluster, '+node', neverReadOnly);
+  return cluster;
+}
+
+/**
+ * A replica in READONLY mode runs a script and refuses its writes; in any other mode it names the master, and ioredis follows. A command is sent
+ * to a replica while the connection to the master is missing.
+ */
+function neverReadOnly(node: Redis): void {
+  node.readonly = replyOk;
+}
+
+async function replyOk(): Promise<'OK'> {
+  return 'OK';
 }
 
 function toCommonOptions(options: RedisStoreOptions) {

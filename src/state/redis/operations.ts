@@ -87,7 +87,7 @@ export class Operations {
     this.#clock = clock;
     this.#replyWithin = replyWithin;
     this.#claimedAt = clock.monotonic();
-    // In a Cluster all keys of a script call must be in one slot, so each operation is a call; ioredis pipelines the calls of a turn.
+    // In a Cluster all keys of a script call must be in one slot, so each operation is a call.
     this.#maxBatch = client.isCluster ? 1 : MAX_BATCH;
     if (client.isCluster) {
       // ioredis chooses the node by the first argument, so that must be a key, not the number of keys.
@@ -206,7 +206,8 @@ export class Operations {
 
   #toUnavailable(text: string, cause?: Error): StoreUnavailable {
     const message = this.#events.onFailure(cause ?? { message: text });
-    if (isOfReplica(text)) this.#reconnect();
+    // In a Cluster, ioredis follows the redirections.
+    if (isOfReplica(text) && !this.#client.isCluster) this.#reconnect();
     return new StoreUnavailable(toFailure(text), message, { cause });
   }
 }
