@@ -44,8 +44,8 @@ interface Session {
 const ANY_NETWORK = '';
 
 /**
- * How long a banned attempt waits for others that are still being checked: many clients of one user, or users of one network, may come at
- * once with right passwords that nothing has proved yet, after a start or a new password.
+ * How long a banned attempt waits for others that are still being checked. After a start or a new password, no password is proved yet, and
+ * many clients of one user, or users of one network, may come at once.
  */
 const MAX_BAN_WAIT_MS: Milliseconds = 5_000;
 

@@ -67,7 +67,7 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): C
 }
 
 /**
- * A replica in READONLY mode runs a script and refuses its writes; in any other mode it names the master, and ioredis follows. A command is sent
+ * A replica in READONLY mode runs a script and rejects its writes; in any other mode it names the master, and ioredis follows. A command is sent
  * to a replica while the connection to the master is missing.
  */
 function neverReadOnly(node: Redis): void {
